@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The Skyhook authors
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+# Tools are built once and kept outside the tree, keyed by their pinned versions.
+TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | sha256sum | cut -c1-12)
+# Modules with code of ours. test/cluster/hyperkube is left out: a main of ninety lines over the whole of Kubernetes, built with other
+# flags than a linter would need, and exercised by every test that needs an API server.
+MODULES := . $(filter-out %/hyperkube,$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*/go.mod')))
+# The scaffold's scripts are templates; what they become is checked by the tests of internal/cli.
+SCRIPTS := $(filter-out internal/cli/scaffold/%,$(shell git ls-files --cached --others --exclude-standard '*.sh' '.ci/run'))
+
+.PHONY: help
+help: ## say what there is
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1|\2/' | column -t -s '|'
+
+.PHONY: build
+build: ## the programs, into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## every test that needs no root (builds an API server the first time)
+	@for m in $(filter-out test/e2e,$(MODULES)); do echo "== $$m"; \
+	  (cd $$m && go test -timeout 20m $$(go list ./... | grep -v -e /cluster/lab$$ -e /chart/live$$)); done
+
+.PHONY: test-cluster
+test-cluster: ## the tests of test/cluster that bring whole clusters up and down (needs root)
+	cd test/cluster && go test -count=1 -timeout 20m ./lab
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@grep -rl --include='*_test.go' '^func Fuzz' internal | sort | while read -r file; do \
+	  sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file | while read -r name; do \
+	    echo "== $$name in $$(dirname $$file)"; \
+	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),10s) -fuzzminimizetime 10x ./$$(dirname $$file) </dev/null || exit 1; \
+	  done || exit 1; \
+	done
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## golangci-lint over every module, shellcheck over every script
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+	@[ -z "$(SCRIPTS)" ] || shellcheck $(SCRIPTS)
+
+.PHONY: generate
+generate: ## deep copies and CRDs from the Go types
+	go generate ./api/...
+
+.PHONY: image
+image: ## images of everything, as OCI archives in dist/images (PUSH=repository also pushes them)
+	go run ./internal/image/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
+
+.PHONY: e2e
+e2e: image ## the end-to-end suite on real systemd nodes (needs root; E2E=./packages for the packages)
+	cd test/e2e && SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook)
+
+.PHONY: scale
+scale: ## what a rollout over 1,000 simulated nodes costs the operator (ARGS="--help" for more)
+	go run ./test/scale $(ARGS)
+
+.PHONY: install
+install: ## the CRDs, into the cluster of your kubeconfig
+	kubectl apply --server-side -f chart/files/crds
+
+.PHONY: uninstall
+uninstall: ## the CRDs, and every object of theirs, out of the cluster of your kubeconfig
+	kubectl delete --ignore-not-found -f chart/files/crds
+
+.PHONY: run
+run: ## the operator from this machine, against the cluster of your kubeconfig
+	go run ./cmd/operator
+
+$(TOOLS)/%:
+	@mkdir -p $(TOOLS)
+	go build -modfile=go.tools.mod -o $@ $$(go list -modfile=go.tools.mod -f '{{.ImportPath}}' tool | grep '/$*$$')
+
+.PHONY: clean
+clean: ## remove what was built in the tree (caches outside it stay)
+	rm -rf bin dist

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package skyhook holds the one test that keeps the architecture: who may import whom.
+package skyhook
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/skyhook-k8s/skyhook/"
+
+// A wall names packages that a room never imports, and says why.
+type wall struct {
+	room  string   // path below the module, a prefix
+	never []string // import paths, prefixes; "our:" stands for this module
+	why   string
+}
+
+var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
+
+var walls = []wall{
+	{"internal/rollout", []string{"our:"}, "the engine knows fleets and nothing of Skyhook, NodeOp or their objects"},
+	{"internal/rollout", kubernetes, "the engine decides on plain data, so that a plan can be printed, simulated and replayed"},
+	{"internal/rollout", []string{"os", "net", "log", "math/rand", "context", "io/fs", "syscall"}, "Decide is pure: no machine, no network, no luck; even the clock is in the Snapshot"},
+	{"internal/rollout", []string{"github.com/", "golang.org/x/", "go.uber.org/"}, "the engine needs the standard library only"},
+	{"internal/sim", kubernetes, "the simulated cluster knows plans, not API objects"},
+	{"internal/sim", []string{"our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/skyhook", "our:internal/nodeop", "our:api"}, "the simulator plays the engine alone"},
+	{"internal/pack", kubernetes, "the package format is read on hosts, where no Kubernetes is"},
+	{"internal/pack", []string{"our:"}, "operator and agent share these words; they stand below both"},
+	{"internal/agent", kubernetes, "the agent on the host works without an API server"},
+	{"internal/agent", []string{"our:api", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim"}, "of ours the agent knows the package format only"},
+	{"api", []string{"our:internal", "our:cmd"}, "other programs import our types; types carry no logic of ours"},
+	{"api", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "types only: whoever imports them should not get a client"},
+	{"internal/skyhook", []string{"our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
+	{"internal/skyhook", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
+	{"internal/nodeop", []string{"our:internal/skyhook", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
+	{"internal/nodeop", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
+	{"internal/cluster", []string{"our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "the back end observes and applies for the operator and the CLI alike"},
+	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
+	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
+	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},
+	{"internal/image", kubernetes, "images are built without a cluster"},
+	{"internal/image", []string{"our:internal", "our:api"}, "a builder of images knows files and programs, not what they are for"},
+	{"cmd", []string{"our:internal/rollout"}, "a main wires one room; decisions are made below it"},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		for _, w := range walls {
+			if room != w.room && !strings.HasPrefix(room, w.room+"/") {
+				continue
+			}
+			for _, imp := range p.Imports {
+				if broken(w, imp) {
+					t.Errorf("%s imports %s\n\t%s", room, imp, w.why)
+				}
+			}
+		}
+	}
+}
+
+// TestWalls proves that the walls stand: an import that each forbids is found.
+func TestWalls(t *testing.T) {
+	for _, c := range []struct {
+		room, imp string
+		want      bool
+	}{
+		{"internal/rollout", "os", true},
+		{"internal/rollout", "net/http", true},
+		{"internal/rollout", "k8s.io/api/core/v1", true},
+		{"internal/rollout", module + "internal/skyhook", true},
+		{"internal/rollout", "sort", false},
+		{"internal/rollout", "logarithm", false},
+		{"internal/agent", module + "internal/pack", false},
+		{"internal/agent", "k8s.io/api/core/v1", true},
+		{"internal/cli", module + "internal/controller", true},
+		{"api", module + "internal/pack", true},
+		{"internal/image", module + "internal/image/shell", false},
+		{"internal/image", module + "internal/pack", true},
+	} {
+		got := false
+		for _, w := range walls {
+			if w.room == c.room && broken(w, c.imp) {
+				got = true
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s imports %s: forbidden %v, want %v", c.room, c.imp, got, c.want)
+		}
+	}
+}
+
+func broken(w wall, imp string) bool {
+	if own := module + w.room; imp == own || strings.HasPrefix(imp, own+"/") {
+		return false
+	}
+	for _, n := range w.never {
+		if rest, ours := strings.CutPrefix(n, "our:"); ours {
+			n = strings.TrimSuffix(module+rest, "/")
+		}
+		if imp == n || strings.HasPrefix(imp, strings.TrimSuffix(n, "/")+"/") || strings.HasSuffix(n, "/") && strings.HasPrefix(imp, n) {
+			return true
+		}
+	}
+	return false
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var ps []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
