@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeOp runs a command once on each selected node, with the file system of the host mounted, and reboots the node
+// afterwards if asked to.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=nop,categories=skyhook-all
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.total`
+// +kubebuilder:printcolumn:name="Completed",type=integer,JSONPath=`.status.completed`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="In-Progress",type=integer,JSONPath=`.status.inProgress`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Skipped",type=integer,priority=1,JSONPath=`.status.skipped`
+// +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds)]",fieldPath=".spec",message="spec can change only suspend, concurrency and ttlSecondsAfterFinished once the operation has started: create another NodeOp"
+type NodeOp struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is the operation.
+	// +required
+	Spec NodeOpSpec `json:"spec"`
+
+	// status says how far the operation is. Only the operator writes it. Once phase is Completed or Failed it is final.
+	// +optional
+	Status NodeOpStatus `json:"status,omitzero"`
+}
+
+// NodeOpList is a list of NodeOps.
+// +kubebuilder:object:root=true
+type NodeOpList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []NodeOp `json:"items"`
+}
+
+// NodeOpSpec is the operation. Once it has started only suspend, concurrency and ttlSecondsAfterFinished can change.
+type NodeOpSpec struct {
+	// nodeSelector selects the nodes by label. Absent or empty selects every node.
+	// +optional
+	NodeSelector LabelSelector `json:"nodeSelector,omitzero"`
+
+	// command runs in the container, privileged, at most 256 words. An empty list runs what the image says.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=131072
+	Command []string `json:"command"`
+
+	// hostMountPath is where the root of the host's file system is mounted in the container. Default /host; an empty
+	// string means the same.
+	// +optional
+	// +kubebuilder:default="/host"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/') && self.matches('[^/]') && !self.contains(':')",message="hostMountPath is not usable: use an absolute path below / without a colon, such as /host"
+	HostMountPath string `json:"hostMountPath,omitempty"`
+
+	// image is the container image, at most 1024 characters. Absent means the operator's default image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="image contains blanks: use an image reference such as busybox:1.36"
+	Image string `json:"image,omitempty"`
+
+	// imagePullSecrets name secrets in this namespace to pull image with, at most 32. Other images are pulled without.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// cordon makes a node unschedulable before the operation, and schedulable again after its success. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	Cordon *bool `json:"cordon,omitempty"`
+
+	// uncordonOnFailure makes a node schedulable again after a failure too. Default false; it needs cordon.
+	// +optional
+	// +kubebuilder:default=false
+	UncordonOnFailure *bool `json:"uncordonOnFailure,omitempty"`
+
+	// drainOptions say whether and how pods are moved away before the operation. They have an effect only with cordon.
+	// +optional
+	DrainOptions *DrainOptions `json:"drainOptions,omitempty"`
+
+	// rebootOnSuccess reboots a node after the command succeeded there. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	RebootOnSuccess *bool `json:"rebootOnSuccess,omitempty"`
+
+	// backoffLimit is how often a failed command is tried again on its node, at least 0. Absent means 6.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+
+	// concurrency is how many nodes run the operation at the same time. Default 0, which means all of them.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	Concurrency int32 `json:"concurrency,omitempty"`
+
+	// stopOnFailure starts no further node once one has failed. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
+
+	// preflight is a check on each node before anything else happens there. It can skip or fail the node.
+	// +optional
+	Preflight *Preflight `json:"preflight,omitempty"`
+
+	// deploymentPolicy names a DeploymentPolicy whose budget applies beside concurrency, at most 253 characters.
+	// Default empty: concurrency alone decides.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DeploymentPolicy string `json:"deploymentPolicy,omitempty"`
+
+	// suspend starts no further node while it is true; what runs ends. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	Suspend *bool `json:"suspend,omitempty"`
+
+	// activeDeadlineSeconds is how long the command may take on one node, retries included, at least 1. Absent means
+	// 3600 for each try.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+
+	// ttlSecondsAfterFinished is how long jobs and pods stay after the whole operation has finished, at least 0; the
+	// results stay in status. Absent keeps them until the NodeOp is deleted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// tolerations are added to the pods of the operation, at most 64.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, (!has(t.operator) || t.operator in ['', 'Equal', 'Exists', 'Lt', 'Gt']) && (!has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']))",message="tolerations has an operator or effect that does not exist: operator is Exists or Equal, effect is NoSchedule, PreferNoSchedule or NoExecute"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="tolerations has an entry that tolerates nothing: operator Exists takes no value, and every other operator needs a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="tolerations has tolerationSeconds without the effect that it belongs to: set effect to NoExecute, or remove tolerationSeconds"
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// env are environment variables for the command, at most 100. NODE_NAME and HOST_DIR are always there.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Env []EnvVar `json:"env,omitempty"`
+
+	// resources are the requests and limits of the command's container. Absent means none.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="[?self.?limits, ?self.?requests].all(m, m.all(k, [m[k]].all(q, type(q) == int ? int(q) >= 0 : isQuantity(q) && !quantity(q).isLessThan(quantity('0')))))",message="resources has a value that is not a quantity or is negative: use quantities such as 500m and 256Mi"
+	// +kubebuilder:validation:XValidation:rule="[?self.?requests].all(r, [?self.?limits].all(l, r.all(k, !(k in l) || [r[k]].all(a, [l[k]].all(b, type(a) == string && !isQuantity(a) || type(b) == string && !isQuantity(b) || !(type(b) == int ? quantity('0').add(int(b)) : quantity(b)).isLessThan(type(a) == int ? quantity('0').add(int(a)) : quantity(a)))))))",message="resources has a limit that is lower than its request: raise the limit or lower the request"
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// rebootTimeoutSeconds is how long a node may take to come back from its reboot, ready and with a new boot id, at
+	// least 1. Absent means 1800. It needs rebootOnSuccess.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
+}
+
+// DrainOptions say how pods are moved away from a node. Mirror pods and finished pods always stay.
+type DrainOptions struct {
+	// enabled moves pods away. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// force evicts pods that nothing recreates too. Default false, which leaves them where they are, with a warning.
+	// +optional
+	// +kubebuilder:default=false
+	Force *bool `json:"force,omitempty"`
+
+	// gracePeriodSeconds replaces the grace period of the pods. Absent or negative means each pod's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
+	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
+
+	// ignoreDaemonSets leaves DaemonSet pods where they are. Default true; false fails the drain when there are any,
+	// because their controller would only recreate them.
+	// +optional
+	// +kubebuilder:default=true
+	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
+
+	// deleteEmptyDirData evicts pods that lose the content of an emptyDir volume. Default false, which fails the drain
+	// when there are any.
+	// +optional
+	// +kubebuilder:default=false
+	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
+
+	// timeoutSeconds is how long the drain may take before the node fails. Absent, 0 or negative means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// Preflight is a check that runs unprivileged, with the host's file system read-only. Success without a termination
+// message goes on, success with one skips the node and says why, failure fails the node.
+type Preflight struct {
+	// command of the check, at most 256 words.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=131072
+	Command []string `json:"command"`
+
+	// image of the check, at most 1024 characters. Absent means the image of the operation.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="preflight.image contains blanks: use an image reference such as busybox:1.36"
+	Image string `json:"image,omitempty"`
+
+	// activeDeadlineSeconds is how long the check may take, at least 1. Default 120.
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
+}
+
+// EnvVar is an environment variable. It has the wire format of Kubernetes' own, and bounds.
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && self.value.size() > 0 && has(self.valueFrom))",message="env has both value and valueFrom: keep one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
+type EnvVar struct {
+	// name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128 characters.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$')",message="env has a name that is not allowed: use letters, digits, -, _ and ., not beginning with a digit"
+	Name string `json:"name"`
+
+	// value of the variable, at most 131072 characters. Excludes valueFrom.
+	// +optional
+	// +kubebuilder:validation:MaxLength=131072
+	Value string `json:"value,omitempty"`
+
+	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod. Excludes value.
+	// +optional
+	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
+}

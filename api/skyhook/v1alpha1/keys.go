@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Group is the API group, and the domain of every annotation, label and taint of ours.
+const Group = "skyhook.nvidia.com"
+
+// Finalizers.
+const (
+	FinalizerSkyhook          = Group + "/skyhook"
+	FinalizerDeploymentPolicy = Group + "/deploymentpolicy" // while somebody names the policy
+)
+
+// DefaultCompartment is the name of the compartment for nodes that no other selects.
+const DefaultCompartment = "__default__"
+
+// Annotations on a Skyhook. Of the first two only the value "true" counts.
+const (
+	AnnotationPause   = Group + "/pause"
+	AnnotationDisable = Group + "/disable"
+	AnnotationVersion = Group + "/version" // of the operator that last wrote
+)
+
+// Annotations and labels on a node that concern one Skyhook; its name follows the underscore.
+const (
+	PrefixNodeState = Group + "/nodeState_" // annotation: the source of truth, a NodeState as JSON
+	PrefixRecord    = Group + "/record_"    // annotation: what we need to know beyond the node state
+	PrefixStatus    = Group + "/status_"    // annotation and label: Status
+	PrefixCordon    = Group + "/cordon_"    // annotation: "true" while the Skyhook holds a cordon
+	PrefixVersion   = Group + "/version_"   // annotation: of the operator that last wrote
+	PrefixAutoTaint = Group + "/autoTaint_" // annotation: "true"; the key of the taint follows, not a Skyhook
+)
+
+// Annotations and labels on a node that concern every Skyhook.
+const (
+	LabelIgnore     = Group + "/ignore" // "true": leave this node alone
+	AnnotationKnown = Group + "/known"  // the node is not new to us: it is not tainted on sight any more
+)
+
+// Labels and annotations on pods and ConfigMaps of ours.
+const (
+	LabelName                = Group + "/name"              // of the Skyhook; on ConfigMaps an annotation too
+	LabelPackage             = Group + "/package"           // <package>-<version>
+	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
+	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
+	AnnotationPackage        = Group + "/package"           // what a pod runs, as JSON
+	AnnotationPackageName    = Group + "/Package.Name"
+	AnnotationPackageVersion = Group + "/Package.Version"
+	AnnotationNodeName       = Group + "/Node.name"
+)
+
+// DefaultRuntimeRequiredTaint is the taint of nodes that wait for their runtime-required Skyhooks.
+const DefaultRuntimeRequiredTaint = Group + "=runtime-required:NoSchedule"
+
+// Conditions of a Skyhook. The first three are on every kind; where a condition has a twin it is written a second
+// time as LegacyCondition.
+const (
+	ConditionAccepted    = "Accepted"    // the spec can be carried out
+	ConditionProgressing = "Progressing" // work is under way or can start
+	ConditionReady       = "Ready"       // every selected node is complete for this generation; has a twin
+
+	ConditionTaintNotTolerable        = "TaintNotTolerable"        // has a twin
+	ConditionNodesIgnored             = "NodesIgnored"             // has a twin
+	ConditionApplyPackage             = "ApplyPackage"             // has a twin
+	ConditionDeploymentPolicyNotFound = "DeploymentPolicyNotFound" // has a twin
+	ConditionBlocked                  = "Blocked"
+	ConditionUninstallInProgress      = "UninstallInProgress"
+	ConditionUninstallFailed          = "UninstallFailed"
+	ConditionNodeStateMalformed       = "NodeStateMalformed"
+	ConditionDeletionBlocked          = "DeletionBlocked"
+	ConditionRolloutStopped           = "RolloutStopped"      // too many failures; on a DeploymentPolicy too
+	ConditionTransition               = Group + "/Transition" // written with the prefix only
+)
+
+// Reasons of the condition Ready, one for each Status.
+const (
+	ReasonNodesConverged = "NodesConverged"
+	ReasonProgressing    = "Progressing"
+	ReasonBlocked        = "Blocked"
+	ReasonErroring       = "Erroring"
+	ReasonPaused         = "Paused"
+	ReasonWaiting        = "Waiting"
+	ReasonDisabled       = "Disabled"
+	ReasonUnknown        = "Unknown"
+)
+
+// Reasons of the other conditions. TaintNotTolerable, NodesIgnored, ApplyPackage and DeploymentPolicyNotFound have
+// their own type as reason.
+const (
+	ReasonAccepted                     = "Accepted"
+	ReasonInvalidSpec                  = "InvalidSpec"
+	ReasonDependencyUninstalled        = "DependencyUninstalled"
+	ReasonUninstallInProgress          = "UninstallInProgress"
+	ReasonUninstallPodFailing          = "UninstallPodFailing"
+	ReasonParseError                   = "ParseError"
+	ReasonMalformedNodeState           = "MalformedNodeState"
+	ReasonPausedWithPendingUninstall   = "PausedWithPendingUninstall"
+	ReasonDisabledWithPendingUninstall = "DisabledWithPendingUninstall"
+	ReasonFailureThreshold             = "FailureThreshold"
+)
+
+// Reasons of events.
+const (
+	EventApply           = "Apply"
+	EventInterrupt       = "Interrupt"
+	EventState           = "State"
+	EventReboot          = "Reboot"
+	EventDeletionBlocked = "DeletionBlocked"
+)
+
+// LegacyCondition is the type under which a condition is written a second time, for programs that know the older name.
+func LegacyCondition(condition string) string { return Group + "/" + condition }
+
+// NodeConditionNotReady is the type of the condition on a node that is True while a Skyhook is not complete there.
+func NodeConditionNotReady(skyhook string) string { return Group + "/" + skyhook + "/NotReady" }
+
+// NodeConditionErroring is the type of the condition on a node that is True while a package of a Skyhook fails there.
+func NodeConditionErroring(skyhook string) string { return Group + "/" + skyhook + "/Erroring" }
+
+// PackageKey is the key of a package in a NodeState.
+func PackageKey(name string, version PackageVersion) string { return name + "|" + string(version) }

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Package is a container image with scripts, in one version, and how it is run on the nodes.
+// +kubebuilder:validation:XValidation:rule="!self.image.contains('@')",fieldPath=".image",message="image carries a digest: move it to containerSHA and leave the repository in image"
+// +kubebuilder:validation:XValidation:rule="self.image.contains('@') || !self.image.matches(':[^/]*$') || self.image.endsWith(':' + self.version)",fieldPath=".image",messageExpression="'image carries a tag that is not the version %s: remove the tag, because version is the tag'.format([self.version])",message="image carries a tag that is not the version: remove the tag, because version is the tag"
+// +kubebuilder:validation:XValidation:rule="!has(self.configInterrupts) || self.configInterrupts.all(k, k.contains('*') || has(self.configMap) && k in self.configMap)",fieldPath=".configInterrupts",messageExpression="'configInterrupts has keys that are not in configMap %s: use a key of configMap, or a pattern with *'.format([self.configInterrupts.filter(k, !k.contains('*') && !(has(self.configMap) && k in self.configMap))])",message="configInterrupts has a key that is not in configMap: use a key of configMap, or a pattern with *"
+// +kubebuilder:validation:XValidation:rule=`!has(self.configInterrupts) || self.configInterrupts.all(k, !k.contains('*') || has(self.configMap) && (k in self.configMap || k.matches(r'^([-._a-zA-Z0-9*?]|\[\^?[-._a-zA-Z0-9]+\])+$') && self.configMap.exists(c, c.matches('^' + k.replace('.', r'\.').replace('*', '.*').replace('?', '.') + '$'))))`,fieldPath=".configInterrupts",messageExpression="'configInterrupts has a pattern that matches no key of configMap (its patterns are %s): correct the pattern, or remove it'.format([self.configInterrupts.filter(k, k.contains('*'))])",message="configInterrupts has a pattern that matches no key of configMap: correct the pattern, or remove it"
+type Package struct {
+	// name repeats the key of this package and is best left out; if given it must be equal to the key.
+	// +optional
+	// +kubebuilder:validation:MaxLength=43
+	Name string `json:"name,omitempty"`
+
+	// version is the semantic version to install, such as 1.2.3, and the tag of the image.
+	// +required
+	Version PackageVersion `json:"version"`
+
+	// image is the repository of the package without a tag, such as ghcr.io/team/package, at most 512 characters. A
+	// tag equal to version is accepted and ignored.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?/)?[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*)*(:[^/@]*)?(@.*)?$')",message="image is not a repository: use a name such as ghcr.io/team/package, in lower case and without a scheme"
+	Image string `json:"image"`
+
+	// containerSHA is the digest to pull instead of the tag, such as sha256: and 64 hexadecimal digits. Absent means
+	// the tag.
+	// +optional
+	// +kubebuilder:validation:MaxLength=136
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})?$')",message="containerSHA is not a digest: use sha256: and 64 hexadecimal digits in lower case, as registries and docker inspect show it"
+	ContainerSHA string `json:"containerSHA,omitempty"`
+
+	// agentImageOverride is the full reference of an agent image for this package, at most 1024 characters. Absent
+	// means the agent image of the operator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="agentImageOverride contains blanks: use an image reference such as ghcr.io/team/agent:v1.2.3"
+	AgentImageOverride string `json:"agentImageOverride,omitempty"`
+
+	// interrupt is what the node needs after an install or upgrade of this package. Absent means nothing.
+	// +optional
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+
+	// dependsOn lists packages that must be complete on a node before this one starts there, at most 32, each with
+	// exactly the version it has in packages.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	DependsOn map[string]PackageVersion `json:"dependsOn,omitempty"`
+
+	// configInterrupts says what the node needs when keys of configMap change, at most 32. A key here is a key of
+	// configMap or a pattern with * that matches at least one. Changed keys that none matches need nothing.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	ConfigInterrupts map[string]Interrupt `json:"configInterrupts,omitempty"`
+
+	// configMap holds files for the package, at most 256, by file name: letters, digits, '-', '_' and '.', at most
+	// 253 characters. A change runs the config stage again.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 253 && k.matches('^[-._a-zA-Z0-9]+$') && k != '.' && !k.startsWith('..'))",messageExpression="'configMap has keys that are not file names %s: use at most 253 letters, digits, -, _ and ., not beginning with ..'.format([self.filter(k, !(k.size() <= 253 && k.matches('^[-._a-zA-Z0-9]+$') && k != '.' && !k.startsWith('..')))])",message="configMap has a key that is not a file name: use at most 253 letters, digits, -, _ and ., not beginning with .."
+	ConfigMap map[string]ConfigData `json:"configMap,omitempty"`
+
+	// env are environment variables for the stages and checks of this package, at most 100.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Env []EnvVar `json:"env,omitempty"`
+
+	// resources replace the requests and limits that the namespace gives the containers of this package: all four or
+	// none.
+	// +optional
+	Resources Resources `json:"resources,omitzero"`
+
+	// gracefulShutdown is the time a stage gets to stop before it is killed, at least 1s, in whole seconds. Absent
+	// means Kubernetes' 30s. It does not apply to interrupts.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="gracefulShutdown is not a duration of at least 1s: use a number and a unit, such as 90s, or leave it out for 30s"
+	GracefulShutdown *metav1.Duration `json:"gracefulShutdown,omitempty"`
+
+	// uninstall says what becomes of the package when it is removed from packages, when its version is lowered and
+	// when the Skyhook is deleted. Absent: removal and a lower version run its uninstall stage, deletion does not.
+	// +optional
+	Uninstall *Uninstall `json:"uninstall,omitempty"`
+
+	// deadline is how long one stage may take, 1s to 168h. Absent means 1h, and 30m for an interrupt. A stage that
+	// takes longer is stopped and counts as failed.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="deadline is not a duration of 1s to 168h: use a number and a unit, such as 90m"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// retries is how often a failed stage is tried again before its failure is final, 0 to 100. Absent means it is
+	// tried for ever, and counts as a final failure of its batch after three attempts.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Retries *int32 `json:"retries,omitempty"`
+}
+
+// PackageVersion is a semantic version. Short forms such as 1 and 1.2, leading zeros such as 2024.05.10 and a leading
+// v are accepted; versions are compared as numbers, and kept as written in tags, keys and names.
+// +kubebuilder:validation:MaxLength=60
+// +kubebuilder:validation:XValidation:rule="self.matches('^v?[0-9]{1,18}([.][0-9]{1,18}){0,2}(-(0|[1-9][0-9]*|[0-9]*[-A-Za-z][-0-9A-Za-z]*)([.](0|[1-9][0-9]*|[0-9]*[-A-Za-z][-0-9A-Za-z]*))*)?([+][-0-9A-Za-z]+([.][-0-9A-Za-z]+)*)?$')",message="not a semantic version: use one to three numbers with an optional suffix, such as 1.2.3, v1.2 or 1.2.3-rc1"
+type PackageVersion string
+
+// ConfigData is the content of one file, at most 1 MiB.
+// +kubebuilder:validation:MaxLength=1048576
+type ConfigData string
+
+// Interrupt is what a node needs for a change to take effect.
+// +kubebuilder:validation:XValidation:rule="self.type != 'service' || has(self.services) && self.services.size() > 0",fieldPath=".services",message="services is missing: an interrupt of type service needs the systemd units to restart"
+// +kubebuilder:validation:XValidation:rule=`!has(self.services) || [self.services].all(l, l.all(s, s.matches(r'^[A-Za-z0-9:_.@\\][-A-Za-z0-9:_.@\\]*$')))`,fieldPath=".services",message="services has a name that is not a systemd unit: use names such as cron or containerd.service"
+type Interrupt struct {
+	// type is service (restart services), reboot, restartAllServices or noop. Interrupts of one node are merged:
+	// reboot covers restartAllServices, which covers service, which covers noop.
+	// +required
+	Type InterruptType `json:"type"`
+
+	// services are the systemd units to restart, at most 64. Required for type service, ignored for the others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=255
+	Services []string `json:"services,omitempty"`
+}
+
+// InterruptType is the kind of an interrupt.
+// +kubebuilder:validation:Enum=service;reboot;noop;restartAllServices
+type InterruptType string
+
+// The kinds of interrupts, weakest first.
+const (
+	InterruptNoop               InterruptType = "noop"
+	InterruptService            InterruptType = "service"
+	InterruptRestartAllServices InterruptType = "restartAllServices"
+	InterruptReboot             InterruptType = "reboot"
+)
+
+// Resources are the requests and limits of a package's containers. A zero counts as absent.
+// +kubebuilder:validation:XValidation:rule="[?self.?cpuRequest, ?self.?cpuLimit, ?self.?memoryRequest, ?self.?memoryLimit].all(x, type(x) == int ? int(x) >= 0 : isQuantity(x) && !quantity(x).isLessThan(quantity('0')))",message="resources has a value that is not a quantity or is negative: use quantities such as 500m and 256Mi"
+// +kubebuilder:validation:XValidation:rule="[?self.?cpuRequest, ?self.?cpuLimit, ?self.?memoryRequest, ?self.?memoryLimit].filter(x, type(x) == int ? int(x) != 0 : !isQuantity(x) || quantity(x).compareTo(quantity('0')) != 0).size() in [0, 4]",message="resources is incomplete: set all of cpuRequest, cpuLimit, memoryRequest and memoryLimit, or none of them"
+// +kubebuilder:validation:XValidation:rule="[?self.?cpuLimit].all(l, [?self.?cpuRequest].all(r, type(l) == string && !isQuantity(l) || type(r) == string && !isQuantity(r) || !(type(l) == int ? quantity('0').add(int(l)) : quantity(l)).isLessThan(type(r) == int ? quantity('0').add(int(r)) : quantity(r))))",fieldPath=".cpuLimit",message="cpuLimit is lower than cpuRequest: raise the limit or lower the request"
+// +kubebuilder:validation:XValidation:rule="[?self.?memoryLimit].all(l, [?self.?memoryRequest].all(r, type(l) == string && !isQuantity(l) || type(r) == string && !isQuantity(r) || !(type(l) == int ? quantity('0').add(int(l)) : quantity(l)).isLessThan(type(r) == int ? quantity('0').add(int(r)) : quantity(r))))",fieldPath=".memoryLimit",message="memoryLimit is lower than memoryRequest: raise the limit or lower the request"
+type Resources struct {
+	// cpuRequest is the CPU each container is guaranteed, such as 250m. Needs the other three.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=64
+	CPURequest resource.Quantity `json:"cpuRequest,omitzero"`
+
+	// cpuLimit is the CPU each container may use, at least cpuRequest. Needs the other three.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=64
+	CPULimit resource.Quantity `json:"cpuLimit,omitzero"`
+
+	// memoryRequest is the memory each container is guaranteed, such as 256Mi. Needs the other three.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=64
+	MemoryRequest resource.Quantity `json:"memoryRequest,omitzero"`
+
+	// memoryLimit is the memory each container may use, at least memoryRequest. Needs the other three.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=64
+	MemoryLimit resource.Quantity `json:"memoryLimit,omitzero"`
+}
+
+// Uninstall says whether and when the package's uninstall stage runs. Absent and enabled: false are different:
+// absent runs it on removal and on a lower version, enabled: false never runs it.
+// +kubebuilder:validation:XValidation:rule="!(has(self.apply) && self.apply) || has(self.enabled) && self.enabled",fieldPath=".apply",message="uninstall.apply requires uninstall.enabled: set enabled to true, or remove apply"
+type Uninstall struct {
+	// enabled says that the package has an uninstall stage to run, on deletion of the Skyhook too. Default false,
+	// which never runs it: a removed package is forgotten and its files stay.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled"`
+
+	// apply asks to uninstall the package from every node while it stays in packages. Default false; needs enabled.
+	// +optional
+	// +kubebuilder:default=false
+	Apply bool `json:"apply"`
+}
+
+// EnvVar is an environment variable. It has the wire format of Kubernetes' own, and bounds.
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && self.value.size() > 0 && has(self.valueFrom))",message="env has both value and valueFrom: keep one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
+type EnvVar struct {
+	// name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128 characters.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$')",message="env has a name that is not allowed: use letters, digits, -, _ and ., not beginning with a digit"
+	Name string `json:"name"`
+
+	// value of the variable, at most 131072 characters. Excludes valueFrom.
+	// +optional
+	// +kubebuilder:validation:MaxLength=131072
+	Value string `json:"value,omitempty"`
+
+	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod, in the operator's namespace.
+	// Excludes value.
+	// +optional
+	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
+}

@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DeploymentPolicy says how many nodes may be worked on at the same time and how batches grow, by compartment. It is
+// named by Skyhooks and NodeOps.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=dp,categories=skyhook-all
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.scope`
+// +kubebuilder:printcolumn:name="Used By",type=integer,JSONPath=`.status.users`
+// +kubebuilder:printcolumn:name="Nodes In-Progress",type=integer,JSONPath=`.status.nodesInProgress`
+// +kubebuilder:printcolumn:name="Complete Nodes",type=string,JSONPath=`.status.completeNodes`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type DeploymentPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is the policy.
+	// +required
+	Spec DeploymentPolicySpec `json:"spec"`
+
+	// status says who uses the policy and how far they are. Only the operator writes it.
+	// +optional
+	Status DeploymentPolicyStatus `json:"status,omitzero"`
+}
+
+// DeploymentPolicyList is a list of DeploymentPolicies.
+// +kubebuilder:object:root=true
+type DeploymentPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []DeploymentPolicy `json:"items"`
+}
+
+// DeploymentPolicySpec is the policy.
+type DeploymentPolicySpec struct {
+	// scope says who shares the budgets: Skyhook (the default) gives each Skyhook and NodeOp its own, Policy makes all
+	// that name this policy share one, and counts nodes that are not ready or were cordoned by somebody else.
+	// +optional
+	// +kubebuilder:default=Skyhook
+	Scope Scope `json:"scope,omitempty"`
+
+	// default is for the nodes that no compartment selects.
+	// +required
+	Default PolicyDefault `json:"default"`
+
+	// compartments split the nodes into groups with their own budget and strategy, at most 100. A node that several
+	// select belongs to the most careful one: by strategy (fixed, linear, exponential, none), then the smaller
+	// budget, then the name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.name == b.name || a.selector != b.selector))",messageExpression="'compartments has several with the same selector %s: change the selectors, or keep one of them'.format([self.filter(a, self.exists(b, a.name != b.name && a.selector == b.selector)).map(a, a.name)])",message="compartments has several with the same selector: change the selectors, or keep one of them"
+	Compartments []Compartment `json:"compartments,omitempty"`
+
+	// resetBatchStateOnCompletion begins again with the first batch when a Skyhook is complete or gets a new version.
+	// Default true.
+	// +optional
+	// +kubebuilder:default=true
+	ResetBatchStateOnCompletion *bool `json:"resetBatchStateOnCompletion,omitempty"`
+}
+
+// Scope says who shares the budgets of a policy.
+// +kubebuilder:validation:Enum=Skyhook;Policy
+type Scope string
+
+// The scopes.
+const (
+	ScopeSkyhook Scope = "Skyhook"
+	ScopePolicy  Scope = "Policy"
+)
+
+// PolicyDefault is the budget and strategy for nodes that no compartment selects.
+type PolicyDefault struct {
+	// budget limits how many nodes are worked on at the same time.
+	// +required
+	Budget Budget `json:"budget"`
+
+	// strategy says how batches grow.
+	// +required
+	Strategy Strategy `json:"strategy"`
+}
+
+// Compartment is a group of nodes with its own budget and strategy.
+type Compartment struct {
+	// name of the compartment, unique in the policy, 1 to 253 characters, not __default__.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self != '__default__'",message="compartments has the name __default__, which stands for the nodes that no compartment selects: choose another name"
+	Name string `json:"name"`
+
+	// selector selects the nodes by label, among those of the Skyhook.
+	// +required
+	Selector LabelSelector `json:"selector"`
+
+	// budget limits how many nodes of the compartment are worked on at the same time.
+	// +required
+	Budget Budget `json:"budget"`
+
+	// strategy says how batches grow. Absent means batches as large as the budget, whatever fails; the strategy of
+	// default does not apply here.
+	// +optional
+	Strategy *Strategy `json:"strategy,omitempty"`
+}
+
+// Budget limits how many nodes are worked on at the same time, by percent or by count.
+// +kubebuilder:validation:XValidation:rule="has(self.percent) != has(self.count)",message="budget needs exactly one of percent and count: keep one of them"
+type Budget struct {
+	// percent of the nodes, 1 to 100, rounded down but at least one node. Excludes count.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Percent *int `json:"percent,omitempty"`
+
+	// count of nodes, at least 1. Excludes percent.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Count *int `json:"count,omitempty"`
+}
+
+// Strategy says how the next batch follows from the last: exactly one of fixed, linear and exponential.
+// +kubebuilder:validation:XValidation:rule="(has(self.fixed) ? 1 : 0) + (has(self.linear) ? 1 : 0) + (has(self.exponential) ? 1 : 0) == 1",message="strategy needs exactly one of fixed, linear and exponential: keep one of them"
+type Strategy struct {
+	// fixed keeps every batch as large as the first.
+	// +optional
+	Fixed *FixedStrategy `json:"fixed,omitempty"`
+
+	// linear makes the batch larger by delta after a passed batch, and smaller by delta after a failed one.
+	// +optional
+	Linear *LinearStrategy `json:"linear,omitempty"`
+
+	// exponential multiplies the batch by growthFactor after a passed batch, and divides it after a failed one.
+	// +optional
+	Exponential *ExponentialStrategy `json:"exponential,omitempty"`
+}
+
+// FixedStrategy keeps every batch as large as the first.
+type FixedStrategy struct {
+	BatchStrategy `json:",inline"`
+}
+
+// LinearStrategy changes the batch by a fixed number of nodes.
+type LinearStrategy struct {
+	BatchStrategy `json:",inline"`
+
+	// delta is the number of nodes the batch grows or shrinks by, at least 1. Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	Delta *int `json:"delta,omitempty"`
+}
+
+// ExponentialStrategy changes the batch by a factor.
+type ExponentialStrategy struct {
+	BatchStrategy `json:",inline"`
+
+	// growthFactor is what the batch is multiplied or divided by, at least 2. Default 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=2
+	GrowthFactor *int `json:"growthFactor,omitempty"`
+}
+
+// BatchStrategy is what all strategies have in common.
+type BatchStrategy struct {
+	// initialBatch is the size of the first batch, at least 1. Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	InitialBatch *int `json:"initialBatch,omitempty"`
+
+	// batchThreshold is the percentage of a batch that must succeed for it to pass, 1 to 100. Default 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	BatchThreshold *int `json:"batchThreshold,omitempty"`
+
+	// failureThreshold is the number of failed batches in a row after which the compartment stops, at least 1. Absent
+	// never stops. It has no effect once safetyLimit is reached.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	FailureThreshold *int `json:"failureThreshold,omitempty"`
+
+	// safetyLimit is the percentage of finished nodes from which failures neither slow nor stop, 1 to 100. Default 50.
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SafetyLimit *int `json:"safetyLimit,omitempty"`
+}
+
+// DeploymentPolicyStatus is what the operator says about a policy.
+type DeploymentPolicyStatus struct {
+	// observedGeneration is the generation of the policy that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions say whether the policy is accepted and whether its rollouts go on, at most 32.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// users is the number of Skyhooks and NodeOps that name this policy. It cannot be deleted while there are any.
+	// +optional
+	// +kubebuilder:default=0
+	Users int `json:"users,omitempty"`
+
+	// usedBy names users, such as Skyhook/demo or NodeOp/default/check, sorted, at most 200.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:items:MaxLength=400
+	UsedBy []string `json:"usedBy,omitempty"`
+
+	// nodesTotal is the number of nodes that users select, each counted once.
+	// +optional
+	// +kubebuilder:default=0
+	NodesTotal int `json:"nodesTotal,omitempty"`
+
+	// nodesInProgress is the number of those nodes that are worked on.
+	// +optional
+	// +kubebuilder:default=0
+	NodesInProgress int `json:"nodesInProgress,omitempty"`
+
+	// completeNodes is the number of complete and of selected nodes, such as 3/5.
+	// +optional
+	// +kubebuilder:default="0/0"
+	// +kubebuilder:validation:MaxLength=32
+	CompleteNodes string `json:"completeNodes,omitempty"`
+
+	// compartmentStatuses say how far each compartment is when scope is Policy, by its name; __default__ is the rest.
+	// What they remember of earlier batches decides about the next.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=101
+	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
+
+	// admission lists nodes that are being admitted when scope is Policy. It keeps two operators from exceeding a
+	// budget together.
+	// +optional
+	Admission *Admission `json:"admission,omitempty"`
+}

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Skyhook declares packages for the nodes it selects. The operator takes them to the nodes stage by stage, within
+// a budget, and says in status how far they are.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=sky,categories=skyhook-all
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.status`
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Nodes In-Progress",type=integer,JSONPath=`.status.nodesInProgress`
+// +kubebuilder:printcolumn:name="Complete Nodes",type=string,JSONPath=`.status.completeNodes`
+// +kubebuilder:printcolumn:name="Packages",type=string,JSONPath=`.status.packageList`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.deploymentPolicy`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 53",optionalOldSelf=true,message="metadata.name has more than 53 characters: choose a shorter name, because it becomes part of annotations on nodes"
+type Skyhook struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what is wanted. Without it every node is selected and nothing is installed.
+	// +optional
+	Spec SkyhookSpec `json:"spec,omitzero"`
+
+	// status is what the operator found and did. Only the operator writes it.
+	// +optional
+	Status SkyhookStatus `json:"status,omitzero"`
+}
+
+// SkyhookList is a list of Skyhooks.
+// +kubebuilder:object:root=true
+type SkyhookList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []Skyhook `json:"items"`
+}
+
+// SkyhookSpec is what an administrator wants on the selected nodes.
+// +kubebuilder:validation:XValidation:rule="!has(self.deploymentPolicy) || self.deploymentPolicy.size() == 0 || !has(self.interruptionBudget) || !(has(self.interruptionBudget.percent) && dyn(self.interruptionBudget.percent) != null || has(self.interruptionBudget.count) && dyn(self.interruptionBudget.count) != null)",fieldPath=".interruptionBudget",message="interruptionBudget and deploymentPolicy exclude each other: remove interruptionBudget, because the policy brings its own budget"
+type SkyhookSpec struct {
+	// serial runs one package at a time on each node. Default false: packages that do not depend on each other run
+	// side by side.
+	// +optional
+	// +kubebuilder:default=false
+	Serial bool `json:"serial,omitempty"`
+
+	// podNonInterruptLabels selects pods, in any namespace, that are never disturbed: a package with an interrupt
+	// waits until none of them runs or is pending on the node. Default empty, which waits for no pod.
+	// +optional
+	PodNonInterruptLabels LabelSelector `json:"podNonInterruptLabels,omitzero"`
+
+	// nodeSelectors selects the nodes by label. Default empty, which selects every node.
+	// +optional
+	NodeSelectors LabelSelector `json:"nodeSelectors,omitzero"`
+
+	// deploymentPolicy names the DeploymentPolicy that budgets and paces the work, at most 253 characters. Default
+	// empty: interruptionBudget decides. The two exclude each other, and a policy that does not exist blocks.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DeploymentPolicy string `json:"deploymentPolicy,omitempty"`
+
+	// deploymentPolicyOptions override the policy for this Skyhook. Absent leaves everything to the policy.
+	// +optional
+	DeploymentPolicyOptions *DeploymentPolicyOptions `json:"deploymentPolicyOptions,omitempty"`
+
+	// interruptionBudget limits how many nodes are worked on at the same time when no deploymentPolicy is named.
+	// Default empty, which is 100 percent.
+	// +optional
+	InterruptionBudget InterruptionBudget `json:"interruptionBudget,omitzero"`
+
+	// packages are what the nodes get, at most 100, by name. A name has 2 to 43 lower-case letters, digits and '-',
+	// begins and ends with a letter, and makes at most 63 characters together with '-' and the version.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.matches('^[a-z][-a-z0-9]{0,41}[a-z]$'))",messageExpression="'packages has names that are not allowed %s: use 2 to 43 lower-case letters, digits and -, beginning and ending with a letter'.format([self.filter(p, !(p.matches('^[a-z][-a-z0-9]{0,41}[a-z]$')))])",message="packages has names that are not allowed: use 2 to 43 lower-case letters, digits and -, beginning and ending with a letter"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(self[p].name) || self[p].name in ['', p])",messageExpression="'packages has keys that differ from the name given below them %s: remove name, the key is the name'.format([self.filter(p, !(!has(self[p].name) || self[p].name in ['', p]))])",message="packages has keys that differ from the name given below them: remove name, the key is the name"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.size() + self[p].version.size() < 63)",messageExpression="'packages has names that are too long together with their version %s: name, - and version may have 63 characters, because they become a label of pods'.format([self.filter(p, !(p.size() + self[p].version.size() < 63))])",message="packages has names that are too long together with their version: name, - and version may have 63 characters, because they become a label of pods"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(self[p].dependsOn) || !(p in self[p].dependsOn))",messageExpression="'packages has packages that depend on themselves %s: remove that entry from their dependsOn'.format([self.filter(p, !(!has(self[p].dependsOn) || !(p in self[p].dependsOn)))])",message="packages has packages that depend on themselves: remove that entry from their dependsOn"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(self[p].dependsOn) || self[p].dependsOn.all(d, d in self))",messageExpression="self.filter(p, has(self[p].dependsOn)).map(p, self[p].dependsOn.exists(d, !(d in self)), '%s depends on %s, which is not in packages: add it, or remove the entry from dependsOn'.format([p, self[p].dependsOn.filter(d, !(d in self))[0]]))[0]",message="packages has a dependsOn entry without a package: add it, or remove the entry from dependsOn"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(self[p].dependsOn) || self[p].dependsOn.all(d, !(d in self) || self[p].dependsOn[d] == self[d].version))",messageExpression="self.filter(p, has(self[p].dependsOn)).map(p, self[p].dependsOn.exists(d, d in self && self[p].dependsOn[d] != self[d].version), self[p].dependsOn.filter(d, d in self && self[p].dependsOn[d] != self[d].version).map(d, '%s depends on version %s of %s, but packages has %s: repeat the version exactly as it is there'.format([p, self[p].dependsOn[d], d, self[d].version]))[0])[0]",message="packages has a dependsOn entry with a version that is not the declared one: repeat the version exactly as it is there"
+	Packages map[string]Package `json:"packages,omitempty"`
+
+	// additionalTolerations are added to every pod of this Skyhook and to those the operator judges the taints of
+	// nodes with, at most 64. A node with a taint that nothing tolerates is blocked.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, (!has(t.operator) || t.operator in ['', 'Equal', 'Exists', 'Lt', 'Gt']) && (!has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']))",message="additionalTolerations has an operator or effect that does not exist: operator is Exists or Equal, effect is NoSchedule, PreferNoSchedule or NoExecute"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="additionalTolerations has an entry that tolerates nothing: operator Exists takes no value, and every other operator needs a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="additionalTolerations has tolerationSeconds without the effect that it belongs to: set effect to NoExecute, or remove tolerationSeconds"
+	AdditionalTolerations []corev1.Toleration `json:"additionalTolerations,omitempty"`
+
+	// runtimeRequired keeps the runtime-required taint on each selected node until this Skyhook is complete there.
+	// Default false.
+	// +optional
+	// +kubebuilder:default=false
+	RuntimeRequired bool `json:"runtimeRequired,omitempty"`
+
+	// autoTaintNewNodes puts the runtime-required taint on nodes that the operator sees for the first time. Default
+	// false; it has an effect only with runtimeRequired.
+	// +optional
+	// +kubebuilder:default=false
+	AutoTaintNewNodes bool `json:"autoTaintNewNodes,omitempty"`
+
+	// priority orders Skyhooks: on a node the lower number goes first, equal numbers go by name. Default 200, at
+	// least 1.
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=1
+	Priority int `json:"priority,omitempty"`
+
+	// sequencing says what later Skyhooks wait for: node (the default) until this one is complete on that node, all
+	// until it is complete on all of its nodes.
+	// +optional
+	// +kubebuilder:default=node
+	Sequencing Sequencing `json:"sequencing,omitempty"`
+
+	// drain says how pods are moved away before an interrupt. Absent means its defaults: evict and wait as long as
+	// it takes.
+	// +optional
+	Drain *Drain `json:"drain,omitempty"`
+}
+
+// Sequencing is what later Skyhooks wait for.
+// +kubebuilder:validation:Enum=all;node
+type Sequencing string
+
+// The sequencings.
+const (
+	SequencingNode Sequencing = "node"
+	SequencingAll  Sequencing = "all"
+)
+
+// DeploymentPolicyOptions override fields of the DeploymentPolicy for one Skyhook.
+type DeploymentPolicyOptions struct {
+	// resetBatchStateOnCompletion overrides the field of the same name in the policy. Default true once
+	// deploymentPolicyOptions is given.
+	// +optional
+	// +kubebuilder:default=true
+	ResetBatchStateOnCompletion *bool `json:"resetBatchStateOnCompletion,omitempty"`
+}
+
+// InterruptionBudget limits how many nodes are worked on at the same time, by percent or by count.
+// +kubebuilder:validation:XValidation:rule="!(has(self.percent) && dyn(self.percent) != null && has(self.count) && dyn(self.count) != null)",message="interruptionBudget has both percent and count: keep one of them"
+type InterruptionBudget struct {
+	// percent of the selected nodes, 0 to 100, rounded down but at least one node; 0 starts nothing. Excludes count.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Percent *int `json:"percent,omitempty"`
+
+	// count of nodes, at least 0; 0 starts nothing. Excludes percent.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	Count *int `json:"count,omitempty"`
+}
+
+// Drain says how pods are moved away from a node before an interrupt. DaemonSet pods, mirror pods, finished pods,
+// pods of kube-system and pods that tolerate an unschedulable node always stay.
+// +kubebuilder:validation:XValidation:rule="has(self.timeout) || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drain.timeout is missing: onTimeout Skip and Force need it"
+type Drain struct {
+	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent means no limit.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="drain.timeout is not a duration of at least 1s: use a number and a unit, such as 30m, or leave it out for no limit"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// onTimeout is what happens then: Wait (the default) goes on waiting, Skip gives the node back and goes on with
+	// others, Force deletes the pods that are left. Skip and Force need timeout.
+	// +optional
+	// +kubebuilder:default=Wait
+	OnTimeout DrainTimeout `json:"onTimeout,omitempty"`
+
+	// gracePeriodSeconds replaces the grace period of the pods, 1 to 86400. Absent means each pod's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+
+	// deleteEmptyDirData allows eviction of pods that lose the content of an emptyDir volume. Default true; false
+	// waits for such pods.
+	// +optional
+	// +kubebuilder:default=true
+	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
+
+	// force allows eviction of pods that nothing recreates. Default true; false waits for such pods.
+	// +optional
+	// +kubebuilder:default=true
+	Force *bool `json:"force,omitempty"`
+}
+
+// DrainTimeout is what happens when a drain takes too long.
+// +kubebuilder:validation:Enum=Wait;Skip;Force
+type DrainTimeout string
+
+// The choices when a drain takes too long.
+const (
+	DrainWait  DrainTimeout = "Wait"
+	DrainSkip  DrainTimeout = "Skip"
+	DrainForce DrainTimeout = "Force"
+)
