@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Closest finds the candidate that word is most likely a slip of: at most a
+// third of its letters differ, two at least. It is empty when none is near.
+func Closest(word string, candidates []string) string {
+	const longest = 64
+	if len(word) > longest {
+		return ""
+	}
+	best, least := "", max(2, len(word)/3)+1
+	for _, c := range candidates {
+		if len(c) > longest || c == word {
+			continue
+		}
+		if d := distance(plain(word), plain(c)); d < least && d < len(c) {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// plain folds what people mix up: case, dashes, underscores, dots, blanks.
+func plain(s string) string {
+	return strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(s))
+}
+
+// distance counts the letters to insert, delete, replace or swap with their
+// neighbour to make a into b.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// didYouMean is a clause to append to "… is not known", or nothing.
+func didYouMean(word string, candidates []string) string {
+	if c := Closest(word, candidates); c != "" {
+		return fmt.Sprintf(" (did you mean %q?)", c)
+	}
+	return ""
+}
+
+// names joins words as people do: a, b and c.
+func names(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pack
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxMessage is the most bytes an encoded Message has. A container may leave
+// 4 KiB, but the kubelet shares 12 KiB among all containers of a pod and cuts
+// what is over: a stage's pod has four containers, and debugging adds more.
+const MaxMessage = 2048
+
+// MessageFile is where the agent leaves its Message unless told otherwise.
+const MessageFile = "/dev/termination-log"
+
+// messageSchema marks a message as ours; the number rises when a field changes its meaning.
+const messageSchema = "skyhook-agent/1"
+
+// Message is what a run of the agent leaves behind as its container's
+// termination message, so that the operator can say why without reading logs.
+type Message struct {
+	Agent   string // version of the agent
+	Package string // name in the Skyhook
+	Version string // version in the Skyhook
+	Mode    Mode
+	Outcome Outcome
+	Class   Class  // why it did not succeed
+	Reason  string // one sentence for people
+	Step    string // the step that decided the outcome
+	// Exit is the exit code of that step; nil when it did not exit by itself.
+	Exit     *int
+	Signal   string // the signal that ended that step, such as SIGKILL
+	Duration time.Duration
+	Ran      int // steps run
+	Skipped  int // steps done before
+	// Reboot is set by a reboot that was seen to happen.
+	Reboot *Reboot
+	// Lines are the last lines of that step's output, redacted.
+	Lines []string
+}
+
+// Reboot names the boots before and after, as in /proc/sys/kernel/random/boot_id.
+type Reboot struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+type wireMessage struct {
+	Schema   string   `json:"schema"`
+	Outcome  Outcome  `json:"outcome"`
+	Class    Class    `json:"class,omitempty"`
+	Package  string   `json:"package,omitempty"`
+	Version  string   `json:"version,omitempty"`
+	Mode     Mode     `json:"mode,omitempty"`
+	Step     string   `json:"step,omitempty"`
+	Exit     *int     `json:"exit,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Duration string   `json:"duration,omitempty"`
+	Ran      int      `json:"ran,omitempty"`
+	Skipped  int      `json:"skipped,omitempty"`
+	Reboot   *Reboot  `json:"bootIDs,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Lines    []string `json:"lines,omitempty"`
+}
+
+// Encode is the message as one JSON object of at most MaxMessage bytes. What is
+// too long loses its oldest lines first, then the ends of its texts.
+func (m Message) Encode() []byte {
+	w := wireMessage{
+		Schema:  messageSchema,
+		Outcome: Outcome(clip(string(m.Outcome), 32)),
+		Class:   Class(clip(string(m.Class), 32)),
+		Package: clip(m.Package, 96), Version: clip(m.Version, 96),
+		Mode: Mode(clip(string(m.Mode), 32)), Step: clip(m.Step, 160),
+		Exit: m.Exit, Signal: clip(m.Signal, 32), Reason: clip(m.Reason, 512),
+		Ran: m.Ran, Skipped: m.Skipped, Agent: clip(m.Agent, 64),
+	}
+	if m.Duration > 0 {
+		w.Duration = m.Duration.Round(time.Millisecond).String()
+	}
+	if m.Reboot != nil {
+		w.Reboot = &Reboot{From: clip(m.Reboot.From, 64), To: clip(m.Reboot.To, 64)}
+	}
+	const longest = 400 // bytes of one line, so that one does not push out all others
+	room := MaxMessage - len(compact(w)) - len(`,"lines":[]`)
+	first := len(m.Lines)
+	lines := make([]string, len(m.Lines))
+	for first > 0 {
+		line := clip(m.Lines[first-1], longest)
+		if room -= len(compact(line)) + len(`,`); room < 0 {
+			break
+		}
+		first--
+		lines[first] = line
+	}
+	w.Lines = lines[first:]
+	return compact(w)
+}
+
+// DecodeMessage reads a container's termination message. It is false for
+// everything that no agent of ours wrote: nothing, log output, a cut message.
+func DecodeMessage(s string) (Message, bool) {
+	s = strings.TrimSpace(s)
+	if !strings.HasPrefix(s, "{") || len(s) > 2*MaxMessage {
+		return Message{}, false
+	}
+	var w wireMessage
+	if err := json.Unmarshal([]byte(s), &w); err != nil || w.Schema != messageSchema {
+		return Message{}, false
+	}
+	switch w.Outcome {
+	case Succeeded, Failed, Retry:
+	default:
+		return Message{}, false
+	}
+	m := Message{
+		Agent: w.Agent, Package: w.Package, Version: w.Version, Mode: w.Mode,
+		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
+		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped,
+		Reboot: w.Reboot, Lines: w.Lines,
+	}
+	if w.Duration != "" {
+		d, err := time.ParseDuration(w.Duration)
+		if err != nil || d < 0 {
+			return Message{}, false
+		}
+		m.Duration = d
+	}
+	return m, true
+}
+
+// compact is v as JSON without line breaks and without escaped < and >.
+func compact(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // strings and numbers only
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+// clip cuts s so that it has at most this many bytes as JSON, quotes excluded.
+func clip(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(compact(s))-2 <= most {
+		return s
+	}
+	const mark = "…"
+	size, end := len(mark), 0
+	for end < len(s) {
+		_, n := utf8.DecodeRuneInString(s[end:])
+		size += len(compact(s[end:end+n])) - 2
+		if size > most {
+			break
+		}
+		end += n
+	}
+	return s[:end] + mark
+}
