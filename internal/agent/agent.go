@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent runs a package's steps on this host, durably, safely and explainably.
+//
+// It is the same idea as the operator's, once more: gather what the package, the host's record and the environment say
+// (Situation), decide with a pure function which steps to run and why (Decide gives a Plan), then run them, writing down
+// each success before the next step begins. A run that is killed anywhere and started again ends where an undisturbed run
+// ends.
+//
+// An Agent is one run. Every way it can end is a Fault with a class, an exit code and a sentence, and is left behind as
+// the container's termination message.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/step"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// Request is what one run of the agent is asked to do.
+type Request struct {
+	Mode pack.Mode
+	// RootMount is where the host's / is mounted, or host.Local.
+	RootMount string
+	// CopyDir is the package on the host; an interrupt needs none.
+	CopyDir string
+	// Interrupt is the encoded interrupt.
+	Interrupt string
+	// AfterFile names a file of the host, by a pattern, that an interrupt waits for.
+	AfterFile string
+}
+
+// Agent is one run of the agent on one host.
+type Agent struct {
+	Request
+	Settings
+	Host *host.Root
+	// Out takes what the steps say, Log what the agent says; neither shows a secret.
+	Out io.Writer
+	Log *slog.Logger
+	// Version is the agent's own.
+	Version string
+
+	redact *step.Redactor
+	result pack.Message
+
+	leaving sync.Mutex // of the result
+	left    bool
+}
+
+// Fault is why a run did not succeed.
+type Fault struct {
+	Class pack.Class
+	// Step is the step that decided it, with its exit code, signal and last lines.
+	Step   string
+	Exit   *int
+	Signal string
+	Lines  []string
+	Err    error
+}
+
+func (f *Fault) Error() string { return f.Err.Error() }
+
+// Unwrap is the cause.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Causes of a context that ends a run.
+var (
+	errStopped  = errors.New("the agent was told to stop")
+	errDeadline = errors.New("the stage's deadline passed")
+)
+
+// fault classes an error; one that has a class keeps it.
+func fault(class pack.Class, format string, args ...any) error {
+	return &Fault{Class: class, Err: fmt.Errorf(format, args...)}
+}
+
+// classify turns any error into a Fault.
+func classify(err error) *Fault {
+	var f *Fault
+	switch {
+	case errors.Is(err, host.ErrFull):
+		return &Fault{Class: pack.HostFull, Err: err}
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, errStopped):
+		return &Fault{Class: pack.Stopped, Err: err}
+	case errors.Is(err, errDeadline), errors.Is(err, context.DeadlineExceeded):
+		return &Fault{Class: pack.TimedOut, Err: err}
+	case pack.IsInvalid(err):
+		return &Fault{Class: pack.InvalidPackage, Err: err}
+	}
+	return &Fault{Class: pack.HostProblem, Err: err}
+}
+
+// New opens the host and makes an Agent ready to run.
+func New(req Request, set Settings, version string, out io.Writer) (*Agent, error) {
+	root, err := host.Open(req.RootMount)
+	if err != nil {
+		return nil, fault(pack.BadUsage, "%w", err)
+	}
+	a := &Agent{Request: req, Settings: set, Host: root, Version: version}
+	a.hide(nil)
+	a.Out = out
+	a.Log = slog.New(slog.NewTextHandler(hiding{a}, &slog.HandlerOptions{ReplaceAttr: utc}))
+	return a, nil
+}
+
+// hide makes the secrets known: the variables the operator names, and the values arguments take from the environment.
+func (a *Agent) hide(names []string) {
+	var values []string
+	for _, name := range append(append([]string(nil), a.Redact...), names...) {
+		values = append(values, a.Env[name])
+	}
+	a.redact = step.NewRedactor(values)
+}
+
+// hiding writes the agent's own lines without the secrets known at that moment.
+type hiding struct{ a *Agent }
+
+func (h hiding) Write(b []byte) (int, error) { return h.a.redact.Writer(h.a.Out).Write(b) }
+
+func utc(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Key == slog.TimeKey && attr.Value.Kind() == slog.KindTime {
+		attr.Value = slog.StringValue(attr.Value.Time().UTC().Format(step.Stamp))
+	}
+	return attr
+}
+
+// Run does what was asked for and says how it ended. stop ends it early, as SIGTERM does.
+func (a *Agent) Run(stop <-chan struct{}) pack.Message {
+	start := time.Now()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-stop:
+			a.foretell()
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+	run := context.Context(ctx)
+	if !a.Deadline.IsZero() {
+		limited, free := context.WithDeadlineCause(ctx, a.Deadline, errDeadline)
+		defer free()
+		run = limited
+	}
+	a.result = pack.Message{
+		Agent: a.Version, Package: a.Resource.Package, Version: a.Resource.Version, Mode: a.Mode, Outcome: pack.Succeeded,
+	}
+	a.Log.Info("starting", "agent", a.Version, "mode", a.Mode, "rootMount", a.RootMount, "copyDir", a.CopyDir,
+		"resource", a.Resource.String(), "run", a.RunID, "state", a.StateDir, "logs", a.LogDir)
+	for _, text := range a.Warnings {
+		a.Log.Warn(text)
+	}
+	err := a.serve(run)
+	m := a.result
+	m.Duration = time.Since(start)
+	if err != nil {
+		f := classify(err)
+		m.Outcome, m.Class, m.Step, m.Exit, m.Signal = f.Class.Outcome(), f.Class, f.Step, f.Exit, f.Signal
+		m.Reason, m.Lines = a.redact.Replace(f.Error()), f.Lines
+		a.Log.Error("ended", "outcome", m.Outcome, "class", m.Class, "exit", m.Class.ExitCode(), "reason", m.Reason)
+	} else {
+		a.Log.Info("ended", "outcome", m.Outcome, "ran", m.Ran, "skipped", m.Skipped, "reason", m.Reason)
+	}
+	a.leaving.Lock()
+	defer a.leaving.Unlock()
+	a.left = true
+	a.leave(m)
+	return m
+}
+
+func (a *Agent) serve(ctx context.Context) error {
+	if a.ResourceErr != nil {
+		return fault(pack.BadUsage, "%w", a.ResourceErr)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("nothing was begun: %w", cause)
+	}
+	if a.CopyResolv {
+		if err := a.copyResolv(); err != nil {
+			return err
+		}
+	}
+	if a.Mode == pack.ModeInterrupt {
+		return a.interrupt(ctx)
+	}
+	return a.stage(ctx)
+}
+
+// copyResolv gives the host the container's name servers, if that is explicitly wanted.
+func (a *Agent) copyResolv() error {
+	text, err := readLocal("/etc/resolv.conf")
+	if err != nil {
+		return fmt.Errorf("COPY_RESOLV is true: %w", err)
+	}
+	dir, err := a.Host.MakeDir("/etc", 0o755)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name, err := throughLink(dir, "resolv.conf")
+	if err != nil {
+		return err
+	}
+	return dir.Note(name, text, 0o644)
+}
+
+// throughLink refuses to replace a link by a file: on most hosts resolv.conf belongs to a service.
+func throughLink(dir *host.Dir, name string) (string, error) {
+	st, err := dir.Lstat(name)
+	if err == nil && st.Mode()&fs.ModeSymlink != 0 {
+		return "", fault(pack.HostProblem, "COPY_RESOLV is true, but %s/%s on the host is a link that a service of the host keeps; unset COPY_RESOLV", dir.Path, name)
+	}
+	return name, nil
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package argv
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+func TestHistoric(t *testing.T) {
+	for _, c := range []struct {
+		args  string
+		want  agent.Request
+		known bool
+		fails string
+	}{
+		{"apply /copy", agent.Request{Mode: "apply", RootMount: "/root", CopyDir: "/copy"}, true, ""},
+		{"interrupt /copy DATA", agent.Request{Mode: "interrupt", RootMount: "/root", CopyDir: "/copy", Interrupt: "DATA"}, true, ""},
+		{"apply-check /host /copy", agent.Request{Mode: "apply-check", RootMount: "/host", CopyDir: "/copy"}, true, ""},
+		{"interrupt /host /copy DATA", agent.Request{Mode: "interrupt", RootMount: "/host", CopyDir: "/copy", Interrupt: "DATA"}, true, ""},
+		{"apply local /copy", agent.Request{Mode: "apply", RootMount: "local", CopyDir: "/copy"}, true, ""},
+		{"later /host /copy", agent.Request{}, false, ""},
+		{"apply", agent.Request{}, false, "1 arguments given"},
+		{"apply a b c d", agent.Request{}, false, "5 arguments given"},
+		{"apply /host copy", agent.Request{}, true, "must be an absolute path"},
+		{"interrupt /copy", agent.Request{}, true, "interrupt needs the interrupt"},
+	} {
+		req, known, err := Historic(strings.Fields(c.args))
+		if known != c.known || (c.fails == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: known %v, error %v", c.args, known, err)
+		}
+		if err == nil && known && req != c.want {
+			t.Errorf("%s: %+v, want %+v", c.args, req, c.want)
+		}
+	}
+}
+
+// FuzzArguments gives the program any command line on an empty host: it never crashes, and says something when it fails.
+func FuzzArguments(f *testing.F) {
+	f.Add("apply\x00HOST\x00/copy", "demo-u-1_a_1.0.0")
+	f.Add("interrupt\x00HOST\x00/copy\x00eyJ0eXBlIjoibm9fb3AifQ==", "demo-u-1_a_1.0.0")
+	f.Add("interrupt\x00--root-mount\x00HOST\x00--id\x00x\x00{\"type\":\"noop\"}", "")
+	f.Add("plan\x00config\x00--copy-dir\x00/x\x00--root-mount\x00HOST", "a_b")
+	f.Add("status\x00--root-mount\x00HOST\x00-o\x00json", "")
+	f.Add("--version", "")
+	host := f.TempDir()
+	f.Fuzz(func(t *testing.T, line, resource string) {
+		args := strings.Split(line, "\x00")
+		for i, arg := range args {
+			switch {
+			case arg == "HOST":
+				args[i] = host
+			case strings.HasPrefix(arg, "/") || strings.Contains(arg, "=/") || arg == "local" || strings.Contains(arg, ".."):
+				args[i] = "/" + filepath.Base(arg) // no place of this machine
+			}
+		}
+		if line := strings.Join(args, " "); !strings.Contains(line, host) || strings.Contains(line, "reboot") || strings.Contains(line, "restart") {
+			return // the machine's own root, or what would be asked of its systemd
+		}
+		var stdout, stderr bytes.Buffer
+		code := Run(Line{Args: args, Stdout: &stdout, Stderr: &stderr, Version: "fuzz", Environ: []string{
+			pack.EnvResourceID + "=" + resource, pack.EnvRootDir + "=/state", pack.EnvLogDir + "=/logs", pack.EnvDataDir + "=/nowhere",
+		}})
+		if strings.Contains(stderr.String(), "the agent crashed") {
+			t.Fatal(stderr.String())
+		}
+		if code != 0 && stdout.Len()+stderr.Len() == 0 {
+			t.Fatalf("%q: exit code %d without a word", args, code)
+		}
+	})
+}

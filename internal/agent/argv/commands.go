@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package argv
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent"
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// stateRoots are looked at when nobody says where the records are: the operator's and the agent's own default.
+var stateRoots = []string{"/var/lib/skyhook", pack.DefaultRootDir}
+
+func (l Line) runCommand() *cobra.Command {
+	var req agent.Request
+	cmd := &cobra.Command{
+		Use:   "run MODE",
+		Short: "Run a mode of a package",
+		Example: `  skyhook-agent run apply --copy-dir /var/lib/skyhook/demo/tuning-1.1.0
+  skyhook-agent run config --root-mount local --copy-dir /opt/my-package`,
+		Args: exactly("MODE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := place(&req, args[0]); err != nil {
+				return err
+			}
+			return l.run(req, nil)
+		},
+	}
+	placeFlags(cmd, &req)
+	return cmd
+}
+
+func placeFlags(cmd *cobra.Command, req *agent.Request) {
+	cmd.Flags().StringVar(&req.RootMount, "root-mount", pack.DefaultRootMount, "where the host's / is mounted; local when the agent runs on the host itself")
+	cmd.Flags().StringVar(&req.CopyDir, "copy-dir", os.Getenv(pack.EnvSkyhookDir), "the package, as the host sees it")
+}
+
+func place(req *agent.Request, word string) error {
+	mode, known := pack.ParseMode(word)
+	if !known || !mode.HasSteps() {
+		return usageError{fmt.Errorf("mode %q has no steps; the modes are %s", word, strings.ReplaceAll(modeNames(), string(pack.ModeInterrupt)+", ", ""))}
+	}
+	if !filepath.IsAbs(req.CopyDir) {
+		return usageError{fmt.Errorf("--copy-dir %q must be an absolute path as the host sees it", req.CopyDir)}
+	}
+	req.Mode = mode
+	return nil
+}
+
+func (l Line) interruptCommand() *cobra.Command {
+	req := agent.Request{Mode: pack.ModeInterrupt}
+	var id, root string
+	cmd := &cobra.Command{
+		Use:   "interrupt [[ROOT_MOUNT] COPY_DIR] INTERRUPT",
+		Short: "Restart services or reboot, once per id",
+		Long: "Restart services or reboot the host, once per id. INTERRUPT is JSON or base64 of it, with type reboot, service,\n" +
+			"restartAllServices or noop, and services for type service. It needs no package and no API server.",
+		Example: `  skyhook-agent interrupt --id first-reboot '{"type": "reboot"}'
+  skyhook-agent interrupt --id job-1 --after-file '/usr/local/.kairos/job-1-*' '{"type": "reboot"}'
+  skyhook-agent interrupt --id cron-1 '{"type": "service", "services": ["cron"]}'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 3 {
+				return usageError{fmt.Errorf("%d arguments given: it takes INTERRUPT, COPY_DIR INTERRUPT, or ROOT_MOUNT COPY_DIR INTERRUPT", len(args))}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.Interrupt, req.RootMount = args[len(args)-1], root
+			if len(args) > 1 {
+				old, _, err := Historic(append([]string{string(pack.ModeInterrupt)}, args...))
+				if err != nil {
+					return usageError{err}
+				}
+				req.CopyDir = old.CopyDir
+				if len(args) == 3 {
+					req.RootMount = old.RootMount
+				}
+			}
+			return l.run(req, func(set *agent.Settings) {
+				if id != "" {
+					set.InterruptID = id
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVar(&root, "root-mount", pack.DefaultRootMount, "where the host's / is mounted; local when the agent runs on the host itself")
+	cmd.Flags().StringVar(&req.AfterFile, "after-file", "", "wait for a file of the host first; the last element may be a pattern; the file is removed")
+	cmd.Flags().StringVar(&id, "id", "", "the name under which it happens once (default $"+pack.EnvInterruptID+")")
+	return cmd
+}
+
+func (l Line) validateCommand() *cobra.Command {
+	var output string
+	var want pack.Want
+	cmd := &cobra.Command{
+		Use:   "validate DIR|config.json",
+		Short: "Say everything that is wrong with a package",
+		Example: `  skyhook-agent validate ./my-package
+  skyhook-agent validate -o json --version 1.2.0 ./my-package/config.json`,
+		Args: exactly("DIR|config.json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := args[0]
+			if st, err := os.Stat(dir); err != nil {
+				return usageError{fmt.Errorf("validating a package: %w", err)}
+			} else if !st.IsDir() {
+				dir, want.File = filepath.Split(dir)
+				dir = filepath.Clean(dir)
+			}
+			_, problems := pack.Validate(os.DirFS(dir), want)
+			err := show(cmd, output, problems.Text(), func() ([]byte, error) { return problems.JSON() })
+			if err == nil && problems.Failed() {
+				err = ended{1}
+			}
+			return err
+		},
+	}
+	outputFlag(cmd, &output)
+	cmd.Flags().StringVar(&want.Name, "name", "", "the image's name, to compare with package_name")
+	cmd.Flags().StringVar(&want.Version, "version", "", "the image's tag, to compare with package_version")
+	return cmd
+}
+
+func (l Line) planCommand() *cobra.Command {
+	var req agent.Request
+	var output string
+	cmd := &cobra.Command{
+		Use:     "plan MODE",
+		Short:   "Say what a mode of a package would do on this host",
+		Example: `  skyhook-agent plan apply --root-mount local --copy-dir /var/lib/skyhook/demo/tuning-1.1.0 -o json`,
+		Args:    exactly("MODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := place(&req, args[0]); err != nil {
+				return err
+			}
+			set := agent.ReadSettings(l.Environ)
+			if set.ResourceErr != nil {
+				return usageError{set.ResourceErr}
+			}
+			a, err := agent.New(req, set, l.Version, l.Stderr)
+			if err != nil {
+				return usageError{err}
+			}
+			preview, err := a.Preview()
+			if err != nil && !pack.IsInvalid(err) {
+				return err
+			}
+			shown := show(cmd, output, preview.Text(), func() ([]byte, error) { return json.MarshalIndent(preview, "", "  ") })
+			if shown == nil && err != nil {
+				return ended{pack.InvalidPackage.ExitCode()}
+			}
+			return shown
+		},
+	}
+	placeFlags(cmd, &req)
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// place on the host of the commands that only look at records.
+type rootsFlags struct{ mount, state, logs string }
+
+func (l Line) roots(cmd *cobra.Command, f *rootsFlags) {
+	set := agent.ReadSettings(l.Environ)
+	cmd.Flags().StringVar(&f.mount, "root-mount", "/", "where the host's / is mounted")
+	cmd.Flags().StringVar(&f.state, "state-root", set.Env[pack.EnvRootDir], "the state root of one Skyhook or of several (default "+strings.Join(stateRoots, " and ")+")")
+	cmd.Flags().StringVar(&f.logs, "log-root", set.LogDir, "the log root of the same")
+}
+
+func (f rootsFlags) open() (*host.Root, []string, error) {
+	root, err := host.Open(f.mount)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	at := stateRoots
+	if f.state != "" {
+		at = []string{f.state}
+	}
+	var dirs []string
+	for _, dir := range at {
+		found, err := agent.StateDirs(root, dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		dirs = append(dirs, found...)
+	}
+	return root, dirs, nil
+}
+
+func (l Line) statusCommand() *cobra.Command {
+	var f rootsFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say what is installed on this host",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, dirs, err := f.open()
+			if err != nil {
+				return err
+			}
+			defer root.Close()
+			all := []agent.Status{}
+			text := ""
+			for _, dir := range dirs {
+				s, err := agent.ReadStatus(root, dir)
+				if err != nil {
+					return err
+				}
+				all, text = append(all, s), text+s.Text()
+			}
+			if len(all) == 0 {
+				text = "no records on this host\n"
+			}
+			return show(cmd, output, text, func() ([]byte, error) { return json.MarshalIndent(all, "", "  ") })
+		},
+	}
+	l.roots(cmd, &f)
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func (l Line) gcCommand() *cobra.Command {
+	var f rootsFlags
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove logs, copies and flags that are over",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, dirs, err := f.open()
+			if err != nil {
+				return err
+			}
+			defer root.Close()
+			for _, dir := range dirs {
+				logs := f.logs
+				if filepath.Clean(f.state) != dir { // one of several: their logs are apart as well
+					logs = filepath.Join(logs, filepath.Base(dir))
+				}
+				removed, err := agent.Tidy(root, dir, logs, dry)
+				for _, r := range removed {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Path, r.Why)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	l.roots(cmd, &f)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	return cmd
+}
+
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "text", "text or json")
+}
+
+func show(cmd *cobra.Command, output, text string, toJSON func() ([]byte, error)) error {
+	switch output {
+	case "text":
+	case "json":
+		content, err := toJSON()
+		if err != nil {
+			return err
+		}
+		text = string(content) + "\n"
+	default:
+		return usageError{fmt.Errorf("--output %q must be text or json", output)}
+	}
+	_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+	return err
+}
+
+// exactly takes these arguments and no others.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usageError{fmt.Errorf("%d arguments given: it takes %s", len(args), or(strings.Join(names, " "), "none"))}
+		}
+		return nil
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host is the file system of the machine below the agent.
+//
+// The agent sees the host's / mounted somewhere in its own tree, at /root in a pod. A plain path join is not enough to
+// stay on that host: an absolute link there, say /var/lib -> /data/lib, would be followed in the agent's own root. So
+// every path here is resolved as the host itself would resolve it, with the mount as the root of all links and of "..".
+//
+// Root resolves; what it hands out is a Dir, one real directory of the host that nothing reached through it can leave.
+// Everything that must survive a power cut goes through Dir.Write.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// Local in the place of a root mount means that the agent runs on the host itself.
+const Local = "local"
+
+// maxFile bounds what ReadFile takes into memory; nothing the agent reads whole comes near it.
+const maxFile = 16 << 20
+
+// Root is the host's / as the agent sees it.
+type Root struct {
+	// Mount is where the host's / is in the agent's own tree.
+	Mount string
+	// Chroot is false when the agent runs on the host itself.
+	Chroot bool
+	// Watch, if set, is told of every change just before it is made. Tests stop the agent there.
+	Watch func(change, name string)
+
+	fd *os.File
+	// walk resolves without openat2, as on kernels before 5.6.
+	walk bool
+}
+
+// A Dir is one directory of the host. Names given to it stay below it, links included.
+type Dir struct {
+	*os.Root
+	// Path is where the directory is on the host, for sentences.
+	Path  string
+	watch func(change, name string)
+}
+
+// Open opens the host whose / is mounted at mount.
+func Open(mount string) (*Root, error) {
+	r := &Root{Mount: mount, Chroot: true}
+	if mount == Local {
+		r.Mount, r.Chroot = "/", false
+	}
+	if !path.IsAbs(r.Mount) {
+		return nil, fmt.Errorf("root mount %q is not an absolute path; give the place where the host's / is mounted, /root in a pod", mount)
+	}
+	fd, err := os.Open(r.Mount)
+	if err != nil {
+		return nil, fmt.Errorf("opening the root mount: %w", err)
+	}
+	st, err := fd.Stat()
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a directory", r.Mount)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the root mount: %w", err), fd.Close())
+	}
+	r.fd = fd
+	return r, nil
+}
+
+// Close lets go of the root mount. Dirs stay usable.
+func (r *Root) Close() error { return r.fd.Close() }
+
+// Dir opens a directory of the host.
+func (r *Root) Dir(name string) (*Dir, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := r.resolve(name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer fd.Close()
+	inner, err := os.OpenRoot(procPath(fd))
+	if err != nil {
+		return nil, fmt.Errorf("opening %s on the host: %w", name, bare(err))
+	}
+	return &Dir{Root: inner, Path: name, watch: r.Watch}, nil
+}
+
+// MakeDir opens a directory of the host and makes what is missing of it, durably.
+func (r *Root) MakeDir(name string, mode fs.FileMode) (*Dir, error) {
+	d, err := r.Dir(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	name = path.Clean(name)
+	parent, err := r.MakeDir(path.Dir(name), mode)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	if err := parent.Mkdir(path.Base(name), mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making %s on the host: %w", name, bare(err))
+	}
+	if err := parent.sync(); err != nil {
+		return nil, err
+	}
+	return r.Dir(name)
+}
+
+// Parent opens the directory that really holds a path of the host; the last element of the path is not followed.
+func (r *Root) Parent(name string) (*Dir, string, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if name == "/" {
+		return nil, "", errors.New("/ has no parent")
+	}
+	d, err := r.Dir(path.Dir(name))
+	return d, path.Base(name), err
+}
+
+// Open opens a file of the host for reading.
+func (r *Root) Open(name string) (*os.File, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := r.resolve(name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer fd.Close()
+	// Opened again through its descriptor: the file found is the file read, whatever happens to its name meanwhile.
+	f, err := os.Open(procPath(fd))
+	if err != nil {
+		return nil, fmt.Errorf("opening %s on the host: %w", name, bare(err))
+	}
+	return f, nil
+}
+
+// ReadFile reads a regular file of the host.
+func (r *Root) ReadFile(name string) ([]byte, error) {
+	st, err := r.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("reading %s on the host: it is not a regular file", name)
+	}
+	f, err := r.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s on the host: %w", name, bare(err))
+	}
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("reading %s on the host: it is larger than %d MiB", name, maxFile>>20)
+	}
+	return content, nil
+}
+
+// Stat describes a file of the host, following links.
+func (r *Root) Stat(name string) (fs.FileInfo, error) {
+	name, err := clean(name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := r.resolve(name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer fd.Close()
+	return fd.Stat()
+}
+
+// clean refuses what is not an absolute path of the host without "..".
+func clean(name string) (string, error) {
+	if !path.IsAbs(name) {
+		return "", fmt.Errorf("path %q is not absolute; paths on the host start with /", name)
+	}
+	if strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("path %q contains a zero byte", name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("path %q contains ..; give the path without it", name)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// bare takes the agent's own view of a path out of an error: it would name a descriptor, not the host's file.
+func bare(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// both opens a root with the kernel's help and without.
+func both(t *testing.T, dir string) map[string]*Root {
+	t.Helper()
+	roots := map[string]*Root{}
+	for _, name := range []string{"kernel", "walk"} {
+		r, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		r.walk = name == "walk"
+		roots[name] = r
+	}
+	return roots
+}
+
+func TestPathsStayOnTheHost(t *testing.T) {
+	outside := t.TempDir()
+	root := filepath.Join(outside, "root")
+	write := func(name, content string) {
+		t.Helper()
+		at := filepath.Join(outside, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("secret", "outside")
+	write("root/data/lib/file", "inside")
+	write("root/secret", "the host's secret")
+	for link, target := range map[string]string{
+		"var":      "/data",                          // absolute
+		"up":       "../../../../../../../secret",    // above the root
+		"far":      outside + "/secret",              // a path of the agent's own
+		"loop":     "loop",                           // for ever
+		"chain":    "var/lib/../lib/./file",          // through another
+		"dangling": "nowhere",                        // nothing
+		"procself": "/proc/self/root/" + outside[1:], // no such folder in this root
+		"data/abs": "/secret",                        // absolute, from below
+		"data/rel": "../var/lib",                     // relative, through a link
+	} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ path, want string }{
+		{"/var/lib/file", "inside"},
+		{"/up", "the host's secret"},
+		{"/far", "no such file"},
+		{"/loop", "too many levels"},
+		{"/chain", "inside"},
+		{"/dangling", "no such file"},
+		{"/procself/secret", "no such file"},
+		{"/data/abs", "the host's secret"},
+		{"/data/rel/file", "inside"},
+		{"/data/lib/file/x", "not a directory"},
+		{"/data/lib", "not a regular file"},
+		{"data/lib/file", "not absolute"},
+		{"/data/../data/lib/file", "contains .."},
+		{"/data\x00/lib", "zero byte"},
+	} {
+		for how, r := range both(t, root) {
+			got, err := r.ReadFile(c.path)
+			text := string(got)
+			if err != nil {
+				text = err.Error()
+			}
+			if !strings.Contains(text, c.want) {
+				t.Errorf("%s %s: %q, want %q", how, c.path, text, c.want)
+			}
+			if strings.Contains(text, outside) {
+				t.Errorf("%s %s: the error names a path of the agent's own: %s", how, c.path, text)
+			}
+		}
+	}
+}
+
+// TestWalkAgreesWithKernel makes random nests of links and asks both ways.
+func TestWalkAgreesWithKernel(t *testing.T) {
+	for seed := range uint64(40) {
+		luck := rand.New(rand.NewPCG(seed, 2))
+		root := filepath.Join(t.TempDir(), "a/b/root")
+		dirs := []string{"/"}
+		for i := range 12 {
+			dir := filepath.Join(dirs[luck.IntN(len(dirs))], fmt.Sprintf("d%d", i))
+			if err := os.MkdirAll(root+dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			dirs = append(dirs, dir)
+		}
+		names := slices.Clone(dirs)
+		for i := range 20 {
+			at := filepath.Join(dirs[luck.IntN(len(dirs))], fmt.Sprintf("l%d", i))
+			target := names[luck.IntN(len(names))]
+			if luck.IntN(2) == 0 {
+				target = strings.Repeat("../", luck.IntN(8)) + "." + target
+			}
+			if err := os.Symlink(target, root+at); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, at)
+		}
+		roots := both(t, root)
+		for range 200 {
+			name := names[luck.IntN(len(names))]
+			for range luck.IntN(3) {
+				name += "/" + filepath.Base(names[luck.IntN(len(names))])
+			}
+			one, oneErr := where(roots["kernel"], name)
+			two, twoErr := where(roots["walk"], name)
+			if one != two || !errors.Is(twoErr, errno(oneErr)) {
+				t.Fatalf("seed %d, %s: the kernel says %q %v, the walk %q %v", seed, name, one, oneErr, two, twoErr)
+			}
+			if oneErr == nil && one != root && !strings.HasPrefix(one, root+"/") {
+				t.Fatalf("seed %d, %s leads to %s", seed, name, one)
+			}
+		}
+	}
+}
+
+func where(r *Root, name string) (string, error) {
+	fd, err := r.resolve(filepath.Clean(name), false)
+	if err != nil {
+		return "", err
+	}
+	defer fd.Close()
+	return os.Readlink(procPath(fd))
+}
+
+func errno(err error) error {
+	var n unix.Errno
+	if errors.As(err, &n) {
+		return n
+	}
+	return err
+}
+
+func TestWriteIsAllOrNothing(t *testing.T) {
+	root := t.TempDir()
+	r := both(t, root)["kernel"]
+	dir, err := r.MakeDir("/a/b", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	dir.watch = func(change, name string) { changes = append(changes, change+" "+name) }
+	if err := os.WriteFile(filepath.Join(root, "target"), []byte("not ours"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/target", filepath.Join(root, "a/b/file")); err != nil {
+		t.Fatal(err)
+	}
+	// What a killed agent left behind does not get in the way.
+	if err := os.Symlink("/target", filepath.Join(root, "a/b", tempName("file"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Write("file", strings.NewReader("new"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(root, "target")); string(got) != "not ours" {
+		t.Errorf("the link was written through: %q", got)
+	}
+	st, err := os.Lstat(filepath.Join(root, "a/b/file"))
+	if err != nil || st.Mode() != 0o640 {
+		t.Errorf("mode %v, error %v", st.Mode(), err)
+	}
+	if want := []string{"write /a/b/file", "rename /a/b/file", "sync /a/b/file"}; !slices.Equal(changes, want) {
+		t.Errorf("changes %v, want %v", changes, want)
+	}
+	// A source that breaks leaves the old content and nothing else.
+	err = dir.Write("file", io.MultiReader(strings.NewReader("half"), broken{}), 0o600)
+	if err == nil || !strings.Contains(err.Error(), "writing /a/b/file on the host: it broke") {
+		t.Errorf("error %v", err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(root, "a/b/file")); string(got) != "new" {
+		t.Errorf("content %q", got)
+	}
+	if list, _ := os.ReadDir(filepath.Join(root, "a/b")); len(list) != 1 {
+		t.Errorf("left behind: %v", list)
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("it broke") }
+
+func TestLockIsWaitedFor(t *testing.T) {
+	r := both(t, t.TempDir())["kernel"]
+	dir, err := r.MakeDir("/state", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := dir.Lock(context.Background(), "lock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("no time"))
+	waited := false
+	if _, err := dir.Lock(gone, "lock", func() { waited = true }); err == nil || !strings.Contains(err.Error(), "waiting for the lock /state/lock on the host: no time") || !waited {
+		t.Errorf("waited %v, error %v", waited, err)
+	}
+	freed := make(chan struct{})
+	again, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	go func() {
+		defer close(freed)
+		if release, err := dir.Lock(again, "lock", release); err != nil { // given back as soon as it is waited for
+			t.Error(err)
+		} else {
+			release()
+		}
+	}()
+	<-freed
+}
+
+func TestCopyRefusesWhatIsNoFile(t *testing.T) {
+	from := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(from, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	r := both(t, t.TempDir())["kernel"]
+	dir, err := r.MakeDir("/to", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Copy(source, "copy"); err == nil || !strings.Contains(err.Error(), "pipe is neither a file nor a directory nor a link") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestBootID(t *testing.T) {
+	root := t.TempDir()
+	r := both(t, root)["kernel"]
+	own, err := r.BootID() // a root without /proc: the machine's own
+	if err != nil || len(own) != 36 {
+		t.Errorf("%q, %v", own, err)
+	}
+	at := filepath.Join(root, bootFile)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("the-host\n"), 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := r.BootID(); id != "the-host" || err != nil {
+		t.Errorf("%q, %v", id, err)
+	}
+	if err := os.WriteFile(at, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := r.BootID(); err == nil {
+		t.Errorf("an empty boot id counts as %q", id)
+	}
+	if _, err := r.Stat("/proc/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is what the kernel allows in one path.
+const maxLinks = 40
+
+// resolve finds a path inside the root mount and holds it by a descriptor that gives no access yet.
+func (r *Root) resolve(name string, dir bool) (*os.File, error) {
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if dir {
+		flags |= unix.O_DIRECTORY
+	}
+	rel := strings.TrimPrefix(name, "/")
+	if rel == "" {
+		rel = "."
+	}
+	fd, err := -1, error(unix.ENOSYS)
+	if !r.walk {
+		fd, err = openInRoot(int(r.fd.Fd()), rel, flags)
+	}
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		fd, err = walkInRoot(int(r.fd.Fd()), rel, flags)
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "opening on the host", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openInRoot asks the kernel. A rename that happens at the same time makes it answer EAGAIN.
+func openInRoot(root int, rel string, flags int) (fd int, err error) {
+	how := &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for range 32 {
+		fd, err = unix.Openat2(root, rel, how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return fd, err
+}
+
+// walkInRoot does the same one element at a time. It keeps a descriptor for every directory above, so that ".." goes
+// back the way it came and never above the root.
+func walkInRoot(root int, rel string, flags int) (int, error) {
+	const hold = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	top, err := unix.Openat(root, ".", hold|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return -1, err
+	}
+	above := []int{top}
+	defer func() {
+		for _, fd := range above {
+			_ = unix.Close(fd)
+		}
+	}()
+	rest, links := strings.Split(rel, "/"), 0
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if len(above) > 1 {
+				_ = unix.Close(above[len(above)-1])
+				above = above[:len(above)-1]
+			}
+			continue
+		}
+		fd, err := unix.Openat(above[len(above)-1], part, hold, 0)
+		if err != nil {
+			return -1, err
+		}
+		target, isLink, err := readLink(fd)
+		if err != nil || !isLink {
+			above = append(above, fd)
+			if err != nil {
+				return -1, err
+			}
+			continue
+		}
+		_ = unix.Close(fd)
+		if links++; links > maxLinks {
+			return -1, unix.ELOOP
+		}
+		if strings.HasPrefix(target, "/") {
+			for _, fd := range above[1:] {
+				_ = unix.Close(fd)
+			}
+			above = above[:1]
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	last := above[len(above)-1]
+	if flags&unix.O_DIRECTORY != 0 {
+		return unix.Openat(last, ".", flags, 0)
+	}
+	return unix.FcntlInt(uintptr(last), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// readLink reads the link that fd holds, if it holds one.
+func readLink(fd int) (string, bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", false, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", false, nil
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	return string(buf[:n]), true, err
+}
+
+// procPath names an open descriptor as a path.
+func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// SocketPath is a path by which the agent itself reaches a socket of the host. It holds the socket's directory open until
+// done is called, and stays below the hundred bytes a socket's address may have.
+func (r *Root) SocketPath(name string) (at string, done func(), err error) {
+	name, err = clean(name)
+	if err != nil {
+		return "", nil, err
+	}
+	fd, err := r.resolve(name, false)
+	if err != nil {
+		return "", nil, err
+	}
+	st, err := fd.Stat()
+	if err == nil && st.Mode()&fs.ModeSocket == 0 {
+		err = fmt.Errorf("%s on the host is not a socket", name)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, fd.Close())
+	}
+	return procPath(fd), func() { _ = fd.Close() }, nil
+}

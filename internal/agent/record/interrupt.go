@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+)
+
+// State is how far an interrupt came.
+type State string
+
+// The states of an interrupt.
+const (
+	// Intended: it was decided on, and may have been asked for.
+	Intended State = "intended"
+	// Done: it was seen to have happened.
+	Done State = "done"
+	// Lost: the record could not be read, so nobody knows whether it happened; it is never asked for again.
+	Lost State = "lost"
+)
+
+// Interrupt is what the host remembers of one interrupt.
+type Interrupt struct {
+	Schema int    `json:"schema"`
+	ID     string `json:"id"`
+	Type   string `json:"type"`
+	State  State  `json:"state"`
+	// From and To are the boots before and after a reboot.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Asks counts how often the host was asked to reboot.
+	Asks  int    `json:"asks,omitempty"`
+	Units []Unit `json:"units,omitempty"`
+	// Sysctl is done once per interrupt that restarts all services.
+	Sysctl bool      `json:"sysctl,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// Unit is one service of an interrupt, and how it ran before and after.
+type Unit struct {
+	Name   string `json:"name"`
+	Before Life   `json:"before"`
+	After  *Life  `json:"after,omitempty"`
+}
+
+// Life tells one run of a service from the next.
+type Life struct {
+	Boot       string `json:"boot,omitempty"`
+	Invocation string `json:"invocation,omitempty"`
+	Since      uint64 `json:"since,omitempty"` // monotonic microseconds of becoming active
+	PID        uint32 `json:"pid,omitempty"`
+}
+
+// Over tells whether a service that ran this life has begun another one since. A stopped service has not, unless it was
+// stopped after the beginning; what tells lives apart best is asked first.
+func (l Life) Over(now Life, active bool) bool {
+	switch {
+	case l.Boot != now.Boot:
+		return active
+	case now.Invocation != "" || l.Invocation != "":
+		return now.Invocation != "" && now.Invocation != l.Invocation
+	case now.Since != l.Since:
+		return now.Since != 0
+	}
+	return now.PID != 0 && now.PID != l.PID
+}
+
+// DecodeInterrupt reads the record of an interrupt.
+func DecodeInterrupt(content []byte) (Interrupt, error) {
+	var i Interrupt
+	if err := json.Unmarshal(content, &i); err != nil {
+		return Interrupt{}, fmt.Errorf("it is not a record: %w", err)
+	}
+	if i.Schema > Schema {
+		return Interrupt{}, fmt.Errorf("its schema is %d, this agent knows %d: %w", i.Schema, Schema, ErrNewer)
+	}
+	switch {
+	case i.Schema < 1 || i.ID == "":
+		return Interrupt{}, errors.New("it is not a record: schema or id is missing")
+	case i.State != Intended && i.State != Done && i.State != Lost:
+		return Interrupt{}, fmt.Errorf("it is not a record: state %q is unknown", i.State)
+	}
+	return i, nil
+}
+
+// Interrupts is the record of all interrupts below one state root, held by this agent alone.
+type Interrupts struct {
+	Dir     *host.Dir
+	release func()
+}
+
+const interruptsDir = "interrupts"
+
+// HoldInterrupts takes the lock of a state root's interrupts.
+func HoldInterrupts(ctx context.Context, root *host.Root, state string, waiting func()) (*Interrupts, error) {
+	dir, err := root.MakeDir(path.Join(state, interruptsDir, packagesDir), 0o700)
+	if err != nil {
+		return nil, err
+	}
+	release, err := dir.Lock(ctx, lockFile, waiting)
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return &Interrupts{Dir: dir, release: release}, nil
+}
+
+// Release gives the record back.
+func (r *Interrupts) Release() {
+	r.release()
+	_ = r.Dir.Close()
+}
+
+// Load reads the record of an interrupt; ok is false when there is none. One that cannot be read is set aside, named in
+// broken, and replaced by one that says so for good.
+func (r *Interrupts) Load(id string) (i Interrupt, ok bool, broken string, err error) {
+	name := interruptFile(id)
+	if !r.Dir.Exists(name) {
+		return Interrupt{Schema: Schema, ID: id}, false, "", nil
+	}
+	content, err := r.Dir.Bytes(name)
+	if err != nil {
+		return i, false, "", err
+	}
+	i, err = DecodeInterrupt(content)
+	if err == nil && i.ID != id {
+		err = fmt.Errorf("it is the record of %q", i.ID)
+	}
+	if err == nil {
+		return i, true, "", nil
+	}
+	if errors.Is(err, ErrNewer) {
+		return i, false, "", fmt.Errorf("reading the record %s on the host: %w", path.Join(r.Dir.Path, name), err)
+	}
+	// A copy, so that there is no moment without a record: such a moment would be a second reboot.
+	aside, writeErr := copyAside(r.Dir, name, content)
+	if writeErr != nil {
+		return i, false, "", errors.Join(err, writeErr)
+	}
+	i = Interrupt{Schema: Schema, ID: id, State: Lost}
+	broken = fmt.Sprintf("the record %s could not be read (%v) and was set aside as %s", path.Join(r.Dir.Path, name), err, aside)
+	return i, true, broken, r.Save(i)
+}
+
+// Knows tells, without holding anything, whether there is a record of an interrupt.
+func Knows(root *host.Root, state, id string) bool {
+	_, err := root.Stat(path.Join(state, interruptsDir, packagesDir, interruptFile(id)))
+	return err == nil
+}
+
+// Save writes the record of an interrupt. When it returns, the record survives a power cut.
+func (r *Interrupts) Save(i Interrupt) error {
+	content, err := encode(i)
+	if err != nil {
+		return fmt.Errorf("encoding the record of interrupt %s: %w", i.ID, err)
+	}
+	return r.Dir.Write(interruptFile(i.ID), bytes.NewReader(content), 0o600)
+}
+
+// ReadInterrupts lists the interrupts below a state root, without holding them.
+func ReadInterrupts(root *host.Root, state string) ([]Interrupt, error) {
+	dir, err := root.Dir(path.Join(state, interruptsDir, packagesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	list, err := dir.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	var out []Interrupt
+	for _, e := range list {
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		content, err := dir.Bytes(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		i, err := DecodeInterrupt(content)
+		if err != nil {
+			return nil, fmt.Errorf("reading the record %s on the host: %w", path.Join(dir.Path, e.Name()), err)
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// interruptFile names the record of an interrupt: readable, one plain name, different for different ids.
+func interruptFile(id string) string {
+	readable := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, id)
+	if len(readable) > 80 {
+		readable = readable[:80]
+	}
+	sum := sha256.Sum256([]byte(id))
+	return readable + "-" + hex.EncodeToString(sum[:8]) + ".json"
+}
+
+// FormerInterrupt tells when an earlier agent flagged a command of an interrupt as complete. It set the flag before it
+// gave the command.
+func FormerInterrupt(state *host.Dir, resource, flag string) (time.Time, bool) {
+	if checkName(resource) != nil {
+		return time.Time{}, false
+	}
+	st, err := state.Lstat(path.Join(interruptsDir, flagsDir, resource, flag+".complete"))
+	if err != nil {
+		return time.Time{}, false
+	}
+	return st.ModTime(), true
+}
+
+// NoteInterrupt sets the flags that earlier agents and people look for.
+func NoteInterrupt(state *host.Dir, resource string, flags []string, at time.Time) error {
+	if checkName(resource) != nil {
+		return nil
+	}
+	dir := path.Join(interruptsDir, flagsDir, resource)
+	if err := state.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making %s on the host: %w", path.Join(state.Path, dir), err)
+	}
+	for _, flag := range flags {
+		text := fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1000)
+		if err := state.Note(path.Join(dir, flag+".complete"), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

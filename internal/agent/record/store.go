@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+)
+
+// Where records are, below the state root.
+const (
+	packagesDir = "records"
+	recordFile  = "record.json"
+	lockFile    = "lock"
+	backupDir   = "backup"
+)
+
+// Held is a package's record, held by this agent alone.
+type Held struct {
+	// Dir is the record's folder on the host.
+	Dir     *host.Dir
+	name    string
+	release func()
+}
+
+// Hold takes the lock of a package's record, making its folder first if need be.
+func Hold(ctx context.Context, root *host.Root, state, name string, waiting func()) (*Held, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	dir, err := root.MakeDir(path.Join(state, packagesDir, name), 0o700)
+	if err != nil {
+		return nil, err
+	}
+	release, err := dir.Lock(ctx, lockFile, waiting)
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return &Held{Dir: dir, name: name, release: release}, nil
+}
+
+// Release gives the record back.
+func (h *Held) Release() {
+	h.release()
+	_ = h.Dir.Close()
+}
+
+// Load reads the record. A host that has none gives an empty one. One that cannot be read is set aside under a number and
+// named in broken; the host then starts with an empty one.
+func (h *Held) Load() (p Package, broken string, err error) {
+	fresh := Package{Schema: Schema, Name: h.name}
+	if !h.Dir.Exists(recordFile) {
+		return fresh, "", nil
+	}
+	content, err := h.Dir.Bytes(recordFile)
+	if err != nil {
+		return fresh, "", err
+	}
+	p, err = Decode(content)
+	if err == nil && p.Name != h.name {
+		err = fmt.Errorf("it is the record of %q", p.Name)
+	}
+	if err == nil {
+		return p, "", nil
+	}
+	if errors.Is(err, ErrNewer) {
+		return fresh, "", fmt.Errorf("reading the record %s on the host: %w; use that agent, or move the file away", path.Join(h.Dir.Path, recordFile), err)
+	}
+	aside, moveErr := setAside(h.Dir, recordFile)
+	if moveErr != nil {
+		return fresh, "", errors.Join(err, moveErr)
+	}
+	return fresh, fmt.Sprintf("the record %s could not be read (%v) and was set aside as %s", path.Join(h.Dir.Path, recordFile), err, aside), nil
+}
+
+// Save writes the record. When it returns, the record survives a power cut.
+func (h *Held) Save(p Package) error {
+	content, err := Encode(p)
+	if err != nil {
+		return fmt.Errorf("encoding the record of %s: %w", p.Name, err)
+	}
+	return h.Dir.Write(recordFile, bytes.NewReader(content), 0o600)
+}
+
+// Backup is the folder for what the overlay replaces.
+func (h *Held) Backup(root *host.Root) (*host.Dir, error) {
+	return root.MakeDir(path.Join(h.Dir.Path, backupDir), 0o700)
+}
+
+// Names lists the packages that have a record below a state root.
+func Names(root *host.Root, state string) ([]string, error) {
+	dir, err := root.Dir(path.Join(state, packagesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	list, err := dir.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range list {
+		if e.IsDir() && dir.Exists(path.Join(e.Name(), recordFile)) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Read reads a record without holding it, to show it: what is written is always whole.
+func Read(root *host.Root, state, name string) (Package, error) {
+	if err := checkName(name); err != nil {
+		return Package{}, err
+	}
+	file := path.Join(state, packagesDir, name, recordFile)
+	content, err := root.ReadFile(file)
+	if err != nil {
+		return Package{}, err
+	}
+	p, err := Decode(content)
+	if err != nil {
+		return Package{}, fmt.Errorf("reading the record %s on the host: %w", file, err)
+	}
+	return p, nil
+}
+
+// setAside renames a file that cannot be read to the next free number; the oldest numbers give way.
+func setAside(dir *host.Dir, name string) (string, error) {
+	aside, err := freeNumber(dir, name)
+	if err != nil {
+		return "", err
+	}
+	return aside, dir.Move(name, aside)
+}
+
+// copyAside does the same and leaves the file where it is.
+func copyAside(dir *host.Dir, name string, content []byte) (string, error) {
+	aside, err := freeNumber(dir, name)
+	if err != nil {
+		return "", err
+	}
+	return aside, dir.Write(aside, bytes.NewReader(content), 0o600)
+}
+
+func freeNumber(dir *host.Dir, name string) (string, error) {
+	number := func(i int) string { return fmt.Sprintf("%s.broken-%d", name, i) }
+	for i := 1; i <= keepBroken; i++ {
+		if !dir.Exists(number(i)) {
+			return number(i), nil
+		}
+	}
+	for i := 1; i < keepBroken; i++ {
+		if err := dir.Move(number(i+1), number(i)); err != nil {
+			return "", err
+		}
+	}
+	return number(keepBroken), nil
+}
+
+// checkName keeps names inside the folder of records.
+func checkName(name string) error {
+	if name == "" || name[0] == '.' || len(name) > 200 || path.Base(name) != name || bytes.ContainsRune([]byte(name), 0) {
+		return fmt.Errorf("package name %q cannot name a record; it must be one plain file name", name)
+	}
+	return nil
+}

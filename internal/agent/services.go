@@ -1,0 +1,383 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/record"
+	"github.com/skyhook-k8s/skyhook/internal/agent/systemd"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// reconnects bounds how often the way to systemd is looked for again in one run.
+const reconnects = 10
+
+// untouched are services that restarting all services leaves alone: what carries the host itself, its network, or the
+// sessions of people who are on it. A name ending in * is a prefix.
+var untouched = []string{
+	"systemd-*", "dbus*", "init*", "emergency*", "rescue*",
+	"getty@*", "serial-getty@*", "console-getty*", "container-getty@*", "autovt@*",
+	"user@*", "user-runtime-dir@*", "session-*", "display-manager*", "gdm*", "sddm*", "lightdm*",
+	"NetworkManager*", "networking*", "network.service", "ifup@*", "dhcpcd*", "dhclient*", "wicked*", "connman*", "netplan-*", "wpa_supplicant*", "iwd*",
+	"iscsid*", "multipathd*", "lvm2-*", "mdmonitor*", "rpc-statd*", "nfs-*", "ceph*",
+}
+
+// sysctlUnit loads the host's sysctl settings.
+const sysctlUnit = "systemd-sysctl.service"
+
+// A crew restarts services, each exactly once per interrupt, whoever is killed on the way: the agent itself, when its
+// container runtime is one of them.
+type crew struct {
+	*disturbance
+	control systemd.Control
+	close   func()
+	boot    string
+	cuts    int
+}
+
+func (d *disturbance) crew(ctx context.Context) (*crew, error) {
+	boot, err := d.Host.BootID()
+	if err != nil {
+		return nil, err
+	}
+	c := &crew{disturbance: d, boot: boot, close: func() {}}
+	return c, c.connect(ctx)
+}
+
+func (c *crew) connect(ctx context.Context) error {
+	c.close()
+	control, how, done, err := systemd.Connect(ctx, c.Host, c.out)
+	if err != nil {
+		c.close = func() {}
+		return failed(ctx, fmt.Errorf("restarting services: %w", err))
+	}
+	c.control, c.close = control, done
+	c.Log.Info("reached the host's systemd", "by", how)
+	return nil
+}
+
+// restartNamed restarts the services of the interrupt one after the other, in their order.
+func (d *disturbance) restartNamed(ctx context.Context) error {
+	c, err := d.crew(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { c.close() }()
+	if err := c.reload(ctx); err != nil {
+		return err
+	}
+	if d.rec.State != record.Intended {
+		var names []string
+		for _, name := range d.Services {
+			names = append(names, systemd.ServiceName(name))
+		}
+		if err := c.intend(ctx, names); err != nil {
+			return err
+		}
+	}
+	for i := range d.rec.Units {
+		if err := c.restart(ctx, i); err != nil {
+			return err
+		}
+	}
+	return c.finish(c.report())
+}
+
+// restartAll reloads systemd's configuration and the sysctl settings and restarts every running service that is not
+// untouched.
+func (d *disturbance) restartAll(ctx context.Context) error {
+	c, err := d.crew(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { c.close() }()
+	if err := c.reload(ctx); err != nil {
+		return err
+	}
+	if d.rec.State != record.Intended {
+		names, err := c.running(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.intend(ctx, names); err != nil {
+			return err
+		}
+	}
+	if err := c.sysctl(ctx); err != nil {
+		return err
+	}
+	if err := c.restart(ctx, slices.Collect(indexes(c.rec.Units))...); err != nil {
+		return err
+	}
+	return c.finish(c.report())
+}
+
+func indexes(units []record.Unit) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for i := range units {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func (c *crew) reload(ctx context.Context) error {
+	if err := c.control.Ask(ctx, systemd.Reload); err != nil {
+		return failed(ctx, err)
+	}
+	return nil
+}
+
+// intend records, durably, which services are to be restarted and how they run now.
+func (c *crew) intend(ctx context.Context, names []string) error {
+	c.rec.State, c.rec.At, c.rec.Units = record.Intended, time.Now().UTC(), nil
+	if len(names) > 0 {
+		units, err := c.control.Units(ctx, names...)
+		if err != nil {
+			return failed(ctx, err)
+		}
+		for _, u := range units {
+			if why := unfit(u); why != "" {
+				return fault(pack.InterruptFailed, "service %s %s; no service was restarted", u.Name, why)
+			}
+			c.rec.Units = append(c.rec.Units, record.Unit{Name: u.Name, Before: c.life(u)})
+		}
+	}
+	if err := c.held.Save(c.rec); err != nil {
+		return err
+	}
+	c.note(c.consume())
+	return nil
+}
+
+// failed is the fault of an interrupt that systemd did not carry out; when the agent was told to stop, that is the reason.
+func failed(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return &Fault{Class: pack.InterruptFailed, Err: err}
+}
+
+// unfit says why a service cannot be restarted.
+func unfit(u systemd.Unit) string {
+	switch u.Load {
+	case "loaded":
+		return ""
+	case "not-found":
+		return "is unknown on this host: correct its name, or install it in an earlier stage"
+	case "masked":
+		return "is masked on this host: unmask it, or take it off the list"
+	case "":
+		return "cannot be looked at"
+	}
+	return "cannot be loaded on this host (" + u.Load + ")"
+}
+
+func (c *crew) life(u systemd.Unit) record.Life {
+	life := u.Life
+	life.Boot = c.boot
+	return life
+}
+
+// restart restarts those of these units that have not been restarted yet under this interrupt.
+func (c *crew) restart(ctx context.Context, which ...int) error {
+	for {
+		waiting, err := c.waiting(ctx, which)
+		if err != nil || len(waiting) == 0 {
+			return err
+		}
+		var names []string
+		for _, i := range waiting {
+			names = append(names, c.rec.Units[i].Name)
+		}
+		c.Log.Info("restarting", "services", names)
+		errs := c.control.Restart(ctx, names)
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("restarting %s: %w", strings.Join(names, ", "), cause)
+		}
+		if slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, systemd.ErrCut) }) {
+			if err := c.reconnect(ctx); err != nil {
+				return err
+			}
+			continue // and see what became of them
+		}
+		if err := c.settle(ctx, waiting, errs); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *crew) reconnect(ctx context.Context) error {
+	var err error
+	for c.cuts++; c.cuts <= reconnects; c.cuts++ {
+		if err = c.connect(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+	return errors.Join(fault(pack.InterruptFailed, "%w", systemd.ErrCut), err)
+}
+
+// waiting lists those of these units that still run as they did before. Those that do not were restarted, by this agent
+// before it was killed or by a boot; that is recorded first. A unit systemd works on is waited for.
+func (c *crew) waiting(ctx context.Context, which []int) ([]int, error) {
+	var open []int
+	for _, i := range which {
+		if c.rec.Units[i].After == nil {
+			open = append(open, i)
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	units, err := c.quiet(ctx, open)
+	if err != nil {
+		return nil, err
+	}
+	var waiting []int
+	changed := false
+	for n, i := range open {
+		u := &c.rec.Units[i]
+		now := c.life(units[n])
+		if units[n].Active == "failed" || !u.Before.Over(now, units[n].Active == "active") {
+			waiting = append(waiting, i)
+			continue
+		}
+		u.After, changed = &now, true
+		c.Log.Info("restarted already", "service", u.Name, "before", u.Before.PID, "after", now.PID)
+	}
+	if changed {
+		return waiting, c.held.Save(c.rec)
+	}
+	return waiting, nil
+}
+
+// quiet describes units when systemd has no job for any of them.
+func (c *crew) quiet(ctx context.Context, which []int) ([]systemd.Unit, error) {
+	var names []string
+	for _, i := range which {
+		names = append(names, c.rec.Units[i].Name)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		units, err := c.control.Units(ctx, names...)
+		if err != nil {
+			return nil, failed(ctx, err)
+		}
+		if !slices.ContainsFunc(units, func(u systemd.Unit) bool { return u.Job }) {
+			return units, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for systemd to restart services: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// settle records what became of a restart. A service that failed is asked for again by the next run.
+func (c *crew) settle(ctx context.Context, which []int, errs []error) error {
+	units, err := c.quiet(ctx, which)
+	if err != nil {
+		return err
+	}
+	var failed []string
+	for n, i := range which {
+		u, now := &c.rec.Units[i], c.life(units[n])
+		if errs[n] != nil {
+			u.Before = now
+			failed = append(failed, fmt.Sprintf("%s (%v; it is %s)", u.Name, errs[n], units[n].Active))
+			continue
+		}
+		c.Log.Info("restarted", "service", u.Name, "before", u.Before.PID, "after", now.PID)
+		u.After = &now
+	}
+	if err := c.held.Save(c.rec); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return &Fault{Class: pack.InterruptFailed, Lines: c.out.Lines(), Err: errors.New("services could not be restarted: " + strings.Join(failed, ", "))}
+	}
+	return nil
+}
+
+// running lists what restarting all services restarts.
+func (c *crew) running(ctx context.Context) ([]string, error) {
+	units, err := c.control.Units(ctx)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	var names []string
+	for _, u := range units {
+		if u.Load == "loaded" && u.Active == "active" && !u.Fixed && !u.Transient && !spared(u) {
+			names = append(names, u.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func spared(u systemd.Unit) bool {
+	for _, name := range append([]string{u.Name}, u.Names...) {
+		for _, pattern := range untouched {
+			prefix, open := strings.CutSuffix(pattern, "*")
+			if name == pattern || open && strings.HasPrefix(name, prefix) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sysctl loads the host's sysctl settings as at boot.
+func (c *crew) sysctl(ctx context.Context) error {
+	if c.rec.Sysctl {
+		return nil
+	}
+	units, err := c.control.Units(ctx, sysctlUnit)
+	if err != nil {
+		return failed(ctx, err)
+	}
+	if len(units) == 1 && units[0].Load == "loaded" {
+		err = errors.Join(c.control.Restart(ctx, []string{sysctlUnit})...)
+	} else {
+		err = systemd.Sysctl(ctx, c.Host, c.out)
+	}
+	if err != nil {
+		return failed(ctx, fmt.Errorf("loading the host's sysctl settings: %w", err))
+	}
+	c.rec.Sysctl = true
+	return c.held.Save(c.rec)
+}
+
+// report names what was restarted.
+func (c *crew) report() string {
+	var said []string
+	for _, u := range c.rec.Units {
+		text := u.Name
+		if u.After != nil && u.Before.PID != 0 && u.After.PID != 0 {
+			text += fmt.Sprintf(" (pid %d to %d)", u.Before.PID, u.After.PID)
+		}
+		said = append(said, text)
+	}
+	switch {
+	case len(said) == 0 && c.Type == pack.InterruptService:
+		return "reloaded systemd's configuration"
+	case len(said) == 0:
+		return "loaded the sysctl settings; no service had to be restarted"
+	}
+	return "restarted " + strings.Join(said, ", ")
+}

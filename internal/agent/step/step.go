@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package step runs one program on the host and tells how it really ended.
+//
+// The program runs in the host's root, in a process group of its own, with exactly the environment it is given and
+// nothing on its standard input. Its standard output and standard error are one pipe, so that their order is the order
+// in which it wrote. It never outlives the agent.
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+)
+
+// Exit codes of programs that could not be started, as shells use them.
+const (
+	cannotExecute = 126
+	notFound      = 127
+)
+
+// lingerFor is how long output is awaited from processes that a program left behind.
+const lingerFor = 2 * time.Second
+
+// ErrTimeout is the cause of a context that ends a step because its time is up.
+var ErrTimeout = errors.New("the time is up")
+
+// Command is one program to run.
+type Command struct {
+	Root *host.Root
+	// Path and Dir are as the host sees them.
+	Path string
+	Args []string
+	Env  []string
+	Dir  string
+	// Timeout bounds the run; zero does not.
+	Timeout time.Duration
+	// Grace is what the program has between SIGTERM and SIGKILL.
+	Grace time.Duration
+	// Gentle is a cause after which only SIGTERM is sent: whoever told the agent to stop sees to the end.
+	Gentle error
+	// Output takes what it writes.
+	Output *Output
+	// Alive, if set, is called every AliveEvery while it runs.
+	Alive      func(time.Duration)
+	AliveEvery time.Duration
+}
+
+// Result is how a program ended.
+type Result struct {
+	// Exit is its exit status, that of a shell if it could not be started, or -1 after a signal.
+	Exit int
+	// Signal that ended it, such as SIGKILL.
+	Signal string
+	// Cause is why the agent ended it: ErrTimeout or the cause of the context; nil when it ended by itself.
+	Cause error
+	// Err is why it could not be started.
+	Err      error
+	Duration time.Duration
+}
+
+// Run runs a program to its end, or to the end of ctx.
+func Run(ctx context.Context, c Command) Result {
+	start := time.Now()
+	result := run(ctx, c, start)
+	result.Duration = time.Since(start)
+	return result
+}
+
+func run(ctx context.Context, c Command, start time.Time) Result {
+	if cause := context.Cause(ctx); cause != nil {
+		return Result{Exit: -1, Cause: cause}
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return Result{Exit: cannotExecute, Err: fmt.Errorf("opening a pipe: %w", err)}
+	}
+	defer read.Close()
+	// The kernel kills the program when the thread that started it ends, so this goroutine keeps its thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, write, write
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if c.Root.Chroot {
+		cmd.SysProcAttr.Chroot = c.Root.Mount
+	}
+	err = cmd.Start()
+	_ = write.Close()
+	if err != nil {
+		return unstarted(c, err)
+	}
+	ended, taken := make(chan struct{}), make(chan struct{})
+	go func() {
+		c.Output.take(read)
+		close(taken)
+	}()
+	cause := make(chan error, 1)
+	go func() { cause <- watch(ctx, c, cmd.Process.Pid, start, ended) }()
+	err = cmd.Wait()
+	close(ended)
+	result := Result{Cause: <-cause}
+	// What the program wrote is in the pipe by now; its children may hold the other end for as long as they like.
+	_ = read.SetReadDeadline(time.Now().Add(lingerFor))
+	<-taken
+	return status(result, cmd.ProcessState, err)
+}
+
+// watch ends the program's process group when its time is up or the agent is told to stop.
+func watch(ctx context.Context, c Command, pid int, start time.Time, ended <-chan struct{}) error {
+	timeout, alive := never(c.Timeout), time.NewTicker(max(c.AliveEvery, time.Second))
+	defer alive.Stop()
+	var cause error
+	for cause == nil {
+		select {
+		case <-ended:
+			return nil
+		case <-timeout:
+			cause = ErrTimeout
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+		case <-alive.C:
+			if c.Alive != nil && c.AliveEvery > 0 {
+				c.Alive(time.Since(start))
+			}
+		}
+	}
+	select {
+	case <-ended: // by itself, at the same moment
+		return nil
+	default:
+	}
+	_ = syscall.Kill(-pid, syscall.SIGTERM)
+	grace := time.After(c.Grace)
+	if c.Gentle != nil && errors.Is(cause, c.Gentle) {
+		grace = nil
+	}
+	select {
+	case <-ended:
+	case <-grace:
+	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // also what the program left behind in its group
+	return cause
+}
+
+func never(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+func status(r Result, state *os.ProcessState, err error) Result {
+	if state == nil {
+		r.Exit, r.Err = -1, fmt.Errorf("waiting for it: %w", err)
+		return r
+	}
+	r.Exit = state.ExitCode()
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		r.Exit, r.Signal = -1, unix.SignalName(ws.Signal())
+	}
+	return r
+}
+
+// unstarted says why a program could not be started, in terms of what to change.
+func unstarted(c Command, err error) Result {
+	r := Result{Exit: cannotExecute}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		r.Exit = notFound
+		r.Err = fmt.Errorf("%s is not there on the host", c.Path)
+		if first := shebang(c); first != "" {
+			r.Err = fmt.Errorf("its interpreter %q is not there on the host", first)
+		} else if _, err := c.Root.Stat(c.Path); err == nil {
+			r.Err = fmt.Errorf("the program that loads %s is not there on the host", c.Path)
+		}
+		if _, err := c.Root.Dir(c.Dir); err != nil {
+			r.Err = fmt.Errorf("its working directory %s is not there on the host", c.Dir)
+		}
+	case errors.Is(err, unix.ENOEXEC):
+		r.Err = fmt.Errorf("%s is neither a program nor a script: its first line must name the interpreter, such as #!/bin/sh", c.Path)
+	case errors.Is(err, unix.EACCES):
+		r.Err = denied(c)
+	default:
+		var pe *os.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		r.Err = fmt.Errorf("starting %s: %w", c.Path, err)
+	}
+	return r
+}
+
+func denied(c Command) error {
+	if dir, _, err := c.Root.Parent(c.Path); err == nil {
+		defer dir.Close()
+		if dir.NoExec() {
+			return fmt.Errorf("%s is on a file system of the host that is mounted noexec: nothing there can be executed; put the copy directories on another one", c.Path)
+		}
+	}
+	return fmt.Errorf("the host does not allow to execute %s: it must be a file with its executable bit set, and so must its interpreter", c.Path)
+}
+
+// shebang is the interpreter a script asks for; empty for what is not a script.
+func shebang(c Command) string {
+	f, err := c.Root.Open(c.Path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	buf := make([]byte, 256)
+	n, _ := f.Read(buf)
+	first, _, _ := strings.Cut(string(buf[:n]), "\n")
+	rest, ok := strings.CutPrefix(first, "#!")
+	if fields := strings.Fields(rest); ok && len(fields) > 0 {
+		if strings.HasSuffix(first, "\r") {
+			return fields[0] + "\r"
+		}
+		return fields[0]
+	}
+	return ""
+}

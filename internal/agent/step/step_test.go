@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+)
+
+// script runs a shell script on this machine as a step, without a chroot.
+func script(ctx context.Context, t *testing.T, text string, change func(*Command)) (Result, []string) {
+	t.Helper()
+	root, err := host.Open(host.Local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	c := Command{Root: root, Path: "/bin/sh", Args: []string{"-c", text}, Env: []string{"PATH=/usr/bin:/bin", "A=1\n2"}, Dir: "/", Output: NewOutput(nil, 0)}
+	if change != nil {
+		change(&c)
+	}
+	r := Run(ctx, c)
+	return r, c.Output.Lines()
+}
+
+func TestRunTellsHowItEnded(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		exit   int
+		signal string
+		lines  []string
+	}{
+		{"echo out; echo err >&2; exit 0", 0, "", []string{"out", "err"}},
+		{"exit 1", 1, "", nil},
+		{"exit 255", 255, "", nil},
+		{"kill -KILL $$", -1, "SIGKILL", nil},
+		{`echo "$A"; cat; echo "left: $#"`, 0, "", []string{"1", "2", "left: 0"}},
+	} {
+		r, lines := script(context.Background(), t, c.text, nil)
+		if r.Exit != c.exit || r.Signal != c.signal || r.Err != nil || r.Cause != nil || !slices.Equal(lines, c.lines) {
+			t.Errorf("%s: %+v %q", c.text, r, lines)
+		}
+	}
+}
+
+// TestRunKeepsOrder writes to both streams in turn, a thousand times.
+func TestRunKeepsOrder(t *testing.T) {
+	var all bytes.Buffer
+	r, _ := script(context.Background(), t, "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); echo $i >&2; i=$((i+1)); done", func(c *Command) {
+		c.Output = NewOutput(nil, 0, &all)
+	})
+	got := lines(t, all.String())
+	if r.Exit != 0 || len(got) != 2000 {
+		t.Fatalf("%+v, %d lines", r, len(got))
+	}
+	for i, line := range got {
+		if line != strings.TrimSpace(line) || line != itoa(i) {
+			t.Fatalf("line %d is %q", i, line)
+		}
+	}
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + itoa(n%10)
+}
+
+func TestRunThatCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "\n", "crlf": "#!/bin/sh\r\n", "gone": "#!/no/such/shell -e\n", "closed": "#!/bin/sh\n"} {
+		mode := os.FileMode(0o755)
+		if name == "closed" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"empty":  "its first line must name the interpreter, such as #!/bin/sh",
+		"crlf":   `its interpreter "/bin/sh\r" is not there on the host`,
+		"gone":   `its interpreter "/no/such/shell" is not there on the host`,
+		"closed": "it must be a file with its executable bit set",
+		"none":   "/none is not there on the host",
+	} {
+		r, _ := script(context.Background(), t, "", func(c *Command) { c.Path, c.Args = filepath.Join(dir, name), nil })
+		if r.Err == nil || !strings.Contains(r.Err.Error(), want) || r.Exit != notFound && r.Exit != cannotExecute {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	r, _ := script(context.Background(), t, "true", func(c *Command) { c.Dir = filepath.Join(dir, "nowhere") })
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "its working directory") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRunIsEnded(t *testing.T) {
+	told := errors.New("told to")
+	over, end := context.WithCancelCause(context.Background())
+	end(told)
+	if r, _ := script(over, t, "exit 0", nil); !errors.Is(r.Cause, told) || r.Exit != -1 {
+		t.Errorf("before it began: %+v", r)
+	}
+	if r, _ := script(context.Background(), t, "while :; do sleep 1; done", func(c *Command) { c.Timeout = time.Millisecond }); !errors.Is(r.Cause, ErrTimeout) || r.Signal == "" {
+		t.Errorf("its time is up: %+v", r)
+	}
+	// One that does not listen is killed after the grace.
+	ctx, stop := context.WithCancelCause(context.Background())
+	r, _ := script(ctx, t, "trap '' TERM; echo ready; while :; do sleep 1; done", func(c *Command) {
+		c.Output = NewOutput(nil, 0, whenReady(func() { stop(told) }))
+		c.Grace = 50 * time.Millisecond
+	})
+	if !errors.Is(r.Cause, told) || r.Signal != "SIGKILL" {
+		t.Errorf("it does not listen: %+v", r)
+	}
+	// A gentle end waits, however short the grace.
+	ctx, stop = context.WithCancelCause(context.Background())
+	r, said := script(ctx, t, "trap 'sleep 0.2; echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done", func(c *Command) {
+		c.Output = NewOutput(nil, 0, whenReady(func() { stop(told) }))
+		c.Grace, c.Gentle = time.Millisecond, told
+	})
+	if !errors.Is(r.Cause, told) || r.Exit != 3 || said[len(said)-1] != "bye" {
+		t.Errorf("told to stop: %+v %q", r, said)
+	}
+}
+
+// whenReady is called when a program says the first thing.
+type whenReady func()
+
+func (f whenReady) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
+}
+
+// TestRunSaysThatItIsAlive runs until it was heard.
+func TestRunSaysThatItIsAlive(t *testing.T) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	heard := errors.New("heard")
+	r, _ := script(ctx, t, "while :; do sleep 0.01; done", func(c *Command) {
+		c.AliveEvery, c.Alive = time.Second, func(since time.Duration) {
+			if since >= time.Second {
+				stop(heard)
+			}
+		}
+	})
+	if !errors.Is(r.Cause, heard) {
+		t.Errorf("%+v", r)
+	}
+}
