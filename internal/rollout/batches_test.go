@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// batches lets a rollout of one task go on until nothing moves any more, and lists who was admitted together. Nodes in
+// failing fail for good; all others end well.
+func batches(w *sim.World, name string, failing []string) string {
+	var out strings.Builder
+	idle := 0
+	for idle < 3 {
+		v := w.View()
+		p := rollout.Decide(v.Snapshot)
+		var admitted []string
+		for _, a := range p.Actions {
+			if a.Verb == rollout.Admit && a.Rollout == name {
+				admitted = append(admitted, a.Node)
+			}
+		}
+		if len(admitted) > 0 {
+			fmt.Fprintf(&out, "%d: %s\n", len(admitted), strings.Join(admitted, " "))
+		}
+		if err := w.Apply(v, p); err != nil {
+			return out.String() + err.Error()
+		}
+		idle++
+		if len(p.Actions) > 0 || learns(v, p) {
+			idle = 0
+		}
+		w.Pass(time.Second)
+		if endAll(w, name, failing) {
+			idle = 0
+		}
+	}
+	return out.String()
+}
+
+// endAll ends what runs, well or for good.
+func endAll(w *sim.World, name string, failing []string) bool {
+	moved := false
+	r := w.Rollout(name)
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		for j := range t.Tasks {
+			k := &t.Tasks[j]
+			if k.Object == "" || k.State != rollout.Running {
+				continue
+			}
+			moved = true
+			if !slices.Contains(failing, t.Node) {
+				w.End(t, k)
+				continue
+			}
+			for range 3 {
+				w.Fail(k, false, rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
+			}
+		}
+	}
+	return moved
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// finish puts the plan together.
+func (f *fleet) finish() Plan {
+	for i := range f.books {
+		if f.books[i].write {
+			f.plan.Ledgers = append(f.plan.Ledgers, f.books[i].next())
+		}
+	}
+	slices.SortFunc(f.plan.Ledgers, func(a, b Ledger) int { return cmp.Compare(a.Name, b.Name) })
+	f.plan.Reports = make([]Report, len(f.Rollouts))
+	for i := range f.queues {
+		q := &f.queues[i]
+		r := Report{Rollout: q.Name, NextOrder: q.next, Verdicts: make([]Verdict, len(q.Targets))}
+		open := false
+		for j := range q.posts {
+			p := &q.posts[j]
+			p.verdict.Node = p.t.Node
+			r.Verdicts[p.index] = p.verdict
+			open = open || p.exists && p.unfinished() && !p.ended
+		}
+		if !open { // what comes next is another rollout
+			r.NextOrder = 0
+		}
+		f.plan.Reports[f.place(q.Rollout)] = r
+	}
+	f.plan.Groups = make([]GroupReport, len(f.pools))
+	for i := range f.pools {
+		f.plan.Groups[i] = f.pools[i].report()
+	}
+	return f.plan
+}
+
+// place is where a rollout stands in the snapshot.
+func (f *fleet) place(r *Rollout) int {
+	for i := range f.Rollouts {
+		if &f.Rollouts[i] == r {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"slices"
+	"strings"
+)
+
+// graph is what the tasks of a target wait for, by index. Targets of one rollout mostly look alike, so it is made once
+// for all that do.
+type graph struct {
+	tasks []Task  // it was made from; only ID, Label and After are looked at
+	after [][]int // indices of what each waits for
+	order []int   // each behind what it waits for
+	odd   string  // what is wrong with it, if anything
+}
+
+// maxShapes bounds how many graphs a rollout keeps to compare with.
+const maxShapes = 8
+
+func (q *queue) graphOf(tasks []Task) *graph {
+	for _, g := range q.shapes {
+		if g.fits(tasks) {
+			return g
+		}
+	}
+	g := newGraph(tasks)
+	if len(q.shapes) == maxShapes {
+		q.shapes = q.shapes[1:]
+	}
+	q.shapes = append(q.shapes, g)
+	return g
+}
+
+func (g *graph) fits(tasks []Task) bool {
+	if len(g.tasks) != len(tasks) {
+		return false
+	}
+	for i := range tasks {
+		if g.tasks[i].ID != tasks[i].ID || !slices.Equal(g.tasks[i].After, tasks[i].After) {
+			return false
+		}
+	}
+	return true
+}
+
+func newGraph(tasks []Task) *graph {
+	g := &graph{tasks: tasks, after: make([][]int, len(tasks))}
+	index := make(map[string]int, len(tasks))
+	for i := range tasks {
+		if _, twice := index[tasks[i].ID]; twice {
+			g.odd = "task " + tasks[i].ID + " is listed twice"
+			return g
+		}
+		index[tasks[i].ID] = i
+	}
+	for i := range tasks {
+		for _, id := range tasks[i].After {
+			j, ok := index[id]
+			if !ok {
+				g.odd = label(&tasks[i]) + " waits for " + id + ", and there is no such task"
+				return g
+			}
+			g.after[i] = append(g.after[i], j)
+		}
+	}
+	g.sort()
+	return g
+}
+
+// sort finds the order, or the circle that makes one impossible.
+func (g *graph) sort() {
+	const (
+		unseen = iota
+		open
+		closed
+	)
+	mark := make([]int, len(g.tasks))
+	var path []int
+	var visit func(i int) bool
+	visit = func(i int) bool {
+		path = append(path, i)
+		mark[i] = open
+		for _, j := range g.after[i] {
+			if mark[j] == open {
+				g.odd = g.circle(path[slices.Index(path, j):])
+				return false
+			}
+			if mark[j] == unseen && !visit(j) {
+				return false
+			}
+		}
+		mark[i] = closed
+		path = path[:len(path)-1]
+		g.order = append(g.order, i)
+		return true
+	}
+	for i := range g.tasks {
+		if mark[i] == unseen && !visit(i) {
+			return
+		}
+	}
+}
+
+// circle spells out tasks that wait for each other.
+func (g *graph) circle(path []int) string {
+	var names []string
+	for _, i := range path {
+		names = append(names, label(&g.tasks[i]))
+		if len(names) == 8 && len(path) > 9 {
+			names = append(names, "…")
+			break
+		}
+	}
+	names = append(names, label(&g.tasks[path[0]]))
+	return "tasks wait for each other in a circle: " + strings.Join(names, " → ")
+}
+
+func label(t *Task) string {
+	if t.Label != "" {
+		return t.Label
+	}
+	return t.ID
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+var runs = flag.Int("runs", 10000, "how many random rollouts to compare with the model")
+
+// model is the documentation of batches written down once more, as plainly as it goes: it knows no ledgers, no memory
+// and no passes, only nodes in a row. It gives the nodes of each batch, in the form of batches.
+func model(nodes []string, limit int, pace rollout.Pace, failing []string, held bool) string {
+	var out strings.Builder
+	waiting := slices.Clone(nodes)
+	ended, stuck := 0, 0 // stuck: failed, and still on a seat
+	last, lastFailed, inARow := 0, false, 0
+	for len(waiting) > 0 {
+		free := len(nodes)
+		if limit != rollout.Unlimited {
+			free = limit - stuck
+		}
+		if free <= 0 {
+			break
+		}
+		slow := lastFailed && 100*ended/len(nodes) < pace.SafetyLimit
+		want := pace.Initial
+		if last > 0 {
+			switch pace.Kind {
+			case rollout.Linear:
+				want = last + pace.Delta
+				if slow {
+					want = last - pace.Delta
+				}
+			case rollout.Exponential:
+				want = last * pace.Factor
+				if slow {
+					want = last / pace.Factor
+				}
+			}
+		}
+		if pace.Kind == rollout.Whole {
+			want = len(nodes)
+		}
+		size := min(max(1, want), free, len(waiting))
+		batch := waiting[:size]
+		waiting = waiting[size:]
+		fmt.Fprintf(&out, "%d: %s\n", size, strings.Join(batch, " "))
+
+		lost := 0
+		for _, n := range batch {
+			if slices.Contains(failing, n) {
+				lost++
+			}
+		}
+		if held {
+			stuck += lost
+		}
+		ended += size
+		last, lastFailed = size, 100*(size-lost)/size < pace.PassPercent
+		inARow++
+		if !lastFailed {
+			inARow = 0
+		}
+		if lastFailed && pace.StopAfter > 0 && inARow >= pace.StopAfter && 100*ended/len(nodes) < pace.SafetyLimit {
+			break
+		}
+	}
+	return out.String()
+}
+
+// TestBatchesLikeTheModel compares the engine with the model, in random groups with random failures.
+func TestBatchesLikeTheModel(t *testing.T) {
+	for seed := range *runs {
+		r := rand.New(rand.NewSource(int64(seed)))
+		s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
+		held := r.Intn(2) == 0
+		pace := rollout.Pace{
+			Kind:    []rollout.PaceKind{rollout.Fixed, rollout.Linear, rollout.Exponential, rollout.Whole}[r.Intn(4)],
+			Initial: 1 + r.Intn(4), Delta: 1 + r.Intn(3), Factor: 2 + r.Intn(2),
+			PassPercent: 1 + r.Intn(100), SafetyLimit: 1 + r.Intn(100), StopAfter: r.Intn(4),
+		}
+		limit := rollout.Unlimited
+		if r.Intn(3) > 0 {
+			limit = 1 + r.Intn(6)
+		}
+		s.Groups = []rollout.Group{{Name: "g", Ledger: "g", Limit: limit, Pace: pace}}
+		target := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook"}
+		var names, failing []string
+		for i := range 1 + r.Intn(14) {
+			name := fmt.Sprintf("n%02d", i)
+			names = append(names, name)
+			if r.Intn(100) < 25 {
+				failing = append(failing, name)
+			}
+			s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Created: s.Now.Add(time.Duration(i) * time.Second)})
+			k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.Pending, Recorded: rollout.Pending, Retries: 3, Bounded: true}
+			if held {
+				k.Need = rollout.Drained
+			}
+			target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: "g", Tasks: []rollout.Task{k}})
+		}
+		s.Rollouts = []rollout.Rollout{target}
+		got, want := batches(sim.New(s), "Skyhook/demo", failing), model(names, limit, pace, failing, held)
+		if got != want {
+			t.Fatalf("run %d: %+v, limit %d, %d nodes, failing %v, held %v\n got\n%swant\n%s", seed, pace, limit, len(names), failing, held, got, want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"encoding/json"
+	"math/rand"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestOddInput feeds nonsense: names that are listed twice or lead nowhere, states that contradict each other, times
+// out of order. Decide must not panic, and must be silent about no target.
+func TestOddInput(t *testing.T) {
+	for seed := range int64(20000) {
+		s := nonsense(rand.New(rand.NewSource(seed)))
+		plan := rollout.Decide(s)
+		for i, r := range plan.Reports {
+			if len(r.Verdicts) != len(s.Rollouts[i].Targets) || r.Rollout != s.Rollouts[i].Name {
+				t.Fatalf("seed %d: report %d is of %s with %d verdicts", seed, i, r.Rollout, len(r.Verdicts))
+			}
+			for j, v := range r.Verdicts {
+				if v.Why.Reason == "" || v.Why.Text == "" || v.Phase == "" || v.Node != s.Rollouts[i].Targets[j].Node {
+					t.Fatalf("seed %d: silent: %+v", seed, v)
+				}
+			}
+		}
+	}
+}
+
+// TestSnapshotsCanBeSaved: a snapshot that went through a file leads to the same plan.
+func TestSnapshotsCanBeSaved(t *testing.T) {
+	for seed := range int64(200) {
+		s := nonsense(rand.New(rand.NewSource(seed)))
+		data, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back rollout.Snapshot
+		if err := json.Unmarshal(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		if one, two := rollout.Decide(s), rollout.Decide(back); !reflect.DeepEqual(one, two) {
+			t.Fatalf("seed %d:\n%+v\n%+v", seed, one, two)
+		}
+	}
+}
+
+func nonsense(r *rand.Rand) rollout.Snapshot {
+	base := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	name := func() string { return []string{"", "a", "b", "c", "Skyhook/a", "x|1/apply"}[r.Intn(6)] }
+	yes := func() bool { return r.Intn(3) == 0 }
+	at := func() time.Time {
+		if yes() {
+			return time.Time{}
+		}
+		return base.Add(time.Duration(r.Intn(7200)-3600) * time.Second)
+	}
+	why := func() *rollout.Why {
+		if yes() {
+			return &rollout.Why{Reason: rollout.Reason([]string{"", "StateUnreadable", "ImagePull"}[r.Intn(3)])}
+		}
+		return nil
+	}
+	state := func() rollout.State {
+		return []rollout.State{"", "odd", rollout.Pending, rollout.Running, rollout.Failing, rollout.Succeeded, rollout.Done}[r.Intn(7)]
+	}
+	s := rollout.Snapshot{Now: at()}
+	for range r.Intn(4) {
+		n := rollout.Node{Name: name(), UID: name(), Created: at(), Ready: r.Intn(4) > 0, Cordoned: yes(), Tainted: yes(), Known: yes(), Self: yes()}
+		for range r.Intn(2) {
+			n.Holds = append(n.Holds, rollout.Hold{Owner: name(), Orphan: yes()})
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	for range r.Intn(3) {
+		s.Groups = append(s.Groups, rollout.Group{Name: name(), Ledger: name(), Limit: r.Intn(4) - 2, Taken: []string{name()}, Frozen: why(), Until: at(),
+			Pace: rollout.Pace{Kind: rollout.PaceKind([]string{"", "window", "fixed", "linear", "exponential", "whole"}[r.Intn(6)]),
+				Initial: r.Intn(4) - 1, Delta: r.Intn(4) - 1, Factor: r.Intn(4) - 1, StopAfter: r.Intn(3) - 1, SafetyLimit: r.Intn(200)},
+			Memory: rollout.Memory{Batch: r.Intn(3) - 1, Open: r.Intn(4) - 1, From: int64(r.Intn(4) - 1), LastSize: r.Intn(4) - 1, LastFailed: yes(), Stopped: yes()},
+			Soak:   time.Duration(r.Intn(3)) * time.Second, Spread: rollout.Spread{Limit: r.Intn(3) - 1}, Reset: yes()})
+		s.Ledgers = append(s.Ledgers, rollout.Ledger{Name: name(), Epoch: int64(r.Intn(3)), Admitting: []rollout.Seat{{Rollout: name(), Node: name(), Group: name(), Since: at()}}})
+	}
+	for range r.Intn(4) {
+		q := rollout.Rollout{Name: name(), Kind: name(), Priority: r.Intn(3), Barrier: yes(), Paused: yes(), Yields: yes(), Deleting: yes(), Broken: why(), Serial: yes(),
+			Required: yes(), Autotaint: yes(), Once: yes(), KeepHeld: yes(), NextOrder: r.Intn(3) - 1,
+			Drain: rollout.Drain{Timeout: time.Duration(r.Intn(3)) * time.Second, OnTimeout: rollout.DrainTimeout([]string{"", "Wait", "Skip", "Force"}[r.Intn(4)])}}
+		for range r.Intn(4) {
+			g := rollout.Target{Node: name(), UID: name(), Group: name(), Place: name(), Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)),
+				AdmittedAt: at(), FinishedAt: at(), HeldAt: at(), Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes(), PodsSeen: yes(), Skipped: yes()}
+			for range r.Intn(3) {
+				g.Pods = append(g.Pods, rollout.Pod{Name: name(), Wait: yes(), Leaving: yes(), Refused: name(), RetryAt: at(), Keep: name()})
+			}
+			for range r.Intn(5) {
+				g.Tasks = append(g.Tasks, rollout.Task{ID: name(), Label: name(), After: []string{name()}[:r.Intn(2)], Need: rollout.Need(r.Intn(4) - 1), Strength: r.Intn(3),
+					State: state(), Recorded: state(), Object: name(), Stale: yes(), Lost: yes(), Dead: yes(), Leaving: yes(), Why: why(), Attempts: r.Intn(6) - 1, Noted: r.Intn(3),
+					FailedAt: at(), Retries: r.Intn(4) - 1, Bounded: yes(), Started: at(), Limit: time.Duration(r.Intn(3)) * time.Minute, CoveredBy: name(), BootID: name()})
+			}
+			q.Targets = append(q.Targets, g)
+		}
+		s.Rollouts = append(s.Rollouts, q)
+	}
+	return s
+}

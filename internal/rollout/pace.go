@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// batches says that the pace works in batches.
+func (p Pace) batches() bool {
+	switch p.Kind {
+	case Fixed, Linear, Exponential, Whole:
+		return true
+	}
+	return false
+}
+
+// size is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
+// group cuts it afterwards.
+func (p Pace) size(m Memory, total int) int {
+	if p.Kind == Whole {
+		return 0
+	}
+	size, last := p.Initial, m.LastSize
+	shrink := m.LastFailed && progress(m, total) < p.SafetyLimit
+	if last > 0 {
+		switch {
+		case p.Kind == Linear && shrink:
+			size = last - p.Delta
+		case p.Kind == Linear:
+			size = last + p.Delta
+		case p.Kind == Exponential && shrink:
+			size = last / max(1, p.Factor)
+		case p.Kind == Exponential:
+			size = min(last*max(1, p.Factor), total)
+		}
+	}
+	return max(1, min(size, total-m.Completed-m.Failed))
+}
+
+// progress is the share of a group that had ended at the last checkpoint, in percent, rounded down.
+func progress(m Memory, total int) int {
+	if total <= 0 {
+		return 0
+	}
+	return 100 * (m.Completed + m.Failed) / total
+}
+
+// tally is how a group stands.
+type tally struct {
+	total    int // targets
+	finished int
+	failed   int // for good
+
+	members int // targets of the open batch
+	passed  int // of those, the ones that ended well
+	lost    int // of those, the ones that failed for good
+	undone  int // of those, the ones whose outcome is not final
+}
+
+// after is the memory once the open batch has ended. Targets that left it without an outcome count for nothing; a batch
+// of such targets only teaches nothing.
+func (m Memory) after(p Pace, t tally, epoch int64) Memory {
+	m.Open, m.From = 0, epoch+1
+	ended := t.passed + t.lost
+	if ended == 0 {
+		return m
+	}
+	m.Completed, m.Failed, m.LastSize = t.finished, t.failed, ended
+	m.LastFailed = 100*t.passed/ended < p.PassPercent
+	m.Batch++
+	if !m.LastFailed {
+		m.ConsecutiveFailures = 0
+		return m
+	}
+	m.ConsecutiveFailures++
+	m.Stopped = m.Stopped || p.stops(m, t.total)
+	return m
+}
+
+// stops says that so many failures stop the group.
+func (p Pace) stops(m Memory, total int) bool {
+	return p.StopAfter > 0 && m.ConsecutiveFailures >= p.StopAfter && progress(m, total) < p.SafetyLimit
+}
+
+// begun is a memory that has a batch to count from. It is the first thing to be stored in a rollout.
+func (m Memory) begun(epoch int64) Memory {
+	if m.From == 0 {
+		m.From, m.Batch, m.Open = epoch+1, max(1, m.Batch), 0
+	}
+	return m
+}
+
+// blank says that the memory holds nothing an earlier batch taught.
+func (m Memory) blank() bool {
+	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From}
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// reasons is the closed list, as reason.go declares it.
+func reasons(t *testing.T) map[string]Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Reason{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok {
+			for i, name := range v.Names {
+				text, err := strconv.Unquote(v.Values[i].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[name.Name] = Reason(text)
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// TestReasonsAreExplained: the page for people has a row for every reason, and for no other.
+func TestReasonsAreExplained(t *testing.T) {
+	page, err := os.ReadFile("../../docs/engine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, line := range strings.Split(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) > 3 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+			listed = append(listed, strings.Trim(strings.TrimSpace(cells[1]), "`"))
+		}
+	}
+	declared := reasons(t)
+	var known []string
+	for name, r := range declared {
+		known = append(known, string(r))
+		if !slices.Contains(listed, string(r)) {
+			t.Errorf("docs/engine.md has no row for %s, which is %s", r, name)
+		}
+	}
+	for _, r := range listed {
+		if !slices.Contains(known, r) {
+			t.Errorf("docs/engine.md explains %s, which is no reason", r)
+		}
+	}
+	if len(declared) < 40 {
+		t.Errorf("only %d reasons were found in reason.go", len(declared))
+	}
+}
+
+// one is a snapshot with one node, one rollout and one task, changed a little.
+func one(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
+	s := Snapshot{
+		Now:    time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC),
+		Nodes:  []Node{{Name: "n1", UID: "1", Ready: true}, {Name: "n2", UID: "2", Ready: true}},
+		Groups: []Group{{Name: "g", Ledger: "g", Limit: 1, Pace: Pace{Kind: Window}}},
+		Rollouts: []Rollout{{Name: "Skyhook/demo", Kind: "Skyhook", Priority: 200, Targets: []Target{
+			{Node: "n1", UID: "1", Group: "g", Tasks: []Task{{ID: "a/apply", State: Pending, Recorded: Pending}}},
+		}}},
+	}
+	if change != nil {
+		change(&s, &s.Rollouts[0], &s.Rollouts[0].Targets[0])
+	}
+	return s
+}
+
+// with adds a rollout with one task on one node.
+func with(s *Snapshot, name string, priority int, node string) *Rollout {
+	kind, _, _ := strings.Cut(name, "/")
+	s.Rollouts = append(s.Rollouts, Rollout{Name: name, Kind: kind, Priority: priority, Targets: []Target{
+		{Node: node, UID: node[1:], Group: "g", Tasks: []Task{{ID: "b/apply", State: Pending, Recorded: Pending}}},
+	}})
+	return &s.Rollouts[len(s.Rollouts)-1]
+}
+
+// TestNoGateIsSilent walks the gates: for each there is a snapshot in which it is the first that says no, and what it
+// says has a reason of the closed list and a sentence.
+func TestNoGateIsSilent(t *testing.T) {
+	cases := []struct {
+		reason Reason
+		change func(s *Snapshot, r *Rollout, t *Target)
+	}{
+		{ReasonFinished, func(_ *Snapshot, _ *Rollout, t *Target) { t.Tasks = nil }},
+		{ReasonIgnored, func(_ *Snapshot, _ *Rollout, t *Target) { t.Blocked = &Why{Reason: ReasonIgnored} }},
+		{ReasonNodeGone, func(_ *Snapshot, _ *Rollout, t *Target) { t.Node = "n9" }},
+		{ReasonPaused, func(_ *Snapshot, r *Rollout, _ *Target) { r.Paused = true }},
+		{ReasonDrainTimeout, func(_ *Snapshot, _ *Rollout, t *Target) { t.Skipped = true }},
+		{ReasonBarrier, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "Skyhook/base", 1, "n2").Barrier = true }},
+		{ReasonEarlierRollout, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "Skyhook/base", 1, "n1") }},
+		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 900, "n1").Targets[0].Admitted = true }},
+		{ReasonNodeNotReady, func(s *Snapshot, _ *Rollout, _ *Target) { s.Nodes[0].Ready = false }},
+	}
+	if len(cases) != len(gates) {
+		t.Fatalf("there are %d gates and %d cases", len(gates), len(cases))
+	}
+	for i, c := range cases {
+		s := one(c.change)
+		f := survey(&s)
+		p := &f.queue("Skyhook/demo").posts[0]
+		for j, g := range gates[:i+1] {
+			v, no := g.no(f, p)
+			if no && j < i {
+				t.Errorf("%s: gate %d says no before gate %d", c.reason, j, i)
+			}
+			if j == i && !no {
+				t.Errorf("%s: gate %d says nothing", c.reason, i)
+			}
+			if no {
+				checkWhy(t, c.reason, v.Why)
+			}
+		}
+		if v := Decide(s).Reports[0].Verdicts[0]; v.Why.Reason != c.reason || v.Phase == "" {
+			t.Errorf("%s: the verdict is %+v", c.reason, v)
+		}
+	}
+}
+
+// TestNoRefusalIsSilent does the same for those who passed the gates and are not admitted.
+func TestNoRefusalIsSilent(t *testing.T) {
+	fixed := Pace{Kind: Fixed, Initial: 1, PassPercent: 100, SafetyLimit: 100}
+	busy := func(s *Snapshot) { with(s, "Skyhook/zz", 900, "n2").Targets[0].Admitted = true }
+	for _, c := range []struct {
+		reason Reason
+		change func(s *Snapshot, r *Rollout, t *Target)
+	}{
+		{ReasonWindow, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Frozen = &Why{Reason: ReasonWindow} }},
+		{ReasonStopped, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Memory.Stopped = true }},
+		{ReasonLedger, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Pace = fixed }},
+		{ReasonBudget, func(s *Snapshot, _ *Rollout, _ *Target) { busy(s) }},
+		{ReasonBudget, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Limit = 0 }},
+		{ReasonBatch, func(s *Snapshot, _ *Rollout, _ *Target) {
+			busy(s)
+			s.Groups[0].Limit, s.Groups[0].Pace, s.Groups[0].Memory = 2, fixed, Memory{Batch: 1, Open: 1, From: 1}
+		}},
+		{ReasonTopology, func(s *Snapshot, _ *Rollout, t *Target) {
+			busy(s)
+			s.Groups[0].Limit, s.Groups[0].Spread, t.Place = 2, Spread{Key: "rack", Limit: 1}, "r1"
+			s.Rollouts[1].Targets[0].Place = "r1"
+		}},
+		{ReasonLedger, func(s *Snapshot, _ *Rollout, _ *Target) {
+			s.Groups[0].Limit = Unlimited
+			s.Ledgers = []Ledger{{Name: "g", Epoch: 1}}
+			s.Nodes = append(s.Nodes, Node{Name: "n3", UID: "3"})
+			for range MaxAdmitting {
+				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Seat{Rollout: "Skyhook/other", Node: "n3", Group: "g", Batch: 1, Since: s.Now})
+			}
+		}},
+		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 1, "n1"); s.Groups[0].Limit = 2 }},
+	} {
+		s := one(c.change)
+		plan := Decide(s)
+		v := plan.Reports[0].Verdicts[0]
+		checkWhy(t, c.reason, v.Why)
+		if v.Why.Reason != c.reason || v.Phase != Waiting {
+			t.Errorf("%s: the verdict is %+v", c.reason, v)
+		}
+	}
+}
+
+func checkWhy(t *testing.T, name Reason, why Why) {
+	t.Helper()
+	known := false
+	for _, r := range reasons(t) {
+		known = known || r == why.Reason
+	}
+	if !known || why.Text == "" || strings.HasSuffix(why.Text, ".") || len(why.Text) > maxText {
+		t.Errorf("%s: %q, %q", name, why.Reason, why.Text)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	if got := bounded(strings.Repeat("ä", 300)); len(got) > maxText || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+	if got := bounded("short"); got != "short" {
+		t.Error(got)
+	}
+}

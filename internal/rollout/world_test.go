@@ -1,0 +1,402 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// words are the arguments of a command as they were written: key=value stays one word.
+func words(d *datadriven.TestData) []string {
+	var out []string
+	for _, a := range d.CmdArgs {
+		word := a.Key
+		if len(a.Vals) > 0 {
+			word += "=" + strings.Join(a.Vals, ",")
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+func lines(input string) [][]string {
+	var out [][]string
+	for _, line := range strings.Split(input, "\n") {
+		if f := strings.Fields(line); len(f) > 0 {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// setting is one word of a command: a name, and what stands behind its = sign.
+func setting(word string) (name, value string) {
+	name, value, _ = strings.Cut(word, "=")
+	return name, value
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(fmt.Sprintf("%q is not a number", s))
+	}
+	return n
+}
+
+func duration(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// sentence reads "Reason:some_text" as a reason; none takes it away.
+func sentence(s string) *rollout.Why {
+	if s == "none" {
+		return nil
+	}
+	reason, text, _ := strings.Cut(s, ":")
+	return &rollout.Why{Reason: rollout.Reason(reason), Text: strings.ReplaceAll(text, "_", " ")}
+}
+
+func (s *story) addNode(w []string) {
+	s.w.Truth.Nodes = append(s.w.Truth.Nodes, rollout.Node{
+		Name: w[0], UID: "uid-" + w[0], Ready: true, Known: true, BootID: "boot-" + w[0],
+		Created: time.Date(2026, 1, 1, 0, len(s.w.Truth.Nodes), 0, 0, time.UTC),
+	})
+	changeNode(&s.w.Truth.Nodes[len(s.w.Truth.Nodes)-1], w[1:])
+}
+
+func changeNode(n *rollout.Node, w []string) {
+	for _, word := range w {
+		switch name, value := setting(word); name {
+		case "ready":
+			n.Ready = true
+		case "not-ready":
+			n.Ready = false
+		case "cordon":
+			n.Cordoned = true
+		case "uncordon":
+			n.Cordoned = false
+		case "tainted":
+			n.Tainted = true
+		case "new":
+			n.Known = false
+		case "self":
+			n.Self = true
+		case "uid":
+			n.UID = value
+		case "boot":
+			n.BootID = value
+		case "orphan":
+			for i := range n.Holds {
+				n.Holds[i].Orphan = n.Holds[i].Owner == value
+			}
+		case "hold":
+			n.Holds, n.Cordoned = append(n.Holds, rollout.Hold{Owner: value}), true
+		default:
+			panic("a node has no " + word)
+		}
+	}
+}
+
+// rollout adds a rollout, or changes one that is there. Tasks in the input replace those of all its targets, whose
+// tasks of the same name keep how far they are.
+func (s *story) rollout(w []string, tasks [][]string) {
+	name := w[0]
+	if !strings.Contains(name, "/") {
+		name = "Skyhook/" + name
+	}
+	r := s.w.Rollout(name)
+	if r == nil {
+		kind, _, _ := strings.Cut(name, "/")
+		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Name: name, Kind: kind, UID: "uid-" + name, Priority: 200})
+		r = &s.w.Truth.Rollouts[len(s.w.Truth.Rollouts)-1]
+	}
+	on, group := []string(nil), name
+	if len(r.Targets) > 0 {
+		group = r.Targets[0].Group
+	} else {
+		for _, n := range s.w.Truth.Nodes {
+			on = append(on, n.Name)
+		}
+	}
+	for _, word := range w[1:] {
+		switch key, value := setting(word); key {
+		case "nodes":
+			on = strings.Split(value, ",")
+		case "group":
+			group = value
+		default:
+			changeRollout(r, key, value)
+		}
+	}
+	s.group(group)
+	for _, node := range on {
+		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node }) {
+			t := rollout.Target{Node: node, Group: group}
+			if n := s.w.Node(node); n != nil {
+				t.UID = n.UID
+			}
+			if len(tasks) == 0 && len(r.Targets) > 0 {
+				t.Tasks = fresh(r.Targets[0].Tasks)
+			}
+			r.Targets = append(r.Targets, t)
+		}
+	}
+	if len(tasks) > 0 {
+		for i := range r.Targets {
+			r.Targets[i].Tasks = planned(tasks, r.Targets[i].Tasks)
+		}
+	}
+	s.w.Arrange()
+}
+
+func fresh(tasks []rollout.Task) []rollout.Task {
+	var out []rollout.Task
+	for _, k := range tasks {
+		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength,
+			State: rollout.Pending, Recorded: rollout.Pending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall})
+	}
+	return out
+}
+
+func changeRollout(r *rollout.Rollout, key, value string) {
+	yes := value != "no"
+	switch key {
+	case "priority":
+		r.Priority = number(value)
+	case "barrier":
+		r.Barrier = yes
+	case "paused":
+		r.Paused = yes
+	case "disabled":
+		r.Paused, r.Yields = yes, yes
+	case "deleting":
+		r.Deleting = yes
+	case "broken":
+		r.Broken = sentence(value)
+	case "serial":
+		r.Serial = yes
+	case "required":
+		r.Required = yes
+	case "autotaint":
+		r.Required, r.Autotaint = yes, yes
+	case "once":
+		r.Once = yes
+	case "keep-held":
+		r.KeepHeld = yes
+	case "drain":
+		after, what, _ := strings.Cut(value, ",")
+		r.Drain = rollout.Drain{Timeout: duration(after), OnTimeout: rollout.DrainTimeout(what)}
+	default:
+		panic("a rollout has no " + key)
+	}
+}
+
+// planned makes tasks from lines such as "driver/interrupt alone=2 after=driver/config".
+func planned(tasks [][]string, before []rollout.Task) []rollout.Task {
+	var out []rollout.Task
+	for _, w := range tasks {
+		k := rollout.Task{ID: w[0], Label: strings.ReplaceAll(w[0], "/", " "), State: rollout.Pending, Recorded: rollout.Pending}
+		for i := range before {
+			if before[i].ID == k.ID {
+				k = before[i]
+				k.After = nil
+			}
+		}
+		changeTask(&k, w[1:])
+		out = append(out, k)
+	}
+	return out
+}
+
+func changeTask(k *rollout.Task, w []string) {
+	for _, word := range w {
+		switch key, value := setting(word); key {
+		case "after":
+			k.After = strings.Split(value, ",")
+		case "drained":
+			k.Need = rollout.Drained
+		case "alone":
+			k.Need, k.Strength = rollout.Alone, number(value)
+		case "uninstall":
+			k.Uninstall = true
+		case "limit":
+			k.Limit = duration(value)
+		case "retries":
+			k.Retries, k.Bounded = number(value)+1, true
+		case "boot":
+			k.BootID = value
+		case "state":
+			k.State, k.Lost = rollout.State(value), false
+		case "recorded":
+			k.Recorded = rollout.State(value)
+		case "object":
+			k.Object = value
+		case "attempts":
+			k.Attempts = number(value)
+		case "stale":
+			k.Stale = true
+		case "dead":
+			k.Dead = true
+		case "lost":
+			k.Lost = true
+		case "leaving":
+			k.Leaving = true
+		case "covered-by":
+			k.CoveredBy = value
+		case "why":
+			k.Why = sentence(value)
+		default:
+			panic("a task has no " + word)
+		}
+	}
+}
+
+func changeTarget(t *rollout.Target, w []string) {
+	for _, word := range w {
+		switch key, value := setting(word); key {
+		case "blocked":
+			t.Blocked = sentence(value)
+		case "unproven":
+			t.Unproven = sentence(value)
+		case "leaving":
+			t.Leaving = value != "no"
+		case "gone":
+			t.Gone = true
+		case "group":
+			t.Group = value
+		case "class":
+			t.Class = number(value)
+		case "place":
+			t.Place = value
+		case "admitted":
+			t.Admitted = value != "no"
+		case "skipped":
+			t.Skipped = value != "no"
+		case "stray":
+			t.Strays = append(t.Strays, value)
+		case "going":
+			t.Going = append(t.Going, value)
+		case "not-going":
+			t.Going = nil
+		default:
+			panic("a target has no " + word)
+		}
+	}
+}
+
+func changeGroup(g *rollout.Group, w []string) {
+	for _, word := range w {
+		switch key, value := setting(word); key {
+		case "limit":
+			g.Limit = number(value)
+		case "pace":
+			g.Pace.Kind = rollout.PaceKind(value)
+		case "initial":
+			g.Pace.Initial = number(value)
+		case "delta":
+			g.Pace.Delta = number(value)
+		case "factor":
+			g.Pace.Factor = number(value)
+		case "pass":
+			g.Pace.PassPercent = number(value)
+		case "stop-after":
+			g.Pace.StopAfter = number(value)
+		case "safety":
+			g.Pace.SafetyLimit = number(value)
+		case "taken":
+			g.Taken = slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "none" })
+		case "frozen":
+			g.Frozen = sentence(value)
+		case "soak":
+			g.Soak = duration(value)
+		case "spread":
+			limit, key, _ := strings.Cut(value, ",")
+			g.Spread = rollout.Spread{Key: key, Limit: number(limit)}
+		case "resets":
+			g.Reset = true
+		case "reset":
+			g.Memory = rollout.Memory{}
+		default:
+			panic("a group has no " + word)
+		}
+	}
+}
+
+func (s *story) pods(node string, pods [][]string) {
+	for _, w := range pods {
+		ns, name, _ := strings.Cut(w[0], "/")
+		p := rollout.Pod{Namespace: ns, Name: name, UID: name}
+		for _, word := range w[1:] {
+			switch key, value := setting(word); key {
+			case "protected":
+				p.Wait = true
+			case "leaving":
+				p.Leaving = true
+			case "keep":
+				p.Keep = strings.ReplaceAll(value, "_", " ")
+			default:
+				panic("a pod has no " + word)
+			}
+		}
+		s.w.Workloads[node] = append(s.w.Workloads[node], p)
+	}
+}
+
+func (s *story) node(name string) *rollout.Node {
+	n := s.w.Node(name)
+	if n == nil {
+		panic("there is no node " + name)
+	}
+	return n
+}
+
+// group finds a group, or makes one without a budget. Its ledger has its name.
+func (s *story) group(name string) *rollout.Group {
+	for i := range s.w.Truth.Groups {
+		if s.w.Truth.Groups[i].Name == name {
+			return &s.w.Truth.Groups[i]
+		}
+	}
+	s.w.Truth.Groups = append(s.w.Truth.Groups, rollout.Group{
+		Name: name, Ledger: name, Limit: rollout.Unlimited,
+		Pace: rollout.Pace{Kind: rollout.Window, PassPercent: 100, SafetyLimit: 100, Initial: 1, Delta: 1, Factor: 2},
+	})
+	return &s.w.Truth.Groups[len(s.w.Truth.Groups)-1]
+}
+
+// target finds a target by the words "node rollout".
+func (s *story) target(w []string) *rollout.Target {
+	name := w[1]
+	if !strings.Contains(name, "/") {
+		name = "Skyhook/" + name
+	}
+	t := s.w.Target(name, w[0])
+	if t == nil {
+		panic("there is no target " + w[0] + " of " + name)
+	}
+	return t
+}
+
+// task finds a task by the words "node rollout task".
+func (s *story) task(w []string) *rollout.Task {
+	t := s.target(w)
+	for i := range t.Tasks {
+		if t.Tasks[i].ID == w[2] {
+			return &t.Tasks[i]
+		}
+	}
+	panic("there is no task " + w[2])
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Do carries out one action, decided on what v shows. Doing it twice changes nothing the second time. Every write to a
+// node is refused when the node has changed since v, except by writes made through v itself.
+func (w *World) Do(v View, a rollout.Action) error {
+	n := w.Node(a.Node)
+	if n == nil {
+		return errors.New("there is no such node")
+	}
+	t := w.Target(a.Rollout, a.Node)
+	if t == nil && a.Verb != rollout.Release {
+		return errors.New("there is no such target")
+	}
+	if t != nil && t.UID != "" && n.UID != t.UID {
+		return errors.New("it is another node of that name")
+	}
+	w.Writes[a.Node]++
+	switch a.Verb {
+	case rollout.Sweep:
+		w.sweep(t, a)
+		return nil
+	case rollout.Evict:
+		w.evict(a)
+		return nil
+	}
+	if w.rev[a.Node] != v.rev[a.Node] {
+		return ErrConflict
+	}
+	w.rev[a.Node]++
+	v.rev[a.Node]++
+	return w.patch(n, t, a)
+}
+
+// patch is what an action writes to the node.
+func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
+	switch a.Verb {
+	case rollout.Taint:
+		n.Tainted, n.Known = true, true
+	case rollout.Untaint:
+		n.Tainted = false
+	case rollout.HoldIt:
+		hold(n, t, a.Rollout, w)
+	case rollout.Release:
+		release(n, a.Rollout)
+		if t != nil {
+			t.HeldAt = zero
+		}
+	case rollout.Admit:
+		w.admit(n, t, a)
+	case rollout.Retire:
+		w.retire(t, a)
+	case rollout.Cover:
+		return w.onTask(t, a, func(k *rollout.Task) { k.CoveredBy = a.By })
+	case rollout.Record:
+		return w.onTask(t, a, func(k *rollout.Task) { w.record(k, a) })
+	case rollout.Run:
+		w.run(t, a)
+	default:
+		return fmt.Errorf("verb %s is unknown", a.Verb)
+	}
+	return nil
+}
+
+func (w *World) onTask(t *rollout.Target, a rollout.Action, do func(*rollout.Task)) error {
+	k := Task(t, a.Task)
+	if k == nil {
+		return errors.New("there is no such task: " + a.Task)
+	}
+	do(k)
+	return nil
+}
+
+func hold(n *rollout.Node, t *rollout.Target, owner string, w *World) {
+	was := n.Cordoned && len(n.Holds) == 0
+	for i := range n.Holds {
+		if !n.Cordoned { // somebody uncordoned it though it is held
+			n.Holds[i].WasCordoned = false
+		}
+		was = was || n.Holds[i].WasCordoned
+	}
+	n.Cordoned = true
+	if t.HeldAt.IsZero() {
+		t.HeldAt = w.Truth.Now
+	}
+	if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner }) {
+		return
+	}
+	n.Holds = append(n.Holds, rollout.Hold{Owner: owner, WasCordoned: was, Since: w.Truth.Now})
+}
+
+func release(n *rollout.Node, owner string) {
+	was := false
+	for _, h := range n.Holds {
+		was = was || h.WasCordoned
+	}
+	before := len(n.Holds)
+	n.Holds = slices.DeleteFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner })
+	if before > 0 && len(n.Holds) == 0 {
+		n.Cordoned = n.Cordoned && was
+	}
+}
+
+func (w *World) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {
+	if t.Admitted {
+		return
+	}
+	n.Known = true
+	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.Truth.Now
+	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
+	for i := range t.Tasks {
+		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
+	}
+}
+
+func (w *World) retire(t *rollout.Target, a rollout.Action) {
+	t.Admitted, t.Skipped = false, t.Skipped || a.Skip
+	if !a.Skip {
+		t.FinishedAt = w.Truth.Now
+	}
+	if !a.Wipe {
+		return
+	}
+	r := w.Rollout(a.Rollout)
+	r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == t.Node })
+	w.Arrange()
+}
+
+func (w *World) record(k *rollout.Task, a rollout.Action) {
+	k.Recorded = a.State
+	switch a.State {
+	case rollout.Done:
+		k.State, k.CoveredBy = rollout.Done, ""
+	case rollout.Failing:
+		k.Attempts, k.Noted, k.FailedAt = a.Attempts, a.Attempts, w.Truth.Now
+		if k.Object == "" {
+			k.State = rollout.Failing
+		}
+		if k.Why == nil {
+			why := a.Why
+			k.Why = &why
+		}
+	}
+}
+
+// run records that a task runs, then creates its object. What is no longer wanted is created all the same: whoever
+// decided so does not know better, and it becomes a stray.
+func (w *World) run(t *rollout.Target, a rollout.Action) {
+	k := Task(t, a.Task)
+	w.objects++
+	name := fmt.Sprintf("%s-%s-%s-%d", strings.ReplaceAll(a.Rollout, "/", "-"), a.Node, strings.ReplaceAll(a.Task, "/", "-"), w.objects)
+	if k == nil {
+		t.Strays = append(t.Strays, name)
+		return
+	}
+	k.Recorded = rollout.Running
+	for _, id := range a.Covers {
+		if c := Task(t, id); c != nil {
+			c.CoveredBy = a.Task
+		}
+	}
+	if k.Object == "" {
+		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.Running, w.Truth.Now, false, false, nil
+	}
+}
+
+// sweep deletes an object. One whose work ended well goes at once; others may linger until Vanish.
+func (w *World) sweep(t *rollout.Target, a rollout.Action) {
+	if i := slices.Index(t.Strays, a.Object); i >= 0 {
+		t.Strays = slices.Delete(t.Strays, i, i+1)
+		if w.Linger {
+			t.Going = append(t.Going, a.Object)
+		}
+		return
+	}
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		switch {
+		case k.Object != a.Object:
+		case w.Linger && (k.State == rollout.Running || k.State == rollout.Failing):
+			k.Leaving = true
+		default:
+			Vanish(k)
+		}
+	}
+}
+
+// Vanish takes a task's object away: what is known of the task now is what the node records.
+func Vanish(k *rollout.Task) {
+	if k.Stale { // what is made next has another definition
+		k.Attempts, k.Noted = 0, 0
+	}
+	k.Object, k.Leaving, k.Dead, k.Stale = "", false, false, false
+	switch k.Recorded {
+	case rollout.Running, rollout.Failing:
+		k.State, k.Lost = k.Recorded, true
+	case rollout.Done:
+		k.State = rollout.Done
+	default:
+		k.State = rollout.Pending
+	}
+	if k.State != rollout.Failing {
+		k.Why = nil
+	}
+}
+
+func (w *World) evict(a rollout.Action) {
+	pods := w.Workloads[a.Node]
+	for i := range pods {
+		if pods[i].UID != a.Pod.UID {
+			continue
+		}
+		if w.Refuse != nil && !a.Force && !pods[i].Leaving {
+			if why, retry := w.Refuse(a.Node, pods[i]); why != "" {
+				pods[i].Refused, pods[i].RetryAt = why, w.Truth.Now.Add(retry)
+				return
+			}
+		}
+		pods[i].Leaving = true
+		if a.Force {
+			w.Gone(a.Node, pods[i].UID)
+		}
+		return
+	}
+}
+
+// Gone takes a workload off its node.
+func (w *World) Gone(node, uid string) {
+	w.Workloads[node] = slices.DeleteFunc(w.Workloads[node], func(p rollout.Pod) bool { return p.UID == uid })
+}

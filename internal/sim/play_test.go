@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+var morning = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+
+// fleet is a rollout of so many nodes, with two packages of two stages each.
+func fleet(nodes int, group rollout.Group) rollout.Snapshot {
+	s := rollout.Snapshot{Now: morning, Groups: []rollout.Group{group}}
+	r := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook", Priority: 200}
+	for i := range nodes {
+		name := fmt.Sprintf("n%04d", i)
+		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Known: true, Created: morning.Add(time.Duration(i-nodes) * time.Second)})
+		t := rollout.Target{Node: name, UID: name, Group: group.Name}
+		for _, p := range []string{"shell", "tuning"} {
+			for _, stage := range []string{"apply", "config"} {
+				k := rollout.Task{ID: p + "/" + stage, Label: p + " " + stage, State: rollout.Pending, Recorded: rollout.Pending}
+				if stage == "config" {
+					k.After = []string{p + "/apply"}
+				}
+				t.Tasks = append(t.Tasks, k)
+			}
+		}
+		r.Targets = append(r.Targets, t)
+	}
+	s.Rollouts = []rollout.Rollout{r}
+	return s
+}
+
+// minutes lets every task take a minute, and tuning two.
+var minutes = sim.Times{
+	Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
+		if strings.HasPrefix(k.ID, "tuning") {
+			return 2 * time.Minute
+		}
+		return time.Minute
+	},
+	Pod: 30 * time.Second,
+}
+
+func TestPlay(t *testing.T) {
+	s := fleet(4, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+	got := sim.Play(s, minutes, 24*time.Hour)
+	if len(got.Left) > 0 {
+		t.Errorf("left: %+v", got.Left)
+	}
+	if want := morning.Add(8 * time.Minute); !got.End.Equal(want) { // two by two, four minutes each
+		t.Errorf("it ended at %s, want %s", got.End, want)
+	}
+	var story strings.Builder
+	for _, m := range got.Moments {
+		for _, a := range m.Actions {
+			if a.Verb == rollout.Admit || a.Verb == rollout.Retire {
+				fmt.Fprintf(&story, "%s %s %s\n", m.At.Sub(morning), a.Verb, a.Node)
+			}
+		}
+	}
+	want := "0s admit n0000\n0s admit n0001\n4m0s retire n0000\n4m0s retire n0001\n4m0s admit n0002\n4m0s admit n0003\n8m0s retire n0002\n8m0s retire n0003\n"
+	if story.String() != want {
+		t.Errorf("got\n%swant\n%s", story.String(), want)
+	}
+	if s.Rollouts[0].Targets[0].Admitted {
+		t.Error("the snapshot was changed")
+	}
+}
+
+func TestPlayDrainsAndWaitsForWindows(t *testing.T) {
+	s := fleet(1, rollout.Group{Name: "g", Ledger: "g", Limit: 1, Pace: rollout.Pace{Kind: rollout.Fixed, Initial: 1, PassPercent: 100, SafetyLimit: 100},
+		Frozen: &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window opens at 10:00"}, Until: morning.Add(2 * time.Hour)})
+	for i := range s.Rollouts[0].Targets[0].Tasks {
+		s.Rollouts[0].Targets[0].Tasks[i].Need = rollout.Drained
+	}
+	s.Rollouts[0].Targets[0].Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
+	got := sim.Play(s, minutes, 24*time.Hour)
+	if want := morning.Add(2*time.Hour + 4*time.Minute + 30*time.Second); !got.End.Equal(want) || len(got.Left) > 0 {
+		t.Errorf("it ended at %s, want %s; left: %+v", got.End, want, got.Left)
+	}
+}
+
+func TestPlayStops(t *testing.T) {
+	s := fleet(2, rollout.Group{Name: "g", Ledger: "g", Limit: 0})
+	got := sim.Play(s, minutes, 24*time.Hour)
+	if !got.End.Equal(morning) || len(got.Left) != 1 || len(got.Left[0].Verdicts) != 2 || got.Left[0].Verdicts[0].Why.Reason != rollout.ReasonBudget {
+		t.Errorf("%s, %+v", got.End, got.Left)
+	}
+	s = fleet(2, rollout.Group{Name: "g", Ledger: "g", Limit: 1})
+	got = sim.Play(s, minutes, 3*time.Minute)
+	if len(got.Left) != 1 || got.End.After(morning.Add(3*time.Minute)) {
+		t.Errorf("the time was up: %s, %+v", got.End, got.Left)
+	}
+}
+
+// TestRequests counts what a rollout of two packages asks of an API server, node by node: changes of the node in one
+// plan are one patch; each object is created and deleted. The rest of the 20 requests a node may cost is for events,
+// conditions and ConfigMaps.
+func TestRequests(t *testing.T) {
+	s := fleet(50, rollout.Group{Name: "g", Ledger: "g", Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.Window}})
+	got := sim.Play(s, minutes, 24*time.Hour)
+	patches, objects, plans := map[string]int{}, map[string]int{}, 0
+	for _, m := range got.Moments {
+		plans++
+		patched := map[string]bool{}
+		for _, a := range m.Actions {
+			switch a.Verb {
+			case rollout.Sweep:
+				objects[a.Node]++
+			case rollout.Run:
+				objects[a.Node]++
+				patched[a.Node] = true
+			default:
+				patched[a.Node] = true
+			}
+		}
+		for n := range patched {
+			patches[n]++
+		}
+	}
+	for n := range patches {
+		if patches[n] != 4 || objects[n] != 8 {
+			t.Errorf("%s: %d patches, %d creates and deletes", n, patches[n], objects[n])
+		}
+	}
+	if plans != 4 || len(patches) != 50 { // begin; shell goes on; both go on; the end
+		t.Errorf("%d plans, %d nodes", plans, len(patches))
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
+	if sim.Task(t, a.Task) == nil || sim.Task(t, a.Task).Object != "" {
+		return ""
+	}
+	if !t.Admitted {
+		return "the target is not admitted"
+	}
+	t = asSeen(t, seen)
+	k := sim.Task(t, a.Task)
+	for _, id := range k.After {
+		if sim.Task(t, id).Recorded != rollout.Done {
+			return id + " is not recorded"
+		}
+	}
+	n := s.w.Node(a.Node)
+	if k.Need != rollout.Nothing {
+		switch {
+		case !holdsNode(n, a.Rollout) || !n.Cordoned:
+			return "the node is not held"
+		case !seen.PodsSeen || len(s.w.Workloads[a.Node]) > 0:
+			return fmt.Sprintf("pods are in the way: %v", s.w.Workloads[a.Node])
+		}
+	}
+	working, alone := s.objects(a.Node)
+	switch {
+	case !n.Ready:
+		return "the node is not ready"
+	case alone > 0:
+		return "an interrupt is under way"
+	case k.Need == rollout.Alone && working > 0:
+		return "something else is at work on the node"
+	case r.Serial && s.working(t) > 0:
+		return "another task runs"
+	}
+	for i := range t.Tasks {
+		if o := &t.Tasks[i]; o != k && o.Need == rollout.Alone && (o.Recorded == rollout.Running || o.Recorded == rollout.Failing) && !finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) {
+			return o.ID + " was begun and has not ended"
+		}
+	}
+	if k.Need == rollout.Alone {
+		return s.checkInterrupt(a, t, k)
+	}
+	return ""
+}
+
+// asSeen is a target with the tasks an operator saw, and what is recorded of them now: what is wanted may have changed
+// since it looked.
+func asSeen(t, seen *rollout.Target) *rollout.Target {
+	out := *t
+	out.Tasks = nil
+	for _, k := range seen.Tasks {
+		if now := sim.Task(t, k.ID); now != nil {
+			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
+			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
+		} else {
+			k.Recorded, k.State, k.Object = rollout.Done, rollout.Done, ""
+		}
+		out.Tasks = append(out.Tasks, k)
+	}
+	return &out
+}
+
+// checkInterrupt: every outcome is recorded, and whatever can go on without the interrupt has ended.
+func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.Task) string {
+	begun := k.Recorded == rollout.Running || k.Recorded == rollout.Failing
+	for _, id := range a.Covers {
+		if o := sim.Task(t, id); begun && o != nil && o.CoveredBy != k.ID {
+			return "it was begun without " + id
+		}
+	}
+	if k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission && t.Admission > 0 {
+		return k.CoveredBy + " did its work"
+	}
+	for i := range t.Tasks {
+		o := &t.Tasks[i]
+		if o.State == rollout.Succeeded && o.Recorded != rollout.Done {
+			return o.ID + " ended and is not recorded"
+		}
+		if o.Need == rollout.Alone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.Done && !begun && !(o.Bounded && o.Attempts >= o.Retries) {
+			return o.ID + " is stronger"
+		}
+		if !begun && o.Need != rollout.Alone && o.Recorded != rollout.Done && runnable(t, o) {
+			return o.ID + " can go on without it"
+		}
+	}
+	return ""
+}
+
+func done(t *rollout.Target, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return sim.Task(t, id).Recorded != rollout.Done })
+}
+
+// runnable says that a task can end well without any interrupt.
+func runnable(t *rollout.Target, k *rollout.Task) bool {
+	one := rollout.Target{Tasks: []rollout.Task{*k}}
+	if finallyFailed(&one) {
+		return false
+	}
+	for _, id := range k.After {
+		o := sim.Task(t, id)
+		if o.Recorded != rollout.Done && (o.Need == rollout.Alone || !runnable(t, o)) {
+			return false
+		}
+	}
+	return true
+}
+
+// objects are ours that may be at work on a node, and how many of them are interrupts.
+func (s *storm) objects(node string) (working, alone int) {
+	for i := range s.w.Truth.Rollouts {
+		t := s.w.Target(s.w.Truth.Rollouts[i].Name, node)
+		if n := s.w.Node(node); t == nil || n.UID != t.UID {
+			continue
+		}
+		working += len(t.Strays) + len(t.Going)
+		for j := range t.Tasks {
+			if k := &t.Tasks[j]; k.Object != "" && (k.State == rollout.Running || k.State == rollout.Failing) {
+				working++
+				if k.Need == rollout.Alone {
+					alone++
+				}
+			}
+		}
+	}
+	return working, alone
+}
+
+func (s *storm) working(t *rollout.Target) int {
+	n := 0
+	for i := range t.Tasks {
+		if k := &t.Tasks[i]; k.Object != "" && (k.State == rollout.Running || k.State == rollout.Failing) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *storm) checkRecord(a rollout.Action, t, seen *rollout.Target) string {
+	k := sim.Task(t, a.Task)
+	if k != nil && a.Why.Reason == rollout.ReasonDeadline && k.Recorded == rollout.Failing && !k.FailedAt.Before(k.Started.Add(k.Limit)) {
+		return "this attempt is recorded already"
+	}
+	if k == nil || a.State != rollout.Done || k.State == rollout.Succeeded || k.State == rollout.Done {
+		return ""
+	}
+	if was := sim.Task(seen, a.Task); was != nil && was.State == rollout.Succeeded {
+		return "" // its pod was deleted after it was seen to end well
+	}
+	if by := sim.Task(t, k.CoveredBy); by != nil && (by.State == rollout.Succeeded || by.State == rollout.Done) {
+		return ""
+	}
+	return "it has not ended"
+}
+
+func (s *storm) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		if k.Object != a.Object || k.Object == "" {
+			continue
+		}
+		expired := !s.w.Truth.Now.Before(k.Started.Add(k.Limit))
+		switch {
+		case k.State == rollout.Succeeded && k.Recorded != rollout.Done:
+			if was := sim.Task(seen, k.ID); was != nil && was.State != rollout.Succeeded {
+				return "" // it ended after the operator looked
+			}
+			return "its outcome is not recorded"
+		case k.State == rollout.Running && k.Why == nil && !expired && !k.Dead:
+			return "it works"
+		}
+	}
+	return ""
+}
+
+func (s *storm) checkEvict(v sim.View, a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
+	n := s.w.Node(a.Node)
+	switch {
+	case !holdsNode(n, a.Rollout) && !s.w.Changed(v, a.Node): // an eviction cannot depend on the node's version
+		return "the node is not held"
+	case a.Pod.Wait || a.Pod.Keep != "" && !a.Pod.Leaving:
+		return "the pod is not to be touched"
+	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce || s.w.Truth.Now.Before(t.HeldAt.Add(r.Drain.Timeout))):
+		return "nobody asked for force"
+	}
+	return ""
+}
+
+func (s *storm) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
+	if n := s.w.Node(a.Node); holdsNode(n, a.Rollout) && !(a.Skip && r.KeepHeld) {
+		return "the node is still held"
+	}
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		if k.Object != "" && k.State == rollout.Running && !k.Leaving {
+			return k.ID + " works"
+		}
+		if k.Recorded != rollout.Done && a.Why.Reason == rollout.ReasonFinished {
+			return k.ID + " is owed"
+		}
+	}
+	return ""
+}

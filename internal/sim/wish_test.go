@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// wish is what somebody wants of a rollout: a small front end, enough to make the engine sweat.
+type wish struct {
+	name     string
+	packages map[string]pack
+	nodes    map[string]bool            // by name
+	kept     map[string]map[string]have // by node UID, then package: what is installed
+	goals    map[string]map[string]goal // by node UID, then package: what its tasks lead to
+	forgets  bool                       // tasks that are done are no longer listed
+	chains   int                        // ever made
+}
+
+// pack is a package as it is wanted.
+type pack struct {
+	version, config, interrupt int
+	after                      string
+	bounded                    bool
+}
+
+// have is a package as it is on a node.
+type have struct{ version, config int }
+
+// goal is what a chain of tasks leads to. An uninstall leads to nothing.
+type goal struct {
+	kind string
+	pack
+	begun bool // some of it is done and no longer listed
+}
+
+var prototypes = []rollout.Pace{
+	{Kind: rollout.Window},
+	{Kind: rollout.Window, StopAfter: 2, SafetyLimit: 60},
+	{Kind: rollout.Whole, PassPercent: 100, SafetyLimit: 50},
+	{Kind: rollout.Fixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
+	{Kind: rollout.Linear, Initial: 1, Delta: 1, PassPercent: 50, SafetyLimit: 50},
+	{Kind: rollout.Exponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 40, StopAfter: 2},
+}
+
+func (s *storm) addWish(i int) {
+	kind := "Skyhook"
+	if s.chance(25) {
+		kind = "NodeOp"
+	}
+	w := &wish{name: fmt.Sprintf("%s/w%d", kind, i), packages: map[string]pack{}, nodes: map[string]bool{},
+		kept: map[string]map[string]have{}, goals: map[string]map[string]goal{}}
+	for j := range 1 + s.r.Intn(3) {
+		w.packages[fmt.Sprintf("p%d", j)] = s.newPack(j)
+	}
+	for _, n := range s.w.Truth.Nodes {
+		w.nodes[n.Name] = s.chance(85)
+	}
+	r := rollout.Rollout{
+		Name: w.name, Kind: kind, UID: s.uid(), Priority: 100 + 50*s.r.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
+		Required: s.chance(25), Once: kind == "NodeOp", KeepHeld: s.chance(50),
+	}
+	r.Autotaint = r.Required && s.chance(50)
+	if s.chance(40) {
+		r.Drain = rollout.Drain{Timeout: time.Duration(20+s.r.Intn(100)) * time.Second,
+			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.r.Intn(3)]}
+	}
+	w.forgets = s.chance(50)
+	s.wishes = append(s.wishes, w)
+	s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, r)
+	group := w.name
+	if s.chance(40) {
+		group = "Policy/shared"
+	}
+	s.addGroup(group)
+	w.goals[""] = map[string]goal{"": {kind: group}} // the group of targets made later
+}
+
+func (w *wish) group() string { return w.goals[""][""].kind }
+
+func (s *storm) addGroup(name string) {
+	if s.group(name) != nil {
+		return
+	}
+	g := rollout.Group{Name: name, Ledger: name, Limit: 1 + s.r.Intn(4), Pace: prototypes[s.r.Intn(len(prototypes))], Reset: s.chance(60)}
+	if s.chance(15) {
+		g.Limit = rollout.Unlimited
+	}
+	if s.chance(15) {
+		g.Soak = time.Duration(s.r.Intn(60)) * time.Second
+	}
+	if s.chance(15) {
+		g.Spread = rollout.Spread{Key: "zone", Limit: 1}
+	}
+	s.w.Truth.Groups = append(s.w.Truth.Groups, g)
+}
+
+func (s *storm) group(name string) *rollout.Group {
+	for i := range s.w.Truth.Groups {
+		if s.w.Truth.Groups[i].Name == name {
+			return &s.w.Truth.Groups[i]
+		}
+	}
+	return nil
+}
+
+func (s *storm) epoch(ledger string) int64 {
+	for _, l := range s.w.Truth.Ledgers {
+		if l.Name == ledger {
+			return l.Epoch
+		}
+	}
+	return 0
+}
+
+func (s *storm) newPack(j int) pack {
+	p := pack{version: 1 + s.r.Intn(3), config: s.r.Intn(3), interrupt: max(0, s.r.Intn(5)-2), bounded: s.chance(15)}
+	if j > 0 && s.chance(40) {
+		p.after = fmt.Sprintf("p%d", s.r.Intn(j))
+	}
+	return p
+}
+
+func (s *storm) uid() string {
+	s.serial++
+	return fmt.Sprintf("uid-%d", s.serial)
+}
+
+// refit compiles every wish: what is owed on each node is what wish and node differ in.
+func (s *storm) refit() {
+	for _, w := range s.wishes {
+		r := s.w.Rollout(w.name)
+		if r == nil {
+			continue
+		}
+		for _, n := range s.w.Truth.Nodes {
+			if s.w.Target(w.name, n.Name) == nil && w.nodes[n.Name] && !r.Deleting {
+				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.group(), Place: zoneOf(n.Name)})
+				s.w.Arrange()
+			}
+		}
+		r.Targets = slices.DeleteFunc(r.Targets, func(t rollout.Target) bool {
+			n := s.w.Node(t.Node)
+			return n == nil && s.chance(20) || n != nil && n.UID != t.UID && s.chance(20) ||
+				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(&t)
+		})
+		s.w.Arrange()
+		for i := range r.Targets {
+			t := &r.Targets[i]
+			n := s.w.Node(t.Node)
+			t.Gone = n == nil
+			if n == nil || n.UID != t.UID {
+				continue
+			}
+			t.Leaving = !w.nodes[t.Node] && !r.Deleting
+			w.refit(r, t, n)
+		}
+	}
+}
+
+func holdsNode(n *rollout.Node, owner string) bool {
+	return slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner })
+}
+
+func hasObjects(t *rollout.Target) bool {
+	return len(t.Strays) > 0 || len(t.Going) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object != "" })
+}
+
+func (w *wish) refit(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
+	kept, goals := w.kept[t.UID], w.goals[t.UID]
+	if kept == nil {
+		kept, goals = map[string]have{}, map[string]goal{}
+		w.kept[t.UID], w.goals[t.UID] = kept, goals
+	}
+	names := map[string]bool{}
+	for name := range w.packages {
+		names[name] = true
+	}
+	for name := range kept {
+		names[name] = true
+	}
+	for name := range goals {
+		names[name] = true
+	}
+	before := t.Tasks
+	t.Tasks = nil
+	last := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		chain := w.refitPackage(r, t, n, name, of(before, name))
+		t.Tasks = append(t.Tasks, chain...)
+		if len(chain) > 0 {
+			last[name] = chain[len(chain)-1].ID
+		}
+	}
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		name, _, _ := strings.Cut(k.ID, "|")
+		if i > 0 && strings.HasPrefix(t.Tasks[i-1].ID, name+"|") {
+			k.After = []string{t.Tasks[i-1].ID}
+			continue
+		}
+		k.After = nil
+		if dep := last[goals[name].after]; dep != "" && goals[name].kind != "uninstall" && k.Recorded == rollout.Pending && !goals[name].begun && goals[goals[name].after].kind != "uninstall" {
+			k.After = []string{dep}
+		}
+	}
+}
+
+func of(tasks []rollout.Task, name string) []rollout.Task {
+	var out []rollout.Task
+	for _, k := range tasks {
+		if strings.HasPrefix(k.ID, name+"|") {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// refitPackage goes on with the tasks of one package, or replaces them when something else is wanted now.
+func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
+	kept, goals := w.kept[t.UID], w.goals[t.UID]
+	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.Done || k.Object != "" }) {
+		g := goals[name]
+		if kept[name] = (have{g.version, g.config}); g.kind == "uninstall" {
+			delete(kept, name)
+		}
+		delete(goals, name)
+		chain = nil
+	}
+	want := w.goal(r, t, name)
+	if g := goals[name]; len(chain) > 0 && want == (goal{kind: g.kind, pack: g.pack}) {
+		for w.forgets && len(chain) > 1 && chain[0].State == rollout.Done && chain[0].Object == "" {
+			g.begun = true
+			goals[name], chain = g, chain[1:]
+		}
+		for i := range chain {
+			if k := &chain[i]; k.Need == rollout.Alone && k.Strength == 2 && k.Recorded == rollout.Pending {
+				k.BootID = n.BootID
+			}
+		}
+		return chain
+	}
+	if len(chain) > 0 && !replaceable(chain) {
+		for i := range chain {
+			k := &chain[i]
+			k.Stale = k.Object != "" && !k.Leaving && (k.State == rollout.Failing || k.State == rollout.Running)
+		}
+		return chain
+	}
+	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.Pending) && goals[name].kind != "uninstall" {
+		kept[name] = have{goals[name].version, -1} // half of it is there
+		want = w.goal(r, t, name)
+	}
+	delete(goals, name)
+	if want.kind == "" {
+		return nil
+	}
+	goals[name] = want
+	w.chains++
+	return want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
+}
+
+// replaceable says that nothing of a chain is under way.
+func replaceable(chain []rollout.Task) bool {
+	return !slices.ContainsFunc(chain, func(k rollout.Task) bool {
+		return k.Object != "" || k.Need == rollout.Alone && k.Recorded == rollout.Running
+	})
+}
+
+// goal is what is owed of one package on one node; none when nothing is.
+func (w *wish) goal(r *rollout.Rollout, t *rollout.Target, name string) goal {
+	want, wanted := w.packages[name]
+	is, there := w.kept[t.UID][name]
+	if r.Deleting {
+		wanted = false
+	}
+	switch {
+	case t.Leaving:
+		return goal{}
+	case !wanted && there:
+		return goal{kind: "uninstall", pack: pack{version: is.version, interrupt: max(0, is.config%2), bounded: want.bounded}}
+	case !wanted:
+		return goal{}
+	case !there:
+		return goal{kind: "install", pack: want}
+	case want.version < is.version:
+		return goal{kind: "uninstall", pack: pack{version: is.version}}
+	case want.version > is.version:
+		return goal{kind: "upgrade", pack: want}
+	case want.config != is.config:
+		return goal{kind: "config", pack: want}
+	}
+	return goal{}
+}
+
+func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
+	stages := map[string][]string{"install": {"apply", "config"}, "upgrade": {"upgrade", "config"}, "config": {"config"}, "uninstall": {"uninstall"}}[g.kind]
+	if g.interrupt > 0 {
+		stages = append(slices.Clone(stages), "interrupt", "post")
+	}
+	var out []rollout.Task
+	for _, stage := range stages {
+		k := rollout.Task{
+			ID: id + "/" + stage, Label: name + " " + stage,
+			State: rollout.Pending, Recorded: rollout.Pending, Limit: 5 * time.Minute, Uninstall: g.kind == "uninstall",
+		}
+		if g.bounded {
+			k.Retries, k.Bounded = 2, true
+		}
+		switch {
+		case stage == "interrupt":
+			k.Need, k.Strength = rollout.Alone, g.interrupt
+			if g.interrupt == 2 {
+				k.BootID = n.BootID
+			}
+		case g.interrupt > 0:
+			k.Need = rollout.Drained
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// wiped forgets what a deleted rollout had on a node.
+func (s *storm) wiped(a rollout.Action) {
+	for _, w := range s.wishes {
+		if n := s.w.Node(a.Node); w.name == a.Rollout && n != nil {
+			delete(w.kept, n.UID)
+			delete(w.goals, n.UID)
+		}
+	}
+}
+
+// derive fills in what a back end finds out for the snapshot: who takes seats though nobody put him there.
+func (s *storm) derive() {
+	for i := range s.w.Truth.Groups {
+		g := &s.w.Truth.Groups[i]
+		g.Taken = nil
+		if !strings.HasPrefix(g.Name, "Policy/") {
+			continue
+		}
+		for _, n := range s.w.Truth.Nodes {
+			if !n.Ready || n.Cordoned && len(n.Holds) == 0 {
+				g.Taken = append(g.Taken, n.Name)
+			}
+		}
+	}
+	for i := range s.w.Truth.Nodes {
+		for j := range s.w.Truth.Nodes[i].Holds {
+			h := &s.w.Truth.Nodes[i].Holds[j]
+			h.Orphan = s.w.Rollout(h.Owner) == nil && s.absent[h.Owner] > 3
+		}
+	}
+	s.finishDeletions()
+}
+
+// finishDeletions takes away deleted rollouts that have left all their nodes.
+func (s *storm) finishDeletions() {
+	s.w.Truth.Rollouts = slices.DeleteFunc(s.w.Truth.Rollouts, func(r rollout.Rollout) bool {
+		return r.Deleting && len(r.Targets) == 0
+	})
+	for i := range s.w.Truth.Nodes {
+		for _, h := range s.w.Truth.Nodes[i].Holds {
+			if s.w.Rollout(h.Owner) == nil {
+				s.absent[h.Owner]++
+			}
+		}
+	}
+	s.w.Arrange()
+}
+
+var _ = sim.Task
