@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// maxName leaves room for the longest prefix in the name of an annotation, which has 63 characters.
+const maxName = 53
+
+// maxConfig is what a ConfigMap may hold, less some room for the package itself.
+const maxConfig = 1<<20 - 64<<10
+
+// check finds what is wrong with a Skyhook, worst first. Most of it the API server refuses; objects older than its
+// rules, and what needs a second object, are found here.
+func check(in *Input, defs map[string]*Definition) []Problem {
+	s := in.Skyhook
+	var out []Problem
+	refuse := func(field, format string, args ...any) {
+		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: field, Text: fmt.Sprintf(format, args...), Refuses: true})
+	}
+	if len(s.Name) > maxName {
+		refuse("metadata.name", "metadata.name has %d characters: choose a name of at most %d, because it becomes part of annotations on nodes", len(s.Name), maxName)
+	}
+	if cycle := findCycle(defs); cycle != nil {
+		refuse("packages", "packages depend on each other in a circle: %s: remove one of these dependencies", strings.Join(cycle, " → "))
+	}
+	checkSelectors(in, refuse)
+	for _, name := range sortedNames(defs) {
+		checkPackage(defs[name], defs, refuse)
+	}
+	checkClaims(in, defs, refuse)
+	if b := s.Spec.InterruptionBudget; b.Percent != nil && b.Count != nil {
+		refuse("interruptionBudget", "interruptionBudget has both percent and count: keep one of them")
+	}
+	if in.PolicyMissing {
+		out = append(out, Problem{Reason: rollout.ReasonPolicyMissing, Field: "deploymentPolicy", Refuses: true,
+			Text: fmt.Sprintf("DeploymentPolicy %s does not exist: create it, or correct deploymentPolicy", s.Spec.DeploymentPolicy)})
+	}
+	if s.Spec.AutoTaintNewNodes && !s.Spec.RuntimeRequired {
+		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
+			Text: "autoTaintNewNodes has no effect without runtimeRequired"})
+	}
+	return out
+}
+
+type refusal func(field, format string, args ...any)
+
+func checkSelectors(in *Input, refuse refusal) {
+	s := in.Skyhook
+	if _, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes()); err != nil {
+		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", bounded(err.Error(), 200))
+	}
+	if _, err := Protected(s); err != nil {
+		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", bounded(errors.Unwrap(err).Error(), 200))
+	}
+	if in.Policy == nil {
+		return
+	}
+	for _, c := range in.Policy.Spec.Compartments {
+		if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
+			refuse("deploymentPolicy", "compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s", c.Name, in.Policy.Name, bounded(err.Error(), 200))
+		}
+	}
+}
+
+func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
+	p, field := d.Package, "packages."+d.Package.Name
+	if _, err := pack.ParseVersion(string(p.Version)); err != nil {
+		refuse(field+".version", "version of package %s cannot be used: %v", p.Name, err)
+	}
+	if len(labelValue(p.Name+"-"+string(p.Version))) < len(p.Name)+1+len(p.Version) {
+		refuse(field, "package %s with version %s makes a label of more than 63 characters: use a shorter name or version", p.Name, p.Version)
+	}
+	for _, dep := range sortedNames(p.DependsOn) {
+		switch other := defs[dep]; {
+		case other == nil:
+			refuse(field+".dependsOn", "package %s depends on %s, which is not in packages: add it, or remove the dependency", p.Name, dep)
+		case other.Package.Version != p.DependsOn[dep]:
+			refuse(field+".dependsOn", "package %s depends on %s %s, and packages has %s: repeat the version exactly", p.Name, dep, p.DependsOn[dep], other.Package.Version)
+		}
+	}
+	for _, pattern := range sortedNames(p.ConfigInterrupts) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			refuse(field+".configInterrupts", "configInterrupts of package %s has the pattern %q, which cannot be used: close its bracket", p.Name, pattern)
+			continue
+		}
+		if !slices.ContainsFunc(sortedNames(d.config), func(key string) bool { return keyMatches(pattern, key) }) {
+			refuse(field+".configInterrupts", "configInterrupts of package %s has %q, which matches no key of its configMap: use a key, or a pattern with * that matches one", p.Name, pattern)
+		}
+	}
+	size := 0
+	for key, value := range d.config {
+		size += len(key) + len(value)
+	}
+	if size > maxConfig {
+		refuse(field+".configMap", "configMap of package %s has %d bytes, and %d is the most a ConfigMap can carry beside the package: move large files into the image", p.Name, size, maxConfig)
+	}
+}
+
+// Claims lists the names of the package ConfigMaps that a Skyhook wants, for Input.Claims of later Skyhooks.
+func Claims(s *v1alpha1.Skyhook) []string {
+	var out []string
+	for name, p := range s.Spec.Packages {
+		out = append(out, configMapName(s.Name, name, string(p.Version)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// checkClaims finds packages that would share a ConfigMap: its documented name joins three names with dashes, and
+// these may contain dashes themselves.
+func checkClaims(in *Input, defs map[string]*Definition, refuse refusal) {
+	own := map[string]string{}
+	for _, name := range sortedNames(defs) {
+		claim := configMapName(in.Skyhook.Name, name, string(defs[name].Package.Version))
+		if owner := in.Claims[claim]; owner != "" && owner != in.Skyhook.Name {
+			refuse("packages."+name, "package %s needs the ConfigMap %s, which Skyhook %s uses already: rename the package or the Skyhook", name, claim, owner)
+		}
+		if other := own[claim]; other != "" {
+			refuse("packages."+name, "packages %s and %s need the same ConfigMap %s: rename one of them", other, name, claim)
+		}
+		own[claim] = name
+	}
+}
+
+// findCycle is a circle of dependencies, the first name again at the end; nil when there is none. It is the same one
+// whenever it is asked.
+func findCycle(defs map[string]*Definition) []string {
+	done := map[string]bool{}
+	var trail []string
+	var visit func(name string) []string
+	visit = func(name string) []string {
+		if i := slices.Index(trail, name); i >= 0 {
+			return append(slices.Clone(trail[i:]), name)
+		}
+		if done[name] || defs[name] == nil {
+			return nil
+		}
+		trail = append(trail, name)
+		for _, dep := range sortedNames(defs[name].Package.DependsOn) {
+			if cycle := visit(dep); cycle != nil {
+				return cycle
+			}
+		}
+		trail = trail[:len(trail)-1]
+		done[name] = true
+		return nil
+	}
+	for _, name := range sortedNames(defs) {
+		if cycle := visit(name); cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
+
+// Protected selects the pods that are never disturbed; nil when there is no such selector.
+func Protected(s *v1alpha1.Skyhook) (labels.Selector, error) {
+	l := s.Spec.PodNonInterruptLabels
+	if len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 {
+		return nil, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(l.Kubernetes())
+	if err != nil {
+		return nil, fmt.Errorf("reading podNonInterruptLabels: %w", err)
+	}
+	return selector, nil
+}

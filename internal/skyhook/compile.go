@@ -1,0 +1,340 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// target is a node of this Skyhook with everything known about it.
+type target struct {
+	node     *Node
+	on       *onNode
+	rec      Record
+	steps    map[string]*step // by id; nil for a node that owes nothing
+	edited   int
+	selected bool
+	stuck    *rollout.Why // a package cannot start because its dependency is uninstalled
+}
+
+// Compile turns a Skyhook into a rollout. A Skyhook that is wrong gives Problems and a rollout that is Broken, rebuilt
+// from what the nodes record, so that what it holds stays its own.
+func Compile(in *Input) *Compiled {
+	s := in.Skyhook
+	c := &Compiled{
+		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*derived{},
+		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), words: wordsFor(s.Name),
+	}
+	for name, p := range s.Spec.Packages {
+		d := define(name, p)
+		c.defs[name], c.byHash[d.Hash] = d, d
+	}
+	c.pods = podsByNode(in)
+	c.Rollout = rollout.Rollout{
+		Name: rolloutName(s.Name), UID: string(s.UID), Kind: Kind,
+		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
+		Paused: is(s, v1alpha1.AnnotationPause) || is(s, v1alpha1.AnnotationDisable), Yields: is(s, v1alpha1.AnnotationDisable),
+		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
+		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
+		Drain: drain(s.Spec.Drain), NextOrder: s.Status.NodeOrderOffset,
+	}
+	c.Problems = check(in, c.defs)
+	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
+		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes())
+	if err != nil { // checked, so the rollout is broken: nobody is selected
+		selector = labels.Nothing()
+	}
+	selected := make([]bool, len(in.Nodes))
+	for i, n := range in.Nodes {
+		selected[i] = selector.Matches(labels.Set(n.Labels))
+	}
+	groups := grouping(in, selected)
+	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
+	for i, n := range in.Nodes {
+		c.target(n, selected[i], groups)
+	}
+	c.Groups, c.Ledger = groups.made(c.Rollout.Targets), groups.ledger()
+	c.Removed = c.Rollout.Deleting && len(c.Rollout.Targets) == 0
+	return c
+}
+
+func is(s *v1alpha1.Skyhook, annotation string) bool { return s.Annotations[annotation] == "true" }
+
+func priority(s *v1alpha1.Skyhook) int {
+	if s.Spec.Priority == 0 {
+		return 200
+	}
+	return s.Spec.Priority
+}
+
+func drain(d *v1alpha1.Drain) rollout.Drain {
+	out := rollout.Drain{OnTimeout: rollout.DrainWait}
+	if d == nil {
+		return out
+	}
+	if d.Timeout != nil {
+		out.Timeout = d.Timeout.Duration
+	}
+	if d.OnTimeout != "" {
+		out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
+	}
+	return out
+}
+
+func podsByNode(in *Input) map[string][]*seen {
+	out := map[string][]*seen{}
+	for _, p := range in.Pods {
+		if Owns(in.Skyhook, in.Config, p) && p.Spec.NodeName != "" {
+			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], look(p))
+		}
+	}
+	for _, pods := range out {
+		slices.SortFunc(pods, func(a, b *seen) int { return a.created.Compare(b.created) })
+	}
+	return out
+}
+
+// uninstalls says that the spec asks for a package to go while it stays in the list.
+func (c *Compiled) uninstalls(name string) bool {
+	u := c.in.Skyhook.Spec.Packages[name].Uninstall
+	return u != nil && u.Enabled && u.Apply
+}
+
+// uninstallsOnDeletion says that some package of the spec has something to do before the Skyhook may go.
+func (c *Compiled) uninstallsOnDeletion() bool {
+	for _, d := range c.defs {
+		if d.Package.Uninstall != nil && d.Package.Uninstall.Enabled {
+			return true
+		}
+	}
+	return false
+}
+
+// definition finds a definition by its hash; nil when nobody kept it.
+func (c *Compiled) definition(hash string) *Definition {
+	if d := c.byHash[hash]; d != nil {
+		return d
+	}
+	return c.in.Definitions[hash]
+}
+
+// edits says that a finished package's definition changed in a way its pods would notice, though nothing runs again.
+func (c *Compiled) edits(hash string, want *Definition) bool {
+	old := c.definition(hash)
+	return old == nil || old.pod != want.pod
+}
+
+// target compiles one node, unless this Skyhook has nothing to do with it.
+func (c *Compiled) target(n *Node, selected bool, groups *grouped) {
+	s := c.in.Skyhook
+	on := n.on(s.Name)
+	pods := c.pods[n.Name]
+	rec := on.record.counts(n.UID, string(s.UID), on.stateHash, on.state)
+	leaving := !selected && !c.Rollout.Deleting
+	switch {
+	case c.Rollout.Deleting && len(pods) == 0 && !c.marked(n, on),
+		leaving && !rec.Admitted && !on.cordoned && len(pods) == 0:
+		if leaving {
+			c.unsay(n)
+		}
+		return
+	}
+	c.Rollout.Targets = append(c.Rollout.Targets, rollout.Target{
+		Node: n.Name, UID: n.UID, Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
+	})
+	out := &c.Rollout.Targets[len(c.Rollout.Targets)-1]
+	if rec.FinishedAt != nil {
+		out.FinishedAt = *rec.FinishedAt
+	}
+	out.Group = groups.of(n)
+	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.state) > 0 && (on.cordoned || len(pods) > 0)
+	if out.Admitted && rec.At != nil {
+		out.AdmittedAt = *rec.At
+	}
+	if on.cordoned {
+		out.HeldAt = c.in.Now
+		if rec.Held != nil {
+			out.HeldAt = rec.Held.At
+		}
+	}
+	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.stateHash // an edit or a rerun tries again
+	c.all = append(c.all, target{node: n, on: on, rec: rec, selected: selected && !c.Rollout.Deleting})
+	t := &c.all[len(c.all)-1] // never moved: there is room for all
+	c.targets[n.Name] = t
+	if on.problem != "" && !(c.Rollout.Deleting && !c.uninstallsOnDeletion()) {
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.problem, About: "Node " + n.Name}
+		return
+	}
+	if out.Leaving {
+		c.leave(t, out)
+		return
+	}
+	c.fill(t, out)
+	if why := c.blocked(t); why != nil {
+		out.Blocked = why
+	}
+}
+
+// unsay takes back what was said on a node that was never worked on, or not lately, and is no longer selected.
+func (c *Compiled) unsay(n *Node) {
+	e := Edit{}
+	e.hush(n, c.in.Skyhook.Name)
+	if c.conditioned(n) {
+		e = e.Plus(c.unconditioned(n))
+	}
+	if !e.Empty() {
+		c.Adopt = append(c.Adopt, NodeEdit{Node: n.Name, Edit: e})
+	}
+}
+
+// leave compiles a node that is no longer selected: what runs ends, nothing starts.
+func (c *Compiled) leave(t *target, out *rollout.Target) {
+	w := c.walk(t.node, t.on, t.rec)
+	w.leaving = true
+	p := &parts{}
+	for _, name := range sortedNames(w.entries) {
+		p.name = name
+		w.keepStarted(p)
+	}
+	var used map[*seen]bool
+	out.Tasks, t.steps, used = c.tasks(w, p.removal)
+	c.strays(t, out, used)
+}
+
+// fill compiles the tasks of a selected node. Nodes that stand alike owe alike, so it is found out once for all of
+// them; a node on which anything is under way stands alone.
+func (c *Compiled) fill(t *target, out *rollout.Target) {
+	if c.settled(t) {
+		return
+	}
+	alone := out.Admitted || len(c.pods[t.node.Name]) > 0 || t.rec.State != t.on.stateHash && t.on != nothing || c.bootedSince(t)
+	d := c.alike[t.on.shape]
+	if d == nil || alone {
+		d = c.derive(t, out.Admitted)
+		if !alone {
+			c.alike[t.on.shape] = d
+		}
+	}
+	out.Tasks, t.steps, t.edited, t.stuck = d.tasks, d.steps, d.edited, d.stuck
+	if d.blocked {
+		out.Blocked = d.stuck
+	}
+	c.strays(t, out, d.used)
+	c.tidy(t, d)
+}
+
+// derived is what comparing a node with the spec gives.
+type derived struct {
+	tasks         []rollout.Task
+	steps         map[string]*step
+	used          map[*seen]bool // pods that work for a task
+	adopt, forget []string       // see walk
+	edited        int
+	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
+	blocked       bool         // and nothing else is owed
+}
+
+// derive compares one node with the spec. Packages that cannot start because what they depend on is uninstalled are
+// left out and keep no seat; once nothing else is owed the node is blocked.
+func (c *Compiled) derive(t *target, admitted bool) *derived {
+	w := c.walk(t.node, t.on, t.rec)
+	steps := w.steps()
+	d := &derived{adopt: w.adopt, forget: w.forget, edited: w.edited}
+	if len(w.stuck) > 0 {
+		name := slices.Min(sortedNames(w.stuck))
+		d.stuck = &rollout.Why{Reason: rollout.ReasonDependency, About: "Package " + w.stuck[name],
+			Text: fmt.Sprintf("package %s depends on %s, which is uninstalled: set its uninstall.apply to false, or remove the dependency", name, w.stuck[name])}
+		if len(steps) == 0 && !admitted {
+			steps, d.blocked = w.aside, true
+		}
+	}
+	d.tasks, d.steps, d.used = c.tasks(w, steps)
+	return d
+}
+
+// bootedSince says that the packages of a node may have to be applied again, or have been.
+func (c *Compiled) bootedSince(t *target) bool {
+	if !c.in.Config.ReapplyOnReboot {
+		return false
+	}
+	for _, p := range t.rec.Packages {
+		if p.Boot != t.node.BootID {
+			return true
+		}
+	}
+	return false
+}
+
+// settled is the short way for a node on which every package is finished, which is what most nodes are.
+func (c *Compiled) settled(t *target) bool {
+	if c.Rollout.Deleting || len(t.on.state) != len(c.defs) || len(c.pods[t.node.Name]) > 0 {
+		return false
+	}
+	for key, rec := range t.rec.Packages {
+		name, _, _ := cutKey(key)
+		want := c.defs[name]
+		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || c.uninstalls(name) ||
+			c.in.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
+			return false
+		}
+		if _, ok := t.on.state[key]; !ok {
+			return false
+		}
+	}
+	return len(t.rec.Packages) == len(c.defs)
+}
+
+// marked says that the node carries anything of this Skyhook.
+func (c *Compiled) marked(n *Node, on *onNode) bool {
+	_, labelled := n.Labels[v1alpha1.PrefixStatus+c.in.Skyhook.Name]
+	return on != nothing || labelled || c.conditioned(n)
+}
+
+// blocked says why a node cannot be worked on as it is.
+func (c *Compiled) blocked(t *target) *rollout.Why {
+	if t.node.Labels[v1alpha1.LabelIgnore] == "true" {
+		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
+			Text: "the node has the label " + v1alpha1.LabelIgnore + "=true: remove it to go on"}
+	}
+	if taint := c.intolerable(t.node); taint != nil {
+		return &rollout.Why{Reason: rollout.ReasonTaintNotTolerated, About: "Node " + t.node.Name,
+			Text: fmt.Sprintf("taint %s is not tolerated: add it to additionalTolerations, or remove it from the node", taint.ToString())}
+	}
+	return nil
+}
+
+// limit is how long one pod of a task may take.
+func (c *Compiled) limit(st *step) time.Duration {
+	if d := st.def.Package.Deadline; d != nil {
+		return d.Duration
+	}
+	if st.interrupts() {
+		return c.in.Config.interruptDeadline()
+	}
+	return c.in.Config.stageDeadline()
+}
+
+func (c Config) stageDeadline() time.Duration {
+	if c.StageDeadline > 0 {
+		return c.StageDeadline
+	}
+	return DefaultStageDeadline
+}
+
+func (c Config) interruptDeadline() time.Duration {
+	if c.InterruptDeadline > 0 {
+		return c.InterruptDeadline
+	}
+	return DefaultInterruptDeadline
+}

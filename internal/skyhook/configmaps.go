@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// ConfigMaps are the package ConfigMaps and frozen definitions that must exist before anything of the plan is applied.
+// Definitions are immutable: create them when missing, leave them otherwise.
+func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
+	s := c.in.Skyhook
+	var out []*corev1.ConfigMap
+	for _, name := range sortedNames(c.defs) {
+		d := c.defs[name]
+		leaves := d.Package.Uninstall != nil && d.Package.Uninstall.Enabled
+		if c.Rollout.Broken != nil || c.Rollout.Deleting && !leaves {
+			continue
+		}
+		if len(d.config) > 0 {
+			out = append(out, c.packageConfig(d))
+		}
+		out = append(out, d.freeze(s, c.in.Config))
+	}
+	for _, hash := range sortedNames(c.extra) {
+		out = append(out, c.extra[hash].freeze(s, c.in.Config))
+	}
+	return out
+}
+
+// packageConfig is the documented ConfigMap that pods mount.
+func (c *Compiled) packageConfig(d *Definition) *corev1.ConfigMap {
+	s, p := c.in.Skyhook, d.Package
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Labels: map[string]string{v1alpha1.LabelName: s.Name},
+			Annotations: map[string]string{
+				v1alpha1.LabelName: s.Name, v1alpha1.AnnotationPackageName: p.Name, v1alpha1.AnnotationPackageVersion: string(p.Version),
+			},
+		},
+		Data: maps.Clone(d.config),
+	}
+}
+
+// metadataPackage is a package as packages.json on the node has it.
+type metadataPackage struct {
+	Name               string                        `json:"name"`
+	Version            string                        `json:"version"`
+	Image              string                        `json:"image"`
+	AgentImageOverride string                        `json:"agentImageOverride,omitempty"`
+	Interrupt          *v1alpha1.Interrupt           `json:"interrupt,omitempty"`
+	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
+}
+
+// NodeMetadata is the ConfigMap with a node's labels and annotations, written once per admission, before the first Run.
+func (c *Compiled) NodeMetadata(n *Node) *corev1.ConfigMap {
+	s := c.in.Skyhook
+	packages := map[string]metadataPackage{}
+	for name, d := range c.defs {
+		p := d.Package
+		packages[name] = metadataPackage{name, string(p.Version), p.Image, p.AgentImageOverride, p.Interrupt, p.ConfigInterrupts}
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: metadataName(s.Name, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
+			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
+		},
+		Data: map[string]string{
+			"annotations.json": encode(filled(n.Annotations)),
+			"labels.json":      encode(filled(n.Labels)),
+			"packages.json": encode(struct {
+				AgentVersion string                     `json:"agentVersion"`
+				Packages     map[string]metadataPackage `json:"packages"`
+			}{imageTag(c.in.Config.AgentImage), packages}),
+		},
+	}
+}
+
+func filled(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// Superfluous names, among this Skyhook's ConfigMaps, those that nothing needs any more.
+func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
+	if c.Rollout.Deleting || c.Rollout.Broken != nil {
+		return nil // they go with their owner; and nothing is thrown away for a spec that is not understood
+	}
+	s := c.in.Skyhook
+	needed := map[string]bool{}
+	for _, cm := range c.ConfigMaps() {
+		needed[cm.Name] = true
+	}
+	var out []string
+	var hashes map[string]bool
+	for _, cm := range existing {
+		if owner := metav1.GetControllerOf(cm); owner == nil || owner.UID != s.UID || needed[cm.Name] {
+			continue
+		}
+		switch {
+		case cm.Labels[v1alpha1.LabelNodeMeta] != "":
+			if c.targets[cm.Annotations[v1alpha1.AnnotationNodeName]] != nil {
+				continue
+			}
+		case cm.Labels[labelDefinition] != "":
+			if hashes == nil {
+				hashes = c.recordedHashes()
+			}
+			if hashes[cm.Annotations[annotationDefinition]] {
+				continue
+			}
+		case cm.Labels[v1alpha1.LabelName] == "" || c.mounted(cm.Name):
+			continue
+		}
+		out = append(out, cm.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// recordedHashes are the definitions some node still speaks of.
+func (c *Compiled) recordedHashes() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range c.in.Nodes {
+		for _, p := range n.on(c.in.Skyhook.Name).record.Packages {
+			out[p.Hash], out[p.From] = true, true
+		}
+	}
+	return out
+}
+
+// mounted says that a pod of ours mounts the ConfigMap.
+func (c *Compiled) mounted(name string) bool {
+	for _, pods := range c.pods {
+		for _, p := range pods {
+			if configMapName(c.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
+				return true
+			}
+		}
+	}
+	return false
+}

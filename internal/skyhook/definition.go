@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// Definition is a package as it was written at some time. Nodes record its hash; the definition itself is kept in an
+// immutable ConfigMap for as long as a node does.
+type Definition struct {
+	Hash    string
+	Config  string           // digest of the configMap, shortened
+	Package v1alpha1.Package // with Name set and the image without a tag; uninstall.apply is never set
+	text    string           // the package without its configMap, as stored
+	config  map[string]string
+	pod     string // hash of everything that reaches a pod
+}
+
+// define is the definition of a package of the spec.
+func define(name string, p v1alpha1.Package) *Definition {
+	p.Name = name
+	p.Image = repository(p.Image)
+	if p.Uninstall != nil && p.Uninstall.Apply {
+		p.Uninstall = &v1alpha1.Uninstall{Enabled: p.Uninstall.Enabled}
+	}
+	config := make(map[string]string, len(p.ConfigMap))
+	for key, value := range p.ConfigMap {
+		config[key] = string(value)
+	}
+	bare := p
+	bare.ConfigMap = nil
+	text := encode(bare)
+	return &Definition{
+		Hash: hashDefinition(text, config), Config: pack.ConfigDigest(config)[:16], Package: p, text: text, config: config,
+		pod: hashPod(p),
+	}
+}
+
+// hashDefinition is made from what is stored, so that a later program with more fields reads the same hash.
+func hashDefinition(text string, config map[string]string) string {
+	sum := sha256.Sum256([]byte(text + "\n" + pack.ConfigDigest(config)))
+	return hex.EncodeToString(sum[:6])
+}
+
+// hashPod covers the part of a package that its pods are made from: not who depends on it, and not when it goes.
+func hashPod(p v1alpha1.Package) string {
+	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.Deadline, p.Retries = nil, nil, nil, nil, nil, nil
+	sum := sha256.Sum256([]byte(encode(p)))
+	return hex.EncodeToString(sum[:6])
+}
+
+// key is the package's key in a nodeState.
+func (d *Definition) key() string { return v1alpha1.PackageKey(d.Package.Name, d.Package.Version) }
+
+// documentKey is the key of the package itself beside the files of its configMap; no file can have that name by chance.
+func documentKey(hash string) string { return "skyhook-package-" + hash + ".json" }
+
+// freeze is the immutable ConfigMap of a definition. The files of the configMap are keys of their own, so that a pod
+// can mount them from here once the documented ConfigMap holds something newer.
+func (d *Definition) freeze(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMap {
+	files := maps.Clone(d.config)
+	if files == nil {
+		files = map[string]string{}
+	}
+	files[documentKey(d.Hash)] = d.text
+	yes := true
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: definitionName(s.Name, d), Namespace: c.Namespace, OwnerReferences: owner(s),
+			Labels:      map[string]string{labelDefinition: s.Name},
+			Annotations: map[string]string{v1alpha1.LabelName: s.Name, annotationDefinition: d.Hash},
+		},
+		Data: files, Immutable: &yes,
+	}
+}
+
+// ParseDefinition reads a frozen definition from its immutable ConfigMap; false for every other ConfigMap, and for
+// one whose content does not have the hash it claims.
+func ParseDefinition(cm *corev1.ConfigMap) (*Definition, bool) {
+	hash := cm.Annotations[annotationDefinition]
+	text, ok := cm.Data[documentKey(hash)]
+	if hash == "" || !ok || cm.Labels[labelDefinition] == "" {
+		return nil, false
+	}
+	config := maps.Clone(cm.Data)
+	delete(config, documentKey(hash))
+	if hashDefinition(text, config) != hash {
+		return nil, false
+	}
+	d := &Definition{Hash: hash, Config: pack.ConfigDigest(config)[:16], text: text, config: config}
+	if err := json.Unmarshal([]byte(text), &d.Package); err != nil || d.Package.Name == "" {
+		return nil, false
+	}
+	if len(config) > 0 {
+		d.Package.ConfigMap = make(map[string]v1alpha1.ConfigData, len(config))
+		for key, value := range config {
+			d.Package.ConfigMap[key] = v1alpha1.ConfigData(value)
+		}
+	}
+	d.pod = hashPod(d.Package)
+	return d, true
+}
+
+// synthesize is the best guess at a definition nobody kept: the package as the spec has it, or nothing but its image,
+// in the version that is on the node.
+func synthesize(e v1alpha1.PackageStatus, like *Definition) *Definition {
+	p := v1alpha1.Package{}
+	if like != nil {
+		p = like.Package
+	}
+	p.Version, p.Image, p.ContainerSHA = v1alpha1.PackageVersion(e.Version), e.Image, e.ContainerSHA
+	return define(e.Name, p)
+}
+
+// changedKeys are the keys of the configMap that were added, removed or changed between two definitions.
+func changedKeys(from, to *Definition) []string {
+	var out []string
+	for key, value := range to.config {
+		if old, ok := from.config[key]; !ok || old != value {
+			out = append(out, key)
+		}
+	}
+	for key := range from.config {
+		if _, ok := to.config[key]; !ok {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

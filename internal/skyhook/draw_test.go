@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// draw prints what a compilation gives, for people.
+func draw(c *Compiled) string {
+	var b strings.Builder
+	if c.Rollout.Broken != nil {
+		fmt.Fprintf(&b, "broken: %s: %s\n", c.Rollout.Broken.Reason, c.Rollout.Broken.Text)
+	}
+	for _, t := range c.Rollout.Targets {
+		var marks []string
+		mark := func(on bool, word string) {
+			if on {
+				marks = append(marks, word)
+			}
+		}
+		mark(t.Admitted, "admitted")
+		mark(!t.HeldAt.IsZero(), "held")
+		mark(t.Leaving, "leaving")
+		mark(t.Skipped, "skipped")
+		if t.Blocked != nil {
+			marks = append(marks, fmt.Sprintf("blocked %s: %s", t.Blocked.Reason, t.Blocked.Text))
+		}
+		if len(t.Tasks) == 0 {
+			marks = append(marks, "owes nothing")
+		}
+		fmt.Fprintf(&b, "%s: %s\n", t.Node, strings.Join(marks, ", "))
+		for _, task := range t.Tasks {
+			b.WriteString("  " + drawTask(task) + "\n")
+		}
+		for _, s := range t.Strays {
+			fmt.Fprintf(&b, "  stray %s\n", s)
+		}
+	}
+	return b.String()
+}
+
+func drawTask(task rollout.Task) string {
+	out := task.ID
+	if task.State != rollout.Pending || task.Recorded != rollout.Pending {
+		out += fmt.Sprintf(" %s (recorded %s)", task.State, task.Recorded)
+	}
+	switch task.Need {
+	case rollout.Drained:
+		out += " drained"
+	case rollout.Alone:
+		out += fmt.Sprintf(" alone strength=%d", task.Strength)
+	}
+	for _, f := range []struct {
+		on   bool
+		word string
+	}{{task.Lost, "lost"}, {task.Stale, "stale"}, {task.Dead, "dead"}, {task.Leaving, "leaving"}} {
+		if f.on {
+			out += " " + f.word
+		}
+	}
+	if task.CoveredBy != "" {
+		out += " covered by " + task.CoveredBy
+	}
+	if task.Attempts > 0 {
+		out += fmt.Sprintf(" attempts=%d", task.Attempts)
+	}
+	if len(task.After) > 0 {
+		out += " after " + strings.Join(task.After, ", ")
+	}
+	if task.Why != nil {
+		out += fmt.Sprintf(" [%s: %s]", task.Why.Reason, task.Why.Text)
+	}
+	return out
+}
+
+// lines prints a map in the order of its keys.
+func lines(m map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(&b, "%s=%s\n", key, m[key])
+	}
+	return b.String()
+}

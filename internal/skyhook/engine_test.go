@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+var (
+	seeds = flag.Int("seeds", 60, "how many random lives of a Skyhook TestLives plays")
+	first = flag.Int64("seed", 1, "the first of them")
+)
+
+// TestLives plays random lives of a Skyhook with the real engine: random dependencies, edits at any moment, failing and
+// vanishing pods, lost actions, resets by hand, boots. Once the edits and the trouble end, every node converges to what
+// the spec says, and on the way there:
+//
+//   - a package starts only when what it depends on is finished on the node;
+//   - an interrupt runs alone on a node that is held;
+//   - no more nodes are in flight than the budget allows;
+//   - nothing stays held, cordoned or running.
+func TestLives(t *testing.T) {
+	for i := range *seeds {
+		seed := *first + int64(i)
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			l := &life{world: newWorld(t), luck: rand.New(rand.NewSource(seed)), budget: 2}
+			l.play()
+		})
+		if !ok {
+			t.Fatalf("play it again with -run TestLives -seeds 1 -seed %d", seed)
+		}
+	}
+}
+
+type life struct {
+	*world
+	luck   *rand.Rand
+	s      *v1alpha1.Skyhook
+	budget int
+	calm   bool // no trouble any more
+	before []string
+}
+
+func (l *life) chance(percent int) bool { return !l.calm && l.luck.Intn(100) < percent }
+
+func (l *life) play() {
+	for i := range 4 {
+		l.addNode(fmt.Sprintf("n%d", i))
+	}
+	l.config.ReapplyOnReboot = l.luck.Intn(3) == 0
+	l.edit()
+	for turn := 0; turn < 60; turn++ {
+		if l.chance(12) {
+			l.edit()
+		}
+		l.trouble()
+		l.turn()
+	}
+	l.calm = true
+	if l.luck.Intn(2) == 0 {
+		l.edit()
+	}
+	for turn := 0; ; turn++ {
+		if turn > 400 {
+			l.t.Fatalf("it never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), draw(l.compile(l.s)))
+		}
+		if !l.turn() && l.atRest() {
+			break
+		}
+	}
+	l.converged()
+	now := metav1.NewTime(l.now)
+	l.s.DeletionTimestamp = &now
+	for turn := 0; !l.compile(l.s).Removed; turn++ {
+		if turn > 300 {
+			l.t.Fatalf("the deletion never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), draw(l.compile(l.s)))
+		}
+		l.turn()
+	}
+	for _, n := range l.nodes {
+		for key := range n.Annotations {
+			if key != v1alpha1.AnnotationKnown {
+				l.t.Errorf("%s keeps the annotation %s", n.Name, key)
+			}
+		}
+		if n.Spec.Unschedulable {
+			l.t.Errorf("%s is left cordoned", n.Name)
+		}
+	}
+}
+
+func (l *life) tail(n int) []string { return l.log[max(0, len(l.log)-n):] }
+
+// edit writes another spec: any packages, any versions, dependencies on earlier names only.
+func (l *life) edit() {
+	versions := []string{"1.0.0", "1.1.0", "1.10.0", "2.0.0"}
+	kinds := []string{"", "", "noop", "service", "reboot", "restartAllServices"}
+	packages := map[string]any{}
+	for i := range 4 {
+		if l.luck.Intn(5) == 0 {
+			continue
+		}
+		name := fmt.Sprintf("p%cx", 'a'+i)
+		p := map[string]any{"version": versions[l.luck.Intn(len(versions))], "image": "example.org/" + name}
+		p["configMap"] = map[string]string{"a": fmt.Sprint(l.luck.Intn(3)), "b": fmt.Sprint(l.luck.Intn(3))}
+		interrupt := func() any {
+			return map[string]any{"type": "service", "services": []string{fmt.Sprintf("s%d", l.luck.Intn(3))}}
+		}
+		switch kind := kinds[l.luck.Intn(len(kinds))]; kind {
+		case "":
+		case "service":
+			p["interrupt"] = interrupt()
+		default:
+			p["interrupt"] = map[string]any{"type": kind}
+		}
+		if l.luck.Intn(2) == 0 {
+			p["configInterrupts"] = map[string]any{"a": interrupt(), "b*": map[string]any{"type": []string{"noop", "reboot"}[l.luck.Intn(2)]}}
+		}
+		deps := map[string]string{}
+		for _, other := range sortedNames(packages) {
+			if l.luck.Intn(3) == 0 {
+				deps[other] = packages[other].(map[string]any)["version"].(string)
+			}
+		}
+		p["dependsOn"] = deps
+		switch l.luck.Intn(8) {
+		case 0:
+			p["uninstall"] = map[string]any{"enabled": false}
+		case 1, 2:
+			p["uninstall"] = map[string]any{"enabled": true}
+		case 3:
+			p["uninstall"] = map[string]any{"enabled": true, "apply": true}
+		}
+		if l.luck.Intn(3) == 0 {
+			p["env"] = []any{map[string]any{"name": "X", "value": fmt.Sprint(l.luck.Intn(3))}}
+		}
+		packages[name] = p
+	}
+	raw, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"name": "demo"}, "spec": map[string]any{
+		"interruptionBudget": map[string]any{"count": l.budget}, "serial": l.luck.Intn(6) == 0, "packages": packages,
+	}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.s = l.apply(string(raw))
+	l.log = append(l.log, "edit")
+}
+
+// trouble is what happens to a cluster.
+func (l *life) trouble() {
+	n := l.nodes[l.luck.Intn(len(l.nodes))]
+	switch {
+	case l.chance(3):
+		delete(n.Annotations, v1alpha1.PrefixNodeState+"demo")
+		l.log = append(l.log, n.Name+" reset by hand")
+	case l.chance(2):
+		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = "{}"
+		l.log = append(l.log, n.Name+" emptied by hand")
+	case l.chance(3) && len(l.pods) > 0:
+		i := l.luck.Intn(len(l.pods))
+		l.log = append(l.log, "lost "+l.pods[i].Name)
+		l.pods = slices.Delete(l.pods, i, i+1)
+	case l.chance(3):
+		n.Status.NodeInfo.BootID = l.nextBoot(n.Status.NodeInfo.BootID)
+		l.log = append(l.log, n.Name+" booted")
+	case l.chance(2):
+		l.s.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	default:
+		if l.luck.Intn(4) == 0 || l.calm {
+			l.s.Annotations = nil
+		}
+	}
+	l.touched(n)
+}
+
+// turn is one pass of the loop; it says whether anything was done.
+func (l *life) turn() bool {
+	l.now = l.now.Add(time.Duration(5+l.luck.Intn(60)) * time.Second)
+	if l.calm {
+		l.s.Annotations = nil
+	}
+	moved := l.podsGoOn()
+	c := l.compile(l.s)
+	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
+	for _, n := range c.in.Nodes {
+		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
+			BootID: n.BootID, Holds: Holds(n), Known: Known(n)})
+	}
+	for i := range snap.Rollouts[0].Targets {
+		snap.Rollouts[0].Targets[i].PodsSeen = true
+	}
+	plan := rollout.Decide(snap)
+	for _, v := range plan.Reports[0].Verdicts {
+		if v.Why.Reason == rollout.ReasonInvalidSpec && c.Rollout.Broken == nil {
+			l.t.Fatalf("%s makes no sense to the engine: %s\n%s", v.Node, v.Why.Text, draw(c))
+		}
+	}
+	for _, ledger := range plan.Ledgers {
+		l.s.Status.Admission = Admission(ledger)
+	}
+	byNode := map[string]bool{}
+	for _, a := range plan.Actions {
+		if byNode[a.Node] {
+			continue // an earlier action on the node was lost, and the rest with it
+		}
+		if l.chance(5) {
+			byNode[a.Node] = true
+			continue
+		}
+		l.carryOut(c, a)
+	}
+	l.s.Status.CompartmentStatuses = c.compartments(plan.Groups)
+	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
+	l.check()
+	return moved || len(plan.Actions) > 0
+}
+
+func (l *life) carryOut(c *Compiled, a rollout.Action) {
+	switch a.Verb {
+	case rollout.Run, rollout.Sweep, rollout.Record, rollout.Cover, rollout.Admit, rollout.HoldIt, rollout.Release, rollout.Retire:
+		l.log = append(l.log, fmt.Sprintf("%s %s %s%s (%s)", a.Node, a.Verb, a.Task, a.State, a.Why.Text))
+	}
+	switch a.Verb {
+	case rollout.Run:
+		l.mayRun(c, a)
+	case rollout.Admit:
+		l.mayAdmit(a.Node)
+	}
+	l.act(c, a)
+}
+
+// mayRun checks the order of packages and the peace of interrupts.
+func (l *life) mayRun(c *Compiled, a rollout.Action) {
+	st, err := c.stepOf(a.Node, a.Task)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	state := ParseNode(l.node(a.Node).DeepCopy(), nil).on("demo").state
+	if st.stage == v1alpha1.StageApply || st.stage == v1alpha1.StageUpgrade {
+		for dep, version := range st.def.Package.DependsOn {
+			e, ok := state[v1alpha1.PackageKey(dep, version)]
+			if !ok || e.State != v1alpha1.StateComplete || e.Stage != v1alpha1.StageConfig && e.Stage != v1alpha1.StagePostInterrupt {
+				l.t.Errorf("%s runs on %s before %s is finished: %v\n%s", a.Task, a.Node, dep, e, strings.Join(l.tail(20), "\n"))
+			}
+		}
+	}
+	if st.effect != nil && !l.node(a.Node).Spec.Unschedulable {
+		l.t.Errorf("%s runs on %s, which is not held\n%s", a.Task, a.Node, strings.Join(l.tail(20), "\n"))
+	}
+	if !st.interrupts() {
+		return
+	}
+	for _, p := range l.pods {
+		if p.Spec.NodeName == a.Node && look(p).state != succeeded {
+			l.t.Errorf("interrupt %s runs on %s beside %s\n%s", a.Task, a.Node, p.Name, strings.Join(l.tail(20), "\n"))
+		}
+	}
+}
+
+// podsGoOn lets pods end, well or not.
+func (l *life) podsGoOn() bool {
+	moved := false
+	for _, p := range l.pods {
+		before := look(p)
+		if before.state == succeeded || before.dead || l.luck.Intn(3) == 0 {
+			continue
+		}
+		moved = true
+		switch {
+		case l.chance(15):
+			l.end(p, 1, "")
+		case l.chance(4):
+			p.Status.Phase, p.Status.Reason, p.Status.InitContainerStatuses = corev1.PodFailed, "Evicted", nil
+		case strings.Contains(l.payload(p), "reboot"):
+			l.reboot(p)
+		default:
+			l.end(p, 0, "")
+		}
+	}
+	return moved
+}
+
+// reboot is what the agent does: once for each id, whoever asks.
+func (l *life) reboot(p *corev1.Pod) {
+	n := l.node(p.Spec.NodeName)
+	id := ""
+	for _, e := range p.Spec.InitContainers[0].Env {
+		if e.Name == pack.EnvInterruptID {
+			id = e.Value
+		}
+	}
+	from := n.Status.NodeInfo.BootID
+	if slices.Contains(l.before, n.Name+id) {
+		from = "an earlier one"
+	} else {
+		l.before = append(l.before, n.Name+id)
+		n.Status.NodeInfo.BootID = l.nextBoot(from)
+		l.touched(n)
+	}
+	l.end(p, 0, string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode()))
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Events are the events worth telling about actions that were carried out and about what Status changed. A node is
+// told when it is admitted, interrupted, failing and complete; the rest is summed up on the Skyhook.
+func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus) []Event {
+	var out []Event
+	started := map[string]int{}
+	for _, a := range done {
+		if a.Rollout != c.Rollout.Name {
+			continue
+		}
+		if e := c.eventOf(a); e != nil {
+			out = append(out, *e)
+		}
+		if st, err := c.stepOf(a.Node, a.Task); a.Verb == rollout.Run && err == nil && !st.interrupts() {
+			started[fmt.Sprintf("stage %s of package %s %s", st.stage, st.name, st.version)]++
+		}
+	}
+	for _, what := range sortedNames(started) {
+		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventApply,
+			Message: "started " + what + " on " + count(started[what], "node")})
+	}
+	if was.Status != is.Status && was.Status != "" {
+		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventState,
+			Message: fmt.Sprintf("status changed from %s to %s", was.Status, is.Status)})
+	}
+	return append(out, c.deletionEvents(was, is)...)
+}
+
+func (c *Compiled) eventOf(a rollout.Action) *Event {
+	name := c.in.Skyhook.Name
+	st, _ := c.stepOf(a.Node, a.Task)
+	normal := func(reason, format string, args ...any) *Event {
+		return &Event{Node: a.Node, Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case a.Verb == rollout.Admit:
+		if t := c.targets[a.Node]; t != nil && t.reapplies() {
+			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
+			e.OnSkyhook = true
+			return e
+		}
+		return normal(v1alpha1.EventApply, "Skyhook %s begins to work on the node", name)
+	case a.Verb == rollout.Run && st != nil && st.interrupts():
+		effect := st.payload
+		for _, id := range a.Covers {
+			if other, err := c.stepOf(a.Node, id); err == nil {
+				effect = merge(effect, other.payload)
+			}
+		}
+		e := normal(v1alpha1.EventInterrupt, "Skyhook %s interrupts the node for package %s: %s", name, st.name, inWords(effect))
+		e.OnSkyhook = true
+		return e
+	case a.Verb == rollout.Record && a.State == rollout.Failing && st != nil:
+		text := a.Why.Text
+		e := normal(v1alpha1.EventState, "package %s %s fails at stage %s, attempt %d: %s", st.name, st.version, st.stage, a.Attempts, text)
+		e.Type = corev1.EventTypeWarning
+		return e
+	case a.Verb == rollout.Retire && a.Skip:
+		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unfinished: %s", name, a.Why.Text)
+		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+		return e
+	case a.Verb == rollout.Retire && a.Why.Reason == rollout.ReasonGiveUp:
+		e := normal(v1alpha1.EventState, "Skyhook %s is deleted without %s being uninstalled: %s", name, c.leftOn(a.Node), a.Why.Text)
+		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+		return e
+	case a.Verb == rollout.Retire && !a.Wipe:
+		return normal(v1alpha1.EventState, "Skyhook %s is complete on the node", name)
+	}
+	return nil
+}
+
+// reapplies says that the node's packages run again because it booted.
+func (t *target) reapplies() bool {
+	for _, st := range t.steps {
+		if st.goal == GoalReapply && st.stage == v1alpha1.StageApply {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOn names the packages that stay on a node when it is given up.
+func (c *Compiled) leftOn(node string) string {
+	t := c.targets[node]
+	if t == nil || len(t.on.state) == 0 {
+		return "its packages"
+	}
+	var out []string
+	for _, key := range sortedNames(t.on.state) {
+		out = append(out, strings.Replace(key, "|", " ", 1))
+	}
+	return listed(out, 10)
+}
+
+// deletionEvents tell what keeps a deletion waiting, and which nodes went away with packages on them.
+func (c *Compiled) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
+	if !c.Rollout.Deleting {
+		return nil
+	}
+	var out []Event
+	now, before := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionDeletionBlocked), meta.FindStatusCondition(was.Conditions, v1alpha1.ConditionDeletionBlocked)
+	if now != nil && (before == nil || before.Reason != now.Reason) {
+		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeletionBlocked, Message: now.Message})
+	}
+	if !c.uninstallsOnDeletion() {
+		return out
+	}
+	for _, name := range sortedNames(was.NodeState) {
+		gone := !slices.ContainsFunc(c.in.Nodes, func(n *Node) bool { return n.Name == name })
+		if _, still := is.NodeState[name]; gone && !still && len(was.NodeState[name]) > 0 {
+			out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventState,
+				Message: fmt.Sprintf("node %s is gone: nothing was uninstalled there", name)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// strengths order the interrupts: the stronger does the work of the weaker.
+var strengths = []v1alpha1.InterruptType{
+	v1alpha1.InterruptNoop, v1alpha1.InterruptService, v1alpha1.InterruptRestartAllServices, v1alpha1.InterruptReboot,
+}
+
+// strength is 0 for no interrupt.
+func strength(i *v1alpha1.Interrupt) int {
+	if i == nil {
+		return 0
+	}
+	return slices.Index(strengths, i.Type) + 1
+}
+
+// asked is an interrupt in its plain form: services sorted, each once, and only where they mean something.
+func asked(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
+	if i == nil {
+		return nil
+	}
+	out := &v1alpha1.Interrupt{Type: i.Type}
+	if i.Type == v1alpha1.InterruptService {
+		out.Services = slices.Compact(slices.Sorted(slices.Values(i.Services)))
+	}
+	return out
+}
+
+// merge is one interrupt that does the work of all; nil for none.
+func merge(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
+	var out *v1alpha1.Interrupt
+	var services []string
+	for _, i := range all {
+		if i == nil {
+			continue
+		}
+		if strength(i) > strength(out) {
+			out = &v1alpha1.Interrupt{Type: i.Type}
+		}
+		if i.Type == v1alpha1.InterruptService {
+			services = append(services, i.Services...)
+		}
+	}
+	if out != nil {
+		out.Services = services
+	}
+	return asked(out)
+}
+
+// covers says that i does the work of other.
+func covers(i, other *v1alpha1.Interrupt) bool {
+	return sameInterrupt(merge(i, other), asked(i))
+}
+
+func sameInterrupt(a, b *v1alpha1.Interrupt) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Type == b.Type && slices.Equal(a.Services, b.Services)
+}
+
+// configInterrupt is what changed keys ask for: the interrupts whose key or pattern matches one of them, merged. Keys
+// that nothing matches ask for nothing, and then the package's own interrupt plays no part.
+func configInterrupt(p v1alpha1.Package, keys []string) *v1alpha1.Interrupt {
+	var out []*v1alpha1.Interrupt
+	for _, pattern := range slices.Sorted(maps.Keys(p.ConfigInterrupts)) {
+		i := p.ConfigInterrupts[pattern]
+		if slices.ContainsFunc(keys, func(key string) bool { return keyMatches(pattern, key) }) {
+			out = append(out, &i)
+		}
+	}
+	return merge(out...)
+}
+
+// keyMatches says whether a key of configInterrupts means this key: exactly, or as a pattern.
+func keyMatches(pattern, key string) bool {
+	if pattern == key {
+		return true
+	}
+	ok, err := path.Match(pattern, key)
+	return err == nil && ok
+}
+
+// forAgent is the interrupt as the agent's command line carries it.
+func forAgent(i *v1alpha1.Interrupt) string {
+	return pack.Interrupt{Type: pack.InterruptType(i.Type), Services: i.Services}.Encode()
+}
+
+// inWords is the interrupt as people read it.
+func inWords(i *v1alpha1.Interrupt) string {
+	switch {
+	case i == nil:
+		return "nothing"
+	case i.Type == v1alpha1.InterruptReboot:
+		return "a reboot"
+	case i.Type == v1alpha1.InterruptRestartAllServices:
+		return "a restart of all services"
+	case i.Type == v1alpha1.InterruptService:
+		return "a restart of " + listed(i.Services, 5)
+	}
+	return "an interrupt that does nothing"
+}

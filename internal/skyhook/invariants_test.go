@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// check holds at every moment.
+func (l *life) check() {
+	names := map[string]bool{}
+	for _, p := range l.pods {
+		if names[p.Name] {
+			l.t.Errorf("two pods are called %s", p.Name)
+		}
+		names[p.Name] = true
+	}
+	for _, n := range l.nodes {
+		on := ParseNode(n.DeepCopy(), nil).on("demo")
+		if on.problem != "" {
+			l.t.Fatal(on.problem)
+		}
+		rec := on.record.counts(string(n.UID), string(l.s.UID), on.stateHash, on.state)
+		for key, p := range rec.Packages {
+			if p.At != at(on.state[key]) {
+				l.t.Errorf("%s: the record of %s is for %s, the state says %s", n.Name, key, p.At, at(on.state[key]))
+			}
+			if p.Goal == "" && (p.Interrupt != "" || p.By != "" || p.Effect != nil) {
+				l.t.Errorf("%s: %s is finished and keeps %+v", n.Name, key, p)
+			}
+		}
+	}
+}
+
+// mayAdmit checks the budget: nobody is admitted while every seat is taken. A failure that is final gives its seat
+// free while the node is not held; when it is mended later there may be one in flight too many.
+func (l *life) mayAdmit(node string) {
+	var busy []string
+	for _, n := range l.nodes {
+		on := ParseNode(n.DeepCopy(), nil).on("demo")
+		rec := on.record.counts(string(n.UID), string(l.s.UID), on.stateHash, on.state)
+		final := false
+		for _, p := range rec.Packages {
+			final = final || p.Attempts >= 3 && !on.cordoned
+		}
+		if rec.Admitted && !final && n.Name != node {
+			busy = append(busy, n.Name)
+		}
+	}
+	if len(busy) >= l.budget {
+		l.t.Fatalf("%s is admitted beside %v\n%s", node, busy, strings.Join(l.tail(60), "\n"))
+	}
+}
+
+func (l *life) atRest() bool {
+	c := l.compile(l.s)
+	for _, t := range c.Rollout.Targets {
+		if len(t.Tasks) > 0 && t.Blocked == nil || t.Admitted || len(t.Strays) > 0 {
+			return false
+		}
+	}
+	return len(c.Adopt) == 0
+}
+
+// converged says that every node is what the spec says.
+func (l *life) converged() {
+	c := l.compile(l.s)
+	for _, n := range l.nodes {
+		on := ParseNode(n.DeepCopy(), nil).on("demo")
+		for name, d := range c.defs {
+			e, ok := on.state[d.key()]
+			stuck := c.targets[n.Name].stuck != nil
+			switch {
+			case c.uninstalls(name) && ok:
+				l.t.Errorf("%s still has %s", n.Name, name)
+			case !c.uninstalls(name) && !ok && !stuck:
+				l.t.Errorf("%s lacks %s: %s\n%s", n.Name, name, on.stateText, strings.Join(l.tail(30), "\n"))
+			case ok && e.State != v1alpha1.StateComplete && !stuck:
+				l.t.Errorf("%s: %s is %s", n.Name, name, at(e))
+			}
+			if p := on.record.Packages[d.key()]; ok && !stuck && (p == nil || p.Config != d.Config) {
+				l.t.Errorf("%s: %s has another config than the spec: %+v", n.Name, name, p)
+			}
+		}
+		for key, e := range on.state {
+			if c.targets[n.Name].stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
+				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.stateText, on.recordText, strings.Join(l.about(n.Name), "\n"))
+			}
+		}
+		if n.Spec.Unschedulable || on.cordoned {
+			l.t.Errorf("%s is left cordoned", n.Name)
+		}
+	}
+	if len(l.pods) > 0 {
+		l.t.Errorf("%d pods are left", len(l.pods))
+	}
+}
+
+// about is what happened on one node.
+func (l *life) about(node string) []string {
+	var out []string
+	for _, line := range l.log {
+		if line == "edit" || strings.HasPrefix(line, node+" ") || strings.HasPrefix(line, "lost") && strings.Contains(line, "-"+node+"-") {
+			out = append(out, line)
+		}
+	}
+	return out
+}

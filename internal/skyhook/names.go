@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// Annotations on pods that only we read.
+const (
+	annotationRun      = v1alpha1.Group + "/run"      // SKYHOOK_RUN_ID of the admission the pod belongs to
+	annotationContent  = v1alpha1.Group + "/content"  // hash of what the pod was made from
+	annotationAttempts = v1alpha1.Group + "/attempts" // failed attempts before this pod
+)
+
+// Label and annotations on frozen definitions.
+const (
+	labelDefinition      = v1alpha1.Group + "/definition"     // name of the Skyhook
+	annotationDefinition = v1alpha1.Group + "/definitionHash" // hash of the definition
+)
+
+// Container and volume names of the pods; other programs look for the first three.
+const (
+	containerInterrupt = "interrupt"
+	suffixCopy         = "-init"
+	suffixCheck        = "check"
+	containerPause     = "pause"
+	volumeRoot         = "root-mount"
+)
+
+// Paths inside the containers.
+const (
+	rootMount   = "/root"
+	packageDir  = pack.ImageDir
+	metadataDir = packageDir + "/" + pack.NodeMetadataDir
+	configDir   = packageDir + "/" + pack.ConfigMapDir
+)
+
+// safe joins parts into a name of at most this many characters that Kubernetes accepts, ending in a hash of all of
+// them, so that two lists of parts never share a name.
+func safe(most int, parts ...string) string {
+	joined := strings.Join(parts, "-")
+	sum := sha256.Sum256([]byte(joined))
+	readable := dashed(joined)
+	if len(readable) > most-9 {
+		readable = readable[:most-9]
+	}
+	return readable + "-" + hex.EncodeToString(sum[:4])
+}
+
+// dashed is s in lower case with everything a name cannot have replaced by a dash.
+func dashed(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+}
+
+// configMapName is the documented name of a package's ConfigMap. It is not hashed, so two packages can meet in one.
+func configMapName(skyhook, name, version string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '+' || r == '_' {
+			return '-'
+		}
+		return r
+	}, strings.ToLower(skyhook+"-"+name+"-"+version))
+}
+
+func metadataName(skyhook, node string) string { return safe(253, skyhook, node, "metadata") }
+
+func definitionName(skyhook string, d *Definition) string {
+	readable := dashed(skyhook + "-" + d.Package.Name + "-" + string(d.Package.Version))
+	if most := 253 - 1 - len(d.Hash); len(readable) > most {
+		readable = readable[:most]
+	}
+	return readable + "-" + d.Hash
+}
+
+// podName is the name of a task's pod. It does not depend on the definition: while one pod of a stage is leaving, the
+// next cannot start beside it.
+func podName(skyhook string, st *step, node string) string {
+	if st.interrupts() {
+		return safe(63, skyhook, string(st.stage), string(st.payload.Type), node)
+	}
+	return safe(63, skyhook, st.name, st.version, string(st.stage), node)
+}
+
+// labelValue is s as a label carries it: a version may have a plus sign, a label may not.
+func labelValue(s string) string {
+	s = strings.ReplaceAll(s, "+", "_")
+	if len(s) > 63 {
+		s = s[:63]
+	}
+	return strings.TrimRight(s, "-_.")
+}
+
+// packageName cuts the name of a package to what fits into container names.
+func packageName(name string) string { return name[:min(len(name), 43)] }
+
+// copyDir is where a package lies on the host during one admission.
+func (c Config) copyDir(skyhook, uid, name, version string, generation int64) string {
+	return path.Join(c.CopyDirRoot, skyhook, name+"-"+version+"-"+uid+"-"+strconv.FormatInt(generation, 10))
+}
+
+func resourceID(skyhook, uid, name, version string, generation int64) string {
+	return pack.ResourceID{Owner: skyhook + "-" + uid + "-" + strconv.FormatInt(generation, 10), Package: name, Version: version}.String()
+}
+
+// repository is the image without its tag; a registry's port is no tag.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
+}
+
+// imageTag is the tag of an image reference; empty when it has none.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[colon+1:]
+	}
+	return ""
+}

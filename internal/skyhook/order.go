@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// parts is what one package owes on a node.
+type parts struct {
+	name             string
+	removal, install []*step
+}
+
+// steps lists everything the node owes, in a total order, each step with what it comes after.
+func (w *walk) steps() []*step {
+	names := slices.Collect(maps.Keys(w.entries))
+	for name := range w.c.defs {
+		if w.entries[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	byName := map[string]*parts{}
+	var all []*parts
+	for _, name := range names {
+		p := &parts{name: name}
+		p.removal, p.install = w.owe(name)
+		w.keepStarted(p)
+		byName[name] = p
+		all = append(all, p)
+	}
+	w.orderRemovals(all)
+	w.orderInstalls(all, byName)
+	var out []*step
+	for _, p := range all {
+		out = append(out, p.removal...)
+		if w.stuck[p.name] != "" {
+			w.aside = append(w.aside, p.install...)
+		} else {
+			out = append(out, p.install...)
+		}
+	}
+	return out
+}
+
+// keepStarted puts in front what may not be given up: an interrupt under way, and a pod that does its work well, also
+// when the spec no longer asks for it, or asks for it only later. What follows is what is owed once that has ended
+// well, because it may end and the next begin in one plan. A deletion waits for interrupts and uninstalls only.
+func (w *walk) keepStarted(p *parts) {
+	for _, e := range w.entries[p.name] {
+		if e.State != v1alpha1.StateInProgress && e.State != v1alpha1.StateErroring {
+			continue
+		}
+		id := e.key + "/" + string(e.Stage)
+		same := func(s *step) bool { return s.id == id }
+		all := append(slices.Clone(p.removal), p.install...)
+		if slices.IndexFunc(all, same) == 0 {
+			continue
+		}
+		s := w.started(e)
+		if s == nil || w.c.Rollout.Deleting && !s.interrupts() && !s.uninstalls() {
+			continue
+		}
+		p.removal, p.install = w.afterwards(p.name, s)
+		if i := slices.IndexFunc(p.removal, same); i >= 0 { // it comes again: that is for the next look
+			p.removal, p.install = p.removal[:i], nil
+		}
+		if i := slices.IndexFunc(p.install, same); i >= 0 {
+			p.install = p.install[:i]
+		}
+		for _, first := range [][]*step{p.removal, p.install} {
+			if len(first) > 0 {
+				first[0].after = append(first[0].after, s.id)
+				break
+			}
+		}
+		p.removal = append([]*step{s}, p.removal...)
+	}
+}
+
+// afterwards is what a package owes once a step has ended well.
+func (w *walk) afterwards(name string, s *step) (removal, install []*step) {
+	if w.leaving {
+		return nil, nil
+	}
+	state, rec := maps.Clone(w.on.state), w.rec.clone()
+	if rec.Packages[s.key] == nil {
+		w.c.begin(s, state, &rec, w.n)
+	}
+	w.c.done(s, state, &rec, w.n, rec.Packages[s.key])
+	next := &walk{c: w.c, n: w.n, on: w.on, rec: rec, entries: map[string][]entry{}}
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		if e := state[key]; e.Name == name {
+			next.entries[name] = append(next.entries[name], entry{key: key, PackageStatus: e, rec: rec.Packages[key]})
+		}
+	}
+	slices.SortFunc(next.entries[name], higherFirst)
+	return next.owe(name)
+}
+
+// started is the step an entry is at when it has to end first.
+func (w *walk) started(e entry) *step {
+	pod := w.c.podOf(w.n.Name, e)
+	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.State == v1alpha1.StateInProgress
+	if !interrupt && (pod == nil || !pod.healthy && pod.state != succeeded) {
+		return nil
+	}
+	def := w.definitionOf(e, w.c.defs[e.Name])
+	s := &step{stage: e.Stage, def: def, goal: GoalInstall, effect: asked(def.Package.Interrupt)}
+	if e.rec != nil {
+		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
+			s.def = frozen
+		}
+		s.goal, s.from, s.effect = e.rec.Goal, e.rec.From, e.rec.Effect
+	}
+	if s.interrupts() {
+		if s.payload = s.effect; s.payload == nil {
+			return nil
+		}
+	}
+	s.rename(e.key)
+	return s
+}
+
+// orderRemovals puts dependents before what they depend on.
+func (w *walk) orderRemovals(all []*parts) {
+	after := map[string][]string{} // package, to the packages whose removal it waits for
+	for _, p := range all {
+		for _, dependent := range all {
+			if len(p.removal) == 0 || len(dependent.removal) == 0 || p == dependent {
+				continue
+			}
+			on := dependent.removal[len(dependent.removal)-1].def.Package.DependsOn
+			if _, ok := on[p.name]; ok && !reaches(after, dependent.name, p.name) {
+				after[p.name] = append(after[p.name], dependent.name)
+				p.removal[0].after = append(p.removal[0].after, dependent.removal[len(dependent.removal)-1].id)
+			}
+		}
+	}
+}
+
+// reaches says that following the edges from one name leads to another. Definitions of different times can depend on
+// each other in a circle; the edge that would close it is left out.
+func reaches(edges map[string][]string, from, to string) bool {
+	if from == to {
+		return true
+	}
+	return slices.ContainsFunc(edges[from], func(next string) bool { return reaches(edges, next, to) })
+}
+
+// orderInstalls puts dependencies before dependents, and packages that go before packages that are new.
+func (w *walk) orderInstalls(all []*parts, byName map[string]*parts) {
+	var gone []string
+	for _, p := range all {
+		if len(p.removal) > 0 && len(p.install) == 0 && p.removal[len(p.removal)-1].uninstalls() {
+			gone = append(gone, p.removal[len(p.removal)-1].id)
+		}
+	}
+	for _, p := range all {
+		if len(p.install) == 0 {
+			continue
+		}
+		first := p.install[0]
+		if n := len(p.removal); n > 0 && !slices.Contains(first.after, p.removal[n-1].id) {
+			first.after = append(first.after, p.removal[n-1].id)
+		}
+		begun := w.begun(first)
+		if (first.goal == GoalInstall || first.goal == GoalUpgrade) && !begun {
+			first.after = append(first.after, gone...)
+		}
+		for _, dep := range slices.Sorted(maps.Keys(first.def.Package.DependsOn)) {
+			d := byName[dep]
+			switch {
+			case begun || d == nil:
+			case len(d.install) > 0:
+				first.after = append(first.after, d.install[len(d.install)-1].id)
+			case w.c.uninstalls(dep):
+				if w.stuck == nil {
+					w.stuck = map[string]string{}
+				}
+				w.stuck[p.name] = dep
+			}
+		}
+		slices.Sort(first.after)
+		first.after = slices.Compact(first.after)
+	}
+	w.spread(byName)
+}
+
+// spread marks as stuck what depends on something stuck.
+func (w *walk) spread(byName map[string]*parts) {
+	for again := len(w.stuck) > 0; again; {
+		again = false
+		for name, p := range byName {
+			if len(p.install) == 0 || w.stuck[name] != "" {
+				continue
+			}
+			for dep := range p.install[0].def.Package.DependsOn {
+				if w.stuck[dep] != "" {
+					w.stuck[name], again = w.stuck[dep], true
+				}
+			}
+		}
+	}
+}
+
+// begun says that a pod is at work for this step: then it is too late to wait for anything.
+func (w *walk) begun(s *step) bool {
+	e, ok := w.entryOf(s)
+	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && w.c.podOf(w.n.Name, e) != nil
+}
+
+// entryOf is the line of the nodeState for a step, when it is at that step.
+func (w *walk) entryOf(s *step) (entry, bool) {
+	for _, e := range w.entries[s.name] {
+		if e.key == s.key && e.Stage == s.stage {
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+// split reads a task's id.
+func split(id string) (key, name, version string, stage v1alpha1.Stage) {
+	slash := strings.LastIndexByte(id, '/')
+	if slash < 0 {
+		return id, id, "", ""
+	}
+	key, stage = id[:slash], v1alpha1.Stage(id[slash+1:])
+	name, version, _ = strings.Cut(key, "|")
+	return key, name, version, stage
+}

@@ -1,0 +1,355 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// step is one task of one package on one node: a stage, or an interrupt.
+type step struct {
+	id            string // name|version/stage
+	key           string // name|version
+	name, version string
+	stage         v1alpha1.Stage
+	def           *Definition // it runs with
+	goal          Goal
+	from          string              // hash of the definition installed before; GoalConfig only
+	effect        *v1alpha1.Interrupt // in effect for the package; nil for none
+	payload       *v1alpha1.Interrupt // what an interrupt step does, once merged
+	after         []string            // ids
+}
+
+func (s *step) interrupts() bool {
+	return s.stage == v1alpha1.StageInterrupt || s.stage == v1alpha1.StageUninstallInterrupt
+}
+
+func (s *step) uninstalls() bool {
+	return s.stage == v1alpha1.StageUninstall || s.stage == v1alpha1.StageUninstallInterrupt
+}
+
+// entry is one line of a nodeState with what the record says of it, when the two agree.
+type entry struct {
+	key string
+	v1alpha1.PackageStatus
+	rec *PackageRecord
+}
+
+// walk compares, on one node, what is wanted with what is recorded. Nothing is remembered about work: it is what the
+// comparison gives.
+type walk struct {
+	c       *Compiled
+	n       *Node
+	on      *onNode
+	rec     Record
+	entries map[string][]entry // by package name, keys sorted
+	forget  []string           // keys to drop without running anything
+	adopt   []string           // keys of packages that are finished and have no record
+	edited  int                // finished packages whose definition changed in a way that runs nothing
+	stuck   map[string]string  // package that cannot start: the dependency that is uninstalled
+	aside   []*step            // what those packages would owe
+	leaving bool               // the node is no longer selected: nothing follows what runs
+}
+
+func (c *Compiled) walk(n *Node, on *onNode, rec Record) *walk {
+	w := &walk{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
+	for _, key := range slices.Sorted(maps.Keys(on.state)) {
+		e := entry{key: key, PackageStatus: on.state[key], rec: rec.Packages[key]}
+		w.entries[e.Name] = append(w.entries[e.Name], e)
+	}
+	for _, of := range w.entries {
+		slices.SortFunc(of, higherFirst)
+	}
+	return w
+}
+
+func higherFirst(a, b entry) int {
+	return cmp.Or(pack.CompareVersions(b.Version, a.Version), cmp.Compare(a.key, b.key))
+}
+
+// owe lists what one package owes: what goes first, then what comes.
+func (w *walk) owe(name string) (removal, install []*step) {
+	want, entries := w.c.defs[name], w.entries[name]
+	if w.c.Rollout.Deleting {
+		for _, e := range entries {
+			if def := w.definitionOf(e, want); def.Package.Uninstall != nil && def.Package.Uninstall.Enabled {
+				removal = then(removal, w.remove(e, def))
+			}
+		}
+		return removal, nil
+	}
+	if want != nil && !w.c.uninstalls(name) {
+		return w.install(want, entries)
+	}
+	for _, e := range entries {
+		if want == nil && e.rec == nil && e.Stage != v1alpha1.StageUninstall && e.Stage != v1alpha1.StageUninstallInterrupt {
+			continue // left by a predecessor as a mark that something was here
+		}
+		def := w.definitionOf(e, want)
+		if want == nil && def.Package.Uninstall != nil && !def.Package.Uninstall.Enabled {
+			w.forget = append(w.forget, e.key)
+			continue
+		}
+		removal = then(removal, w.remove(e, def))
+	}
+	return removal, nil
+}
+
+// then is one chain after another: what is left of two versions goes one by one, the higher one first.
+func then(first, second []*step) []*step {
+	if len(first) > 0 && len(second) > 0 {
+		second[0].after = append(second[0].after, first[len(first)-1].id)
+	}
+	return append(first, second...)
+}
+
+// definitionOf is the definition that was installed: for the version in the spec the spec's own, so that an edit can
+// mend an uninstall that fails, otherwise the frozen one.
+func (w *walk) definitionOf(e entry, want *Definition) *Definition {
+	if want != nil && pack.CompareVersions(e.Version, string(want.Package.Version)) == 0 {
+		return want
+	}
+	if e.rec != nil {
+		if d := w.c.definition(e.rec.Hash); d != nil {
+			return d
+		}
+	}
+	return synthesize(e.PackageStatus, want)
+}
+
+// parked says that a version is not there yet: it waits until a higher one is uninstalled.
+func parked(e entry) bool {
+	return e.Stage == v1alpha1.StageUninstall && (e.State == v1alpha1.StateSkipped || e.State == v1alpha1.StateComplete)
+}
+
+// remove is the way out of one version of a package.
+func (w *walk) remove(e entry, def *Definition) []*step {
+	effect := asked(def.Package.Interrupt)
+	if e.rec != nil && e.rec.Goal == GoalUninstall && e.State != v1alpha1.StateErroring {
+		effect = e.rec.Effect // as it was when the uninstall began
+	}
+	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
+	if parked(e) || gone {
+		w.forget = append(w.forget, e.key)
+		return nil
+	}
+	start := v1alpha1.StageUninstall
+	if e.Stage == v1alpha1.StageUninstallInterrupt {
+		start = e.Stage
+	}
+	return w.chain(e.key, def, GoalUninstall, "", effect, start)
+}
+
+// install is the way of a wanted package from whatever is on the node to the version of the spec.
+func (w *walk) install(want *Definition, entries []entry) (removal, install []*step) {
+	var same *entry
+	var fresh, installed bool
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
+		left := parked(e) && e.key != want.key() // it waited for an uninstall on behalf of an earlier spec
+		if left {
+			w.forget = append(w.forget, e.key)
+		}
+		return left
+	})
+	for i, e := range entries {
+		if pack.CompareVersions(e.Version, string(want.Package.Version)) == 0 && (same == nil || e.key == want.key()) {
+			same = &entries[i]
+		}
+	}
+	for _, e := range entries {
+		switch order := pack.CompareVersions(e.Version, string(want.Package.Version)); {
+		case order > 0 && (same == nil || e.rec != nil):
+			fresh = true
+			if def := w.definitionOf(e, want); def.Package.Uninstall == nil || def.Package.Uninstall.Enabled {
+				removal = then(removal, w.remove(e, def))
+			}
+		case order < 0 && e.Stage == v1alpha1.StageUninstallInterrupt:
+			fresh = true
+			removal = then(removal, w.remove(e, w.definitionOf(e, want)))
+		case order < 0 && same != nil && e.rec != nil && e.rec.Goal != "" && e.Stage == v1alpha1.StageApply:
+			fresh = true // it began to apply over the version that is wanted again
+		case order < 0 && wasInstalled(e):
+			installed = true
+		}
+	}
+	own := asked(want.Package.Interrupt)
+	switch {
+	case !fresh && same != nil:
+		return w.resume(want, *same)
+	case !fresh && installed:
+		return nil, w.chain(want.key(), want, GoalUpgrade, "", own, v1alpha1.StageUpgrade)
+	}
+	return removal, w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+}
+
+// wasInstalled says that the package got at least through its apply or upgrade. One that is half uninstalled did not.
+func wasInstalled(e entry) bool {
+	switch e.Stage {
+	case v1alpha1.StageApply:
+		return e.State == v1alpha1.StateComplete
+	case v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt:
+		return false
+	}
+	return true
+}
+
+// resume goes on with a package whose version is right.
+func (w *walk) resume(want *Definition, e entry) (removal, install []*step) {
+	own := asked(want.Package.Interrupt)
+	done := e.State == v1alpha1.StateComplete
+	switch e.Stage {
+	case v1alpha1.StageUninstall: // cancelled, or the other version has gone
+		return nil, w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+	case v1alpha1.StageUninstallInterrupt: // too late to cancel
+		return w.remove(e, want), w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
+		goal, start := GoalInstall, e.Stage
+		if e.Stage == v1alpha1.StageUpgrade {
+			goal = GoalUpgrade
+		}
+		if e.rec != nil && e.rec.Goal != "" {
+			goal = e.rec.Goal
+		}
+		if done {
+			start = v1alpha1.StageConfig
+		}
+		return nil, w.chain(want.key(), want, goal, "", own, start)
+	}
+	if done && e.Stage != v1alpha1.StageInterrupt && (e.rec == nil || e.rec.Goal == "") {
+		return nil, w.finished(want, e)
+	}
+	return nil, w.configured(want, e, done)
+}
+
+// configured goes on with a package at its config stage or behind it.
+func (w *walk) configured(want *Definition, e entry, done bool) []*step {
+	goal, from, frozen := GoalReapply, "", asked(want.Package.Interrupt)
+	behind, started := false, false
+	if e.rec != nil && e.rec.Goal != "" {
+		goal, from, frozen = e.rec.Goal, e.rec.From, e.rec.Effect
+		behind = e.rec.Config != "" && e.rec.Config != want.Config
+		started = e.rec.Interrupt != "" && e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateSkipped
+	}
+	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // nobody knows what it was to do: find out anew
+		frozen, started = w.effect(want, goal, from), false
+	}
+	again := func() []*step {
+		return w.chain(want.key(), want, goal, from, w.effect(want, goal, from), v1alpha1.StageConfig)
+	}
+	switch {
+	case e.Stage == v1alpha1.StageConfig && (!done || behind):
+		return again()
+	case e.Stage == v1alpha1.StageConfig && frozen == nil:
+		w.adopt = append(w.adopt, e.key)
+		return nil
+	case e.Stage == v1alpha1.StageConfig:
+		return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
+	case e.Stage == v1alpha1.StageInterrupt && !done && started:
+		steps := w.chain(e.key, want, goal, from, frozen, v1alpha1.StageInterrupt)
+		if behind { // first the interrupt that runs, then the config that came meanwhile
+			next := w.single(want, goal, from, frozen, v1alpha1.StageConfig)
+			next.after = []string{steps[0].id}
+			return append(steps[:1], next)
+		}
+		return steps
+	case e.Stage == v1alpha1.StageInterrupt && !done && behind:
+		return again()
+	case e.Stage == v1alpha1.StageInterrupt && !done:
+		if e.State == v1alpha1.StateErroring && e.rec != nil && e.rec.Hash != want.Hash {
+			frozen = w.effect(want, goal, from) // the edit may have mended it
+		}
+		if frozen == nil {
+			return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
+		}
+		return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
+	case behind: // the interrupt is done: what changed since is a change of its own
+		goal, from = GoalConfig, e.rec.Hash
+		return again()
+	}
+	return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
+}
+
+// finished looks at a package that is through: only a changed configMap, or a boot where that was asked for, makes it
+// owe anything again.
+func (w *walk) finished(want *Definition, e entry) []*step {
+	switch {
+	case e.rec == nil:
+		w.adopt = append(w.adopt, e.key)
+		return nil
+	case w.booted(e.rec):
+		return w.chain(want.key(), want, GoalReapply, "", asked(want.Package.Interrupt), v1alpha1.StageApply)
+	case e.rec.Config != want.Config:
+		return w.chain(want.key(), want, GoalConfig, e.rec.Hash, w.effect(want, GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
+	case e.rec.Hash != want.Hash && w.c.edits(e.rec.Hash, want):
+		w.edited++
+	}
+	return nil
+}
+
+// booted says that the node has booted since the package finished, and not because of us.
+func (w *walk) booted(rec *PackageRecord) bool {
+	return w.c.in.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
+		!slices.Contains(w.n.rebootsFrom, rec.Boot)
+}
+
+// effect is the interrupt in effect: the package's own, but for a change of the configMap what the changed keys ask for.
+// When the old definition is lost every key counts as changed.
+func (w *walk) effect(want *Definition, goal Goal, from string) *v1alpha1.Interrupt {
+	if goal != GoalConfig {
+		return asked(want.Package.Interrupt)
+	}
+	if len(want.Package.ConfigInterrupts) == 0 {
+		return nil
+	}
+	old := w.c.definition(from)
+	if old == nil {
+		old = &Definition{}
+	}
+	return configInterrupt(want.Package, changedKeys(old, want))
+}
+
+// chain is the stages from one on to the end, each after the one before it.
+func (w *walk) chain(key string, def *Definition, goal Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
+	way := []v1alpha1.Stage{v1alpha1.StageApply, v1alpha1.StageConfig}
+	end := []v1alpha1.Stage{v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt}
+	switch {
+	case goal == GoalUninstall:
+		way, end = []v1alpha1.Stage{v1alpha1.StageUninstall}, []v1alpha1.Stage{v1alpha1.StageUninstallInterrupt}
+	case start == v1alpha1.StageUpgrade:
+		way[0] = v1alpha1.StageUpgrade
+	}
+	if effect != nil || slices.Contains(end, start) {
+		way = append(way, end...)
+	}
+	way = way[max(0, slices.Index(way, start)):]
+	out := make([]*step, len(way))
+	for i, stage := range way {
+		out[i] = w.single(def, goal, from, effect, stage)
+		out[i].rename(key)
+		if i > 0 {
+			out[i].after = []string{out[i-1].id}
+		}
+	}
+	return out
+}
+
+func (w *walk) single(def *Definition, goal Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
+	s := &step{stage: stage, def: def, goal: goal, from: from, effect: effect}
+	if s.interrupts() {
+		s.payload = effect
+	}
+	s.rename(def.key())
+	return s
+}
+
+func (s *step) rename(key string) {
+	s.key, s.id = key, key+"/"+string(s.stage)
+	s.name, s.version, _ = strings.Cut(key, "|")
+}

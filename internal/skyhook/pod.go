@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// copyScript brings the package to the host. It copies beside the place the package is going to have: our agent moves
+// that copy into place under its lock, whole. Other agents look for the package in its place, so a copy is put there too
+// when nothing is there yet; and while no agent of ours shows up, only there. It uses nothing but sh, mkdir and cp,
+// because the image is the package's. Links are followed: those of a mounted configMap lead nowhere on the host.
+const copyScript = `set -e
+bring() { mkdir -p "$1"; cp -rL ` + packageDir + `/. "$1/"; }
+to="` + rootMount + `${SKYHOOK_DIR}"
+if [ -e "$to/` + pack.DeliveryFile + `" ] || [ ! -e "$to" ]; then bring "$to.${SKYHOOK_POD_UID}"; fi
+if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
+`
+
+// Object is the pod for a task, made from what the node records after Change(Run).
+func (c *Compiled) Object(task string, n *Node) (*corev1.Pod, error) {
+	st, err := c.stepOf(n.Name, task)
+	if err != nil {
+		return nil, err
+	}
+	rec := n.on(c.in.Skyhook.Name).record
+	p := rec.Packages[st.key]
+	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) {
+		return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record it as running", task, n.Name)
+	}
+	if st.interrupts() {
+		if p.Payload == nil || p.Interrupt == "" {
+			return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record the interrupt", task, n.Name)
+		}
+		frozen := *st
+		frozen.payload = p.Payload
+		return c.interruptPod(&frozen, rec.Order, p, n), nil
+	}
+	return c.stagePod(st, rec.Order, p, n), nil
+}
+
+func owner(s *v1alpha1.Skyhook) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind, Name: s.Name, UID: s.UID, Controller: &yes, BlockOwnerDeletion: &yes,
+	}}
+}
+
+// pod is what stage and interrupt pods have in common.
+func (c *Compiled) pod(st *step, p *PackageRecord, n *Node) *corev1.Pod {
+	s, no := c.in.Skyhook, false
+	out := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: podName(s.Name, st, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Labels: map[string]string{
+				v1alpha1.LabelName:    s.Name,
+				v1alpha1.LabelPackage: labelValue(st.name + "-" + st.version),
+			},
+			Annotations: map[string]string{
+				v1alpha1.AnnotationPackage: writeTag(tag{
+					Name: st.name, Version: st.version, Skyhook: s.Name, Stage: st.stage,
+					Image: st.def.Package.Image, ContainerSHA: st.def.Package.ContainerSHA,
+				}),
+				annotationRun:     p.Run,
+				annotationContent: c.contentOf(st, st.payload),
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: n.Name, RestartPolicy: corev1.RestartPolicyOnFailure, HostPID: true, HostNetwork: true,
+			ServiceAccountName: c.in.Config.ServiceAccount, AutomountServiceAccountToken: &no,
+			Tolerations: c.tolerations(),
+			Volumes:     []corev1.Volume{{Name: volumeRoot, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
+			Containers:  []corev1.Container{c.pauseContainer()},
+		},
+	}
+	if p.Attempts > 0 {
+		out.Annotations[annotationAttempts] = strconv.Itoa(p.Attempts)
+	}
+	if c.in.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: c.in.Config.ImagePullSecret}}
+	}
+	return out
+}
+
+func (c *Compiled) pauseContainer() corev1.Container {
+	return corev1.Container{Name: containerPause, Image: c.in.Config.PauseImage, Resources: exactly("100m", "20Mi")}
+}
+
+func exactly(cpu, memory string) corev1.ResourceRequirements {
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+}
+
+// stagePod copies the package to the host, runs the stage and then its check.
+func (c *Compiled) stagePod(st *step, order int, p *PackageRecord, n *Node) *corev1.Pod {
+	s, d := c.in.Skyhook, st.def
+	out := c.pod(st, p, n)
+	out.Spec.Volumes = append(out.Spec.Volumes, c.metadataVolume(n))
+	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: c.metadataVolume(n).Name, MountPath: metadataDir}}
+	if len(d.config) > 0 {
+		out.Spec.Volumes = append(out.Spec.Volumes, c.configVolume(st))
+		mounts = append(mounts, corev1.VolumeMount{Name: packageName(st.name), MountPath: configDir})
+	}
+	dir := c.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	container := func(suffix, image string) corev1.Container {
+		return corev1.Container{
+			Name: packageName(st.name) + suffix, Image: image, ImagePullPolicy: c.pullPolicy(), SecurityContext: privileged(),
+			VolumeMounts: mounts, Resources: resources(d.Package.Resources),
+		}
+	}
+	first := container(suffixCopy, imageOf(d.Package))
+	first.Command, first.Args = []string{"/bin/sh", "-c"}, []string{copyScript}
+	first.Env = []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()}
+	out.Spec.InitContainers = append(out.Spec.InitContainers, first)
+	env := c.stageEnv(st, order, p)
+	for _, check := range []string{"", "-" + suffixCheck} {
+		run := container("-"+string(st.stage)+strings.TrimPrefix(check, "-"), c.agentImage(d))
+		run.Args = []string{string(st.stage) + check, rootMount, dir}
+		run.Env = env
+		out.Spec.InitContainers = append(out.Spec.InitContainers, run)
+	}
+	if g := d.Package.GracefulShutdown; g != nil {
+		seconds := max(1, int64(g.Seconds()))
+		out.Spec.TerminationGracePeriodSeconds = &seconds
+	}
+	return out
+}
+
+// interruptPod needs the host and no package.
+func (c *Compiled) interruptPod(st *step, order int, p *PackageRecord, n *Node) *corev1.Pod {
+	s := c.in.Skyhook
+	out := c.pod(st, p, n)
+	out.Labels[v1alpha1.LabelInterrupt] = "True"
+	dir := c.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	out.Spec.InitContainers = []corev1.Container{{
+		Name: containerInterrupt, Image: c.agentImage(st.def), ImagePullPolicy: c.pullPolicy(), SecurityContext: privileged(),
+		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, forAgent(st.payload)},
+		Env:          append(c.agentEnv(st, order, p), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, c.deadlineEnv(st)),
+		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
+		Resources:    exactly("500m", "64Mi"),
+	}}
+	return out
+}
+
+// agentEnv is the documented environment in its documented order, and the run.
+func (c *Compiled) agentEnv(st *step, order int, p *PackageRecord) []corev1.EnvVar {
+	s, config := c.in.Skyhook, c.in.Config
+	return []corev1.EnvVar{
+		{Name: pack.EnvLogDir, Value: config.LogRoot + "/" + s.Name},
+		{Name: pack.EnvRootDir, Value: config.CopyDirRoot + "/" + s.Name},
+		{Name: pack.EnvCopyResolv, Value: "false"},
+		{Name: pack.EnvResourceID, Value: resourceID(s.Name, string(s.UID), st.name, st.version, p.Generation)},
+		{Name: pack.EnvNodeOrder, Value: strconv.Itoa(order)},
+		{Name: pack.EnvRunID, Value: p.Run},
+	}
+}
+
+// stageEnv is the package's own environment, then the agent's.
+func (c *Compiled) stageEnv(st *step, order int, p *PackageRecord) []corev1.EnvVar {
+	var out []corev1.EnvVar
+	var secret []string
+	for _, e := range st.def.Package.Env {
+		out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.DeepCopy()})
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			secret = append(secret, e.Name)
+		}
+	}
+	out = append(out, c.agentEnv(st, order, p)...)
+	out = append(out,
+		corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)},
+		c.deadlineEnv(st),
+		podUID(),
+	)
+	if len(secret) > 0 {
+		out = append(out, corev1.EnvVar{Name: pack.EnvRedact, Value: pack.JoinNames(secret)})
+	}
+	return out
+}
+
+func (c *Compiled) deadlineEnv(st *step) corev1.EnvVar {
+	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(c.in.Now.Add(c.limit(st)))}
+}
+
+func podUID() corev1.EnvVar {
+	return corev1.EnvVar{Name: pack.EnvPodUID, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}}}
+}
+
+func rootVolumeMount() corev1.VolumeMount {
+	propagate := corev1.MountPropagationHostToContainer
+	return corev1.VolumeMount{Name: volumeRoot, MountPath: rootMount, MountPropagation: &propagate}
+}
+
+func (c *Compiled) metadataVolume(n *Node) corev1.Volume {
+	return corev1.Volume{Name: safe(63, "metadata", n.Name), VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(c.in.Skyhook.Name, n.Name)}},
+	}}
+}
+
+// configVolume is the documented ConfigMap while that holds this definition, otherwise the frozen one.
+func (c *Compiled) configVolume(st *step) corev1.Volume {
+	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{
+		Name: configMapName(c.in.Skyhook.Name, st.name, st.version)}}
+	if want := c.defs[st.name]; want == nil || want.Hash != st.def.Hash {
+		source.Name = definitionName(c.in.Skyhook.Name, st.def)
+		for _, key := range sortedNames(st.def.config) {
+			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
+		}
+	}
+	return corev1.Volume{Name: packageName(st.name), VolumeSource: corev1.VolumeSource{ConfigMap: source}}
+}
+
+func (c *Compiled) pullPolicy() corev1.PullPolicy {
+	if c.in.Config.AlwaysPull {
+		return corev1.PullAlways
+	}
+	return "" // as Kubernetes chooses by tag and digest
+}
+
+func privileged() *corev1.SecurityContext {
+	yes := true
+	return &corev1.SecurityContext{Privileged: &yes}
+}
+
+// imageOf is the reference to pull: by digest when one is given. A tag cannot have the plus sign a version may have.
+func imageOf(p v1alpha1.Package) string {
+	if p.ContainerSHA != "" {
+		return p.Image + "@" + p.ContainerSHA
+	}
+	return p.Image + ":" + strings.ReplaceAll(string(p.Version), "+", "_")
+}
+
+func (c *Compiled) agentImage(d *Definition) string {
+	if d.Package.AgentImageOverride != "" {
+		return d.Package.AgentImageOverride
+	}
+	return c.in.Config.AgentImage
+}
+
+// resources are those of the package: all four, or none and the namespace decides.
+func resources(r v1alpha1.Resources) corev1.ResourceRequirements {
+	if r.CPURequest.IsZero() && r.CPULimit.IsZero() && r.MemoryRequest.IsZero() && r.MemoryLimit.IsZero() {
+		return corev1.ResourceRequirements{}
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: r.CPURequest, corev1.ResourceMemory: r.MemoryRequest},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: r.CPULimit, corev1.ResourceMemory: r.MemoryLimit},
+	}
+}
+
+// contentOf is a hash of what a pod is made from, but for what changes with every run. A pod is never compared with a
+// rendering of itself: the API server fills in more than we wrote.
+func (c *Compiled) contentOf(st *step, payload *v1alpha1.Interrupt) string {
+	config := c.in.Config
+	parts := []string{c.agentImage(st.def), config.PauseImage, config.ImagePullSecret, encode(c.in.Skyhook.Spec.AdditionalTolerations)}
+	if st.interrupts() {
+		parts = append(parts, encode(payload))
+	} else {
+		parts = append(parts, st.def.pod)
+	}
+	return short(parts...)
+}

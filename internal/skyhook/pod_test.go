@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestCopyScript runs the script with a shell, in a folder instead of a container.
+func TestCopyScript(t *testing.T) {
+	run := func(t *testing.T, root string) {
+		t.Helper()
+		script := strings.NewReplacer(rootMount+"$", root+"/host$", packageDir, root+"/image").Replace(copyScript)
+		cmd := exec.Command("/bin/sh", "-c", script)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "SKYHOOK_DIR=/lib/p-1", "SKYHOOK_POD_UID=u1"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	lay := func(t *testing.T) string {
+		root := t.TempDir()
+		for _, dir := range []string{"image/configmaps/..2026", "image/skyhook_dir", "host/lib"} {
+			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, content := range map[string]string{"image/config.json": "{}", "image/.hidden": "h", "image/configmaps/..2026/a.conf": "1"} {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for link, to := range map[string]string{"image/configmaps/..data": "..2026", "image/configmaps/a.conf": "..data/a.conf"} {
+			if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return root
+	}
+	has := func(t *testing.T, path string, want bool) {
+		t.Helper()
+		found, err := os.Lstat(path)
+		if (err == nil) != want || err == nil && found.Mode()&os.ModeSymlink != 0 {
+			t.Errorf("%s is there: %v, want %v as a plain file", filepath.Base(path), err == nil, want)
+		}
+	}
+	t.Run("the first copy serves every agent", func(t *testing.T) {
+		root := lay(t)
+		run(t, root)
+		run(t, root) // started again
+		for _, dir := range []string{"p-1", "p-1.u1"} {
+			has(t, filepath.Join(root, "host/lib", dir, "config.json"), true)
+			has(t, filepath.Join(root, "host/lib", dir, ".hidden"), true)
+			has(t, filepath.Join(root, "host/lib", dir, "configmaps/a.conf"), true)
+		}
+	})
+	t.Run("an agent of ours gets the next one beside it", func(t *testing.T) {
+		root := lay(t)
+		there := filepath.Join(root, "host/lib/p-1")
+		if err := os.MkdirAll(there, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(there, pack.DeliveryFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run(t, root)
+		has(t, filepath.Join(there, "config.json"), false)
+		has(t, there+".u1/config.json", true)
+	})
+	t.Run("another agent gets it in its place", func(t *testing.T) {
+		root := lay(t)
+		there := filepath.Join(root, "host/lib/p-1")
+		if err := os.MkdirAll(there, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, root)
+		has(t, filepath.Join(there, "config.json"), true)
+		has(t, there+".u1", false)
+	})
+}
+
+// TestNames: every name is one Kubernetes accepts, and does not depend on luck.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("long-name.", 30)
+	for _, parts := range [][]string{
+		{"demo", "tuning", "1.0.0", "apply", "n1"}, {"Demo", "a_b", "1.0.0+Build", "apply", long}, {long, "x", "y", "z", "n"}, {"", "", ""},
+	} {
+		name := safe(63, parts...)
+		if errs := validation.IsDNS1123Subdomain(strings.TrimLeft(name, "-")); len(errs) > 0 || len(name) > 63 {
+			t.Errorf("%q of %v: %v", name, parts, errs)
+		}
+		if name != safe(63, parts...) {
+			t.Errorf("%v has two names", parts)
+		}
+	}
+	if safe(63, "a", "1.0") == safe(63, "a", "1-0") {
+		t.Error("two versions share a pod name")
+	}
+	for version, want := range map[string]string{"1.2.3": "tuning-1.2.3", "1.2.3+build.7": "tuning-1.2.3_build.7"} {
+		got := labelValue("tuning-" + version)
+		if got != want || len(validation.IsValidLabelValue(got)) > 0 {
+			t.Errorf("label of version %s is %q", version, got)
+		}
+	}
+	if got := configMapName("Demo", "tuning", "1.0.0+B"); got != "demo-tuning-1.0.0-b" || len(validation.IsDNS1123Subdomain(got)) > 0 {
+		t.Errorf("the ConfigMap is called %q", got)
+	}
+	for image, want := range map[string][2]string{
+		"ghcr.io/a/b":                      {"ghcr.io/a/b", ""},
+		"ghcr.io/a/b:1.0":                  {"ghcr.io/a/b", "1.0"},
+		"registry:5000/a/b":                {"registry:5000/a/b", ""},
+		"registry:5000/a/b:v1":             {"registry:5000/a/b", "v1"},
+		"registry:5000/a/b:v1@sha256:abcd": {"registry:5000/a/b", "v1"},
+		"a/b@sha256:abcd":                  {"a/b", ""},
+	} {
+		if got := [2]string{repository(image), imageTag(image)}; got != want {
+			t.Errorf("%s is %v, want %v", image, got, want)
+		}
+	}
+}
+
+// TestEnvOrder: the package's own variables come first, then the documented ones in their order, then ours.
+func TestEnvOrder(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, env: [{name: B, value: "1"}, {name: A, value: "2"}]}}}}`)
+	w.addNode("n1")
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Admit, Node: "n1", Order: 7})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	pod := w.pods[0]
+	var names []string
+	for _, e := range pod.Spec.InitContainers[1].Env {
+		names = append(names, e.Name)
+		if e.Name == pack.EnvNodeOrder && e.Value != "7" {
+			t.Errorf("the order is %s", e.Value)
+		}
+	}
+	want := []string{"B", "A", "SKYHOOK_LOG_DIR", "SKYHOOK_ROOT_DIR", "COPY_RESOLV", "SKYHOOK_RESOURCE_ID", "SKYHOOK_NODE_ORDER",
+		"SKYHOOK_RUN_ID", "SKYHOOK_CONFIG_DIGEST", "SKYHOOK_DEADLINE", "SKYHOOK_POD_UID"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the environment is %v", names)
+	}
+	if first := pod.Spec.InitContainers[0]; len(first.Env) != 2 || first.Env[0].Name != "SKYHOOK_DIR" {
+		t.Errorf("the copy gets %v", first.Env)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		if c.ImagePullPolicy != "" {
+			t.Errorf("%s has pull policy %s: Kubernetes should choose", c.Name, c.ImagePullPolicy)
+		}
+	}
+	w.config.AlwaysPull = true
+	w.pods = nil
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	if w.pods[0].Spec.InitContainers[0].ImagePullPolicy != corev1.PullAlways {
+		t.Error("the flag does not force Always")
+	}
+}

@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Shorter names for the states that come from a pod.
+const (
+	running   = rollout.Running
+	failing   = rollout.Failing
+	succeeded = rollout.Succeeded
+)
+
+// killed is the exit code of a container that got SIGKILL.
+const killed = 137
+
+// tag is the annotation on our pods that says what they run. The order of the fields is part of the format.
+type tag struct {
+	Name         string         `json:"name"`
+	Version      string         `json:"version"`
+	Skyhook      string         `json:"skyhook"`
+	Stage        v1alpha1.Stage `json:"stage"`
+	Image        string         `json:"image"`
+	ContainerSHA string         `json:"containerSHA,omitempty"`
+	Invalid      bool           `json:"invalid,omitempty"` // a predecessor gave it up
+}
+
+// seen is what a pod of ours says.
+type seen struct {
+	name     string
+	tag      tag
+	run      string
+	content  string
+	leaving  bool
+	state    rollout.State // running, failing or succeeded
+	dead     bool          // nothing starts it again: it is to be swept first
+	healthy  bool          // its work has begun and has not failed
+	why      *rollout.Why
+	attempts int // failed ones, those before this pod included
+	failedAt time.Time
+	created  time.Time
+	reboot   *pack.Reboot // seen by the agent
+}
+
+// Owns says that a pod is one of this Skyhook's: in our namespace, labelled, and owned by its UID. Nothing else is
+// ever believed.
+func Owns(s *v1alpha1.Skyhook, c Config, p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return p.Namespace == c.Namespace && p.Labels[v1alpha1.LabelName] == s.Name && s.UID != "" &&
+		owner != nil && owner.UID == s.UID && owner.Kind == Kind
+}
+
+// readTag reads the annotation; false for a pod that is ours but says nothing we understand.
+func readTag(p *corev1.Pod) (tag, bool) {
+	var t tag
+	if err := json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &t); err != nil {
+		return tag{}, false
+	}
+	return t, t.Name != "" && t.Version != "" && slices.Contains(stages, t.Stage)
+}
+
+func writeTag(t tag) string { return encode(t) }
+
+// look reads a pod of ours.
+func look(p *corev1.Pod) *seen {
+	s := &seen{
+		name: p.Name, run: p.Annotations[annotationRun], content: p.Annotations[annotationContent],
+		leaving: p.DeletionTimestamp != nil, created: p.CreationTimestamp.Time, state: running,
+	}
+	var understood bool
+	if s.tag, understood = readTag(p); !understood || s.tag.Invalid {
+		s.tag = tag{} // belongs to no task: a stray
+	}
+	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
+	s.judge(p)
+	if s.leaving && s.state != succeeded {
+		s.state, s.healthy, s.dead = running, true, false
+		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "pod " + p.Name + " is being deleted", About: about(p)}
+	}
+	if s.why != nil && s.why.About == "" {
+		s.why.About = about(p)
+	}
+	return s
+}
+
+func about(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.Name }
+
+// judge reads the containers in their order. Init containers run one after the other, so the first that has not
+// ended well decides. Containers that were injected count the same, but for sidecars, which never end.
+func (s *seen) judge(p *corev1.Pod) {
+	begun := false
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			continue
+		}
+		status := statusOf(p, c.Name)
+		if status == nil {
+			s.healthy = begun
+			s.pending(p)
+			return
+		}
+		s.count(status, p)
+		if t := status.State.Terminated; t != nil && t.ExitCode == 0 {
+			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
+				s.reboot = m.Reboot
+			}
+			begun = begun || !strings.HasSuffix(c.Name, suffixCopy)
+			continue
+		}
+		s.healthy = begun || status.State.Running != nil && !strings.HasSuffix(c.Name, suffixCopy)
+		s.stopped(p, status)
+		return
+	}
+	if len(p.Spec.InitContainers) == 0 {
+		s.pending(p)
+		return
+	}
+	s.state, s.healthy = succeeded, true
+}
+
+func statusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range p.Status.InitContainerStatuses {
+		if p.Status.InitContainerStatuses[i].Name == name {
+			return &p.Status.InitContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// count adds the failed runs of a container: the one that ended last, and those before it. Of those before only the
+// number is known, so they count as failed when the last one did.
+func (s *seen) count(status *corev1.ContainerStatus, p *corev1.Pod) {
+	last, before := status.State.Terminated, int(status.RestartCount)
+	if last == nil {
+		last = status.LastTerminationState.Terminated
+		if status.State.Running != nil {
+			before-- // the restart that runs now followed the failure that is counted here
+		}
+	}
+	if last == nil || !failed(status.Name, last) {
+		return
+	}
+	s.attempts += 1 + max(0, before)
+	s.failedAt = last.FinishedAt.Time
+	s.why = failure(p, status.Name, last)
+}
+
+// failed says that a run of a container ended in a way that counts: not well, and not because it was told to stop or
+// to come back later, nor because nobody knows how. An interrupt may well kill its own container.
+func failed(container string, t *corev1.ContainerStateTerminated) bool {
+	if m, ok := pack.DecodeMessage(t.Message); ok {
+		return m.Outcome == pack.Failed
+	}
+	if class, ok := pack.ClassOf(int(t.ExitCode)); ok {
+		return class.Outcome() == pack.Failed
+	}
+	if container == containerInterrupt && t.ExitCode == killed && t.Reason != "OOMKilled" {
+		return false
+	}
+	return t.ExitCode != 0 && t.Reason != "ContainerStatusUnknown"
+}
+
+// stopped reads the container that decides.
+func (s *seen) stopped(p *corev1.Pod, status *corev1.ContainerStatus) {
+	switch {
+	case p.Status.Phase == corev1.PodFailed:
+		s.rejected(p)
+	case s.why != nil: // it failed, and perhaps runs again: that is not forgotten until it ends well
+		s.state, s.healthy = failing, false
+	case status.State.Waiting != nil:
+		s.waiting(status)
+	case status.State.Terminated != nil:
+		t := status.State.Terminated
+		s.why = &rollout.Why{Reason: rollout.ReasonRetry, Text: failureText(status.Name, t)}
+	}
+}
+
+// pending is a pod of which no container has begun.
+func (s *seen) pending(p *corev1.Pod) {
+	if p.Status.Phase == corev1.PodFailed {
+		s.rejected(p)
+	}
+}
+
+// rejected is a pod the kubelet has ended: it never begins again. A kubelet that shuts down with its node is no failure.
+func (s *seen) rejected(p *corev1.Pod) {
+	s.dead, s.healthy = true, false
+	text := p.Status.Reason
+	if m := strings.TrimSpace(p.Status.Message); m != "" {
+		text = strings.TrimPrefix(text+": "+m, ": ")
+	}
+	if text == "" {
+		text = "it gives no reason"
+	}
+	switch p.Status.Reason {
+	case "NodeShutdown", "Terminated", "Shutdown":
+		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: bounded("the node shut down: "+text, 300)}
+		return
+	case "Evicted", "Preempting":
+		text = "the kubelet evicted the pod: " + text
+	default:
+		text = "the kubelet rejected the pod: " + text
+	}
+	if s.why != nil && p.Status.Reason == "" {
+		return // its container said more
+	}
+	s.state = failing
+	s.attempts++
+	s.failedAt = p.CreationTimestamp.Time
+	for _, c := range p.Status.Conditions {
+		if c.LastTransitionTime.After(s.failedAt) {
+			s.failedAt = c.LastTransitionTime.Time
+		}
+	}
+	s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: bounded(text, 300)}
+}
+
+// waiting reads why a container that never failed does not run.
+func (s *seen) waiting(status *corev1.ContainerStatus) {
+	w := status.State.Waiting
+	message := bounded(strings.TrimSpace(w.Message), 200)
+	if message == "" {
+		message = w.Reason
+	}
+	switch w.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed", "ErrImagePullBackOff":
+		s.healthy = false
+		s.why = &rollout.Why{Reason: rollout.ReasonImagePull, Text: fmt.Sprintf("image %s cannot be pulled: %s", status.Image, message)}
+	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ContainerCannotRun", "CrashLoopBackOff":
+		s.healthy = false
+		s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: fmt.Sprintf("container %s cannot start: %s", status.Name, message)}
+	}
+}
+
+// failure says why a container failed, in the agent's words when it left some.
+func failure(p *corev1.Pod, container string, t *corev1.ContainerStateTerminated) *rollout.Why {
+	why := &rollout.Why{Reason: rollout.ReasonStageFailed, Text: failureText(container, t), About: about(p), Since: t.FinishedAt.Time}
+	if m, ok := pack.DecodeMessage(t.Message); ok && m.Class == pack.TimedOut {
+		why.Reason = rollout.ReasonDeadline
+	}
+	return why
+}
+
+func failureText(container string, t *corev1.ContainerStateTerminated) string {
+	m, ok := pack.DecodeMessage(t.Message)
+	if !ok {
+		switch {
+		case t.Reason == "OOMKilled":
+			return fmt.Sprintf("container %s was killed because it used more memory than its limit", container)
+		case t.Signal != 0:
+			return fmt.Sprintf("container %s was killed by signal %d", container, t.Signal)
+		}
+		return fmt.Sprintf("container %s ended with exit code %d", container, t.ExitCode)
+	}
+	text := strings.TrimSuffix(m.Reason, ".")
+	if text == "" {
+		text = fmt.Sprintf("%s ended with exit code %d", m.Mode, t.ExitCode)
+	}
+	if n := len(m.Lines); n > 0 {
+		text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
+	}
+	return bounded(strings.Join(strings.Fields(text), " "), 500)
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestPolicyArithmetic: percentages round down, to one node at least; an old budget of 0 freezes.
+func TestPolicyArithmetic(t *testing.T) {
+	n := func(i int) *int { return &i }
+	for _, c := range []struct {
+		percent, count *int
+		nodes          int
+		window         bool
+		want           int
+	}{
+		{n(25), nil, 10, false, 2}, {n(30), nil, 10, false, 3}, {n(10), nil, 5, false, 1}, {n(33), nil, 6, false, 1}, {n(1), nil, 100, false, 1},
+		{n(50), nil, 0, false, 0}, {nil, n(7), 3, false, 7},
+		{n(0), nil, 10, true, 0}, {nil, n(0), 10, true, 0}, {nil, nil, 10, true, rollout.Unlimited}, {n(33), nil, 3, true, 1}, {n(50), nil, 0, true, 1},
+	} {
+		r := room{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, window: c.window}
+		if got := r.limit(c.nodes); got != c.want {
+			t.Errorf("%v%% or %v of %d nodes is %d, want %d", c.percent, c.count, c.nodes, got, c.want)
+		}
+	}
+}
+
+// TestLedger: what the status keeps of admissions and batches comes back as it was.
+func TestLedger(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	l := rollout.Ledger{Name: "Skyhook/demo", Epoch: 4, Admitting: []rollout.Seat{
+		{Rollout: "Skyhook/demo", Node: "n1", Group: "Skyhook/demo/__default__", Batch: 4, Since: now},
+		{Rollout: "Skyhook/other", Node: "n2", Group: "Skyhook/demo/racks", Batch: 3, Since: now},
+	}}
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: Admission(l)}}
+	back := grouping(&Input{Skyhook: s}, nil).ledger()
+	if encode(back) != encode(l) {
+		t.Errorf("%s came back as %s", encode(l), encode(back))
+	}
+	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9}
+	if back := remembered(Batches(m)); back != m {
+		t.Errorf("%+v came back as %+v", m, back)
+	}
+	if Batches(rollout.Memory{}) != nil {
+		t.Error("no memory is written")
+	}
+}

@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// stepOf finds the step of a task that this compilation gave.
+func (c *Compiled) stepOf(node, id string) (*step, error) {
+	if t := c.targets[node]; t != nil {
+		if st := t.steps[id]; st != nil {
+			return st, nil
+		}
+	}
+	return nil, fmt.Errorf("task %s is not owed on node %s", id, node)
+}
+
+// run writes that a step is at work, with everything its pod is made from, so that the same pod is made again when
+// this one is lost.
+func (c *Compiled) run(a rollout.Action, n *Node) (Edit, error) {
+	st, err := c.stepOf(n.Name, a.Task)
+	if err != nil {
+		return Edit{}, err
+	}
+	e := c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+		c.inherit(rec)
+		p := c.begin(st, state, rec, n)
+		if st.interrupts() {
+			c.beginInterrupt(a, st, state, rec, n, p)
+		}
+		if st.goal == GoalUninstall {
+			c.park(st, state, rec)
+		}
+	})
+	c.sayOn(&e, n, v1alpha1.StatusInProgress)
+	return e, nil
+}
+
+// begin moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
+// admission.
+func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Node) *PackageRecord {
+	old, was := rec.Packages[st.key], state[st.key]
+	for key := range state { // the same version in other words
+		e := state[key]
+		if key != st.key && e.Name == st.name && st.goal != GoalUninstall && pack.CompareVersions(e.Version, st.version) == 0 {
+			if old == nil {
+				old, was = rec.Packages[key], e
+			}
+			delete(state, key)
+			delete(rec.Packages, key)
+		}
+	}
+	p := &PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Effect: st.effect}
+	if old != nil && old.Goal != "" {
+		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
+		if was.Stage == st.stage && !edited(st, old) {
+			p.Attempts, p.FailedAt = old.Attempts, old.FailedAt
+		}
+		if st.interrupts() {
+			p.Hash = old.Hash // an interrupt takes nothing over: the definition of the config stage stays installed
+		}
+		if was.Stage == st.stage && sameInterrupt(old.Effect, st.effect) {
+			p.Interrupt, p.Payload, p.Boot = old.Interrupt, old.Payload, old.Boot
+		}
+	}
+	if p.Run == "" || p.Generation == 0 {
+		p.Run, p.Generation = c.runID(n, rec, st), c.in.Skyhook.Generation
+	}
+	if st.stage == v1alpha1.StageConfig {
+		p.Config = st.def.Config
+	}
+	entry := v1alpha1.PackageStatus{
+		Name: st.name, Version: st.version, Image: st.def.Package.Image, ContainerSHA: st.def.Package.ContainerSHA,
+		Stage: st.stage, State: v1alpha1.StateInProgress,
+	}
+	if was.Stage == st.stage {
+		entry.Restarts = was.Restarts
+	}
+	state[st.key], rec.Packages[st.key] = entry, p
+	p.At = at(entry)
+	return p
+}
+
+// runID names the package's run in this admission. Time is part of it because a number can come again after a reset.
+func (c *Compiled) runID(n *Node, rec *Record, st *step) string {
+	return strconv.Itoa(rec.Admission) + "-" + short(string(c.in.Skyhook.UID), n.UID, st.key, whole(c.in.Now).Format(time.RFC3339))
+}
+
+// short is a hash of parts.
+func short(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// beginInterrupt freezes what the interrupt does, under an id of its own. Begun again it stays what it was, and covers
+// whom it covered, unless an edit asks for something else.
+func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+	covered := c.coverable(n, a.Covers)
+	if p.Interrupt == "" {
+		all := []*v1alpha1.Interrupt{st.effect}
+		for _, other := range covered {
+			all = append(all, other.effect)
+		}
+		for _, other := range rec.Packages {
+			if other.By == st.id {
+				all = append(all, other.Effect)
+			}
+		}
+		p.Payload, p.Boot = merge(all...), n.BootID
+		p.Interrupt = short(string(c.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, encode(p.Payload))
+	}
+	for _, other := range covered {
+		if covers(p.Payload, other.effect) {
+			c.skip(other, st.id, state, rec, n)
+		}
+	}
+}
+
+func (c *Compiled) coverable(n *Node, ids []string) []*step {
+	var out []*step
+	for _, id := range ids {
+		if st, err := c.stepOf(n.Name, id); err == nil && st.interrupts() {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// skip writes that another package's interrupt does this one's work.
+func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *Record, n *Node) {
+	p := c.begin(st, state, rec, n)
+	entry := state[st.key]
+	entry.State = v1alpha1.StateSkipped
+	state[st.key] = entry
+	p.At, p.By, p.Interrupt, p.Payload = at(entry), by, "", nil
+}
+
+// cover writes that another task's run does this one's work, if what runs there really does.
+func (c *Compiled) cover(a rollout.Action, n *Node) (Edit, error) {
+	st, err := c.stepOf(n.Name, a.Task)
+	if err != nil {
+		return Edit{}, err
+	}
+	by, _, _, _ := split(a.By)
+	return c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+		runs := rec.Packages[by]
+		if runs == nil || runs.Interrupt == "" || !covers(runs.Payload, st.effect) {
+			return
+		}
+		if p := rec.Packages[st.key]; p != nil && p.By == a.By && state[st.key].State == v1alpha1.StateSkipped {
+			return
+		}
+		c.skip(st, a.By, state, rec, n)
+	}), nil
+}
+
+// park shows on the node that a lower version waits until the higher one is uninstalled.
+func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *Record) {
+	want := c.defs[st.name]
+	if want == nil || c.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
+		return
+	}
+	for key, e := range state { // what was there below the higher version is not what it was
+		if e.Name == st.name && e.Stage != v1alpha1.StageUninstallInterrupt && pack.CompareVersions(e.Version, st.version) < 0 {
+			delete(state, key)
+			delete(rec.Packages, key)
+		}
+	}
+	state[want.key()] = v1alpha1.PackageStatus{
+		Name: st.name, Version: string(want.Package.Version), Image: want.Package.Image, ContainerSHA: want.Package.ContainerSHA,
+		Stage: v1alpha1.StageUninstall, State: v1alpha1.StateSkipped,
+	}
+}
+
+// record writes what became of a step.
+func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
+	st, err := c.stepOf(n.Name, a.Task)
+	if err != nil {
+		return Edit{}, err
+	}
+	status, rebootedFrom := v1alpha1.StatusInProgress, ""
+	e := c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+		c.inherit(rec)
+		if entry, ok := state[st.key]; !ok || entry.Stage != st.stage || rec.Packages[st.key] == nil {
+			c.begin(st, state, rec, n)
+		}
+		entry, p := state[st.key], rec.Packages[st.key]
+		switch a.State {
+		case rollout.Done:
+			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
+				rebootedFrom = p.Boot
+			}
+			c.done(st, state, rec, n, p)
+		case rollout.Failing:
+			now := whole(c.in.Now)
+			entry.State, entry.Restarts = v1alpha1.StateErroring, int32(min(a.Attempts, 1<<30))
+			if a.Attempts != p.Attempts || p.FailedAt == nil {
+				p.Attempts, p.FailedAt = a.Attempts, &now
+			}
+			state[st.key], p.At = entry, at(entry)
+		default:
+			entry.State = v1alpha1.StateInProgress
+			state[st.key], p.At = entry, at(entry)
+		}
+		for _, e := range state {
+			if e.State == v1alpha1.StateErroring {
+				status = v1alpha1.StatusErroring
+			}
+		}
+	})
+	c.sayOn(&e, n, status)
+	if rebootedFrom != "" {
+		c.tellOthers(&e, n, rebootedFrom)
+	}
+	return e, nil
+}
+
+// tellOthers writes into the records of the other Skyhooks on the node that the reboot was ours, so that none of them
+// applies its packages again because of it.
+func (c *Compiled) tellOthers(e *Edit, n *Node, from string) {
+	for name, on := range n.records {
+		if name == c.in.Skyhook.Name || on.problem != "" {
+			continue
+		}
+		rec := on.record.clone()
+		if sinceBoot(&rec, from, n.BootID) {
+			e.annotate(n, v1alpha1.PrefixRecord+name, writeRecord(rec))
+		}
+	}
+}
+
+// sinceBoot moves what finished in one boot to another.
+func sinceBoot(rec *Record, from, to string) (changed bool) {
+	for _, p := range rec.Packages {
+		if p.Goal == "" && p.Boot == from {
+			p.Boot, changed = to, true
+		}
+	}
+	return changed
+}
+
+// done moves an entry on after its step ended well.
+func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+	entry := state[st.key]
+	entry.State = v1alpha1.StateComplete
+	state[st.key], p.At = entry, at(entry)
+	p.Attempts, p.FailedAt = 0, nil
+	switch st.stage {
+	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
+		for key, e := range state {
+			if e.Name == st.name && key != st.key {
+				delete(state, key)
+			}
+		}
+	case v1alpha1.StageConfig:
+		if p.Effect == nil {
+			c.finish(p, n)
+		}
+	case v1alpha1.StageInterrupt, v1alpha1.StageUninstallInterrupt:
+		c.interrupted(st, state, rec, n, p)
+	case v1alpha1.StagePostInterrupt:
+		c.finish(p, n)
+	case v1alpha1.StageUninstall:
+		if p.Effect == nil {
+			c.gone(st, state)
+			return
+		}
+		entry.Stage, entry.State = v1alpha1.StageUninstallInterrupt, v1alpha1.StateInProgress
+		state[st.key], p.At = entry, at(entry)
+	}
+}
+
+// finish writes that the package owes nothing: the definition is installed from here on.
+func (c *Compiled) finish(p *PackageRecord, n *Node) {
+	*p = PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
+	if p.Config == "" {
+		if d := c.definition(p.Hash); d != nil {
+			p.Config = d.Config
+		}
+	}
+}
+
+// gone drops an uninstalled package; a lower version that waited for it comes next.
+func (c *Compiled) gone(st *step, state v1alpha1.NodeState) {
+	delete(state, st.key)
+	if want := c.defs[st.name]; want != nil {
+		if e, ok := state[want.key()]; ok && e.Stage == v1alpha1.StageUninstall && e.State == v1alpha1.StateSkipped {
+			e.State = v1alpha1.StateComplete
+			state[want.key()] = e
+		}
+	}
+}
+
+// interrupted completes an interrupt and all it covers. When it was a reboot, what finished in the boot before it
+// counts as finished in this one: it was us.
+func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+	from := p.Boot
+	reboot := p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot
+	rec.Interrupts++
+	ids := []string{st.key}
+	for key, other := range rec.Packages {
+		if other.By == st.id && state[key].State == v1alpha1.StateSkipped {
+			ids = append(ids, key)
+		}
+	}
+	slices.Sort(ids)
+	for _, key := range ids {
+		e, q := state[key], rec.Packages[key]
+		e.State = v1alpha1.StateComplete
+		state[key], q.At = e, at(e)
+		q.Interrupt, q.Payload, q.By, q.Boot = "", nil, "", ""
+		if e.Stage == v1alpha1.StageUninstallInterrupt {
+			c.gone(&step{key: key, name: e.Name}, state)
+		}
+	}
+	if reboot {
+		sinceBoot(rec, from, n.BootID)
+	}
+}

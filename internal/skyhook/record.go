@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// Record is what a node remembers of a Skyhook beyond its nodeState: the annotation record_<skyhook>. It is written
+// together with nodeState, and counts only as far as it agrees with it.
+type Record struct {
+	Node       string                    `json:"node"`                 // UID: a node of the same name with another UID is another node
+	Skyhook    string                    `json:"skyhook"`              // UID: a Skyhook of the same name with another UID is another Skyhook
+	State      string                    `json:"state"`                // hash of the nodeState it was written with
+	Admission  int                       `json:"admission,omitempty"`  // number of the latest admission
+	Admitted   bool                      `json:"admitted,omitempty"`   // and not retired
+	At         *time.Time                `json:"at,omitempty"`         // of the latest admission
+	Order      int                       `json:"order,omitempty"`      // place in the rollout
+	Batch      int64                     `json:"batch,omitempty"`      // the batch it was admitted in
+	Group      string                    `json:"group,omitempty"`      // whose batch that was
+	FinishedAt *time.Time                `json:"finishedAt,omitempty"` // when it retired with nothing owed
+	Generation int64                     `json:"generation,omitempty"` // of the Skyhook at the admission
+	Skipped    bool                      `json:"skipped,omitempty"`    // gave the node back because the drain took too long
+	Interrupts int                       `json:"interrupts,omitempty"` // done in this admission
+	Held       *Held                     `json:"held,omitempty"`
+	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+}
+
+// Held is this Skyhook's hold on the node.
+type Held struct {
+	At          time.Time `json:"at"`
+	WasCordoned bool      `json:"wasCordoned,omitempty"` // by somebody else, before any hold of ours
+}
+
+// Goal is why a package has work on a node.
+type Goal string
+
+// The goals. A package without one is finished.
+const (
+	GoalInstall   Goal = "install"   // nothing of it is there, or nobody knows
+	GoalUpgrade   Goal = "upgrade"   // a lower version is there
+	GoalConfig    Goal = "config"    // its configMap changed
+	GoalReapply   Goal = "reapply"   // asked for again: by a rerun, or because the node booted
+	GoalUninstall Goal = "uninstall" // it goes
+)
+
+// PackageRecord is what a node remembers of one package. It goes with the stage and state it was written for.
+type PackageRecord struct {
+	At         string              `json:"at"`                   // stage/state of the entry it belongs to
+	Hash       string              `json:"hash,omitempty"`       // of the definition worked with; installed once there is no goal
+	Config     string              `json:"config,omitempty"`     // digest of the configMap the config stage last saw
+	Goal       Goal                `json:"goal,omitempty"`       // none when finished
+	From       string              `json:"from,omitempty"`       // hash of the definition installed before; GoalConfig only
+	Generation int64               `json:"generation,omitempty"` // in the copy directory and ids of this admission
+	Run        string              `json:"run,omitempty"`        // SKYHOOK_RUN_ID of this admission
+	Effect     *v1alpha1.Interrupt `json:"effect,omitempty"`     // the interrupt in effect for this package
+	Interrupt  string              `json:"interrupt,omitempty"`  // SKYHOOK_INTERRUPT_ID, while this package's interrupt runs
+	Payload    *v1alpha1.Interrupt `json:"payload,omitempty"`    // what that interrupt does, merged with those it covers
+	By         string              `json:"by,omitempty"`         // task whose interrupt covers this package's
+	Boot       string              `json:"boot,omitempty"`       // boot id before the interrupt; when finished, the one it finished in
+	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
+	FailedAt   *time.Time          `json:"failedAt,omitempty"`
+}
+
+// readRecord is the one reader of the annotation record_<skyhook>.
+func readRecord(raw string) (Record, error) {
+	var r Record
+	if err := json.Unmarshal([]byte(raw), &r); err != nil {
+		return Record{}, fmt.Errorf("it is not a record: %w", err)
+	}
+	for key, p := range r.Packages {
+		if p == nil {
+			delete(r.Packages, key)
+		}
+	}
+	return r, nil
+}
+
+// writeRecord is the one writer of the annotation record_<skyhook>.
+func writeRecord(r Record) string { return encode(r) }
+
+// clone is a copy whose packages may be changed.
+func (r Record) clone() Record {
+	out := r
+	out.Packages = make(map[string]*PackageRecord, len(r.Packages)+1)
+	for key, p := range r.Packages {
+		c := *p
+		out.Packages[key] = &c
+	}
+	if r.Held != nil {
+		h := *r.Held
+		out.Held = &h
+	}
+	return out
+}
+
+// counts is the part of the record that is to be believed on this node, for this Skyhook, beside this nodeState.
+//
+// The admission counts as long as the nodeState is the one it was written with or says more than nothing: an absent
+// or empty nodeState that somebody else made so is a reset. A package's record counts while its entry is where the
+// record says. Whose cordon it is does not depend on the nodeState.
+func (r Record) counts(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) Record {
+	if r.Node != nodeUID || r.Skyhook != skyhookUID {
+		out := Record{Admission: r.Admission}
+		if r.Node == nodeUID {
+			out.Held = r.Held
+		}
+		return out
+	}
+	if r.State == stateHash {
+		return r
+	}
+	out := r
+	if len(state) == 0 {
+		out.Admitted, out.Skipped, out.Packages = false, false, nil
+		return out
+	}
+	out.Packages = maps.Clone(r.Packages)
+	for key, p := range r.Packages {
+		if entry, ok := state[key]; !ok || p.At != at(entry) {
+			delete(out.Packages, key)
+		}
+	}
+	return out
+}
+
+// at is the place of an entry, as PackageRecord.At has it.
+func at(e v1alpha1.PackageStatus) string { return string(e.Stage) + "/" + string(e.State) }
+
+// whole drops fractions of a second: records are read by people.
+func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

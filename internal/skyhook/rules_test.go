@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+const simple = `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}}}}}`
+
+// TestRecordCounts: nodeState wins over the record.
+func TestRecordCounts(t *testing.T) {
+	complete := v1alpha1.PackageStatus{Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
+	failing := v1alpha1.PackageStatus{Stage: v1alpha1.StageApply, State: v1alpha1.StateErroring}
+	state := v1alpha1.NodeState{"a|1": complete, "b|1": failing}
+	rec := Record{
+		Node: "n", Skyhook: "s", State: hashState(writeState(state)), Admission: 3, Admitted: true, Held: &Held{WasCordoned: true},
+		Packages: map[string]*PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring"}},
+	}
+	for _, c := range []struct {
+		name          string
+		node, skyhook string
+		text          string
+		state         v1alpha1.NodeState
+		admitted      bool
+		packages      string
+		held          bool
+	}{
+		{"as it was written", "n", "s", writeState(state), state, true, "a|1 b|1", true},
+		{"one entry was changed", "n", "s", "changed", v1alpha1.NodeState{"a|1": failing, "b|1": failing}, true, "b|1", true},
+		{"one entry was removed", "n", "s", "changed", v1alpha1.NodeState{"a|1": complete}, true, "a|1", true},
+		{"only the text was changed", "n", "s", " " + writeState(state), state, true, "a|1 b|1", true},
+		{"nodeState was deleted", "n", "s", "", nil, false, "", true},
+		{"nodeState was emptied", "n", "s", "{}", v1alpha1.NodeState{}, false, "", true},
+		{"another Skyhook of that name", "n", "s2", writeState(state), state, false, "", true},
+		{"another node of that name", "n2", "s", writeState(state), state, false, "", false},
+	} {
+		got := rec.counts(c.node, c.skyhook, hashState(c.text), c.state)
+		if got.Admitted != c.admitted || strings.Join(sortedNames(got.Packages), " ") != c.packages || (got.Held != nil) != c.held {
+			t.Errorf("%s: admitted %v, packages %v, held %v", c.name, got.Admitted, sortedNames(got.Packages), got.Held != nil)
+		}
+		if got.Admission != 3 {
+			t.Errorf("%s: admission %d: numbers never come again", c.name, got.Admission)
+		}
+	}
+	empty := Record{Node: "n", Skyhook: "s", State: hashState("{}"), Admitted: true}
+	if !empty.counts("n", "s", hashState("{}"), v1alpha1.NodeState{}).Admitted {
+		t.Error("a node from which we uninstalled the last package loses its seat before it is given back")
+	}
+}
+
+func env(p *corev1.Pod, name string) string {
+	for _, c := range p.Spec.InitContainers {
+		for _, e := range c.Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+// TestRunIDs: within one admission the id stays, across two it does not, nor after a reset or for a new Skyhook.
+func TestRunIDs(t *testing.T) {
+	ids := map[string]string{}
+	note := func(w *world, name string) {
+		for _, p := range w.pods {
+			ids[name] = env(p, pack.EnvRunID)
+		}
+	}
+	w := newWorld(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	note(w, "first apply")
+	w.pods = nil
+	w.drive(s)
+	note(w, "apply after a lost pod")
+	w.hangs = map[string]bool{"tuning|1.0.0/config": true}
+	w.drive(s)
+	note(w, "config of the same admission")
+	w.pods, w.hangs = nil, map[string]bool{}
+	delete(w.node("n1").Annotations, v1alpha1.PrefixNodeState+"demo")
+	w.touched(w.node("n1"))
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	note(w, "after a reset")
+	w.pods, w.hangs = nil, map[string]bool{}
+	w.drive(s)
+	w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "2"}}}}}`)
+	w.hangs["tuning|1.0.0/config"] = true
+	w.drive(w.skyhooks[0])
+	note(w, "the next admission")
+	w.pods, w.hangs = nil, map[string]bool{}
+	w.skyhooks = nil
+	s = w.apply(simple)
+	s.UID = "another"
+	delete(w.node("n1").Annotations, v1alpha1.PrefixNodeState+"demo")
+	w.touched(w.node("n1"))
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	note(w, "the Skyhook made anew")
+	if ids["first apply"] == "" || ids["first apply"] != ids["apply after a lost pod"] || ids["first apply"] != ids["config of the same admission"] {
+		t.Errorf("ids of one admission differ: %v", ids)
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"first apply", "after a reset", "the next admission", "the Skyhook made anew"} {
+		if before := seen[ids[name]]; before != "" {
+			t.Errorf("%s has the id of %s: %s", name, before, ids[name])
+		}
+		seen[ids[name]] = name
+	}
+}
+
+// TestInterruptIDs: a reboot that is asked for again keeps its id, whatever was edited meanwhile; two reboots in one
+// admission have two.
+func TestInterruptIDs(t *testing.T) {
+	w := newWorld(t)
+	two := `{metadata: {name: demo}, spec: {packages: {
+		one: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot}},
+		two: {version: 1.0.0, image: example.org/%s, interrupt: {type: reboot}, dependsOn: {one: 1.0.0}}}}}`
+	s := w.apply(fmt.Sprintf(two, "p"))
+	w.addNode("n1")
+	w.hangs["one|1.0.0/interrupt"] = true
+	w.drive(s)
+	first := env(w.pods[0], pack.EnvInterruptID)
+	dir := w.pods[0].Spec.InitContainers[0].Args[2]
+	w.pods = nil
+	s = w.apply(fmt.Sprintf(two, "q"))
+	w.drive(s)
+	if again := env(w.pods[0], pack.EnvInterruptID); again != first || first == "" {
+		t.Errorf("the id was %q and is %q after the pod was lost and the spec edited", first, again)
+	}
+	if again := w.pods[0].Spec.InitContainers[0].Args[2]; again != dir {
+		t.Errorf("the copy directory was %s and is %s", dir, again)
+	}
+	w.hangs = map[string]bool{"two|1.0.0/interrupt": true}
+	w.drive(s)
+	if second := env(w.pods[len(w.pods)-1], pack.EnvInterruptID); second == first || second == "" {
+		t.Errorf("the second reboot of one admission has the id of the first: %q", second)
+	}
+}
+
+// TestFrozenDefinitions: definitions stay as long as a node speaks of them, and no longer; the documented ConfigMap has
+// what the spec says.
+func TestFrozenDefinitions(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	w.drive(s)
+	all := func() (out []*corev1.ConfigMap) {
+		for _, name := range sortedNames(w.maps) {
+			out = append(out, w.maps[name])
+		}
+		return out
+	}
+	old := w.compile(s).defs["tuning"]
+	s = w.apply(strings.Replace(simple, `a: "1"`, `a: "2"`, 1))
+	c := w.compile(s)
+	if gone := c.Superfluous(all()); len(gone) > 0 {
+		t.Errorf("%v go while n1 records the old definition", gone)
+	}
+	if got := w.maps["demo-tuning-1.0.0"].Data["a"]; got != "2" {
+		t.Errorf("the documented ConfigMap holds %q", got)
+	}
+	frozen, ok := ParseDefinition(w.maps[definitionName("demo", old)])
+	if !ok || frozen.Hash != old.Hash || frozen.Package.ConfigMap["a"] != "1" || frozen.pod != old.pod {
+		t.Errorf("the frozen definition came back as %+v", frozen)
+	}
+	w.drive(s)
+	if gone := w.compile(s).Superfluous(all()); !slices.Equal(gone, []string{definitionName("demo", old)}) {
+		t.Errorf("%v go once nobody speaks of the old definition", gone)
+	}
+	spoilt := w.maps[definitionName("demo", old)].DeepCopy()
+	spoilt.Data["a"] = "3"
+	if _, ok := ParseDefinition(spoilt); ok {
+		t.Error("a definition that does not have its hash is believed")
+	}
+	if _, ok := ParseDefinition(w.maps["demo-tuning-1.0.0"]); ok {
+		t.Error("a package ConfigMap is taken for a definition")
+	}
+	s = w.apply(`{metadata: {name: demo}, spec: {packages: {}}}`)
+	w.drive(s)
+	gone := w.compile(s).Superfluous(append(all(), w.compile(s).NodeMetadata(&Node{Name: "vanished"}), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}))
+	if len(gone) != 4 || slices.Contains(gone, "somebody-elses") {
+		t.Errorf("%v go after everything was removed", gone)
+	}
+}
+
+// TestLostDefinition: when the old definition is lost every key counts as changed; nothing is skipped.
+func TestLostDefinition(t *testing.T) {
+	text := `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot},
+		configInterrupts: {a: {type: service, services: [cron]}}, configMap: {a: "1", b: "%s"}}}}}`
+	w := newWorld(t)
+	s := w.apply(fmt.Sprintf(text, "1"))
+	w.addNode("n1")
+	w.drive(s)
+	w.maps = map[string]*corev1.ConfigMap{}
+	s = w.apply(fmt.Sprintf(text, "2"))
+	if got, want := w.drive(s), "n1 tuning|1.0.0/config\nn1 tuning|1.0.0/interrupt service cron\nn1 tuning|1.0.0/post-interrupt"; got != want {
+		t.Errorf("it ran\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestServerDefaults: what the API server fills into a pod does not make it look like another.
+func TestServerDefaults(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p,
+		env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}], resources: {cpuRequest: 0.1, cpuLimit: 1000m, memoryRequest: 1Mi, memoryLimit: 1024Ki}}}}}`)
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	for i := range w.pods[0].Spec.InitContainers {
+		c := &w.pods[0].Spec.InitContainers[i]
+		c.TerminationMessagePath, c.ImagePullPolicy = "/dev/termination-log", corev1.PullIfNotPresent
+		for j := range c.Env {
+			if f := c.Env[j].ValueFrom; f != nil && f.FieldRef != nil {
+				f.FieldRef.APIVersion = "v1"
+			}
+		}
+	}
+	w.pods[0].Spec.InitContainers = append(w.pods[0].Spec.InitContainers, corev1.Container{Name: "injected"})
+	c := w.compile(s)
+	if got := c.Rollout.Targets[0]; len(got.Strays) > 0 || got.Tasks[0].Stale {
+		t.Errorf("the pod is given up: %+v", got)
+	}
+}
+
+// TestAttempts: failed attempts count until an edit, a rerun or a new admission.
+func TestAttempts(t *testing.T) {
+	text := `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/%s, retries: 1}}}}`
+	w := newWorld(t)
+	s := w.apply(fmt.Sprintf(text, "p"))
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	w.end(w.pods[0], 1, "")
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.Failing, Attempts: 2})
+	w.pods = nil
+	task := func() rollout.Task { return w.compile(w.skyhooks[0]).Rollout.Targets[0].Tasks[0] }
+	if got := task(); got.Attempts != 2 || got.Noted != 2 || got.Retries != 2 || !got.Bounded || got.FailedAt.IsZero() || got.Recorded != rollout.Failing {
+		t.Errorf("after two failed attempts the task is %+v", got)
+	}
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.end(w.pods[0], 1, "")
+	if got := task(); got.Attempts != 3 {
+		t.Errorf("a pod that fails after two failed ones makes %d attempts", got.Attempts)
+	}
+	w.pods = nil
+	w.apply(fmt.Sprintf(text, "q"))
+	if got := task(); got.Attempts != 0 || !got.FailedAt.IsZero() {
+		t.Errorf("after an edit the task is %+v", got)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+var (
+	stages = []v1alpha1.Stage{
+		v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt, v1alpha1.StageUpgrade, v1alpha1.StageApply,
+		v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
+	}
+	states = []v1alpha1.State{
+		v1alpha1.StateComplete, v1alpha1.StateInProgress, v1alpha1.StateSkipped, v1alpha1.StateErroring, v1alpha1.StateUnknown,
+	}
+)
+
+// readState is the one reader of the annotation nodeState_<skyhook>. Entries without a version in their key are from
+// before versions existed and mean nothing.
+func readState(raw string) (v1alpha1.NodeState, error) {
+	var state v1alpha1.NodeState
+	if err := json.Unmarshal([]byte(raw), &state); err != nil {
+		return nil, fmt.Errorf("it is not a JSON object of packages: %w", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		entry := state[key]
+		name, version, versioned := strings.Cut(key, "|")
+		if !versioned || name == "" || version == "" {
+			delete(state, key)
+			continue
+		}
+		if !slices.Contains(stages, entry.Stage) {
+			return nil, fmt.Errorf("%s has the stage %q, which does not exist", bounded(key, 120), bounded(string(entry.Stage), 40))
+		}
+		if !slices.Contains(states, entry.State) {
+			return nil, fmt.Errorf("%s has the state %q, which does not exist", bounded(key, 120), bounded(string(entry.State), 40))
+		}
+		entry.Name, entry.Version = name, version
+		state[key] = entry
+	}
+	return state, nil
+}
+
+// writeState is the one writer of the annotation nodeState_<skyhook>: keys sorted, the fields of an entry in the order
+// of PackageStatus, {} for none. Other programs compare it as text.
+func writeState(state v1alpha1.NodeState) string {
+	if len(state) == 0 {
+		return "{}"
+	}
+	return encode(state)
+}
+
+// hashState ties a record to the text of the nodeState it was written with.
+func hashState(raw string) string {
+	sum := sha256.Sum256([]byte(raw))
+	return hex.EncodeToString(sum[:6])
+}
+
+// encode is v as JSON; only for values that always encode.
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and times only
+	}
+	return string(b)
+}
+
+// bounded cuts s to at most this many runes.
+func bounded(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	r := []rune(strings.ToValidUTF8(s, "\uFFFD"))
+	if len(r) <= most {
+		return string(r)
+	}
+	return string(r[:most-1]) + "…"
+}

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+const (
+	mostNodes = 200      // in the maps by node
+	mostState = 96 << 10 // bytes of nodeState, beyond which further nodes are left out
+)
+
+// worst orders statuses of nodes by how much they ask for somebody's attention.
+var worst = []v1alpha1.Status{
+	v1alpha1.StatusErroring, v1alpha1.StatusBlocked, v1alpha1.StatusUnknown, v1alpha1.StatusInProgress,
+	v1alpha1.StatusPaused, v1alpha1.StatusDisabled, v1alpha1.StatusWaiting, v1alpha1.StatusComplete,
+}
+
+// statuses are the words for the engine's phases.
+var statuses = map[rollout.Phase]v1alpha1.Status{
+	rollout.Finished: v1alpha1.StatusComplete, rollout.Waiting: v1alpha1.StatusWaiting, rollout.InFlight: v1alpha1.StatusInProgress,
+	rollout.Erring: v1alpha1.StatusErroring, rollout.GaveUp: v1alpha1.StatusErroring, rollout.Blocked: v1alpha1.StatusBlocked,
+	rollout.Held: v1alpha1.StatusPaused, rollout.Off: v1alpha1.StatusDisabled,
+}
+
+// said is one node with its status and why.
+type said struct {
+	name   string
+	status v1alpha1.Status
+	why    rollout.Why
+	target *target
+	index  int // in Rollout.Targets
+}
+
+// Status is what to say about the Skyhook. It speaks of the generation that was compiled, and of no other. Transition
+// times of conditions that did not change are kept from the status it has, and so is the ledger, which others write.
+func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alpha1.SkyhookStatus {
+	s := c.in.Skyhook
+	nodes := c.said(r)
+	out := v1alpha1.SkyhookStatus{
+		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
+		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
+		NodePriority: c.admitted(), ConfigUpdates: c.configUpdates(), PackageList: c.packageList(),
+		CompartmentStatuses: c.compartments(groups),
+	}
+	for _, n := range nodes {
+		out.NodeCounts[n.status]++
+	}
+	out.NodesInProgress = out.NodeCounts[v1alpha1.StatusInProgress] + out.NodeCounts[v1alpha1.StatusErroring]
+	out.CompleteNodes = fmt.Sprintf("%d/%d", out.NodeCounts[v1alpha1.StatusComplete], len(nodes))
+	out.Status = c.rollUp(out.NodeCounts, len(nodes))
+	c.byNode(&out, nodes)
+	out.Conditions = c.conditions(nodes, &out, groups)
+	return out
+}
+
+// said gives every selected node its status, in the order of the targets.
+func (c *Compiled) said(r rollout.Report) []said {
+	verdicts := make(map[string]*rollout.Verdict, len(r.Verdicts))
+	for i := range r.Verdicts {
+		verdicts[r.Verdicts[i].Node] = &r.Verdicts[i]
+	}
+	out := make([]said, 0, len(c.Rollout.Targets))
+	for i := range c.Rollout.Targets {
+		t := &c.Rollout.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		n := said{name: t.Node, status: v1alpha1.StatusUnknown, target: c.targets[t.Node], index: i}
+		if v := verdicts[t.Node]; v != nil {
+			n.status, n.why = c.statusOf(n.target, *v), v.Why
+		}
+		if n.target.stuck != nil && n.status == v1alpha1.StatusBlocked {
+			n.why = *n.target.stuck
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// statusOf is the word for a verdict. A node whose remaining package cannot start is not complete.
+func (c *Compiled) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
+	status, ok := statuses[v.Phase]
+	switch {
+	case !ok:
+		return v1alpha1.StatusUnknown
+	case status == v1alpha1.StatusComplete && t != nil && t.stuck != nil:
+		return v1alpha1.StatusBlocked
+	}
+	return status
+}
+
+// rollUp is the status of the whole: the one that asks most for somebody's attention, but that nothing is wrong as
+// long as nodes are worked on.
+func (c *Compiled) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
+	switch {
+	case c.Rollout.Broken != nil:
+		return v1alpha1.StatusBlocked
+	case counts[v1alpha1.StatusComplete] == total:
+		return v1alpha1.StatusComplete
+	case c.Rollout.Yields:
+		return v1alpha1.StatusDisabled
+	case c.Rollout.Paused:
+		return v1alpha1.StatusPaused
+	case counts[v1alpha1.StatusInProgress] > 0:
+		return v1alpha1.StatusInProgress
+	}
+	for _, status := range worst {
+		if counts[status] > 0 && status != v1alpha1.StatusUnknown {
+			return status
+		}
+	}
+	return v1alpha1.StatusUnknown
+}
+
+// byNode fills the maps by node: every node of a small fleet, otherwise those that are not complete, worst first.
+func (c *Compiled) byNode(out *v1alpha1.SkyhookStatus, nodes []said) {
+	show := slices.Clone(nodes)
+	if len(show) > mostNodes {
+		show = slices.DeleteFunc(show, func(n said) bool { return n.status == v1alpha1.StatusComplete })
+	}
+	slices.SortStableFunc(show, func(a, b said) int {
+		return cmp.Compare(slices.Index(worst, a.status), slices.Index(worst, b.status))
+	})
+	show = show[:min(len(show), mostNodes)]
+	if len(show) == 0 {
+		return
+	}
+	out.NodeState, out.NodeStatus, out.NodeBootIDs = map[string]v1alpha1.NodeState{}, map[string]v1alpha1.Status{}, map[string]v1alpha1.BootID{}
+	size := 0
+	for _, n := range show {
+		out.NodeStatus[n.name] = n.status
+		if n.target.node.BootID != "" {
+			out.NodeBootIDs[n.name] = v1alpha1.BootID(bounded(n.target.node.BootID, 128))
+		}
+		if size += len(n.name) + len(n.target.on.stateText); len(n.target.on.state) > 0 && size <= mostState {
+			out.NodeState[n.name] = n.target.on.state
+		}
+	}
+}
+
+// admitted is when each node that is being worked on got its seat, at most as many as the other maps hold.
+func (c *Compiled) admitted() map[string]metav1.Time {
+	var out map[string]metav1.Time
+	for i := range c.Rollout.Targets {
+		t := &c.Rollout.Targets[i]
+		if !t.Admitted || t.AdmittedAt.IsZero() || len(out) == mostNodes {
+			continue
+		}
+		if out == nil {
+			out = map[string]metav1.Time{}
+		}
+		out[t.Node] = metav1.NewTime(t.AdmittedAt)
+	}
+	return out
+}
+
+// configUpdates lists the keys that nodes have still to take over.
+func (c *Compiled) configUpdates() map[string]v1alpha1.ConfigKeys {
+	type change struct{ from, to string }
+	seen := map[change]bool{}
+	keys := map[string]map[string]bool{}
+	for _, t := range c.targets {
+		for _, st := range t.steps {
+			if st.goal != GoalConfig || seen[change{st.from, st.def.Hash}] {
+				continue
+			}
+			seen[change{st.from, st.def.Hash}] = true
+			old := c.definition(st.from)
+			if old == nil {
+				old = &Definition{}
+			}
+			for _, key := range changedKeys(old, st.def) {
+				if keys[st.name] == nil {
+					keys[st.name] = map[string]bool{}
+				}
+				keys[st.name][key] = true
+			}
+		}
+	}
+	var out map[string]v1alpha1.ConfigKeys
+	for name, set := range keys {
+		if out == nil {
+			out = map[string]v1alpha1.ConfigKeys{}
+		}
+		list := slices.Sorted(maps.Keys(set))
+		out[name] = list[:min(len(list), 512)]
+	}
+	return out
+}
+
+func (c *Compiled) packageList() string {
+	var out []string
+	for _, name := range sortedNames(c.defs) {
+		out = append(out, name+":"+string(c.defs[name].Package.Version))
+	}
+	return strings.Join(out, ",")
+}
+
+// compartments say how far each group of this Skyhook is. Groups of a shared policy are told of by the policy.
+func (c *Compiled) compartments(groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+	var out map[string]v1alpha1.CompartmentStatus
+	for _, g := range groups {
+		name, own := strings.CutPrefix(g.Group, c.Rollout.Name+"/")
+		if !own {
+			continue
+		}
+		if out == nil {
+			out = map[string]v1alpha1.CompartmentStatus{}
+		}
+		out[name] = Compartment(g)
+	}
+	return out
+}
+
+// Compartment is a group's report as a status has it.
+func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
+	out := v1alpha1.CompartmentStatus{
+		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: Batches(g.Memory),
+	}
+	if g.Ceiling == rollout.Unlimited {
+		out.Ceiling = g.Matched
+	}
+	if g.Matched > 0 {
+		out.ProgressPercent = 100 * g.Finished / g.Matched
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// steered is a node on which a Skyhook named demo finished two packages, and holds a cordon.
+func steered(t *testing.T, change func(state v1alpha1.NodeState, rec *Record)) *Node {
+	t.Helper()
+	state := v1alpha1.NodeState{
+		"motd|1.0.0":   {Name: "motd", Version: "1.0.0", Image: "r/motd", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete},
+		"tuning|1.2.0": {Name: "tuning", Version: "1.2.0", Image: "r/tuning", Stage: v1alpha1.StagePostInterrupt, State: v1alpha1.StateComplete},
+	}
+	rec := Record{
+		Node: "uid-n1", Skyhook: "uid-demo", Admission: 4, Admitted: true, Held: &Held{At: time.Unix(1000, 0).UTC()},
+		Packages: map[string]*PackageRecord{
+			"motd|1.0.0":   {At: "config/complete", Goal: GoalInstall},
+			"tuning|1.2.0": {At: "post-interrupt/complete"},
+		},
+	}
+	if change != nil {
+		change(state, &rec)
+	}
+	text := writeState(state)
+	rec.State = hashState(text)
+	return ParseNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", UID: "uid-n1",
+			Annotations: map[string]string{
+				v1alpha1.PrefixNodeState + "demo": text, v1alpha1.PrefixRecord + "demo": writeRecord(rec),
+				v1alpha1.PrefixStatus + "demo": "in_progress", v1alpha1.PrefixCordon + "demo": "true", v1alpha1.PrefixVersion + "demo": "v1",
+				v1alpha1.PrefixNodeState + "other": "{}",
+			},
+			Labels: map[string]string{v1alpha1.PrefixStatus + "demo": "in_progress", "pool": "a"},
+		},
+		Spec: corev1.NodeSpec{Unschedulable: true},
+	}, nil)
+}
+
+func TestInstalledTellsFinishedFromComplete(t *testing.T) {
+	got, err := steered(t, nil).Installed("demo")
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	if got[0].Name != "motd" || got[0].Finished {
+		t.Errorf("motd owes its interrupt and is said to be finished: %+v", got[0])
+	}
+	if got[1].Name != "tuning" || !got[1].Finished {
+		t.Errorf("tuning is through and is said not to be: %+v", got[1])
+	}
+}
+
+func TestResetLeavesNothingOfOneSkyhook(t *testing.T) {
+	n := steered(t, nil)
+	after := n.With(n.Reset("demo", Holds(n)))
+	keys := slices.Sorted(maps.Keys(after.Annotations))
+	if want := []string{v1alpha1.AnnotationKnown, v1alpha1.PrefixNodeState + "other"}; !slices.Equal(keys, want) {
+		t.Errorf("annotations %v are left, want %v", keys, want)
+	}
+	if len(after.Labels) != 1 || after.Unschedulable {
+		t.Errorf("labels %v are left, and the node is cordoned: %v", after.Labels, after.Unschedulable)
+	}
+	if e := after.Reset("demo", nil); !e.Empty() {
+		t.Errorf("a second reset changes something: %+v", e)
+	}
+}
+
+func TestResetKeepsTheCordonOfOthers(t *testing.T) {
+	before := steered(t, func(_ v1alpha1.NodeState, rec *Record) { rec.Held.WasCordoned = true })
+	if e := before.Reset("demo", Holds(before)); e.Unschedulable != nil {
+		t.Error("the node was cordoned before Skyhook came, and is given back")
+	}
+	n := steered(t, nil)
+	if e := n.Reset("demo", append(Holds(n), rollout.Hold{Owner: "NodeOp/x"})); e.Unschedulable != nil {
+		t.Error("a NodeOp holds the node, and it is given back")
+	}
+}
+
+func TestResetNeedsNoReadableState(t *testing.T) {
+	broken := "{"
+	n := steered(t, nil)
+	n = n.With(Edit{Annotations: map[string]*string{v1alpha1.PrefixNodeState + "demo": &broken}})
+	if _, err := n.Installed("demo"); err == nil || !strings.Contains(err.Error(), "nodeState_demo cannot be read") {
+		t.Errorf("the unreadable state gives %v", err)
+	}
+	if e := n.Reset("demo", Holds(n)); e.Unschedulable == nil || e.Annotations[v1alpha1.PrefixNodeState+"demo"] != nil {
+		t.Errorf("the unreadable state stays: %+v", e)
+	}
+}
+
+// What a rerun asks for is what the next compilation owes.
+func TestRerunIsOwed(t *testing.T) {
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "uid-demo"}}
+	s.Spec.Packages = map[string]v1alpha1.Package{
+		"motd": {Version: "1.0.0", Image: "r/motd"}, "tuning": {Version: "1.2.0", Image: "r/tuning"},
+	}
+	finished := func(_ v1alpha1.NodeState, rec *Record) {
+		for key, p := range rec.Packages {
+			name, _, _ := cutKey(key)
+			d := define(name, s.Spec.Packages[name])
+			p.Goal, p.Hash, p.Config = "", d.Hash, d.Config
+		}
+	}
+	for _, c := range []struct {
+		stage v1alpha1.Stage
+		want  []string
+	}{
+		{"", []string{"tuning|1.2.0/apply", "tuning|1.2.0/config"}},
+		{v1alpha1.StageConfig, []string{"tuning|1.2.0/config"}},
+		{v1alpha1.StagePostInterrupt, []string{"tuning|1.2.0/post-interrupt"}},
+	} {
+		n := steered(t, finished)
+		if owed := owes(s, n); len(owed) != 0 {
+			t.Fatalf("before the rerun %v is owed", owed)
+		}
+		e, err := n.Rerun("demo", "tuning", "v1.2", c.stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owed := owes(s, n.With(e)); !slices.Equal(owed, c.want) {
+			t.Errorf("after a rerun of stage %q %v is owed, want %v", c.stage, owed, c.want)
+		}
+	}
+	n := steered(t, finished)
+	if owed := owes(s, n.With(n.Restart("demo"))); len(owed) != 4 {
+		t.Errorf("after a restart %v is owed, want all", owed)
+	}
+	if _, err := n.Rerun("demo", "tuning", "9.0.0", ""); err == nil || !strings.Contains(err.Error(), "does not record package tuning in version 9.0.0") {
+		t.Errorf("a version that is not there gives %v", err)
+	}
+	only := n.With(must(n.Rerun("demo", "motd", "1.0.0", "")))
+	if e := must(only.Rerun("demo", "tuning", "1.2.0", "")); e.Annotations[v1alpha1.PrefixNodeState+"demo"] != nil {
+		t.Error("the last package leaves an empty annotation")
+	}
+}
+
+func owes(s *v1alpha1.Skyhook, n *Node) []string {
+	c := Compile(&Input{Skyhook: s, Nodes: []*Node{n}})
+	var out []string
+	for _, t := range c.Rollout.Targets {
+		for _, task := range t.Tasks {
+			out = append(out, task.ID)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func must(e Edit, err error) Edit {
+	if err != nil {
+		panic(err)
+	}
+	return e
+}

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestStories plays the scripts in testdata/stories; each is the documentation of one rule. Rewrite them with
+// go test ./internal/skyhook -run TestStories -rewrite, and read the difference.
+//
+//	skyhook                  applies the YAML below the command
+//	node NAME…               adds nodes
+//	compile                  prints what is owed
+//	drive                    plays until nothing is left to do, and prints what ran
+//	state NODE               prints nodeState and what else people see on the node
+//	set NODE KEY=VALUE…      changes a node: boot, label.K, annotation.K, unschedulable, ready, taint
+//	admit|hold|release|retire NODE, run|fail|finish|pull|reject|lose NODE TASK
+//	delete                   deletes the Skyhook
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
+		w := newWorld(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.t = t
+			return w.command(d)
+		})
+	})
+}
+
+func (w *world) skyhook(d *datadriven.TestData) *v1alpha1.Skyhook {
+	name := ""
+	for _, a := range d.CmdArgs {
+		if a.Key == "skyhook" {
+			name = a.Vals[0]
+		}
+	}
+	for _, s := range w.skyhooks {
+		if name == "" || s.Name == name {
+			return s
+		}
+	}
+	w.t.Fatalf("%s: there is no such Skyhook", d.Pos)
+	return nil
+}
+
+func (w *world) command(d *datadriven.TestData) string {
+	arg := func(i int) string {
+		if i < len(d.CmdArgs) {
+			return d.CmdArgs[i].Key
+		}
+		return ""
+	}
+	switch d.Cmd {
+	case "skyhook":
+		w.apply(d.Input)
+		return ""
+	case "node":
+		for _, a := range d.CmdArgs {
+			w.addNode(a.Key)
+		}
+		return ""
+	case "remove":
+		w.nodes = w.nodes[:0:0]
+		return ""
+	case "config":
+		for _, a := range d.CmdArgs {
+			w.configure(d, a.Key)
+		}
+		return ""
+	case "compile":
+		return draw(w.compile(w.skyhook(d)))
+	case "drive":
+		return w.drive(w.skyhook(d))
+	case "set":
+		w.set(d)
+		return ""
+	case "state":
+		return w.state(arg(0))
+	case "fails":
+		for _, a := range d.CmdArgs {
+			w.fails[a.Key] = 2
+		}
+		return ""
+	case "hangs":
+		w.hangs = map[string]bool{}
+		for _, a := range d.CmdArgs {
+			w.hangs[a.Key] = true
+		}
+		return ""
+	case "delete":
+		now := metav1.NewTime(w.now)
+		w.skyhook(d).DeletionTimestamp = &now
+		return ""
+	}
+	return w.action(d, arg(0), arg(1))
+}
+
+func (w *world) configure(d *datadriven.TestData, word string) {
+	switch word {
+	case "reapply-on-reboot":
+		w.config.ReapplyOnReboot = true
+	case "policy-missing":
+		w.missing = true
+	case "policy-exists":
+		w.missing = false
+	case "trust-agent":
+		w.config.TrustAgentReboots = true
+	default:
+		d.Fatalf(w.t, "unknown option %s", word)
+	}
+}
+
+func (w *world) set(d *datadriven.TestData) {
+	n := w.node(d.CmdArgs[0].Key)
+	for _, a := range d.CmdArgs[1:] {
+		value := ""
+		if len(a.Vals) > 0 {
+			value = strings.Join(a.Vals, ",")
+		}
+		kind, key, _ := strings.Cut(a.Key, ".")
+		switch kind {
+		case "boot":
+			n.Status.NodeInfo.BootID = value
+		case "uid":
+			n.UID = "node-" + n.UID
+		case "label":
+			n.Labels[key] = value
+		case "unlabel":
+			delete(n.Labels, key)
+		case "annotation":
+			n.Annotations["skyhook.nvidia.com/"+key] = strings.ReplaceAll(value, "`", `"`)
+		case "unannotate":
+			delete(n.Annotations, "skyhook.nvidia.com/"+key)
+		case "unschedulable":
+			n.Spec.Unschedulable = value == "true"
+		case "ready":
+			n.Status.Conditions[0].Status = corev1.ConditionStatus(map[string]string{"true": "True", "false": "False"}[value])
+		case "taint":
+			key, effect, _ := strings.Cut(value, ":")
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffect(effect)})
+		default:
+			d.Fatalf(w.t, "cannot set %s", a.Key)
+		}
+	}
+	w.touched(n)
+}
+
+// state prints what people see on a node.
+func (w *world) state(name string) string {
+	n := w.node(name)
+	show := map[string]string{}
+	for key, value := range n.Annotations {
+		short := strings.TrimPrefix(key, "skyhook.nvidia.com/")
+		if !strings.HasPrefix(short, "record_") {
+			show[short] = value
+		}
+	}
+	out := lines(show)
+	if n.Spec.Unschedulable {
+		out += "unschedulable\n"
+	}
+	for _, t := range n.Spec.Taints {
+		out += "taint " + t.ToString() + "\n"
+	}
+	return out
+}
+
+func (w *world) action(d *datadriven.TestData, node, task string) string {
+	s := w.skyhook(d)
+	w.now = w.now.Add(10 * time.Second)
+	verbs := map[string]rollout.Verb{
+		"admit": rollout.Admit, "hold": rollout.HoldIt, "release": rollout.Release, "retire": rollout.Retire,
+		"run": rollout.Run, "taint": rollout.Taint, "untaint": rollout.Untaint,
+	}
+	if verb, ok := verbs[d.Cmd]; ok {
+		a := rollout.Action{Verb: verb, Node: node, Task: task}
+		for _, arg := range d.CmdArgs {
+			if arg.Key == "covers" {
+				a.Covers = arg.Vals
+			}
+			a.Wipe = a.Wipe || arg.Key == "wipe"
+			a.Skip = a.Skip || arg.Key == "skip"
+		}
+		w.act(w.compile(s), a)
+		return ""
+	}
+	pod := w.podOf(s, node, task)
+	if pod == nil {
+		d.Fatalf(w.t, "there is no pod for %s on %s", task, node)
+	}
+	switch d.Cmd {
+	case "finish":
+		w.end(pod, 0, strings.TrimSpace(d.Input))
+	case "record":
+		w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: node, Task: task, State: rollout.Done})
+		w.act(w.compile(s), rollout.Action{Verb: rollout.Sweep, Node: node, Object: pod.Name})
+	case "fail":
+		w.end(pod, 1, string(pack.Message{Mode: pack.Mode(strings.Split(task, "/")[1]), Outcome: pack.Failed, Class: pack.StepFailed,
+			Reason: "step run.sh ended with exit code 7", Lines: []string{"one", "no such file"}}.Encode()))
+		w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: node, Task: task, State: rollout.Failing, Attempts: 1})
+	case "pull":
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.InitContainers[0].Name, Image: pod.Spec.InitContainers[0].Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}
+	case "working":
+		first := corev1.ContainerStatus{Name: pod.Spec.InitContainers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
+		second := corev1.ContainerStatus{Name: pod.Spec.InitContainers[1].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{first, second}
+	case "reject":
+		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
+	case "lose":
+		w.pods = nil
+	default:
+		return fmt.Sprintf("unknown command %s", d.Cmd)
+	}
+	return ""
+}

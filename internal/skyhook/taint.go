@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// passing are taints that Kubernetes itself puts on a node and takes away again: a node that reboots carries them for
+// a while. They say nothing about who is wanted there.
+var passing = map[string]bool{
+	corev1.TaintNodeUnschedulable:      true,
+	corev1.TaintNodeNotReady:           true,
+	corev1.TaintNodeUnreachable:        true,
+	corev1.TaintNodeMemoryPressure:     true,
+	corev1.TaintNodeDiskPressure:       true,
+	corev1.TaintNodePIDPressure:        true,
+	corev1.TaintNodeNetworkUnavailable: true,
+	corev1.TaintNodeOutOfService:       true,
+}
+
+// intolerable is the first taint that keeps this Skyhook from a node; nil when it may work there. PreferNoSchedule is
+// a wish and keeps nobody away. The runtime-required taint is tolerated only by those who are to remove it.
+func (c *Compiled) intolerable(n *Node) *corev1.Taint {
+	for i := range n.Taints {
+		t := &n.Taints[i]
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || c.tolerates(t) {
+			continue
+		}
+		return t
+	}
+	return nil
+}
+
+func (c *Compiled) tolerates(t *corev1.Taint) bool {
+	s, required := c.in.Skyhook, c.in.Config.RuntimeTaint
+	if s.Spec.RuntimeRequired && t.Key == required.Key && t.Value == required.Value && t.Effect == required.Effect {
+		return true
+	}
+	for i := range s.Spec.AdditionalTolerations {
+		if s.Spec.AdditionalTolerations[i].ToleratesTaint(logr.Discard(), t, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// tolerations are those of every pod. The scheduler is not asked, so they matter for taints that evict.
+func (c *Compiled) tolerations() []corev1.Toleration {
+	required := c.in.Config.RuntimeTaint
+	out := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
+	if required.Key != "" {
+		out = append(out, corev1.Toleration{Key: required.Key, Operator: corev1.TolerationOpEqual, Value: required.Value, Effect: required.Effect})
+	}
+	return append(out, c.in.Skyhook.Spec.AdditionalTolerations...)
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Reasons of the node conditions, for True and for False. They are older than the rule that a reason is one word.
+var (
+	notReadyReasons = [2]string{"Incomplete", "Complete"}
+	erroringReasons = [2]string{"Package(s) Erroring or Unknown", "Not Erroring"}
+)
+
+// words are the strings that concern one Skyhook, made once.
+type words struct {
+	status, version     string // keys
+	notReady, erroring  corev1.NodeConditionType
+	ready, errorMessage string // messages of the conditions
+}
+
+func wordsFor(skyhook string) words {
+	return words{
+		status: v1alpha1.PrefixStatus + skyhook, version: v1alpha1.PrefixVersion + skyhook,
+		notReady: corev1.NodeConditionType(v1alpha1.NodeConditionNotReady(skyhook)),
+		erroring: corev1.NodeConditionType(v1alpha1.NodeConditionErroring(skyhook)),
+		ready:    "Skyhook " + skyhook + " Ready", errorMessage: "Package Erroring or Unknown for " + skyhook,
+	}
+}
+
+// Words is what to say on a node: status annotation and label, version, node conditions. It is empty when all is said.
+// Nodes that only wait get no conditions yet, and a Skyhook that is being deleted says nothing new.
+func (c *Compiled) Words(n *Node, v rollout.Verdict) Edit {
+	t := c.targets[n.Name]
+	if c.Rollout.Deleting || t == nil || !t.selected {
+		return Edit{}
+	}
+	on, status := n.on(c.in.Skyhook.Name), c.statusOf(t, v)
+	spoken := n.Annotations[c.words.status] == string(status) && n.Labels[c.words.status] == string(status)
+	silent := status == v1alpha1.StatusWaiting && len(on.state) == 0 && !c.conditioned(n)
+	open, failing := status != v1alpha1.StatusComplete, on.erroring
+	if spoken && (silent || n.shows(c.words.notReady, pick(open, notReadyReasons)) && n.shows(c.words.erroring, pick(failing, erroringReasons))) {
+		return Edit{}
+	}
+	var e Edit
+	c.sayOn(&e, n, status)
+	if !silent {
+		c.condition(&e, n, c.words.notReady, open, pick(open, notReadyReasons), c.words.ready)
+		c.condition(&e, n, c.words.erroring, failing, pick(failing, erroringReasons), c.words.errorMessage)
+	}
+	return e
+}
+
+// pick is the reason for yes or for no.
+func pick(yes bool, reasons [2]string) string {
+	if yes {
+		return reasons[0]
+	}
+	return reasons[1]
+}
+
+// shows says that the node has a condition with this reason; reasons tell True from False.
+func (n *Node) shows(kind corev1.NodeConditionType, reason string) bool {
+	for i := range n.Conditions {
+		if n.Conditions[i].Type == kind {
+			return n.Conditions[i].Reason == reason
+		}
+	}
+	return false
+}
+
+// conditioned says that the node has conditions of this Skyhook.
+func (c *Compiled) conditioned(n *Node) bool {
+	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return c.ownCondition(cond.Type) })
+}
+
+// condition sets a node condition when its reason changed.
+func (c *Compiled) condition(e *Edit, n *Node, kind corev1.NodeConditionType, yes bool, reason, message string) {
+	if n.shows(kind, reason) {
+		return
+	}
+	status := corev1.ConditionFalse
+	if yes {
+		status = corev1.ConditionTrue
+	}
+	now := metav1.NewTime(whole(c.in.Now))
+	e.SetConditions = append(e.SetConditions, corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+	})
+}
+
+// namesWith are the nodes with a status, sorted.
+func namesWith(nodes []said, status v1alpha1.Status) []string {
+	var out []string
+	for _, n := range nodes {
+		if n.status == status {
+			out = append(out, n.name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// shown lists names while they are few.
+func shown(names []string) string {
+	if len(names) > mostListed {
+		return fmt.Sprintf("%d (list truncated; see controller logs)", len(names))
+	}
+	return "[" + strings.Join(names, " ") + "]"
+}
+
+// listed joins some of many names.
+func listed(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// clipped is a name of a list of which only the beginning matters.
+func clipped(name string) string {
+	if len(name) > 10 {
+		return name[:10] + "..."
+	}
+	return name
+}
+
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "ch"):
+		return fmt.Sprintf("%d %ses", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

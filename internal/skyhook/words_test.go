@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestNodeConditions: they come with the work, change with its outcome, and go with the Skyhook.
+func TestNodeConditions(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	say := func(phase rollout.Phase) Edit {
+		c := w.compile(s)
+		e := c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: phase})
+		w.write("n1", e)
+		if again := c.Words(ParseNode(w.node("n1"), nil), rollout.Verdict{Node: "n1", Phase: phase}); !again.Empty() {
+			t.Errorf("%s is said twice: %+v", phase, again)
+		}
+		return e
+	}
+	shows := func(want string) {
+		t.Helper()
+		var got []string
+		for _, cond := range w.node("n1").Status.Conditions[1:] {
+			got = append(got, strings.TrimPrefix(string(cond.Type), "skyhook.nvidia.com/demo/")+"="+string(cond.Status)+" "+cond.Reason)
+		}
+		slices.Sort(got)
+		if strings.Join(got, ", ") != want {
+			t.Errorf("conditions %v, want %s", got, want)
+		}
+	}
+	if e := say(rollout.Waiting); e.TouchesStatus() || w.node("n1").Labels["skyhook.nvidia.com/status_demo"] != "waiting" {
+		t.Errorf("a node that waits gets %+v", e)
+	}
+	say(rollout.InFlight)
+	shows("Erroring=False Not Erroring, NotReady=True Incomplete")
+	w.fails["tuning|1.0.0/apply"] = 2
+	w.drive(s)
+	say(rollout.Erring)
+	shows("Erroring=True Package(s) Erroring or Unknown, NotReady=True Incomplete")
+	w.fails = map[string]int{}
+	w.drive(s)
+	say(rollout.Finished)
+	shows("Erroring=False Not Erroring, NotReady=False Complete")
+	now := metav1.NewTime(w.now)
+	s.DeletionTimestamp = &now
+	w.drive(s)
+	shows("")
+	if got := w.state("n1"); got != "known=true\n" {
+		t.Errorf("the node keeps\n%s", got)
+	}
+	if !w.compile(s).Removed {
+		t.Error("the finalizer stays")
+	}
+}
+
+// TestUnsay: what was said on a node that is no longer selected is taken back, though nothing ran there.
+func TestUnsay(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {nodeSelectors: {matchLabels: {pool: gpu}}, packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
+	n := w.addNode("n1")
+	n.Labels["pool"] = "gpu"
+	c := w.compile(s)
+	w.write("n1", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: rollout.Blocked}))
+	if w.state("n1") == "" || len(n.Status.Conditions) != 3 {
+		t.Fatal("nothing was said")
+	}
+	delete(n.Labels, "pool")
+	w.touched(n)
+	w.compile(s)
+	if w.state("n1") != "" || len(n.Status.Conditions) != 1 || n.Labels["skyhook.nvidia.com/status_demo"] != "" {
+		t.Errorf("it still says\n%s%v", w.state("n1"), n.Status.Conditions)
+	}
+}
+
+// TestTaint: the taint goes with a mark that it was ours, and makes the node known.
+func TestTaint(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, autoTaintNewNodes: true, packages: {}}}`)
+	w.addNode("n1")
+	c := w.compile(s)
+	if Known(c.in.Nodes[0]) {
+		t.Error("a fresh node is known")
+	}
+	w.act(c, rollout.Action{Verb: rollout.Taint, Node: "n1"})
+	n := ParseNode(w.node("n1"), nil)
+	if !Tainted(n, w.config.RuntimeTaint) || !Known(n) || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] != "true" {
+		t.Errorf("it carries %v %v", n.Taints, n.Annotations)
+	}
+	if c := w.compile(s); c.Rollout.Targets[0].Blocked != nil {
+		t.Errorf("who is to remove the taint does not tolerate it: %v", c.Rollout.Targets[0].Blocked)
+	}
+	other := w.apply(`{metadata: {name: other}, spec: {packages: {}}}`)
+	if c := w.compile(other); c.Rollout.Targets[0].Blocked == nil {
+		t.Error("who does not remove it tolerates it")
+	}
+	w.act(w.compile(s), rollout.Action{Verb: rollout.Untaint, Node: "n1"})
+	if Tainted(ParseNode(w.node("n1"), nil), w.config.RuntimeTaint) {
+		t.Error("the taint stays")
+	}
+	if key := autoTaintKey(corev1.Taint{Key: "example.com/" + strings.Repeat("x", 80)}); len(key) > len(v1alpha1.Group)+64 || strings.Count(key, "/") != 1 {
+		t.Errorf("the mark of a taint with a domain is %s", key)
+	}
+}
+
+// TestStatusIsBounded: a status of 10,000 nodes fits, worst nodes first.
+func TestStatusIsBounded(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(simple)
+	for i := range 10000 {
+		w.addNode(fmt.Sprintf("a-node-with-a-rather-long-name-in-some-cloud-%05d.compute.internal", i))
+	}
+	c := w.compile(s)
+	r := rollout.Report{}
+	for i, t := range c.Rollout.Targets {
+		v := rollout.Verdict{Node: t.Node, Phase: rollout.Waiting, Why: rollout.Why{Text: strings.Repeat("why ", 200)}}
+		if i%100 == 0 {
+			v.Phase = rollout.Erring
+		}
+		r.Verdicts = append(r.Verdicts, v)
+	}
+	status := c.Status(r, nil)
+	if size := len(encode(status)); size > 256<<10 {
+		t.Errorf("the status has %d bytes", size)
+	}
+	if len(status.NodeStatus) != 200 || status.NodeCounts[v1alpha1.StatusErroring] != 100 || status.NodesTotal != 10000 {
+		t.Errorf("%d nodes are shown, counts are %v", len(status.NodeStatus), status.NodeCounts)
+	}
+	shown := 0
+	for _, s := range status.NodeStatus {
+		if s == v1alpha1.StatusErroring {
+			shown++
+		}
+	}
+	if shown != 100 {
+		t.Errorf("%d of 100 erroring nodes are shown", shown)
+	}
+}
+
+// TestNoNodeTwice: parsing an unchanged node gives the same value, and an edit folds like a patch.
+func TestNoNodeTwice(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	w.drive(s)
+	n := ParseNode(w.node("n1"), nil)
+	if ParseNode(w.node("n1"), n) != n {
+		t.Error("the same version is parsed again")
+	}
+	w.touched(w.node("n1"))
+	next := ParseNode(w.node("n1"), n)
+	if next == n || next.on("demo").record.Packages["tuning|1.0.0"] != n.on("demo").record.Packages["tuning|1.0.0"] {
+		t.Error("a heartbeat makes the record be parsed again")
+	}
+	yes, no, x := true, false, "x"
+	a := Edit{Annotations: map[string]*string{"a": &x, "b": &x}, Unschedulable: &yes, AddTaints: []corev1.Taint{{Key: "t"}}, SetConditions: []corev1.NodeCondition{{Type: "c"}}}
+	b := Edit{Annotations: map[string]*string{"a": nil}, Unschedulable: &no, RemoveTaints: []corev1.Taint{{Key: "t"}}, RemoveConditions: []corev1.NodeConditionType{"c"}}
+	one, two := n.With(a).With(b), n.With(a.Plus(b))
+	if encode(one.Annotations) != encode(two.Annotations) || one.Unschedulable != two.Unschedulable || len(one.Taints) != len(two.Taints) || len(one.Conditions) != len(two.Conditions) {
+		t.Errorf("two edits one after the other give %+v, as one %+v", one, two)
+	}
+	if (Edit{}).TouchesNode() || !a.TouchesNode() || !a.TouchesStatus() || !(Edit{}).Empty() || a.Empty() {
+		t.Error("an edit does not know what it touches")
+	}
+}
+
+// TestEvents: per node only what somebody may want to know, the rest summed up.
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, interrupt: {type: service, services: [cron]}}}}}`)
+	for _, name := range []string{"n1", "n2", "n3"} {
+		w.addNode(name)
+	}
+	c := w.compile(s)
+	act := func(verb rollout.Verb, node, stage string) rollout.Action {
+		return rollout.Action{Verb: verb, Rollout: "Skyhook/demo", Node: node, Task: "tuning|1.0.0/" + stage}
+	}
+	fail := act(rollout.Record, "n2", "apply")
+	fail.State, fail.Attempts, fail.Why = rollout.Failing, 2, rollout.Why{Text: "no such file"}
+	stranger := act(rollout.Admit, "n1", "")
+	stranger.Rollout = "Skyhook/other"
+	events := c.Events([]rollout.Action{
+		act(rollout.Admit, "n1", ""), act(rollout.Run, "n1", "apply"), act(rollout.Run, "n2", "apply"), act(rollout.Run, "n3", "interrupt"),
+		fail, act(rollout.Retire, "n3", ""), act(rollout.Sweep, "n1", "apply"), stranger,
+	}, v1alpha1.SkyhookStatus{Status: v1alpha1.StatusWaiting}, v1alpha1.SkyhookStatus{Status: v1alpha1.StatusInProgress})
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprintf("%s/%v %s %s: %s", e.Node, e.OnSkyhook, e.Type, e.Reason, e.Message))
+	}
+	want := []string{
+		"n1/false Normal Apply: Skyhook demo begins to work on the node",
+		"n3/true Normal Interrupt: Skyhook demo interrupts the node for package tuning: a restart of cron",
+		"n2/false Warning State: package tuning 1.0.0 fails at stage apply, attempt 2: no such file",
+		"n3/false Normal State: Skyhook demo is complete on the node",
+		"/true Normal Apply: started stage apply of package tuning 1.0.0 on 2 nodes",
+		"/true Normal State: status changed from waiting to in_progress",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,378 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// world is a cluster in memory with one or more Skyhooks: enough to play stories. It does what the back end does with
+// the doors of this package; who goes next is decided by the simplest thing that can be right (see drive).
+type world struct {
+	t        testing.TB
+	skyhooks []*v1alpha1.Skyhook
+	policy   *v1alpha1.DeploymentPolicy
+	missing  bool
+	nodes    []*corev1.Node
+	parsed   map[string]*Node
+	pods     []*corev1.Pod
+	maps     map[string]*corev1.ConfigMap
+	config   Config
+	now      time.Time
+	serial   int
+	fails    map[string]int // task id, to how often its pod fails before it ends well
+	hangs    map[string]bool
+	log      []string
+}
+
+func newWorld(t testing.TB) *world {
+	return &world{
+		t: t, parsed: map[string]*Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
+		fails: map[string]int{}, hangs: map[string]bool{},
+		config: Config{
+			Namespace: "skyhook", AgentImage: "ghcr.io/nvidia/skyhook/agent:v1.0.0", PauseImage: "registry.k8s.io/pause:3.10",
+			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0", TrustAgentReboots: false,
+			RuntimeTaint: corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
+		},
+	}
+}
+
+// apply takes a Skyhook as a user writes it, over what is there.
+func (w *world) apply(text string) *v1alpha1.Skyhook {
+	w.t.Helper()
+	s := &v1alpha1.Skyhook{}
+	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
+		w.t.Fatalf("%v in\n%s", err, text)
+	}
+	for i, old := range w.skyhooks {
+		if old.Name == s.Name {
+			s.UID, s.Generation, s.Status = old.UID, old.Generation+1, old.Status
+			w.skyhooks[i] = s
+			return s
+		}
+	}
+	s.UID, s.Generation = types.UID("uid-"+s.Name), max(1, s.Generation)
+	w.skyhooks = append(w.skyhooks, s)
+	return s
+}
+
+func (w *world) addNode(name string) *corev1.Node {
+	w.serial++
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID("node-" + name), CreationTimestamp: metav1.NewTime(w.now.Add(-time.Hour)),
+		Labels: map[string]string{"kubernetes.io/hostname": name}, Annotations: map[string]string{}, ResourceVersion: "1",
+	}}
+	n.Status.NodeInfo.BootID = "boot-1"
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	for _, n := range w.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	w.t.Fatalf("there is no node %s", name)
+	return nil
+}
+
+func (w *world) touched(n *corev1.Node) {
+	w.serial++
+	n.ResourceVersion = fmt.Sprint(w.serial)
+}
+
+func (w *world) input(s *v1alpha1.Skyhook) *Input {
+	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now, Definitions: map[string]*Definition{}, Claims: map[string]string{}}
+	for _, n := range w.nodes {
+		w.parsed[n.Name] = ParseNode(n.DeepCopy(), w.parsed[n.Name])
+		in.Nodes = append(in.Nodes, w.parsed[n.Name])
+	}
+	for _, name := range sortedNames(w.maps) {
+		if d, ok := ParseDefinition(w.maps[name]); ok {
+			in.Definitions[d.Hash] = d
+		}
+	}
+	for _, other := range w.skyhooks {
+		if other == s {
+			break
+		}
+		for _, claim := range Claims(other) {
+			in.Claims[claim] = other.Name
+		}
+	}
+	in.Pods = w.pods
+	return in
+}
+
+// compile looks once, and writes what does not wait for a plan.
+func (w *world) compile(s *v1alpha1.Skyhook) *Compiled {
+	c := Compile(w.input(s))
+	for _, cm := range c.ConfigMaps() {
+		if cm.Immutable == nil || w.maps[cm.Name] == nil {
+			w.maps[cm.Name] = cm
+		}
+	}
+	if len(c.Adopt) > 0 {
+		for _, e := range c.Adopt {
+			w.write(e.Node, e.Edit)
+		}
+		c = Compile(w.input(s))
+	}
+	return c
+}
+
+// write is the patch of a node.
+func (w *world) write(name string, e Edit) {
+	n := w.node(name)
+	n.Annotations, n.Labels = patched(n.Annotations, e.Annotations), patched(n.Labels, e.Labels)
+	if e.Unschedulable != nil {
+		n.Spec.Unschedulable = *e.Unschedulable
+	}
+	view := (&Node{Taints: n.Spec.Taints, Conditions: n.Status.Conditions}).With(e)
+	n.Spec.Taints, n.Status.Conditions = view.Taints, view.Conditions
+	w.touched(n)
+}
+
+// act carries out one action.
+func (w *world) act(c *Compiled, a rollout.Action) {
+	w.t.Helper()
+	a.Rollout = c.Rollout.Name
+	n := ParseNode(w.node(a.Node).DeepCopy(), nil)
+	e, err := c.Change(a, n, Holds(n))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	again, err := c.Change(a, n.With(e), Holds(n.With(e)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if a.Verb != rollout.Retire && a.Verb != rollout.Record && a.Verb != rollout.Untaint && !again.Empty() {
+		w.t.Errorf("%s of %s on %s twice is not once: %v", a.Verb, a.Task, a.Node, again.Annotations)
+	}
+	w.write(a.Node, e)
+	switch a.Verb {
+	case rollout.Run:
+		pod, err := c.Object(a.Task, n.With(e))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.create(pod)
+		w.log = append(w.log, a.Node+" "+a.Task+w.payload(pod))
+	case rollout.Sweep:
+		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == a.Object })
+	}
+}
+
+func (w *world) payload(p *corev1.Pod) string {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == containerInterrupt {
+			i, err := pack.DecodeInterrupt(c.Args[3])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return " " + strings.TrimSuffix(strings.Join(append([]string{string(i.Type)}, i.Services...), " "), " ")
+		}
+	}
+	return ""
+}
+
+func (w *world) create(p *corev1.Pod) {
+	w.t.Helper()
+	if slices.ContainsFunc(w.pods, func(o *corev1.Pod) bool { return o.Name == p.Name }) {
+		w.t.Fatalf("pod %s exists already", p.Name)
+	}
+	w.serial++
+	p.UID, p.CreationTimestamp = types.UID(fmt.Sprintf("pod-%d", w.serial)), metav1.NewTime(w.now)
+	p.Status.Phase = corev1.PodPending
+	w.pods = append(w.pods, p)
+}
+
+// end lets the init containers of a pod end well, all or until the one that fails.
+func (w *world) end(p *corev1.Pod, exit int32, message string) {
+	p.Status.Phase = corev1.PodRunning
+	p.Status.InitContainerStatuses = nil
+	for i, c := range p.Spec.InitContainers {
+		done := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now)}
+		if exit != 0 && i == min(1, len(p.Spec.InitContainers)-1) {
+			done.ExitCode, done.Message = exit, message
+		} else if exit == 0 {
+			done.Message = message
+		}
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{Terminated: done}})
+		if done.ExitCode != 0 {
+			p.Status.Phase = corev1.PodPending
+			return
+		}
+	}
+}
+
+func (w *world) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
+	key, _, _, stage := split(task)
+	for _, p := range w.pods {
+		t, _ := readTag(p)
+		if p.Spec.NodeName == node && t.Skyhook == s.Name && t.Name+"|"+t.Version == key && t.Stage == stage {
+			return p
+		}
+	}
+	return nil
+}
+
+// drive plays a Skyhook until nothing happens any more, and gives what ran, in order. Every node has a seat at once;
+// a pod ends as soon as it was made, unless it is to fail or hang.
+func (w *world) drive(s *v1alpha1.Skyhook) string {
+	w.t.Helper()
+	w.log = nil
+	for pass := 0; ; pass++ {
+		if pass > 200 {
+			w.t.Fatalf("it never ends:\n%s", strings.Join(w.log, "\n"))
+		}
+		w.now = w.now.Add(10 * time.Second)
+		c := w.compile(s)
+		acted := false
+		for i := range c.Rollout.Targets {
+			acted = w.advance(c, s, &c.Rollout.Targets[i]) || acted
+		}
+		if !acted {
+			break
+		}
+	}
+	return strings.Join(w.log, "\n")
+}
+
+// advance does what can be done on one node.
+func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) bool {
+	if t.Blocked != nil || c.Rollout.Broken != nil || c.Rollout.Paused {
+		return false
+	}
+	act := func(a rollout.Action) bool {
+		a.Node = t.Node
+		w.act(c, a)
+		return true
+	}
+	for _, stray := range t.Strays {
+		return act(rollout.Action{Verb: rollout.Sweep, Object: stray})
+	}
+	undone := map[string]*rollout.Task{}
+	for i := range t.Tasks {
+		undone[t.Tasks[i].ID] = &t.Tasks[i]
+	}
+	if len(undone) == 0 {
+		return w.leave(c, t, act)
+	}
+	if !t.Admitted {
+		return act(rollout.Action{Verb: rollout.Admit})
+	}
+	var ready, alone []*rollout.Task
+	working := false
+	for i := range t.Tasks {
+		task := &t.Tasks[i]
+		switch {
+		case task.State == rollout.Succeeded:
+			act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Done})
+			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
+		case task.State == rollout.Failing && task.Recorded != rollout.Failing:
+			return act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Failing, Attempts: task.Attempts})
+		case (task.Stale || task.Dead) && task.Object != "":
+			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
+		case task.Object != "":
+			working = true
+			if w.play(s, t.Node, task) {
+				return true
+			}
+		case task.CoveredBy != "" || task.Leaving:
+		case !slices.ContainsFunc(task.After, func(id string) bool { return undone[id] != nil }):
+			if task.Need == rollout.Alone {
+				alone = append(alone, task)
+			} else {
+				ready = append(ready, task)
+			}
+		}
+	}
+	if len(ready) > 0 {
+		if ready[0].Need == rollout.Drained && t.HeldAt.IsZero() {
+			return act(rollout.Action{Verb: rollout.HoldIt})
+		}
+		return act(rollout.Action{Verb: rollout.Run, Task: ready[0].ID})
+	}
+	if len(alone) == 0 || working {
+		return false
+	}
+	if t.HeldAt.IsZero() {
+		return act(rollout.Action{Verb: rollout.HoldIt})
+	}
+	slices.SortStableFunc(alone, func(a, b *rollout.Task) int { return b.Strength - a.Strength })
+	a := rollout.Action{Verb: rollout.Run, Task: alone[0].ID}
+	for _, other := range alone[1:] {
+		a.Covers = append(a.Covers, other.ID)
+	}
+	return act(a)
+}
+
+func (w *world) leave(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {
+	switch {
+	case !t.HeldAt.IsZero():
+		return act(rollout.Action{Verb: rollout.Release})
+	case c.Rollout.Deleting:
+		return act(rollout.Action{Verb: rollout.Retire, Wipe: true})
+	case t.Admitted:
+		return act(rollout.Action{Verb: rollout.Retire})
+	}
+	return false
+}
+
+// play lets a pod go on.
+func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool {
+	pod := w.podOf(s, node, task.ID)
+	if pod == nil || w.hangs[task.ID] {
+		return false
+	}
+	if w.fails[task.ID] > 0 {
+		if task.State == rollout.Failing {
+			w.fails[task.ID]--
+			if w.fails[task.ID] > 0 {
+				return false // it goes on failing: nobody mends it
+			}
+		} else {
+			w.end(pod, 3, "")
+			return true
+		}
+	}
+	message := ""
+	if strings.Contains(w.payload(pod), string(v1alpha1.InterruptReboot)) {
+		n := w.node(node)
+		from := n.Status.NodeInfo.BootID
+		if p := w.parsed[node].on(s.Name).record.Packages[split0(task.ID)]; p != nil && p.Boot != from {
+			return false
+		}
+		n.Status.NodeInfo.BootID = w.nextBoot(from)
+		w.touched(n)
+		message = string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode())
+	}
+	w.end(pod, 0, message)
+	return true
+}
+
+func split0(id string) string { key, _, _, _ := split(id); return key }
+
+func (w *world) nextBoot(from string) string {
+	var n int
+	_, _ = fmt.Sscanf(from, "boot-%d", &n)
+	return fmt.Sprintf("boot-%d", n+1)
+}
