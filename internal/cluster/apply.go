@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// A pass is bounded, so that what happens meanwhile is soon seen: at most this many nodes are worked on, each in its turn,
+// and at most this many more get nothing but words.
+const (
+	deeds   = 200
+	remarks = 100
+)
+
+// round is one plan being applied.
+type round struct {
+	*Cluster
+	o      *Objects
+	now    time.Time
+	denied map[string]bool // ledgers that somebody else wrote meanwhile
+	stuck  map[string]bool // rollouts that are not ready to be worked on
+	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
+
+	mu    sync.Mutex
+	done  map[string][]rollout.Action // by node
+	again time.Time
+	errs  []error
+	fails map[string]string // by rollout: the first error of the round
+}
+
+// Apply carries a plan out: ledgers first, then each node's actions in their order, nodes side by side. An error stops
+// the node, ledger or object it concerns, and the next plan decides again. The words that the plan's reports put on
+// nodes are written along. Every action is safe to repeat.
+func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
+	r := &round{
+		Cluster: c, o: o, now: c.options.Clock(),
+		denied: map[string]bool{}, stuck: map[string]bool{}, undone: map[string]bool{}, done: map[string][]rollout.Action{}, fails: map[string]string{},
+	}
+	r.prepare(ctx)
+	r.fence(ctx, plan.Ledgers)
+	for _, a := range plan.Actions {
+		if r.stuck[a.Rollout] || r.denied[a.Ledger] {
+			r.undone[a.Rollout] = true
+		}
+	}
+	r.nodes(ctx, plan)
+	r.tidy(ctx)
+	return r.outcome()
+}
+
+// work is all there is to do on one node.
+type work struct {
+	node    string
+	actions []rollout.Action
+	say     []saying
+	extra   skyhook.Edit // records for a node that a predecessor finished
+
+	after  *skyhook.Node    // as it is once begun
+	status skyhook.Edit     // conditions that are still to be written
+	sweeps []rollout.Action // of objects that ended
+	done   []rollout.Action
+}
+
+// saying is one rollout's words on a node.
+type saying struct {
+	by      *skyhook.Compiled
+	verdict rollout.Verdict
+}
+
+// nodes works through the plan node by node, in the order of the plan, some nodes at the same time. What begins work goes
+// first on every node, because people wait for it; what tidies up and tells follows.
+func (r *round) nodes(ctx context.Context, plan rollout.Plan) {
+	all := r.gather(plan)
+	begun := make([]bool, len(all))
+	r.parallel(len(all), func(i int) { begun[i] = r.ended(ctx, all[i], r.begin) })
+	r.parallel(len(all), func(i int) {
+		if begun[i] {
+			r.ended(ctx, all[i], r.end)
+		}
+	})
+	for _, w := range all {
+		r.done[w.node] = w.done
+	}
+}
+
+// parallel calls do for every index, as many at the same time as the options allow.
+func (r *round) parallel(n int, do func(i int)) {
+	queue := make(chan int)
+	var workers sync.WaitGroup
+	for range min(r.options.Parallel, n) {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for i := range queue {
+				do(i)
+			}
+		}()
+	}
+	for i := range n {
+		queue <- i
+	}
+	close(queue)
+	workers.Wait()
+}
+
+// gather sorts the plan by node.
+func (r *round) gather(plan rollout.Plan) []*work {
+	byNode := map[string]*work{}
+	var acting, speaking []*work
+	of := func(node string, list *[]*work) *work {
+		w := byNode[node]
+		if w == nil {
+			w = &work{node: node}
+			byNode[node] = w
+			*list = append(*list, w)
+		}
+		return w
+	}
+	for _, a := range plan.Actions {
+		w := of(a.Node, &acting)
+		w.actions = append(w.actions, a)
+	}
+	for _, report := range plan.Reports {
+		by := r.o.compiled[report.Rollout]
+		if by == nil || r.undone[report.Rollout] {
+			continue
+		}
+		for _, adopted := range by.Adopt {
+			w := of(adopted.Node, &speaking)
+			w.extra = w.extra.Plus(adopted.Edit)
+		}
+		for _, v := range report.Verdicts {
+			n := r.o.nodes[v.Node]
+			if n == nil || byNode[v.Node] == nil && by.Words(n, v).Empty() {
+				continue
+			}
+			w := of(v.Node, &speaking)
+			w.say = append(w.say, saying{by, v})
+		}
+	}
+	acting, speaking = r.steady(acting), r.steady(speaking)
+	if len(acting) > deeds || len(speaking) > remarks {
+		r.later(r.now)
+	}
+	return append(r.turn(acting), speaking[:min(len(speaking), remarks)]...)
+}
+
+// turn picks the nodes that are worked on in this round: those after the last one of the round before come first.
+func (r *round) turn(all []*work) []*work {
+	if len(all) <= deeds {
+		return all
+	}
+	at := slices.IndexFunc(all, func(w *work) bool { return w.node == r.lastNode }) + 1
+	all = append(slices.Clone(all[at:]), all[:at]...)[:deeds]
+	r.lastNode = all[deeds-1].node
+	return all
+}
+
+// steady leaves out the nodes that failed a moment ago.
+func (r *round) steady(all []*work) []*work {
+	return slices.DeleteFunc(all, func(w *work) bool {
+		until := r.stumbles.until(w.node)
+		if !until.After(r.now) {
+			return false
+		}
+		r.later(until)
+		return true
+	})
+}
+
+// ended does a part of the work on a node, takes note of how that went, and says whether the work may go on.
+func (r *round) ended(ctx context.Context, w *work, part func(context.Context, *work) error) bool {
+	err := ctx.Err()
+	if err == nil {
+		err = part(ctx, w)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.stumbles.forget(w.node)
+		return true
+	case apierrors.IsConflict(err), ctx.Err() != nil: // somebody else changed the node, or the time is over: look again
+		r.again = sooner(r.again, r.now)
+	default:
+		r.again = sooner(r.again, r.stumbles.note(w.node, r.now))
+		err = fmt.Errorf("node %s: %w", w.node, err)
+		r.errs = append(r.errs, err)
+		for _, a := range w.actions {
+			r.blame(a.Rollout, err)
+		}
+	}
+	return false
+}
+
+// blame remembers an error for those who look at a rollout. The caller holds the lock.
+func (r *round) blame(name string, err error) {
+	if r.fails[name] == "" {
+		r.fails[name] = err.Error()
+	}
+}
+
+func (r *round) later(t time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = sooner(r.again, t)
+}
+
+// fail notes an error that concerns a whole rollout; an empty name is nobody's.
+func (r *round) fail(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name != "" {
+		err = fmt.Errorf("%s: %w", name, err)
+		r.blame(name, err)
+	}
+	r.errs = append(r.errs, err)
+}
+
+// outcome sums up. The errors are bounded: one broken API server gives one message, not thousands.
+func (r *round) outcome() (Outcome, error) {
+	out := Outcome{Again: r.again, Undone: r.undone, Failed: r.fails}
+	for _, n := range slices.Sorted(maps.Keys(r.done)) {
+		out.Done = append(out.Done, r.done[n]...)
+	}
+	errs := r.errs
+	if more := len(errs) - 5; more > 0 {
+		errs = append(errs[:5:5], fmt.Errorf("and %d more errors", more))
+	}
+	return out, errors.Join(errs...)
+}

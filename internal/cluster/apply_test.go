@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Every verb applied twice is applied once: with what was observed before, as by an operator that missed its own
+// answer, and with what is observed afterwards.
+func TestEachVerbTwice(t *testing.T) {
+	s := newScene(t, 2)
+	s.Apply(workload("app", "n1"))
+	s.Settle()
+	s.Apply(driver)
+	seen := map[rollout.Verb]bool{}
+	for range 60 {
+		o, plan := s.decide(s.cluster)
+		out, err := s.cluster.Apply(context.Background(), o, plan)
+		s.Must(err)
+		for _, a := range out.Done {
+			seen[a.Verb] = true
+		}
+		once := s.state()
+		for _, when := range []string{"before", "after"} {
+			if when == "after" {
+				o, _ = s.decide(s.cluster)
+			}
+			if _, err := s.cluster.Apply(context.Background(), o, rollout.Plan{Actions: plan.Actions}); err != nil && when == "before" {
+				t.Errorf("the second time: %v", err)
+			}
+			if twice := s.state(); twice != once {
+				t.Fatalf("%v applied twice, with what was observed %s:\n%s", plan.Actions, when, cmp.Diff(once, twice))
+			}
+		}
+		s.tellAll(o, plan)
+		if len(plan.Actions) == 0 && len(s.Pods()) == 0 {
+			break
+		}
+		s.now = s.now.Add(time.Second)
+		s.Settle()
+	}
+	for _, v := range []rollout.Verb{rollout.Admit, rollout.HoldIt, rollout.Evict, rollout.Run, rollout.Record, rollout.Sweep, rollout.Release, rollout.Retire} {
+		if !seen[v] {
+			t.Errorf("%s was never tried", v)
+		}
+	}
+}
+
+// What must come first comes first: the cordon before the eviction, the record before the pod, and the outcome before
+// the pod goes.
+func TestOrder(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(workload("app", "n1"))
+	s.Settle()
+	s.Apply(strings.Replace(driver, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	s.finish()
+	var got []string
+	for _, r := range s.requests.list() {
+		if r == "PATCH nodes/n1/status" || strings.Contains(r, "configmaps") || strings.HasPrefix(r, "PATCH skyhooks/driver/status") && slices.Contains(got, "PATCH nodes/n1") {
+			continue
+		}
+		if i := strings.Index(r, "-"); strings.HasPrefix(r, "DELETE pods/") && i > 0 {
+			r = "DELETE pods/…"
+		}
+		if len(got) == 0 || got[len(got)-1] != r {
+			got = append(got, r)
+		}
+	}
+	want := []string{
+		"PATCH skyhooks/driver",        // the finalizer
+		"PATCH skyhooks/driver/status", // the ledger
+		"PATCH nodes/n1",               // admitted and cordoned
+		"POST pods/app/eviction",
+		"PATCH nodes/n1", "POST pods", // apply
+		"PATCH nodes/n1", "POST pods", "DELETE pods/…", // config
+		"PATCH nodes/n1", "POST pods", "DELETE pods/…", // interrupt
+		"PATCH nodes/n1", "POST pods", "DELETE pods/…", // post-interrupt
+		"PATCH nodes/n1", "DELETE pods/…", // given back
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("write requests (-want +got):\n%s", d)
+	}
+}
+
+// Somebody changed a node after it was looked at: nothing happens there, and everything elsewhere.
+func TestConflictStopsOneNode(t *testing.T) {
+	s := newScene(t, 3)
+	s.Apply(demo)
+	o, plan := s.decide(s.cluster)
+	s.Patch(s.Node("n2"), `{"metadata":{"labels":{"touched":"yes"}}}`)
+	out, err := s.cluster.Apply(context.Background(), o, plan)
+	if err != nil {
+		t.Errorf("a conflict is no error: %v", err)
+	}
+	if out.Again.IsZero() {
+		t.Error("nobody looks again")
+	}
+	on := func() []string {
+		var nodes []string
+		for _, p := range s.Pods() {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+		slices.Sort(nodes)
+		return nodes
+	}
+	if got := on(); !slices.Equal(got, []string{"n1", "n3"}) {
+		t.Errorf("pods run on %v", got)
+	}
+	s.pass()
+	if got := on(); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
+		t.Errorf("after the next pass pods run on %v", got)
+	}
+}
+
+// Two operators that look at the same moment admit no more than one of them may: who writes the ledger second admits
+// nobody, though the nodes differ.
+func TestTwoOperators(t *testing.T) {
+	s := newScene(t, 4)
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	s.pass() // finalizer and ConfigMaps; the first admission
+	s.finish()
+	s.Apply(strings.ReplaceAll(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1), "1.1.0", "1.2.0"))
+	old, young := s.another(&recorder{}), s.another(&recorder{})
+	oldSees, oldPlan := s.decide(old)
+	youngSees, youngPlan := s.decide(young)
+	// The old one prefers another node, as if it had seen another order.
+	for i := range oldPlan.Actions {
+		if oldPlan.Actions[i].Node == "n1" {
+			oldPlan.Actions[i].Node = "n4"
+		}
+	}
+	if _, err := young.Apply(context.Background(), youngSees, youngPlan); err != nil {
+		t.Fatal(err)
+	}
+	out, err := old.Apply(context.Background(), oldSees, oldPlan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Done) > 0 || !out.Undone["Skyhook/demo"] {
+		t.Errorf("the second operator did %v, undone %v", out.Done, out.Undone)
+	}
+	if got := s.podNames(); len(got) != 1 {
+		t.Errorf("with a budget of one node two operators run %v", got)
+	}
+}
+
+// An API server that refuses a pod stops that node, which is left alone for a while, and says so.
+func TestErrorStopsOneNode(t *testing.T) {
+	s := newScene(t, 2)
+	s.Apply(demo)
+	o, plan := s.decide(s.cluster)
+	for i, a := range plan.Actions {
+		if a.Node == "n1" && a.Verb == rollout.Run {
+			plan.Actions[i].Task = "nothing|1.0.0/apply"
+		}
+	}
+	out, err := s.cluster.Apply(context.Background(), o, plan)
+	if err == nil || !strings.Contains(err.Error(), "node n1: ") || strings.Contains(err.Error(), "node n2") {
+		t.Errorf("the error is %v", err)
+	}
+	if !strings.Contains(out.Failed["Skyhook/demo"], "task nothing|1.0.0/apply is not owed on node n1") {
+		t.Errorf("told to the Skyhook: %v", out.Failed)
+	}
+	if got := s.Pods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
+		t.Errorf("pods: %v", s.podNames())
+	}
+	if got := out.Again.Sub(s.now); got != shortestStumble {
+		t.Errorf("tried again after %s", got)
+	}
+	if again := s.pass(); slices.ContainsFunc(again.Done, func(a rollout.Action) bool { return a.Node == "n1" }) {
+		t.Error("the node is not left alone")
+	}
+	s.now = s.now.Add(shortestStumble)
+	s.pass()
+	if got := s.podNames(); len(got) != 2 {
+		t.Errorf("after a while pods are %v", got)
+	}
+}
+
+// When there is more to do than one pass may, every node has its turn.
+func TestTurns(t *testing.T) {
+	all := make([]*work, 2*deeds+deeds/2)
+	for i := range all {
+		all[i] = &work{node: fmt.Sprintf("n%d", i)}
+	}
+	r := &round{Cluster: &Cluster{}}
+	seen := map[string]int{}
+	for range 5 {
+		now := r.turn(all)
+		if len(now) != deeds {
+			t.Fatalf("%d nodes are worked on in one pass", len(now))
+		}
+		for _, w := range now {
+			seen[w.node]++
+		}
+	}
+	for _, w := range all {
+		if seen[w.node] != 2 {
+			t.Errorf("node %s had %d turns in five passes, want 2", w.node, seen[w.node])
+		}
+	}
+	if got := r.turn(all[:deeds]); len(got) != deeds || got[0].node != "n0" {
+		t.Errorf("when all can be worked on: %d, the first is %s", len(got), got[0].node)
+	}
+}
+
+// A pod that has the name but is not ours is neither taken for ours nor touched.
+func TestNameIsTaken(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(demo)
+	o, plan := s.decide(s.cluster)
+	by, n := o.compiled["Skyhook/demo"], o.nodes["n1"]
+	for _, a := range plan.Actions {
+		if e, err := by.Change(a, n, nil); err == nil && !e.Empty() {
+			n = n.With(e)
+		}
+	}
+	pod, err := by.Object("tuning|1.1.0/apply", n)
+	s.Must(err)
+	s.Must(s.Client.Create(context.Background(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "registry.example/x"}}},
+	}))
+	for range 3 {
+		o, plan := s.decide(s.cluster)
+		_, err := s.cluster.Apply(context.Background(), o, plan)
+		if err == nil || !strings.Contains(err.Error(), "pod "+s.Namespace+"/"+pod.Name+" exists and belongs to somebody else: delete it") {
+			t.Errorf("the error is %v", err)
+		}
+		s.now = s.now.Add(time.Minute)
+		s.Settle()
+	}
+	if state := s.Node("n1").Annotations["skyhook.nvidia.com/nodeState_demo"]; !strings.Contains(state, "in_progress") {
+		t.Errorf("the pod of somebody else ended, and the node records %s", state)
+	}
+	if p := s.Pods(); len(p) != 1 || p[0].DeletionTimestamp != nil {
+		t.Errorf("pods: %v", s.podNames())
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster is the back end: it observes an API server and applies plans to it. It decides nothing.
+//
+//	objects, err := c.Observe(ctx)                       // I/O
+//	snapshot, problems := cluster.Snapshot(objects, now) // pure: compiles the front ends
+//	plan := rollout.Decide(snapshot)                     // pure: the only place where anything is decided
+//	outcome, err := c.Apply(ctx, objects, plan)          // I/O
+//
+// A Cluster remembers a few things between passes: what it wrote last, so that its reads contain its own writes though
+// a cache lags behind; what it parsed; which evictions were refused. All of it may be lost at any moment.
+package cluster
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// Cluster is one cluster as this process sees it: where it reads and writes, and what it remembers between passes.
+// Its methods are for one goroutine at a time.
+type Cluster struct {
+	options  Options
+	looked   bool // the API server itself was looked at
+	written  *written
+	refusals refusals
+	stumbles stumbles
+	parsed   map[string]*skyhook.Node
+	defined  map[types.UID]definition
+	missing  map[string]time.Time // owners of holds that were not found, and when that was seen first
+	names    map[string]bool      // nodes of the last look; nil before the first
+	lastNode string               // that was worked on when there were more than could be
+}
+
+// Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
+type Options struct {
+	Config    skyhook.Config
+	Live      client.Reader              // the API server itself
+	Cached    client.Reader              // lists that may lag behind; nil to look at Live each time
+	Workloads Workloads                  // pods on held nodes; listed from Live when nil
+	Client    client.Client              // writes to the API server
+	Core      coreclient.CoreV1Interface // does, too: it does not read the answers to deletions
+	Self      string                     // name of the node this operator runs on; empty when unknown
+	Parallel  int                        // nodes that are written to at the same time; 16 when 0
+	Clock     func() time.Time           // time.Now when nil
+	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
+}
+
+// Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of
+// interest, so it may keep watching them; a node it cannot speak for yet is missing from the answer, also with an error.
+type Workloads interface {
+	On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error)
+}
+
+// Objects is what was observed at one moment. Nothing in it may be changed.
+type Objects struct {
+	Config      skyhook.Config
+	Self        string
+	Nodes       []*skyhook.Node     // by creation, then name
+	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
+	Policies    []*v1alpha1.DeploymentPolicy
+	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
+	ConfigMaps  []*corev1.ConfigMap
+	Definitions map[string]*skyhook.Definition
+	Workloads   map[string][]*corev1.Pod // by node, of the nodes that are held; missing: not seen yet
+	Refusals    map[types.UID]Refusal    // evictions that were refused, by pod
+	Orphans     map[string]bool          // owners of holds that are proven gone
+	Trouble     error                    // what could not be looked at; everything else here is true nevertheless
+	Again       time.Time                // when to observe again though nothing has changed; zero for never
+
+	nodes    map[string]*skyhook.Node
+	first    bool                         // nothing was observed before
+	vanished []string                     // nodes that were there before
+	compiled map[string]*skyhook.Compiled // by rollout; filled by Snapshot
+}
+
+// Problem is something wrong with one object. It never stops the others.
+type Problem struct {
+	Rollout string
+	Text    string
+}
+
+// Outcome says what became of a plan.
+type Outcome struct {
+	Done   []rollout.Action  // carried out; those of one node in order
+	Undone map[string]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
+	Failed map[string]string // by rollout: the first error
+	Again  time.Time         // when to try again what failed or was put off; zero for never
+}
+
+// New makes a Cluster that has seen nothing yet. Its first look is at the API server itself.
+func New(o Options) *Cluster {
+	if o.Workloads == nil {
+		o.Workloads = listed{o.Live}
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Parallel == 0 {
+		o.Parallel = 16
+	}
+	if o.Creating == nil {
+		o.Creating = func(string) {}
+	}
+	return &Cluster{
+		options: o, written: newWritten(), parsed: map[string]*skyhook.Node{},
+		defined: map[types.UID]definition{}, missing: map[string]time.Time{},
+	}
+}
+
+// Observe looks at a cluster once, through a plain client.
+func Observe(ctx context.Context, r client.Reader, config skyhook.Config) (*Objects, error) {
+	return New(Options{Live: r, Config: config}).Observe(ctx)
+}

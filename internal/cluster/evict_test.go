@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// guard makes a disruption budget that allows so many disruptions of an app now.
+func (s *scene) guard(app string, allowed int32) *policyv1.PodDisruptionBudget {
+	s.Helper()
+	one := intstr.FromInt32(1)
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "keep-" + app}}
+	b.Spec.MinAvailable, b.Spec.Selector = &one, &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	s.Must(s.Client.Create(context.Background(), b))
+	s.Cleanup(func() { s.Must(s.Client.Delete(context.Background(), b)) })
+	s.allow(b, allowed)
+	return b
+}
+
+// allow plays the controller of disruption budgets.
+func (s *scene) allow(b *policyv1.PodDisruptionBudget, allowed int32) {
+	s.Helper()
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed}
+	s.Must(s.Client.Status().Update(context.Background(), b))
+}
+
+func (s *scene) exists(name string) bool {
+	p := &corev1.Pod{}
+	err := s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, p)
+	s.Must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+// A refused eviction is waited for, told with the budget's name, tried again later, and delays no other node.
+func TestDisruptionBudget(t *testing.T) {
+	s := newScene(t, 2)
+	s.Apply(workload("guarded", "n1"))
+	s.Apply(workload("free", "n2"))
+	budget := s.guard("guarded", 0)
+	s.Settle()
+	s.Apply(driver)
+	for range 30 {
+		s.pass()
+		s.Settle()
+		s.now = s.now.Add(200 * time.Millisecond)
+	}
+	status := s.Skyhook("driver").Status
+	if status.NodeStatus["n2"] != v1alpha1.StatusComplete || s.exists("free") {
+		t.Errorf("n2: %s, its pod is there: %v", status.NodeStatus["n2"], s.exists("free"))
+	}
+	if n := s.Node("n1"); !n.Spec.Unschedulable || !s.exists("guarded") || len(s.Pods()) > 0 {
+		t.Errorf("n1 is cordoned: %v, its pod is there: %v, pods of ours: %v", n.Spec.Unschedulable, s.exists("guarded"), s.podNames())
+	}
+	tries := 0
+	for _, r := range s.requests.list() {
+		if r == "POST pods/guarded/eviction" {
+			tries++
+		}
+	}
+	if tries != 2 { // 30 passes took 6 s: at once, and after 5 s
+		t.Errorf("the guarded pod was asked to leave %d times in 6 s", tries)
+	}
+	o, plan := s.decide(s.cluster)
+	said := ""
+	for _, r := range plan.Reports {
+		for _, v := range r.Verdicts {
+			if v.Node == "n1" {
+				said = string(v.Why.Reason) + " " + v.Why.Text
+			}
+		}
+	}
+	if !strings.HasPrefix(said, "PodDisruptionBudget ") || !strings.Contains(said, "keep-guarded") {
+		t.Errorf("n1 says %q; refusals %v", said, o.Refusals)
+	}
+	s.allow(budget, 1)
+	s.now = s.now.Add(time.Minute)
+	s.finish()
+	if s.exists("guarded") || s.Node("n1").Spec.Unschedulable {
+		t.Errorf("in the end the pod is there: %v, the node cordoned: %v", s.exists("guarded"), s.Node("n1").Spec.Unschedulable)
+	}
+}
+
+// Only the pod that was seen is evicted or deleted, not a later one of its name.
+func TestEvictsOnlyWhatWasSeen(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(workload("app", "n1"))
+	s.Settle()
+	s.Apply(driver)
+	o, plan := s.decide(s.cluster)
+	_, err := s.cluster.Apply(context.Background(), o, plan)
+	s.Must(err)
+	for _, force := range []bool{false, true} {
+		s.now = s.now.Add(time.Minute)
+		o, _ = s.decide(s.cluster)
+		_, err := s.cluster.Apply(context.Background(), o, rollout.Plan{Actions: []rollout.Action{{
+			Verb: rollout.Evict, Rollout: "Skyhook/driver", Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app", UID: "an-earlier-one"}, Force: force,
+		}}})
+		s.Must(err)
+		s.Settle()
+		if !s.exists("app") {
+			t.Fatalf("with force %v a later pod of the name was taken", force)
+		}
+	}
+}
+
+// A drain that took too long deletes what a budget guards, if that was asked for.
+func TestForce(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(workload("guarded", "n1"))
+	s.guard("guarded", 0)
+	s.Settle()
+	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drain: {timeout: 10m, onTimeout: Force, gracePeriodSeconds: 7}", 1))
+	s.pass()
+	s.pass()
+	s.now = s.now.Add(9 * time.Minute)
+	s.pass()
+	if p := s.pod("guarded"); p.DeletionTimestamp != nil {
+		t.Fatal("deleted before the time is over")
+	}
+	s.now = s.now.Add(2 * time.Minute)
+	s.pass()
+	if p := s.pod("guarded"); p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 7 {
+		t.Errorf("after the time is over the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
+	}
+	s.finish()
+}
+
+func (s *scene) pod(name string) *corev1.Pod {
+	s.Helper()
+	p := &corev1.Pod{}
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, p))
+	return p
+}
+
+// A person's cordon is there before, during and after.
+func TestForeignCordon(t *testing.T) {
+	s := newScene(t, 2)
+	s.Patch(s.Node("n1"), `{"spec":{"unschedulable":true}}`)
+	s.Apply(driver)
+	s.finish()
+	got := []bool{s.Node("n1").Spec.Unschedulable, s.Node("n2").Spec.Unschedulable}
+	if !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("unschedulable afterwards: %v, want the person's cordon and no other", got)
+	}
+	if runs := s.Node("n1").Annotations[v1alpha1.PrefixNodeState+"driver"]; !strings.Contains(runs, "post-interrupt") {
+		t.Errorf("the cordoned node was not worked on: %s", runs)
+	}
+}

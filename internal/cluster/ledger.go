@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// fence writes the ledgers before anybody is admitted, each only if its object is still the version that was decided
+// about. Whoever wrote meanwhile, another operator or a person, made this decision stale: what needs that ledger does
+// not happen in this round.
+func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
+	for _, l := range ledgers {
+		err := r.enter(ctx, l)
+		if err == nil {
+			continue
+		}
+		r.denied[l.Name] = true
+		if apierrors.IsConflict(err) {
+			r.later(r.now)
+			continue
+		}
+		r.fail(l.Name, fmt.Errorf("writing the admissions: %w", err))
+	}
+}
+
+func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
+	kind, name, _ := strings.Cut(l.Name, "/")
+	if kind == skyhook.Kind {
+		for _, s := range r.o.Skyhooks {
+			if s.Name == name {
+				s = r.latest(s)
+				changed := s.DeepCopy()
+				changed.Status.Admission = skyhook.Admission(l)
+				return r.patchStatus(ctx, s, changed)
+			}
+		}
+	}
+	if kind == skyhook.PolicyKind {
+		for _, p := range r.o.Policies {
+			if p.Name == name {
+				p = r.latestPolicy(p)
+				changed := p.DeepCopy()
+				changed.Status.Admission = skyhook.Admission(l)
+				return r.patchStatus(ctx, p, changed)
+			}
+		}
+	}
+	return fmt.Errorf("there is no such object")
+}
+
+// latest is a Skyhook as this Cluster left it after it was observed. Each of our writes only happens to the version
+// before it, so nobody else wrote in between.
+func (c *Cluster) latest(s *v1alpha1.Skyhook) *v1alpha1.Skyhook {
+	if known, ok := c.written.skyhooks.find("", s.Name); ok && known.UID == s.UID {
+		return known
+	}
+	return s
+}
+
+func (c *Cluster) latestPolicy(p *v1alpha1.DeploymentPolicy) *v1alpha1.DeploymentPolicy {
+	if known, ok := c.written.policies.find("", p.Name); ok && known.UID == p.UID {
+		return known
+	}
+	return p
+}
+
+// exactly is a merge patch that only touches the version it was made from.
+func exactly(from client.Object) client.Patch {
+	return client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+}
+
+// patchStatus brings the status of changed to the API server, if the object still is as it was. Changed becomes what the
+// API server has then.
+func (c *Cluster) patchStatus(ctx context.Context, was, changed client.Object) error {
+	if err := c.options.Client.Status().Patch(ctx, changed, exactly(was)); err != nil {
+		return err
+	}
+	c.remember(changed)
+	return nil
+}
+
+// patch does the same for everything but the status.
+func (c *Cluster) patch(ctx context.Context, was, changed client.Object) error {
+	if err := c.options.Client.Patch(ctx, changed, exactly(was)); err != nil {
+		return err
+	}
+	c.remember(changed)
+	return nil
+}
+
+// remember keeps what the API server answered.
+func (c *Cluster) remember(o client.Object) {
+	now := c.options.Clock()
+	switch o := o.(type) {
+	case *v1alpha1.Skyhook:
+		c.written.skyhooks.put(o, false, now)
+	case *v1alpha1.DeploymentPolicy:
+		c.written.policies.put(o, false, now)
+	}
+}

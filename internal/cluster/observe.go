@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// Observe lists what a decision needs. What it gives contains everything written through this Cluster before; the
+// first look reads the API server itself, so that it contains what any other operator wrote before it stopped.
+func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
+	now := c.options.Clock()
+	seen, err := c.look(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	o := &Objects{
+		Config: c.options.Config, Self: c.options.Self,
+		Nodes: c.written.nodes.lay(seen.nodes), Pods: c.written.pods.lay(seen.pods), ConfigMaps: c.written.configMaps.lay(seen.configMaps),
+		Skyhooks: c.written.skyhooks.lay(seen.skyhooks), Policies: c.written.policies.lay(seen.policies),
+		nodes: make(map[string]*skyhook.Node, len(seen.nodes)),
+	}
+	if o.Again, err = c.askAgain(ctx, now); err != nil {
+		return nil, err
+	}
+	o.sort()
+	c.notice(o)
+	o.Definitions = c.definitions(o.ConfigMaps)
+	var unseen error
+	o.Workloads, unseen = c.options.Workloads.On(ctx, o.held())
+	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), unseen)
+	o.Refusals = c.refusals.of(o.podExists())
+	return o, nil
+}
+
+// look lists everything. The first time it looks at the API server itself, and keeps what the cache does not know yet.
+func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
+	if c.options.Cached == nil {
+		return c.list(ctx, c.options.Live, page)
+	}
+	cached, err := c.list(ctx, c.options.Cached, 0)
+	if err != nil || c.looked {
+		return cached, err
+	}
+	live, err := c.list(ctx, c.options.Live, page)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the API server itself: %w", err)
+	}
+	c.written.nodes.learn(live.nodes, cached.nodes, now)
+	c.written.pods.learn(live.pods, cached.pods, now)
+	c.written.configMaps.learn(live.configMaps, cached.configMaps, now)
+	c.written.skyhooks.learn(live.skyhooks, cached.skyhooks, now)
+	c.written.policies.learn(live.policies, cached.policies, now)
+	c.looked = true
+	return cached, nil
+}
+
+// askAgain asks the API server about what we created and no cache shows: somebody may have deleted it at once. It says
+// when to look again: at once if so, otherwise when the next of them becomes doubtful.
+func (c *Cluster) askAgain(ctx context.Context, now time.Time) (time.Time, error) {
+	pods, again := c.written.pods.doubts(now)
+	for _, p := range pods {
+		exists, err := ask(ctx, c, &c.written.pods, p, &corev1.Pod{}, now)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !exists {
+			again = now
+		}
+	}
+	maps, due := c.written.configMaps.doubts(now)
+	again = sooner(again, due)
+	for _, m := range maps {
+		exists, err := ask(ctx, c, &c.written.configMaps, m, &corev1.ConfigMap{}, now)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !exists {
+			again = now
+		}
+	}
+	return again, nil
+}
+
+func ask[T client.Object](ctx context.Context, c *Cluster, o *overlay[T], known, into T, now time.Time) (exists bool, err error) {
+	err = c.options.Live.Get(ctx, client.ObjectKeyFromObject(known), into)
+	switch {
+	case apierrors.IsNotFound(err):
+		o.forget(o.of(known))
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s/%s: %w", known.GetNamespace(), known.GetName(), err)
+	}
+	o.put(into, true, now)
+	return true, nil
+}
+
+// sort puts everything in a total order.
+func (o *Objects) sort() {
+	slices.SortFunc(o.Nodes, func(a, b *skyhook.Node) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	for _, n := range o.Nodes {
+		o.nodes[n.Name] = n
+	}
+	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
+		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(o.Policies, func(a, b *v1alpha1.DeploymentPolicy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.ConfigMaps, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// notice tells which nodes are gone since the last look.
+func (c *Cluster) notice(o *Objects) {
+	o.first = c.names == nil
+	for name := range c.names {
+		if o.nodes[name] == nil {
+			o.vanished = append(o.vanished, name)
+		}
+	}
+	c.names = make(map[string]bool, len(o.Nodes))
+	for _, n := range o.Nodes {
+		c.names[n.Name] = true
+	}
+}
+
+// held lists the nodes on which somebody has a hold of ours: the only ones that are about to be disrupted.
+func (o *Objects) held() []string {
+	var out []string
+	for _, n := range o.Nodes {
+		if len(skyhook.Holds(n)) > 0 {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+func (o *Objects) podExists() func(types.UID) bool {
+	uids := map[types.UID]bool{}
+	for _, pods := range o.Workloads {
+		for _, p := range pods {
+			uids[p.UID] = true
+		}
+	}
+	return func(uid types.UID) bool { return uids[uid] }
+}
+
+// definition is a frozen definition and the version of the ConfigMap it was read from.
+type definition struct {
+	version string
+	parsed  *skyhook.Definition // nil when the ConfigMap is none
+}
+
+// definitions reads the frozen definitions, each once.
+func (c *Cluster) definitions(maps []*corev1.ConfigMap) map[string]*skyhook.Definition {
+	known := make(map[types.UID]definition, len(maps))
+	out := map[string]*skyhook.Definition{}
+	for _, m := range maps {
+		d, ok := c.defined[m.UID]
+		if !ok || d.version != m.ResourceVersion {
+			d = definition{version: m.ResourceVersion}
+			if parsed, is := skyhook.ParseDefinition(m); is {
+				d.parsed = parsed
+			}
+		}
+		known[m.UID] = d
+		if d.parsed != nil {
+			out[d.parsed.Hash] = d.parsed
+		}
+	}
+	c.defined = known
+	return out
+}

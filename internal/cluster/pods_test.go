@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubectl/pkg/drain"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// variants are all kinds of pods that the drain could meet: owners × volumes × annotations × phases × tolerations.
+func variants() []*corev1.Pod {
+	yes := true
+	owners := map[string][]metav1.OwnerReference{
+		"bare":      nil,
+		"owned":     {{APIVersion: "v1", Kind: "ReplicationController", Name: "x", UID: "x"}},
+		"replica":   {{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", UID: "x", Controller: &yes}},
+		"daemon":    {{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", UID: "x", Controller: &yes}},
+		"daemonold": {{APIVersion: "extensions/v1beta1", Kind: "DaemonSet", Name: "x", UID: "x", Controller: &yes}},
+		"job":       {{APIVersion: "batch/v1", Kind: "Job", Name: "x", UID: "x", Controller: &yes}},
+	}
+	volumes := map[string][]corev1.Volume{
+		"none":  nil,
+		"empty": {{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		"host":  {{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}}},
+	}
+	var out []*corev1.Pod
+	for owner, refs := range owners {
+		for volume, vs := range volumes {
+			for _, mirror := range []bool{false, true} {
+				for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {
+					p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+						Namespace: "default", Name: strings.ToLower(fmt.Sprintf("%s-%s-%v-%s", owner, volume, mirror, phase)), OwnerReferences: refs,
+					}}
+					p.UID, p.Spec.NodeName, p.Spec.Volumes, p.Status.Phase = types.UID(p.Name), "n1", vs, phase
+					if mirror {
+						p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+					}
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func nobody(*corev1.Pod) bool { return false }
+
+// What is evicted, skipped and refused is what kubectl drain evicts, skips and refuses, but that finished pods stay.
+func TestDrainAsKubectl(t *testing.T) {
+	api := fake.NewClientset(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}})
+	for _, p := range variants() {
+		for _, force := range []bool{false, true} {
+			for _, empty := range []bool{false, true} {
+				if err := api.Tracker().Add(p); err != nil {
+					t.Fatal(err)
+				}
+				kubectl := drain.Helper{Ctx: context.Background(), Client: api, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, Force: force, DeleteEmptyDirData: empty}
+				list, refused := kubectl.GetPodsForDeletion("n1")
+				want := ""
+				switch {
+				case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+				case len(refused) > 0:
+					want = "keep"
+				case len(list.Pods()) > 0:
+					want = "evict"
+				}
+				got := ""
+				for _, g := range InTheWay([]*corev1.Pod{p}, DrainRules{Force: force, DeleteEmptyDir: empty}, nobody, nil) {
+					if got = "evict"; g.Keep != "" {
+						got = "keep"
+					}
+				}
+				if got != want {
+					t.Errorf("%s with force %v, deleteEmptyDirData %v: %q, kubectl says %q", p.Name, force, empty, got, want)
+				}
+				if err := api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestInTheWay(t *testing.T) {
+	pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		change(p)
+		return p
+	}
+	tolerates := func(key string, op corev1.TolerationOperator, effect corev1.TaintEffect) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: key, Operator: op, Effect: effect}}
+		}
+	}
+	protect := func(p *corev1.Pod) { p.Labels = map[string]string{"protect": "yes"} }
+	now := time.Unix(1000, 0)
+	skyhook := DrainRules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDir: true, SpareSystem: true, SpareTolerant: true}
+	for _, c := range []struct {
+		what  string
+		pod   *corev1.Pod
+		rules DrainRules
+		want  []rollout.Pod
+	}{
+		{"a bare pod is evicted", pod("a", func(*corev1.Pod) {}), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"a leaving pod is still in the way", pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true}}},
+		{"a protected pod is waited for", pod("a", protect), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+		{"also when it is pending", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodPending }), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+		{"also in kube-system", pod("a", func(p *corev1.Pod) { protect(p); p.Namespace = "kube-system" }), skyhook,
+			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true}}},
+		{"a finished protected pod is not", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodSucceeded }), skyhook, nil},
+		{"kube-system stays", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), skyhook, nil},
+		{"but not by other rules", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), DrainRules{Force: true},
+			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a"}}},
+		{"who tolerates a cordon stays", pod("a", tolerates("node.kubernetes.io/unschedulable", corev1.TolerationOpExists, "")), skyhook, nil},
+		{"with whatever effect", pod("a", tolerates("node.kubernetes.io/unschedulable", corev1.TolerationOpExists, corev1.TaintEffectNoExecute)), skyhook, nil},
+		{"who tolerates everything stays", pod("a", tolerates("", corev1.TolerationOpExists, "")), skyhook, nil},
+		{"who tolerates every NoExecute does not", pod("a", tolerates("", corev1.TolerationOpExists, corev1.TaintEffectNoExecute)), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"what is kept says why", pod("a", func(*corev1.Pod) {}), DrainRules{},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "nothing recreates it, and force is false"}}},
+		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", RetryAt: now}}},
+		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},
+	} {
+		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}
+		got := InTheWay([]*corev1.Pod{c.pod}, c.rules, func(p *corev1.Pod) bool { return p.Name == "ours" }, refused)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+// The order does not depend on the order of the list.
+func TestInTheWayIsSorted(t *testing.T) {
+	all := variants()
+	first := InTheWay(all, DrainRules{}, nobody, nil)
+	slices.Reverse(all)
+	if second := InTheWay(all, DrainRules{}, nobody, nil); !slices.Equal(first, second) {
+		t.Error("the pods in the way come in another order when they are listed in another order")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	var r refusals
+	now := time.Unix(1000, 0)
+	for _, want := range []time.Duration{5, 10, 20, 30, 30} {
+		r.note("p", "no", 0, now)
+		if got := r.of(func(types.UID) bool { return true })["p"]; got.RetryAt.Sub(now) != want*time.Second || got.Why != "no" {
+			t.Errorf("after another refusal: %+v, want to wait %d s", got, want)
+		}
+	}
+	r.note("q", "no", 12*time.Second, now)
+	if got := r.of(func(types.UID) bool { return true })["q"].RetryAt.Sub(now); got != 12*time.Second {
+		t.Errorf("asked to wait 12 s, waits %s", got)
+	}
+	if got := r.of(func(uid types.UID) bool { return uid == "q" }); len(got) != 1 {
+		t.Errorf("refusals of pods that are gone stay: %v", got)
+	}
+}

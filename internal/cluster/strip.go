@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// StripNode drops from a node, in place, what nobody here reads: most of it. What is left changes only when there is
+// something to look at, so heartbeats leave it as it was.
+func StripNode(n *corev1.Node) *corev1.Node {
+	n.ManagedFields = nil
+	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	var kept []corev1.NodeCondition
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept = append(kept, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		} else if strings.HasPrefix(string(c.Type), v1alpha1.Group+"/") {
+			c.LastHeartbeatTime = metav1.Time{}
+			kept = append(kept, c)
+		}
+	}
+	n.Status = corev1.NodeStatus{Conditions: kept, NodeInfo: corev1.NodeSystemInfo{BootID: n.Status.NodeInfo.BootID}}
+	return n
+}
+
+// StripPod drops from one of our pods, in place, what says how it runs: who reads it asks how far it is.
+func StripPod(p *corev1.Pod) *corev1.Pod {
+	p.ManagedFields = nil
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: names(p.Spec.InitContainers), Containers: names(p.Spec.Containers)}
+	return p
+}
+
+func names(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(containers))
+	for i, c := range containers {
+		out[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
+	}
+	return out
+}
+
+// StripWorkload drops from a pod of somebody else, in place, all that does not tell whether it is in the way.
+func StripWorkload(p *corev1.Pod) *corev1.Pod {
+	p.ManagedFields = nil
+	var volumes []corev1.Volume
+	for _, v := range p.Spec.Volumes {
+		if v.EmptyDir != nil {
+			volumes = append(volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		}
+	}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Tolerations: p.Spec.Tolerations, Volumes: volumes}
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	return p
+}
