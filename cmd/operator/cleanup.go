@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skyhook-k8s/skyhook/internal/controller"
+)
+
+// cleanupWord as the first argument has this program remove all Skyhooks instead of looking after them.
+const cleanupWord = "cleanup"
+
+// cleanup deletes every Skyhook and waits for the operator that runs elsewhere to let go of them.
+func cleanup(args []string, env func(string) (string, bool), out io.Writer) error {
+	flags := flag.NewFlagSet("operator "+cleanupWord, flag.ContinueOnError)
+	flags.SetOutput(out)
+	namespace := flags.String("namespace", "skyhook", "namespace of the operator, also from NAMESPACE")
+	if v, ok := env("NAMESPACE"); ok && v != "" {
+		*namespace = v
+	}
+	timeout := flags.Duration("timeout", 2*time.Minute, "how long to wait for what is under way")
+	kubeconfig := flags.String("kubeconfig", "", "file that says how to reach the API server, outside a cluster")
+	flags.Usage = func() {
+		fmt.Fprint(out, "operator cleanup deletes every Skyhook, waits until the operator has let go of the nodes, and\n"+
+			"deletes the DeploymentPolicies. It is meant to run before the operator is removed.\n\n")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag; see cleanup --help", flags.Arg(0))
+	}
+	if *timeout <= 0 {
+		return fmt.Errorf("--timeout %s: it must be longer than 0", *timeout)
+	}
+	config, err := reach(*kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), *timeout)
+	defer cancel()
+	return controller.Cleanup(ctx, config, *namespace, func(s string) { fmt.Fprintln(out, s) })
+}

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func with(pairs ...string) func(string) (string, bool) {
+	env := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		env[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func read(t *testing.T, env func(string) (string, bool), args ...string) *options {
+	t.Helper()
+	o, err := parse(args, env, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The defaults are those that manifests expect, but that one of several operators leads.
+func TestDefaults(t *testing.T) {
+	o := read(t, with())
+	s, err := o.settings(logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Skyhook
+	for _, d := range []struct{ what, got, want string }{
+		{"NAMESPACE", c.Namespace, "skyhook"},
+		{"IMAGE_PULL_SECRET", c.ImagePullSecret, ""},
+		{"COPY_DIR_ROOT", c.CopyDirRoot, "/var/lib/skyhook"},
+		{"AGENT_LOG_ROOT", c.LogRoot, "/var/log/skyhook"},
+		{"PAUSE_IMAGE", c.PauseImage, "registry.k8s.io/pause:3.10"},
+		{"AGENT_IMAGE", c.AgentImage, "ghcr.io/nvidia/skyhook/agent:latest"},
+		{"METRICS_PORT", s.MetricsAddress, ":8080"},
+		{"PROBE_PORT", s.ProbeAddress, ":8081"},
+		{"LOG_ENCODER", o.logEncoder, "json"},
+		{"LOG_LEVEL", o.logLevel, "debug"},
+		{"LOG_STACK_TRACE_LEVEL", o.logStackLevel, "warn"},
+		{"LOG_TIME_ENCODER", o.logTimeEncoder, "rfc3339"},
+		{"STAGE_DEADLINE", c.StageDeadline.String(), "1h0m0s"},
+		{"INTERRUPT_DEADLINE", c.InterruptDeadline.String(), "30m0s"},
+	} {
+		if d.got != d.want {
+			t.Errorf("%s is %q, want %q", d.what, d.got, d.want)
+		}
+	}
+	if want := (corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule}); c.RuntimeTaint != want {
+		t.Errorf("RUNTIME_REQUIRED_TAINT is %v", c.RuntimeTaint)
+	}
+	if c.ReapplyOnReboot || c.TrustAgentReboots || c.AlwaysPull || !s.LeaderElection {
+		t.Errorf("REAPPLY_ON_REBOOT %v, REBOOT_PROOF=agent %v, ALWAYS_PULL %v, LEADER_ELECTION %v", c.ReapplyOnReboot, c.TrustAgentReboots, c.AlwaysPull, s.LeaderElection)
+	}
+}
+
+// A flag wins over the environment, and that over the default; an empty variable is none.
+func TestPrecedence(t *testing.T) {
+	env := with("NAMESPACE", "from-env", "AGENT_IMAGE", "r.example:5000/agent:v2", "REAPPLY_ON_REBOOT", "true", "COPY_DIR_ROOT", "", "STAGE_DEADLINE", "90s", "LEADER_ELECTION", "false")
+	o := read(t, env, "--namespace=from-flag", "--reboot-proof", "agent", "--leader-election")
+	if o.namespace != "from-flag" || o.agentImage != "r.example:5000/agent:v2" || !o.reapplyOnReboot || o.copyDirRoot != "/var/lib/skyhook" ||
+		o.stageDeadline != 90*time.Second || o.rebootProof != "agent" || !o.leaderElection {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Settings of earlier operators are accepted, and said to have no effect.
+func TestIgnored(t *testing.T) {
+	o := read(t, with("ENABLE_WEBHOOKS", "true", "WEBHOOK_SECRET_NAME", "x", "DEFAULT_INTERVAL", "10m"), "--webhook-service-name", "y", "--enable-webhooks=false")
+	if len(o.ignored) != 5 {
+		t.Errorf("%q", o.ignored)
+	}
+}
+
+// What cannot be right stops the process, with the name of the setting and what to change.
+func TestWrong(t *testing.T) {
+	for _, c := range []struct {
+		env  func(string) (string, bool)
+		args []string
+		want string
+	}{
+		{with("NAMESPACE", "A_b"), nil, `--namespace (NAMESPACE): "A_b" is not the name of a namespace`},
+		{with("AGENT_IMAGE", "r.example:5000/agent"), nil, `--agent-image (AGENT_IMAGE): "r.example:5000/agent" is not an image with a tag or digest, such as registry.example/team/image:v1.2.3`},
+		{with("PAUSE_IMAGE", "pause"), nil, `--pause-image (PAUSE_IMAGE): "pause" is not an image`},
+		{with("COPY_DIR_ROOT", "var/lib"), nil, `--copy-dir-root (COPY_DIR_ROOT): "var/lib" is not an absolute path below /`},
+		{with("AGENT_LOG_ROOT", "/"), nil, `--agent-log-root (AGENT_LOG_ROOT): "/" is not an absolute path below /`},
+		{with("IMAGE_PULL_SECRET", "A B"), nil, `--image-pull-secret (IMAGE_PULL_SECRET): "A B" is not the name of a Secret`},
+		{with("RUNTIME_REQUIRED_TAINT", "a=b:NoSchedule-"), nil, `removes a taint: leave the - at its end out`},
+		{with("RUNTIME_REQUIRED_TAINT", "a=b"), nil, `"a=b" is not a taint: write key=value:Effect`},
+		{with("RUNTIME_REQUIRED_TAINT", "a=b:Sometimes"), nil, `"a=b:Sometimes" is not a taint`},
+		{with("RUNTIME_REQUIRED_TAINT", "a b=c:NoSchedule"), nil, `"a b" is not the key of a taint`},
+		{with("RUNTIME_REQUIRED_TAINT", "a=b c:NoSchedule"), nil, `"b c" is not the value of a taint`},
+		{with("REBOOT_PROOF", "hope"), nil, `--reboot-proof (REBOOT_PROOF): "hope" is neither bootID nor agent`},
+		{with("STAGE_DEADLINE", "soon"), nil, `environment variable STAGE_DEADLINE: "soon" is not a duration such as 90s or 1h`},
+		{with("STAGE_DEADLINE", "0s"), nil, `--stage-deadline (STAGE_DEADLINE): it must be longer than 0`},
+		{with("INTERRUPT_DEADLINE", "-1s"), nil, `--interrupt-deadline (INTERRUPT_DEADLINE): it must be longer than 0`},
+		{with("REAPPLY_ON_REBOOT", "maybe"), nil, `environment variable REAPPLY_ON_REBOOT: "maybe" is neither true nor false`},
+		{with(), []string{"--parallel", "0"}, `--parallel (PARALLEL_NODES): 0 is not between 1 and 500`},
+		{with(), []string{"--parallel", "x"}, `invalid value "x" for flag -parallel: "x" is not a whole number`},
+		{with("METRICS_PORT", "8080"), nil, `--metrics-port (METRICS_PORT): "8080" is not an address such as :8080 or 127.0.0.1:8080, nor 0 for none`},
+		{with(), []string{"--probe-port", ""}, `--probe-port (PROBE_PORT): "" is not an address`},
+		{with(), []string{"--pprof-port", "x"}, `--pprof-port (PPROF_PORT): "x" is not an address`},
+		{with(), []string{"--no-such"}, `flag provided but not defined: -no-such`},
+		{with(), []string{"run"}, `"run" is not a flag; see --help`},
+	} {
+		_, err := parse(c.args, c.env, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: the error is %v, without %q", c.args, err, c.want)
+		}
+	}
+	_, err := parse([]string{"--namespace", "A", "--reboot-proof", "x"}, with(), &bytes.Buffer{})
+	if err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("two settings are wrong, and the error is %v", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := parse([]string{"--help"}, with(), &out); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("the error is %v", err)
+	}
+	for _, s := range (&options{}).table() {
+		if !strings.Contains(out.String(), "--"+s.name) || !strings.Contains(out.String(), s.env) || !strings.Contains(out.String(), s.help) {
+			t.Errorf("help does not tell of %s", s.name)
+		}
+	}
+	if _, err := parse([]string{"--version"}, with(), &out); !errors.Is(err, errVersion) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestLog(t *testing.T) {
+	for _, c := range []struct{ level, encoder, times, want string }{
+		{"info", "json", "rfc3339", `"msg":"hello"`},
+		{"info", "console", "iso8601", "\thello\t"},
+		{"error", "json", "epoch", ""},
+	} {
+		var out bytes.Buffer
+		log, err := newLogger(&options{logLevel: c.level, logEncoder: c.encoder, logTimeEncoder: c.times, logStackLevel: "panic"}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("hello", "a", "b")
+		if got := out.String(); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: logged %q", c, got)
+		}
+	}
+	for _, c := range []struct {
+		o    options
+		want string
+	}{
+		{options{logLevel: "5", logStackLevel: "warn", logEncoder: "json", logTimeEncoder: "epoch"}, "--log-level (LOG_LEVEL)"},
+		{options{logLevel: "info", logStackLevel: "x", logEncoder: "json", logTimeEncoder: "epoch"}, "--log-stack-trace-level (LOG_STACK_TRACE_LEVEL)"},
+		{options{logLevel: "info", logStackLevel: "warn", logEncoder: "xml", logTimeEncoder: "epoch"}, "--log-encoder (LOG_ENCODER)"},
+		{options{logLevel: "info", logStackLevel: "warn", logEncoder: "json", logTimeEncoder: "noon"}, "--log-time-encoder (LOG_TIME_ENCODER)"},
+	} {
+		if _, err := newLogger(&c.o, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: the error is %v", c.o, err)
+		}
+	}
+}
+
+// The page about running the operator lists every setting with its default.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range (&options{}).table() {
+		initial := "`" + s.initial + "`"
+		if s.initial == "" {
+			initial = ""
+		}
+		if row := "| `--" + s.name + "` | `" + s.env + "` | " + initial; !strings.Contains(string(page), row) {
+			t.Errorf("docs/operations.md has no row that begins with %q", row)
+		}
+	}
+}

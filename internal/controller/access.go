@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+// What the operator may do, and what for: all of it, and no more. The chart's roles are generated from these lines; a
+// test runs the operator with them and reads the API server's audit log, so that a right that is missing and a right
+// that nothing uses are both found.
+//
+// In the whole cluster:
+//
+// Nodes carry the records, holds, labels and conditions of ours.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch
+// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+//
+// Pods in the way are watched on nodes that are held, evicted, and deleted where a Skyhook says that a drain may be forced.
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+//
+// Of our own kinds the operator writes the finalizer, its version and the status. It creates and deletes none. The
+// right to finalizers is asked for by API servers that guard owner references.
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
+//
+// Events about nodes and Skyhooks, which have no namespace, go to the namespace default.
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+//
+// Webhooks of an earlier operator that nobody serves any more would refuse every write of a Skyhook.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=skyhook-operator-validating-webhook,verbs=delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=skyhook-operator-mutating-webhook,verbs=delete
+//
+// In the operator's own namespace, called skyhook here and as it is by the chart:
+//
+// One pod for each stage, the ConfigMaps it mounts, and the lease of the leader. Not Secrets: nodes read those.
+// +kubebuilder:rbac:groups="",namespace=skyhook,resources=pods,verbs=get;create
+// +kubebuilder:rbac:groups="",namespace=skyhook,resources=configmaps,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skyhook,resources=leases,verbs=get;create;update
+
+//go:generate go tool -modfile=../../go.tools.mod controller-gen rbac:roleName=operator paths=. output:rbac:dir=../../chart/files/rbac

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller decides when to look. It holds the one loop of the operator: something changes, the loop observes
+// the cluster, has the engine decide, applies the plan and says how things are.
+//
+//	watches ──wake──► Observe ─► Snapshot ─► Decide ─► Apply ─► status, events, metrics, log
+//
+// Every watch wakes the same loop, so a thousand events fold into one pass, and there is one writer. The loop paces
+// itself by what thinking costs, and sleeps when nothing changes: nothing here polls.
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// The pace of the loop. Between the beginnings of two passes lies ten times what the first one took to think, so
+// that deciding takes about a tenth of a core; but never less than shortestRest after it, nor more than longestRest.
+const (
+	thinkingShare = 10
+	shortestRest  = 20 * time.Millisecond
+	longestRest   = time.Second
+)
+
+// A pass ends well before the lease of a leader that cannot renew it goes to somebody else: what is to be done may take
+// applyLimit, and saying it sayLimit, so that people are told also when the API server is slow.
+const (
+	applyLimit = 7 * time.Second
+	sayLimit   = 2 * time.Second
+)
+
+// sayEvery is the time between two writes of one object's status.
+const sayEvery = time.Second
+
+// Loop is the one loop.
+type Loop struct {
+	cluster *cluster.Cluster
+	log     logr.Logger
+	events  record.EventRecorder
+	board   *board
+	clock   func() time.Time
+	wakeup  chan struct{}
+
+	said     map[types.UID]time.Time              // when each object's status was written last
+	spoken   map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
+	problems map[string]string                    // by rollout, as logged
+	failures failures
+	pulse    pulse
+}
+
+// newLoop makes a loop that has not looked yet.
+func newLoop(c *cluster.Cluster, log logr.Logger, events record.EventRecorder, b *board) *Loop {
+	return &Loop{
+		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1),
+		said: map[types.UID]time.Time{}, problems: map[string]string{},
+	}
+}
+
+// wake has the loop look soon. It never blocks.
+func (l *Loop) wake() {
+	select {
+	case l.wakeup <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// NeedLeaderElection says that only the leader runs the loop.
+func (l *Loop) NeedLeaderElection() bool { return true }
+
+// Start runs the loop until the context ends.
+func (l *Loop) Start(ctx context.Context) error {
+	l.log.Info("looking after the cluster")
+	l.wake()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wakeup:
+		case <-timer.C:
+		}
+		began := l.clock()
+		thought, again := l.pass(ctx)
+		rest := max(min(thinkingShare*thought, longestRest)-l.clock().Sub(began), shortestRest)
+		if !sleep(ctx, rest) {
+			return nil
+		}
+		timer.Reset(until(again, l.clock()))
+	}
+}
+
+// never is how long the loop waits when nothing but an event wakes it.
+const never = 1000 * time.Hour
+
+func until(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return never
+	}
+	return max(t.Sub(now), 0)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// pass looks at the cluster once and does what is to be done. It says how long thinking took, and when to look again.
+func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Time) {
+	ctx, cancel := context.WithTimeout(life, applyLimit)
+	defer cancel()
+	began := l.clock()
+	l.pulse.begin(began)
+	defer l.pulse.end()
+	o, err := l.cluster.Observe(ctx)
+	if err != nil {
+		return l.clock().Sub(began), l.stumble(life, err)
+	}
+	observed := l.clock()
+	snapshot, problems := cluster.Snapshot(o, began)
+	plan := rollout.Decide(snapshot)
+	decided := l.clock()
+	l.complain(problems)
+	outcome, err := l.cluster.Apply(ctx, o, plan)
+	applied := l.clock()
+	l.tell(outcome.Done)
+	sayCtx, cancelSay := context.WithTimeout(life, sayLimit)
+	defer cancelSay()
+	later, sayErr := l.say(sayCtx, o, plan, outcome)
+	l.board.passed(began, observed, decided, applied, l.clock())
+
+	again = sooner(sooner(plan.Next, o.Again), sooner(outcome.Again, later))
+	if len(outcome.Done) > 0 {
+		again = began // what was done may allow more
+	}
+	if err := errors.Join(o.Trouble, err, sayErr); err != nil {
+		again = sooner(again, l.stumble(life, err))
+	} else {
+		l.failures.end()
+	}
+	return decided.Sub(began), again
+}
+
+// stumble logs what went wrong, and says when to try again.
+func (l *Loop) stumble(ctx context.Context, err error) time.Time {
+	if errors.Is(ctx.Err(), context.Canceled) { // the process ends, or somebody else leads
+		return time.Time{}
+	}
+	wait := l.failures.next()
+	l.log.Error(err, "cannot finish a pass", "retry", wait.String())
+	return l.clock().Add(wait)
+}
+
+// failures counts passes that failed, one after the other.
+type failures struct{ wait time.Duration }
+
+func (f *failures) next() time.Duration {
+	f.wait = min(max(2*f.wait, time.Second), 30*time.Second)
+	return f.wait
+}
+
+func (f *failures) end() { f.wait = 0 }
+
+// pulse tells whether a pass hangs.
+type pulse struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+func (p *pulse) begin(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = now
+}
+
+func (p *pulse) end() { p.begin(time.Time{}) }
+
+// running is how long the current pass has taken; 0 between passes.
+func (p *pulse) running(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		return 0
+	}
+	return now.Sub(p.since)
+}
+
+// sooner is the earlier of two times, of which a zero one means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

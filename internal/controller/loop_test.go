@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+const demo = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages:
+    tuning:
+      version: 1.1.0
+      image: registry.example/packages/shellscript
+      configMap: {apply.sh: "echo hello"}
+    extra:
+      version: 2.0.0
+      image: registry.example/packages/extra
+      dependsOn: {tuning: 1.1.0}
+`
+
+const driver = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: driver}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  interruptionBudget: {count: 1}
+  podNonInterruptLabels: {matchLabels: {protect: "yes"}}
+  packages:
+    kernel:
+      version: 1.0.0
+      image: registry.example/packages/kernel
+      interrupt: {type: reboot}
+`
+
+func workload(name, node, labels string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: default, labels: {%s}}
+spec:
+  nodeName: %s
+  containers: [{name: main, image: registry.example/app:1}]
+`, name, labels, node)
+}
+
+func TestInstall(t *testing.T) {
+	w := newScene(t, 3)
+	w.Apply(demo)
+	w.start()
+	w.Complete("demo")
+	want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		if got := w.kubelet.History(n); !slices.Equal(got, want) {
+			t.Errorf("on %s ran %v, want %v", n, got, want)
+		}
+	}
+	w.quiet()
+}
+
+// A node is drained, a protected pod waited for, and the reboot proven, one node at a time. Nothing but the pods
+// themselves tells the operator to go on.
+func TestReboot(t *testing.T) {
+	w := newScene(t, 2)
+	w.Apply(workload("app", "n1", "app: web"))
+	w.Apply(workload("precious", "n2", `protect: "yes"`))
+	w.Apply(driver)
+	w.start()
+	w.Eventually("n1 is done and n2 waits for the protected pod", func() bool {
+		s := w.Skyhook("driver").Status
+		return s.NodeStatus["n1"] == v1alpha1.StatusComplete && w.Node("n2").Spec.Unschedulable
+	})
+	if got := w.kubelet.History("n2"); len(got) > 0 {
+		t.Errorf("beside a protected pod ran %v", got)
+	}
+	if got := w.Node("n1").Status.NodeInfo.BootID; got != "boot-1+" {
+		t.Errorf("n1 booted %q, want once", got)
+	}
+	err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the pod that had to leave: %v", err)
+	}
+	w.Must(w.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "precious"}}))
+	w.Complete("driver")
+	for _, n := range []string{"n1", "n2"} {
+		want := []string{"kernel-1.0.0 apply", "kernel-1.0.0 config", "kernel-1.0.0 interrupt", "kernel-1.0.0 post-interrupt"}
+		if got := w.kubelet.History(n); !slices.Equal(got, want) || w.Node(n).Spec.Unschedulable {
+			t.Errorf("on %s ran %v, and it is cordoned: %v", n, got, w.Node(n).Spec.Unschedulable)
+		}
+	}
+	if got := w.kubelet.Most(); got != 1 {
+		t.Errorf("with a budget of one node, %d nodes were in flight at the same time", got)
+	}
+}
+
+// Deleting a Skyhook in the middle of everything ends: nodes are schedulable as before and carry nothing but the mark
+// that they are known.
+func TestDeletion(t *testing.T) {
+	w := newScene(t, 3)
+	w.kubelet.Rule(func(p *corev1.Pod) world.Fate {
+		if p.Spec.NodeName == "n2" && strings.HasSuffix(world.Stage(p), "config") {
+			return world.Hangs
+		}
+		return world.Ends
+	})
+	w.Apply(strings.Replace(driver, "count: 1", "count: 3", 1))
+	w.start()
+	w.Eventually("n1 is done while n2 is in the middle", func() bool {
+		return w.Skyhook("driver").Status.NodeStatus["n1"] == v1alpha1.StatusComplete && len(w.kubelet.History("n2")) == 2
+	})
+	w.Must(w.Client.Delete(t.Context(), w.Skyhook("driver")))
+	w.Eventually("the Skyhook is gone", func() bool {
+		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "driver"}, &v1alpha1.Skyhook{}))
+	})
+	for _, n := range []string{"n1", "n2", "n3"} {
+		node := w.Node(n)
+		if got := world.Marks(node); !slices.Equal(got, []string{v1alpha1.AnnotationKnown}) || node.Spec.Unschedulable {
+			t.Errorf("on %s is left %v, unschedulable: %v", n, got, node.Spec.Unschedulable)
+		}
+	}
+	w.quiet()
+}
+
+// An uninstall is part of the way out, with the definition that is installed; a paused Skyhook waits, and says so.
+func TestDeletionUninstalls(t *testing.T) {
+	w := newScene(t, 1)
+	w.Apply(strings.Replace(demo, "version: 2.0.0", "version: 2.0.0\n      uninstall: {enabled: true}", 1))
+	w.start()
+	w.Complete("demo")
+	w.Patch(w.Skyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	w.Must(w.Client.Delete(t.Context(), w.Skyhook("demo")))
+	w.Eventually("the Skyhook says why it stays", func() bool {
+		return slices.ContainsFunc(w.Skyhook("demo").Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == v1alpha1.ConditionDeletionBlocked && c.Reason == v1alpha1.ReasonPausedWithPendingUninstall
+		})
+	})
+	w.Patch(w.Skyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	w.Eventually("the Skyhook is gone", func() bool {
+		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "demo"}, &v1alpha1.Skyhook{}))
+	})
+	if got := w.kubelet.History("n1"); !slices.Contains(got, "extra-2.0.0 uninstall") || slices.Contains(got, "tuning-1.1.0 uninstall") {
+		t.Errorf("ran %v", got)
+	}
+}
+
+// A new node of a runtime-required Skyhook is tainted on sight, and loses the taint when it is done.
+func TestRuntimeRequired(t *testing.T) {
+	w := newScene(t, 1)
+	w.Apply(strings.Replace(demo, "spec:", "spec:\n  runtimeRequired: true\n  autoTaintNewNodes: true", 1))
+	w.start()
+	w.Complete("demo")
+	hold := make(chan struct{})
+	w.kubelet.Rule(func(*corev1.Pod) world.Fate {
+		select {
+		case <-hold:
+			return world.Ends
+		default:
+			return world.Hangs
+		}
+	})
+	w.AddNode("late", map[string]string{"pool": "gpu"})
+	w.Eventually("the new node is tainted and worked on", func() bool {
+		return slices.ContainsFunc(w.Node("late").Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.Group }) && len(w.kubelet.History("late")) == 1
+	})
+	close(hold)
+	for _, p := range w.Pods() { // what hung goes, and is tried again
+		w.Must(w.Client.Delete(t.Context(), &p, client.GracePeriodSeconds(0)))
+	}
+	w.Eventually("the taint is gone", func() bool { return len(w.Node("late").Spec.Taints) == 0 })
+	w.Complete("demo")
+}
+
+// Ready is never claimed for a generation that was not carried out.
+func TestReadyIsTrue(t *testing.T) {
+	w := newScene(t, 2)
+	w.Apply(demo)
+	w.start()
+	for _, version := range []string{"1.1.0", "1.2.0", "1.3.0", "1.3.1"} {
+		w.Apply(strings.ReplaceAll(demo, "1.1.0", version))
+		generation := w.Skyhook("demo").Generation
+		w.Eventually("version "+version+" is ready", func() bool {
+			s := w.Skyhook("demo")
+			if !world.Ready(s) || s.Generation != generation {
+				return false
+			}
+			for _, n := range []string{"n1", "n2"} {
+				if state := w.Node(n).Annotations[v1alpha1.PrefixNodeState+"demo"]; !strings.Contains(state, `"tuning|`+version+`":`) || strings.Contains(state, "in_progress") {
+					t.Fatalf("Ready is True for generation %d, and node %s records %s", generation, n, state)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// An operator that is killed at any moment leaves nothing that the next one cannot go on with.
+func TestRestarts(t *testing.T) {
+	w := newScene(t, 4)
+	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
+	for i := range 5 {
+		w.start()
+		w.Eventually(fmt.Sprintf("there are %d pods", 3*i+1), func() bool {
+			began := 0
+			for _, n := range []string{"n1", "n2", "n3", "n4"} {
+				began += len(w.kubelet.History(n))
+			}
+			return began > 3*i
+		})
+		w.stop()
+	}
+	w.start()
+	w.Complete("demo")
+	for _, n := range []string{"n1", "n2", "n3", "n4"} {
+		want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
+		if got := w.kubelet.History(n); !slices.Equal(got, want) {
+			t.Errorf("on %s ran %v, want each stage once", n, got)
+		}
+	}
+	if got := w.kubelet.Most(); got > 2 {
+		t.Errorf("with a budget of 2 nodes, %d nodes were in flight at the same time", got)
+	}
+}
+
+// Of two operators one leads; when it ends the other goes on.
+func TestLeader(t *testing.T) {
+	w := newScene(t, 2)
+	w.options.LeaderElection = true
+	w.kubelet.Rule(func(*corev1.Pod) world.Fate { return world.Hangs })
+	w.start()
+	stopFirst, first := w.stop, w.registry
+	w.Apply(demo)
+	w.Eventually("the first operator works", func() bool { return len(w.Pods()) == 2 })
+	w.start()
+	second := w.registry
+	w.kubelet.Rule(func(*corev1.Pod) world.Fate { return world.Ends })
+	stopFirst()
+	before := sum(t, first, "skyhook_actions_total")
+	for _, p := range w.Pods() {
+		w.Must(client.IgnoreNotFound(w.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0))))
+	}
+	w.Complete("demo")
+	if got := sum(t, second, "skyhook_actions_total"); got == 0 || sum(t, first, "skyhook_actions_total") != before {
+		t.Errorf("the second operator did %v things, the first one %v after its end", got, sum(t, first, "skyhook_actions_total")-before)
+	}
+}
+
+// A status is written at most once in a second, however much happens.
+func TestStatusRate(t *testing.T) {
+	w := newScene(t, 6)
+	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
+	told := &listener{}
+	w.config = told.on(plane.Config)
+	w.start()
+	w.Complete("demo")
+	w.stop()
+	last := time.Time{}
+	for _, r := range told.heard() {
+		if !strings.HasSuffix(r.path, "/skyhooks/demo/status") || !strings.Contains(r.body, `"conditions"`) {
+			continue
+		}
+		if since := r.at.Sub(last); since < sayEvery {
+			t.Errorf("the status was written again after %s", since)
+		}
+		last = r.at
+	}
+	if last.IsZero() {
+		t.Error("the status was never written")
+	}
+}
+
+const shared = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: careful}
+spec:
+  scope: Policy
+  default:
+    budget: {count: 1}
+    strategy: {fixed: {initialBatch: 1}}
+`
+
+// Two Skyhooks under one shared policy never have two nodes between them.
+func TestSharedPolicy(t *testing.T) {
+	w := newScene(t, 2)
+	w.AddNode("x1", map[string]string{"pool": "other"})
+	w.Apply(shared)
+	one := strings.Replace(driver, "interruptionBudget: {count: 1}", "deploymentPolicy: careful", 1)
+	w.Apply(one)
+	w.Apply(strings.NewReplacer("name: driver", "name: second", "pool: gpu", "pool: other").Replace(one))
+	w.start()
+	w.Complete("driver")
+	w.Complete("second")
+	if got := w.kubelet.Most(); got != 1 {
+		t.Errorf("%d nodes were in flight at the same time", got)
+	}
+}

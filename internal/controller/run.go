@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// LeaseName names the lease of the leader. It is older than this program: both must never lead at the same time.
+const LeaseName = "3c22c1ae.nvidia.com"
+
+// component is what events say they come from.
+const component = "skyhook-controller"
+
+// The lease. A leader that cannot renew it stops writing after renewDeadline, and nobody else begins before leaseDuration.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// hanging is how long a pass may take before the process counts as unhealthy.
+const hanging = time.Minute
+
+// Options say how the operator runs.
+type Options struct {
+	Skyhook        skyhook.Config
+	Node           string // this process runs on; empty when unknown
+	LeaderElection bool
+	MetricsAddress string // "0" for none
+	ProbeAddress   string // "0" for none
+	PprofAddress   string // empty for none
+	Parallel       int    // nodes that are written to at the same time; 0 for the default
+	Log            logr.Logger
+	Registry       metrics.RegistererGatherer // where metrics are registered; the default registry when nil
+}
+
+// Run runs the operator until the context ends or the lease is lost.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	b := newBoard()
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next: next, writes: b.apiWrites} })
+	if o.Registry == nil {
+		o.Registry = metrics.Registry
+	}
+	if err := b.register(o.Registry); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	m, err := newManager(config, o)
+	if err != nil {
+		return err
+	}
+	l, end, err := assemble(ctx, m, b, o)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := probes(m, l); err != nil {
+		return err
+	}
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
+}
+
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		return nil, fmt.Errorf("learning the kinds: %w", err)
+	}
+	return s, nil
+}
+
+func newManager(config *rest.Config, o Options) (manager.Manager, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
+	stop := 10 * time.Second
+	m, err := manager.New(config, manager.Options{
+		Scheme: scheme, Logger: o.Log, Cache: caches(o.Skyhook.Namespace),
+		Metrics:                metricsserver.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
+		LeaderElection: o.LeaderElection, LeaderElectionID: LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
+		LeaderElectionReleaseOnCancel: true, // the process ends when Run returns
+		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry, GracefulShutdownTimeout: &stop,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the operator: %w", err)
+	}
+	return m, nil
+}
+
+// assemble puts the loop together and has the manager run it. What it returns is to be called when the manager ended.
+func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loop, func(), error) {
+	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client: %w", err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)), record.WithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}))
+	l := newLoop(nil, o.Log, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: component}), b)
+	watches := newWorkloads(typed, l.wake)
+	l.cluster = cluster.New(cluster.Options{
+		Config: o.Skyhook, Self: o.Node, Parallel: o.Parallel,
+		Live: direct, Cached: m.GetCache(), Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		Creating: func(node string) { b.podCreated(node, time.Now()) },
+	})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
+	end := func() {
+		watches.end()
+		broadcaster.Shutdown()
+	}
+	webhooks := manager.RunnableFunc(func(ctx context.Context) error {
+		removeWebhooks(ctx, direct, o.Log)
+		return nil
+	})
+	if err := errors.Join(l.watch(ctx, m.GetCache()), m.Add(l), m.Add(webhooks)); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
+	}
+	return l, end, nil
+}
+
+// probes answer whether the process is alive and ready.
+func probes(m manager.Manager, l *Loop) error {
+	alive := func(*http.Request) error {
+		if d := l.pulse.running(l.clock()); d > hanging {
+			return fmt.Errorf("a pass of the loop hangs since %s", d.Round(time.Second))
+		}
+		return nil
+	}
+	ready := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !m.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+	return errors.Join(
+		m.AddHealthzCheck("ping", healthz.Ping), m.AddHealthzCheck("loop", alive),
+		m.AddReadyzCheck("caches", ready),
+	)
+}
+
+// spamKey bounds the events of one object for each reason by itself, so that many of one kind do not hide another.
+func spamKey(e *corev1.Event) string {
+	return string(e.InvolvedObject.UID) + e.InvolvedObject.Kind + e.InvolvedObject.Name + e.Type + e.Reason
+}

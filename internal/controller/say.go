@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// say brings each Skyhook's status, events and metrics up to date. A status is written when it differs, and at most
+// once in sayEvery; later says when to come back for what was held off.
+func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (later time.Time, err error) {
+	reports := make(map[string]rollout.Report, len(plan.Reports))
+	for _, r := range plan.Reports {
+		reports[r.Rollout] = r
+	}
+	deeds := map[string][]rollout.Action{}
+	for _, a := range outcome.Done {
+		deeds[a.Rollout] = append(deeds[a.Rollout], a)
+	}
+	var all []told
+	var errs []error
+	heard := make(map[types.UID]time.Time, len(o.Skyhooks))
+	spoken := make(map[types.UID]v1alpha1.SkyhookStatus, len(o.Skyhooks))
+	for _, s := range o.Skyhooks {
+		by := o.Compiled(s)
+		if by == nil || by.Removed {
+			continue
+		}
+		report := reports[by.Rollout.Name]
+		status := by.Status(report, plan.Groups)
+		before, known := l.spoken[s.UID]
+		if !known {
+			before = s.Status
+		}
+		spoken[s.UID] = status
+		l.announce(o, s, by.Events(deeds[by.Rollout.Name], before, status))
+		if text := outcome.Failed[by.Rollout.Name]; text != "" {
+			l.events.Event(skyhookRef(s), corev1.EventTypeWarning, v1alpha1.EventApply, bounded(text, 500))
+		}
+		if outcome.Undone[by.Rollout.Name] {
+			heard[s.UID] = l.said[s.UID]
+			continue
+		}
+		all = append(all, told{skyhook: s, compiled: by, status: status, report: report})
+		last := l.said[s.UID]
+		if due := last.Add(sayEvery); due.After(l.clock()) {
+			heard[s.UID] = last
+			later = sooner(later, due) // there may be more to say by then
+			continue
+		}
+		wrote, err := l.cluster.Tell(ctx, s, status)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if wrote {
+			heard[s.UID] = l.clock()
+		}
+	}
+	for _, p := range o.Policies {
+		due, err := l.sayPolicy(ctx, p, plan.Groups, heard)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		later = sooner(later, due)
+	}
+	l.said, l.spoken = heard, spoken
+	l.board.post(o, all)
+	return later, errors.Join(errs...)
+}
+
+// sayPolicy writes what the groups of a shared policy learned. The next batch begins only when that is stored.
+func (l *Loop) sayPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport, heard map[types.UID]time.Time) (later time.Time, err error) {
+	status := p.DeepCopy().Status
+	status.CompartmentStatuses = nil
+	for _, g := range groups {
+		if name, own := strings.CutPrefix(g.Group, skyhook.PolicyKind+"/"+p.Name+"/"); own {
+			if status.CompartmentStatuses == nil {
+				status.CompartmentStatuses = map[string]v1alpha1.CompartmentStatus{}
+			}
+			status.CompartmentStatuses[name] = skyhook.Compartment(g)
+		}
+	}
+	if status.CompartmentStatuses == nil {
+		return time.Time{}, nil
+	}
+	last := l.said[p.UID]
+	if due := last.Add(sayEvery); due.After(l.clock()) {
+		heard[p.UID] = last
+		return due, nil
+	}
+	wrote, err := l.cluster.TellPolicy(ctx, p, status)
+	if wrote {
+		heard[p.UID] = l.clock()
+	}
+	return time.Time{}, err
+}
+
+// announce tells events on nodes and on the Skyhook.
+func (l *Loop) announce(o *cluster.Objects, s *v1alpha1.Skyhook, events []skyhook.Event) {
+	for _, e := range events {
+		if n := o.Node(e.Node); n != nil {
+			l.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
+		}
+		if e.OnSkyhook || e.Node == "" {
+			l.events.Event(skyhookRef(s), e.Type, e.Reason, e.Message)
+		}
+	}
+}
+
+func nodeRef(n *skyhook.Node) runtime.Object {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
+}
+
+func skyhookRef(s *v1alpha1.Skyhook) runtime.Object {
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: skyhook.Kind, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+	}
+}
+
+// tell logs what was done: one line for each action.
+func (l *Loop) tell(done []rollout.Action) {
+	for _, a := range done {
+		words := []any{"rollout", a.Rollout, "node", a.Node, "reason", string(a.Why.Reason), "why", a.Why.Text}
+		if a.Task != "" {
+			words = append(words, "task", a.Task)
+		}
+		if a.Pod.Name != "" {
+			words = append(words, "pod", a.Pod.Namespace+"/"+a.Pod.Name)
+		}
+		if a.State != "" {
+			words = append(words, "state", string(a.State))
+		}
+		l.log.Info(string(a.Verb), words...)
+		l.board.acted(a.Verb)
+	}
+}
+
+// complain logs what is wrong with objects, when it is new.
+func (l *Loop) complain(problems []cluster.Problem) {
+	now := make(map[string]string, len(problems))
+	for _, p := range problems {
+		if now[p.Rollout] != "" {
+			now[p.Rollout] += "; "
+		}
+		now[p.Rollout] += p.Text
+	}
+	for _, p := range problems {
+		if text := now[p.Rollout]; l.problems[p.Rollout] != text {
+			l.log.Info("something is wrong", "rollout", p.Rollout, "why", text)
+			l.problems[p.Rollout] = text
+		}
+	}
+	l.problems = now
+}
+
+// bounded cuts a text to at most this many bytes.
+func bounded(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

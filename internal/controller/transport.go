@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counting counts the write requests that go through it.
+type counting struct {
+	next   http.RoundTripper
+	writes *prometheus.CounterVec
+}
+
+// RoundTrip sends a request on.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		c.writes.WithLabelValues(strings.ToLower(r.Method), resource(r.URL.Path)).Inc()
+	}
+	return c.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper lets requests be cancelled through this one.
+func (c counting) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+// resource is the kind of thing a path names: "pods", "nodes/status". Names of objects never become a label.
+func resource(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return "other"
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodeop "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+)
+
+// caches says what is kept in memory: nodes without what nobody reads, our pods and our ConfigMaps in our namespace,
+// and our own kinds. No Secrets, and nobody else's pods.
+func caches(namespace string) cache.Options {
+	shared := true // nobody changes what the cache holds
+	here := map[string]cache.Config{namespace: {}}
+	return cache.Options{
+		ReaderFailOnMissingInformer:  true,
+		DefaultUnsafeDisableDeepCopy: &shared,
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:      {Transform: strip(cluster.StripNode)},
+			&corev1.Pod{}:       {Namespaces: here, Label: cluster.OurPods, Transform: strip(cluster.StripPod)},
+			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.OurConfigMaps},
+		},
+	}
+}
+
+// strip applies a function to objects of its type on their way into the cache.
+func strip[T any](f func(T) T) toolscache.TransformFunc {
+	return func(o any) (any, error) {
+		if t, ok := o.(T); ok {
+			return f(t), nil
+		}
+		return o, nil // the last known state of something deleted
+	}
+}
+
+// watch wakes the loop when something changes that a decision could depend on.
+func (l *Loop) watch(ctx context.Context, informers cache.Informers) error {
+	for _, w := range []struct {
+		kind    client.Object
+		differs func(before, after any) bool
+	}{
+		{&corev1.Node{}, when(nodeDiffers)},
+		{&corev1.Pod{}, when(l.podDiffers)},
+		{&corev1.ConfigMap{}, when(versionDiffers[*corev1.ConfigMap])},
+		{&v1alpha1.Skyhook{}, when(versionDiffers[*v1alpha1.Skyhook])},
+		{&v1alpha1.DeploymentPolicy{}, when(versionDiffers[*v1alpha1.DeploymentPolicy])},
+	} {
+		informer, err := informers.GetInformer(ctx, w.kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", w.kind, err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { l.wake() },
+			DeleteFunc: func(any) { l.wake() },
+			UpdateFunc: func(before, after any) {
+				if w.differs(before, after) {
+					l.wake()
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", w.kind, err)
+		}
+	}
+	return nil
+}
+
+func when[T any](differs func(before, after T) bool) func(before, after any) bool {
+	return func(before, after any) bool {
+		b, okBefore := before.(T)
+		a, okAfter := after.(T)
+		return !okBefore || !okAfter || differs(b, a)
+	}
+}
+
+func versionDiffers[T client.Object](before, after T) bool {
+	return before.GetResourceVersion() != after.GetResourceVersion()
+}
+
+// nodeDiffers compares what decisions read of a node. A kubelet that says it is alive changes none of it.
+func nodeDiffers(before, after *corev1.Node) bool {
+	return before.UID != after.UID || !maps.Equal(before.Labels, after.Labels) || !sameMarks(before.Annotations, after.Annotations) ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!slices.EqualFunc(before.Spec.Taints, after.Spec.Taints, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) ||
+		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+		})
+}
+
+// sameMarks compares our annotations and nobody else's.
+func sameMarks(a, b map[string]string) bool {
+	ours, theirs := 0, 0
+	for key, value := range a {
+		if mark(key) {
+			ours++
+			if other, ok := b[key]; !ok || other != value {
+				return false
+			}
+		}
+	}
+	for key := range b {
+		if mark(key) {
+			theirs++
+		}
+	}
+	return ours == theirs
+}
+
+func mark(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, nodeop.Group+"/")
+}
+
+// podDiffers compares what decisions read of a pod of ours, and notes when its work ended.
+func (l *Loop) podDiffers(before, after *corev1.Pod) bool {
+	if before.ResourceVersion == after.ResourceVersion {
+		return false
+	}
+	if ended(after) && !ended(before) {
+		l.board.podEnded(after.Spec.NodeName, l.clock())
+	}
+	return true
+}
+
+// ended says that every init container of a pod has ended well.
+func ended(p *corev1.Pod) bool {
+	if len(p.Status.InitContainerStatuses) < len(p.Spec.InitContainers) {
+		return false
+	}
+	for _, c := range p.Status.InitContainerStatuses {
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 {
+			return false
+		}
+	}
+	return len(p.Status.InitContainerStatuses) > 0
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// A kubelet that says it is alive wakes nobody; whatever a decision reads does.
+func TestNodeDiffers(t *testing.T) {
+	full := func() *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "1", ResourceVersion: "5", Labels: map[string]string{"a": "b"},
+				Annotations: map[string]string{"skyhook.nvidia.com/nodeState_demo": "{}", "other.example/x": "1"}},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}, PodCIDR: "10.0.0.0/24"},
+			Status: corev1.NodeStatus{
+				NodeInfo: corev1.NodeSystemInfo{BootID: "b", KubeletVersion: "v1"},
+				Images:   []corev1.ContainerImage{{Names: []string{"x"}}},
+				Conditions: []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Unix(100, 0)},
+					{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
+					{Type: "skyhook.nvidia.com/demo/NotReady", Status: corev1.ConditionFalse, Reason: "Complete", LastHeartbeatTime: metav1.Unix(100, 0)},
+				},
+			},
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*corev1.Node)
+		want   bool
+	}{
+		{"nothing", func(*corev1.Node) {}, false},
+		{"a heartbeat", func(n *corev1.Node) {
+			n.ResourceVersion = "6"
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(200, 0)
+			}
+		}, false},
+		{"images", func(n *corev1.Node) { n.Status.Images = nil }, false},
+		{"pressure", func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }, false},
+		{"somebody else's annotation", func(n *corev1.Node) { n.Annotations["other.example/x"] = "2" }, false},
+		{"somebody else's annotation goes", func(n *corev1.Node) { delete(n.Annotations, "other.example/x") }, false},
+		{"our annotation", func(n *corev1.Node) { n.Annotations["skyhook.nvidia.com/nodeState_demo"] = "{ }" }, true},
+		{"our annotation goes", func(n *corev1.Node) { delete(n.Annotations, "skyhook.nvidia.com/nodeState_demo") }, true},
+		{"another annotation of ours", func(n *corev1.Node) { n.Annotations["skyhook.nvidia.com/status_demo"] = "x" }, true},
+		{"an annotation of a NodeOp", func(n *corev1.Node) { n.Annotations["operator.kairos.io/cordoned-by"] = "x" }, true},
+		{"a label", func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
+		{"a taint", func(n *corev1.Node) { n.Spec.Taints[0].Value = "v" }, true},
+		{"a cordon", func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		{"a boot", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "c" }, true},
+		{"not ready", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		{"our condition", func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:2] }, true},
+		{"another node", func(n *corev1.Node) { n.UID = "2" }, true},
+	} {
+		changed := full()
+		c.change(changed)
+		if got := nodeDiffers(cluster.StripNode(full()), cluster.StripNode(changed)); got != c.want {
+			t.Errorf("%s: wakes %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+func TestEnded(t *testing.T) {
+	ends := func(codes ...int32) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: make([]corev1.Container, 2)}}
+		for _, c := range codes {
+			s := corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: c}}}
+			if c < 0 {
+				s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			}
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want bool
+	}{{ends(), false}, {ends(0), false}, {ends(0, -1), false}, {ends(0, 1), false}, {ends(0, 0), true}} {
+		if got := ended(c.pod); got != c.want {
+			t.Errorf("%v: %v", c.pod.Status.InitContainerStatuses, got)
+		}
+	}
+}
+
+// Many nodes are watched, the rest is listed now and then; a node that is no longer held is left alone.
+func TestWorkloads(t *testing.T) {
+	w := newScene(t, 4)
+	for i := range 4 {
+		w.Apply(workload(fmt.Sprintf("app-%d", i+1), fmt.Sprintf("n%d", i+1), "app: x"))
+	}
+	woken := make(chan struct{}, 100)
+	all := newWorkloads(typed(t), func() { woken <- struct{}{} })
+	now := time.Unix(1000, 0)
+	all.most, all.clock = 2, func() time.Time { return now }
+	defer all.end()
+	names := func(nodes ...string) map[string]string {
+		t.Helper()
+		pods, err := all.On(t.Context(), nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for n, ps := range pods {
+			out[n] = ""
+			for _, p := range ps {
+				out[n] += p.Name
+			}
+		}
+		return out
+	}
+	nodes := []string{"n1", "n2", "n3", "n4"}
+	want := map[string]string{"n1": "app-1", "n2": "app-2", "n3": "app-3", "n4": "app-4"}
+	w.Eventually("all four are seen", func() bool { return maps.Equal(names(nodes...), want) })
+	if got := len(all.nodes); got != 2 {
+		t.Errorf("%d nodes are watched, want 2", got)
+	}
+	for i := range 4 {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("app-%d", i+1)}}
+		w.Must(w.Client.Delete(t.Context(), p))
+	}
+	w.Eventually("the watched ones are gone", func() bool {
+		return maps.Equal(names(nodes...), map[string]string{"n1": "", "n2": "", "n3": "app-3", "n4": "app-4"})
+	})
+	now = now.Add(listedAgain)
+	w.Eventually("the listed ones are gone, too", func() bool {
+		now = now.Add(listedAgain)
+		return maps.Equal(names(nodes...), map[string]string{"n1": "", "n2": "", "n3": "", "n4": ""})
+	})
+	if names("n3"); len(all.nodes) != 1 || len(all.listed) != 0 {
+		t.Errorf("only n3 is held: watched %d, listed %d", len(all.nodes), len(all.listed))
+	}
+	if len(woken) == 0 {
+		t.Error("nobody was woken")
+	}
+}
+
+// The wait after a failed pass doubles, and ends with one that did not fail.
+func TestFailures(t *testing.T) {
+	var f failures
+	var got []time.Duration
+	for range 7 {
+		got = append(got, f.next()/time.Second)
+	}
+	f.end()
+	got = append(got, f.next()/time.Second)
+	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1}; !slices.Equal(got, want) {
+		t.Errorf("waits in seconds: %v, want %v", got, want)
+	}
+}
+
+// Verbs are logged as they are carried out, one line each, with what it is about and why.
+func TestLogLines(t *testing.T) {
+	var lines []string
+	l := newLoop(nil, collect(&lines), nil, newBoard())
+	l.tell([]rollout.Action{
+		{Verb: rollout.Run, Rollout: "Skyhook/demo", Node: "n1", Task: "tuning|1.1.0/apply", Why: rollout.Why{Reason: rollout.ReasonOwed, Text: "tuning apply"}},
+		{Verb: rollout.Evict, Rollout: "Skyhook/demo", Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
+	})
+	want := []string{
+		`"level"=0 "msg"="run" "rollout"="Skyhook/demo" "node"="n1" "reason"="Owed" "why"="tuning apply" "task"="tuning|1.1.0/apply"`,
+		`"level"=0 "msg"="evict" "rollout"="Skyhook/demo" "node"="n1" "reason"="Quiet" "why"="it is in the way" "pod"="default/app"`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("logged %q, want %q", lines, want)
+	}
+	lines = nil
+	wrong := []cluster.Problem{{Rollout: "Skyhook/demo", Text: "one"}, {Rollout: "Skyhook/demo", Text: "two"}}
+	l.complain(wrong)
+	l.complain(wrong)
+	l.complain(wrong[:1])
+	if len(lines) != 2 {
+		t.Errorf("problems are logged %d times, want once for each set: %q", len(lines), lines)
+	}
+}

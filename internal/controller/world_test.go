@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+var plane *controlplane.Plane
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
+}
+
+// scene is a world with a kubelet in which operators run.
+type scene struct {
+	*world.World
+	kubelet  *world.Kubelet
+	registry *prometheus.Registry // of the operator that runs
+	stop     func()               // ends it
+	options  Options              // for operators that are started
+	config   *rest.Config         // likewise
+}
+
+func newScene(t *testing.T, nodes int) *scene {
+	t.Helper()
+	w := world.New(t, plane, nodes)
+	return &scene{World: w, kubelet: w.Kubelet(), stop: func() {}, config: plane.Config, options: Options{
+		MetricsAddress: "0", ProbeAddress: "0", Log: printed(),
+		Skyhook: skyhook.Config{
+			Namespace: w.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
+			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
+			RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
+		},
+	}}
+}
+
+// start runs an operator until the test ends or stop is called.
+func (s *scene) start() {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	o := s.options
+	s.registry = prometheus.NewRegistry()
+	o.Registry = s.registry
+	config := s.config
+	go func() { ended <- Run(ctx, config, o) }()
+	stopped := false
+	s.stop = func() {
+		cancel()
+		if stopped {
+			return
+		}
+		stopped = true
+		if err := <-ended; err != nil {
+			s.Errorf("the operator ended: %v", err)
+		}
+	}
+	s.Cleanup(s.stop)
+}
+
+// printed is a log that go test -v shows.
+func printed() logr.Logger {
+	if !testing.Verbose() {
+		return logr.Discard()
+	}
+	return funcr.New(func(_, line string) { fmt.Println(time.Now().Format("05.000"), line) }, funcr.Options{})
+}
+
+// quiet waits until every pod is gone.
+func (s *scene) quiet() {
+	s.Helper()
+	s.Eventually("no pod is left", func() bool { return len(s.Pods()) == 0 })
+}
+
+// sum adds up all series of a counter.
+func sum(t *testing.T, r *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				out += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return out
+}
+
+// listener hears the write requests of an operator.
+type listener struct {
+	mu  sync.Mutex
+	all []heard
+}
+
+type heard struct {
+	at         time.Time
+	method     string
+	path, body string
+}
+
+func (l *listener) on(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{l, next} })
+	return c
+}
+
+func (l *listener) heard() []heard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+type listening struct {
+	l    *listener
+	next http.RoundTripper
+}
+
+func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		l.l.mu.Lock()
+		l.l.all = append(l.l.all, heard{time.Now(), r.Method, r.URL.Path, string(body)})
+		l.l.mu.Unlock()
+	}
+	return l.next.RoundTrip(r)
+}
+
+// collect is a log that a test reads.
+func collect(lines *[]string) logr.Logger {
+	return funcr.New(func(_, line string) { *lines = append(*lines, line) }, funcr.Options{})
+}
+
+func typed(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(plane.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Two packages without interrupts cost at most 20 write requests per node, all of them together.
+func TestWritesPerNode(t *testing.T) {
+	const nodes = 20
+	w := newScene(t, nodes)
+	w.Apply(demo)
+	w.start()
+	w.Complete("demo")
+	w.quiet()
+	w.stop()
+	total := 0
+	for resource, n := range w.writes() {
+		t.Logf("%-30s %d", resource, n)
+		total += n
+	}
+	if per := float64(total) / nodes; per > 20 {
+		t.Errorf("%.1f writes per node, want at most 20", per)
+	}
+}
+
+// writes counts the write requests of the operator, by verb and resource.
+func (w *scene) writes() map[string]int {
+	w.Helper()
+	families, err := w.registry.Gather()
+	w.Must(err)
+	out := map[string]int{}
+	for _, f := range families {
+		if f.GetName() != "skyhook_api_writes_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			key := ""
+			for _, l := range m.GetLabel() {
+				key += fmt.Sprintf("%s ", l.GetValue())
+			}
+			out[key] = int(m.GetCounter().GetValue())
+		}
+	}
+	return out
+}
