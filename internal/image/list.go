@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A Listing is one line about an index: the index itself, whose Platform is empty, or one of its images.
+type Listing struct {
+	Platform string
+	Digest   v1.Hash
+	Size     int64 // bytes to pull: manifest, configuration and compressed layers
+}
+
+// List is the index and then its images, in their order.
+func List(idx v1.ImageIndex) ([]Listing, error) {
+	digest, err := idx.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("reading an index: %w", err)
+	}
+	manifest, err := idx.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading index %s: %w", digest, err)
+	}
+	size, err := idx.Size()
+	if err != nil {
+		return nil, fmt.Errorf("reading index %s: %w", digest, err)
+	}
+	lines := []Listing{{Digest: digest, Size: size}}
+	for _, d := range manifest.Manifests {
+		if !d.MediaType.IsImage() {
+			continue
+		}
+		img, err := idx.Image(d.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("reading image %s: %w", d.Digest, err)
+		}
+		m, err := img.Manifest()
+		if err != nil {
+			return nil, fmt.Errorf("reading image %s: %w", d.Digest, err)
+		}
+		line := Listing{Digest: d.Digest, Size: d.Size + m.Config.Size}
+		if d.Platform != nil {
+			line.Platform = d.Platform.String()
+		}
+		for _, l := range m.Layers {
+			line.Size += l.Size
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// ForPlatform is the image of an index for one platform. A variant that is not asked for does not matter.
+func ForPlatform(idx v1.ImageIndex, want v1.Platform) (v1.Image, error) {
+	manifest, err := idx.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading an index: %w", err)
+	}
+	var there []string
+	for _, d := range manifest.Manifests {
+		if !d.MediaType.IsImage() || d.Platform == nil || d.Platform.OS == "unknown" {
+			continue
+		}
+		if d.Platform.Satisfies(want) {
+			return idx.Image(d.Digest)
+		}
+		there = append(there, d.Platform.String())
+	}
+	return nil, fmt.Errorf("there is no image for %s, only for %s", want, strings.Join(there, ", "))
+}

@@ -1,0 +1,343 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+)
+
+// A maker builds each program and each image once.
+type maker struct {
+	settings
+	programs map[string]string // compiled, by folder and platform
+	temp     string
+	progress io.Writer
+	shell    *image.Named
+}
+
+// A made image is what a line of output is about.
+type made struct {
+	short string
+	image.Named
+}
+
+func newMaker(set settings, progress io.Writer) (*maker, error) {
+	if _, err := os.Stat(filepath.Join(set.module, "go.mod")); err != nil {
+		return nil, fmt.Errorf("there is no go.mod in %s; run from the root of the repository or name it with --module", set.module)
+	}
+	temp, err := os.MkdirTemp("", "mkimage-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for compiled programs: %w", err)
+	}
+	return &maker{settings: set, programs: map[string]string{}, temp: temp, progress: progress}, nil
+}
+
+func (m *maker) close() {
+	if err := os.RemoveAll(m.temp); err != nil {
+		m.say("%v", err)
+	}
+}
+
+func (m *maker) say(format string, args ...any) {
+	// Progress that cannot be shown stops nothing.
+	_, _ = fmt.Fprintf(m.progress, format+"\n", args...)
+}
+
+// make builds what was asked for, writes it, pushes it, and lists it.
+func (m *maker) make(ctx context.Context, out io.Writer) error {
+	wanted, packages, err := m.wanted()
+	if err != nil {
+		return err
+	}
+	var all []made
+	for _, p := range wanted {
+		img, err := m.product(ctx, p)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", p.name, err)
+		}
+		all = append(all, made{p.name, img})
+	}
+	for _, name := range packages {
+		img, err := m.pkg(ctx, name)
+		if err != nil {
+			return fmt.Errorf("image packages/%s: %w", name, err)
+		}
+		all = append(all, made{"packages-" + name, img})
+	}
+	for _, img := range all {
+		if err := m.write(img); err != nil {
+			return err
+		}
+	}
+	for _, img := range all {
+		if m.push == "" {
+			break
+		}
+		ref, err := image.Registry{PlainHTTP: m.plainHTTP}.Push(ctx, img.Name, img.Index)
+		if err != nil {
+			return err
+		}
+		m.say("pushed %s", ref)
+	}
+	return m.list(out, all)
+}
+
+// wanted are the products and packages to build. What is asked for and not there is an error before anything is built.
+func (m *maker) wanted() ([]product, []string, error) {
+	var wanted []product
+	var missing, there []string
+	for _, p := range products() {
+		_, err := os.Stat(filepath.Join(m.module, filepath.FromSlash(p.program)))
+		if err == nil {
+			there = append(there, p.name)
+		}
+		if m.only != nil && !slices.Contains(m.only, p.name) {
+			continue
+		}
+		if err != nil {
+			missing = append(missing, fmt.Sprintf("image %s needs the folder %s, which does not exist", p.name, p.program))
+		}
+		wanted = append(wanted, p)
+	}
+	packages, err := m.packages()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(missing) > 0 {
+		return nil, nil, fmt.Errorf("%s; images that can be built: --only %s", strings.Join(missing, "; "), strings.Join(append(there, "packages"), ","))
+	}
+	return wanted, packages, nil
+}
+
+// packages are the folders of packages/ with a config.json, all of them or those named.
+func (m *maker) packages() ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(m.module, "packages", "*", "config.json"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for packages: %w", err)
+	}
+	var all []string
+	for _, file := range found {
+		all = append(all, filepath.Base(filepath.Dir(file)))
+	}
+	if m.only == nil {
+		return all, nil
+	}
+	if slices.Contains(m.only, "packages") {
+		if len(all) == 0 {
+			return nil, errors.New("there is no package: no folder packages/NAME has a config.json")
+		}
+		return all, nil
+	}
+	var named []string
+	for _, name := range m.only {
+		if path.Dir(name) != "packages" {
+			continue
+		}
+		if !slices.Contains(all, path.Base(name)) {
+			return nil, fmt.Errorf("there is no package %s: %s/config.json does not exist; there are %s", name, name, strings.Join(all, ", "))
+		}
+		named = append(named, path.Base(name))
+	}
+	return named, nil
+}
+
+// product builds an image with one program.
+func (m *maker) product(ctx context.Context, p product) (image.Named, error) {
+	if p.name == "shell" && m.shell != nil {
+		return *m.shell, nil
+	}
+	about := image.About{Title: p.title, Version: m.version, Revision: m.revision, Source: source, Licenses: "Apache-2.0"}
+	if p.name == "shell" {
+		// Packages stand on it, and their digests shall change when they or the shell do, not with every release.
+		about.Version, about.Revision = "", ""
+	}
+	recipe := image.Recipe{User: p.user, Env: p.env, Labels: about.Labels(), Created: m.created,
+		Entrypoint: []string{p.file},
+		Trees: func(platform v1.Platform) ([]*image.Tree, error) {
+			t, err := m.tree(ctx, p, platform)
+			return []*image.Tree{t}, err
+		}}
+	if p.onShell {
+		shell, err := m.below(ctx)
+		if err != nil {
+			return image.Named{}, err
+		}
+		recipe.From, recipe.FromName = shell.Index, shell.Name
+	}
+	idx, err := image.Build(recipe, m.platforms)
+	if err != nil {
+		return image.Named{}, err
+	}
+	img := image.Named{Name: m.prefix + "/" + p.name + ":" + m.version, Index: idx}
+	if p.name == "shell" {
+		m.shell = &img
+	}
+	return img, m.weigh(p, idx)
+}
+
+// below is the shell image, built when the first image needs it.
+func (m *maker) below(ctx context.Context) (image.Named, error) {
+	for _, p := range products() {
+		if p.name == "shell" {
+			return m.product(ctx, p)
+		}
+	}
+	return image.Named{}, errors.New("there is no shell image")
+}
+
+func (m *maker) tree(ctx context.Context, p product, platform v1.Platform) (*image.Tree, error) {
+	program, err := m.compile(ctx, p.program, platform)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("looking at the program: %w", err)
+	} else if p.fileLimit > 0 && st.Size() > p.fileLimit*1_000_000 {
+		return nil, fmt.Errorf("the program for %s weighs %s, more than the %d MB it may", platform, megabytes(st.Size()), p.fileLimit)
+	}
+	t := &image.Tree{}
+	if p.files != nil {
+		p.files(t)
+	}
+	t.HostFile(p.file, 0o755, program)
+	for _, name := range p.links {
+		t.Symlink(path.Join(path.Dir(p.file), name), path.Base(p.file))
+	}
+	return t, nil
+}
+
+func (m *maker) compile(ctx context.Context, folder string, platform v1.Platform) (string, error) {
+	key := folder + " " + platform.String()
+	if file, done := m.programs[key]; done {
+		return file, nil
+	}
+	file := filepath.Join(m.temp, strings.NewReplacer("/", "-", " ", "-").Replace(key))
+	began := time.Now()
+	p := image.Program{Module: m.module, Package: "./" + folder, Set: map[string]string{"main.version": m.version}}
+	if err := p.Compile(ctx, platform, file); err != nil {
+		return "", err
+	}
+	st, err := os.Stat(file)
+	if err != nil {
+		return "", fmt.Errorf("looking at the program: %w", err)
+	}
+	m.say("compiled %s for %s: %s in %.1f s", folder, platform, megabytes(st.Size()), time.Since(began).Seconds())
+	m.programs[key] = file
+	return file, nil
+}
+
+// pkg builds a package image.
+func (m *maker) pkg(ctx context.Context, name string) (image.Named, error) {
+	shell, err := m.below(ctx)
+	if err != nil {
+		return image.Named{}, err
+	}
+	// The name of the shell image has the version of this build in it, which is no part of the package.
+	recipe, err := image.Package(filepath.Join(m.module, "packages", name), image.Named{Index: shell.Index})
+	if err != nil {
+		return image.Named{}, err
+	}
+	recipe.Created = m.created
+	version := recipe.Labels["org.opencontainers.image.version"]
+	if !tag.MatchString(version) {
+		return image.Named{}, fmt.Errorf("package_version %q cannot be the tag of an image; leave out what follows the plus sign", version)
+	}
+	recipe.Labels["org.opencontainers.image.source"] = source
+	recipe.Labels["org.opencontainers.image.licenses"] = "Apache-2.0"
+	idx, err := image.Build(recipe, m.platforms)
+	return image.Named{Name: m.prefix + "/packages/" + name + ":" + version, Index: idx}, err
+}
+
+func (m *maker) write(img made) error {
+	if m.format == "layout" {
+		return image.WriteLayout(filepath.Join(m.out, img.short), img.Named)
+	}
+	return image.WriteArchiveFile(filepath.Join(m.out, img.short+".tar"), img.Named)
+}
+
+// weigh refuses an image that has grown beyond its limit.
+func (m *maker) weigh(p product, idx v1.ImageIndex) error {
+	for _, platform := range m.platforms {
+		img, err := image.ForPlatform(idx, platform)
+		if err != nil {
+			return err
+		}
+		size, err := unpacked(img)
+		if err != nil {
+			return fmt.Errorf("weighing the image: %w", err)
+		}
+		if size > p.limit*1_000_000 {
+			return fmt.Errorf("the files for %s weigh %s, more than the %d MB they may", platform, megabytes(size), p.limit)
+		}
+	}
+	return nil
+}
+
+// unpacked is what the layers of an image take on a disk.
+func unpacked(img v1.Image) (int64, error) {
+	layers, err := img.Layers()
+	if err != nil {
+		return 0, err
+	}
+	var size int64
+	for _, l := range layers {
+		r, err := l.Uncompressed()
+		if err != nil {
+			return 0, err
+		}
+		n, err := io.Copy(io.Discard, r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return 0, err
+		}
+		size += n
+	}
+	return size, nil
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+// list prints what was made and keeps the digests beside it.
+func (m *maker) list(out io.Writer, all []made) error {
+	var digests strings.Builder
+	fmt.Fprintf(&digests, "# built with %s, SOURCE_DATE_EPOCH=%d\n", runtime.Version(), m.created.Unix())
+	for _, img := range all {
+		lines, err := image.List(img.Index)
+		if err != nil {
+			return err
+		}
+		for _, l := range lines {
+			platform, size := l.Platform, megabytes(l.Size)
+			if platform == "" {
+				platform, size = "index", ""
+			}
+			if _, err := fmt.Fprintf(out, "%-60s %-12s %8s  %s\n", img.Name, platform, size, l.Digest); err != nil {
+				return err
+			}
+			fmt.Fprintf(&digests, "%s  %s  %s\n", l.Digest, platform, img.Name)
+		}
+	}
+	f, err := os.Create(filepath.Join(m.out, "digests.txt"))
+	if err != nil {
+		return fmt.Errorf("writing the digests: %w", err)
+	}
+	_, err = f.WriteString(digests.String())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing the digests: %w", err)
+	}
+	return nil
+}
