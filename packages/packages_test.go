@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package packages proves that the packages of this folder are what their pages say: valid, and right on a host in every
+// stage of their lives.
+package packages
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli/lint"
+	format "github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// ours are the packages there are.
+func ours(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob("*/config.json")
+	if err != nil || len(found) < 3 {
+		t.Fatalf("packages: %v, %v", found, err)
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, filepath.Dir(f))
+	}
+	return names
+}
+
+// scripts are all shell scripts below a folder.
+func scripts(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(at)
+		if bytes.HasPrefix(content, []byte("#!")) || strings.HasSuffix(at, ".sh") {
+			found = append(found, at)
+		}
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("scripts of %s: %v, %v", dir, found, err)
+	}
+	return found
+}
+
+func TestValid(t *testing.T) {
+	for _, name := range ours(t) {
+		config, problems := format.Validate(os.DirFS(name), format.Want{Name: name})
+		problems = append(problems, lint.Scripts(os.DirFS(name), config)...)
+		if len(problems) > 0 {
+			t.Errorf("%s:\n%s", name, problems.Text())
+		}
+		// What is installed can be removed, and what acts is checked.
+		for _, mode := range []format.Mode{format.ModeConfig, format.ModeUninstall} {
+			if len(config.Steps(mode)) == 0 || len(config.Steps(mode.Check())) == 0 {
+				t.Errorf("%s has no steps for %s or its check", name, mode)
+			}
+		}
+	}
+}
+
+// newer are words that bash 4.4 does not know yet.
+var newer = regexp.MustCompile(`EPOCHSECONDS|EPOCHREALTIME|BASH_ARGV0|SRANDOM|\$\{[^}]*@[UuLKk]\}|\bwait -p\b|\blocalvar_inherit\b|\bassoc_expand_once\b|\bpatsub_replacement\b|\$\{ |\$\{\|`)
+
+func TestScripts(t *testing.T) {
+	for _, name := range ours(t) {
+		for _, script := range scripts(t, name) {
+			content, err := os.ReadFile(script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(content)
+			if want := "#!/bin/bash\n# SPDX-FileCopyrightText: The Skyhook authors\n# SPDX-License-Identifier: Apache-2.0\n#\n# "; !strings.HasPrefix(text, want) {
+				t.Errorf("%s does not begin with its interpreter, its license and what it is for", script)
+			}
+			if !strings.Contains(text, "\nset -euo pipefail\n") {
+				t.Errorf("%s does not end at the first error", script)
+			}
+			if m := newer.FindString(text); m != "" {
+				t.Errorf("%s uses %q, which bash 4.4 does not have", script, m)
+			}
+			if st, err := os.Stat(script); err != nil || st.Mode().Perm()&0o111 != 0o111 {
+				t.Errorf("%s cannot be executed: %v", script, err)
+			}
+			if lines := strings.Count(text, "\n"); lines > 400 {
+				t.Errorf("%s has %d lines; more than 400 are too many to read", script, lines)
+			}
+		}
+	}
+}
+
+func TestShellcheck(t *testing.T) {
+	shellcheck, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Skip("shellcheck is not there to look at the scripts: apt-get install shellcheck")
+	}
+	var all []string
+	for _, dir := range append(ours(t), "testdata/host") {
+		all = append(all, scripts(t, dir)...)
+	}
+	if out, err := exec.Command(shellcheck, all...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// published are the step files and modes that packages built on one of these images, and people, know.
+var published = map[string][]string{
+	"shellscript": {"shellscript_run.sh"},
+	"tuning": {"update_settings.sh", "update_settings_check.sh", "update_settings_post_check.sh", "update_settings_uninstall.sh",
+		"update_settings_uninstall_check.sh"},
+	"tuned": {"install_tuned.sh", "install_tuned_check.sh", "apply_tuned_profile.sh", "apply_tuned_profile_check.sh",
+		"post_interrupt_tuned_check.sh", "uninstall_tuned.sh", "uninstall_tuned_check.sh"},
+}
+
+func TestPublishedSteps(t *testing.T) {
+	for name, want := range published {
+		config, _ := format.Validate(os.DirFS(name), format.Want{})
+		files := map[string]bool{}
+		for _, mode := range format.Modes() {
+			for _, step := range config.Steps(mode) {
+				files[step.File()] = true
+			}
+		}
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s has the steps %v, published were %v", name, got, want)
+		}
+	}
+}
+
+// TestDockerfile reads each Dockerfile and proves that it makes the same image as our builder: the same files, with the
+// same modes, at /skyhook-package, on something that has a shell.
+func TestDockerfile(t *testing.T) {
+	for _, name := range ours(t) {
+		text, err := os.ReadFile(filepath.Join(name, "Dockerfile"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got := map[string]bool{}
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			switch {
+			case len(words) == 0 || strings.HasPrefix(words[0], "#"):
+			case words[0] == "FROM" && len(words) == 2:
+				if !regexp.MustCompile(`^[a-z0-9./-]+:[0-9][a-z0-9.-]*$`).MatchString(words[1]) {
+					t.Errorf("%s/Dockerfile: %s is not pinned to a version", name, words[1])
+				}
+			case words[0] == "COPY" && len(words) > 2:
+				target := words[len(words)-1]
+				for _, from := range words[1 : len(words)-1] {
+					if err := copied(name, from, target, got); err != nil {
+						t.Errorf("%s/Dockerfile: %v", name, err)
+					}
+				}
+			default:
+				t.Errorf("%s/Dockerfile: %q is more than a package needs", name, strings.TrimSpace(line))
+			}
+		}
+		want := map[string]bool{}
+		err = filepath.WalkDir(name, func(at string, e fs.DirEntry, err error) error {
+			if rel, _ := filepath.Rel(name, at); err == nil && !e.IsDir() && rel != "Dockerfile" {
+				want["/skyhook-package/"+rel] = true
+			}
+			return err
+		})
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s/Dockerfile copies\n%v, the package is\n%v (%v)", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)), err)
+		}
+	}
+}
+
+// copied is what COPY makes of one source: a file goes into the target folder, a folder's content becomes the target's.
+func copied(name, from, target string, got map[string]bool) error {
+	if !strings.HasSuffix(target, "/") {
+		return fmt.Errorf("%s is not written as a folder", target)
+	}
+	return filepath.WalkDir(filepath.Join(name, from), func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(filepath.Join(name, from), at)
+		if rel == "." {
+			rel = filepath.Base(at)
+		}
+		got[target+rel] = true
+		return err
+	})
+}
+
+// TestVersions: a release is the tag NAME/VERSION, and the pages speak of the version that is here.
+func TestVersions(t *testing.T) {
+	for _, name := range ours(t) {
+		var config struct {
+			Version string `json:"package_version"`
+		}
+		raw, err := os.ReadFile(filepath.Join(name, "config.json"))
+		if err == nil {
+			err = json.Unmarshal(raw, &config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range []string{filepath.Join(name, "README.md"), filepath.Join("../docs/packages", name+".md")} {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Error(err)
+			} else if !strings.Contains(string(text), "version: "+config.Version+"\n") {
+				t.Errorf("%s has no example with the version that is here, %s", page, config.Version)
+			}
+		}
+	}
+}
