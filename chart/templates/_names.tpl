@@ -1,0 +1,90 @@
+{{/* Names. That of the Deployment becomes a label, so what is common to all has at most 44 characters. */}}
+{{- define "skyhook.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 44 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "skyhook.fullname" -}}
+{{- $name := include "skyhook.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 44 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 44 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 44 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "skyhook.manager" -}}
+{{- include "skyhook.fullname" . -}}-controller-manager
+{{- end -}}
+
+{{- define "skyhook.packages" -}}
+{{- include "skyhook.fullname" . -}}-packages
+{{- end -}}
+
+{{- define "skyhook.cleanup" -}}
+{{- include "skyhook.fullname" . -}}-skyhook-cleanup
+{{- end -}}
+
+{{- define "skyhook.labels" -}}
+app.kubernetes.io/name: {{ include "skyhook.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ include "skyhook.tag" (list .Values.controllerManager.manager.image .) | trunc 63 | trimAll "-_." | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: skyhook-operator
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_." }}
+{{- end -}}
+
+{{/* What the Deployment selects by. It can never change. */}}
+{{- define "skyhook.selector" -}}
+app: {{ include "skyhook.manager" . }}
+control-plane: controller-manager
+{{- end -}}
+
+{{/* Images: (list IMAGE ROOT) */}}
+{{- define "skyhook.tag" -}}
+{{- (index . 0).tag | default (index . 1).Chart.AppVersion -}}
+{{- end -}}
+
+{{- define "skyhook.image" -}}
+{{- $image := index . 0 -}}
+{{- printf "%s:%s" $image.repository (include "skyhook.tag" .) -}}
+{{- with $image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "skyhook.pullSecret" -}}
+{{- .Values.imagePullSecret | default .Values.defaultImagePullSecret -}}
+{{- end -}}
+
+{{/* The port of an address such as :8080; empty where nothing listens. */}}
+{{- define "skyhook.port" -}}
+{{- regexFind "[0-9]+$" (toString .) | trimPrefix "0" -}}
+{{- end -}}
+
+{{/* The volume with a token for the API server, as Kubernetes would mount it. */}}
+{{- define "skyhook.token" -}}
+- name: token
+  projected:
+    defaultMode: 0444
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3607
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
+{{- end -}}
+
+{{/* The annotations of a part of the clean-up: its weight is given. */}}
+{{- define "skyhook.cleanupHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// program is a process that runs as a container of the chart would.
+type program struct {
+	cmd *exec.Cmd
+	log *log
+}
+
+// log is what a program wrote so far.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// begin runs the container of a pod: its arguments, its environment, its ServiceAccount.
+func begin(t *testing.T, namespace string, pod corev1.PodSpec) *program {
+	t.Helper()
+	c := pod.Containers[0]
+	if c.Command[0] != "/manager" {
+		t.Fatalf("the container runs %v", c.Command)
+	}
+	args := append(c.Command[1:len(c.Command):len(c.Command)], c.Args...)
+	p := &program{log: &log{}, cmd: exec.Command(filepath.Join(programs, "operator"), append(args, "--kubeconfig", as(t, namespace, pod.ServiceAccountName))...)}
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			value = map[string]string{"metadata.namespace": namespace, "spec.nodeName": "n1"}[e.ValueFrom.FieldRef.FieldPath]
+		}
+		p.cmd.Env = append(p.cmd.Env, e.Name+"="+value)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// operator runs the operator that the chart brought, until the test ends or end is called.
+func operator(t *testing.T, namespace string) (p *program, end func()) {
+	t.Helper()
+	d, err := typed(t).AppsV1().Deployments(namespace).Get(context.Background(), releaseName+"-controller-manager", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = begin(t, namespace, d.Spec.Template.Spec)
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself, which Wait tells
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("the operator ended: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the operator said:\n%s", p.log)
+		}
+	}
+	t.Cleanup(end)
+	return p, end
+}
+
+// jobs plays the controller of Jobs, and the nodes they run on, until the test ends: the program of each Job runs.
+func jobs(t *testing.T, namespace string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		seen := map[string]bool{}
+		for ctx.Err() == nil {
+			list, err := typed(t).BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
+			if err == nil {
+				for i := range list.Items {
+					if j := &list.Items[i]; !seen[string(j.UID)] {
+						seen[string(j.UID)] = true
+						perform(t, j)
+					}
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond): // another process makes the Job
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); done.Wait() })
+}
+
+// perform runs a Job and says how it went, as the controller of Jobs does.
+func perform(t *testing.T, j *batchv1.Job) {
+	p := begin(t, j.Namespace, j.Spec.Template.Spec)
+	err := p.cmd.Wait()
+	t.Logf("%s: %v\n%s", strings.Join(j.Spec.Template.Spec.Containers[0].Command, " "), err, p.log)
+	now := metav1.Now()
+	j.Status.StartTime = &now
+	met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
+	reason := ""
+	if err != nil {
+		met, end, reason = batchv1.JobFailureTarget, batchv1.JobFailed, "BackoffLimitExceeded"
+		j.Status.Failed = 1
+	} else {
+		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
+	}
+	for _, c := range []batchv1.JobConditionType{met, end} {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: now, LastProbeTime: now})
+	}
+	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	if _, err := typed(t).BatchV1().Jobs(j.Namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("saying how a Job went: %v", err)
+	}
+}

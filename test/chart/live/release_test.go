@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/chart/render"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+// definitions is a client for CRDs.
+func definitions(t *testing.T) client.Client {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(plane.Config, client.Options{Scheme: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// forget removes the CRDs when the test ends: they outlive their release, and belong to it.
+func forget(t *testing.T) {
+	t.Helper()
+	c := definitions(t)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := c.DeleteAllOf(ctx, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
+			t.Error(err)
+		}
+		for left := 1; left > 0; time.Sleep(100 * time.Millisecond) { // the API server has a controller that does it
+			all := &apiextensionsv1.CustomResourceDefinitionList{}
+			if err := c.List(ctx, all); err != nil {
+				t.Fatal(err)
+			}
+			left = len(all.Items)
+		}
+	})
+}
+
+// simple is a Skyhook with one package, to be uninstalled when the Skyhook is deleted.
+const simple = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: simple}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tool: {version: 1.0.0, image: registry.example/tool, uninstall: {enabled: true}}}
+`
+
+// mustHelm runs Helm, and fails the test where that fails.
+func mustHelm(t *testing.T, version, namespace string, args ...string) string {
+	t.Helper()
+	out, err := helm(t, version, namespace, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestRelease takes a release through its life: an earlier operator's chart is upgraded to ours, ours is upgraded, rolled
+// back, uninstalled and installed again. What the nodes got stays until the Skyhook is deleted, and is not made twice.
+func TestRelease(t *testing.T) {
+	for _, c := range []struct{ name, first, then string }{
+		{"Helm 3", "v3", "v3"}, {"Helm 4", "v4", "v4"}, {"Helm 3, then Helm 4", "v3", "v4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			forget(t)
+			w := world.New(t, plane, 2)
+			kubelet := w.Kubelet()
+			jobs(t, w.Namespace)
+			mustHelm(t, c.first, w.Namespace, "install", releaseName, formerChart(t))
+			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
+			complete(t)
+			if webhooks, err := typed(t).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(context.Background(), metav1.ListOptions{}); err != nil || len(webhooks.Items) > 0 {
+				t.Errorf("the webhooks of the earlier operator are still there: %v, %v", webhooks, err)
+			}
+			_, end := operator(t, w.Namespace)
+			w.Apply(simple)
+			w.Complete("simple")
+			before := w.Skyhook("simple").UID
+			history := slices.Concat(kubelet.History("n1"), kubelet.History("n2"))
+
+			end()
+			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly, "--set", "controllerManager.manager.env.agentLogRoot=/opt/log")
+			_, end = operator(t, w.Namespace)
+			w.Complete("simple")
+			end()
+			mustHelm(t, c.then, w.Namespace, "rollback", releaseName, "1")
+			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
+			_, end = operator(t, w.Namespace)
+			w.Complete("simple")
+			if after := slices.Concat(kubelet.History("n1"), kubelet.History("n2")); !slices.Equal(after, history) || w.Skyhook("simple").UID != before {
+				t.Errorf("upgrades and a downgrade of the chart made nodes do something: %v, before %v", after, history)
+			}
+
+			mustHelm(t, c.then, w.Namespace, "uninstall", releaseName)
+			end()
+			gone(t, w)
+			if last := kubelet.History("n1"); last[len(last)-1] != "tool-1.0.0 uninstall" {
+				t.Errorf("before the release went, n1 did %v", last)
+			}
+			mustHelm(t, c.then, w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
+			mustHelm(t, c.then, w.Namespace, "uninstall", releaseName)
+		})
+	}
+}
+
+// complete proves that the CRDs of the cluster are the generated ones, whatever was there before.
+func complete(t *testing.T) {
+	t.Helper()
+	want, err := render.Chart(render.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := definitions(t)
+	for _, u := range want.Objects {
+		if u.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		var expected, found apiextensionsv1.CustomResourceDefinition
+		if err := render.Into(u, &expected); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(context.Background(), client.ObjectKeyFromObject(u), &found); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(expected.Spec.Versions, found.Spec.Versions); diff != "" {
+			t.Errorf("%s in the cluster is not the generated one (-generated +cluster)\n%s", u.GetName(), diff)
+		}
+	}
+}
+
+// gone proves that of a release nothing is left but its CRDs, and of Skyhooks nothing on the nodes but that they are known.
+func gone(t *testing.T, w *world.World) {
+	t.Helper()
+	c, err := dynamic.NewForConfig(plane.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := typed(t).Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, l := range lists {
+		group, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.APIResources {
+			if !slices.Contains(r.Verbs, "list") || strings.Contains(r.Name, "/") {
+				continue
+			}
+			found, err := c.Resource(group.WithResource(r.Name)).List(context.Background(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatalf("listing %s: %v", r.Name, err)
+			}
+			for _, u := range found.Items {
+				if u.GetKind() == "CustomResourceDefinition" {
+					kept++
+				} else if u.GetLabels()["app.kubernetes.io/instance"] == releaseName || strings.HasPrefix(u.GetName(), releaseName) {
+					t.Errorf("%s %s/%s is left", u.GetKind(), u.GetNamespace(), u.GetName())
+				}
+			}
+		}
+	}
+	if kept != 4 {
+		t.Errorf("%d CRDs are there, want the four of ours", kept)
+	}
+	for _, name := range []string{"n1", "n2"} {
+		for _, mark := range world.Marks(w.Node(name)) {
+			if mark != v1alpha1.AnnotationKnown {
+				t.Errorf("node %s still carries %s", name, mark)
+			}
+		}
+	}
+}
+
+// TestUninstallIsHeld: what cannot be finished keeps the release, and the operator with it, and says what it is.
+func TestUninstallIsHeld(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 1)
+	w.Kubelet()
+	jobs(t, w.Namespace)
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.jobTimeoutSeconds=40")
+	_, end := operator(t, w.Namespace)
+	w.Apply(simple)
+	w.Complete("simple")
+	w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	w.Eventually("it is paused", func() bool { return w.Skyhook("simple").Status.Status == v1alpha1.StatusPaused })
+
+	if out, err := helm(t, "v4", w.Namespace, "uninstall", releaseName); err == nil {
+		t.Fatalf("a release with a paused Skyhook that has a package to uninstall went:\n%s", out)
+	}
+	ctx := context.Background()
+	if _, err := typed(t).AppsV1().Deployments(w.Namespace).Get(ctx, releaseName+"-controller-manager", metav1.GetOptions{}); err != nil {
+		t.Errorf("the operator went before its work was done: %v", err)
+	}
+	w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
+	end()
+	gone(t, w)
+}
+
+// TestUninstallWithoutCleanup leaves Skyhooks and nodes as they are, for an operator that comes later.
+func TestUninstallWithoutCleanup(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 1)
+	kubelet := w.Kubelet()
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false")
+	_, end := operator(t, w.Namespace)
+	w.Apply(simple)
+	w.Complete("simple")
+	end()
+	before := w.Skyhook("simple")
+	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
+	if after := w.Skyhook("simple"); after.UID != before.UID || after.DeletionTimestamp != nil {
+		t.Errorf("the Skyhook is not what it was: %v", after.ObjectMeta)
+	}
+
+	// elsewhere the CRDs have to change hands
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-2"}}
+	w.Must(client.IgnoreAlreadyExists(w.Client.Create(context.Background(), other)))
+	if _, err := helm(t, "v4", other.Name, "install", "mine", "chart", "--set-string", quietly); err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
+		t.Errorf("the CRDs belong to another release, and installing gives %v", err)
+	}
+	mustHelm(t, "v3", other.Name, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false", "--take-ownership")
+	_, end = operator(t, other.Name)
+	w.Complete("simple")
+	end()
+	if got := kubelet.History("n1"); len(got) != 2 {
+		t.Errorf("an operator in another namespace made n1 do something: %v", got)
+	}
+	mustHelm(t, "v3", other.Name, "uninstall", releaseName)
+}

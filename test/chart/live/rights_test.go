@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+// quietly are values for an operator that opens no ports on this machine.
+const quietly = "controllerManager.manager.env.metricsPort=0,controllerManager.manager.env.probePort=0"
+
+// unheard are rights that no request shows, and why they are there.
+var unheard = map[string]string{
+	"cluster update skyhooks/finalizers.skyhook.nvidia.com": "the API server asks for it when it admits a pod with an owner; without it the pods of this test would be refused",
+}
+
+// TestRights takes the operator through all it ever does, with the rights of the chart and not one more. No request may
+// be refused for want of a right, and every right has to be used.
+func TestRights(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 2)
+	if out, err := helm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly); err != nil {
+		t.Fatal(out, err)
+	}
+	w.Kubelet()
+	webhooks(t, w)
+	p, end := operator(t, w.Namespace)
+	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
+		err := w.Client.Get(context.Background(), client.ObjectKey{Name: "skyhook-operator-mutating-webhook"}, &admissionv1.MutatingWebhookConfiguration{})
+		return apierrors.IsNotFound(err)
+	})
+	drive(t, w)
+	end()
+	if strings.Contains(strings.ToLower(p.log.String()), "forbidden") {
+		t.Errorf("the operator was forbidden something:\n%s", p.log)
+	}
+	compare(t, w)
+}
+
+// webhooks are what an earlier operator left behind: nobody answers there, so every write of a Skyhook fails.
+func webhooks(t *testing.T, w *world.World) {
+	t.Helper()
+	fail, none, path := admissionv1.Fail, admissionv1.SideEffectClassNone, "/x"
+	rules := []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+	}}
+	nobody := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: w.Namespace, Name: "nobody", Path: &path}}
+	for _, o := range []client.Object{
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "skyhook-operator-validating-webhook"},
+			Webhooks: []admissionv1.ValidatingWebhook{{
+				Name: "validate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+			}},
+		},
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "skyhook-operator-mutating-webhook"},
+			Webhooks: []admissionv1.MutatingWebhook{{
+				Name: "mutate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+			}},
+		},
+	} {
+		w.Must(w.Client.Create(context.Background(), o))
+	}
+	w.Eventually("a write of a Skyhook is refused", func() bool {
+		err := w.Client.Create(context.Background(), &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}, client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "webhook")
+	})
+}
+
+const story = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: story}
+spec:
+  deploymentPolicy: shared
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  drain: {timeout: 1s, onTimeout: Force}
+  packages:
+    driver:
+      version: VERSION
+      image: registry.example/driver
+      interrupt: {type: reboot}
+      uninstall: {enabled: true}
+      configMap: {a.conf: CONTENT}
+`
+
+// drive makes the operator do everything that needs a right.
+func drive(t *testing.T, w *world.World) {
+	t.Helper()
+	w.Apply(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: shared}
+spec: {scope: Policy, default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}}
+`)
+	// a workload that its budget protects: it is evicted in vain, then deleted by force
+	w.Apply(`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: never, namespace: ` + w.Namespace + `}
+spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}
+`)
+	w.Apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: ` + w.Namespace + `, labels: {app: web}}
+spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}
+`)
+	say := func(version, content string) {
+		w.Apply(strings.NewReplacer("VERSION", version, "CONTENT", content).Replace(story))
+	}
+	say("1.0.0", "one")
+	w.Complete("story")
+
+	say("1.0.0", "two") // the ConfigMap is updated
+	w.Complete("story")
+	again(t, w)
+	// a ConfigMap of the documented name that the operator's cache does not show
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.Namespace, Name: "story-driver-2.0.0", Labels: map[string]string{v1alpha1.LabelNodeMeta: "story"},
+	}}
+	w.Must(w.Client.Create(context.Background(), foreign))
+	say("2.0.0", "two") // another ConfigMap replaces the first
+	w.Eventually("the operator looked at the ConfigMap that it could not create", func() bool {
+		return asked(t, w, "get", "configmaps")
+	})
+	w.Must(w.Client.Delete(context.Background(), foreign))
+	w.Complete("story")
+
+	// a hold whose owner does not exist
+	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
+	w.Eventually("the operator asked for the owner of the hold", func() bool {
+		return asked(t, w, "get", "skyhooks")
+	})
+	w.Must(w.Client.Delete(context.Background(), w.Skyhook("story")))
+	w.Eventually("the Skyhook is gone", func() bool {
+		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "story"}, &v1alpha1.Skyhook{}))
+	})
+}
+
+// again has a package run again on n1, where a pod of somebody else has the name that the next pod needs.
+func again(t *testing.T, w *world.World) {
+	t.Helper()
+	name := ""
+	for _, r := range requests(t, w.Namespace) {
+		if r.Verb == "create" && r.ObjectRef.Resource == "pods" && strings.HasPrefix(r.ObjectRef.Name, "story-driver-1-0-0-apply-n1") {
+			name = r.ObjectRef.Name
+		}
+	}
+	if name == "" {
+		t.Fatal("the API server's log does not show the pod for the stage apply on n1")
+	}
+	squatter := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: "n2", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	w.Must(w.Client.Create(context.Background(), squatter))
+	w.Patch(w.Node("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_story":null}}}`)
+	w.Eventually("the operator looked at the pod that it could not create", func() bool { return asked(t, w, "get", "pods") })
+	w.Eventually("the operator said so again", func() bool { return asked(t, w, "patch", "events") })
+	w.Must(w.Client.Delete(context.Background(), squatter, client.GracePeriodSeconds(0)))
+	w.Complete("story")
+}
+
+// request is a line of the API server's audit log.
+type request struct {
+	Verb           string
+	User           struct{ Username string }
+	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	ResponseStatus struct {
+		Code    int
+		Message string
+	}
+	RequestURI string
+}
+
+// asked says that the operator has done this.
+func asked(t *testing.T, w *world.World, verb, resource string) bool {
+	t.Helper()
+	return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.Verb == verb && r.ObjectRef.Resource == resource })
+}
+
+// requests are those of the operator in a namespace.
+func requests(t *testing.T, namespace string) []request {
+	t.Helper()
+	f, err := os.Open(auditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	var out []request
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r request
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue // the last line may not be whole yet
+		}
+		if r.User.Username == "system:serviceaccount:"+namespace+":"+releaseName+"-controller-manager" {
+			out = append(out, r)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// compare holds what the operator asked for against what it may.
+func compare(t *testing.T, w *world.World) {
+	t.Helper()
+	var cluster rbacv1.ClusterRole
+	var here rbacv1.Role
+	w.Must(w.Client.Get(context.Background(), client.ObjectKey{Name: "skyhook-operator-manager-role"}, &cluster))
+	w.Must(w.Client.Get(context.Background(), client.ObjectKey{Namespace: w.Namespace, Name: releaseName + "-controller-manager"}, &here))
+	unused := map[string]bool{}
+	for scope, rules := range map[string][]rbacv1.PolicyRule{"cluster": cluster.Rules, "namespace": here.Rules} {
+		for _, r := range rules {
+			for _, right := range expand(scope, r) {
+				unused[right] = true
+			}
+		}
+	}
+	for _, r := range requests(t, w.Namespace) {
+		if r.ResponseStatus.Code == 403 && !strings.Contains(r.ResponseStatus.Message, "because it is being terminated") {
+			t.Errorf("%s %s is forbidden: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
+		}
+		what := r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/") + "." + r.ObjectRef.APIGroup
+		for _, right := range []string{"namespace " + what, "cluster " + what, "cluster " + what + " " + r.ObjectRef.Name} {
+			_, has := unused[right]
+			if has && (strings.HasPrefix(right, "cluster ") || r.ObjectRef.Namespace == w.Namespace) {
+				unused[right] = false
+				break
+			}
+		}
+	}
+	for right, is := range unused {
+		if is && unheard[right] == "" {
+			t.Errorf("nothing used the right to: %s", right)
+		}
+		if !is && unheard[right] != "" {
+			t.Errorf("the right to %s is used, and this test says that it cannot be seen", right)
+		}
+	}
+}
+
+// expand lists each right of a rule by itself.
+func expand(scope string, r rbacv1.PolicyRule) []string {
+	names := r.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var out []string
+	for _, group := range r.APIGroups {
+		for _, resource := range r.Resources {
+			for _, verb := range r.Verbs {
+				for _, name := range names {
+					out = append(out, strings.TrimSuffix(scope+" "+verb+" "+resource+"."+group+" "+name, " "))
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// settings are the values that become an environment variable of the operator, with a value that is not the default.
+var settings = map[string]struct{ env, value string }{
+	"copyDirRoot":          {"COPY_DIR_ROOT", "/opt/skyhook"},
+	"agentLogRoot":         {"AGENT_LOG_ROOT", "/opt/log"},
+	"leaderElection":       {"LEADER_ELECTION", "false"},
+	"logLevel":             {"LOG_LEVEL", "debug"},
+	"logEncoder":           {"LOG_ENCODER", "console"},
+	"logTimeEncoder":       {"LOG_TIME_ENCODER", "epoch"},
+	"logStackTraceLevel":   {"LOG_STACK_TRACE_LEVEL", "error"},
+	"metricsPort":          {"METRICS_PORT", ":9090"},
+	"probePort":            {"PROBE_PORT", ":9091"},
+	"pprofPort":            {"PPROF_PORT", "127.0.0.1:6060"},
+	"reapplyOnReboot":      {"REAPPLY_ON_REBOOT", "true"},
+	"rebootProof":          {"REBOOT_PROOF", "agent"},
+	"runtimeRequiredTaint": {"RUNTIME_REQUIRED_TAINT", "new=node:NoExecute"},
+	"pauseImage":           {"PAUSE_IMAGE", "registry.example/pause@sha256:01"},
+	"alwaysPull":           {"ALWAYS_PULL", "true"},
+	"stageDeadline":        {"STAGE_DEADLINE", "90m"},
+	"interruptDeadline":    {"INTERRUPT_DEADLINE", "45m"},
+	"parallelNodes":        {"PARALLEL_NODES", "64"},
+}
+
+// Every setting below env reaches the operator under the name it reads. That the operator reads these names is seen
+// where it runs with them.
+func TestSettings(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal(valuesFile(t), &values); err != nil {
+		t.Fatal(err)
+	}
+	for name := range descend(t, values, "controllerManager", "manager", "env") {
+		c, known := settings[name]
+		if !known {
+			t.Errorf("env.%s is not in this test: what does it do?", name)
+			continue
+		}
+		raw, err := json.Marshal(c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := "controllerManager: {replicas: 1, podDisruptionBudget: null, manager: {env: {" + name + ": " + string(raw) + "}}}"
+		before, after := environment(manager(t, chart(t, ""))), environment(manager(t, chart(t, changed)))
+		if before[c.env] == c.value || after[c.env] != c.value {
+			t.Errorf("env.%s: %s is %q, and by default %q; want %q", name, c.env, after[c.env], before[c.env], c.value)
+		}
+	}
+}
+
+func valuesFile(t *testing.T) []byte {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "chart", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func descend(t *testing.T, m map[string]any, path ...string) map[string]any {
+	t.Helper()
+	for _, p := range path {
+		next, ok := m[p].(map[string]any)
+		if !ok {
+			t.Fatalf("values have no %s", strings.Join(path, "."))
+		}
+		m = next
+	}
+	return m
+}
+
+// others are values that change what is rendered, and what they change it to: for each leaf of values.yaml that is no
+// setting of the environment.
+var others = map[string]struct{ values, appears string }{
+	"controllerManager.replicas":                         {"controllerManager: {replicas: 3}", `"replicas":3`},
+	"controllerManager.podDisruptionBudget.minAvailable": {"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 2}}", `"minAvailable":2`},
+	"controllerManager.tolerations":                      {"controllerManager: {tolerations: [{key: t1, operator: Exists}]}", `"tolerations":[{"key":"t1","operator":"Exists"}]`},
+	"controllerManager.selectors":                        {"controllerManager: {selectors: {s1: v1}}", `"nodeSelector":{"s1":"v1"}`},
+	"controllerManager.nodeAffinity.matchExpressions":    {"controllerManager: {nodeAffinity: {matchExpressions: [{key: m1, operator: Exists}]}}", `{"key":"kubernetes.io/os","operator":"In","values":["linux"]},{"key":"m1","operator":"Exists"}`},
+	"controllerManager.priorityClassName":                {"controllerManager: {priorityClassName: p1}", `"priorityClassName":"p1"`},
+	"controllerManager.serviceAccount.annotations":       {"controllerManager: {serviceAccount: {annotations: {a1: v1}}}", `"annotations":{"a1":"v1"}`},
+	"controllerManager.manager.image.repository":         {"controllerManager: {manager: {image: {repository: r/o}}}", `"image":"r/o:v0.1.0"`},
+	"controllerManager.manager.image.tag":                {"controllerManager: {manager: {image: {tag: t1}}}", `skyhook/operator:t1"`},
+	"controllerManager.manager.image.digest":             {"controllerManager: {manager: {image: {digest: 'sha256:" + digest + "'}}}", `skyhook/operator:v0.1.0@sha256:` + digest},
+	"controllerManager.manager.image.pullPolicy":         {"controllerManager: {manager: {image: {pullPolicy: Always}}}", `"imagePullPolicy":"Always"`},
+	"controllerManager.manager.agent.repository":         {"controllerManager: {manager: {agent: {repository: r/a}}}", `{"name":"AGENT_IMAGE","value":"r/a:v0.1.0"}`},
+	"controllerManager.manager.agent.tag":                {"controllerManager: {manager: {agent: {tag: t1}}}", `skyhook/agent:t1"`},
+	"controllerManager.manager.agent.digest":             {"controllerManager: {manager: {agent: {tag: t1, digest: 'sha256:" + digest + "'}}}", `skyhook/agent:t1@sha256:` + digest},
+	"controllerManager.manager.resources":                {"controllerManager: {manager: {resources: {requests: {cpu: 7m}}}}", `"resources":{"requests":{"cpu":"7m"}}`},
+	"estimatedNodeCount":                                 {"estimatedNodeCount: 4000", `"memory":"3200Mi"`},
+	"estimatedPackageCount":                              {"{estimatedNodeCount: 4000, estimatedPackageCount: 5}", `"memory":"6400Mi"`},
+	"imagePullSecret":                                    {"imagePullSecret: s1", `"imagePullSecrets":[{"name":"s1"}]`},
+	"defaultImagePullSecret":                             {"defaultImagePullSecret: s2", `{"name":"IMAGE_PULL_SECRET","value":"s2"}`},
+	"useHostNetwork":                                     {"useHostNetwork: true", `"hostNetwork":true`},
+	"kubernetesClusterDomain":                            {"kubernetesClusterDomain: d1", `{"name":"KUBERNETES_CLUSTER_DOMAIN","value":"d1"}`},
+	"limitRange.default.cpu":                             {"limitRange: {default: {cpu: 2}}", `"default":{"cpu":2,"memory":"512Mi"}`},
+	"limitRange.default.memory":                          {"limitRange: {default: {memory: 2Gi}}", `"default":{"cpu":"500m","memory":"2Gi"}`},
+	"limitRange.defaultRequest.cpu":                      {"limitRange: {defaultRequest: {cpu: 1m}}", `"defaultRequest":{"cpu":"1m","memory":"256Mi"}`},
+	"limitRange.defaultRequest.memory":                   {"limitRange: {defaultRequest: {memory: 1Mi}}", `"defaultRequest":{"cpu":"250m","memory":"1Mi"}`},
+	"rbac.createSkyhookViewerRole":                       {"rbac: {createSkyhookViewerRole: true}", `"name":"skyhook-viewer-role"`},
+	"rbac.createSkyhookEditorRole":                       {"rbac: {createSkyhookEditorRole: true}", `"name":"skyhook-editor-role"`},
+	"crds.install":                                       {"crds: {install: false}", ""},
+	"cleanup.enabled":                                    {"cleanup: {enabled: false}", ""},
+	"cleanup.jobTimeoutSeconds":                          {"cleanup: {jobTimeoutSeconds: 600}", `"activeDeadlineSeconds":600`},
+	"networkPolicy.enabled":                              {"networkPolicy: {enabled: false}", ""},
+	"networkPolicy.metricsFrom":                          {"networkPolicy: {metricsFrom: [{podSelector: {}}]}", `"from":[{"podSelector":{}}]`},
+	"networkPolicy.egress":                               {"networkPolicy: {egress: [{ports: [{port: 6443}]}]}", `"egress":[{"ports":[{"port":6443}]}]`},
+	"metricsService.type":                                {"metricsService: {type: NodePort}", `"type":"NodePort"`},
+	"metricsService.annotations.prometheus.io/scrape":    {"metricsService: {annotations: {prometheus.io/scrape: 'false'}}", `"prometheus.io/scrape":"false"`},
+	"metricsService.annotations.prometheus.io/port":      {"metricsService: {annotations: {prometheus.io/port: '1'}}", `"prometheus.io/port":"1"`},
+	"metricsService.annotations.prometheus.io/scheme":    {"metricsService: {annotations: {prometheus.io/scheme: https}}", `"prometheus.io/scheme":"https"`},
+	"metricsService.ports":                               {"metricsService: {ports: [{name: p1, port: 8443, targetPort: metrics}]}", `"ports":[{"name":"p1","port":8443,"targetPort":"metrics"}]`},
+	"metrics.addServiceAccountBinding":                   {"metrics: {addServiceAccountBinding: true}", `"subjects":[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
+	"metrics.serviceAccountName":                         {"metrics: {addServiceAccountBinding: true, serviceAccountName: n1}", `"name":"n1","namespace":"monitoring"`},
+	"metrics.serviceAccountNamespace":                    {"metrics: {addServiceAccountBinding: true, serviceAccountNamespace: n2}", `"name":"prometheus","namespace":"n2"`},
+	"metrics.serviceMonitor.enabled":                     {"metrics: {serviceMonitor: {enabled: true}}", `"kind":"ServiceMonitor"`},
+	"metrics.serviceMonitor.interval":                    {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", `"interval":"7s"`},
+	"metrics.serviceMonitor.labels":                      {"metrics: {serviceMonitor: {enabled: true, labels: {l1: v1}}}", `"l1":"v1"`},
+	"controllerManager.manager.containerSecurityContext.allowPrivilegeEscalation": {"controllerManager: {manager: {containerSecurityContext: {allowPrivilegeEscalation: true}}}", `"allowPrivilegeEscalation":true`},
+	"controllerManager.manager.containerSecurityContext.readOnlyRootFilesystem":   {"controllerManager: {manager: {containerSecurityContext: {readOnlyRootFilesystem: false}}}", `"readOnlyRootFilesystem":false`},
+	"controllerManager.manager.containerSecurityContext.capabilities.drop":        {"controllerManager: {manager: {containerSecurityContext: {capabilities: {drop: [CHOWN]}}}}", `"drop":["CHOWN"]`},
+}
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// ignored are values that are accepted and change nothing but the notes.
+var ignored = []string{"controllerManager.kubeRbacProxy", "webhook", "webhookService"}
+
+// Every other value changes what is rendered, in the way this table says.
+func TestEffects(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal(valuesFile(t), &values); err != nil {
+		t.Fatal(err)
+	}
+	defaults := text(t, chart(t, ""))
+	for _, leaf := range leaves("", values) {
+		if strings.HasPrefix(leaf, "controllerManager.manager.env.") || slices.Contains(ignored, leaf) {
+			continue
+		}
+		c, known := others[leaf]
+		if !known {
+			t.Errorf("%s is not in this test: what does it do?", leaf)
+			continue
+		}
+		got := text(t, chart(t, c.values))
+		if got == defaults {
+			t.Errorf("%s has no effect", leaf)
+		}
+		if strings.Contains(defaults, c.appears) && c.appears != "" || !strings.Contains(got, c.appears) {
+			t.Errorf("%s: %s is in what the defaults give (%v), or not in what\n%s\ngives", leaf, c.appears, strings.Contains(defaults, c.appears), c.values)
+		}
+	}
+}
+
+// text is everything that is rendered, in one line.
+func text(t *testing.T, r *Result) string {
+	t.Helper()
+	raw, err := json.Marshal([]any{r.Objects, r.Hooks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// leaves are the paths of the values that hold no others.
+func leaves(path string, m map[string]any) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		below := strings.TrimPrefix(path+"."+key, ".")
+		if inner, ok := m[key].(map[string]any); ok && len(inner) > 0 {
+			out = append(out, leaves(below, inner)...)
+		} else {
+			out = append(out, below)
+		}
+	}
+	return out
+}

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestLint: helm lint has nothing to say but that there is no icon.
+func TestLint(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range matrix {
+		var values map[string]any
+		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		lint := action.NewLint()
+		lint.Strict, lint.Namespace = true, "skyhook"
+		for _, m := range lint.Run([]string{filepath.Join(root, "chart")}, values).Messages {
+			if !strings.Contains(m.Err.Error(), "icon is recommended") {
+				t.Errorf("%s: %s", name, m)
+			}
+		}
+	}
+}
+
+// TestCRDs: the chart brings the generated CRDs, all of them, whole, and they stay when the release goes.
+func TestCRDs(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "chart", "files", "crds", "*.yaml"))
+	if err != nil || len(files) != 4 {
+		t.Fatalf("CRDs are in %v, %v; want four", files, err)
+	}
+	r := chart(t, "")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Find("CustomResourceDefinition", want[0].GetName())
+		if got == nil {
+			t.Fatalf("the chart does not bring %s", want[0].GetName())
+		}
+		if keep := got.GetAnnotations()["helm.sh/resource-policy"]; keep != "keep" {
+			t.Errorf("%s has the resource policy %q", got.GetName(), keep)
+		}
+		if diff := cmp.Diff(want[0].Object["spec"], got.Object["spec"]); diff != "" {
+			t.Errorf("%s: the chart's spec is not the generated one (-generated +chart)\n%s", got.GetName(), diff)
+		}
+		if v := want[0].GetAnnotations()["controller-gen.kubebuilder.io/version"]; v == "" || got.GetAnnotations()["controller-gen.kubebuilder.io/version"] != v {
+			t.Errorf("%s lost the annotations of its generator: %v", got.GetName(), got.GetAnnotations())
+		}
+	}
+	uninstall, _, err := unstructured.NestedMap(r.Find("CustomResourceDefinition", "skyhooks.skyhook.nvidia.com").Object, "spec")
+	if err != nil || !strings.Contains(fmt.Sprint(uninstall), "uninstall-interrupt") {
+		t.Errorf("the Skyhook CRD does not know the stage uninstall-interrupt (%v)", err)
+	}
+}
+
+// TestRights: no role has more than the code asks for; above all no Secrets, no wildcards and no escalation.
+func TestRights(t *testing.T) {
+	r := chart(t, matrix["everything"])
+	for _, u := range slices.Concat(r.Objects, r.Hooks) {
+		if u.GetKind() != "ClusterRole" && u.GetKind() != "Role" {
+			continue
+		}
+		role := get(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRole{})
+		for _, rule := range role.Rules {
+			for _, word := range slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups) {
+				if slices.Contains([]string{"*", "secrets", "escalate", "bind", "impersonate", "roles", "clusterroles", "serviceaccounts/token"}, word) {
+					t.Errorf("%s %s allows %s", u.GetKind(), u.GetName(), rule.String())
+				}
+			}
+		}
+	}
+	for _, u := range slices.Concat(r.Objects, r.Hooks) {
+		if !strings.HasSuffix(u.GetKind(), "Binding") {
+			continue
+		}
+		b := get(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRoleBinding{})
+		for _, s := range b.Subjects {
+			if s.Name == full+"-packages" {
+				t.Errorf("pods of packages have rights, by %s", b.Name)
+			}
+		}
+		kind := b.RoleRef.Kind
+		if r.Find(kind, b.RoleRef.Name) == nil {
+			t.Errorf("%s binds %s %s, which the chart does not have", b.Name, kind, b.RoleRef.Name)
+		}
+	}
+}
+
+// TestPods: nothing of ours runs as root, writes to its root, or gets a token that does not expire.
+func TestPods(t *testing.T) {
+	r := chart(t, "")
+	for what, pod := range map[string]corev1.PodSpec{"operator": deployment(t, r).Spec.Template.Spec, "clean-up": job(t, r).Spec.Template.Spec} {
+		s, c := pod.SecurityContext, pod.Containers[0].SecurityContext
+		if s == nil || !*s.RunAsNonRoot || *s.RunAsUser != 10001 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: security context of the pod is %v", what, s)
+		}
+		if c == nil || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || c.Privileged != nil {
+			t.Errorf("%s: security context of the container is %v", what, c)
+		}
+		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+			t.Errorf("%s: a token is mounted without end", what)
+		}
+		if len(pod.Volumes) != 1 || *pod.Volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds != 3607 {
+			t.Errorf("%s: volumes are %v", what, pod.Volumes)
+		}
+		if len(pod.Containers[0].Resources.Limits) != 2 || len(pod.Containers[0].Resources.Requests) != 2 {
+			t.Errorf("%s: resources are %v", what, pod.Containers[0].Resources)
+		}
+	}
+	env := environment(manager(t, r))
+	if env["PACKAGE_SERVICE_ACCOUNT"] != full+"-packages" || env["NAMESPACE"] != "$metadata.namespace" || env["NODE_NAME"] != "$spec.nodeName" {
+		t.Errorf("the operator is told %v", env)
+	}
+	packages := get(t, r, "ServiceAccount", full+"-packages", &corev1.ServiceAccount{})
+	if packages.AutomountServiceAccountToken == nil || *packages.AutomountServiceAccountToken {
+		t.Error("pods of packages get a token")
+	}
+}
+
+// TestResources: computed from the estimates, unless given.
+func TestResources(t *testing.T) {
+	for _, c := range []struct{ values, cpuLimit, memoryLimit, cpu, memory string }{
+		{"", "1000m", "512Mi", "500m", "256Mi"},
+		{"{estimatedNodeCount: 400, estimatedPackageCount: 5}", "1280m", "640Mi", "640m", "256Mi"},
+		{"{estimatedNodeCount: 800, estimatedPackageCount: 2}", "1280m", "640Mi", "640m", "360Mi"},
+		{"{estimatedNodeCount: 1001, estimatedPackageCount: 1}", "1602m", "801Mi", "801m", "451Mi"},
+		{"{estimatedNodeCount: 0, estimatedPackageCount: 0}", "1000m", "512Mi", "500m", "256Mi"},
+		{"{estimatedNodeCount: 5000, controllerManager: {manager: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m, memory: 128Mi}}}}}", "1", "1Gi", "100m", "128Mi"},
+	} {
+		r := manager(t, chart(t, c.values)).Resources
+		got := []string{r.Limits.Cpu().String(), r.Limits.Memory().String(), r.Requests.Cpu().String(), r.Requests.Memory().String()}
+		want := []string{c.cpuLimit, c.memoryLimit, c.cpu, c.memory}
+		for i, w := range want {
+			if got[i] != w && !(w == "1000m" && got[i] == "1") {
+				t.Errorf("%s gives %v, want %v", c.values, got, want)
+				break
+			}
+		}
+	}
+}
+
+// TestNames: as documented, and never longer than Kubernetes takes.
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ release, values, want string }{
+		{"skyhook", "", "skyhook-skyhook-operator"},
+		{"skyhook-operator", "", "skyhook-operator"},
+		{"my-skyhook-operator", "", "my-skyhook-operator"},
+		{"skyhook", "nameOverride: sky", "skyhook"},
+		{"a", "nameOverride: sky", "a-sky"},
+		{"a", "fullnameOverride: f", "f"},
+		{strings.Repeat("long-", 10) + "end", "", strings.Repeat("long-", 8) + "long"},
+		{"a", "fullnameOverride: " + strings.Repeat("n", 63), strings.Repeat("n", 44)},
+	} {
+		r := with(t, Options{Release: c.release, Values: c.values})
+		if r.Find("Deployment", c.want+"-controller-manager") == nil {
+			t.Errorf("release %s with %q: there is no Deployment %s-controller-manager", c.release, c.values, c.want)
+		}
+		for _, u := range slices.Concat(r.Objects, r.Hooks) {
+			if strings.Contains("Deployment Job Service", u.GetKind()) && len(u.GetName()) > 63 {
+				t.Errorf("release %s: the name %s has more than 63 characters", c.release, u.GetName())
+			}
+			for key, value := range u.GetLabels() {
+				if len(value) > 63 {
+					t.Errorf("release %s: the label %s of %s has more than 63 characters", c.release, key, u.GetName())
+				}
+			}
+		}
+	}
+	// these are named in other people's bindings, dashboards and scripts
+	everything := chart(t, matrix["everything"])
+	for kind, names := range map[string][]string{
+		"ClusterRole":         {"skyhook-viewer-role", "skyhook-editor-role", "skyhook-operator-metrics-reader", "skyhook-operator-manager-role"},
+		"Service":             {"skyhook-operator-controller-manager-metrics-service"},
+		"LimitRange":          {full + "-default-limits"},
+		"Job":                 {full + "-skyhook-cleanup"},
+		"NetworkPolicy":       {full + "-controller-manager"},
+		"PodDisruptionBudget": {full + "-controller-manager-pdb"},
+	} {
+		for _, name := range names {
+			if everything.Find(kind, name) == nil {
+				t.Errorf("there is no %s %s", kind, name)
+			}
+		}
+	}
+}
+
+// TestSelector: what a Deployment selects by can never change; a release that is upgraded has to have the same.
+func TestSelector(t *testing.T) {
+	d := deployment(t, chart(t, matrix["everything"]))
+	want := map[string]string{"app": full + "-controller-manager", "control-plane": "controller-manager"}
+	if diff := cmp.Diff(want, d.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("the selector changed (-want +got)\n%s", diff)
+	}
+}
+
+// TestSwitches: what is turned off is not there, and nothing points to it.
+func TestSwitches(t *testing.T) {
+	for _, c := range []struct {
+		values string
+		absent []string // kinds
+	}{
+		{"limitRange: null", []string{"LimitRange"}},
+		{"limitRange: false", []string{"LimitRange"}},
+		{"networkPolicy: {enabled: false}", []string{"NetworkPolicy"}},
+		{"controllerManager: {podDisruptionBudget: {minAvailable: 0}}", []string{"PodDisruptionBudget"}},
+		{"controllerManager: {podDisruptionBudget: {minAvailable: false}}", []string{"PodDisruptionBudget"}},
+		{"cleanup: {enabled: false}", []string{"Job"}},
+		{"crds: {install: false}", []string{"CustomResourceDefinition"}},
+		{"controllerManager: {manager: {env: {metricsPort: '0'}}}", []string{"Service"}},
+		{"", []string{"ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Secret", "Namespace"}},
+	} {
+		r := chart(t, c.values)
+		for _, u := range slices.Concat(r.Objects, r.Hooks) {
+			if slices.Contains(c.absent, u.GetKind()) {
+				t.Errorf("with %s there is still the %s %s", c.values, u.GetKind(), u.GetName())
+			}
+		}
+	}
+	if c := manager(t, chart(t, "controllerManager: {manager: {env: {probePort: '0', metricsPort: '0'}}}")); c.LivenessProbe != nil || c.ReadinessProbe != nil || len(c.Ports) > 0 {
+		t.Errorf("nothing listens, and still there are ports %v and probes %v %v", c.Ports, c.LivenessProbe, c.ReadinessProbe)
+	}
+	c := manager(t, chart(t, "controllerManager: {manager: {env: {probePort: ':9091', metricsPort: '0.0.0.0:9090'}}}"))
+	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != 9090 || c.Ports[1].ContainerPort != 9091 || c.LivenessProbe.HTTPGet.Port.String() != "probes" {
+		t.Errorf("other ports give %v and %v", c.Ports, c.LivenessProbe)
+	}
+}
+
+// TestNotes: what is ignored is said, and only then.
+func TestNotes(t *testing.T) {
+	quiet, loud := chart(t, "").Notes, chart(t, matrix["no proxy, no hooks"]).Notes
+	for _, word := range []string{"controllerManager.kubeRbacProxy:", "webhook:", "webhookService:"} {
+		if strings.Contains(quiet, word) || !strings.Contains(loud, word) {
+			t.Errorf("the notes say %q without reason, or do not say it:\n%s\n---\n%s", word, quiet, loud)
+		}
+	}
+	if before, after := text(t, chart(t, "")), text(t, chart(t, matrix["no proxy, no hooks"])); before != after {
+		t.Error("ignored values change what is rendered")
+	}
+	if notes := chart(t, "cleanup: {enabled: false}").Notes; !strings.Contains(notes, "leaves Skyhooks") {
+		t.Errorf("without clean-up the notes say\n%s", notes)
+	}
+}

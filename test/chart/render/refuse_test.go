@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefused: what cannot work is not rendered, and the message names the value.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		values string
+		want   []string
+	}{
+		{"controllerManager: {selectors: {a: b}, nodeAffinity: {matchExpressions: [{key: a, operator: Exists}]}}",
+			[]string{"controllerManager.selectors", "controllerManager.nodeAffinity.matchExpressions", "leave these out"}},
+		{"controllerManager: {podDisruptionBudget: {minAvailable: 2}}",
+			[]string{"controllerManager.podDisruptionBudget.minAvailable is 2", "controllerManager.replicas is 2", "set minAvailable to 0"}},
+		{"controllerManager: {replicas: 1}", []string{"minAvailable is 1", "replicas is 1"}},
+		{"controllerManager: {manager: {env: {leaderElection: 'false'}}}", []string{"leaderElection is off", "ask for one replica"}},
+		{"controllerManager: {manager: {env: {probePort: '127.0.0.1:8081'}}}", []string{"probePort \"127.0.0.1:8081\"", "write :PORT"}},
+		{"{metrics: {serviceMonitor: {enabled: true}}, controllerManager: {manager: {env: {metricsPort: '0'}}}}",
+			[]string{"metrics.serviceMonitor.enabled needs metrics", "metricsPort"}},
+		// by the schema
+		{"controllerManager: {replicas: two}", []string{"/controllerManager/replicas", "want integer"}},
+		{"controllerManager: {replica: 2}", []string{"/controllerManager", "replica"}},
+		{"controllerManager: {manager: {env: {logLevel: loud}}}", []string{"/controllerManager/manager/env/logLevel", "'info'"}},
+		{"controllerManager: {manager: {env: {copyDirRoot: var/lib}}}", []string{"/controllerManager/manager/env/copyDirRoot"}},
+		{"controllerManager: {manager: {env: {copyDirRoot: /}}}", []string{"/controllerManager/manager/env/copyDirRoot"}},
+		{"controllerManager: {manager: {env: {runtimeRequiredTaint: skyhook.nvidia.com=runtime-required}}}", []string{"/env/runtimeRequiredTaint"}},
+		{"controllerManager: {manager: {env: {pauseImage: registry.k8s.io/pause}}}", []string{"/env/pauseImage"}},
+		{"controllerManager: {manager: {env: {stageDeadline: 1 hour}}}", []string{"/env/stageDeadline"}},
+		{"controllerManager: {manager: {env: {parallelNodes: 501}}}", []string{"/env/parallelNodes"}},
+		{"controllerManager: {manager: {env: {metricsPort: 8080}}}", []string{"/env/metricsPort"}},
+		{"controllerManager: {manager: {image: {digest: 0123}}}", []string{"/image/digest"}},
+		{"controllerManager: {manager: {image: {repository: 'a/b@sha256:c'}}}", []string{"/image/repository"}},
+		{"cleanup: {jobTimeoutSeconds: 5}", []string{"/cleanup/jobTimeoutSeconds", "30"}},
+		{"imagePullSecret: [a]", []string{"/imagePullSecret"}},
+		{"imagePullSecret: My_Secret", []string{"/imagePullSecret"}},
+		{"limitRange: {defaults: {cpu: 1}}", []string{"/limitRange", "defaults"}},
+		{"estimatedNodeCount: many", []string{"/estimatedNodeCount", "want number"}},
+		{"webhooks: {enable: false}", []string{"webhooks"}},
+	} {
+		_, err := Chart(Options{Values: c.values})
+		if err == nil {
+			t.Errorf("rendered, though it cannot work: %s", c.values)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s\ngives %q\nwithout %q", c.values, err, want)
+			}
+		}
+	}
+	_, err := Chart(Options{Namespace: "default"})
+	if err == nil || !strings.Contains(err.Error(), "--namespace skyhook --create-namespace") {
+		t.Errorf("into the namespace default: %v", err)
+	}
+}
