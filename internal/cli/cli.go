@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is kubectl skyhook: it shows what Skyhooks do, steers them, and makes, checks and tries packages.
+//
+// It decides nothing about nodes. What it writes to them it gets from the front end that also reads it, and it writes
+// with the resource version it read, so that it never undoes what the operator did meanwhile. It lists, and never asks
+// for one node after the other.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Line is one command line and what is around it.
+type Line struct {
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Version        string // of the plugin
+}
+
+// Exit codes. A command that compares or judges says with 1 what it found, and with 2 that it could not look.
+const (
+	exitFound      = 1
+	exitCouldNotDo = 2
+)
+
+// app is what all commands share.
+type app struct {
+	genericiooptions.IOStreams
+	version string
+	kube    *genericclioptions.ConfigFlags
+
+	output  string
+	dryRun  bool
+	verbose bool
+}
+
+// exit is an error that has an exit code of its own. Without a cause everything has been said already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// found ends a command that said what it found.
+func found() error { return &exit{code: exitFound} }
+
+// couldNotDo ends a judging command that could not judge.
+func couldNotDo(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exit{code: exitCouldNotDo, err: err}
+}
+
+// Run carries out a command line and returns the exit code.
+func Run(ctx context.Context, l Line) int {
+	log.SetLogger(logr.Discard()) // the client would complain that nobody listens
+
+	root := Command(l)
+	root.SetArgs(l.Args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := 1
+	var e *exit
+	if errors.As(err, &e) {
+		code = e.code
+		if e.err == nil {
+			return code
+		}
+	}
+	fmt.Fprintf(l.Stderr, "error: %v\n", err)
+	return code
+}
+
+// Command is the whole tree of commands.
+func Command(l Line) *cobra.Command {
+	a := &app{
+		IOStreams: genericiooptions.IOStreams{In: l.Stdin, Out: l.Stdout, ErrOut: l.Stderr},
+		version:   l.Version,
+		kube:      genericclioptions.NewConfigFlags(true),
+	}
+	a.kube.CacheDir = nil // nothing is discovered, so nothing is kept
+	*a.kube.Namespace = defaultNamespace
+	a.kube.WrapConfigFn = func(c *rest.Config) *rest.Config {
+		c.QPS, c.Burst = -1, 0 // a few lists, and writes that we pace ourselves
+		c.UserAgent = "kubectl-skyhook/" + l.Version + " skyhook-plugin"
+		return c
+	}
+	root := &cobra.Command{
+		Use:   "kubectl-skyhook",
+		Short: "Steer Skyhooks, and make packages for them",
+		Long: "Steer Skyhooks, and make packages for them.\n\n" +
+			"A Skyhook takes packages to the nodes of a cluster. These commands show how far it is on each node, pause it,\n" +
+			"start parts of it again, and let package authors make, check, try and publish packages without a cluster.",
+		Version:       l.Version,
+		SilenceErrors: true, SilenceUsage: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl skyhook"},
+		RunE:        helpOnly,
+	}
+	root.SetIn(l.Stdin)
+	root.SetOut(l.Stdout)
+	root.SetErr(l.Stderr)
+	root.SetVersionTemplate("Skyhook plugin: {{.Version}}\n")
+	flags := root.PersistentFlags()
+	a.kubeFlags(flags)
+	flags.StringVarP(&a.output, "output", "o", formatTable, "how to print: table, wide, json, yaml or name")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "tell on standard error what is read and written")
+	root.AddCommand(
+		a.pauseCommand(), a.resumeCommand(), a.disableCommand(), a.enableCommand(),
+		a.resetCommand(), a.deploymentPolicyCommand(), a.nodeCommand(), a.packageCommand(),
+		a.optionsCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// helpOnly is the RunE of commands that only hold others: a word that is none of them is an error.
+func helpOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+}
+
+// note tells on standard error what is done, with --verbose.
+func (a *app) note(format string, args ...any) {
+	if a.verbose {
+		fmt.Fprintf(a.ErrOut, format+"\n", args...)
+	}
+}
+
+// warn says on standard error what may surprise.
+func (a *app) warn(format string, args ...any) {
+	fmt.Fprintf(a.ErrOut, "warning: "+format+"\n", args...)
+}

@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// stage is one script's view of the cluster. All scripts share the API server, one after the other.
+type stage struct {
+	client client.Client
+	proxy  *proxy
+	made   []*unstructured.Unstructured
+}
+
+var oneAtATime sync.Mutex
+
+// TestCluster plays the scripts of the commands that need a cluster, against a real API server.
+func TestCluster(t *testing.T) {
+	p := server(t)
+	c, err := client.New(p.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := newKubelet(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/cluster",
+		Setup: func(env *testscript.Env) error {
+			oneAtATime.Lock()
+			s := &stage{client: c, proxy: newProxy(p.Config)}
+			env.Values["stage"] = s
+			env.Defer(func() {
+				defer oneAtATime.Unlock()
+				s.proxy.Close()
+				if err := s.clear(); err != nil {
+					t.Error(err)
+				}
+			})
+			env.Setenv("KUBELET_PORT", kubelet)
+			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
+			return s.proxy.kubeconfig(filepath.Join(env.WorkDir, "kubeconfig"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"objects": objectsCmd, "show": showCmd, "calls": callsCmd, "meanwhile": meanwhileCmd, "finish": finishCmd,
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+	})
+}
+
+func of(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
+
+// objectsCmd creates the objects of a file, with their status: objects FILE.
+func objectsCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: objects FILE")
+	}
+	s, text := of(ts), os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	in := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := in.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		ts.Check(err)
+		if o.Object == nil {
+			continue
+		}
+		status, withStatus := o.Object["status"]
+		err = s.client.Create(context.Background(), o)
+		if apierrors.IsAlreadyExists(err) && o.GetKind() == "Namespace" {
+			continue
+		}
+		ts.Check(err)
+		s.made = append(s.made, o)
+		if withStatus {
+			o.Object["status"] = status
+			ts.Check(s.client.Status().Update(context.Background(), o))
+		}
+	}
+}
+
+// clear deletes what the script made. Namespaces stay: on a bare API server nobody empties them.
+func (s *stage) clear() error {
+	var errs []error
+	now := int64(0)
+	for _, o := range s.made {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		err := s.client.Delete(context.Background(), o, &client.DeleteOptions{GracePeriodSeconds: &now})
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	return errors.Join(errs...)
+}
+
+// showCmd prints what our commands may change of an object to stdout: show KIND NAME.
+func showCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: show KIND NAME")
+	}
+	o := &unstructured.Unstructured{}
+	versions := map[string]string{"Node": "v1", "Skyhook": "skyhook.nvidia.com/v1alpha1", "DeploymentPolicy": "skyhook.nvidia.com/v1alpha1"}
+	o.SetAPIVersion(versions[args[0]])
+	o.SetKind(args[0])
+	ts.Check(of(ts).client.Get(context.Background(), client.ObjectKey{Name: args[1]}, o))
+	shown := map[string]any{}
+	if a := o.GetAnnotations(); len(a) > 0 {
+		shown["annotations"] = a
+	}
+	if l := o.GetLabels(); len(l) > 0 {
+		shown["labels"] = l
+	}
+	if u, ok, _ := unstructured.NestedBool(o.Object, "spec", "unschedulable"); ok && u {
+		shown["unschedulable"] = u
+	}
+	if status, ok := o.Object["status"]; ok && args[0] != "Node" {
+		shown["status"] = status
+	}
+	raw, err := yaml.Marshal(shown)
+	ts.Check(err)
+	_, err = ts.Stdout().Write(raw)
+	ts.Check(err)
+}
+
+// callsCmd prints which calls the API server got since the last time, sorted, writes included: calls.
+func callsCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, line := range of(ts).proxy.take() {
+		_, err := fmt.Fprintln(ts.Stdout(), line)
+		ts.Check(err)
+	}
+}
+
+// meanwhileCmd lets somebody else write an annotation of a node between our reading and our first write:
+// meanwhile NODE KEY=VALUE. Without a value the node is deleted.
+func meanwhileCmd(ts *testscript.TestScript, _ bool, args []string) {
+	s := of(ts)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
+	s.proxy.before(func() {
+		if len(args) == 1 {
+			ts.Check(s.client.Delete(context.Background(), n))
+			return
+		}
+		key, value, _ := strings.Cut(args[1], "=")
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+		ts.Check(err)
+		ts.Check(s.client.Patch(context.Background(), n, client.RawPatch(types.MergePatchType, raw)))
+	})
+}
+
+// finishCmd deletes a pod once its log was asked for, as the operator does when a stage is done: finish POD.
+func finishCmd(ts *testscript.TestScript, _ bool, args []string) {
+	s := of(ts)
+	for deadline := time.Now().Add(time.Minute); !s.proxy.was("/pods/" + args[0] + "/log"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("nobody asked for the log of %s", args[0])
+		}
+	}
+	now := int64(0)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: "skyhook"}}
+	ts.Check(s.client.Delete(context.Background(), p, &client.DeleteOptions{GracePeriodSeconds: &now}))
+}
+
+// proxy stands before the API server and remembers what it was asked.
+type proxy struct {
+	*httptest.Server
+	mu     sync.Mutex
+	asked  []string
+	sooner func()
+}
+
+func newProxy(config *rest.Config) *proxy {
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		panic(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		panic(err)
+	}
+	p := &proxy{}
+	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.note(r)
+		forward.ServeHTTP(w, r)
+	}))
+	return p
+}
+
+func (p *proxy) note(r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Method == http.MethodPatch && p.sooner != nil {
+		p.sooner()
+		p.sooner = nil
+	}
+	p.asked = append(p.asked, r.Method+" "+r.URL.Path)
+}
+
+func (p *proxy) was(suffix string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.asked, func(call string) bool { return strings.HasSuffix(call, suffix) })
+}
+
+func (p *proxy) take() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.asked
+	p.asked = nil
+	slices.Sort(out)
+	return out
+}
+
+func (p *proxy) before(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sooner = f
+}
+
+func (p *proxy) kubeconfig(file string) error {
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\n", p.URL)
+	return os.WriteFile(file, []byte(text), 0o600)
+}
+
+// newKubelet is what the API server asks for logs: it answers with the name of the container and what is asked for.
+func newKubelet(t *testing.T) (port string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b bytes.Buffer
+		parts := strings.Split(r.URL.Path, "/") // /containerLogs/NAMESPACE/POD/CONTAINER
+		fmt.Fprintf(&b, "%s says", parts[len(parts)-1])
+		for _, key := range []string{"previous", "follow", "tailLines"} {
+			if v := r.URL.Query().Get(key); v != "" {
+				fmt.Fprintf(&b, " %s=%s", key, v)
+			}
+		}
+		_, _ = w.Write(b.Bytes()) // no line end: the last line of a log may have none
+	}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Port()
+}

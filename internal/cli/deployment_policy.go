@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) deploymentPolicyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "deployment-policy", Aliases: []string{"dp"},
+		Short: "Steer what a DeploymentPolicy learned",
+		RunE:  helpOnly,
+	}
+	cmd.AddCommand(a.deploymentPolicyResetCommand())
+	return cmd
+}
+
+func (a *app) deploymentPolicyResetCommand() *cobra.Command {
+	var sure confirmation
+	cmd := &cobra.Command{
+		Use:   "reset SKYHOOK",
+		Short: "Let the batches of a Skyhook begin again",
+		Long: "Let the batches of a Skyhook begin again, as before the first one: a rollout that stopped because of failures goes\n" +
+			"on. Nodes keep what they have. It takes the name of a Skyhook; when its policy has scope Policy, the batches of all\n" +
+			"who name that policy begin again.",
+		Example: "  kubectl skyhook deployment-policy reset demo\n  kubectl skyhook dp reset demo --confirm",
+		Args:    exactly("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.resetBatches(cmd.Context(), &sure, args[0]) },
+	}
+	sure.flags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) resetBatches(ctx context.Context, sure *confirmation, name string) error {
+	if _, err := a.format(); err != nil {
+		return err
+	}
+	c, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	s, err := a.skyhook(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	b, err := a.batches(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	if a.dryRun || !sure.given {
+		fmt.Fprint(a.ErrOut, b.shared()+b.text())
+	}
+	if err := a.confirm(sure, fmt.Sprintf("Let the batches of Skyhook %q begin again?", name)); err != nil {
+		return err
+	}
+	would := ""
+	if a.dryRun {
+		would = " (dry run)"
+	} else if err := a.forget(ctx, c, b); err != nil {
+		return err
+	}
+	return a.say(answer{
+		value: map[string]any{"skyhookName": name, "compartments": len(b.compartments()), "dryRun": a.dryRun},
+		names: kinded("skyhook", []string{name}),
+		text:  func(bool) string { return fmt.Sprintf("Batch state of Skyhook %q reset%s\n", name, would) },
+	})
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// defaultNamespace is where the operator and its pods are unless somebody says otherwise.
+const defaultNamespace = "skyhook"
+
+// known are the kinds that are read and written, with their scope: asking the server for them would cost more calls
+// than the work itself.
+func known() (*runtime.Scheme, meta.RESTMapper, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, nil, fmt.Errorf("preparing to read the cluster: %w", err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1alpha1.GroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Skyhook"), meta.RESTScopeRoot)
+	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("DeploymentPolicy"), v1alpha1.GroupVersion.WithResource("deploymentpolicies"),
+		v1alpha1.GroupVersion.WithResource("deploymentpolicy"), meta.RESTScopeRoot)
+	return scheme, mapper, nil
+}
+
+func (a *app) config() (*rest.Config, error) {
+	c, err := a.kube.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return c, nil
+}
+
+func (a *app) namespace() string { return *a.kube.Namespace }
+
+// cluster is the API server.
+func (a *app) cluster() (client.Client, error) {
+	config, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	scheme, mapper, err := known()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// errNotInstalled says that the server does not know the kind at all.
+var errNotInstalled = errors.New("this cluster does not know Skyhooks: install the operator with its CRDs first, or choose another --context")
+
+// skyhook reads one Skyhook; the error IsNotFound when there is none.
+func (a *app) skyhook(ctx context.Context, c client.Client, name string) (*v1alpha1.Skyhook, error) {
+	s := &v1alpha1.Skyhook{}
+	a.note("reading Skyhook %s", name)
+	err := c.Get(ctx, client.ObjectKey{Name: name}, s)
+	switch {
+	case err == nil:
+		return s, nil
+	case unknownKind(err):
+		return nil, errNotInstalled
+	}
+	return nil, fmt.Errorf("reading Skyhook %s: %w", name, err)
+}
+
+// unknownKind tells a server that lacks the CRD from one that lacks the object.
+func unknownKind(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// annotate sets or, with nil, removes one annotation of a Skyhook. Nobody else writes it, so nothing is compared.
+func (a *app) annotate(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, key string, value *string) error {
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}})
+	if err != nil {
+		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
+	}
+	a.note("patching Skyhook %s: %s", s.Name, raw)
+	if err := c.Patch(ctx, s, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// onConflict does something again, a few times, when somebody else was faster.
+func onConflict(f func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, f) }

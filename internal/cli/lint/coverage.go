@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import "github.com/skyhook-k8s/skyhook/internal/pack"
+
+// Stage is one part of a package's life, and how far its steps cover it.
+type Stage struct {
+	Stage  pack.Mode `json:"stage"`
+	Steps  int       `json:"steps"`
+	Checks int       `json:"checks"`
+	Note   string    `json:"note,omitempty"` // what it means when there are none
+}
+
+// without says what a stage without steps means.
+var without = map[pack.Mode]string{
+	pack.ModeApply:         "a first install runs config only",
+	pack.ModeConfig:        "a changed configMap changes nothing",
+	pack.ModePostInterrupt: "nothing is looked at after an interrupt",
+	pack.ModeUpgrade:       "a rising version runs config only",
+	pack.ModeUninstall:     "what the steps did stays on the host",
+}
+
+// Coverage lists the stages in the order a package meets them.
+func Coverage(c pack.Config) []Stage {
+	var out []Stage
+	for _, m := range []pack.Mode{pack.ModeApply, pack.ModeConfig, pack.ModePostInterrupt, pack.ModeUpgrade, pack.ModeUninstall} {
+		s := Stage{Stage: m, Steps: len(c.Steps(m)), Checks: len(c.Steps(m.Check()))}
+		if s.Steps+s.Checks == 0 {
+			s.Note = without[m]
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+func (a *app) nodeResetCommand() *cobra.Command {
+	var name string
+	var sure confirmation
+	cmd := &cobra.Command{
+		Use:   "reset NODE… --skyhook SKYHOOK",
+		Short: "Let a Skyhook start over on nodes",
+		Long: "Let a Skyhook start over on nodes: every package begins with its first stage. A cordon of the Skyhook stays until\n" +
+			"the node is done. See also reset --node, which removes everything the Skyhook wrote to the node.",
+		Example: "  kubectl skyhook node reset worker-1 --skyhook demo",
+		Args:    exactly("NODE…"), ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.resetNodes(cmd.Context(), args, name, &sure) },
+	}
+	a.skyhookFlag(cmd, &name, true)
+	sure.flags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) resetNodes(ctx context.Context, args []string, name string, sure *confirmation) error {
+	if _, err := a.format(); err != nil {
+		return err
+	}
+	c, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	all, err := a.nodes(ctx, c)
+	if err != nil {
+		return err
+	}
+	if all, err = named(all, args); err != nil {
+		return err
+	}
+	change := slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {
+		_, set := n.Annotations[v1alpha1.PrefixNodeState+name]
+		return !set
+	})
+	if len(change) == 0 {
+		fmt.Fprintf(a.ErrOut, "None of these nodes has state for Skyhook %q\n", name)
+	} else if err := a.confirm(sure, fmt.Sprintf("Let Skyhook %q start over on %s: %s?", name, count(len(change), "node"), some(names(change), 10))); err != nil {
+		return err
+	}
+	err = a.edit(ctx, c, change, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Restart(name), nil })
+	if err != nil {
+		return fmt.Errorf("resetting nodes: %w", err)
+	}
+	return a.say(answer{
+		value: map[string]any{"skyhookName": name, "nodes": names(change), "dryRun": a.dryRun},
+		names: kinded("node", names(change)),
+		text: func(bool) string {
+			text := ""
+			for _, n := range change {
+				text += fmt.Sprintf("Node %q reset for Skyhook %q", n.Name, name)
+				if a.dryRun {
+					text += " (dry run)"
+				}
+				text += "\n"
+			}
+			return text
+		},
+	})
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
+)
+
+// The formats.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+	formatName  = "name"
+)
+
+// answer is what a command has to say, in every format.
+type answer struct {
+	value any      // for json and yaml
+	names []string // for name, such as node/n1
+	text  func(wide bool) string
+}
+
+// format is the output format asked for, checked before anything is done.
+func (a *app) format() (string, error) {
+	f := strings.ToLower(a.output)
+	if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, f) {
+		return "", fmt.Errorf("invalid output format %q: use table, wide, json, yaml or name", a.output)
+	}
+	return f, nil
+}
+
+// say prints an answer in the format asked for.
+func (a *app) say(ans answer) error {
+	f, err := a.format()
+	if err != nil {
+		return err
+	}
+	var text string
+	switch f {
+	case formatJSON:
+		raw, err := json.MarshalIndent(ans.value, "", "  ")
+		if err != nil {
+			return fmt.Errorf("printing the answer: %w", err)
+		}
+		text = string(raw) + "\n"
+	case formatYAML:
+		raw, err := yaml.Marshal(ans.value)
+		if err != nil {
+			return fmt.Errorf("printing the answer: %w", err)
+		}
+		text = string(raw)
+	case formatName:
+		for _, n := range ans.names {
+			text += n + "\n"
+		}
+	default:
+		text = ans.text(f == formatWide)
+	}
+	if _, err := io.WriteString(a.Out, text); err != nil {
+		return fmt.Errorf("printing the answer: %w", err)
+	}
+	return nil
+}
+
+// table lays rows out in columns: a header, dashes below it, two blanks between columns. paint may colour a cell by its
+// text; it is nil when nothing is to be coloured.
+func table(header []string, rows [][]string, paint func(string) string) string {
+	width := make([]int, len(header))
+	dashes := make([]string, len(header))
+	for i, h := range header {
+		width[i] = utf8.RuneCountInString(h)
+		dashes[i] = strings.Repeat("-", width[i])
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, row := range append([][]string{header, dashes}, rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			shown := cell
+			if paint != nil && n > 1 {
+				shown = paint(cell)
+			}
+			line.WriteString(shown)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// colours of words that say how something stands.
+var colours = map[string]string{
+	"complete": "32", "in_progress": "33", "erroring": "31", "blocked": "35", "waiting": "36", "paused": "36", "disabled": "90",
+	"ERRORING": "31",
+}
+
+// paint colours words of status on a terminal, and nothing elsewhere.
+func (a *app) paint() func(string) string {
+	f, ok := a.Out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return func(word string) string {
+		if c := colours[word]; c != "" {
+			return "\x1b[" + c + "m" + word + "\x1b[0m"
+		}
+		return word
+	}
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "ch"):
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// some lists the first of many words.
+func some(words []string, most int) string {
+	if len(words) <= most {
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
+}
