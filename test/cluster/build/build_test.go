@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+func cache(t *testing.T) *Cache {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	c, err := Open(new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func touch(made *atomic.Int32) func(context.Context, string) error {
+	return func(_ context.Context, dir string) error {
+		made.Add(1)
+		return os.WriteFile(filepath.Join(dir, "program"), nil, 0o755)
+	}
+}
+
+func TestBuiltOnce(t *testing.T) {
+	c := cache(t)
+	var made atomic.Int32
+	var together sync.WaitGroup
+	for range 8 {
+		together.Go(func() {
+			dir, err := c.get(context.Background(), recipe{name: "thing", make: touch(&made)})
+			if err != nil || !exists(filepath.Join(dir, "program")) {
+				t.Errorf("got %s, %v", dir, err)
+			}
+		})
+	}
+	together.Wait()
+	if made.Load() != 1 {
+		t.Errorf("eight that wanted it at the same time built it %d times", made.Load())
+	}
+}
+
+func TestInputsDecide(t *testing.T) {
+	c := cache(t)
+	var made atomic.Int32
+	seen := map[string]bool{}
+	for _, inputs := range [][]string{{"a", "b"}, {"ab"}, {"a", "b", ""}, {"b", "a"}} {
+		dir, err := c.get(context.Background(), recipe{name: "thing", inputs: inputs, make: touch(&made)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[dir] = true
+	}
+	if len(seen) != 4 || made.Load() != 4 {
+		t.Errorf("four different inputs gave %d results from %d builds", len(seen), made.Load())
+	}
+}
+
+func TestBrokenOffBuildIsNotUsed(t *testing.T) {
+	c := cache(t)
+	broken := recipe{name: "thing", make: func(_ context.Context, dir string) error {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o755), errors.New("compiler ended"))
+	}}
+	if _, err := c.get(context.Background(), broken); err == nil || err.Error() != "building thing: compiler ended" {
+		t.Errorf("the error is %v", err)
+	}
+	// A killed builder leaves its directory.
+	if err := os.MkdirAll(filepath.Join(c.Dir, ".making-thing", "half"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var made atomic.Int32
+	dir, err := c.get(context.Background(), recipe{name: "thing", make: touch(&made)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Load() != 1 || exists(filepath.Join(dir, "half")) {
+		t.Errorf("after a broken-off build %s holds its leavings", dir)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, ".making-*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	c := cache(t)
+	_, err := c.get(context.Background(), recipe{name: "thing", room: 1 << 60, make: touch(new(atomic.Int32))})
+	if err == nil || !strings.Contains(err.Error(), "free some space or set XDG_CACHE_HOME to a directory with more") {
+		t.Errorf("before a build that does not fit the error is %v", err)
+	}
+	for _, cause := range []error{fmt.Errorf("link: %w", syscall.ENOSPC), errors.New("ld: write failed: no space left on device")} {
+		_, err := c.get(context.Background(), recipe{name: "thing", make: func(context.Context, string) error { return cause }})
+		if err == nil || !strings.Contains(err.Error(), "is full: free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to a larger one") {
+			t.Errorf("on a full disk the error is %v", err)
+		}
+	}
+}
+
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	c := cache(t)
+	r := recipe{name: "thing", make: touch(new(atomic.Int32))}
+	unlock, err := c.lock(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := c.get(ctx, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for another build with a context that ended gave %v", err)
+	}
+}
+
+func TestNoCacheDirectory(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("HOME", "")
+	if _, err := Open(new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "set XDG_CACHE_HOME or HOME") {
+		t.Errorf("without a home the error is %v", err)
+	}
+}
+
+// The versions that programs report come from the go.mod that they are built from.
+func TestKubernetesVersion(t *testing.T) {
+	source, err := Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(source, "hyperkube", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := kubernetesVersion.FindSubmatch(mod)
+	if found == nil {
+		t.Fatal("go.mod names no version of k8s.io/kubernetes")
+	}
+	staging := strings.Replace(string(found[1]), "v1.", "v0.", 1)
+	for line := range strings.Lines(string(mod)) {
+		if _, version, replaced := strings.Cut(line, " => k8s.io/"); replaced && !strings.HasSuffix(strings.TrimSpace(version), " "+staging) {
+			t.Errorf("%s: with Kubernetes %s it must be %s", strings.TrimSpace(line), found[1], staging)
+		}
+	}
+	flags := kubernetesFlags(string(found[1]), string(found[2]))
+	for _, want := range []string{"version.gitVersion=" + string(found[1]), "version.gitMinor=" + string(found[2])} {
+		if strings.Count(flags, want) != 2 {
+			t.Errorf("the flags %q set %s not twice", flags, want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/skyhook-k8s/skyhook/test/cluster/faults"
+	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
+)
+
+// Push stores an image, or an index of images, in the cluster's registry under the name that manifests use, such as
+// ghcr.io/acme/tuning:1.2.3, and returns its digest.
+func (c *Cluster) Push(ctx context.Context, name string, content partial.Describable) (v1.Hash, error) {
+	if err := c.errNotOurs("pushing an image"); err != nil {
+		return v1.Hash{}, err
+	}
+	s, err := c.place.status(ctx)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return registry.Push(ctx, s.Registry, name, content)
+}
+
+// PushArchive stores what an OCI archive, or the output of docker save, holds.
+func (c *Cluster) PushArchive(ctx context.Context, file, name string) (v1.Hash, error) {
+	content, remove, err := registry.Open(file)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	defer remove()
+	return c.Push(ctx, name, content)
+}
+
+// Protect makes a repository, such as ghcr.io/acme/private, ask for credentials.
+func (c *Cluster) Protect(ctx context.Context, private registry.Credentials) error {
+	if err := c.errNotOurs("making a repository private"); err != nil {
+		return err
+	}
+	if private.Repository == "" || private.User == "" || private.Password == "" {
+		return errors.New("making a repository private: it needs a repository, a user and a password")
+	}
+	return c.place.ask(ctx, "POST", "/protect", private, nil)
+}
+
+// Load puts the images of an archive into every node that is on, without a registry: a pod that does not insist on
+// pulling runs them.
+func (c *Cluster) Load(ctx context.Context, file string) error {
+	if err := c.errNotOurs("loading an image"); err != nil {
+		return err
+	}
+	s, err := c.place.status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range s.Nodes {
+		if !n.On {
+			continue
+		}
+		if err := c.loadInto(ctx, n.Name, file); err != nil {
+			return fmt.Errorf("loading %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) loadInto(ctx context.Context, node, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = c.exec(ctx, node, f, "/usr/local/bin/ctr", "--namespace=k8s.io", "images", "import", "-")
+	return err
+}
+
+// SetFaults replaces the faults before the API server; none puts an end to them. The cluster has to be up with a proxy.
+func (c *Cluster) SetFaults(ctx context.Context, wanted ...faults.Fault) error {
+	if err := c.errNotOurs("putting faults before the API server"); err != nil {
+		return err
+	}
+	if wanted == nil {
+		wanted = []faults.Fault{}
+	}
+	return c.place.ask(ctx, "PUT", "/faults", wanted, nil)
+}
+
+// AddFault puts one more fault before the API server; the others go on as they are.
+func (c *Cluster) AddFault(ctx context.Context, more faults.Fault) error {
+	if err := c.errNotOurs("putting faults before the API server"); err != nil {
+		return err
+	}
+	return c.place.ask(ctx, "POST", "/faults", more, nil)
+}
+
+// Faults lists the faults in force and how often each has happened.
+func (c *Cluster) Faults(ctx context.Context) ([]faults.Count, error) {
+	if err := c.errNotOurs("listing faults"); err != nil {
+		return nil, err
+	}
+	var counts []faults.Count
+	err := c.place.ask(ctx, "GET", "/faults", nil, &counts)
+	return counts, err
+}

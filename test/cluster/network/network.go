@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package network is the network of one test cluster: a network namespace for the control plane with a bridge, and one
+// for each node, plugged into it. The namespaces have no names; they live as long as somebody holds them open, and so
+// do their interfaces. Nothing touches the machine's own interfaces, so every cluster may use the same addresses.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The addresses of every cluster.
+const (
+	Gateway     = "10.77.0.1" // the control plane: API server and registry
+	PodCIDR     = "10.244.0.0/16"
+	ServiceCIDR = "10.96.0.0/16"
+	APIService  = "10.96.0.1" // the Service `kubernetes`
+	MaxNodes    = 200
+)
+
+// NodeIP is the address of node i, counted from 1.
+func NodeIP(i int) string { return fmt.Sprintf("10.77.1.%d", i) }
+
+// NodePods is the range that node i takes its pods' addresses from.
+func NodePods(i int) string { return fmt.Sprintf("10.244.%d.0/24", i) }
+
+// A Space is a network namespace that exists as long as it is open.
+type Space struct{ file *os.File }
+
+// NewSpace makes an empty network namespace.
+func NewSpace() (*Space, error) {
+	var s *Space
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		if err != nil {
+			return fmt.Errorf("opening a network namespace: %w", err)
+		}
+		s = &Space{file: file}
+		return nil
+	})
+	return s, err
+}
+
+// Path names the namespace for other programs, as long as this process holds it open.
+func (s *Space) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.file.Fd()) }
+
+// Close lets the kernel remove the namespace once no process is in it any more.
+func (s *Space) Close() error { return s.file.Close() }
+
+// Join moves the calling thread into the namespace. The caller has locked the thread and never unlocks it.
+func (s *Space) Join() error {
+	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering a network namespace: %w", err)
+	}
+	return nil
+}
+
+// Inside runs f on a thread that is in the namespace: sockets that f opens and programs that f starts are there too.
+func (s *Space) Inside(f func() error) error {
+	return onThread(func() error {
+		if err := s.Join(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// onThread runs f on a thread of its own that ends afterwards, whatever f did to it.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		done <- f()
+	}()
+	return <-done
+}
+
+// Plane makes the namespace of the control plane: the bridge that nodes are plugged into.
+func Plane(ctx context.Context) (*Space, error) {
+	s, err := NewSpace()
+	if err != nil {
+		return nil, err
+	}
+	err = s.configure(ctx,
+		"link set lo up",
+		// An address of its own: a bridge without one takes that of a port, and changes it when a node's port goes away.
+		"link add nodes address 02:00:0a:4d:00:01 type bridge",
+		"addr add "+Gateway+"/16 dev nodes",
+		"link set nodes up")
+	if err == nil {
+		err = s.forward()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the network of the control plane: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// Plug makes the namespace of node i of n and connects it to the control plane and, through routes, to the pods of all
+// other nodes. A node gets a new one with every boot: a reboot forgets addresses, firewall rules and net sysctls.
+func Plug(ctx context.Context, plane *Space, i, n int) (*Space, error) {
+	s, err := NewSpace()
+	if err != nil {
+		return nil, err
+	}
+	port := fmt.Sprintf("node%d", i)
+	_ = plane.configure(ctx, "link del "+port) // that of the boot before, if the kernel has not yet removed it
+	err = errors.Join(
+		plane.configure(ctx,
+			fmt.Sprintf("link add %s type veth peer name eth0 address 02:00:0a:4d:01:%02x netns %s", port, i, s.Path()),
+			"link set "+port+" master nodes up",
+			"route replace "+NodePods(i)+" via "+NodeIP(i)),
+		s.configure(ctx, nodeCommands(i, n)...),
+		s.forward())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the network of node %d: %w", i, err), s.Close())
+	}
+	return s, nil
+}
+
+func nodeCommands(i, n int) []string {
+	commands := []string{
+		"link set lo up",
+		"addr add " + NodeIP(i) + "/16 dev eth0",
+		"link set eth0 up",
+		"route add default via " + Gateway,
+	}
+	for other := 1; other <= n; other++ {
+		if other != i {
+			commands = append(commands, "route add "+NodePods(other)+" via "+NodeIP(other))
+		}
+	}
+	return commands
+}
+
+// configure gives the commands to ip, inside the namespace.
+func (s *Space) configure(ctx context.Context, commands ...string) error {
+	return s.Inside(func() error {
+		ip := exec.CommandContext(ctx, "ip", "-batch", "-")
+		ip.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+		if out, err := ip.CombinedOutput(); err != nil {
+			return fmt.Errorf("ip: %w: %s", err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	})
+}
+
+// forward lets the namespace pass packets on. Packets between pods on one bridge go through the firewall too: without
+// that a pod cannot reach a Service whose pod is on its own node.
+func (s *Space) forward() error {
+	return s.Inside(func() error {
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+			return fmt.Errorf("turning on forwarding: %w", err)
+		}
+		if err := os.WriteFile(BridgeFirewall, []byte("1"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("turning on the firewall of bridges: %w", err)
+		}
+		return nil
+	})
+}
+
+// BridgeFirewall is there when the kernel can send packets between pods on one bridge through the firewall.
+const BridgeFirewall = "/proc/sys/net/bridge/bridge-nf-call-iptables"

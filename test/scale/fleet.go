@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+const namespace = "skyhook"
+
+// fleet is the simulated nodes and what they are told to become.
+type fleet struct {
+	*run
+	client client.Client
+	typed  *kubernetes.Clientset
+
+	busy, most, ended atomic.Int64 // nodes' pods at work, their peak, and pods that ended
+}
+
+func newFleet(config *rest.Config, r *run) (*fleet, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &fleet{run: r, client: c, typed: typed}, nil
+}
+
+// make creates the namespace and the nodes.
+func (f *fleet) make(ctx context.Context) error {
+	err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	return parallel(32, f.nodes, func(i int) error {
+		n := node(i)
+		status := n.Status
+		if err := f.client.Create(ctx, n); err != nil {
+			return fmt.Errorf("creating a node: %w", err)
+		}
+		if err := f.client.Patch(ctx, n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))); err != nil {
+			return fmt.Errorf("making a node schedulable: %w", err)
+		}
+		n.Status = status
+		if err := f.client.Status().Update(ctx, n); err != nil {
+			return fmt.Errorf("making a node ready: %w", err)
+		}
+		return nil
+	})
+}
+
+// node is as large as the nodes of a cloud: labels, annotations, conditions and a list of images.
+func node(i int) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", i/65536, i/256%256, i%256),
+		Labels:      map[string]string{"pool": "gpu", "topology.kubernetes.io/zone": fmt.Sprintf("eu-central-1%c", 'a'+i%3)},
+		Annotations: map[string]string{},
+	}}
+	for j := range 25 {
+		n.Labels[fmt.Sprintf("vendor.example/feature-%02d", j)] = fmt.Sprintf("value-%d", i%7)
+	}
+	for j := range 8 {
+		n.Annotations[fmt.Sprintf("vendor.example/note-%02d", j)] = "some words that a controller left on this node for itself"
+	}
+	for _, t := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: "KubeletHasEnough", Message: "kubelet has no pressure"})
+	}
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"})
+	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	n.Status.Allocatable = n.Status.Capacity
+	n.Status.NodeInfo = corev1.NodeSystemInfo{BootID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), KernelVersion: "6.8.0", OSImage: "Ubuntu 24.04", KubeletVersion: "v1.36.0"}
+	for j := range 40 {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: int64(j) << 20, Names: []string{
+			fmt.Sprintf("registry.example/some/team/with/image-%02d@sha256:%064d", j, j), fmt.Sprintf("registry.example/some/team/with/image-%02d:v1.%d.0", j, j)}})
+	}
+	return n
+}
+
+// declare creates the Skyhooks.
+func (f *fleet) declare(ctx context.Context) error {
+	for i := range f.skyhooks {
+		s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("scale-%d", i+1)}}
+		s.Spec.NodeSelectors.MatchLabels = map[string]v1alpha1.LabelValue{"pool": "gpu"}
+		s.Spec.Priority = 100 + i
+		if f.budget > 0 {
+			s.Spec.InterruptionBudget.Count = &f.budget
+		}
+		s.Spec.Packages = map[string]v1alpha1.Package{}
+		for j := range f.packages {
+			s.Spec.Packages[fmt.Sprintf("package-%c", 'a'+j)] = v1alpha1.Package{
+				Version: "1.2.3", Image: "registry.example/skyhook/packages/package",
+				ConfigMap: map[string]v1alpha1.ConfigData{"apply.sh": "echo apply", "config.sh": "echo config"},
+			}
+		}
+		if err := f.client.Create(ctx, s); err != nil {
+			return fmt.Errorf("creating a Skyhook: %w", err)
+		}
+	}
+	return nil
+}
+
+// wait returns when every Skyhook is complete on every node and no pod is left.
+func (f *fleet) wait(ctx context.Context, o *operator) error {
+	for {
+		hooks := &v1alpha1.SkyhookList{}
+		if err := f.client.List(ctx, hooks); err != nil {
+			return fmt.Errorf("listing Skyhooks: %w", err)
+		}
+		complete, words := 0, ""
+		for _, s := range hooks.Items {
+			words += " " + s.Status.CompleteNodes
+			if s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && s.Status.NodesTotal == f.nodes {
+				complete++
+			}
+		}
+		if complete == f.skyhooks && f.busy.Load() == 0 {
+			return nil
+		}
+		if f.verbose {
+			fmt.Fprintf(os.Stderr, "complete:%s, pods at work: %d\n", words, f.busy.Load())
+		}
+		select {
+		case <-o.ended:
+			return errors.New("the operator ended before the rollout did; run again with -v")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// parallel calls do for every index, some at the same time, and returns the errors.
+func parallel(workers, n int, do func(i int) error) error {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var errs []error
+	var wait sync.WaitGroup
+	for range workers {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+					return
+				}
+			}
+		}()
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

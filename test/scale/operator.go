@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
+)
+
+// Addresses of the operator under test.
+const (
+	metricsAddress = "127.0.0.1:18080"
+	probeAddress   = "127.0.0.1:18081"
+	pprofAddress   = "127.0.0.1:18082"
+)
+
+// operator is the operator under test, a process of its own.
+type operator struct {
+	cmd   *exec.Cmd
+	dir   string
+	ended chan struct{}
+}
+
+// sample is what the operator has used and done so far.
+type sample struct {
+	at       time.Time
+	cpu      time.Duration
+	rss      int64 // bytes, now
+	peak     int64 // bytes, highest ever
+	file     int64 // bytes of rss that are the program itself
+	families map[string]*dto.MetricFamily
+}
+
+func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*operator, error) {
+	dir, err := os.MkdirTemp("", "skyhook-scale-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	o := &operator{dir: dir, ended: make(chan struct{})}
+	program := r.operator
+	if program == "" {
+		program = filepath.Join(dir, "operator")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/operator")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return nil, errors.Join(fmt.Errorf("building the operator: %w", err), os.RemoveAll(dir))
+		}
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	o.cmd = exec.Command(program, "--kubeconfig", kubeconfig, "--metrics-port", metricsAddress, "--probe-port", probeAddress,
+		"--pprof-port", pprofAddress, "--log-level", "info", "--namespace", namespace, "--leader-election=false")
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log := io.Discard
+	if r.verbose {
+		log = os.Stderr
+	}
+	o.cmd.Stdout, o.cmd.Stderr = log, log
+	if err := o.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the operator: %w", err), os.RemoveAll(dir))
+	}
+	go func() {
+		_ = o.cmd.Wait() // it is told to end
+		close(o.ended)
+	}()
+	return o, o.ready(ctx)
+}
+
+// ready waits until the operator leads and its caches are filled.
+func (o *operator) ready(ctx context.Context) error {
+	for {
+		if s, err := o.sample(); err == nil && len(s.families["skyhook_loop_seconds"].GetMetric()) > 0 {
+			return nil
+		}
+		select {
+		case <-o.ended:
+			return errors.New("the operator ended; run again with -v")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (o *operator) stop() {
+	_ = o.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	<-o.ended
+	_ = os.RemoveAll(o.dir)
+}
+
+// sample asks the kernel and the operator itself.
+func (o *operator) sample() (*sample, error) {
+	s := &sample{at: time.Now()}
+	proc := fmt.Sprintf("/proc/%d/", o.cmd.Process.Pid)
+	stat, err := os.ReadFile(proc + "stat")
+	if err != nil {
+		return nil, fmt.Errorf("reading the operator's CPU time: %w", err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, ticks := range fields[11:13] { // user and system time, of which a tick is 10 ms
+		n, err := strconv.ParseInt(ticks, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("reading the operator's CPU time: %w", err)
+		}
+		s.cpu += time.Duration(n) * 10 * time.Millisecond
+	}
+	status, err := os.ReadFile(proc + "status")
+	if err != nil {
+		return nil, fmt.Errorf("reading the operator's memory: %w", err)
+	}
+	for _, line := range strings.Split(string(status), "\n") {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
+			s.rss = kib << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+			s.peak = kib << 10
+		}
+		if _, err := fmt.Sscanf(line, "RssFile: %d kB", &kib); err == nil {
+			s.file = kib << 10
+		}
+	}
+	answer, err := http.Get("http://" + metricsAddress + "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if s.families, err = parser.TextToMetricFamilies(answer.Body); err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	return s, nil
+}
+
+// profileTo writes a CPU profile of half a minute to a file.
+func (o *operator) profileTo(path string) {
+	answer, err := http.Get("http://" + pprofAddress + "/debug/pprof/profile?seconds=30")
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
+		return
+	}
+	defer answer.Body.Close()
+	file, err := os.Create(path)
+	if err == nil {
+		_, err = io.Copy(file, answer.Body)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
+	}
+}
