@@ -75,7 +75,7 @@ func (c *Cluster) waitNodes(ctx context.Context, s Spec) error {
 				labelled[n.Name] = true
 			}
 			waiting[n.Name] = "is not ready"
-			if Ready(&n) {
+			if open(&n) {
 				ready++
 				delete(waiting, n.Name)
 			}
@@ -137,6 +137,17 @@ func Ready(n *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// open tells whether the node is ready and pods may go there: the controllers take the taints of a node that was not ready
+// away a moment after it says that it is.
+func open(n *corev1.Node) bool {
+	for _, taint := range n.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
+			return false
+		}
+	}
+	return Ready(n)
 }
 
 // lastWords is the end of a log.

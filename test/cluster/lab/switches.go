@@ -97,18 +97,18 @@ func (c *Cluster) WaitBoot(ctx context.Context, name, before string) error {
 		if err != nil {
 			return false, err.Error()
 		}
-		return Ready(n) && n.Status.NodeInfo.BootID != before, fmt.Sprintf("ready %v, boot id %s", Ready(n), n.Status.NodeInfo.BootID)
+		return open(n) && n.Status.NodeInfo.BootID != before, fmt.Sprintf("ready %v, taints %v, boot id %s", Ready(n), n.Spec.Taints, n.Status.NodeInfo.BootID)
 	})
 }
 
-// WaitReady waits until the API server calls the node ready, or not ready.
+// WaitReady waits until the API server calls the node ready and pods may go there, or until it calls it not ready.
 func (c *Cluster) WaitReady(ctx context.Context, name string, ready bool) error {
 	return until(ctx, fmt.Sprintf("node %s is ready: %v", name, ready), patience, func(ctx context.Context) (bool, string) {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
-		return Ready(n) == ready, fmt.Sprintf("ready %v", Ready(n))
+		return Ready(n) == ready && (!ready || open(n)), fmt.Sprintf("ready %v, taints %v", Ready(n), n.Spec.Taints)
 	})
 }
 

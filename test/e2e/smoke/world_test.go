@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	if code != 0 {
-		tell(ctx, os.Stderr)
+		tell(context.Background(), os.Stderr)
 	}
 	return code
 }
