@@ -51,7 +51,7 @@ func (f *fleet) sayHowTasksAre(b *bench) {
 		t := &b.p.t.Tasks[i]
 		switch {
 		case b.state[i] == Done:
-		case b.state[i] == Failing || b.state[i] == Pending && b.tries[i] > 0 || t.final(b.tries[i]):
+		case b.state[i] == Failing || b.tries[i] > 0: // until it ends well, also while it runs again
 			weight, phase := sayFailing, Erring
 			if t.final(b.tries[i]) {
 				weight, phase = sayFailed, GaveUp
@@ -81,7 +81,10 @@ func (f *fleet) failure(b *bench, i int) Why {
 		why.Since = b.since[i]
 	}
 	again := "it is tried again"
-	if t.Bounded && t.final(b.tries[i]) {
+	switch {
+	case b.state[i] == Running:
+		again = "it runs again"
+	case t.Bounded && t.final(b.tries[i]):
 		again = "it is not tried again before its definition changes"
 	}
 	if b.tries[i] > 1 {

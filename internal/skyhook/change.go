@@ -150,7 +150,8 @@ func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
 		rec.FinishedAt = nil
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
-				p.Run, p.Interrupt, p.Payload, p.By, p.Generation, p.Attempts, p.FailedAt = "", "", nil, "", 0, 0, nil
+				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0
+				p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
 			}
 		}
 	})

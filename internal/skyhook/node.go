@@ -113,7 +113,8 @@ func (o *onNode) parse(name string) {
 	alike := make(map[string]PackageRecord, len(o.record.Packages))
 	for key, p := range o.record.Packages {
 		alike[key] = PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Goal: p.Goal, From: p.From, Effect: p.Effect,
-			Interrupt: p.Interrupt, Payload: p.Payload, By: p.By, Attempts: p.Attempts, FailedAt: p.FailedAt}
+			Interrupt: p.Interrupt, Payload: p.Payload, By: p.By, Attempts: p.Attempts, FailedAt: p.FailedAt,
+			Failure: p.Failure, Again: p.Again}
 		if p.Interrupt != "" { // the boot it is to end
 			q := alike[key]
 			q.Boot = p.Boot

@@ -107,7 +107,7 @@ func (w *walk) afterwards(name string, s *step) (removal, install []*step) {
 // started is the step an entry is at when it has to end first.
 func (w *walk) started(e entry) *step {
 	pod := w.c.podOf(w.n.Name, e)
-	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.State == v1alpha1.StateInProgress
+	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.underWay()
 	if !interrupt && (pod == nil || !pod.healthy && pod.state != succeeded) {
 		return nil
 	}

@@ -58,6 +58,14 @@ type walk struct {
 	leaving bool               // the node is no longer selected: nothing follows what runs
 }
 
+// underWay says that the entry's stage was begun, and that the node does not record how this attempt ended.
+func (e entry) underWay() bool {
+	return e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring && e.rec != nil && e.rec.Again
+}
+
+// failed says that the last attempt at the entry's stage failed, and no further one was begun.
+func (e entry) failed() bool { return e.State == v1alpha1.StateErroring && !e.underWay() }
+
 func (c *Compiled) walk(n *Node, on *onNode, rec Record) *walk {
 	w := &walk{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(on.state)) {
@@ -132,7 +140,7 @@ func parked(e entry) bool {
 // remove is the way out of one version of a package.
 func (w *walk) remove(e entry, def *Definition) []*step {
 	effect := asked(def.Package.Interrupt)
-	if e.rec != nil && e.rec.Goal == GoalUninstall && e.State != v1alpha1.StateErroring {
+	if e.rec != nil && e.rec.Goal == GoalUninstall && !e.failed() {
 		effect = e.rec.Effect // as it was when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
@@ -235,7 +243,7 @@ func (w *walk) configured(want *Definition, e entry, done bool) []*step {
 	if e.rec != nil && e.rec.Goal != "" {
 		goal, from, frozen = e.rec.Goal, e.rec.From, e.rec.Effect
 		behind = e.rec.Config != "" && e.rec.Config != want.Config
-		started = e.rec.Interrupt != "" && e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateSkipped
+		started = e.rec.Interrupt != "" && e.underWay() || e.State == v1alpha1.StateSkipped
 	}
 	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // nobody knows what it was to do: find out anew
 		frozen, started = w.effect(want, goal, from), false
@@ -262,7 +270,7 @@ func (w *walk) configured(want *Definition, e entry, done bool) []*step {
 	case e.Stage == v1alpha1.StageInterrupt && !done && behind:
 		return again()
 	case e.Stage == v1alpha1.StageInterrupt && !done:
-		if e.State == v1alpha1.StateErroring && e.rec != nil && e.rec.Hash != want.Hash {
+		if e.failed() && e.rec != nil && e.rec.Hash != want.Hash {
 			frozen = w.effect(want, goal, from) // the edit may have mended it
 		}
 		if frozen == nil {

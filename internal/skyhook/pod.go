@@ -35,7 +35,7 @@ func (c *Compiled) Object(task string, n *Node) (*corev1.Pod, error) {
 	}
 	rec := n.on(c.in.Skyhook.Name).record
 	p := rec.Packages[st.key]
-	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) {
+	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) && !(p.Again && p.At == string(st.stage)+"/"+string(v1alpha1.StateErroring)) {
 		return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record it as running", task, n.Name)
 	}
 	if st.interrupts() {

@@ -34,6 +34,7 @@ func (c *Compiled) run(a rollout.Action, n *Node) (Edit, error) {
 	if err != nil {
 		return Edit{}, err
 	}
+	status := v1alpha1.StatusInProgress
 	e := c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
 		c.inherit(rec)
 		p := c.begin(st, state, rec, n)
@@ -43,9 +44,21 @@ func (c *Compiled) run(a rollout.Action, n *Node) (Edit, error) {
 		if st.goal == GoalUninstall {
 			c.park(st, state, rec)
 		}
+		status = atWork(state)
 	})
-	c.sayOn(&e, n, v1alpha1.StatusInProgress)
+	c.sayOn(&e, n, status)
 	return e, nil
+}
+
+// atWork is the status of a node with its seat: a stage that failed and has not ended well since is what people have to
+// know.
+func atWork(state v1alpha1.NodeState) v1alpha1.Status {
+	for _, e := range state {
+		if e.State == v1alpha1.StateErroring {
+			return v1alpha1.StatusErroring
+		}
+	}
+	return v1alpha1.StatusInProgress
 }
 
 // begin moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
@@ -66,7 +79,7 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Nod
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
 		if was.Stage == st.stage && !edited(st, old) {
-			p.Attempts, p.FailedAt = old.Attempts, old.FailedAt
+			p.Attempts, p.FailedAt, p.Failure = old.Attempts, old.FailedAt, old.Failure
 		}
 		if st.interrupts() {
 			p.Hash = old.Hash // an interrupt takes nothing over: the definition of the config stage stays installed
@@ -87,6 +100,9 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Nod
 	}
 	if was.Stage == st.stage {
 		entry.Restarts = was.Restarts
+	}
+	if p.Again = p.Attempts > 0; p.Again {
+		entry.State = v1alpha1.StateErroring
 	}
 	state[st.key], rec.Packages[st.key] = entry, p
 	p.At = at(entry)
@@ -144,6 +160,7 @@ func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *Reco
 	entry := state[st.key]
 	entry.State = v1alpha1.StateSkipped
 	state[st.key] = entry
+	p.Again = false
 	p.At, p.By, p.Interrupt, p.Payload = at(entry), by, "", nil
 }
 
@@ -209,16 +226,15 @@ func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
 			if a.Attempts != p.Attempts || p.FailedAt == nil {
 				p.Attempts, p.FailedAt = a.Attempts, &now
 			}
+			if p.Again, p.Failure = false, nil; a.Why.Reason != "" {
+				p.Failure = &Failure{Reason: a.Why.Reason, Text: bounded(a.Why.Text, 300)}
+			}
 			state[st.key], p.At = entry, at(entry)
 		default:
 			entry.State = v1alpha1.StateInProgress
 			state[st.key], p.At = entry, at(entry)
 		}
-		for _, e := range state {
-			if e.State == v1alpha1.StateErroring {
-				status = v1alpha1.StatusErroring
-			}
-		}
+		status = atWork(state)
 	})
 	c.sayOn(&e, n, status)
 	if rebootedFrom != "" {
@@ -256,7 +272,7 @@ func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *Record, n *Node
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
 	state[st.key], p.At = entry, at(entry)
-	p.Attempts, p.FailedAt = 0, nil
+	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
 	switch st.stage {
 	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
 		for key, e := range state {

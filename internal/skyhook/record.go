@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Record is what a node remembers of a Skyhook beyond its nodeState: the annotation record_<skyhook>. It is written
@@ -66,6 +67,14 @@ type PackageRecord struct {
 	Boot       string              `json:"boot,omitempty"`       // boot id before the interrupt; when finished, the one it finished in
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
+	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
+	Again      bool                `json:"again,omitempty"`   // it runs again; until it ends well its entry stays erroring
+}
+
+// Failure is how an attempt failed.
+type Failure struct {
+	Reason rollout.Reason `json:"reason"`
+	Text   string         `json:"text"`
 }
 
 // readRecord is the one reader of the annotation record_<skyhook>.

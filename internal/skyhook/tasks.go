@@ -94,6 +94,9 @@ func (c *Compiled) task(w *walk, st *step, used map[*seen]bool) rollout.Task {
 		if e.rec.FailedAt != nil {
 			task.FailedAt = *e.rec.FailedAt
 		}
+		if f := e.rec.Failure; f != nil {
+			task.Why = &rollout.Why{Reason: f.Reason, Text: f.Text, Since: task.FailedAt}
+		}
 	}
 	if e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
 		task.BootID = e.rec.Boot
@@ -124,15 +127,15 @@ func edited(st *step, rec *PackageRecord) bool {
 
 // recorded reads how far the node says the step is.
 func (c *Compiled) recorded(w *walk, st *step, e entry, task *rollout.Task) {
-	switch e.State {
-	case v1alpha1.StateInProgress:
+	switch {
+	case e.underWay():
 		task.Recorded = rollout.Running
 		if st.stage == v1alpha1.StageUninstallInterrupt && (e.rec == nil || e.rec.Interrupt == "") {
 			task.Recorded = rollout.Pending // the uninstall ended and moved the entry here; nothing runs yet
 		}
-	case v1alpha1.StateErroring:
+	case e.State == v1alpha1.StateErroring:
 		task.Recorded = rollout.Failing
-	case v1alpha1.StateSkipped:
+	case e.State == v1alpha1.StateSkipped:
 		if e.rec != nil && c.interruptRuns(w, e.rec.By) {
 			task.CoveredBy = e.rec.By
 		}
@@ -174,7 +177,10 @@ func (w *walk) counts(pod *seen) bool {
 
 // observed reads the step's pod.
 func (c *Compiled) observed(w *walk, st *step, e entry, pod *seen, task *rollout.Task) {
-	task.Object, task.State, task.Why, task.Started = pod.name, pod.state, pod.why, pod.created
+	task.Object, task.State, task.Started = pod.name, pod.state, pod.created
+	if pod.why != nil || pod.state == succeeded {
+		task.Why = pod.why
+	}
 	if pod.attempts > task.Attempts {
 		task.Attempts = pod.attempts
 	}

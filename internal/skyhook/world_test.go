@@ -288,7 +288,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 			act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Done})
 			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
 		case task.State == rollout.Failing && task.Recorded != rollout.Failing:
-			return act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Failing, Attempts: task.Attempts})
+			return act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Failing, Attempts: task.Attempts, Why: *task.Why})
 		case (task.Stale || task.Dead) && task.Object != "":
 			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
 		case task.Object != "":
