@@ -6,10 +6,7 @@ package skyhook_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -26,29 +23,6 @@ func interrupting(interrupt string) string {
         post_interrupt.sh: echo post-interrupt >> /var/log/driver`, shellscript, interrupt)
 }
 
-// seen collects the different values that ask gives until stop is called.
-func seen(ask func() (string, error)) (stop func() []string) {
-	values, end := map[string]bool{}, make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			if v, err := ask(); err == nil && v != "" {
-				values[v] = true
-			}
-			select {
-			case <-end:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	})
-	return func() []string {
-		close(end)
-		wg.Wait()
-		return slices.Sorted(maps.Keys(values))
-	}
-}
-
 // TestServiceInterrupt restarts a service, and then the container runtime below the agent's own feet: exactly once each.
 func TestServiceInterrupt(t *testing.T) {
 	const name, n = "service", "n1"
@@ -57,11 +31,11 @@ func TestServiceInterrupt(t *testing.T) {
 			label(t, name, n)
 			on(t, n, "rm -f /var/log/driver")
 			beat := service(t, n, "skyhook-beat")
-			stop := seen(func() (string, error) {
+			stop := sampled(func() (string, error) {
 				return tryOn(n, "systemctl show -p InvocationID --value "+unit)
 			})
 			apply(t, story(name, "", interrupting("{type: service, services: ["+unit+"]}")))
-			complete(t, name, 3*time.Minute)
+			complete(t, name)
 			if ids := stop(); len(ids) != 2 {
 				t.Errorf("%s had %d lives, want 2, one before and one after a single restart: %v", unit, len(ids), ids)
 			}
@@ -114,24 +88,27 @@ func TestRebootInterrupt(t *testing.T) {
 	}
 	apply(t, guarded)
 	t.Cleanup(func() { _, _ = kube(guarded, "delete", "-f", "-", "--wait=false") })
-	must(t, "rollout", "status", "deployment/web", "--timeout=60s")
-	must(t, "wait", "--for=condition=Ready", "pod/training", "--timeout=60s")
+	must(t, "rollout", "status", "deployment/web", "--timeout="+patience.String())
+	must(t, "wait", "--for=condition=Ready", "pod/training", "--timeout="+patience.String())
 
-	boots := map[string]func() []string{}
-	for _, n := range []string{"n1", "n2"} {
-		boots[n] = seen(func() (string, error) { return kube("", "get", "node", n, "-o", "jsonpath={.status.nodeInfo.bootID}") })
-	}
-	available := seen(func() (string, error) {
-		return kube("", "get", "deployment", "web", "-o", "jsonpath={.status.availableReplicas}")
-	})
-	held := seen(func() (string, error) {
-		return kube("", "get", "nodes", "-o", `jsonpath={range .items[?(@.spec.unschedulable)]}{.metadata.name} {end}`)
-	})
+	boots := map[string]*names{"n1": {}, "n2": {}}
+	held, most := map[string]bool{}, 0
+	stopNodes := follow(t, func(o thing, _ bool) {
+		if seen := boots[o.Metadata.Name]; seen != nil {
+			seen.add(o.Status.NodeInfo.BootID)
+		}
+		if delete(held, o.Metadata.Name); o.Spec.Unschedulable {
+			held[o.Metadata.Name] = true
+		}
+		most = max(most, len(held))
+	}, "nodes")
+	fewest := 3
+	stopWeb := follow(t, func(o thing, _ bool) { fewest = min(fewest, o.Status.AvailableReplicas) }, "deployments", "web")
 	apply(t, story(name, `
   interruptionBudget: {count: 1}
   podNonInterruptLabels: {matchLabels: {protect: "yes"}}`, interrupting("{type: reboot}")))
 
-	eventually(t, "n1 is held and says which pod it waits for", 3*time.Minute, func() error {
+	eventually(t, "n1 is held and says which pod it waits for", func() error {
 		s, err := look(name)
 		if err != nil {
 			return err
@@ -140,8 +117,9 @@ func TestRebootInterrupt(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if must(t, "get", "node", "n1", "-o", "jsonpath={.spec.unschedulable}") != "true" || !strings.Contains(string(text), "default/training") {
-			return fmt.Errorf("conditions: %s", text)
+		held, err := kube("", "get", "node", "n1", "-o", "jsonpath={.spec.unschedulable}")
+		if err != nil || held != "true" || !strings.Contains(string(text), "default/training") {
+			return fmt.Errorf("unschedulable: %q, conditions: %s", held, text)
 		}
 		return nil
 	})
@@ -150,22 +128,20 @@ func TestRebootInterrupt(t *testing.T) {
 		t.Errorf("work began on n1 beside a protected pod: %s", got)
 	}
 	must(t, "delete", "pod", "training")
-	complete(t, name, 5*time.Minute)
+	complete(t, name)
 
-	for n, stop := range boots {
-		if ids := stop(); len(ids) != 2 {
+	stopNodes()
+	stopWeb()
+	for n, seen := range boots {
+		if ids := seen.list(); len(ids) != 2 {
 			t.Errorf("node %s had %d boots, want 2: one before and one after a single reboot: %v", n, len(ids), ids)
 		}
 	}
-	for _, n := range available() {
-		if n == "1" || n == "0" {
-			t.Errorf("the disruption budget of the deployment was broken: %s replicas available", n)
-		}
+	if fewest < 2 {
+		t.Errorf("the disruption budget of the deployment was broken: %d replicas available", fewest)
 	}
-	for _, names := range held() {
-		if len(strings.Fields(names)) > 1 {
-			t.Errorf("the budget of one node was exceeded: %s were held together", names)
-		}
+	if most > 1 {
+		t.Errorf("the budget of one node was exceeded: %d were held together", most)
 	}
 	for _, n := range []string{"n1", "n2"} {
 		if got := on(t, n, "cat /var/log/driver | tr '\\n' ' '"); got != "apply config post-interrupt" {
@@ -182,7 +158,7 @@ func TestForeignCordon(t *testing.T) {
 	must(t, "cordon", n)
 	t.Cleanup(func() { _, _ = kube("", "uncordon", n) })
 	apply(t, story(name, "", interrupting("{type: service, services: [cron]}")))
-	complete(t, name, 2*time.Minute)
+	complete(t, name)
 	if got := must(t, "get", "node", n, "-o", "jsonpath={.spec.unschedulable}"); got != "true" {
 		t.Errorf("an administrator's cordon was taken away")
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // diary is a package that writes a line for each stage it goes through.
@@ -55,7 +54,7 @@ func TestLifecycle(t *testing.T) {
 	want := ""
 	expect := func(lines string) {
 		t.Helper()
-		complete(t, name, 2*time.Minute)
+		complete(t, name)
 		want = strings.TrimPrefix(want+", "+lines, ", ")
 		if got := read(); got != want {
 			t.Fatalf("the diary of the host reads\n%s\nwant\n%s", got, want)
@@ -107,15 +106,15 @@ func TestHandReset(t *testing.T) {
 	label(t, name, n)
 	on(t, n, "rm -f /var/log/diary")
 	apply(t, story(name, "", diary("1.0.0", "one")))
-	complete(t, name, time.Minute)
+	complete(t, name)
 	must(t, "annotate", "node", n, "skyhook.nvidia.com/nodeState_again-")
-	eventually(t, "the package runs again", time.Minute, func() error {
+	eventually(t, "the package runs again", func() error {
 		if got := on(t, n, "grep -c apply /var/log/diary"); got != "2" {
 			return fmt.Errorf("applied %s times", got)
 		}
 		return nil
 	})
-	complete(t, name, time.Minute)
+	complete(t, name)
 	remove(t, name)
 }
 
@@ -132,13 +131,13 @@ func TestDependencies(t *testing.T) {
 		pkg("middle", ", dependsOn: {ground: 1.0.0}", write("middle"))+
 		pkg("ground", "", "sleep 3; "+write("ground"))+
 		pkg("broken", "", "echo the disk is on fire >&2; exit 7")))
-	eventually(t, "the chain ran in order although another package fails", time.Minute, func() error {
+	eventually(t, "the chain ran in order although another package fails", func() error {
 		if got := on(t, n, "cat /var/log/chain 2>/dev/null | tr '\\n' ' ' || true"); got != "ground middle top" {
 			return fmt.Errorf("ran: %q", got)
 		}
 		return nil
 	})
-	eventually(t, "the failure is told with its last lines", time.Minute, func() error {
+	eventually(t, "the failure is told with its last lines", func() error {
 		s, err := look(name)
 		if err != nil {
 			return err
@@ -153,6 +152,6 @@ func TestDependencies(t *testing.T) {
 		pkg("middle", ", dependsOn: {ground: 1.0.0}", write("middle"))+
 		pkg("ground", "", "sleep 3; "+write("ground"))+
 		pkg("broken", "", "echo the fire is out")))
-	complete(t, name, 2*time.Minute)
+	complete(t, name)
 	remove(t, name)
 }

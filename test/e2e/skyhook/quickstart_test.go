@@ -4,13 +4,10 @@
 package skyhook_test
 
 import (
-	"bytes"
 	"fmt"
-	"os/exec"
 	"sort"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestQuickStart does what the README tells a new user to do, and reads what the user would read.
@@ -19,12 +16,12 @@ func TestQuickStart(t *testing.T) {
 		must(t, "label", "node", n, "skyhook.nvidia.com/test-node=demo")
 		t.Cleanup(func() { _, _ = kube("", "label", "node", n, "skyhook.nvidia.com/test-node-") })
 	}
-	stop := watchPods(t)
+	pods := podsSeen(t)
 	must(t, "apply", "-f", "testdata/demo.yaml")
-	complete(t, "demo", 3*time.Minute)
+	complete(t, "demo")
 
 	var stages []string
-	for name := range stop() {
+	for _, name := range pods.list() {
 		for _, n := range nodes {
 			for _, stage := range []string{"apply", "config", "upgrade", "uninstall", "interrupt", "post-interrupt"} {
 				if strings.HasPrefix(name, "demo-tuning-1-1-0-"+stage+"-"+n+"-") {
@@ -57,41 +54,12 @@ func TestQuickStart(t *testing.T) {
 	if want := line + "\n" + line; state != want {
 		t.Errorf("the documented jsonpath query shows\n%s\nwant\n%s", state, want)
 	}
-	eventually(t, "no pod is left", time.Minute, func() error {
-		if pods := must(t, "get", "pods", "-n", "skyhook", "-l", "skyhook.nvidia.com/name=demo", "-o", "name"); pods != "" {
-			return fmt.Errorf("there are %s", pods)
+	eventually(t, "no pod is left", func() error {
+		pods, err := kube("", "get", "pods", "-n", "skyhook", "-l", "skyhook.nvidia.com/name=demo", "-o", "name")
+		if err == nil && pods != "" {
+			err = fmt.Errorf("there are %s", pods)
 		}
-		return nil
+		return err
 	})
 	remove(t, "demo")
-}
-
-// watchPods collects the names of the pods that kubectl get pods -w shows, until stop is called.
-func watchPods(t *testing.T) (stop func() map[string]bool) {
-	t.Helper()
-	cmd := exec.Command(kubectl, "--kubeconfig", cluster.Kubeconfig, "get", "pods", "-w", "-n", "skyhook", "--no-headers")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	end := func() {
-		if !stopped {
-			stopped = true
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	}
-	t.Cleanup(end)
-	return func() map[string]bool {
-		end()
-		names := map[string]bool{}
-		for line := range strings.Lines(out.String()) {
-			if f := strings.Fields(line); len(f) > 0 {
-				names[f[0]] = true
-			}
-		}
-		return names
-	}
 }

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute) // the first time everything has to be built
 	defer cancel()
 	down, err := up(ctx)
 	defer down()
@@ -139,9 +139,9 @@ func install() error {
 		args  []string
 	}{
 		{args: []string{"apply", "--server-side", "-f", filepath.Join(root(), "chart", "files", "crds")}},
-		{args: []string{"wait", "--for=condition=Established", "crd/skyhooks.skyhook.nvidia.com", "--timeout=30s"}},
+		{args: []string{"wait", "--for=condition=Established", "crd/skyhooks.skyhook.nvidia.com", "--timeout=300s"}},
 		{input: text, args: []string{"apply", "-f", "-"}},
-		{args: []string{"-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout=120s"}},
+		{args: []string{"-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout=300s"}},
 	} {
 		if _, err := kube(step.input, step.args...); err != nil {
 			return err
@@ -196,14 +196,17 @@ func on(t *testing.T, node, script string) string {
 }
 
 func tryOn(node, script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	out, err := cluster.Exec(ctx, node, "/bin/bash", "-c", script)
 	return strings.TrimSpace(out), err
 }
 
+// patience is how long anything may take that has to happen. It is a bound and no promise: machines are slow at times.
+const patience = 6 * time.Minute
+
 // eventually tries until f has nothing to complain about any more.
-func eventually(t *testing.T, what string, patience time.Duration, f func() error) {
+func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	end := time.Now().Add(patience)
 	for {
@@ -247,9 +250,9 @@ func (s skyhook) condition(typ string) (status, reason, message string) {
 }
 
 // complete waits until a Skyhook is complete for the generation it has now.
-func complete(t *testing.T, name string, patience time.Duration) {
+func complete(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "Skyhook "+name+" is complete", patience, func() error {
+	eventually(t, "Skyhook "+name+" is complete", func() error {
 		s, err := look(name)
 		if err != nil {
 			return err
@@ -279,7 +282,7 @@ func label(t *testing.T, name string, on ...string) {
 // remove deletes a Skyhook and proves that nodes are as they were before.
 func remove(t *testing.T, name string) {
 	t.Helper()
-	must(t, "delete", "skyhook", name, "--timeout=120s")
+	must(t, "delete", "skyhook", name, "--timeout="+patience.String())
 	for _, n := range nodes {
 		clean(t, n, name)
 	}
