@@ -51,16 +51,19 @@ func (a *Agent) deliver() (*host.Dir, error) {
 	if err := carryOver(parent, place); err != nil {
 		return nil, err
 	}
-	switch brought, err := a.brought(parent, place); {
+	brought, err := a.brought(parent, place)
+	switch {
 	case err != nil:
-		return nil, err
 	case brought != "":
-		if err := a.promote(parent, place, brought); err != nil {
-			return nil, err
-		}
+		err = a.promote(parent, place, brought)
 	case !parent.Exists(place):
-		return nil, fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
+		err = fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
 			a.CopyDir, pack.ConfigFile, a.SourceDir)
+	case a.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
+		err = a.adopt(parent, place)
+	}
+	if err != nil {
+		return nil, err
 	}
 	copied, err := a.Host.Dir(a.CopyDir)
 	if err != nil {
@@ -114,27 +117,8 @@ func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 
 // promote checks a complete copy and moves it into place.
 func (a *Agent) promote(parent *host.Dir, place, staging string) error {
-	for _, dir := range []string{pack.ConfigMapDir, pack.NodeMetadataDir} {
-		if err := parent.Flatten(path.Join(staging, dir)); err != nil {
-			return err
-		}
-	}
-	digest, err := a.rightConfig(parent, staging)
+	files, err := a.complete(parent, staging)
 	if err != nil {
-		return err
-	}
-	files, err := parent.Files(staging)
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files, func(file string) bool { return file == manifestFile || host.IsTemp(file) })
-	content, err := json.Marshal(manifest{
-		Pod: a.PodUID, Package: a.Resource.Package, Release: a.Resource.Version, ConfigDigest: digest, Files: files,
-	})
-	if err != nil {
-		return err
-	}
-	if err := parent.Note(path.Join(staging, manifestFile), string(content), 0o600); err != nil {
 		return err
 	}
 	if parent.Exists(place) {
@@ -145,15 +129,53 @@ func (a *Agent) promote(parent *host.Dir, place, staging string) error {
 	if err := parent.Move(staging, place); err != nil {
 		return err
 	}
-	a.Log.Info("delivered", "to", a.CopyDir, "files", len(files))
+	a.Log.Info("delivered", "to", a.CopyDir, "files", files)
 	return carryOver(parent, place)
+}
+
+// adopt makes a delivery of what the pod's init container copied straight to the place. It does that while a copy is
+// there that no agent of ours delivered: another agent's, or that of a pod whose agent never got to run. From here on
+// what the next pod brings replaces it whole. Keys that left the config and what steps of another agent made beside them
+// cannot be told apart; the config goes by the mount then.
+func (a *Agent) adopt(parent *host.Dir, place string) error {
+	files, err := a.complete(parent, place)
+	if err == nil {
+		a.Log.Info("adopted", "at", a.CopyDir, "files", files)
+	}
+	return err
+}
+
+// complete makes a copy a delivery: with the right config, in plain private files, and with the list of what it consists
+// of. It tells how many files that are.
+func (a *Agent) complete(parent *host.Dir, name string) (int, error) {
+	for _, dir := range []string{pack.ConfigMapDir, pack.NodeMetadataDir} {
+		if err := parent.Flatten(path.Join(name, dir)); err != nil {
+			return 0, err
+		}
+	}
+	digest, err := a.rightConfig(parent, name)
+	if err != nil {
+		return 0, err
+	}
+	files, err := parent.Files(name)
+	if err != nil {
+		return 0, err
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return file == manifestFile || host.IsTemp(file) })
+	content, err := json.Marshal(manifest{
+		Pod: a.PodUID, Package: a.Resource.Package, Release: a.Resource.Version, ConfigDigest: digest, Files: files,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(files), parent.Note(path.Join(name, manifestFile), string(content), 0o600)
 }
 
 // rightConfig makes sure that a copy has the config the stage was made for. The init container may have copied while the
 // kubelet still showed the previous one; this container sees the same mount, later.
-func (a *Agent) rightConfig(parent *host.Dir, staging string) (string, error) {
-	there := path.Join(staging, pack.ConfigMapDir)
-	digest, err := digestBelow(parent.FS(), there)
+func (a *Agent) rightConfig(parent *host.Dir, name string) (string, error) {
+	there := path.Join(name, pack.ConfigMapDir)
+	digest, err := digestOf(parent, there)
 	if err != nil || a.ConfigDigest == "" || digest == a.ConfigDigest {
 		return digest, err
 	}
@@ -163,7 +185,7 @@ func (a *Agent) rightConfig(parent *host.Dir, staging string) (string, error) {
 			continue
 		}
 		defer mounted.Close()
-		if now, err := digestBelow(mounted.FS(), "."); err != nil || now != a.ConfigDigest {
+		if now, err := pack.ConfigDigestFS(mounted.FS()); err != nil || now != a.ConfigDigest {
 			continue
 		}
 		if err := parent.DeleteAll(there); err != nil {
@@ -209,34 +231,17 @@ func configDigest(copied *host.Dir) (string, error) {
 	}
 	// A mount copied as it was: the keys are behind ..data, what steps made is not.
 	if st, err := copied.Stat(path.Join(pack.ConfigMapDir, "..data")); err == nil && st.IsDir() {
-		return digestBelow(copied.FS(), path.Join(pack.ConfigMapDir, "..data"))
+		return digestOf(copied, path.Join(pack.ConfigMapDir, "..data"))
 	}
-	return digestBelow(copied.FS(), pack.ConfigMapDir)
+	return digestOf(copied, pack.ConfigMapDir)
 }
 
-// digestBelow is the ConfigDigest of a folder; none at all counts as empty. Folders are no keys.
-func digestBelow(all fs.FS, dir string) (string, error) {
-	entries, err := fs.ReadDir(all, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return pack.ConfigDigest(nil), nil
-	}
+func digestOf(in *host.Dir, dir string) (string, error) {
+	config, err := fs.Sub(in.FS(), dir)
 	if err != nil {
-		return "", fmt.Errorf("reading the package's config: %w", err)
+		return "", err
 	}
-	config := map[string]string{}
-	for _, e := range entries {
-		file := path.Join(dir, e.Name())
-		st, err := fs.Stat(all, file)
-		if err == nil && (st.IsDir() || strings.HasPrefix(e.Name(), "..")) {
-			continue
-		}
-		content, err := fs.ReadFile(all, file)
-		if err != nil {
-			return "", fmt.Errorf("reading the package's config: %w", err)
-		}
-		config[e.Name()] = string(content)
-	}
-	return pack.ConfigDigest(config), nil
+	return pack.ConfigDigestFS(config)
 }
 
 // carryOver ends the replacement of a copy: what steps made in the previous one moves to the new one, the rest goes. It

@@ -52,6 +52,7 @@ var stories = map[string]string{
 	"command-line":              "help, version, usage with exit code 2, unknown modes with 0",
 	"delivery":                  "a package is moved into place whole; files that left it do not linger, those steps made stay",
 	"delivery-config":           "links of a mounted ConfigMap become private files, and a config of another time is refused",
+	"delivery-in-place":         "what was copied straight to the place becomes a delivery, with the config the stage is for",
 	"delivery-from-image":       "without an init container the agent copies the package itself",
 	"downgrade":                 "a version that was installed before is really installed again",
 	"environment":               "a step sees exactly the environment it should; values keep their lines",

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,10 +29,10 @@ func ConfigDigest(config map[string]string) string {
 
 // ConfigDigestFS is the ConfigDigest of a mounted configMap or of a copy of
 // one: each file of the folder is a key. Folders are no keys, and names that
-// start with ".." are the kubelet's own.
+// start with ".." are the kubelet's own. A folder that is not there is empty.
 func ConfigDigestFS(dir fs.FS) (string, error) {
 	entries, err := fs.ReadDir(dir, ".")
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the config files: %w", err)
 	}
 	config := map[string]string{}

@@ -130,6 +130,13 @@ func TestConfigDigestFS(t *testing.T) {
 	if _, err := ConfigDigestFS(fstest.MapFS{"gone": {Data: []byte("nowhere"), Mode: fs.ModeSymlink | 0o777}}); err == nil {
 		t.Error("a dangling link is no key")
 	}
+	gone, err := fs.Sub(plain, "nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ConfigDigestFS(gone); err != nil || got != ConfigDigest(nil) {
+		t.Errorf("a folder that is not there is not an empty config: %s, %v", got, err)
+	}
 }
 
 func TestClosest(t *testing.T) {
