@@ -28,34 +28,38 @@ WantedBy=multi-user.target
 func boots(t *testing.T) []string {
 	t.Helper()
 	var out string
-	eventually(t, "the node answers", 2*time.Minute, func() (err error) {
+	eventually(t, "the node answers", func() (err error) {
 		out, err = tryOn("cat /var/log/boots")
 		return err
 	})
 	return strings.Fields(out)
 }
 
-// TestRebootAgentKilled reboots the node, and kills the agent at the worst moments: as soon as it appears, when
-// its intent is recorded, when the node already goes down, and after the boot when it looks whether it happened. Each time
-// the node boots exactly once more, and the agent proves it with both boot ids.
+// TestRebootAgentKilled reboots the node, and kills the agent at the worst moments: as soon as it appears, when its intent is
+// recorded, when the node already goes down, and after the boot when it looks whether it happened. Each time the node boots
+// exactly once more, and the agent proves it with both boot ids.
 func TestRebootAgentKilled(t *testing.T) {
 	diary(t)
-	for i, moment := range []string{
-		"",
-		"until ls " + state + "/interrupts/records/reboot-1-*.json >/dev/null 2>&1; do :; done;",
-		"until systemctl list-jobs | grep -q reboot.target; do :; done;",
-		"after",
+	for id, m := range map[string]moment{
+		"reboot-start":  {hold: atItsStart},
+		"reboot-intent": {inhibit: true, until: recorded("reboot-intent")},
+		"reboot-going":  {until: "until systemctl list-jobs | grep -q reboot.target; do sleep 0.01; done;", missable: true},
 	} {
-		// The node goes down within moments of the intent: whoever waits for that may be too late, and tries again.
-		for try := 0; !killedAt(t, fmt.Sprintf("reboot-%d-%d", i, try), strings.ReplaceAll(moment, "reboot-1-", fmt.Sprintf("reboot-1-%d-", try))); try++ {
-			if i == 2 { // there the node may be faster than the note
-				break
-			}
-			if try == 4 {
-				t.Errorf("moment %d: the agent was never killed", i)
-				break
-			}
+		on(t, ": > /var/log/kills")
+		killer(t, id, m)
+		on(t, "systemctl start killer-"+id)
+		rebootsOnce(t, id)
+		if n := killed(t); n != 1 && !m.missable {
+			t.Errorf("%s: the agent was killed %d times, want once", id, n)
 		}
+	}
+	// Enabled and not started: it is there when the node comes back.
+	on(t, ": > /var/log/kills")
+	killer(t, "reboot-after", moment{hold: atItsStart})
+	on(t, "systemctl enable --quiet killer-reboot-after")
+	rebootsOnce(t, "reboot-after")
+	if n := killed(t); n != 1 {
+		t.Errorf("after the boot: the agent was killed %d times, want once", n)
 	}
 	// A while later the node still runs in the same boot.
 	last := boots(t)
@@ -65,20 +69,12 @@ func TestRebootAgentKilled(t *testing.T) {
 	}
 }
 
-// killedAt reboots the node with an agent that is killed at that moment, and says whether that happened in time.
-func killedAt(t *testing.T, id, moment string) bool {
+// rebootsOnce starts an agent that reboots the node, and wants exactly one more boot and its proof.
+func rebootsOnce(t *testing.T, id string) {
 	t.Helper()
 	before := boots(t)
-	on(t, ": > /var/log/kills")
-	if moment == "after" { // enabled, so that it is there when the node comes back
-		killer(t, id, "")
-		on(t, "systemctl enable --quiet killer-"+id)
-	} else {
-		killer(t, id, moment)
-		on(t, "systemctl start killer-"+id)
-	}
 	start(t, id, `{"type":"reboot"}`)
-	m := end(t, id, 4*time.Minute)
+	m := end(t, id)
 	after := boots(t)
 	if len(after) != len(before)+1 {
 		t.Fatalf("%s: the node booted %d times, want once: %v, then %v", id, len(after)-len(before), before, after)
@@ -86,7 +82,6 @@ func killedAt(t *testing.T, id, moment string) bool {
 	if m.BootIDs.From != before[len(before)-1] || m.BootIDs.To != after[len(after)-1] {
 		t.Errorf("%s: the agent proves %+v; the node went from %s to %s", id, m.BootIDs, before[len(before)-1], after[len(after)-1])
 	}
-	return on(t, "cat /var/log/kills") != ""
 }
 
 // TestRebootAfterFile waits for the file that says that the work is done, and then reboots, without an API token.
@@ -95,7 +90,7 @@ func TestRebootAfterFile(t *testing.T) {
 	before := boots(t)
 	on(t, "mkdir -p /usr/local/.kairos; rm -f /usr/local/.kairos/*")
 	start(t, "sentinel", `{"type":"reboot"}`, "--after-file", "/usr/local/.kairos/job-a-*")
-	eventually(t, "the agent waits", time.Minute, func() error {
+	eventually(t, "the agent waits", func() error {
 		log, err := kube("", "logs", "sentinel")
 		if err == nil && !strings.Contains(log, "waiting for a file") {
 			err = fmt.Errorf("it says %q", log)
@@ -107,7 +102,7 @@ func TestRebootAfterFile(t *testing.T) {
 		t.Fatal("the node rebooted before the file was there")
 	}
 	on(t, "echo done > /usr/local/.kairos/job-a-1700000000")
-	end(t, "sentinel", 3*time.Minute)
+	end(t, "sentinel")
 	if now := boots(t); len(now) != len(before)+1 {
 		t.Errorf("the node booted %d times, want once", len(now)-len(before))
 	}

@@ -25,6 +25,8 @@ const (
 	node  = "n1"
 	image = "ghcr.io/skyhook-k8s/agent:e2e"
 	state = "/var/lib/skyhook/e2e"
+	// patience is for whatever is going to be true on a slow machine too.
+	patience = 8 * time.Minute
 )
 
 var (
@@ -42,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	down, err := up(ctx)
 	defer down()
@@ -149,9 +151,9 @@ type message struct {
 }
 
 // end waits until a pod has ended well and returns what the agent left behind.
-func end(t *testing.T, id string, patience time.Duration) (m message) {
+func end(t *testing.T, id string) (m message) {
 	t.Helper()
-	eventually(t, "pod "+id+" has succeeded", patience, func() error {
+	eventually(t, "pod "+id+" has succeeded", func() error {
 		out, err := kube("", "get", "pod", id, "-o", "jsonpath={.status.phase}")
 		if err == nil && out != "Succeeded" {
 			err = fmt.Errorf("it is %s", out)
@@ -192,14 +194,14 @@ func on(t *testing.T, script string) string {
 }
 
 func tryOn(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out, err := cluster.Exec(ctx, node, "/bin/bash", "-c", script)
 	return strings.TrimSpace(out), err
 }
 
 // eventually tries until f has nothing to complain about any more.
-func eventually(t *testing.T, what string, patience time.Duration, f func() error) {
+func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	for limit := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 		err := f()
@@ -218,13 +220,15 @@ func unit(t *testing.T, name, text string) {
 	on(t, "printf '%s' '"+strings.ReplaceAll(text, "'", `'\''`)+"' > /etc/systemd/system/"+name+".service && systemctl daemon-reload")
 }
 
-// counted installs a service that writes a line every time it is started, slowly, and starts it.
+// counted installs a service that writes a line every time it is started, and starts it. It starts slowly, and not before
+// nobody holds it.
 func counted(t *testing.T, name string) {
 	t.Helper()
 	on(t, "rm -f /var/log/"+name+".starts")
 	unit(t, name, `[Service]
+TimeoutStartSec=infinity
 ExecStartPre=/bin/bash -c 'echo start >> /var/log/`+name+`.starts'
-ExecStartPre=/bin/sleep 1
+ExecStartPre=/bin/bash -c 'sleep 1; while [ -e /run/`+name+`.hold ]; do sleep 0.05; done'
 ExecStart=/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
@@ -244,13 +248,53 @@ func property(t *testing.T, unit, name string) string {
 	return on(t, "systemctl show -p "+name+" --value "+unit)
 }
 
-// killer kills the agent of an id once, at a moment a shell script waits for after the agent has appeared.
-func killer(t *testing.T, id, moment string) {
+// A moment is when the agent of an id is killed. Whatever the agent must not get past meanwhile is held, so that it does
+// not matter how slow the machine is.
+type moment struct {
+	// hold is what the shell holds before the agent appears, until it has killed it.
+	hold string
+	// inhibit makes that a lock that delays every shutdown.
+	inhibit bool
+	// until is what it waits for after the agent has appeared.
+	until string
+	// release comes after the kill.
+	release string
+	// missable: here the agent, or the node, may be faster.
+	missable bool
+}
+
+// atItsStart holds what every interrupt begins with: the lock on the records.
+const atItsStart = "mkdir -p " + state + "/interrupts/records; exec 9>" + state + "/interrupts/records/lock; flock 9;"
+
+// recorded waits for the record of an interrupt.
+func recorded(id string) string {
+	return "until ls " + state + "/interrupts/records/" + id + "-*.json >/dev/null 2>&1; do sleep 0.01; done;"
+}
+
+// killer installs a unit that kills the agent of an id once, and notes it. When it is started, what it holds is held.
+func killer(t *testing.T, id string, m moment) {
 	t.Helper()
-	unit(t, "killer-"+id, `[Service]
-ExecStart=/bin/bash -c 'until P=$$(pgrep -f "^/[^ ]*skyhook-agent interrupt --id `+id+` "); do :; done; `+moment+` kill -9 $$P; systemctl disable killer-`+id+`; echo killed >> /var/log/kills; sync'
+	run := "/bin/bash"
+	if m.inhibit {
+		on(t, "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\nInhibitDelayMaxSec=120\n' > /etc/systemd/logind.conf.d/delay.conf; systemctl restart systemd-logind")
+		run = "/usr/bin/systemd-inhibit --what=shutdown --mode=delay --who=killer --why=test /bin/bash"
+	}
+	unit(t, "killer-"+id, `[Unit]
+Before=kubelet.service
+[Service]
+Type=notify
+NotifyAccess=all
+ExecStart=`+run+` -c '`+m.hold+` systemd-notify --ready; until P=$$(pgrep -f "^/[^ ]*skyhook-agent interrupt --id `+id+` "); do sleep 0.01; done; `+m.until+` kill -9 $$P && echo killed >> /var/log/kills; `+m.release+` systemctl disable killer-`+id+`; sync'
 [Install]
 WantedBy=multi-user.target
 `)
-	t.Cleanup(func() { _, _ = tryOn("rm -f /etc/systemd/system/killer-" + id + ".service") })
+	t.Cleanup(func() {
+		_, _ = tryOn("systemctl stop killer-" + id + "; rm -f /etc/systemd/system/killer-" + id + ".service")
+	})
+}
+
+// killed tells whether the agent was killed, and by how many killers.
+func killed(t *testing.T) int {
+	t.Helper()
+	return strings.Count(on(t, "cat /var/log/kills"), "killed")
 }

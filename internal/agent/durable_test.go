@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// traced runs the agent under strace until it ends or enough says that it has been seen enough, and returns what it asked
+// of the kernel, a line for each call.
+func (p *patient) traced(args []string, env []string, enough func() bool) []string {
+	p.t.Helper()
+	at, err := exec.LookPath("strace")
+	if err != nil {
+		p.t.Skip("what reaches the disk is seen by strace: apt-get install strace")
+	}
+	self := filepath.Join(p.t.TempDir(), "skyhook-agent") // by that name the test binary is the agent
+	if err := os.Symlink(p.self, self); err != nil {
+		p.t.Fatal(err)
+	}
+	to := filepath.Join(p.t.TempDir(), "trace")
+	cmd := exec.Command(at, append([]string{"-f", "-y", "-s", "300", "-e", "trace=fsync,renameat,renameat2,execve", "-o", to, self}, args...)...)
+	cmd.Env = append(p.env, env...)
+	out := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		select {
+		case err = <-ended:
+			text := must(os.ReadFile(to))(p.t)
+			if strings.Contains(out.String(), "ptrace") && !strings.Contains(string(text), "fsync") {
+				p.t.Skipf("nothing can be traced here: %s", out)
+			}
+			if err != nil && enough == nil {
+				p.t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+			return strings.Split(string(text), "\n")
+		default:
+		}
+		if time.Now().After(limit) {
+			_ = cmd.Process.Kill()
+			p.t.Fatalf("%v does not end", args)
+		}
+		if enough != nil && enough() {
+			enough = func() bool { return false }
+			pid, _, _ := strings.Cut(string(must(os.ReadFile(to))(p.t)), " ") // of what was started first
+			if err := syscall.Kill(must(strconv.Atoi(pid))(p.t), syscall.SIGTERM); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// inOrder looks for lines that match these patterns one after the other, and fails at the first that is missing.
+func inOrder(t *testing.T, lines []string, patterns ...string) {
+	t.Helper()
+	rest := lines
+	for i, pattern := range patterns {
+		re := regexp.MustCompile(pattern)
+		at := 0
+		for at < len(rest) && !re.MatchString(rest[at]) {
+			at++
+		}
+		if at == len(rest) {
+			t.Fatalf("after %q there is no %q in:\n%s", patterns[:i], pattern, strings.Join(lines, "\n"))
+		}
+		rest = rest[at+1:]
+	}
+}
+
+// written are the calls that put a file in place so that it survives a power cut: its content, its name, its folder.
+func written(folder, file string) []string {
+	return []string{
+		`fsync\(\d+<[^>]*/` + folder + `/\.skyhook-[0-9a-f]+\.tmp>\) += 0`,
+		`renameat2?\(.*"\.skyhook-[0-9a-f]+\.tmp", .*"` + file + `"`,
+		`fsync\(\d+<[^>]*/` + folder + `>\) += 0`,
+	}
+}
+
+// TestRecordsReachTheDisk watches a stage: the record is on the disk before the next step begins.
+func TestRecordsReachTheDisk(t *testing.T) {
+	p := newPatient(t, staticBusybox(t, t.TempDir()))
+	v := life[0]
+	p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod")
+	cmd := p.container(v, "apply", "/var/lib/skyhook/demo/tuning", "pod")
+	lines := p.traced(cmd.Args[1:], cmd.Env[len(p.env):], nil)
+	record := written("records/tuning", "record.json")
+	overlay := written("etc/own", "only1")
+	inOrder(t, lines, append(append([]string{}, append(overlay, `execve\(".*/one.sh"`)...), append(record, `execve\(".*/two.sh"`)...)...)
+	inOrder(t, lines, append([]string{`execve\(".*/two.sh"`}, record...)...)
+}
+
+// TestRebootIntentReachesTheDisk watches a reboot: the intent is on the disk before the host is asked.
+func TestRebootIntentReachesTheDisk(t *testing.T) {
+	p := newPatient(t, staticBusybox(t, t.TempDir()))
+	p.systemctl()
+	lines := p.traced([]string{"interrupt", p.host, "/none", pack.Interrupt{Type: pack.InterruptReboot}.Encode()},
+		[]string{pack.EnvInterruptID + "=demo-1"}, p.asked)
+	inOrder(t, lines, append(written("interrupts/records", `demo-1-[0-9a-f]+\.json`), `execve\(".*systemctl", .*"reboot"`)...)
+}
+
+// TestRebootKilledAtEveryChange kills the agent just before each change it makes on its way through a reboot, once before the
+// host goes down and once after it came back, and starts it again. The host goes down once, and both boots are the proof.
+func TestRebootKilledAtEveryChange(t *testing.T) {
+	shell := staticBusybox(t, t.TempDir())
+	kills := 0
+	for at := 1; ; at++ {
+		p := newPatient(t, shell)
+		p.systemctl()
+		killed, boot := 0, 0
+		for how := "down"; how == "down"; {
+			boot++
+			p.write(filepath.Join(p.host, "proc/sys/kernel/random/boot_id"), fmt.Sprintf("boot-%d\n", boot), 0o644)
+			if how = p.reboot(at); how == "killed" {
+				killed++
+				how = p.reboot(0)
+			}
+		}
+		if again := p.reboot(0); again != "done" || boot != 2 {
+			t.Fatalf("killed before change %d: the host is in boot %d, and the same id again ends %s", at, boot, again)
+		}
+		if text := string(must(os.ReadFile(filepath.Join(filepath.Dir(p.host), "message")))(t)); !strings.Contains(text, `"bootIDs":{"from":"boot-1","to":"boot-2"}`) {
+			t.Fatalf("killed before change %d: %s", at, text)
+		}
+		if kills += killed; killed == 0 {
+			t.Logf("%d kills", kills)
+			return
+		}
+	}
+}
+
+// systemctl gives the host one that notes what it is asked.
+func (p *patient) systemctl() {
+	p.t.Helper()
+	p.write(filepath.Join(p.host, "usr/bin/systemctl"), string(must(os.ReadFile("testdata/systemctl"))(p.t)), 0o755)
+	p.write(filepath.Join(p.host, "sd/units/none"), "", 0o644)
+}
+
+// asked tells whether the host was asked to reboot.
+func (p *patient) asked() bool {
+	text, _ := os.ReadFile(filepath.Join(p.host, "sd/asked"))
+	return strings.Contains(string(text), "reboot")
+}
+
+// reboot runs the agent until it is done, was killed before its n-th change, or has asked the host to reboot: then the host
+// goes down, and the agent with it.
+func (p *patient) reboot(n int) (how string) {
+	p.t.Helper()
+	cmd := exec.Command(p.self, "interrupt", p.host, "/none", pack.Interrupt{Type: pack.InterruptReboot}.Encode())
+	cmd.Args[0] = "skyhook-agent"
+	cmd.Env = append(slices.Clone(p.env), pack.EnvInterruptID+"=demo-1", fmt.Sprintf("TEST_KILL_AT=%d", n))
+	out := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			switch {
+			case err == nil:
+				return "done"
+			case wasKilled(err):
+				return "killed"
+			}
+			p.t.Fatalf("%v\n%s", err, out)
+		case <-time.After(5 * time.Millisecond):
+			if p.asked() {
+				_ = cmd.Process.Kill()
+				<-ended
+				if err := os.Remove(filepath.Join(p.host, "sd/asked")); err != nil {
+					p.t.Fatal(err)
+				}
+				return "down"
+			}
+		}
+	}
+}
