@@ -186,7 +186,9 @@ func (p *patient) reboot(n int) (how string) {
 		case <-time.After(5 * time.Millisecond):
 			if p.asked() {
 				_ = cmd.Process.Kill()
-				<-ended
+				if err := <-ended; !wasKilled(err) {
+					p.t.Fatalf("it asked, and did not wait: %v\n%s", err, out)
+				}
 				if err := os.Remove(filepath.Join(p.host, "sd/asked")); err != nil {
 					p.t.Fatal(err)
 				}

@@ -79,8 +79,8 @@ type Check struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Checked writes how the steps of a check mode ended: flags/<package_name>/<mode>_RESULTS, which no other package
-// overwrites, and the two files earlier agents wrote for the whole Skyhook.
+// Checked writes how the steps of a check mode ended: <mode>_RESULTS beside the record, which no other package overwrites,
+// and the two files earlier agents wrote for the whole Skyhook.
 func (t Trace) Checked(mode pack.Mode, checks []Check) error {
 	content, err := json.MarshalIndent(checks, "", "  ")
 	if err != nil {
@@ -88,7 +88,7 @@ func (t Trace) Checked(mode pack.Mode, checks []Check) error {
 	}
 	all := path.Join(flagsDir, string(mode)+"_ALL_CHECKED")
 	err = errors.Join(
-		t.put(path.Join(flagsDir, t.Config, string(mode)+"_RESULTS"), string(content)+"\n"),
+		t.put(path.Join(packagesDir, t.Owner, string(mode)+"_RESULTS"), string(content)+"\n"),
 		t.put(path.Join(flagsDir, "check_results"), string(content)+"\n"))
 	for _, c := range checks {
 		if !c.Passed {

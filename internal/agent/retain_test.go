@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/record"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// attic is a host on which much has piled up.
+type attic struct {
+	*testing.T
+	dir  string
+	root *host.Root
+}
+
+func newAttic(t *testing.T) attic {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := host.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return attic{t, dir, root}
+}
+
+// file makes one of that size and age; it takes no room.
+func (a attic) file(name string, size int64, age time.Duration) {
+	a.Helper()
+	at := filepath.Join(a.dir, name)
+	when := time.Now().Add(-age)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o600), os.Truncate(at, size), os.Chtimes(at, when, when)); err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a attic) count(pattern string) int {
+	names, _ := filepath.Glob(filepath.Join(a.dir, pattern))
+	return len(names)
+}
+
+// TestLogsAreBoundedInBytes: of logs that are too large together the newest stay, and the newest of all whatever its size.
+func TestLogsAreBoundedInBytes(t *testing.T) {
+	a := newAttic(t)
+	for i := range 4 {
+		a.file(fmt.Sprintf("logs/p/1.0.0/step%d.sh-2026-01-0%d-000000.log", i, i+1), 100<<20, time.Duration(10-i)*time.Hour)
+	}
+	s := &sweeper{root: a.root, now: time.Now()}
+	if err := s.logs("/logs/p"); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.removed) != 2 || a.count("logs/p/1.0.0/step[23].sh-*") != 2 {
+		t.Errorf("removed %+v", s.removed)
+	}
+	a.file("logs/big/1.0.0/step.sh-2026-01-01-000000.log", logBytes+1, time.Hour)
+	s = &sweeper{root: a.root, now: time.Now()}
+	if err := s.logs("/logs/big"); err != nil || len(s.removed) != 0 {
+		t.Errorf("the only log is gone: %+v, %v", s.removed, err)
+	}
+}
+
+// TestInterruptsAreBounded: records and flags of interrupts that are done are bounded; what is not done stays.
+func TestInterruptsAreBounded(t *testing.T) {
+	a := newAttic(t)
+	for i := range interruptsKept + 10 {
+		state := record.Done
+		if i < 3 {
+			state = record.Intended
+		}
+		name := fmt.Sprintf("state/interrupts/records/i%02d-0.json", i)
+		a.file(name, 0, time.Duration(100-i)*time.Hour)
+		text := fmt.Sprintf(`{"schema":1,"id":"i%02d","type":"noop","state":"%s"}`, i, state)
+		when := time.Now().Add(-time.Duration(100-i) * time.Hour)
+		if err := errors.Join(os.WriteFile(filepath.Join(a.dir, name), []byte(text), 0o600), os.Chtimes(filepath.Join(a.dir, name), when, when)); err != nil {
+			t.Fatal(err)
+		}
+		a.file(fmt.Sprintf("state/interrupts/flags/id%02d/no_op.complete", i), 1, 0)
+	}
+	s := &sweeper{root: a.root, now: time.Now()}
+	if err := s.interrupts("/state"); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.count("state/interrupts/records/*.json"); n != interruptsKept+3 || a.count("state/interrupts/records/i0[0-2]-*") != 3 || a.count("state/interrupts/records/i03-*") != 0 {
+		t.Errorf("%d records stay", n)
+	}
+	if n := a.count("state/interrupts/flags/*"); n != interruptsKept {
+		t.Errorf("flags of %d interrupts stay", n)
+	}
+}
+
+// TestCopiesOfWhatIsGone: once a package is uninstalled its copies go after an hour, and so do copies on their way into place
+// that no agent moved there; the copy in use and those of others stay.
+func TestCopiesOfWhatIsGone(t *testing.T) {
+	const uid = "11111111-2222-3333-4444-555555555555"
+	a := newAttic(t)
+	for _, name := range []string{"tuning-1.0.0-" + uid + "-1", "tuning-1.0.0-" + uid + "-2", "tuning-1.0.0-" + uid + "-3", "tuning-1.0.0-" + uid + "-3.pod", "other-1.0.0-" + uid + "-1"} {
+		a.file("state/"+name+"/config.json", 1, 0)
+	}
+	state, err := a.root.Dir("/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	rec := record.Package{Name: "tuning", Installed: record.Version{Version: pack.Uninstalled, Release: "1.0.0"}}
+	for _, c := range []struct {
+		after  time.Duration
+		remain int
+	}{{time.Minute, 5}, {2 * stagingAge, 2}} {
+		s := &sweeper{root: a.root, now: time.Now().Add(c.after)}
+		if err := s.copies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
+			t.Fatal(err)
+		}
+		if n := a.count("state/*"); n != c.remain {
+			t.Errorf("after %s %d copies stay, want %d: removed %+v", c.after, n, c.remain, s.removed)
+		}
+	}
+	if a.count("state/other-*") != 1 || a.count("state/tuning-1.0.0-"+uid+"-2") != 1 {
+		t.Error("what stays is neither in use nor another package's")
+	}
+}
