@@ -38,11 +38,19 @@ need() {
 
 active() { cat "$state/units/$1" 2>/dev/null || echo inactive; }
 
+# wanted UNIT: another unit pulls it in at boot.
+wanted() {
+  for link in "$system"/*.wants/"$1" "$system"/*.requires/"$1"; do
+    [ ! -L "$link" ] || return 0
+  done
+  return 1
+}
+
 enabled() {
   at=$(file "$1") || { echo not-found; return; }
   if [ "$(readlink "$at")" = /dev/null ]; then
     echo masked
-  elif ls "$system"/*.wants/"$1" "$system"/*.requires/"$1" >/dev/null 2>&1; then
+  elif wanted "$1"; then
     echo enabled
   elif ! grep -q '^\[Install\]' "$at"; then
     echo static
