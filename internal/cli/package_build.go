@@ -176,7 +176,9 @@ func (b *building) check(dir string) (pack.Config, error) {
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		return pack.Config{}, fmt.Errorf("building %s: it is not the folder of a package", dir)
 	}
-	config, problems := pack.Validate(os.DirFS(dir), wantOf(ref, tagged))
+	want := wantOf(ref, tagged)
+	config, problems := pack.Validate(os.DirFS(dir), want)
+	drifted(problems, want)
 	b.problems = append(problems, lint.Scripts(os.DirFS(dir), config)...)
 	b.name = ref.(name.Tag)
 	if !tagged {

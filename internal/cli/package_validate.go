@@ -48,7 +48,7 @@ func (a *app) packageValidateCommand() *cobra.Command {
 		Long: "Say everything that is wrong with a package: the rules the agent applies, the shell of its scripts, and for an image\n" +
 			"what surrounds the package there. A table says which parts of a package's life have steps and checks.\n\n" +
 			"DIR is a folder with a config.json; IMAGE a reference, an OCI archive or an OCI layout folder. The version is\n" +
-			"compared with the image's tag, or with --tag.\n\n" +
+			"compared with the image's tag, or with --tag: a tag that is another version is an error.\n\n" +
 			"Exit code 0 means valid, 1 not valid, 2 that it could not be looked at.",
 		Example: "  kubectl skyhook package validate ./motd\n" +
 			"  kubectl skyhook package validate ./motd --tag 1.2.0 --strict -o json\n" +
@@ -113,6 +113,7 @@ func (v *validating) judge(p *parcel.Parcel) (verdict, error) {
 	problems = slices.DeleteFunc(problems, func(p pack.Problem) bool {
 		return p.Severity == pack.Warning && slices.Contains(v.ignore, p.Rule)
 	})
+	drifted(problems, want)
 	if v.strict {
 		for i := range problems {
 			problems[i].Severity = pack.Error
@@ -126,6 +127,19 @@ func (v *validating) judge(p *parcel.Parcel) (verdict, error) {
 		Errors: len(problems.Only(pack.Error)), Warnings: len(problems.Only(pack.Warning)),
 		Problems: problems, Lifecycle: lint.Coverage(config),
 	}, nil
+}
+
+// drifted makes an error of a tag that is another version. To the agent it is none, because so much was published like that;
+// but whoever makes a package can correct it, and an upgrade is only seen by the version.
+func drifted(problems pack.Problems, want pack.Want) {
+	if _, err := pack.ParseVersion(want.Version); err != nil {
+		return // dev, latest
+	}
+	for i, p := range problems {
+		if p.Rule == "version-mismatch" {
+			problems[i].Severity = pack.Error
+		}
+	}
 }
 
 // lifecycle is a table of what the steps cover.

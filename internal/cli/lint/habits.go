@@ -16,6 +16,7 @@ import (
 // habits walks over a script and warns of what goes wrong on hosts.
 func (s *script) habits(file *syntax.File) {
 	errexit := strings.Contains(firstLine(s.text), " -e")
+	mayFail := excused(file)
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
 		if !ok || len(call.Args) == 0 {
@@ -26,6 +27,9 @@ func (s *script) habits(file *syntax.File) {
 			errexit = true
 		}
 		s.call(call, words)
+		if s.action && errexit && !mayFail[call] {
+			s.ends(call, words)
+		}
 		return true
 	})
 	if s.action && !errexit && len(file.Stmts) > 1 {
@@ -76,6 +80,9 @@ func (s *script) call(call *syntax.CallExpr, words []string) {
 		s.warn("sudo", call, "steps run as root, and a host may have no sudo", "leave sudo out")
 	case "rm":
 		s.removal(call, words)
+		s.unquoted(call)
+	case "cp", "mv", "ln", "mkdir", "rmdir", "chmod", "chown", "install", "touch", "tee":
+		s.unquoted(call)
 	case "mount":
 		if len(words) > 1 {
 			s.warn("mount", call, "a file system mounted by a step is gone when its pod ends", "install a systemd .mount unit")
@@ -83,9 +90,11 @@ func (s *script) call(call *syntax.CallExpr, words []string) {
 	case "apt", "apt-get", "aptitude":
 		s.asks(call, words, []string{"install", "remove", "purge", "upgrade", "dist-upgrade", "full-upgrade", "autoremove"},
 			[]string{"-y", "--yes", "--assume-yes", "-qq", "-yq", "-qy", "-yqq", "-qqy"})
+		s.upgrades(call, words)
 	case "yum", "dnf", "zypper":
 		s.asks(call, words, []string{"install", "remove", "erase", "update", "upgrade", "downgrade", "swap"},
 			[]string{"-y", "--assumeyes", "-n", "--non-interactive", "-yq", "-qy"})
+		s.upgrades(call, words)
 	case "reboot", "poweroff", "halt":
 		s.boots(call, program)
 	case "shutdown":
