@@ -57,6 +57,7 @@ func TestExamplesAccepted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: no API server is started")
 	}
+	t.Parallel()
 	plane, err := controlplane.Start(context.Background(), controlplane.Options{CRDs: []string{"../chart/files/crds"}})
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +99,7 @@ func TestExamplesWork(t *testing.T) {
 		}
 		for _, flavor := range []string{"debian-12", "rocky-9"} {
 			t.Run(flavor+"/"+strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
+				t.Parallel()
 				h, err := newHost(t.TempDir(), flavor, nil)
 				if err != nil {
 					t.Fatal(err)

@@ -53,6 +53,7 @@ func TestStories(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txt"), func(t *testing.T) {
+			t.Parallel()
 			s := &story{t: t, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
 			datadriven.RunTest(t, file, s.tell)
 		})
