@@ -151,7 +151,7 @@ func (a *app) try(ctx context.Context, t *trying, what string) (report trial.Rep
 	if o.Work, err = os.MkdirTemp("", "skyhook-test-"); err != nil {
 		return report, fmt.Errorf("making a folder for the host: %w", err)
 	}
-	defer func() { err = errors.Join(err, clear(o.Work)) }()
+	defer func() { err = errors.Join(err, clearAway(o.Work)) }()
 	return trial.Try(ctx, []string{os.Args[0], "package", roomCommand}, o.Order, a.ErrOut)
 }
 
@@ -323,8 +323,8 @@ func changes(from map[string]string, dir string) (map[string]*string, error) {
 	return out, nil
 }
 
-// clear removes the throw-away hosts. Steps may have made folders that their owner cannot write to.
-func clear(dir string) error {
+// clearAway removes the throw-away hosts. Steps may have made folders that their owner cannot write to.
+func clearAway(dir string) error {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(name, 0o700) //nolint:gosec // G302: a folder that is to go

@@ -244,7 +244,7 @@ func (j *journey) interrupt(s *Stage) (bool, error) {
 		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
 			return false, fmt.Errorf("playing a reboot: %w", err)
 		}
-		<-ended
+		<-ended //nolint:errcheck // it was killed
 		if err := j.boot(); err != nil {
 			return false, fmt.Errorf("playing a reboot: %w", err)
 		}

@@ -144,7 +144,7 @@ func (l *libraries) copyTo(dir string) error {
 		if _, err := os.Stat(to); err == nil {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(l.wanted[at])
+		file, err := filepath.EvalSymlinks(l.wanted[at])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (l *libraries) copyTo(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // G301: as on every host
 			return err
 		}
-		if err := copyFile(real, to); err != nil {
+		if err := copyFile(file, to); err != nil {
 			return err
 		}
 		if err := os.Chmod(to, 0o755); err != nil { //nolint:gosec // G302: the loader is a program

@@ -195,8 +195,9 @@ func (h *host) folders() error {
 		if err := h.root.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if st, err := h.root.Lstat(strings.SplitN(dir, "/", 2)[0]); err != nil || !st.IsDir() {
-			return fmt.Errorf("/%s is not a folder (%v)", dir, err)
+		top, _, _ := strings.Cut(dir, "/")
+		if st, err := h.root.Lstat(top); err != nil || !st.IsDir() {
+			return errors.Join(fmt.Errorf("/%s is not a folder", top), err)
 		}
 	}
 	return errors.Join(h.root.Chmod("tmp", 0o777|fs.ModeSticky), h.root.Chmod("var/tmp", 0o777|fs.ModeSticky))

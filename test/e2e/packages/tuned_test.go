@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/build"
 )
@@ -21,7 +20,7 @@ import (
 // installs from. The node itself reaches no mirror.
 func repository(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cache, err := build.Open(os.Stderr)
 	if err != nil {
@@ -146,7 +145,7 @@ apt-get update -qq`)
 	apply(t, resource(name, tuned("2.1.0", "accelerator", "600")))
 	complete(t, name)
 	reboot(t)
-	eventually(t, "TuneD has loaded its profile after the boot", time.Minute, func() error {
+	eventually(t, "TuneD has loaded its profile after the boot", func() error {
 		if got := on(t, "cat /proc/sys/net/ipv4/tcp_keepalive_time"); got != "600" {
 			return fmt.Errorf("tcp_keepalive_time is %s", got)
 		}
@@ -173,7 +172,7 @@ apt-get update -qq`)
 // reboot reboots the node and waits until it is ready again.
 func reboot(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	boot, err := cluster.Boot(ctx, node)
 	if err != nil {

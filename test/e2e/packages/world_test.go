@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute) // the first time everything has to be built
 	defer cancel()
 	down, err := up(ctx)
 	defer down()
@@ -138,9 +138,9 @@ func install() error {
 		args  []string
 	}{
 		{args: []string{"apply", "--server-side", "-f", "../../../chart/files/crds"}},
-		{args: []string{"wait", "--for=condition=Established", "crd/skyhooks.skyhook.nvidia.com", "--timeout=30s"}},
+		{args: []string{"wait", "--for=condition=Established", "crd/skyhooks.skyhook.nvidia.com", "--timeout=300s"}},
 		{input: text, args: []string{"apply", "-f", "-"}},
-		{args: []string{"-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout=120s"}},
+		{args: []string{"-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout=300s"}},
 	} {
 		if _, err := kube(step.input, step.args...); err != nil {
 			return err
@@ -169,7 +169,7 @@ func apply(t *testing.T, manifest string) {
 // on runs a shell script on the node, as root of the host.
 func on(t *testing.T, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := cluster.Exec(ctx, node, "/bin/bash", "-c", script)
 	if err != nil {
@@ -181,7 +181,7 @@ func on(t *testing.T, script string) string {
 // into unpacks a folder of this machine into one of the node.
 func into(t *testing.T, from, to string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	argv, err := cluster.Inside(ctx, node, "/bin/bash", "-c", "mkdir -p "+to+" && tar -C "+to+" -x")
 	if err != nil {
@@ -203,8 +203,11 @@ func into(t *testing.T, from, to string) {
 	}
 }
 
+// patience is how long is waited for anything. It is for machines that are slow, not for what is.
+const patience = 8 * time.Minute
+
 // eventually tries until f has nothing to complain about any more.
-func eventually(t *testing.T, what string, patience time.Duration, f func() error) {
+func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	end := time.Now().Add(patience)
 	for {
@@ -250,7 +253,7 @@ func (s skyhook) ready() (status, message string) {
 // complete waits until a Skyhook is complete for the generation it has now.
 func complete(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "Skyhook "+name+" is complete", 4*time.Minute, func() error {
+	eventually(t, "Skyhook "+name+" is complete", func() error {
 		s, err := look(name)
 		if err != nil {
 			return err
@@ -265,7 +268,7 @@ func complete(t *testing.T, name string) {
 // erroring waits until a Skyhook says why it failed.
 func erroring(t *testing.T, name, why string) {
 	t.Helper()
-	eventually(t, "Skyhook "+name+" fails", 2*time.Minute, func() error {
+	eventually(t, "Skyhook "+name+" fails", func() error {
 		s, err := look(name)
 		if err != nil {
 			return err
@@ -282,7 +285,7 @@ func remove(t *testing.T, name string) {
 	t.Helper()
 	apply(t, resource(name, "{}"))
 	complete(t, name)
-	if _, err := kube("", "delete", "skyhook", name, "--timeout=120s"); err != nil {
+	if _, err := kube("", "delete", "skyhook", name, "--timeout="+patience.String()); err != nil {
 		t.Fatal(err)
 	}
 }
