@@ -83,9 +83,9 @@ func (r *round) sweep(ctx context.Context, a rollout.Action) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 		}
-		leaving := p.DeepCopy()
+		leaving := *p
 		leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
-		r.written.pods.put(leaving, false, r.options.Clock())
+		r.written.pods.put(&leaving, false, r.options.Clock())
 	}
 	return nil
 }

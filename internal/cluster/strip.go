@@ -33,10 +33,26 @@ func StripNode(n *corev1.Node) *corev1.Node {
 // StripPod drops from one of our pods, in place, what says how it runs: who reads it asks how far it is.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: names(p.Spec.InitContainers), Containers: names(p.Spec.Containers)}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: names(p.Spec.InitContainers)}
+	p.Status = corev1.PodStatus{
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions,
+		InitContainerStatuses: ends(p.Status.InitContainerStatuses),
+	}
 	return p
 }
 
+// ends is how far containers are, and how they ended.
+func ends(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	out := make([]corev1.ContainerStatus, len(statuses))
+	for i, s := range statuses {
+		out[i] = corev1.ContainerStatus{
+			Name: s.Name, Image: s.Image, RestartCount: s.RestartCount, State: s.State, LastTerminationState: s.LastTerminationState,
+		}
+	}
+	return out
+}
+
+// names is which containers there are, and which of them never end.
 func names(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i, c := range containers {

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // The gauges. Names and labels are older than this program; dashboards know them.
@@ -79,7 +78,7 @@ func (p poster) status(t told) {
 
 func (p poster) packages(t told) {
 	name := t.skyhook.Name
-	for _, c := range t.compiled.Tallies() {
+	for _, c := range t.tallies {
 		for _, s := range states {
 			p.put(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
 		}
@@ -152,13 +151,7 @@ func strategyName(s *v1alpha1.Strategy) string {
 
 // waiting counts the nodes that do not work, by reason: a closed list, so the number of series is bounded.
 func (p poster) waiting(t told) {
-	counts := map[rollout.Reason]int{}
-	for _, v := range t.report.Verdicts {
-		if v.Phase != rollout.Finished && v.Why.Reason != rollout.ReasonWorking {
-			counts[v.Why.Reason]++
-		}
-	}
-	for _, r := range slices.Sorted(maps.Keys(counts)) {
-		p.put(gaugeWaiting, counts[r], t.skyhook.Name, string(r))
+	for _, r := range slices.Sorted(maps.Keys(t.waiting)) {
+		p.put(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
 	}
 }

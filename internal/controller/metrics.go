@@ -30,12 +30,23 @@ type board struct {
 	ended    map[string]time.Time // by node: when the end of a pod was seen that nothing followed yet
 }
 
-// told is what a pass found about one Skyhook.
+// told is what a pass found about one Skyhook, summed up: what it was compiled from is as large as the cluster, and not
+// kept until the next pass.
 type told struct {
-	skyhook  *v1alpha1.Skyhook
-	compiled *skyhook.Compiled
-	status   v1alpha1.SkyhookStatus
-	report   rollout.Report
+	skyhook *v1alpha1.Skyhook
+	status  v1alpha1.SkyhookStatus
+	tallies []skyhook.Tally
+	waiting map[rollout.Reason]int // nodes that do not work
+}
+
+func sumUp(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) told {
+	t := told{skyhook: s, status: status, tallies: by.Tallies(), waiting: map[rollout.Reason]int{}}
+	for _, v := range report.Verdicts {
+		if v.Phase != rollout.Finished && v.Why.Reason != rollout.ReasonWorking {
+			t.waiting[v.Why.Reason]++
+		}
+	}
+	return t
 }
 
 func newBoard() *board {
@@ -117,7 +128,7 @@ func (b *board) podCreated(node string, now time.Time) {
 	}
 }
 
-// post shows what a pass found. It is summed up when somebody asks.
+// post shows what a pass found.
 func (b *board) post(o *cluster.Objects, all []told) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -54,7 +54,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			heard[s.UID] = l.said[s.UID]
 			continue
 		}
-		all = append(all, told{skyhook: s, compiled: by, status: status, report: report})
+		all = append(all, sumUp(s, by, status, report))
 		last := l.said[s.UID]
 		if due := last.Add(sayEvery); due.After(l.clock()) {
 			heard[s.UID] = last

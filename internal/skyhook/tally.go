@@ -3,7 +3,12 @@
 
 package skyhook
 
-import "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
 
 // Tally counts the nodes of one package version.
 type Tally struct {
@@ -15,13 +20,15 @@ type Tally struct {
 
 // Tallies counts, for every package version that is wanted or that some node has, the nodes by state and by stage.
 func (c *Compiled) Tallies() []Tally {
-	all := map[string]*Tally{}
+	all := map[[2]string]*Tally{}
 	of := func(name, version string) *Tally {
-		key := name + "|" + version
-		if all[key] == nil {
-			all[key] = &Tally{Name: name, Version: version, States: map[v1alpha1.State]int{}, Stages: map[v1alpha1.Stage]int{}}
+		key := [2]string{name, version}
+		t := all[key]
+		if t == nil {
+			t = &Tally{Name: name, Version: version, States: map[v1alpha1.State]int{}, Stages: map[v1alpha1.Stage]int{}}
+			all[key] = t
 		}
-		return all[key]
+		return t
 	}
 	for name, d := range c.defs {
 		if !c.uninstalls(name) {
@@ -37,8 +44,9 @@ func (c *Compiled) Tallies() []Tally {
 		}
 	}
 	out := make([]Tally, 0, len(all))
-	for _, key := range sortedNames(all) {
-		out = append(out, *all[key])
+	for _, t := range all {
+		out = append(out, *t)
 	}
+	slices.SortFunc(out, func(a, b Tally) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version)) })
 	return out
 }
