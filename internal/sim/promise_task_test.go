@@ -89,7 +89,8 @@ func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.T
 		if o.State == rollout.Succeeded && o.Recorded != rollout.Done {
 			return o.ID + " ended and is not recorded"
 		}
-		if o.Need == rollout.Alone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.Done && !begun && !(o.Bounded && o.Attempts >= o.Retries) {
+		hopeless := finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it keeps nobody waiting
+		if o.Need == rollout.Alone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.Done && !begun && !hopeless {
 			return o.ID + " is stronger"
 		}
 		if !begun && o.Need != rollout.Alone && o.Recorded != rollout.Done && runnable(t, o) {
