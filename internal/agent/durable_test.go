@@ -98,7 +98,7 @@ func written(folder, file string) []string {
 func TestRecordsReachTheDisk(t *testing.T) {
 	p := newPatient(t, staticBusybox(t, t.TempDir()))
 	v := life[0]
-	p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod")
+	p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod", v.config)
 	cmd := p.container(v, "apply", "/var/lib/skyhook/demo/tuning", "pod")
 	lines := p.traced(cmd.Args[1:], cmd.Env[len(p.env):], nil)
 	record := written("records/tuning", "record.json")

@@ -35,18 +35,21 @@ type visit struct {
 	number  int
 	modes   []string
 	config  string
+	// stale is set when the init container copied to the place itself, while the kubelet still showed this config.
+	stale string
 }
 
 // life is everything that can happen to a package: installed, configured, upgraded with another overlay, taken away,
 // installed again.
 var life = []visit{
-	{"1.0.0", 1, []string{"apply", "apply-check"}, "a"},
-	{"1.0.0", 1, []string{"config", "config-check"}, "b"},
-	{"2.0.0", 2, []string{"upgrade", "upgrade-check"}, "b"},
-	{"2.0.0", 2, []string{"config", "config-check"}, "b"},
-	{"2.0.0", 2, []string{"interrupt"}, ""},
-	{"2.0.0", 2, []string{"uninstall", "uninstall-check"}, "b"},
-	{"1.0.0", 3, []string{"apply", "apply-check"}, "c"},
+	{"1.0.0", 1, []string{"apply", "apply-check"}, "a", ""},
+	{"1.0.0", 1, []string{"config", "config-check"}, "b", ""},
+	{"2.0.0", 2, []string{"upgrade", "upgrade-check"}, "b", ""},
+	{"2.0.0", 2, []string{"config", "config-check"}, "b", ""},
+	{"2.0.0", 2, []string{"interrupt"}, "", ""},
+	{"2.0.0", 2, []string{"uninstall", "uninstall-check"}, "b", ""},
+	{"1.0.0", 3, []string{"apply", "apply-check"}, "c", "b"},
+	{"1.0.0", 3, []string{"config", "config-check"}, "c", ""},
 }
 
 // lifePackages are the releases.
@@ -107,8 +110,13 @@ func (p *patient) live(attempt func(cmd *exec.Cmd) bool) {
 	for i, v := range life {
 		copyDir := fmt.Sprintf("/var/lib/skyhook/demo/tuning-%s-%s-%d", v.release, lifeUID, v.number)
 		pod := fmt.Sprintf("pod-%d", i)
-		if v.config != "" {
-			p.bring(v, p.host+copyDir+"."+pod)
+		switch {
+		case v.stale != "":
+			p.write(filepath.Join(filepath.Dir(p.host), "image/configmaps/key"), v.config, 0o644)
+			p.bring(v, p.host+copyDir, v.stale)
+			p.write(p.host+copyDir+"/configmaps/gone", v.stale, 0o644)
+		case v.config != "":
+			p.bring(v, p.host+copyDir+"."+pod, v.config)
 		}
 		for _, mode := range v.modes {
 			for tries := 0; ; tries++ {
@@ -139,7 +147,7 @@ func (p *patient) container(v visit, mode, copyDir, pod string) *exec.Cmd {
 }
 
 // bring does what the init container does: it copies the package and the mounted ConfigMap, links and all.
-func (p *patient) bring(v visit, to string) {
+func (p *patient) bring(v visit, to, config string) {
 	p.t.Helper()
 	files := lifePackages[v.release]
 	modes := must(parseSteps(files["steps"]))(p.t)
@@ -150,7 +158,7 @@ func (p *patient) bring(v visit, to string) {
 	}
 	p.write(filepath.Join(to, "skyhook_dir/passes.sh"), "#!/bin/sh\n", 0o755)
 	p.write(filepath.Join(to, "config.json"), must(configJSON("tuning", v.release, nil, modes))(p.t), 0o644)
-	p.write(filepath.Join(to, "configmaps/..2026/key"), v.config, 0o644)
+	p.write(filepath.Join(to, "configmaps/..2026/key"), config, 0o644)
 	for link, target := range map[string]string{"..data": "..2026", "key": "..data/key"} {
 		if err := os.Symlink(target, filepath.Join(to, "configmaps", link)); err != nil {
 			p.t.Fatal(err)

@@ -98,8 +98,8 @@ func BenchmarkStage(b *testing.B) {
 			shell := staticBusybox(b, at.dir)
 			p := newPatient(b, shell)
 			p.self = program(b)
-			v := visit{"3.0.0", 3, nil, "c"}
-			p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod")
+			v := visit{release: "3.0.0", number: 3, config: "c"}
+			p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod", "c")
 			containers := func() []*exec.Cmd {
 				var cmds []*exec.Cmd
 				for _, mode := range []string{"config", "config-check"} {
@@ -128,7 +128,7 @@ func BenchmarkSteps(b *testing.B) {
 	dir := b.TempDir()
 	shell := staticBusybox(b, dir)
 	p := newPatient(b, shell)
-	p.bring(visit{"3.0.0", 3, nil, "c"}, p.host+"/copy")
+	p.bring(visit{release: "3.0.0"}, p.host+"/copy", "c")
 	for b.Loop() {
 		for _, script := range []string{"conf.sh", "passes.sh"} {
 			cmd := exec.Command("/copy/skyhook_dir/" + script)
