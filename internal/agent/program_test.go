@@ -18,7 +18,7 @@ import (
 
 // Bounds of the program, promised in docs/agent.md.
 const (
-	maxBinary = 12 << 20
+	maxBinary = 12_000_000
 	maxMemory = 20 << 20
 )
 

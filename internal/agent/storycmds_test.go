@@ -204,7 +204,7 @@ func terminateCmd(ts *testscript.TestScript, _ bool, _ []string) {
 func goneCmd(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
 	ts.Check(err)
-	for limit := time.Now().Add(time.Minute); unix.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(5 * time.Minute); unix.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			ts.Fatalf("process %d is still there", pid)
 		}
@@ -232,7 +232,7 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 
 // awaitCmd waits until a file is there, or holds a text: await FILE [TEXT].
 func awaitCmd(ts *testscript.TestScript, _ bool, args []string) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(ts.MkAbs(args[0]))
 		for _, name := range names {
 			if len(args) < 2 {
