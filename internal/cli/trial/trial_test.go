@@ -4,6 +4,8 @@
 package trial
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -58,5 +60,24 @@ func TestTextIsBounded(t *testing.T) {
 	r.Text(&b, true)
 	if n := strings.Count(b.String(), "\n"); n > 10+mostShown*(mostLines+2) || !strings.Contains(b.String(), "… and 60 more") {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// TestPage reads the example on the page for authors: it is a spec, and shows everything there is.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/packages-authoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml test.yaml\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%d examples, want one", len(blocks))
+	}
+	s, err := ReadSpec(blocks[0][1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Config) == 0 || len(s.Change) == 0 || len(s.Env) == 0 || len(s.Services) == 0 || len(s.Host) == 0 || s.Interrupt == nil || len(s.Ignore) == 0 {
+		t.Errorf("something is missing on the page: %+v", s)
 	}
 }

@@ -35,9 +35,14 @@ sysctl_remember() {
   remember sysctl-boot "$path"$'\t'"$REPLY"
 }
 
-# sysctl_set sets all values. If the kernel refuses one, those set so far get their former value back.
+# sysctl_part_back PATH WAS: of several numbers the kernel takes those before the one it refuses. They go back.
+sysctl_part_back() {
+  if sysctl_running "$1" && [ "$REPLY" != "$2" ]; then sysctl_write "$1" "$2" || true; fi
+}
+
+# sysctl_set sets all values. If the kernel refuses one, it and those set so far get their former value back.
 sysctl_set() {
-  local path name was
+  local path name was why
   local -a set=() former=()
   for path in "${sysctl_paths[@]}"; do
     sysctl_name "$path"
@@ -50,10 +55,14 @@ sysctl_set() {
     if sysctl_write "$path" "${sysctl_wanted[$path]}"; then
       say "$name = ${sysctl_wanted[$path]} (was $was)"
       set+=("$path") former+=("$was")
-    elif [ "${sysctl_optional[$path]}" = true ]; then
-      warn "$name = ${sysctl_wanted[$path]} was refused: $REPLY"
+      continue
+    fi
+    why=$REPLY
+    sysctl_part_back "$path" "$was"
+    if [ "${sysctl_optional[$path]}" = true ]; then
+      warn "$name = ${sysctl_wanted[$path]} was refused: $why"
     else
-      fault "$name = ${sysctl_wanted[$path]} was refused: $REPLY; nothing was changed"
+      fault "$name = ${sysctl_wanted[$path]} was refused: $why; nothing was changed"
       for ((; ${#set[@]} > 0; )); do
         sysctl_write "${set[-1]}" "${former[-1]}" || true
         unset 'set[-1]' 'former[-1]'
