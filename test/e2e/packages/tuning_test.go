@@ -26,7 +26,7 @@ func tuning(version, somaxconn, nofile string) string {
           net.ipv4.tcp_fastopen = 0x3
           -net.ipv4.no_such_thing = 1
         ulimit.conf: |
-          nofile=65536
+          nofile=4321
         service_cron.conf: |
           [Service]
           LimitNOFILE=%s`, version, registry, somaxconn, nofile)
@@ -40,11 +40,27 @@ func limit(t *testing.T) (pid, hard string) {
 	return pid, fields[4]
 }
 
+func running(t *testing.T, path string) string {
+	t.Helper()
+	return strings.Join(strings.Fields(on(t, "cat /proc/sys/"+path)), " ")
+}
+
 func sysctl(t *testing.T, path, want string) {
 	t.Helper()
-	if got := strings.Join(strings.Fields(on(t, "cat /proc/sys/"+path)), " "); got != want {
+	if got := running(t, path); got != want {
 		t.Errorf("%s is %s, want %s", path, got, want)
 	}
+}
+
+// settles waits for a value while attempts that fail come and go: each sets values and takes them back.
+func settles(t *testing.T, path, want string) {
+	t.Helper()
+	eventually(t, path+" is as before", func() error {
+		if got := running(t, path); got != want {
+			return fmt.Errorf("it is %s, want %s", got, want)
+		}
+		return nil
+	})
 }
 
 // TestTuning takes the package through its whole life.
@@ -52,7 +68,7 @@ func TestTuning(t *testing.T) {
 	const name = "tuning-life"
 	was := see(t)
 	before := on(t, "cat /proc/sys/net/core/somaxconn")
-	rmem := strings.Join(strings.Fields(on(t, "cat /proc/sys/net/ipv4/tcp_rmem")), " ")
+	rmem := running(t, "net/ipv4/tcp_rmem")
 	pid, hard := limit(t)
 	if before == "8192" || hard == "4096" {
 		t.Fatalf("the node begins with somaxconn %s and LimitNOFILE %s, so nothing could be seen", before, hard)
@@ -68,8 +84,9 @@ func TestTuning(t *testing.T) {
 	if restarted == pid || hard != "4096" {
 		t.Errorf("cron was process %s and is %s, with a limit of %s open files, want 4096", pid, restarted, hard)
 	}
-	if got := on(t, "runuser -u root -- bash -c 'ulimit -Hn'"); got != "65536" {
-		t.Errorf("a session of root has a limit of %s open files, want 65536", got)
+	// Less than before: a machine may not let even root have more.
+	if got := on(t, "runuser -u root -- bash -c 'ulimit -Hn'"); got != "4321" {
+		t.Errorf("a session of root has a limit of %s open files, want 4321", got)
 	}
 
 	t.Log("a changed parameter restarts nothing")
@@ -90,8 +107,8 @@ func TestTuning(t *testing.T) {
 	t.Log("a value that the kernel refuses changes nothing, and is told")
 	apply(t, resource(name, strings.Replace(tuning("2.0.0", "4096", "8192"), "4096 87380 268435456", "1 2 three", 1)))
 	erroring(t, name, "net.ipv4.tcp_rmem = 1 2 three was refused: Invalid argument; nothing was changed")
-	sysctl(t, "net/core/somaxconn", "16384")
-	sysctl(t, "net/ipv4/tcp_rmem", "4096 87380 268435456")
+	settles(t, "net/core/somaxconn", "16384")
+	settles(t, "net/ipv4/tcp_rmem", "4096 87380 268435456")
 
 	t.Log("up, and down again with an uninstall in between")
 	apply(t, resource(name, tuning("2.1.0", "8192", "8192")))
