@@ -34,11 +34,21 @@ func repository(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "partial"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", "--download-only", "--yes", "--no-install-recommends",
-		"-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root",
-		"-o", "Dir::State::status="+filepath.Join(base, "var/lib/dpkg/status"), "-o", "Dir::Cache::archives="+dir, "install", "tuned")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("Debian's tuned cannot be downloaded here, so it cannot be installed on a node: %v\n%s", err, out)
+	apt := func(args ...string) ([]byte, error) {
+		args = append([]string{"-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root", "-o", "APT::Update::Error-Mode=any", "-o", "Acquire::Retries=3"}, args...)
+		return exec.CommandContext(ctx, "apt-get", args...).CombinedOutput()
+	}
+	download := func() ([]byte, error) {
+		return apt("--download-only", "--yes", "--no-install-recommends", "-o", "Dir::State::status="+filepath.Join(base, "var/lib/dpkg/status"),
+			"-o", "Dir::Cache::archives="+dir, "install", "tuned")
+	}
+	if _, err := download(); err != nil { // the lists may be old, or missing
+		if out, err := apt("update"); err != nil {
+			t.Skipf("no Debian mirror can be reached, so TuneD cannot be installed on a node: %v\n%s", err, out)
+		}
+		if out, err := download(); err != nil {
+			t.Fatalf("downloading Debian's tuned: %v\n%s", err, out)
+		}
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(debs) == 0 {
