@@ -257,6 +257,34 @@ func TestOrphanHold(t *testing.T) {
 	}
 }
 
+// As long as a pod of an owner that is gone is on the node, something may still be at work there: the hold stays.
+func TestOrphanHoldWaitsForPods(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(driver)
+	s.pass()
+	s.pass()
+	if len(s.Pods()) != 1 {
+		t.Fatalf("pods: %v", s.podNames())
+	}
+	h := s.Skyhook("driver")
+	s.Patch(h, `{"metadata":{"finalizers":null}}`)
+	s.Must(s.Client.Delete(context.Background(), h))
+	for range 3 {
+		s.now = s.now.Add(proveGone)
+		s.pass()
+	}
+	if !s.Node("n1").Spec.Unschedulable {
+		t.Fatalf("the hold was released beside %v", s.podNames())
+	}
+	for _, p := range s.Pods() {
+		s.Must(s.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0)))
+	}
+	s.pass()
+	if s.Node("n1").Spec.Unschedulable {
+		t.Error("the pod has gone, and the hold has not")
+	}
+}
+
 // A Skyhook that comes back while its hold is in doubt keeps it.
 func TestOwnerComesBack(t *testing.T) {
 	s := newScene(t, 1)

@@ -263,6 +263,13 @@ func TestLeader(t *testing.T) {
 	}
 }
 
+// A leader that cannot renew its lease has ended its last pass before it has to stop, and has stopped before another leads.
+func TestPassEndsBeforeTheLease(t *testing.T) {
+	if applyLimit+sayLimit >= renewDeadline || renewDeadline >= leaseDuration {
+		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+sayLimit, renewDeadline, leaseDuration)
+	}
+}
+
 // A status is written at most once in a second, however much happens.
 func TestStatusRate(t *testing.T) {
 	w := newScene(t, 6)
