@@ -82,7 +82,7 @@ var matrix = map[string]string{
 	"no leader":     "controllerManager: {replicas: 1, podDisruptionBudget: null, manager: {env: {leaderElection: false}}}",
 	"host network":  "useHostNetwork: true",
 	"nothing extra": "{limitRange: null, networkPolicy: {enabled: false}, cleanup: {enabled: false}, crds: {install: false}, defaultImagePullSecret: null, controllerManager: {podDisruptionBudget: {minAvailable: null}, nodeAffinity: null, serviceAccount: null, manager: {env: {metricsPort: '0', probePort: '0'}}}}",
-	"everything": "{rbac: {createSkyhookViewerRole: true, createSkyhookEditorRole: true}, metrics: {addServiceAccountBinding: true, serviceMonitor: {enabled: true, labels: {team: a}}}, " +
+	"everything": "{rbac: {createSkyhookViewerRole: true, createSkyhookEditorRole: true}, metrics: {addServiceAccountBinding: true, serviceMonitor: {enabled: true, labels: {team: a}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}, " +
 		"imagePullSecret: mine, estimatedNodeCount: 5000, estimatedPackageCount: 10, networkPolicy: {metricsFrom: [{namespaceSelector: {}}]}, " +
 		"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 50%}, tolerations: [{operator: Exists}], selectors: {pool: system}, priorityClassName: system-cluster-critical, serviceAccount: {annotations: {a: b}}, manager: {image: {tag: v9, pullPolicy: Always}}}}",
 	"affinity":           "controllerManager: {nodeAffinity: {matchExpressions: [{key: pool, operator: In, values: [system]}]}}",
@@ -104,7 +104,7 @@ func TestMatrix(t *testing.T) {
 			for _, version := range []string{"v1.30.0", "v1.32.4-gke.1", "v1.36.3", "v1.37.0"} {
 				r := with(t, Options{Values: values, Kubernetes: version})
 				for _, u := range slices.Concat(r.Objects, r.Hooks) {
-					if u.GetKind() == "ServiceMonitor" {
+					if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") {
 						continue
 					}
 					made, err := known.New(u.GroupVersionKind())
