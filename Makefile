@@ -46,9 +46,27 @@ lint: $(TOOLS)/golangci-lint ## golangci-lint over every module, shellcheck over
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 	@[ -z "$(SCRIPTS)" ] || shellcheck $(SCRIPTS)
 
+.PHONY: demo
+demo: ## the quick start on two real nodes of this machine (root), or on the cluster of DEMO_KUBECONFIG
+	@test/demo/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## remove the demo
+	@test/demo/demo.sh down
+
+.PHONY: chart
+chart: ## render the chart across its values, and install, upgrade and uninstall it on an API server
+	cd test/chart && go test -timeout 20m ./...
+
+.PHONY: release
+release: ## images, chart, kubectl-skyhook, lists of contents and checksums of VERSION=v1.2.3, in dist/release
+	go run ./internal/image/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
+	go run ./internal/cli/mkrelease --version $(VERSION) --out dist/release
+
 .PHONY: generate
-generate: ## deep copies and CRDs from the Go types
-	go generate ./api/...
+generate: ## deep copies, CRDs and roles from the Go types and code, and config/ from the chart
+	go generate ./api/... ./internal/controller/...
+	cd test/chart && go generate ./...
 
 .PHONY: image
 image: ## images of everything, as OCI archives in dist/images (PUSH=repository also pushes them)
@@ -69,6 +87,14 @@ install: ## the CRDs, into the cluster of your kubeconfig
 .PHONY: uninstall
 uninstall: ## the CRDs, and every object of theirs, out of the cluster of your kubeconfig
 	kubectl delete --ignore-not-found -f chart/files/crds
+
+.PHONY: deploy
+deploy: ## the operator, by the chart, into the cluster of your kubeconfig (ARGS for helm)
+	cd test/chart && go tool helm.sh/helm/v4/cmd/helm upgrade --install skyhook-operator ../../chart --namespace skyhook --create-namespace --wait $(ARGS)
+
+.PHONY: undeploy
+undeploy: ## the operator, and every Skyhook before it, out of the cluster of your kubeconfig; the CRDs stay
+	cd test/chart && go tool helm.sh/helm/v4/cmd/helm uninstall skyhook-operator --namespace skyhook --timeout 15m
 
 .PHONY: run
 run: ## the operator from this machine, against the cluster of your kubeconfig

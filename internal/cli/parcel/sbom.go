@@ -50,6 +50,12 @@ type (
 		Declared         string            `json:"licenseDeclared"`
 		Copyright        string            `json:"copyrightText"`
 		Purpose          string            `json:"primaryPackagePurpose,omitempty"`
+		References       []spdxReference   `json:"externalRefs,omitempty"`
+	}
+	spdxReference struct {
+		Category string `json:"referenceCategory"`
+		Type     string `json:"referenceType"`
+		Locator  string `json:"referenceLocator"`
 	}
 	spdxVerification struct {
 		Value string `json:"packageVerificationCodeValue"`
