@@ -76,7 +76,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 	p := &Plane{environment: &envtest.Environment{
 		CRDDirectoryPaths:     options.CRDs,
 		ErrorIfCRDPathMissing: true,
-		CRDInstallOptions:     envtest.CRDInstallOptions{MaxTime: 30 * time.Second},
+		CRDInstallOptions:     envtest.CRDInstallOptions{MaxTime: 3 * time.Minute},
 	}}
 	var err error
 	if kubeconfig := os.Getenv(existingCluster); kubeconfig != "" {
@@ -116,7 +116,7 @@ func (p *Plane) launch(ctx context.Context, options Options) error {
 	}
 	e := p.environment
 	e.BinaryAssetsDirectory = programs
-	e.ControlPlaneStartTimeout = time.Minute // a busy machine is slow, which is no failure
+	e.ControlPlaneStartTimeout = 3 * time.Minute // a busy machine is slow, which is no failure
 	e.ControlPlane.Etcd = &envtest.Etcd{DataDir: filepath.Join(p.guard.dir, "etcd"), Out: p.guard.log, Err: p.guard.log}
 	server := e.ControlPlane.GetAPIServer()
 	server.CertDir, server.Out, server.Err = filepath.Join(p.guard.dir, "certs"), p.guard.log, p.guard.log
