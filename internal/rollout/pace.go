@@ -90,5 +90,10 @@ func (m Memory) begun(epoch int64) Memory {
 
 // blank says that the memory holds nothing an earlier batch taught.
 func (m Memory) blank() bool {
-	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From}
+	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From, For: m.For, Resumed: m.Resumed}
+}
+
+// anew is a memory of nothing but what the next batches are for.
+func (m Memory) anew(epoch int64) Memory {
+	return Memory{For: m.For, Resumed: m.Resumed}.begun(epoch)
 }

@@ -24,6 +24,7 @@ type pool struct {
 	waitForHold []*post         // seated and not holding their node, in the order of their admission
 	undoneNames []string        // a few members of the open batch whose outcome is not final
 	failedNames []string        // a few targets that failed for good
+	proving     *post           // the first target that is finished and does not count yet
 	places      map[string]int  // busy nodes by rack or zone
 	placed      map[string]bool // nodes counted there
 	whys        map[string]*Why
@@ -145,6 +146,9 @@ func (g *pool) count(p *post) {
 			// it may take any time: the batch does not wait for it
 		default:
 			g.isUndone(p.t.Node)
+			if g.proving == nil && !p.owes && !p.t.Admitted {
+				g.proving = p
+			}
 		}
 	}
 }
@@ -228,8 +232,12 @@ func (g *pool) nextSize(free int) int {
 // learn brings the memory up to date.
 func (g *pool) learn() {
 	epoch := g.book.Epoch
+	g.resume()
 	if g.Reset && g.total > 0 && g.finished == g.total && !g.Memory.blank() {
-		g.memory = Memory{}.begun(epoch)
+		g.memory = g.memory.anew(epoch)
+		return
+	}
+	if g.turns(epoch) {
 		return
 	}
 	if !g.inBatches() {
@@ -248,6 +256,38 @@ func (g *pool) learn() {
 		g.memory = g.memory.after(g.Pace, g.tally, epoch)
 		g.members = 0
 	}
+}
+
+// resume lets a group that stopped go on, when somebody asked for that since it was asked for last.
+func (g *pool) resume() {
+	if g.Resume == "" || g.Resume == g.memory.Resumed || !g.memory.Stopped && g.candidates == 0 {
+		return
+	}
+	g.memory.Resumed, g.memory.Stopped, g.memory.ConsecutiveFailures = g.Resume, false, 0
+}
+
+// turns takes notice that something else is rolled out now; true when there is no more to learn. Batches begin anew, once
+// the one that is open has ended: until then it takes nobody else in. Where Memory is kept, only a stop is forgotten.
+func (g *pool) turns(epoch int64) bool {
+	m := &g.memory
+	switch {
+	case g.For == m.For:
+		return false
+	case m.For == "": // nobody said yet what it was for
+		if g.candidates > 0 {
+			m.For = g.For
+		}
+		return false
+	case !g.Reset:
+		m.For, m.Stopped, m.ConsecutiveFailures = g.For, false, 0
+		return false
+	case g.inBatches() && g.members > 0 && g.undone > 0:
+		m.Open = g.members
+		return true
+	}
+	m.For = g.For
+	*m, g.members = m.anew(epoch), 0
+	return true
 }
 
 // unsaved says that what the group learned has to be stored before anybody is admitted.

@@ -65,7 +65,9 @@ type Group struct {
 	Until  time.Time     // when Frozen ends by itself; zero when nobody knows
 	Soak   time.Duration // a finished node must stay ready this long before it counts
 	Spread Spread
-	Reset  bool // Memory begins again when every target is finished
+	Reset  bool   // Memory begins again when every target is finished, and with something else to roll out
+	For    string // tells what is rolled out; empty when nobody says
+	Resume string // each new value lets a stopped group go on; empty for none
 }
 
 // Spread limits how many nodes of one rack or zone are busy at once.
@@ -136,6 +138,9 @@ type Memory struct {
 	Stopped             bool  `json:"shouldStop,omitempty"`
 	Open                int   `json:"open,omitempty"` // planned size of the open batch; 0 when none is open
 	From                int64 `json:"from,omitempty"` // targets whose Batch is not below this belong to the open batch; 0: Memory was reset
+
+	For     string `json:"rollout,omitempty"` // Group.For that the batches were for
+	Resumed string `json:"resumed,omitempty"` // Group.Resume that was obeyed last
 }
 
 // Rollout is one object's wish to change nodes.
@@ -347,6 +352,7 @@ type GroupReport struct {
 	Ceiling          int // seats; Unlimited for none
 	Busy             int // seats taken
 	Finished, Failed int
+	Waiting          int  // targets that stand for admission
 	Why              *Why // why it admits nobody now though somebody waits
 }
 

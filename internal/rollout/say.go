@@ -13,7 +13,7 @@ import (
 func (g *pool) report() GroupReport {
 	r := GroupReport{
 		Group: g.Name, Memory: g.memory, Matched: g.total, Ceiling: g.Limit, Busy: len(g.busy),
-		Finished: g.finished, Failed: g.failed,
+		Finished: g.finished, Failed: g.failed, Waiting: g.candidates,
 	}
 	for _, reason := range []Reason{ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {
 		if why := g.whys[string(reason)]; why != nil {
@@ -74,12 +74,21 @@ func (g *pool) full() *Why {
 			if len(g.failedSeats) > 0 {
 				text += "; failed for good: " + some(g.failedSeats, len(g.failedSeats))
 			}
-			return text
+			return text + g.proof()
 		})
 	}
 	return g.once(ReasonBatch, "", func() string {
-		return "batch " + strconv.Itoa(g.memory.Batch) + " has not ended: " + some(g.undoneNames, g.undone)
+		return "batch " + strconv.Itoa(g.memory.Batch) + " has not ended: " + some(g.undoneNames, g.undone) + g.proof()
 	})
+}
+
+// proof says what a finished target still has to prove, if one has.
+func (g *pool) proof() string {
+	if g.proving == nil {
+		return ""
+	}
+	v, _ := nothingOwed(nil, g.proving)
+	return "; " + g.proving.t.Node + ": " + v.Why.Text
 }
 
 func (g *pool) crowd(p *post) *Why {

@@ -329,6 +329,10 @@ func changeGroup(g *rollout.Group, w []string) {
 			g.Reset = true
 		case "reset":
 			g.Memory = rollout.Memory{}
+		case "for":
+			g.For = value
+		case "resume":
+			g.Resume = value
 		default:
 			panic("a group has no " + word)
 		}

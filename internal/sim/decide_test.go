@@ -144,7 +144,15 @@ func (s *storm) again() bool {
 	more := false
 	for i := range s.w.Truth.Groups {
 		if g := &s.w.Truth.Groups[i]; g.Memory.Stopped {
-			more, g.Memory = true, rollout.Memory{}
+			more = true
+			switch s.r.Intn(3) { // the three ways in which people let it go on
+			case 0:
+				g.Memory = rollout.Memory{}
+			case 1:
+				g.For = s.uid()
+			default:
+				g.Resume = s.uid()
+			}
 		}
 	}
 	for i := range s.w.Truth.Nodes {

@@ -205,7 +205,14 @@ func (s *storm) steer() {
 			g.Limit = s.r.Intn(4)
 		}
 	case 7:
-		g.Memory = rollout.Memory{}
+		switch s.r.Intn(3) {
+		case 0:
+			g.Memory = rollout.Memory{}
+		case 1:
+			g.For = s.uid()
+		default:
+			g.Resume = s.uid()
+		}
 	case 8:
 		r.Broken = nil
 		if s.chance(40) {
