@@ -20,6 +20,7 @@ const (
 	AnnotationPause   = Group + "/pause"
 	AnnotationDisable = Group + "/disable"
 	AnnotationVersion = Group + "/version" // of the operator that last wrote
+	AnnotationResume  = Group + "/resume"  // on a DeploymentPolicy too: each new value resumes batches that stopped
 )
 
 // Annotations and labels on a node that concern one Skyhook; its name follows the underscore.
@@ -98,6 +99,7 @@ const (
 	ReasonPausedWithPendingUninstall   = "PausedWithPendingUninstall"
 	ReasonDisabledWithPendingUninstall = "DisabledWithPendingUninstall"
 	ReasonFailureThreshold             = "FailureThreshold"
+	ReasonInUse                        = "InUse"
 )
 
 // Reasons of events.

@@ -67,6 +67,31 @@ type DeploymentPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	ResetBatchStateOnCompletion *bool `json:"resetBatchStateOnCompletion,omitempty"`
+
+	// paused lets no further node begin. What is under way goes on.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// soak is how long a finished node must stay ready before it counts, up to 168h, such as 10m. Until then it keeps its
+	// place in the budget, and its batch does not end. Absent means no time.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('168h')",message="soak is not a duration of at most 168h: use a number and a unit, such as 10m, or leave it out"
+	Soak *metav1.Duration `json:"soak,omitempty"`
+
+	// maxUnavailablePerTopology limits how many nodes of one rack or zone are worked on at the same time, in each
+	// compartment. Absent means no such limit.
+	// +optional
+	MaxUnavailablePerTopology *TopologyLimit `json:"maxUnavailablePerTopology,omitempty"`
+
+	// windows say when work may begin. Absent means always.
+	// +optional
+	Windows *Windows `json:"windows,omitempty"`
+
+	// health are gates between batches. Absent means none.
+	// +optional
+	Health *HealthGates `json:"health,omitempty"`
 }
 
 // Scope says who shares the budgets of a policy.

@@ -211,6 +211,16 @@ type CompartmentStatus struct {
 	// batchState is what earlier batches taught; it decides about the next one. Absent before the first batch.
 	// +optional
 	BatchState *BatchState `json:"batchState,omitempty"`
+
+	// reason is why no further node of the compartment begins though some wait: one of the reasons in docs/engine.md.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// message says the same in a sentence.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
 }
 
 // BatchState is what earlier batches of a compartment taught. It is read back by the operator, unlike the rest of
@@ -251,6 +261,16 @@ type BatchState struct {
 	// from tells nodes of the open batch from those of earlier ones, by the mark each got when it was admitted.
 	// +optional
 	From int64 `json:"from,omitempty"`
+
+	// rollout tells what the batches were for: a hash of the versions of the packages. Other versions begin anew.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Rollout string `json:"rollout,omitempty"`
+
+	// resumed is the value of the annotation skyhook.nvidia.com/resume that was obeyed last.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Resumed string `json:"resumed,omitempty"`
 }
 
 // Admission is the ledger of nodes that are being admitted. The operator writes a node here, checking that nobody

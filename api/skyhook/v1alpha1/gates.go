@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TopologyLimit limits how many nodes of one rack or zone are worked on at the same time.
+type TopologyLimit struct {
+	// topologyKey is the label that tells racks or zones apart, such as topology.kubernetes.io/zone. Nodes without it are
+	// not limited.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	TopologyKey string `json:"topologyKey"`
+
+	// count of nodes, at least 1. Default 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	Count int `json:"count,omitempty"`
+}
+
+// Windows say when work may begin. Outside nothing begins, and what runs goes on to its end.
+type Windows struct {
+	// timeZone is an IANA name, such as Europe/Berlin. Default UTC.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+/-]*$`
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// open lists the windows, 1 to 20. Work may begin while any of them is open.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	Open []Window `json:"open"`
+
+	// blackouts are days, in the time zone, on which nothing begins, at most 100.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Blackouts []Blackout `json:"blackouts,omitempty"`
+}
+
+// Window is one window: either start and duration, or weekdays and hours.
+// +kubebuilder:validation:XValidation:rule="has(self.start) != (has(self.weekdays) || has(self.hours))",message="window needs either start and duration, or weekdays and hours: keep one of the two forms"
+// +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.duration)",message="window needs start and duration together: add the one that is missing"
+type Window struct {
+	// start is a cron expression of five fields: minute, hour, day of month, month, day of week. Where clocks are put
+	// forward, a time that does not exist begins no window; where they are put back, one that exists twice begins two.
+	// +optional
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="self.matches('^\\\\S+( +\\\\S+){4}$') && !self.startsWith('TZ=') && !self.startsWith('CRON_TZ=')",message="start is not a cron expression of five fields: write minute, hour, day of month, month and day of week, such as 0 22 * * 1-5"
+	Start string `json:"start,omitempty"`
+
+	// duration is how long it stays open after start, 1m to 168h, such as 4h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="duration is not between 1m and 168h: use a number and a unit, such as 4h"
+	Duration *metav1.Duration `json:"duration,omitempty"`
+
+	// weekdays on which it is open. Absent means every day.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	Weekdays []Weekday `json:"weekdays,omitempty"`
+
+	// hours between which it is open, by the clock of the time zone, such as 08:00-18:00. When the second is not after the
+	// first it stays open over midnight and belongs to the day on which it began. Absent means the whole day.
+	// +optional
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$') && self.substring(0, 5) != self.substring(6)",message="hours is not a span of time: write two different times, such as 08:00-18:00 or 22:00-06:00"
+	Hours string `json:"hours,omitempty"`
+}
+
+// Weekday is a day of the week.
+// +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
+type Weekday string
+
+// Blackout is a span of days, both included.
+// +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from <= self.to",message="blackout ends before it begins: put to after from"
+type Blackout struct {
+	// from is the first day, such as 2026-12-24.
+	// +required
+	From Date `json:"from"`
+
+	// to is the last day. Absent means one day.
+	// +optional
+	To Date `json:"to,omitempty"`
+}
+
+// Date is a day, as year, month and day.
+// +kubebuilder:validation:MinLength=10
+// +kubebuilder:validation:MaxLength=10
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$')",message="not a date: write year, month and day, such as 2026-12-24"
+type Date string
+
+// HealthGates are conditions that a finished node, or the fleet, must meet before the next node begins.
+type HealthGates struct {
+	// nodeConditions that a finished node must have before it counts, at most 20.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=20
+	NodeConditions []NodeConditionGate `json:"nodeConditions,omitempty"`
+
+	// daemonSets whose pod on a finished node must be ready before the node counts, at most 20. A node that the
+	// DaemonSet does not select is not asked.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	DaemonSets []DaemonSetGate `json:"daemonSets,omitempty"`
+
+	// resources of which a finished node must offer as much as when it was admitted before it counts, such as
+	// nvidia.com/gpu, at most 20.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^/ ]+/[^/ ]+$`
+	Resources []string `json:"resources,omitempty"`
+
+	// prometheus lists queries that must pass before any node begins, at most 10.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	Prometheus []PrometheusGate `json:"prometheus,omitempty"`
+}
+
+// NodeConditionGate is a condition that a finished node must have.
+type NodeConditionGate struct {
+	// type of the condition, such as KernelDeadlock.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type string `json:"type"`
+
+	// status it must have: True (the default) or False. A node without the condition does not pass.
+	// +optional
+	// +kubebuilder:default=True
+	// +kubebuilder:validation:Enum="True";"False"
+	Status metav1.ConditionStatus `json:"status,omitempty"`
+}
+
+// DaemonSetGate names a DaemonSet.
+type DaemonSetGate struct {
+	// namespace of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the DaemonSet.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PrometheusGate is a query whose every result must be within a threshold.
+// +kubebuilder:validation:XValidation:rule="has(self.atMost) != has(self.atLeast)",message="prometheus gate needs exactly one of atMost and atLeast: keep one of them"
+type PrometheusGate struct {
+	// name tells the gates of a policy apart.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// url of the Prometheus server, such as http://prometheus.monitoring:9090.
+	// +required
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/ ]+.*$')",message="url is not the address of a Prometheus server: write http:// or https:// and a host, such as http://prometheus.monitoring:9090"
+	URL string `json:"url"`
+
+	// query in PromQL. It must give a number, or at least one number by labels.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
+
+	// atMost is the most that any result may be, as a decimal number. Excludes atLeast.
+	// +optional
+	AtMost *Decimal `json:"atMost,omitempty"`
+
+	// atLeast is the least that any result may be, as a decimal number. Excludes atMost.
+	// +optional
+	AtLeast *Decimal `json:"atLeast,omitempty"`
+}
+
+// Decimal is a decimal number in quotes, such as "0.05".
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self.matches('^-?[0-9]+([.][0-9]+)?$')",message="not a decimal number: write digits, such as \"0.05\""
+type Decimal string
