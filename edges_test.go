@@ -39,6 +39,8 @@ var walls = []wall{
 	{"internal/skyhook", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
 	{"internal/nodeop", []string{"our:internal/skyhook", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
 	{"internal/nodeop", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
+	{"internal/policy", []string{"our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "both front ends read policies through this room; it knows neither"},
+	{"internal/policy", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a policy is read, not fetched"},
 	{"internal/cluster", []string{"our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "the back end observes and applies for the operator and the CLI alike"},
 	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},

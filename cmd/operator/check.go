@@ -51,6 +51,9 @@ func (o *options) check() error {
 	if !slices.Contains([]string{"bootID", "agent"}, o.rebootProof) {
 		wrong("reboot-proof", "REBOOT_PROOF", "%q is neither bootID nor agent", o.rebootProof)
 	}
+	if o.defaultPolicy != "" && len(validation.IsDNS1123Subdomain(o.defaultPolicy)) > 0 {
+		wrong("default-deployment-policy", "DEFAULT_DEPLOYMENT_POLICY", "%q is not the name of a DeploymentPolicy", o.defaultPolicy)
+	}
 	if o.stageDeadline <= 0 {
 		wrong("stage-deadline", "STAGE_DEADLINE", "it must be longer than 0")
 	}
@@ -101,7 +104,7 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 			CopyDirRoot: path.Clean(o.copyDirRoot), LogRoot: path.Clean(o.agentLogRoot), RuntimeTaint: taint,
 			ReapplyOnReboot: o.reapplyOnReboot, TrustAgentReboots: o.rebootProof == "agent",
 			ImagePullSecret: o.imagePullSecret, ServiceAccount: o.serviceAccount, AlwaysPull: o.alwaysPull,
-			StageDeadline: o.stageDeadline, InterruptDeadline: o.interruptDeadline, Version: version,
+			DefaultPolicy: o.defaultPolicy, StageDeadline: o.stageDeadline, InterruptDeadline: o.interruptDeadline, Version: version,
 		},
 		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, Log: log,
 		MetricsAddress: o.metricsAddress, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,

@@ -27,6 +27,7 @@ type options struct {
 	runtimeTaint      string
 	reapplyOnReboot   bool
 	rebootProof       string
+	defaultPolicy     string
 	stageDeadline     time.Duration
 	interruptDeadline time.Duration
 	parallel          int
@@ -78,6 +79,7 @@ func (o *options) table() []*setting {
 		text("reboot-proof", "REBOOT_PROOF", "bootID", "what proves a reboot: bootID, a changed boot id and a ready node; or agent, the agent's exit code (for tests with stub images)", &o.rebootProof),
 		duration("stage-deadline", "STAGE_DEADLINE", "1h", "how long one attempt of a stage may take, unless the package says otherwise", &o.stageDeadline),
 		duration("interrupt-deadline", "INTERRUPT_DEADLINE", "30m", "how long one attempt of an interrupt may take, unless the package says otherwise", &o.interruptDeadline),
+		text("default-deployment-policy", "DEFAULT_DEPLOYMENT_POLICY", "", "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none", &o.defaultPolicy),
 		number("parallel", "PARALLEL_NODES", "16", "nodes that are written to at the same time", &o.parallel),
 		flagged("leader-election", "LEADER_ELECTION", "true", "have one of several operators lead; turn off only where a single process runs", &o.leaderElection),
 		text("node-name", "NODE_NAME", "", "node this operator runs on: it is worked on last; empty when unknown", &o.nodeName),

@@ -108,6 +108,7 @@ func TestWrong(t *testing.T) {
 		{with("RUNTIME_REQUIRED_TAINT", "a=b c:NoSchedule"), nil, `"b c" is not the value of a taint`},
 		{with("REBOOT_PROOF", "hope"), nil, `--reboot-proof (REBOOT_PROOF): "hope" is neither bootID nor agent`},
 		{with("STAGE_DEADLINE", "soon"), nil, `environment variable STAGE_DEADLINE: "soon" is not a duration such as 90s or 1h`},
+		{with("DEFAULT_DEPLOYMENT_POLICY", "Not A Name"), nil, `--default-deployment-policy (DEFAULT_DEPLOYMENT_POLICY): "Not A Name" is not the name of a DeploymentPolicy`},
 		{with("STAGE_DEADLINE", "0s"), nil, `--stage-deadline (STAGE_DEADLINE): it must be longer than 0`},
 		{with("INTERRUPT_DEADLINE", "-1s"), nil, `--interrupt-deadline (INTERRUPT_DEADLINE): it must be longer than 0`},
 		{with("REAPPLY_ON_REBOOT", "maybe"), nil, `environment variable REAPPLY_ON_REBOOT: "maybe" is neither true nor false`},

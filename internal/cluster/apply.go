@@ -58,6 +58,8 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	}
 	r.nodes(ctx, plan)
 	r.tidy(ctx)
+	r.protect(ctx, plan)
+	r.wantGates(plan)
 	return r.outcome()
 }
 

@@ -38,7 +38,8 @@ type Cluster struct {
 	defined  map[types.UID]definition
 	missing  map[string]time.Time // owners of holds that were not found, and when that was seen first
 	names    map[string]bool      // nodes of the last look; nil before the first
-	lastNode string               // that was worked on when there were more than could be
+	gates    gates
+	lastNode string // that was worked on when there were more than could be
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
@@ -73,6 +74,7 @@ type Objects struct {
 	Definitions map[string]*skyhook.Definition
 	Workloads   map[string][]*corev1.Pod // by node, of the nodes that are held; missing: not seen yet
 	Refusals    map[types.UID]Refusal    // evictions that were refused, by pod
+	Gates       map[string]Gate          // what health gates found, by policy
 	Orphans     map[string]bool          // owners of holds that are proven gone
 	Trouble     error                    // what could not be looked at; everything else here is true nevertheless
 	Again       time.Time                // when to observe again though nothing has changed; zero for never

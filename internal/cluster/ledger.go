@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -41,17 +42,17 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 			if s.Name == name {
 				s = r.latest(s)
 				changed := s.DeepCopy()
-				changed.Status.Admission = skyhook.Admission(l)
+				changed.Status.Admission = policy.Admission(l)
 				return r.patchStatus(ctx, s, changed)
 			}
 		}
 	}
-	if kind == skyhook.PolicyKind {
+	if kind == policy.Kind {
 		for _, p := range r.o.Policies {
 			if p.Name == name {
 				p = r.latestPolicy(p)
 				changed := p.DeepCopy()
-				changed.Status.Admission = skyhook.Admission(l)
+				changed.Status.Admission = policy.Admission(l)
 				return r.patchStatus(ctx, p, changed)
 			}
 		}

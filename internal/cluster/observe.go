@@ -42,8 +42,9 @@ func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 	c.notice(o)
 	o.Definitions = c.definitions(o.ConfigMaps)
 	var unseen error
-	o.Workloads, unseen = c.options.Workloads.On(ctx, o.held())
-	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), unseen)
+	proving := o.proving()
+	o.Workloads, unseen = c.options.Workloads.On(ctx, o.ofInterest(proving))
+	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), unseen, c.askGates(ctx, o, proving, now))
 	o.Refusals = c.refusals.of(o.podExists())
 	return o, nil
 }
@@ -140,11 +141,12 @@ func (c *Cluster) notice(o *Objects) {
 	}
 }
 
-// held lists the nodes on which somebody has a hold of ours: the only ones that are about to be disrupted.
-func (o *Objects) held() []string {
+// ofInterest lists the nodes on which somebody has a hold of ours, which are the only ones that are about to be disrupted,
+// and those that have to prove themselves with a pod.
+func (o *Objects) ofInterest(proving map[string]map[string]bool) []string {
 	var out []string
 	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 {
+		if len(skyhook.Holds(n)) > 0 || proves(proving, n.Name) {
 			out = append(out, n.Name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -31,9 +32,9 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	claims := map[string]string{}
 	groups := map[string]int{}
 	for _, hook := range o.Skyhooks {
-		policy, missing := o.policy(hook)
+		by, missing := o.policy(hook)
 		c := skyhook.Compile(&skyhook.Input{
-			Skyhook: hook, Policy: policy, PolicyMissing: missing, Nodes: o.Nodes, Pods: pods[hook.Name],
+			Skyhook: hook, Policy: by, PolicyMissing: missing, Closed: o.closed(by), Unready: o.unready(by), Nodes: o.Nodes, Pods: pods[hook.Name],
 			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: now,
 		})
 		for _, name := range skyhook.Claims(hook) {
@@ -48,7 +49,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		s.Ledgers = append(s.Ledgers, c.Ledger)
 		for _, g := range c.Groups {
 			if at, shared := groups[g.Name]; shared {
-				s.Groups[at] = skyhook.MergeGroups(s.Groups[at], g)
+				s.Groups[at] = policy.Merge(s.Groups[at], g)
 				continue
 			}
 			groups[g.Name] = len(s.Groups)
@@ -56,6 +57,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		}
 	}
 	s.Nodes = o.machines(pods)
+	policy.Share(&s)
 	return s, problems
 }
 
@@ -77,12 +79,13 @@ func (o *Objects) podsBySkyhook() map[string][]*corev1.Pod {
 }
 
 // policy finds the policy that a Skyhook names.
-func (o *Objects) policy(s *v1alpha1.Skyhook) (policy *v1alpha1.DeploymentPolicy, missing bool) {
-	if s.Spec.DeploymentPolicy == "" {
+func (o *Objects) policy(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
+	name, _ := skyhook.PolicyName(s, o.Config)
+	if name == "" {
 		return nil, false
 	}
 	for _, p := range o.Policies {
-		if p.Name == s.Spec.DeploymentPolicy {
+		if p.Name == name {
 			return p, false
 		}
 	}
@@ -164,7 +167,7 @@ func (o *Objects) machines(pods map[string][]*corev1.Pod) []rollout.Node {
 			holds[i].Orphan = o.Orphans[holds[i].Owner] && !works(pods[strings.TrimPrefix(holds[i].Owner, skyhook.Kind+"/")], n.Name)
 		}
 		out = append(out, rollout.Node{
-			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable, BootID: n.BootID,
+			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
 			Holds: holds, Tainted: skyhook.Tainted(n, o.Config.RuntimeTaint), Known: skyhook.Known(n), Self: n.Name == o.Self && o.Self != "",
 		})
 	}

@@ -19,14 +19,26 @@ func StripNode(n *corev1.Node) *corev1.Node {
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
 	var kept []corev1.NodeCondition
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			kept = append(kept, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
-		} else if strings.HasPrefix(string(c.Type), v1alpha1.Group+"/") {
+		switch {
+		case strings.HasPrefix(string(c.Type), v1alpha1.Group+"/"):
 			c.LastHeartbeatTime = metav1.Time{}
 			kept = append(kept, c)
+		case c.Type == corev1.NodeReady:
+			kept = append(kept, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		default: // health gates may ask for it
+			kept = append(kept, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 		}
 	}
-	n.Status = corev1.NodeStatus{Conditions: kept, NodeInfo: corev1.NodeSystemInfo{BootID: n.Status.NodeInfo.BootID}}
+	var devices corev1.ResourceList
+	for name, amount := range n.Status.Allocatable {
+		if strings.ContainsRune(string(name), '/') {
+			if devices == nil {
+				devices = corev1.ResourceList{}
+			}
+			devices[name] = amount
+		}
+	}
+	n.Status = corev1.NodeStatus{Conditions: kept, Allocatable: devices, NodeInfo: corev1.NodeSystemInfo{BootID: n.Status.NodeInfo.BootID}}
 	return n
 }
 
@@ -71,6 +83,12 @@ func StripWorkload(p *corev1.Pod) *corev1.Pod {
 		}
 	}
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Tolerations: p.Spec.Tolerations, Volumes: volumes}
-	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	var ready []corev1.PodCondition
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			ready = append(ready, corev1.PodCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase, Conditions: ready}
 	return p
 }

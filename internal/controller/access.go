@@ -21,8 +21,12 @@ package controller
 // right to finalizers is asked for by API servers that guard owner references.
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
-// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
+//
+// The DaemonSets that a policy's health gates name are looked at while a node has to prove itself.
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
 //
 // Events about nodes and Skyhooks, which have no namespace, go to the namespace default.
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch

@@ -69,43 +69,14 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			heard[s.UID] = l.clock()
 		}
 	}
-	for _, p := range o.Policies {
-		due, err := l.sayPolicy(ctx, p, plan.Groups, heard)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		later = sooner(later, due)
+	due, err := l.sayPolicies(ctx, o, plan, heard)
+	if err != nil {
+		errs = append(errs, err)
 	}
+	later = sooner(later, due)
 	l.said, l.spoken = heard, spoken
 	l.board.post(o, all)
 	return later, errors.Join(errs...)
-}
-
-// sayPolicy writes what the groups of a shared policy learned. The next batch begins only when that is stored.
-func (l *Loop) sayPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport, heard map[types.UID]time.Time) (later time.Time, err error) {
-	status := p.DeepCopy().Status
-	status.CompartmentStatuses = nil
-	for _, g := range groups {
-		if name, own := strings.CutPrefix(g.Group, skyhook.PolicyKind+"/"+p.Name+"/"); own {
-			if status.CompartmentStatuses == nil {
-				status.CompartmentStatuses = map[string]v1alpha1.CompartmentStatus{}
-			}
-			status.CompartmentStatuses[name] = skyhook.Compartment(g)
-		}
-	}
-	if status.CompartmentStatuses == nil {
-		return time.Time{}, nil
-	}
-	last := l.said[p.UID]
-	if due := last.Add(sayEvery); due.After(l.clock()) {
-		heard[p.UID] = last
-		return due, nil
-	}
-	wrote, err := l.cluster.TellPolicy(ctx, p, status)
-	if wrote {
-		heard[p.UID] = l.clock()
-	}
-	return time.Time{}, err
 }
 
 // announce tells events on nodes and on the Skyhook.

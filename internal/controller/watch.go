@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,6 +97,7 @@ func nodeDiffers(before, after *corev1.Node) bool {
 	return before.UID != after.UID || !maps.Equal(before.Labels, after.Labels) || !sameMarks(before.Annotations, after.Annotations) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!slices.EqualFunc(before.Spec.Taints, after.Spec.Taints, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) ||
+		!maps.EqualFunc(before.Status.Allocatable, after.Status.Allocatable, quantity.Quantity.Equal) ||
 		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason

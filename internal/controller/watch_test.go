@@ -48,7 +48,7 @@ func TestNodeDiffers(t *testing.T) {
 			}
 		}, false},
 		{"images", func(n *corev1.Node) { n.Status.Images = nil }, false},
-		{"pressure", func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }, false},
+		{"pressure", func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }, true},
 		{"somebody else's annotation", func(n *corev1.Node) { n.Annotations["other.example/x"] = "2" }, false},
 		{"somebody else's annotation goes", func(n *corev1.Node) { delete(n.Annotations, "other.example/x") }, false},
 		{"our annotation", func(n *corev1.Node) { n.Annotations["skyhook.nvidia.com/nodeState_demo"] = "{ }" }, true},

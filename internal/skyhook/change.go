@@ -147,7 +147,7 @@ func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, c.in.Skyhook.Generation
-		rec.FinishedAt = nil
+		rec.FinishedAt, rec.Offered = nil, c.offered(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
 				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0

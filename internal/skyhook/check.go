@@ -15,6 +15,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -48,7 +49,7 @@ func check(in *Input, defs map[string]*Definition) []Problem {
 	}
 	if in.PolicyMissing {
 		out = append(out, Problem{Reason: rollout.ReasonPolicyMissing, Field: "deploymentPolicy", Refuses: true,
-			Text: fmt.Sprintf("DeploymentPolicy %s does not exist: create it, or correct deploymentPolicy", s.Spec.DeploymentPolicy)})
+			Text: policy.Missing(PolicyName(s, in.Config))})
 	}
 	if s.Spec.AutoTaintNewNodes && !s.Spec.RuntimeRequired {
 		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
@@ -70,10 +71,8 @@ func checkSelectors(in *Input, refuse refusal) {
 	if in.Policy == nil {
 		return
 	}
-	for _, c := range in.Policy.Spec.Compartments {
-		if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
-			refuse("deploymentPolicy", "compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s", c.Name, in.Policy.Name, bounded(err.Error(), 200))
-		}
+	for _, text := range policy.Check(in.Policy, in.Now) {
+		refuse("deploymentPolicy", "%s", text)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -59,12 +60,12 @@ func Compile(in *Input) *Compiled {
 	for i, n := range in.Nodes {
 		selected[i] = selector.Matches(labels.Set(n.Labels))
 	}
-	groups := grouping(in, selected)
+	groups := c.grouping(selected)
 	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
 	for i, n := range in.Nodes {
 		c.target(n, selected[i], groups)
 	}
-	c.Groups, c.Ledger = groups.made(c.Rollout.Targets), groups.ledger()
+	c.Groups, c.Ledger = groups.Groups(c.Rollout.Targets), groups.Ledger()
 	c.Removed = c.Rollout.Deleting && len(c.Rollout.Targets) == 0
 	return c
 }
@@ -136,7 +137,7 @@ func (c *Compiled) edits(hash string, want *Definition) bool {
 }
 
 // target compiles one node, unless this Skyhook has nothing to do with it.
-func (c *Compiled) target(n *Node, selected bool, groups *grouped) {
+func (c *Compiled) target(n *Node, selected bool, groups *policy.Grouping) {
 	s := c.in.Skyhook
 	on := n.on(s.Name)
 	pods := c.pods[n.Name]
@@ -157,7 +158,8 @@ func (c *Compiled) target(n *Node, selected bool, groups *grouped) {
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
 	}
-	out.Group = groups.of(n)
+	out.Group, out.Place = groups.Of(n.Labels), policy.Place(c.in.Policy, n.Labels)
+	out.Unproven = c.unproven(n, &rec)
 	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.state) > 0 && (on.cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -75,7 +76,7 @@ func (c *Compiled) conditions(nodes []said, is *v1alpha1.SkyhookStatus, groups [
 	c.sayApply(t)
 	c.sayUninstall(t, nodes)
 	for _, g := range groups {
-		if g.Memory.Stopped && strings.HasPrefix(g.Group, c.Rollout.Name+"/") {
+		if g.Memory.Stopped && c.uses(g.Group) {
 			t.say(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, c.stopped(g, nodes))
 			break
 		}
@@ -87,7 +88,7 @@ func (c *Compiled) conditions(nodes []said, is *v1alpha1.SkyhookStatus, groups [
 func (c *Compiled) sayAccepted(t *teller) {
 	if c.in.PolicyMissing {
 		t.say(v1alpha1.ConditionDeploymentPolicyNotFound, true, v1alpha1.ConditionDeploymentPolicyNotFound,
-			fmt.Sprintf("DeploymentPolicy %s does not exist: create it, or correct deploymentPolicy", c.in.Skyhook.Spec.DeploymentPolicy))
+			policy.Missing(PolicyName(c.in.Skyhook, c.in.Config)))
 	}
 	var wrong, minor []string
 	reason := v1alpha1.ReasonInvalidSpec
@@ -269,9 +270,21 @@ func (c *Compiled) sayUninstall(t *teller, nodes []said) {
 	}
 }
 
+// uses says that the group is this Skyhook's, alone or with others.
+func (c *Compiled) uses(group string) bool {
+	return slices.ContainsFunc(c.Groups, func(g rollout.Group) bool { return g.Name == group })
+}
+
+func batches(n int) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}
+
 // stopped says which failures stopped a group.
 func (c *Compiled) stopped(g rollout.GroupReport, nodes []said) string {
-	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", strings.TrimPrefix(g.Group, c.Rollout.Name+"/"), count(g.Memory.ConsecutiveFailures, "batch"))
+	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group[strings.LastIndexByte(g.Group, '/')+1:], batches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
 		if n.status == v1alpha1.StatusErroring && c.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {

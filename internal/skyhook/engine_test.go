@@ -18,6 +18,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -211,7 +212,7 @@ func (l *life) turn() bool {
 		}
 	}
 	for _, ledger := range plan.Ledgers {
-		l.s.Status.Admission = Admission(ledger)
+		l.s.Status.Admission = policy.Admission(ledger)
 	}
 	byNode := map[string]bool{}
 	for _, a := range plan.Actions {
@@ -224,7 +225,7 @@ func (l *life) turn() bool {
 		}
 		l.carryOut(c, a)
 	}
-	l.s.Status.CompartmentStatuses = c.compartments(plan.Groups)
+	l.s.Status.CompartmentStatuses = policy.CompartmentsOf(c.Rollout.Name, plan.Groups)
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
 	l.check()
 	return moved || len(plan.Actions) > 0

@@ -39,12 +39,14 @@ func ParseNode(n *corev1.Node, prev *Node) *Node {
 	out := &Node{
 		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.Time,
 		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
-		BootID: n.Status.NodeInfo.BootID,
+		BootID: n.Status.NodeInfo.BootID, Facts: facts(n),
 	}
 	for _, c := range n.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady:
-			out.Ready = c.Status == corev1.ConditionTrue
+			if out.Ready = c.Status == corev1.ConditionTrue; out.Ready {
+				out.ReadySince = c.LastTransitionTime.Time
+			}
 		case strings.HasPrefix(string(c.Type), v1alpha1.Group+"/"):
 			out.Conditions = append(out.Conditions, c)
 		}

@@ -29,6 +29,7 @@ type Record struct {
 	Generation int64                     `json:"generation,omitempty"` // of the Skyhook at the admission
 	Skipped    bool                      `json:"skipped,omitempty"`    // gave the node back because the drain took too long
 	Interrupts int                       `json:"interrupts,omitempty"` // done in this admission
+	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates ask for
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
 }

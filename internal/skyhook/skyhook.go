@@ -34,6 +34,8 @@ type Input struct {
 	Skyhook       *v1alpha1.Skyhook
 	Policy        *v1alpha1.DeploymentPolicy // nil when none is named, or when it is missing
 	PolicyMissing bool                       // a policy is named and does not exist
+	Closed        *rollout.Why               // a gate of the policy's, for the whole fleet, that does not pass
+	Unready       map[string]string          // by node: what a gate of the policy's misses there that its Node does not say
 	Nodes         []*Node                    // all nodes of the cluster, in a total order; Compile picks its own
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
 	Definitions   map[string]*Definition     // frozen ones, by hash: see ParseDefinition
@@ -58,6 +60,7 @@ type Config struct {
 	StageDeadline     time.Duration
 	InterruptDeadline time.Duration
 	Version           string // of the operator; empty for a development build
+	DefaultPolicy     string // for Skyhooks that name none and have no budget of their own; empty for none
 }
 
 // DefaultStageDeadline and DefaultInterruptDeadline are what the operator starts with.
@@ -77,6 +80,8 @@ type Node struct {
 	Taints          []corev1.Taint
 	Unschedulable   bool
 	Ready           bool
+	ReadySince      time.Time
+	Facts           []Fact // by name
 	BootID          string
 	Conditions      []corev1.NodeCondition // ours only
 	records         map[string]*onNode     // by Skyhook
@@ -86,7 +91,7 @@ type Node struct {
 // Compiled is a Skyhook made ready for the engine, with what the other doors need to carry a plan out.
 type Compiled struct {
 	Rollout  rollout.Rollout
-	Groups   []rollout.Group // with a policy of scope Policy several Skyhooks give groups of the same name: see MergeGroups
+	Groups   []rollout.Group // with a policy of scope Policy several Skyhooks give groups of the same name: see policy.Merge
 	Ledger   rollout.Ledger  // of this Skyhook; its groups name the policy's ledger instead when the scope is Policy
 	Problems []Problem       // what is wrong with the Skyhook, worst first
 	Adopt    []NodeEdit      // what is written without a plan, before its actions: records for nodes a predecessor finished, words taken back

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -52,7 +53,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
 		NodePriority: c.admitted(), ConfigUpdates: c.configUpdates(), PackageList: c.packageList(),
-		CompartmentStatuses: c.compartments(groups),
+		CompartmentStatuses: policy.CompartmentsOf(c.Rollout.Name, groups),
 	}
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++
@@ -206,34 +207,4 @@ func (c *Compiled) packageList() string {
 		out = append(out, name+":"+string(c.defs[name].Package.Version))
 	}
 	return strings.Join(out, ",")
-}
-
-// compartments say how far each group of this Skyhook is. Groups of a shared policy are told of by the policy.
-func (c *Compiled) compartments(groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
-	var out map[string]v1alpha1.CompartmentStatus
-	for _, g := range groups {
-		name, own := strings.CutPrefix(g.Group, c.Rollout.Name+"/")
-		if !own {
-			continue
-		}
-		if out == nil {
-			out = map[string]v1alpha1.CompartmentStatus{}
-		}
-		out[name] = Compartment(g)
-	}
-	return out
-}
-
-// Compartment is a group's report as a status has it.
-func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
-	out := v1alpha1.CompartmentStatus{
-		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: Batches(g.Memory),
-	}
-	if g.Ceiling == rollout.Unlimited {
-		out.Ceiling = g.Matched
-	}
-	if g.Matched > 0 {
-		out.ProgressPercent = 100 * g.Finished / g.Matched
-	}
-	return out
 }

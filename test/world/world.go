@@ -229,7 +229,13 @@ func (w *World) clear() {
 		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, s)))
 	}
-	w.Must(w.Client.DeleteAllOf(ctx, &v1alpha1.DeploymentPolicy{}))
+	policies := &v1alpha1.DeploymentPolicyList{}
+	w.Must(w.Client.List(ctx, policies))
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, p)))
+	}
 	w.Must(w.Client.DeleteAllOf(ctx, &corev1.Node{}))
 	w.Must(w.Client.List(ctx, pods))
 	for i := range pods.Items {

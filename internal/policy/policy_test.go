@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package skyhook
+package policy
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -41,11 +42,11 @@ func TestLedger(t *testing.T) {
 		{Rollout: "Skyhook/other", Node: "n2", Group: "Skyhook/demo/racks", Batch: 3, Since: now},
 	}}
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: Admission(l)}}
-	back := grouping(&Input{Skyhook: s}, nil).ledger()
-	if encode(back) != encode(l) {
-		t.Errorf("%s came back as %s", encode(l), encode(back))
+	back := Sort(&Input{Rollout: "Skyhook/demo", Admission: s.Status.Admission}).Ledger()
+	if !reflect.DeepEqual(back, l) {
+		t.Errorf("%+v came back as %+v", l, back)
 	}
-	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9}
+	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9, For: "abc", Resumed: "now"}
 	if back := remembered(Batches(m)); back != m {
 		t.Errorf("%+v came back as %+v", m, back)
 	}

@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+)
+
+// careful is a policy of one node after the other; more is added to its spec.
+func careful(more string) string {
+	return `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: careful}
+spec:
+  default: {budget: {count: 1}, strategy: {fixed: {}}}
+` + more
+}
+
+func named(hook string) string {
+	return strings.Replace(hook, "  packages:", "  deploymentPolicy: careful\n  packages:", 1)
+}
+
+// verdict is what the engine says of a node now, and the reason's name before it.
+func (s *scene) verdict(hook, node string) string {
+	s.Helper()
+	_, plan := s.decide(s.cluster)
+	for _, r := range plan.Reports {
+		for _, v := range r.Verdicts {
+			if r.Rollout == "Skyhook/"+hook && v.Node == node {
+				return string(v.Why.Reason) + ": " + v.Why.Text
+			}
+		}
+	}
+	return ""
+}
+
+// passes goes on for a while, with kubelets in between.
+func (s *scene) passes(n int) {
+	s.Helper()
+	for range n {
+		s.pass()
+		s.now = s.now.Add(time.Second)
+		s.Settle()
+	}
+}
+
+// completes goes on until a Skyhook is complete.
+func (s *scene) completes(name string) {
+	s.Helper()
+	for range 80 {
+		s.passes(1)
+		if s.Skyhook(name).Status.Status == v1alpha1.StatusComplete {
+			return
+		}
+	}
+	s.Errorf("after 80 passes %s is %s; n1 says %q, n2 says %q", name, s.Skyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
+}
+
+func (s *scene) policy() *v1alpha1.DeploymentPolicy {
+	s.Helper()
+	p := &v1alpha1.DeploymentPolicy{}
+	s.Must(client.IgnoreNotFound(s.Client.Get(context.Background(), client.ObjectKey{Name: "careful"}, p)))
+	return p
+}
+
+// A missing policy blocks with a reason, and when it appears the Skyhook goes on. While it is used it cannot be deleted
+// away, and says by whom.
+func TestPolicyComesAndGoes(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(named(demo))
+	s.passes(3)
+	if got := s.verdict("demo", "n1"); got != "PolicyMissing: DeploymentPolicy careful does not exist: create it, or correct deploymentPolicy" {
+		t.Errorf("without its policy it says %q", got)
+	}
+	hook := s.Skyhook("demo")
+	if hook.Status.Status != v1alpha1.StatusBlocked || !meta.IsStatusConditionTrue(hook.Status.Conditions, v1alpha1.ConditionDeploymentPolicyNotFound) {
+		t.Errorf("without its policy it is %s: %v", hook.Status.Status, hook.Status.Conditions)
+	}
+	s.Apply(careful(""))
+	s.completes("demo")
+	s.Must(s.Client.Delete(context.Background(), s.policy()))
+	s.passes(3)
+	p := s.policy()
+	if p.UID == "" || !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
+		t.Fatalf("it was deleted though it is used: %v", p.Finalizers)
+	}
+	o, plan := s.decide(s.cluster)
+	status := policy.Status(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
+	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeletionBlocked)
+	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion go on" {
+		t.Errorf("its deletion says %v", blocked)
+	}
+	if status.Users != 1 || status.NodesTotal != 1 || status.CompleteNodes != "1/1" || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("its status is %+v", status)
+	}
+	s.Must(s.Client.Delete(context.Background(), s.Skyhook("demo")))
+	s.passes(6)
+	if p := s.policy(); p.UID != "" {
+		t.Errorf("nobody uses it any more, and it stays: %v", p.Finalizers)
+	}
+}
+
+// The operator's default is for Skyhooks that name no policy and have no budget.
+func TestDefaultPolicy(t *testing.T) {
+	s := newScene(t, 2)
+	s.cluster.options.Config.DefaultPolicy = "careful"
+	s.Apply(demo)
+	s.passes(2)
+	if got := s.verdict("demo", "n1"); !strings.HasPrefix(got, "PolicyMissing: DeploymentPolicy careful, which the operator's --default-deployment-policy names, does not exist") {
+		t.Errorf("without the default it says %q", got)
+	}
+	s.Apply(careful(""))
+	s.passes(3)
+	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Batch: ") && !strings.HasPrefix(got, "Budget: ") {
+		t.Errorf("with the default n2 says %q", got)
+	}
+	s.Apply(strings.Replace(demo, "  packages:", "  interruptionBudget: {percent: 100}\n  packages:", 1))
+	s.passes(2)
+	if got := s.verdict("demo", "n2"); strings.HasPrefix(got, "Batch: ") || strings.HasPrefix(got, "Budget: ") {
+		t.Errorf("with a budget of its own n2 says %q", got)
+	}
+	s.completes("demo")
+}
+
+// A window that is closed is named with its next opening; what cannot be carried out is refused.
+func TestWindowsInPolicy(t *testing.T) {
+	s := newScene(t, 1)
+	s.now = time.Date(2030, 5, 3, 12, 0, 0, 0, time.UTC) // a Friday
+	s.Apply(careful(`  windows: {timeZone: Europe/Berlin, open: [{weekdays: [Saturday], hours: "08:00-18:00"}]}`))
+	s.Apply(named(demo))
+	s.passes(3)
+	if got := s.verdict("demo", "n1"); got != "Window: every window of DeploymentPolicy careful is closed, the next opens 2030-05-04 08:00 CEST" {
+		t.Errorf("on Friday it says %q", got)
+	}
+	_, plan := s.decide(s.cluster)
+	if want := time.Date(2030, 5, 4, 6, 0, 0, 0, time.UTC); !plan.Next.Equal(want) {
+		t.Errorf("it looks again at %s, want %s", plan.Next, want)
+	}
+	if c := s.Skyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
+		t.Errorf("its compartment says %q: %q", c.Reason, c.Message)
+	}
+	s.Apply(careful(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
+	s.passes(2)
+	if got := s.verdict("demo", "n1"); got != "InvalidSpec: windows of DeploymentPolicy careful cannot be used: window 1 never opens: correct its start, or the blackouts that cover it" {
+		t.Errorf("with a window that never opens it says %q", got)
+	}
+	s.Apply(careful("  windows: null\n  paused: true"))
+	s.passes(2)
+	if got := s.verdict("demo", "n1"); got != "Paused: DeploymentPolicy careful is paused" {
+		t.Errorf("paused it says %q", got)
+	}
+	s.Apply(careful("  paused: false"))
+	s.completes("demo")
+}
+
+// A query is asked when somebody waits, and nobody begins before it passes.
+func TestPrometheusGate(t *testing.T) {
+	var value, asked atomic.Int64
+	value.Store(7)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"job":"web"},"value":[0,"%d"]}]}}`, value.Load())
+	}))
+	defer server.Close()
+	s := newScene(t, 1)
+	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
+	s.passes(2)
+	if asked.Load() != 0 {
+		t.Error("it was asked though nobody uses the policy")
+	}
+	s.Apply(named(demo))
+	s.passes(4)
+	if got := s.verdict("demo", "n1"); got != `HealthGate: gate errors: the query gives 7 for {job="web"}, and must give at most 5` {
+		t.Errorf("it says %q", got)
+	}
+	value.Store(5)
+	s.now = s.now.Add(gateTerm)
+	s.completes("demo")
+	before := asked.Load()
+	s.now = s.now.Add(gateTerm)
+	s.passes(3)
+	if asked.Load() != before {
+		t.Error("it was asked though nobody waits")
+	}
+}
+
+// The answers of a Prometheus that do not let anybody begin.
+func TestQueries(t *testing.T) {
+	for _, c := range []struct{ answer, least, most, want string }{
+		{`{"resultType":"scalar","result":[0,"1.5"]}`, "", "1.5", ""},
+		{`{"resultType":"scalar","result":[0,"1.6"]}`, "", "1.5", "gate g: the query gives 1.6, and must give at most 1.5"},
+		{`{"resultType":"scalar","result":[0,"-2"]}`, "-1.5", "", "gate g: the query gives -2, and must give at least -1.5"},
+		{`{"resultType":"scalar","result":[0,"NaN"]}`, "0", "", "gate g: the query gives NaN, and must give at least 0"},
+		{`{"resultType":"vector","result":[]}`, "", "1", "gate g: the query gives no result"},
+		{`{"resultType":"vector","result":[{"metric":{"a":"1"},"value":[0,"0"]},{"metric":{"a":"2"},"value":[0,"3"]}]}`, "", "1", `gate g: the query gives 3 for {a="2"}, and must give at most 1`},
+		{`{"resultType":"matrix","result":[]}`, "", "1", "gate g: the query gives a matrix, and must give numbers"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"status":"success","data":%s}`, c.answer)
+		}))
+		g := v1alpha1.PrometheusGate{Name: "g", URL: server.URL, Query: "q"}
+		if least := v1alpha1.Decimal(c.least); least != "" {
+			g.AtLeast = &least
+		}
+		if most := v1alpha1.Decimal(c.most); most != "" {
+			g.AtMost = &most
+		}
+		p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Health: &v1alpha1.HealthGates{Prometheus: []v1alpha1.PrometheusGate{g}}}}
+		got := ""
+		if why := query(context.Background(), p); why != nil {
+			got = why.Text
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.answer, got, c.want)
+		}
+		server.Close()
+		if why := query(context.Background(), p); why == nil || !strings.Contains(why.Text, "cannot be asked") {
+			t.Errorf("a server that is gone: %v", why)
+		}
+	}
+}
+
+// offer has a node report a device and a condition.
+func (s *scene) offer(node, gpus string, deadlock corev1.ConditionStatus) {
+	s.Helper()
+	n := s.Node(node)
+	changed := n.DeepCopy()
+	changed.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	changed.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus)}
+	changed.Status.Conditions = append(slices.DeleteFunc(changed.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "KernelDeadlock" }),
+		corev1.NodeCondition{Type: "KernelDeadlock", Status: deadlock})
+	s.Must(s.Client.Status().Patch(context.Background(), changed, client.MergeFrom(n)))
+}
+
+// A finished node that lost its devices, or has not got the condition, keeps the next from beginning.
+func TestNodeGates(t *testing.T) {
+	s := newScene(t, 2)
+	s.offer("n1", "8", corev1.ConditionFalse)
+	s.offer("n2", "8", corev1.ConditionFalse)
+	s.Apply(careful(`  health: {nodeConditions: [{type: KernelDeadlock, status: "False"}], resources: [nvidia.com/gpu]}`))
+	s.Apply(named(demo))
+	s.passes(3)
+	s.offer("n1", "0", corev1.ConditionFalse)
+	s.passes(10)
+	if got := s.verdict("demo", "n1"); got != "HealthGate: the node offers 0 of nvidia.com/gpu, and offered 8 before" {
+		t.Errorf("n1 says %q", got)
+	}
+	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: every seat of 1 is taken: n1; n1: the node offers 0") {
+		t.Errorf("n2 says %q", got)
+	}
+	s.offer("n1", "8", corev1.ConditionTrue)
+	s.passes(3)
+	if got := s.verdict("demo", "n1"); got != "HealthGate: condition KernelDeadlock of the node is True, and must be False" {
+		t.Errorf("n1 says %q", got)
+	}
+	s.offer("n1", "8", corev1.ConditionFalse)
+	s.completes("demo")
+}
+
+// The pod of a DaemonSet must be ready on a finished node, if the DaemonSet selects the node.
+func TestDaemonSetGate(t *testing.T) {
+	s := newScene(t, 2)
+	set := `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: plugin, namespace: default}
+spec:
+  selector: {matchLabels: {app: plugin}}
+  template:
+    metadata: {labels: {app: plugin}}
+    spec: {nodeSelector: {pool: POOL}, containers: [{name: main, image: registry.example/plugin:1}]}
+`
+	s.Apply(strings.Replace(set, "POOL", "gpu", 1))
+	s.Apply(careful(`  health: {daemonSets: [{namespace: default, name: plugin}]}`))
+	s.Apply(named(demo))
+	s.passes(12)
+	if got := s.verdict("demo", "n1"); got != "HealthGate: DaemonSet default/plugin has no ready pod on the node" {
+		t.Errorf("n1 says %q", got)
+	}
+	t.Cleanup(func() {
+		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
+	})
+	owner := &metav1.PartialObjectMetadata{}
+	owner.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "plugin"}, owner))
+	s.Apply(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: plugin-n1, namespace: default, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: plugin, uid: %s, controller: true}]}
+spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}]}
+`, owner.UID))
+	p := &corev1.Pod{}
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "plugin-n1"}, p))
+	ready := p.DeepCopy()
+	ready.Status.Phase, ready.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
+	s.passes(4)
+	if got := s.verdict("demo", "n1"); got != "Finished: nothing is owed" {
+		t.Errorf("n1 says %q", got)
+	}
+	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
+	s.completes("demo")
+}

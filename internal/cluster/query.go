@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// queryLimit bounds all queries of a policy together: the loop waits for them.
+const queryLimit = 2 * time.Second
+
+// query asks every Prometheus gate of a policy, side by side, and gives the first in its list that does not pass. One that
+// cannot be asked does not pass.
+func query(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	gates := p.Spec.Health.Prometheus
+	errs := make([]error, len(gates))
+	var asked sync.WaitGroup
+	for i := range gates {
+		asked.Add(1)
+		go func() {
+			defer asked.Done()
+			errs[i] = pass(ctx, &gates[i])
+		}()
+	}
+	asked.Wait()
+	for i, err := range errs {
+		if err != nil {
+			text := fmt.Sprintf("gate %s: %v", gates[i].Name, err)
+			return &rollout.Why{Reason: rollout.ReasonHealthGate, About: policy.Kind + " " + p.Name, Text: text[:min(len(text), 300)]}
+		}
+	}
+	return nil
+}
+
+// pass asks one gate; an error says why it does not pass.
+func pass(ctx context.Context, g *v1alpha1.PrometheusGate) error {
+	c, err := api.NewClient(api.Config{Address: g.URL})
+	if err != nil {
+		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
+	}
+	value, _, err := prometheus.NewAPI(c).Query(ctx, g.Query, time.Time{})
+	if err != nil {
+		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
+	}
+	switch v := value.(type) {
+	case *model.Scalar:
+		return within(g, float64(v.Value), "")
+	case model.Vector:
+		if len(v) == 0 {
+			return errors.New("the query gives no result")
+		}
+		for _, s := range v {
+			if err := within(g, float64(s.Value), s.Metric.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("the query gives a %s, and must give numbers", value.Type())
+}
+
+func within(g *v1alpha1.PrometheusGate, is float64, of string) error {
+	if of != "" {
+		of = " for " + of
+	}
+	number := strconv.FormatFloat(is, 'g', 6, 64)
+	for _, bound := range []struct {
+		limit *v1alpha1.Decimal
+		sign  float64
+		words string
+	}{{g.AtMost, 1, "most"}, {g.AtLeast, -1, "least"}} {
+		if bound.limit == nil {
+			continue
+		}
+		limit, err := strconv.ParseFloat(string(*bound.limit), 64)
+		if err != nil {
+			return fmt.Errorf("%s is not a number", *bound.limit)
+		}
+		if math.IsNaN(is) || bound.sign*is > bound.sign*limit {
+			return fmt.Errorf("the query gives %s%s, and must give at %s %s", number, of, bound.words, *bound.limit)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Ledger is what the owner's status says is being admitted.
+func (g *Grouping) Ledger() rollout.Ledger {
+	l := rollout.Ledger{Name: g.owner}
+	if g.admission == nil {
+		return l
+	}
+	l.Epoch = g.admission.Epoch
+	for _, s := range g.admission.Seats {
+		l.Admitting = append(l.Admitting, g.seat(s))
+	}
+	return l
+}
+
+// Admission is a ledger as the status of its owner holds it.
+func Admission(l rollout.Ledger) *v1alpha1.Admission {
+	out := &v1alpha1.Admission{Epoch: l.Epoch}
+	for _, s := range l.Admitting {
+		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
+		if s.Rollout != l.Name {
+			seat.Rollout = s.Rollout
+		}
+		if c := strings.TrimPrefix(s.Group, l.Name+"/"); c != v1alpha1.DefaultCompartment {
+			seat.Compartment = c
+		}
+		out.Seats = append(out.Seats, seat)
+	}
+	return out
+}
+
+// remembered is what the status keeps of earlier batches, as the engine knows it; Batches is the way back.
+func remembered(b *v1alpha1.BatchState) rollout.Memory {
+	if b == nil {
+		return rollout.Memory{}
+	}
+	return rollout.Memory{
+		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
+		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From,
+		For: b.Rollout, Resumed: b.Resumed,
+	}
+}
+
+// Batches is a group's memory as the status keeps it; nil when there is none.
+func Batches(m rollout.Memory) *v1alpha1.BatchState {
+	if m == (rollout.Memory{}) {
+		return nil
+	}
+	return &v1alpha1.BatchState{
+		CurrentBatch: m.Batch, ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
+		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, Open: m.Open, From: m.From,
+		Rollout: m.For, Resumed: m.Resumed,
+	}
+}
+
+// Compartment is a group's report as a status has it.
+func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
+	out := v1alpha1.CompartmentStatus{
+		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: Batches(g.Memory),
+	}
+	if g.Ceiling == rollout.Unlimited {
+		out.Ceiling = g.Matched
+	}
+	if g.Matched > 0 {
+		out.ProgressPercent = 100 * g.Finished / g.Matched
+	}
+	if g.Why != nil {
+		out.Reason, out.Message = string(g.Why.Reason), g.Why.Text
+	}
+	return out
+}
+
+// CompartmentsOf are the reports of the groups whose names begin with the owner's, by compartment; nil when there are none.
+func CompartmentsOf(owner string, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+	var out map[string]v1alpha1.CompartmentStatus
+	for _, g := range groups {
+		name, own := strings.CutPrefix(g.Group, owner+"/")
+		if !own {
+			continue
+		}
+		if out == nil {
+			out = map[string]v1alpha1.CompartmentStatus{}
+		}
+		out[name] = Compartment(g)
+	}
+	return out
+}

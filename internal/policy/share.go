@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Merge is one group for two rollouts that share it. A percentage is taken of the larger part only, which never allows
+// more than of both together.
+func Merge(a, b rollout.Group) rollout.Group {
+	if b.Limit == rollout.Unlimited || a.Limit != rollout.Unlimited && b.Limit > a.Limit {
+		a.Limit = b.Limit
+	}
+	if a.For != b.For {
+		sum := sha256.Sum256([]byte(a.For + "+" + b.For))
+		a.For = hex.EncodeToString(sum[:8])
+	}
+	a.Reset = a.Reset && b.Reset
+	return a
+}
+
+// Share counts, in each group that belongs to a policy, the nodes that are away though no rollout of the group made them
+// so: not ready, or cordoned by somebody else. They take seats like the nodes that are worked on.
+func Share(s *rollout.Snapshot) {
+	shared := map[string]*rollout.Group{}
+	for i := range s.Groups {
+		if strings.HasPrefix(s.Groups[i].Name, Kind+"/") {
+			shared[s.Groups[i].Name] = &s.Groups[i]
+		}
+	}
+	if len(shared) == 0 {
+		return
+	}
+	type place struct{ group, node string }
+	groups, members := map[string][]*rollout.Group{}, map[place]bool{} // by node; by group and rollout
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
+		for j := range r.Targets {
+			t := &r.Targets[j]
+			g := shared[t.Group]
+			if g == nil {
+				continue
+			}
+			members[place{g.Name, r.Name}] = true
+			if !t.Leaving && !slices.Contains(groups[t.Node], g) {
+				groups[t.Node] = append(groups[t.Node], g)
+			}
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for _, g := range groups[n.Name] {
+			ours := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return members[place{g.Name, h.Owner}] })
+			found := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.WasCordoned })
+			if !n.Ready && !ours || n.Cordoned && (!ours || found) {
+				g.Taken = append(g.Taken, n.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestShare: nodes that are away for reasons of their own take seats of a shared budget, and of no other.
+func TestShare(t *testing.T) {
+	node := func(name string, ready, cordoned bool, holds ...rollout.Hold) rollout.Node {
+		return rollout.Node{Name: name, Ready: ready, Cordoned: cordoned, Holds: holds}
+	}
+	s := rollout.Snapshot{
+		Nodes: []rollout.Node{
+			node("well", true, false), node("down", false, false), node("human", true, true),
+			node("ours", true, true, rollout.Hold{Owner: "Skyhook/a"}),
+			node("booting", false, true, rollout.Hold{Owner: "Skyhook/a"}),
+			node("found", true, true, rollout.Hold{Owner: "Skyhook/a", WasCordoned: true}),
+			node("theirs", true, true, rollout.Hold{Owner: "Skyhook/other"}),
+			node("left", false, false), node("elsewhere", false, true),
+		},
+		Groups: []rollout.Group{{Name: "DeploymentPolicy/p/__default__"}, {Name: "Skyhook/other/__default__"}},
+	}
+	for _, r := range []string{"Skyhook/a", "Skyhook/b"} {
+		hook := rollout.Rollout{Name: r}
+		for _, n := range s.Nodes[:8] {
+			hook.Targets = append(hook.Targets, rollout.Target{Node: n.Name, Group: "DeploymentPolicy/p/__default__", Leaving: n.Name == "left"})
+		}
+		s.Rollouts = append(s.Rollouts, hook)
+	}
+	other := rollout.Rollout{Name: "Skyhook/other"}
+	for _, n := range s.Nodes {
+		other.Targets = append(other.Targets, rollout.Target{Node: n.Name, Group: "Skyhook/other/__default__"})
+	}
+	s.Rollouts = append(s.Rollouts, other)
+	Share(&s)
+	if got, want := fmt.Sprint(s.Groups[0].Taken, s.Groups[1].Taken), "[down human found theirs] []"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestOverlap: of several compartments the most careful one gets the node, however many labels a selector has.
+func TestOverlap(t *testing.T) {
+	n := func(i int) *int { return &i }
+	all := v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "1"}}
+	narrow := v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "1", "b": "2"}}
+	fixed, linear := &v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{}}, &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
+	exponential := &v1alpha1.Strategy{Exponential: &v1alpha1.ExponentialStrategy{}}
+	of := func(name string, selector v1alpha1.LabelSelector, count int, s *v1alpha1.Strategy) v1alpha1.Compartment {
+		return v1alpha1.Compartment{Name: name, Selector: selector, Budget: v1alpha1.Budget{Count: n(count)}, Strategy: s}
+	}
+	for _, c := range []struct {
+		compartments []v1alpha1.Compartment
+		want         string
+	}{
+		{[]v1alpha1.Compartment{of("x", narrow, 1, linear), of("y", all, 9, fixed)}, "y"},
+		{[]v1alpha1.Compartment{of("x", all, 1, exponential), of("y", narrow, 9, linear)}, "y"},
+		{[]v1alpha1.Compartment{of("x", all, 1, nil), of("y", all, 9, exponential)}, "y"},
+		{[]v1alpha1.Compartment{of("x", narrow, 3, fixed), of("y", all, 2, fixed)}, "y"},
+		{[]v1alpha1.Compartment{of("y", narrow, 2, fixed), of("x", all, 2, fixed)}, "x"},
+		{nil, "__default__"},
+	} {
+		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.DeploymentPolicySpec{
+			Default: v1alpha1.PolicyDefault{Budget: v1alpha1.Budget{Count: n(1)}, Strategy: *fixed}, Compartments: c.compartments,
+		}}
+		labels := []map[string]string{{"a": "1", "b": "2"}, {"a": "1"}}
+		g := Sort(&Input{Policy: p, Rollout: "Skyhook/demo", Nodes: labels, Cluster: labels})
+		if got := g.Of(labels[0]); got != "Skyhook/demo/"+c.want {
+			t.Errorf("%+v: the node belongs to %s, want %s", c.compartments, got, c.want)
+		}
+	}
+}
+
+// TestReset: the Skyhook's word counts, then the policy's, then yes.
+func TestReset(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		own, policy *bool
+		want        bool
+	}{{nil, nil, true}, {nil, &no, false}, {&yes, &no, true}, {&no, &yes, false}, {&no, nil, false}} {
+		p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{ResetBatchStateOnCompletion: c.policy}}
+		if g := Sort(&Input{Policy: p, Reset: c.own}).Groups(nil)[0]; g.Reset != c.want {
+			t.Errorf("%v over %v is %v", c.own, c.policy, g.Reset)
+		}
+	}
+	if g := Sort(&Input{}).Groups(nil)[0]; !g.Reset {
+		t.Error("without a policy batches do not begin again")
+	}
+}

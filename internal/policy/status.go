@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// User is an object that goes by a policy, and what became of its targets.
+type User struct {
+	Name     string // such as Skyhook/demo
+	Verdicts []rollout.Verdict
+}
+
+const (
+	mostUsers = 200 // listed
+	mostWords = 3   // users in a sentence
+)
+
+// progress is how one node is, over all users.
+type progress struct{ busy, open, failed bool }
+
+// Status is what to say about a policy. Transition times of conditions that did not change are kept from the status it
+// has, and so is the ledger, which others write.
+func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
+	nodes := map[string]progress{}
+	out := v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
+	for _, u := range users {
+		out.UsedBy = append(out.UsedBy, u.Name)
+		for _, v := range u.Verdicts {
+			n := nodes[v.Node]
+			n.busy = n.busy || v.Phase == rollout.InFlight || v.Phase == rollout.Erring || v.Phase == rollout.GaveUp
+			n.failed = n.failed || v.Phase == rollout.Erring || v.Phase == rollout.GaveUp
+			n.open = n.open || v.Phase != rollout.Finished
+			nodes[v.Node] = n
+		}
+	}
+	slices.Sort(out.UsedBy)
+	out.UsedBy = out.UsedBy[:min(len(out.UsedBy), mostUsers)]
+	complete, failed := 0, 0
+	for _, n := range nodes {
+		if n.busy {
+			out.NodesInProgress++
+		}
+		if n.failed {
+			failed++
+		}
+		if !n.open {
+			complete++
+		}
+	}
+	out.NodesTotal, out.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
+	if p.Spec.Scope == v1alpha1.ScopePolicy {
+		out.CompartmentStatuses = CompartmentsOf(Kind+"/"+p.Name, groups)
+		if out.CompartmentStatuses == nil { // nobody uses it now: what it learned stays
+			out.CompartmentStatuses = p.Status.CompartmentStatuses
+		}
+	}
+	out.Conditions = conditions(p, &out, failed, groups, now)
+	return out
+}
+
+func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatus, failed int, groups []rollout.GroupReport, now time.Time) []metav1.Condition {
+	var out []metav1.Condition
+	say := func(kind string, yes bool, reason, message string) {
+		if old := meta.FindStatusCondition(p.Status.Conditions, kind); old != nil {
+			out = append(out, *old)
+		}
+		status := metav1.ConditionFalse
+		if yes {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, 2000),
+			ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))})
+	}
+	if wrong := Check(p, now); len(wrong) > 0 {
+		say(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, strings.Join(wrong, "; "))
+	} else {
+		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy can be carried out")
+	}
+	message, busy := is.CompleteNodes+" nodes complete", is.NodesInProgress > 0
+	reason := v1alpha1.ReasonNodesConverged
+	switch {
+	case is.CompleteNodes == fmt.Sprintf("%d/%[1]d", is.NodesTotal):
+	case failed > 0:
+		reason = v1alpha1.ReasonErroring
+	case busy:
+		reason = v1alpha1.ReasonProgressing
+	default:
+		reason = v1alpha1.ReasonWaiting
+	}
+	if waits := waiting(p, groups); waits != "" {
+		message += "; " + waits
+	}
+	say(v1alpha1.ConditionReady, reason == v1alpha1.ReasonNodesConverged, reason, message)
+	for _, g := range groups {
+		if name, own := strings.CutPrefix(g.Group, Kind+"/"+p.Name+"/"); own && g.Memory.Stopped {
+			text := name + ": no further node begins"
+			if g.Why != nil {
+				text = name + ": " + g.Why.Text
+			}
+			say(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, text)
+			break
+		}
+	}
+	if p.DeletionTimestamp != nil && is.Users > 0 {
+		say(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, InUse(is.UsedBy, is.Users))
+	}
+	return out
+}
+
+// waiting says what the first compartment that lets nobody begin waits for.
+func waiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport) string {
+	for _, g := range groups {
+		if name, own := strings.CutPrefix(g.Group, Kind+"/"+p.Name+"/"); own && g.Why != nil {
+			return name + ": " + g.Why.Text
+		}
+	}
+	return ""
+}
+
+// InUse says who keeps a policy from being deleted.
+func InUse(users []string, total int) string {
+	text := strings.Join(users[:min(len(users), mostWords)], ", ")
+	if more := total - min(len(users), mostWords); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "used by " + text + ": delete them, or have them name another policy, to let the deletion go on"
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}

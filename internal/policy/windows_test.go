@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// oracle answers minute by minute, and knows no calendar arithmetic: it looks at what a clock on the wall shows in each
+// of the minutes that matter.
+type oracle struct {
+	first time.Time
+	open  []bool
+	opens []int // the first open minute from here on; -1 for none
+}
+
+// wall is what the clock shows.
+type wall struct {
+	date                         string
+	minute, hour, dom, month, dw int
+}
+
+func newOracle(zone *time.Location, w *v1alpha1.Windows, first time.Time, minutes int) *oracle {
+	const lead = 8 * 24 * 60 // starts before the first minute still matter
+	clock := make([]wall, lead+minutes)
+	for i := range clock {
+		t := first.Add(time.Duration(i-lead) * time.Minute).In(zone)
+		clock[i] = wall{t.Format("2006-01-02"), t.Minute(), t.Hour(), t.Day(), int(t.Month()), int(t.Weekday())}
+	}
+	o := &oracle{first: first, open: make([]bool, minutes), opens: make([]int, minutes+1)}
+	for _, window := range w.Open {
+		left := 0
+		for i, c := range clock {
+			if window.Start != "" {
+				if matches(window.Start, c) {
+					left = int(window.Duration.Duration / time.Minute)
+				}
+				if left > 0 {
+					left--
+					if i >= lead {
+						o.open[i-lead] = true
+					}
+				}
+			} else if i >= lead && within(window, c) {
+				o.open[i-lead] = true
+			}
+		}
+	}
+	o.opens[minutes] = -1
+	for i := minutes - 1; i >= 0; i-- {
+		for _, b := range w.Blackouts {
+			to := b.To
+			if to == "" {
+				to = b.From
+			}
+			if d := clock[lead+i].date; string(b.From) <= d && d <= string(to) {
+				o.open[i] = false
+			}
+		}
+		o.opens[i] = o.opens[i+1]
+		if o.open[i] {
+			o.opens[i] = i
+		}
+	}
+	return o
+}
+
+// matches knows of cron what these tests use: numbers, lists, ranges and steps.
+func matches(expression string, c wall) bool {
+	for i, field := range strings.Fields(expression) {
+		if !fits(field, []int{c.minute, c.hour, c.dom, c.month, c.dw}[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func fits(field string, value int) bool {
+	for _, part := range strings.Split(field, ",") {
+		part, step, _ := strings.Cut(part, "/")
+		low, high, ranged := strings.Cut(part, "-")
+		from, _ := strconv.Atoi(low)
+		to := from
+		switch {
+		case part == "*":
+			from, to = 0, 99
+		case ranged:
+			to, _ = strconv.Atoi(high)
+		}
+		by := 1
+		if step != "" {
+			by, _ = strconv.Atoi(step)
+		}
+		for v := from; v <= to; v += by {
+			if v == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func within(w v1alpha1.Window, c wall) bool {
+	hours := w.Hours
+	if hours == "" {
+		hours = "00:00-24:00"
+	}
+	on := func(day int) bool {
+		for _, d := range w.Weekdays {
+			if string(d) == time.Weekday(day).String() {
+				return true
+			}
+		}
+		return len(w.Weekdays) == 0
+	}
+	now := time.Date(0, 1, 1, c.hour, c.minute, 0, 0, time.UTC).Format("15:04")
+	from, to := hours[:5], hours[6:]
+	if from < to {
+		return on(c.dw) && from <= now && now < to
+	}
+	return on(c.dw) && from <= now || on((c.dw+6)%7) && now < to
+}
+
+// calendars in the six zones: clocks that change at two, at midnight, by half an hour, at another time in the south, and
+// not at all.
+var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata"}
+
+func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+var calendars = map[string]v1alpha1.Windows{
+	"nights": {Open: []v1alpha1.Window{
+		{Start: "30 2 * * *", Duration: lasts(90 * time.Minute)}, {Start: "0 0 * * 0", Duration: lasts(time.Hour)},
+		{Hours: "02:15-02:45"}, {Weekdays: []v1alpha1.Weekday{"Saturday"}, Hours: "22:30-03:10"},
+	}},
+	"long": {
+		Open:      []v1alpha1.Window{{Start: "15 23 28 * *", Duration: lasts(100 * time.Hour)}, {Hours: "23:50-00:10"}},
+		Blackouts: []v1alpha1.Blackout{{From: "2026-03-29"}, {From: "2026-04-05"}, {From: "2026-09-06"}},
+	},
+	"week": {
+		Open: []v1alpha1.Window{
+			{Start: "*/20 1-3 * 3,4,9-11 *", Duration: lasts(7 * time.Minute)},
+			{Weekdays: []v1alpha1.Weekday{"Saturday", "Sunday"}}, {Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "00:00-01:00"},
+		},
+		Blackouts: []v1alpha1.Blackout{{From: "2026-10-24", To: "2026-11-08"}, {From: "2027-03-27"}, {From: "2027-12-31", To: "2028-06-01"}},
+	},
+}
+
+// TestWindows compares calendars with the oracle in each minute of two years, and the next opening at many of them.
+func TestWindows(t *testing.T) {
+	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	days := 2 * 365
+	if testing.Short() {
+		days = 120
+	}
+	for _, name := range zones {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, w := range calendars {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				w.TimeZone = name
+				c, err := NewCalendar(&w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare(t, c, newOracle(zone, &w, first, days*24*60))
+			})
+		}
+	}
+}
+
+func compare(t *testing.T, c *Calendar, o *oracle) {
+	t.Helper()
+	wrong := 0
+	for i, want := range o.open {
+		at := o.first.Add(time.Duration(i) * time.Minute)
+		if c.Open(at) != want || i%61 == 0 && c.Open(at.Add(59*time.Second)) != want {
+			t.Errorf("%s: open is %v", at.In(c.zone), !want)
+			wrong++
+		}
+		if i%97 == 0 && o.opens[i] >= 0 {
+			got, _ := c.Opens(at)
+			if next := o.first.Add(time.Duration(o.opens[i]) * time.Minute); !got.Equal(next) {
+				t.Errorf("%s: opens %s, want %s", at.In(c.zone), got, next.In(c.zone))
+				wrong++
+			}
+		}
+		if wrong > 10 {
+			t.FailNow()
+		}
+	}
+}
+
+// TestCalendarsThatCannotBe: what the API server cannot find out is refused here, in words to act on.
+func TestCalendarsThatCannotBe(t *testing.T) {
+	always := v1alpha1.Window{Hours: "00:00-24:00"}
+	for _, c := range []struct {
+		windows v1alpha1.Windows
+		want    string
+	}{
+		{v1alpha1.Windows{TimeZone: "Europe/Atlantis", Open: []v1alpha1.Window{always}}, `timeZone "Europe/Atlantis" is not known: use an IANA name, such as Europe/Berlin`},
+		{v1alpha1.Windows{TimeZone: "Local", Open: []v1alpha1.Window{always}}, `timeZone "Local" is not known: use an IANA name, such as Europe/Berlin`},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "61 2 * * *", Duration: lasts(time.Hour)}}}, `start "61 2 * * *" cannot be used: end of range (61) above maximum (59): 61`},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "0 2 30 2 *", Duration: lasts(time.Hour)}}}, "window 1 never opens: correct its start, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{always, {Start: "0 2 31 4,6 *", Duration: lasts(time.Hour)}}}, "window 2 never opens: correct its start, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{always}, Blackouts: []v1alpha1.Blackout{{From: "2020-01-01", To: "2099-12-31"}}}, "window 1 never opens: correct its start, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{always}, Blackouts: []v1alpha1.Blackout{{From: "2026-02-31"}}}, `a blackout has a day that does not exist: parsing time "2026-02-31": day out of range`},
+	} {
+		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+		calendar, err := NewCalendar(&c.windows)
+		if err == nil {
+			err = calendar.Never(&c.windows, now)
+		}
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%+v: %v, want %s", c.windows, err, c.want)
+		}
+	}
+	leap := v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "0 2 29 2 *", Duration: lasts(time.Hour)}}}
+	calendar, err := NewCalendar(&leap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := calendar.Never(&leap, time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		t.Errorf("29 February comes again: %v", err)
+	}
+}
