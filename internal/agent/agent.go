@@ -38,6 +38,8 @@ type Request struct {
 	Interrupt string
 	// AfterFile names a file of the host, by a pattern, that an interrupt waits for.
 	AfterFile string
+	// Settle is how old that file must be.
+	Settle time.Duration
 }
 
 // Agent is one run of the agent on one host.

@@ -224,7 +224,7 @@ func (a *Agent) awaitFile(ctx context.Context) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		found, err := a.matching(path.Clean(dir), pattern)
+		found, err := a.matching(path.Clean(dir), pattern, a.Settle)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,8 @@ func (a *Agent) awaitFile(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) matching(folder, pattern string) (string, error) {
+// matching finds a file whose name matches, and that is at least that old.
+func (a *Agent) matching(folder, pattern string, age time.Duration) (string, error) {
 	dir, err := a.Host.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -257,9 +258,16 @@ func (a *Agent) matching(folder, pattern string) (string, error) {
 		return "", err
 	}
 	for _, e := range list {
-		if ok, _ := path.Match(pattern, e.Name()); ok && e.Type().IsRegular() {
-			return e.Name(), nil
+		if ok, _ := path.Match(pattern, e.Name()); !ok || !e.Type().IsRegular() {
+			continue
 		}
+		if age > 0 {
+			st, err := e.Info()
+			if err != nil || time.Since(st.ModTime()) < age {
+				continue
+			}
+		}
+		return e.Name(), nil
 	}
 	return "", nil
 }
@@ -271,7 +279,7 @@ func (a *Agent) consume() error {
 	}
 	dir, pattern := path.Split(a.AfterFile)
 	for {
-		found, err := a.matching(path.Clean(dir), pattern)
+		found, err := a.matching(path.Clean(dir), pattern, 0)
 		if err != nil || found == "" {
 			return err
 		}

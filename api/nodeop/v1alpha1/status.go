@@ -151,6 +151,37 @@ type NodeStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	RebootStatus RebootStatus `json:"rebootStatus,omitempty"`
 
+	// exitCode of the command's last run; absent when it has not ended.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// attempts is the number of failed runs of the command.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// output holds the last words of the command when it failed, or what it left as its termination message.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Output string `json:"output,omitempty"`
+
+	// startTime is when the node was admitted.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the node was finished, well or not.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// currentVersion is the version of Kairos that the node runs, when it is known; for an upgrade only.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	CurrentVersion string `json:"currentVersion,omitempty"`
+
+	// targetVersion is the version of Kairos that the image holds, when it is known; for an upgrade only.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TargetVersion string `json:"targetVersion,omitempty"`
+
 	// lastUpdated is when this entry last changed.
 	// +optional
 	LastUpdated metav1.Time `json:"lastUpdated,omitzero"`
@@ -264,6 +295,10 @@ type Seat struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Compartment string `json:"compartment,omitempty"`
+
+	// batch is the epoch of the ledger in which it was written.
+	// +optional
+	Batch int64 `json:"batch,omitempty"`
 
 	// since is when it was written here. After a minute it counts no longer.
 	// +optional

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -94,8 +96,29 @@ func (l Line) interruptCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&root, "root-mount", pack.DefaultRootMount, "where the host's / is mounted; local when the agent runs on the host itself")
 	cmd.Flags().StringVar(&req.AfterFile, "after-file", "", "wait for a file of the host first; the last element may be a pattern; the file is removed")
+	cmd.Flags().DurationVar(&req.Settle, "settle", 0, "how old the file of --after-file must be")
 	cmd.Flags().StringVar(&id, "id", "", "the name under which it happens once (default $"+pack.EnvInterruptID+")")
 	return cmd
+}
+
+// sentinelCommand makes the file that an interrupt waits for. Each run makes another, so that none is taken for an
+// earlier one's.
+func (l Line) sentinelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "sentinel PATH",
+		Short:   "Make a file PATH-SECONDS, for an interrupt that waits with --after-file",
+		Example: "  skyhook-agent sentinel /usr/local/.kairos/job-1",
+		Args:    exactly("PATH"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			now := time.Now()
+			path := args[0] + "-" + strconv.FormatInt(now.Unix(), 10)
+			if err := os.WriteFile(path, []byte("Job completed at "+now.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+				return fmt.Errorf("making the file that an interrupt waits for: %w", err)
+			}
+			_, err := fmt.Fprintln(l.Stdout, "made", path)
+			return err
+		},
+	}
 }
 
 func (l Line) validateCommand() *cobra.Command {

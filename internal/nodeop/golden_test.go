@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+func text(t *testing.T, o any) string {
+	t.Helper()
+	raw, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// objects that look as when they were made.
+func fresh(w *world) {
+	for _, p := range w.pods {
+		p.Status, p.UID, p.CreationTimestamp = corev1.PodStatus{}, "", metav1.Time{}
+	}
+	for _, j := range w.jobs {
+		j.Status, j.UID, j.CreationTimestamp = batchv1.JobStatus{}, "", metav1.Time{}
+	}
+}
+
+// TestCompile turns NodeOps into rollouts, Jobs and pods: testdata/*.yaml into *.rollout.txt, *.job.yaml and so on.
+func TestCompile(t *testing.T) {
+	for _, name := range []string{"readme", "plain", "full"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "n1", "cp1")
+			w.node("cp1").Labels["node-role.kubernetes.io/control-plane"] = "true"
+			for _, n := range w.nodes {
+				n.Labels["kairos.io/managed"] = "true"
+			}
+			o := w.apply(file(t, name+".yaml"))
+			c := w.compile(o)
+			var b strings.Builder
+			r := c.Rollout
+			fmt.Fprintf(&b, "%s once=%v keepHeld=%v paused=%v drain=%v/%s\n", r.Name, r.Once, r.KeepHeld, r.Paused, r.Drain.Timeout, r.Drain.OnTimeout)
+			for _, g := range c.Groups {
+				fmt.Fprintf(&b, "group %s ledger=%s limit=%d pace=%s stopAfter=%d\n", g.Name, g.Ledger, g.Limit, g.Pace.Kind, g.Pace.StopAfter)
+			}
+			for _, t := range r.Targets {
+				fmt.Fprintf(&b, "target %s class=%d in %s\n", t.Node, t.Class, t.Group)
+				for _, k := range t.Tasks {
+					fmt.Fprintf(&b, "  %s %s need=%d after=%v\n", k.ID, k.State, k.Need, k.After)
+				}
+			}
+			golden(t, name+".rollout.txt", b.String())
+			w.run()
+			fresh(w)
+			slices.SortFunc(w.pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+			for _, j := range w.jobs {
+				if j.Spec.Template.Spec.NodeName == "cp1" {
+					golden(t, name+".job.yaml", text(t, j))
+				}
+			}
+			for _, p := range w.pods {
+				if p.Spec.NodeName == "cp1" && p.Labels[v1alpha1.LabelReboot] == "true" {
+					golden(t, name+".reboot.yaml", text(t, p))
+				}
+			}
+		})
+	}
+}
+
+// TestPreflightPod makes the pod of a check, which sees the node and cannot change it.
+func TestPreflightPod(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.apply(file(t, "full.yaml"))
+	w.check["n1"] = "hang"
+	w.pass()
+	fresh(w)
+	golden(t, "full.preflight.yaml", text(t, w.pods[0]))
+}
+
+// Only the operation's own image is pulled with the secrets.
+func TestPullSecrets(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.apply(`{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], rebootOnSuccess: true, preflight: {command: [y], image: public/check}}}`)
+	w.apply(`{metadata: {name: up2}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], preflight: {command: [y]}}}`)
+	var seen []string
+	for range 40 {
+		w.turn()
+		for _, p := range w.pods {
+			if line := fmt.Sprintf("%s %v", p.Spec.Containers[0].Image, len(p.Spec.ImagePullSecrets)); !slices.Contains(seen, line) {
+				seen = append(seen, line)
+			}
+		}
+	}
+	slices.Sort(seen)
+	want(t, "images and secrets", strings.Join(seen, ", "), "example.org/agent:v1 0, example.org/agent:v1 1, private/op 1, public/check 0")
+}
+
+// TestImages is which image runs what.
+func TestImages(t *testing.T) {
+	for _, c := range []struct{ spec, config, want string }{{"mine", "default", "mine"}, {"", "default", "default"}, {"", "", "busybox:latest"}} {
+		w := newWorld(t, "n1")
+		o := w.apply(`{metadata: {name: a}, spec: {command: [x]}}`)
+		o.Spec.Image = c.spec
+		in := w.input(o)
+		in.Config.DefaultImage = c.config
+		want(t, "image", Compile(in).image(), c.want)
+		in.Config.SentinelImage = "tools"
+		want(t, "sentinel", Compile(in).sentinel().Image, "tools")
+		in.Config.SentinelImage = ""
+		want(t, "sentinel", Compile(in).sentinel().Image, "example.org/agent:v1")
+	}
+}
+
+// TestStatus turns reports into statuses at moments of a life.
+func TestStatus(t *testing.T) {
+	w := newWorld(t, "n1", "cp1", "n2")
+	o := w.apply(file(t, "full.yaml"))
+	w.ends["n1"] = "fail"
+	var b strings.Builder
+	last := ""
+	for range 60 {
+		w.turn()
+		s := o.Status.DeepCopy()
+		s.LastUpdated = metav1.Time{}
+		if now := text(t, s); now != last {
+			last = now
+			fmt.Fprintf(&b, "# after %s\n%s---\n", w.now.Sub(w.nodes[0].Created).Round(time.Second), now)
+		}
+	}
+	golden(t, "full.status.yaml", b.String())
+}
+
+// TestTakeover starts from what kairos-operator left: nothing runs again.
+func TestTakeover(t *testing.T) {
+	for _, name := range []string{"completed", "failed", "partly", "running", "rebooting"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "n1", "n2")
+			for _, n := range w.nodes {
+				n.Created = w.now.Add(-24 * time.Hour)
+			}
+			o := w.apply(file(t, "takeover-"+name+".yaml"))
+			cordoned := name != "completed"
+			if cordoned {
+				w.node("n1").Unschedulable = true
+				w.node("n1").Annotations[v1alpha1.AnnotationCordonedBy] = v1alpha1.CordonedBy(o)
+			}
+			yes, backoff := true, int32(6)
+			owner := []metav1.OwnerReference{{APIVersion: "operator.kairos.io/v1alpha1", Kind: "NodeOp", Name: o.Name, UID: o.UID, Controller: &yes}}
+			if name == "running" || name == "rebooting" {
+				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade-n1-x7k2p", Namespace: o.Namespace, UID: "job", OwnerReferences: owner}}
+				j.Spec.Template.Spec.NodeName, j.Spec.BackoffLimit = "n1", &backoff
+				w.jobs = append(w.jobs, j)
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade-reboot-abcde", Namespace: o.Namespace, UID: "pod", OwnerReferences: owner,
+					Labels: map[string]string{v1alpha1.LabelReboot: "true", v1alpha1.LabelNodeOp: o.Name, v1alpha1.LabelNode: "n1"}}}
+				p.Spec.NodeName, p.Spec.Containers = "n1", []corev1.Container{{Name: "reboot"}}
+				w.pods = append(w.pods, p)
+				w.boots["n1"] = "never" // their helper does it
+				if name == "rebooting" {
+					j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+				}
+				for range 3 {
+					w.turn()
+				}
+				p.Status.Phase = corev1.PodSucceeded
+				p.Annotations = map[string]string{v1alpha1.AnnotationRebootState: "completed"}
+				w.node("n1").BootID = "boot-2"
+				w.boots["n1"] = ""
+			}
+			w.run()
+			var b strings.Builder
+			fmt.Fprintf(&b, "made: %v\ncordoned: %v\n", w.made, w.node("n1").Unschedulable)
+			b.WriteString(text(t, o.Status))
+			golden(t, "takeover-"+name+".txt", b.String())
+		})
+	}
+}

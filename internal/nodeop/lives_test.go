@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+var (
+	seeds     = flag.Int("seeds", 200, "how many random lives TestLives plays")
+	firstSeed = flag.Int64("seed", 1, "the first of them")
+)
+
+// TestLives plays random lives of two NodeOps, and of a Skyhook's rollout that owes the same nodes something, with the
+// real engine: lost actions and statuses, failing commands, checks and reboots, nodes that go and join, suspensions,
+// deletions. On the way and at the end:
+//
+//   - one of them is at work on a node at a time;
+//   - no more nodes are in flight than concurrency allows;
+//   - a Job is made once for each admission of a node;
+//   - a final phase stays as it is;
+//   - deleted, nothing is left on any node, and nothing stays cordoned.
+func TestLives(t *testing.T) {
+	for i := range *seeds {
+		seed := *firstSeed + int64(i)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, rand.New(rand.NewSource(seed))) }) {
+			t.Fatalf("play it again with -run TestLives -seeds 1 -seed %d", seed)
+		}
+	}
+}
+
+func play(t *testing.T, luck *rand.Rand) {
+	w := newWorld(t, "cp1", "n2", "n3", "n4")
+	chance := func(percent int) bool { return luck.Intn(100) < percent }
+	between := &between{w: w}
+	w.lose = func(rollout.Action) bool { return chance(8) }
+	var limits []int
+	for i := range 2 {
+		limits = append(limits, luck.Intn(3))
+		preflight := ""
+		if chance(50) {
+			preflight = ", preflight: {command: [y]}"
+		}
+		w.apply(fmt.Sprintf(`{metadata: {name: op%d}, spec: {command: [x], concurrency: %d, cordon: %v, rebootOnSuccess: %v, uncordonOnFailure: %v, stopOnFailure: %v, backoffLimit: 1%s}}`,
+			i, limits[i], chance(50), chance(50), chance(50), chance(30), preflight))
+	}
+	ops := slices.Clone(w.ops)
+	finals := map[string]v1alpha1.NodeOpStatus{}
+	for turn := range 50 {
+		if chance(15) {
+			n := []string{"cp1", "n2", "n3", "n4"}[luck.Intn(4)]
+			w.ends[n], w.check[n], w.boots[n] = []string{"", "fail", "hang"}[luck.Intn(3)], []string{"", "!", "skip"}[luck.Intn(3)], []string{"", "never", "lies"}[luck.Intn(3)]
+		}
+		if chance(4) && w.node("n4") != nil {
+			w.remove("n4")
+		} else if chance(10) && w.node("n4") == nil {
+			w.addNode("n4").UID = fmt.Sprint("uid-", turn)
+		}
+		if chance(5) {
+			yes := chance(50)
+			w.ops[luck.Intn(len(w.ops))].Spec.Suspend = &yes
+		}
+		w.tell = !chance(20)
+		between.turn(chance(30))
+		w.turn()
+		judge(t, w, ops, limits, finals)
+	}
+	w.lose, w.tell = nil, true
+	clear(w.ends)
+	clear(w.check)
+	clear(w.boots)
+	for _, n := range w.nodes {
+		n.Ready = true
+	}
+	for range 4 { // commands that hang end now
+		w.turn()
+	}
+	now := metav1.NewTime(w.now)
+	for _, o := range w.ops {
+		no := false
+		o.Spec.Suspend, o.DeletionTimestamp = &no, &now
+	}
+	between.end()
+	w.run()
+	if len(w.ops) > 0 {
+		t.Errorf("%d NodeOps are not gone", len(w.ops))
+	}
+	for _, n := range w.nodes {
+		if n.Unschedulable || len(n.Annotations) > 0 {
+			t.Errorf("%s is left cordoned=%v with %v", n.Name, n.Unschedulable, n.Annotations)
+		}
+	}
+}
+
+// judge holds the promises against the world.
+func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals map[string]v1alpha1.NodeOpStatus) {
+	t.Helper()
+	at := map[string]int{}
+	for i, o := range ops {
+		flying := 0
+		for _, n := range w.nodes {
+			if p := read(n, o); p.Admitted {
+				at[n.Name]++
+				if !w.failedOn(n, p) {
+					flying++
+				}
+			}
+		}
+		if limits[i] > 0 && flying > limits[i] {
+			t.Errorf("%s has %d nodes in flight, and concurrency is %d", o.Name, flying, limits[i])
+		}
+		if was, ok := finals[o.Name]; ok && was.Phase != o.Status.Phase {
+			t.Errorf("%s was %s and is %s", o.Name, was.Phase, o.Status.Phase)
+		}
+		if o.Status.Phase == v1alpha1.PhaseCompleted || o.Status.Phase == v1alpha1.PhaseFailed {
+			finals[o.Name] = *o.Status.DeepCopy()
+		}
+	}
+	for _, r := range w.others {
+		for _, target := range r.Targets {
+			if target.Admitted {
+				at[target.Node]++
+			}
+		}
+	}
+	for n, many := range at {
+		if many > 1 {
+			t.Errorf("%d are at work on %s", many, n)
+		}
+	}
+	jobs := map[string]bool{}
+	for _, m := range w.made {
+		if jobs[m] && strings.HasPrefix(m, "Job ") {
+			t.Errorf("%s was made twice", m)
+		}
+		jobs[m] = true
+	}
+	for _, j := range w.jobs {
+		running := 0
+		for _, k := range w.jobs {
+			if done, _ := finished(k); !done && k.OwnerReferences[0].UID == j.OwnerReferences[0].UID && k.Spec.Template.Spec.NodeName == j.Spec.Template.Spec.NodeName {
+				running++
+			}
+		}
+		if running > 1 {
+			t.Errorf("%d Jobs run on %s", running, j.Spec.Template.Spec.NodeName)
+		}
+	}
+}
+
+// failedOn says that what an admission is for has failed: then it takes no place of another's.
+func (w *world) failedOn(n *Node, r Record) bool {
+	for _, p := range w.pods {
+		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.is(stepFailing)) {
+			return true
+		}
+	}
+	for _, j := range w.jobs {
+		if done, well := finished(j); j.Name == r.Job && done && !well {
+			return true
+		}
+	}
+	return r.Preflight.is(stepFailing) || r.Command.is(stepFailing) || r.Reboot.is(stepFailing)
+}
+
+func read(n *Node, o *v1alpha1.NodeOp) Record {
+	r, err := readRecord(n.Annotations[recordKey(string(o.UID))])
+	if err != nil || r.Node != n.UID {
+		return Record{}
+	}
+	return r
+}
+
+// between is a Skyhook that now and then owes every node something.
+type between struct {
+	w    *world
+	busy map[string]bool
+}
+
+func (b *between) turn(owes bool) {
+	if b.busy == nil {
+		b.busy = map[string]bool{}
+	}
+	for _, a := range b.w.last.Actions {
+		if a.Rollout == "Skyhook/between" && a.Verb == rollout.Admit {
+			b.busy[a.Node] = true
+		}
+		if a.Rollout == "Skyhook/between" && a.Verb == rollout.Retire {
+			delete(b.busy, a.Node)
+		}
+	}
+	r := rollout.Rollout{Name: "Skyhook/between", Kind: "Skyhook", Priority: 200, Paused: !owes}
+	for _, n := range b.w.nodes {
+		state := rollout.Pending
+		if b.busy[n.Name] {
+			state = rollout.Done
+		}
+		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: "between", Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
+	}
+	b.w.others = []rollout.Rollout{r}
+	b.w.groups = []rollout.Group{{Name: "between", Limit: 1, Pace: rollout.Pace{Kind: rollout.Window}}}
+}
+
+func (b *between) end() { b.w.others, b.w.groups = nil, nil }

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+// Nothing matches: it says so, waits, and is not finished.
+func TestNoNodes(t *testing.T) {
+	w := newWorld(t, "n1")
+	o := w.apply(`{metadata: {name: check}, spec: {command: [x], nodeSelector: {matchLabels: {pool: none}}}}`)
+	w.run()
+	want(t, "phase", o.Status.Phase, v1alpha1.PhasePending)
+	want(t, "reason", condition(o, v1alpha1.ConditionReady).Reason, v1alpha1.ReasonNoNodes)
+	w.node("n1").Labels["pool"] = "none"
+	w.run()
+	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+}
+
+func condition(o *v1alpha1.NodeOp, kind string) metav1.Condition {
+	for _, c := range o.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// Status is bounded, and says nothing new when nothing is new.
+func TestStatusIsBounded(t *testing.T) {
+	w := newWorld(t)
+	for i := range 300 {
+		w.addNode("n" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26))
+	}
+	o := w.apply(`{metadata: {name: check}, spec: {command: [x], stopOnFailure: false}}`)
+	w.ends[w.nodes[5].Name] = "fail"
+	w.run()
+	want(t, "total", o.Status.Total, int32(len(w.nodes)))
+	want(t, "failed", o.Status.Failed, int32(1))
+	want(t, "completed", o.Status.Completed, int32(len(w.nodes)-1))
+	want(t, "lines", len(o.Status.NodeStatuses), 1)
+	w = newWorld(t, "n1", "n2")
+	o = w.apply(plainOp)
+	w.ends["n1"] = "hang"
+	for range 6 {
+		w.turn()
+	}
+	was := o.Status.DeepCopy()
+	for range 6 {
+		w.turn()
+	}
+	want(t, "last update", o.Status.LastUpdated, was.LastUpdated)
+}
+
+// Names fit, and long ones are cut where they have to be.
+func TestNames(t *testing.T) {
+	want(t, "short", truncated("kairos-upgrade-node1", 57), "kairos-upgrade-node1")
+	want(t, "at the limit", truncated(strings.Repeat("a", 57), 57), strings.Repeat("a", 57))
+	cut := truncated(strings.Repeat("a", 43)+"."+strings.Repeat("b", 40), 57)
+	if len(cut) > 57 || strings.Contains(cut, ".-") {
+		t.Errorf("cut to %q", cut)
+	}
+	w := newWorld(t, strings.Repeat("n", 100)+".example.org")
+	o := w.apply(`{metadata: {name: ` + strings.Repeat("o", 63) + `}, spec: {command: [x], rebootOnSuccess: true}}`)
+	w.run()
+	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	for _, j := range w.jobs {
+		for key, value := range j.Labels {
+			if len(value) > 63 {
+				t.Errorf("label %s has %d characters", key, len(value))
+			}
+		}
+		if len(j.Name) > 63 {
+			t.Errorf("%s is too long", j.Name)
+		}
+	}
+}
+
+// Jobs and pods are kept for as long as was asked for after the end, and no longer.
+func TestTTL(t *testing.T) {
+	w := newWorld(t, "n1")
+	o := w.apply(`{metadata: {name: check}, spec: {command: [x], ttlSecondsAfterFinished: 600}}`)
+	w.run()
+	expired, at := w.compile(o).Expired()
+	want(t, "expired", expired, false)
+	w.now = at.Time
+	expired, _ = w.compile(o).Expired()
+	want(t, "expired", expired, true)
+	o.Spec.TTLSecondsAfterFinished = nil
+	expired, _ = w.compile(o).Expired()
+	want(t, "expired", expired, false)
+}
+
+// What keeps a Job from running is said.
+func TestStuck(t *testing.T) {
+	w := newWorld(t, "n1")
+	o := w.apply(plainOp)
+	w.turn()
+	p := pod(w.pods, w.jobs[0].Name+"-x")
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, Image: "busybox:latest",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	w.pass()
+	want(t, "message", o.Status.NodeStatuses["n1"].Message, "image busybox:latest cannot be pulled: no such host")
+	w = newWorld(t, "n1")
+	o = w.apply(plainOp)
+	w.pass()
+	w.now = w.now.Add(5 * time.Minute)
+	w.pass()
+	if m := o.Status.NodeStatuses["n1"].Message; !strings.Contains(m, "no pod was made for job") {
+		t.Errorf("message %q", m)
+	}
+	w.jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
+	w.pass()
+	want(t, "phase", ended(o.Status.NodeStatuses["n1"]), false) // its pods may still be ending
+}

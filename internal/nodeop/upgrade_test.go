@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+func upgradeOf(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
+	t.Helper()
+	u := &v1alpha1.NodeOpUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade", Namespace: "default", UID: "upgrade-uid", Generation: 1}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &u.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestChild makes the NodeOp of the documented example.
+func TestChild(t *testing.T) {
+	u := upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
+  concurrency: 1, stopOnFailure: true}`)
+	golden(t, "upgrade.nodeop.yaml", text(t, Child(u)))
+	c := Child(upgradeOf(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
+	want(t, "reboot", on(c.Spec.RebootOnSuccess), false)
+	want(t, "cordon", on(c.Spec.Cordon), false) // nothing is disturbed
+	want(t, "preflight", c.Spec.Preflight == nil, true)
+	want(t, "preflight", Child(upgradeOf(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
+	want(t, "reboot", on(Child(upgradeOf(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
+}
+
+// TestUpgradeScript runs the script with a kairos-agent that writes down how it was called.
+func TestUpgradeScript(t *testing.T) {
+	same, other := "KAIROS_VERSION=v4.1.0\nKAIROS_SOFTWARE_VERSION_PREFIX=k3s\nKAIROS_SOFTWARE_VERSION=v1.34.7+k3s1\n", "KAIROS_VERSION=v4.0.0\n"
+	const excludes = " --exclude-path /etc/hostname --exclude-path /etc/hosts"
+	for name, c := range map[string]struct {
+		spec, target, host, hostOS string
+		old                        bool
+		calls                      string
+		fails                      bool
+		says                       string
+	}{
+		"active":             {spec: `{image: x}`, target: same, host: other, calls: "upgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
+		"up to date":         {spec: `{image: x}`, target: same, host: same, says: "target v4.1.0-k3sv1.34.7+k3s1"},
+		"forced":             {spec: `{image: x, force: true}`, target: same, host: same, calls: "upgrade --source dir:/" + excludes},
+		"recovery":           {spec: `{image: x, upgradeActive: false, upgradeRecovery: true}`, target: same, host: same, calls: "upgrade --recovery --source dir:/" + excludes},
+		"both":               {spec: `{image: x, upgradeRecovery: true}`, target: same, host: same, calls: "upgrade --recovery --source dir:/" + excludes + "\nupgrade --source dir:/" + excludes},
+		"debug":              {spec: `{image: x, debug: true}`, calls: "--debug upgrade --source dir:/" + excludes},
+		"both unknown":       {spec: `{image: x}`, target: "NAME=x\n", host: "NAME=x\n", calls: "upgrade --source dir:/" + excludes},
+		"host unknown":       {spec: `{image: x}`, target: same, calls: "upgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
+		"os-release":         {spec: `{image: x}`, target: same, hostOS: same, says: "target v4.1.0-k3sv1.34.7+k3s1"},
+		"paths":              {spec: `{image: x, excludePaths: ["/a b", "/it's"]}`, calls: "upgrade --source dir:/" + excludes + " --exclude-path /a b --exclude-path /it's"},
+		"old agent":          {spec: `{image: x}`, old: true, calls: "upgrade --source dir:/"},
+		"old agent, refuses": {spec: `{image: x, excludePaths: [/a]}`, old: true, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put := func(name, text string, mode os.FileMode) {
+				if text == "" {
+					return
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			help := "--exclude-path"
+			if c.old {
+				help = "nothing"
+			}
+			put("kairos-agent", "#!/bin/sh\nif [ \"$2\" = --help ]; then echo \""+help+"\"; exit 0; fi\necho \"$@\" >> "+dir+"/calls\n", 0o755)
+			put("mount", "#!/bin/sh\necho \"$@\" >> "+dir+"/mounts\n", 0o755)
+			put("target", c.target, 0o644)
+			put("host", c.host, 0o644)
+			put("host-os", c.hostOS, 0o644)
+			child := Child(upgradeOf(t, c.spec))
+			cmd := exec.Command(child.Spec.Command[0], child.Spec.Command[1:]...)
+			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
+				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/host-os", "TERMINATION_LOG=" + dir + "/log"}
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != c.fails {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+			want(t, "calls", strings.TrimSpace(string(calls)), c.calls)
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			want(t, "termination message", strings.TrimSpace(string(log)), c.says)
+			mounts, _ := os.ReadFile(filepath.Join(dir, "mounts"))
+			want(t, "mounts", c.calls != "" && string(mounts) != "--rbind /host/dev /dev\n--rbind /host/run /run\n", false)
+		})
+	}
+}
+
+// TestUpgradePreflight runs the check: only two known and equal versions skip a node.
+func TestUpgradePreflight(t *testing.T) {
+	version := func(v string) string { return "KAIROS_VERSION=" + v + "\n" }
+	for name, c := range map[string]struct{ target, host, os, want string }{
+		"equal":          {version("v1"), version("v1"), "", "node is already at v1-"},
+		"different":      {version("v2"), version("v1"), "", ""},
+		"both unknown":   {"X=1\n", "X=1\n", "", ""},
+		"target unknown": {"X=1\n", version("v1"), "", ""},
+		"host unknown":   {version("v1"), "X=1\n", "", ""},
+		"no files":       {"", "", "", ""},
+		"os-release":     {version("v1"), "", version("v1"), "node is already at v1-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"target": c.target, "host": c.host, "os": c.os} {
+				if text != "" {
+					if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			p := Child(upgradeOf(t, `{image: x}`)).Spec.Preflight
+			want(t, "image", p.Image, "")
+			cmd := exec.Command(p.Command[0], p.Command[1:]...)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
+				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/os", "TERMINATION_LOG=" + dir + "/log"}
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "target version: ") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			want(t, "verdict", strings.TrimSpace(string(log)), c.want)
+		})
+	}
+}
+
+// TestUpgradeStatus mirrors the NodeOp and no other's, and compares versions.
+func TestUpgradeStatus(t *testing.T) {
+	u := upgradeOf(t, `{image: x}`)
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	s := UpgradeStatus(u, nil, nil, now)
+	want(t, "phase", s.Phase, v1alpha1.PhasePending)
+	o := Child(u)
+	u.Status = UpgradeStatus(u, o, nil, now)
+	want(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
+	want(t, "message", u.Status.Message, "NodeOp created")
+	o.Status.Phase = v1alpha1.PhaseCompleted
+	o.Status.NodeStatuses = map[string]v1alpha1.NodeStatus{"n1": {Phase: v1alpha1.PhaseCompleted, RebootStatus: v1alpha1.RebootCompleted, TargetVersion: "v4.1.0-k3sv1.34.7+k3s1"}}
+	n := &Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelPrefix: "k3s", labelSoftware: "v1.34.7-k3s1"}}
+	s = UpgradeStatus(u, o, []*Node{n}, now)
+	want(t, "message", s.Message, "Upgrade operation completed successfully")
+	n.Annotations[annotationVersion] = "v4.0.0"
+	s = UpgradeStatus(u, o, []*Node{n}, now)
+	want(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
+	want(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
+	s = UpgradeStatus(u, nil, nil, now) // deleted: not made again
+	want(t, "phase", s.Phase, v1alpha1.PhaseFailed)
+	o.OwnerReferences = nil
+	s = UpgradeStatus(u, o, nil, now)
+	want(t, "phase", s.Phase, v1alpha1.PhasePending)
+	want(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
+}

@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew; read the difference")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs from what came out; -update writes it anew. It is now\n%s", path, got)
+	}
+}
+
+// world is a cluster in memory: nodes, one or more NodeOps, a Job controller and kubelets that do as they are told.
+type world struct {
+	t      *testing.T
+	now    time.Time
+	nodes  []*Node
+	ops    []*v1alpha1.NodeOp
+	jobs   []*batchv1.Job
+	pods   []*corev1.Pod
+	made   []string                  // every Job and Pod ever made
+	log    []string                  // what was done
+	events []Event                   // told
+	busy   map[string][]rollout.Pod  // workloads by node
+	ends   map[string]string         // what ends the command on a node: "well" unless told otherwise; "fail", "hang"
+	check  map[string]string         // the message of the check on a node; "!" fails it, "hang" lets it run
+	boots  map[string]string         // how a node reboots: "" well, "never", "lies" (the pod ends well without a reboot), "gone"
+	lose   func(rollout.Action) bool // actions that never happen
+	last   rollout.Plan
+	tell   bool // statuses are written
+	others []rollout.Rollout
+	groups []rollout.Group // of the others
+}
+
+func newWorld(t *testing.T, nodes ...string) *world {
+	w := &world{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), busy: map[string][]rollout.Pod{}, ends: map[string]string{},
+		check: map[string]string{}, boots: map[string]string{}, tell: true}
+	for _, n := range nodes {
+		w.addNode(n)
+	}
+	return w
+}
+
+func (w *world) addNode(name string) *Node {
+	n := &Node{Name: name, UID: "uid-" + name, Created: w.now, Labels: map[string]string{}, Annotations: map[string]string{}, Ready: true, BootID: "boot-1"}
+	if strings.HasPrefix(name, "cp") {
+		n.Labels["node-role.kubernetes.io/control-plane"] = ""
+	}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (w *world) node(name string) *Node {
+	for _, n := range w.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func (w *world) remove(name string) {
+	w.nodes = slices.DeleteFunc(w.nodes, func(n *Node) bool { return n.Name == name })
+	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == name })
+}
+
+func (w *world) apply(text string) *v1alpha1.NodeOp {
+	w.t.Helper()
+	o := &v1alpha1.NodeOp{}
+	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+		w.t.Fatal(err)
+	}
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	if o.UID == "" {
+		o.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", sum(o.Name)>>32, len(w.ops)+1))
+	}
+	o.Generation = 1
+	w.ops = append(w.ops, o)
+	return o
+}
+
+func (w *world) input(o *v1alpha1.NodeOp) *Input {
+	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now, Config: Config{
+		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
+	}}
+	for _, n := range w.nodes {
+		view := *n
+		view.records = nil
+		in.Nodes = append(in.Nodes, view.Parse(nil))
+	}
+	return in
+}
+
+func (w *world) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o)) }
+
+// pass observes, decides and applies once, and says how many actions there were.
+func (w *world) pass() int {
+	w.t.Helper()
+	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.others), Groups: slices.Clone(w.groups)}
+	compiled := map[string]*Compiled{}
+	for _, o := range w.ops {
+		c := w.compile(o)
+		compiled[c.Rollout.Name] = c
+		for i := range c.Rollout.Targets {
+			if t := &c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
+				t.PodsSeen, t.Pods = true, w.busy[t.Node]
+			}
+		}
+		s.Rollouts = append(s.Rollouts, c.Rollout)
+		s.Groups, s.Ledgers = append(s.Groups, c.Groups...), append(s.Ledgers, c.Ledger)
+	}
+	for _, n := range w.nodes {
+		m := rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable, BootID: n.BootID}
+		m.Holds = w.holds(n)
+		s.Nodes = append(s.Nodes, m)
+	}
+	w.last = rollout.Decide(s)
+	done := 0
+	for _, l := range w.last.Ledgers {
+		for _, o := range w.ops {
+			if RolloutName(o) == l.Name {
+				o.Status.Admission = Admission(l)
+			}
+		}
+	}
+	var acted []rollout.Action
+	stopped := map[string]bool{} // what follows an action that was lost is lost too
+	for _, a := range w.last.Actions {
+		stopped[a.Node] = stopped[a.Node] || w.lose != nil && w.lose(a)
+		if c := compiled[a.Rollout]; c != nil && !stopped[a.Node] {
+			w.act(c, a)
+			acted = append(acted, a)
+			done++
+		}
+	}
+	for _, o := range w.ops {
+		c := compiled[RolloutName(o)]
+		for _, e := range c.Adopt {
+			w.edit(w.node(e.Node), e.Edit)
+			done++
+		}
+		for _, r := range w.last.Reports {
+			if r.Rollout == c.Rollout.Name && w.tell && !c.Removed {
+				is := c.Status(r, w.last.Groups)
+				w.events = append(w.events, c.Events(acted, o.Status, is)...)
+				if o.Status.Phase != is.Phase {
+					done++
+				}
+				o.Status = is
+			}
+		}
+	}
+	w.ops = slices.DeleteFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return compiled[RolloutName(o)].Removed })
+	return done
+}
+
+func (w *world) holds(n *Node) []rollout.Hold {
+	view := *n
+	view.records = nil
+	var out []rollout.Hold
+	for _, h := range Holds(view.Parse(nil)) {
+		if !slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == h.UID }) {
+			h.Owner += "@" + h.UID
+		}
+		out = append(out, h.Hold)
+	}
+	return out
+}
+
+func (w *world) edit(n *Node, e Edit) {
+	for key, value := range e.Annotations {
+		if value == nil {
+			delete(n.Annotations, key)
+		} else {
+			n.Annotations[key] = *value
+		}
+	}
+	if e.Unschedulable != nil {
+		n.Unschedulable = *e.Unschedulable
+	}
+}
+
+func (w *world) act(c *Compiled, a rollout.Action) {
+	w.t.Helper()
+	w.log = append(w.log, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.Node, a.Verb, a.Task, a.State)))
+	n := w.node(a.Node)
+	if n == nil {
+		return
+	}
+	view := *n
+	view.records = nil
+	view.Parse(nil)
+	e, err := c.Change(a, &view, w.holds(n))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.edit(n, e)
+	switch a.Verb {
+	case rollout.Run:
+		view = *n
+		view.records = nil
+		objects, err := c.Objects(a.Task, view.Parse(nil))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.make(objects)
+	case rollout.Evict:
+		w.busy[a.Node] = slices.DeleteFunc(w.busy[a.Node], func(p rollout.Pod) bool { return p.Name == a.Pod.Name })
+	case rollout.Sweep:
+		w.sweep(c, a.Object)
+	}
+}
+
+func (w *world) sweep(c *Compiled, object string) {
+	name, job := CutObject(object)
+	switch {
+	case c.Keeps(object):
+	case job:
+		w.jobs = slices.DeleteFunc(w.jobs, func(j *batchv1.Job) bool { return j.Name == name })
+	default:
+		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == name })
+	}
+}
+
+func (w *world) make(o Objects) {
+	for _, p := range o.Pods {
+		if pod(w.pods, p.Name) == nil {
+			p.UID, p.CreationTimestamp = types.UID("pod-"+p.Name), metav1.NewTime(w.now)
+			w.pods = append(w.pods, p)
+			w.made = append(w.made, "Pod "+p.Name)
+		}
+	}
+	if j := o.Job; j != nil && !slices.ContainsFunc(w.jobs, func(k *batchv1.Job) bool { return k.Name == j.Name }) {
+		j.UID, j.CreationTimestamp = types.UID("job-"+j.Name), metav1.NewTime(w.now)
+		w.jobs = append(w.jobs, j)
+		w.made = append(w.made, "Job "+j.Name)
+	}
+}
+
+// turn is a pass, and ten seconds for everybody else.
+func (w *world) turn() int {
+	w.t.Helper()
+	done := w.pass()
+	w.now = w.now.Add(10 * time.Second)
+	w.settle()
+	return done
+}
+
+// run goes on until nothing happens any more.
+func (w *world) run() {
+	w.t.Helper()
+	quiet := 0
+	for range 600 {
+		if w.turn() > 0 {
+			quiet = 0
+		} else if quiet++; quiet > 3 {
+			if w.last.Next.IsZero() {
+				return
+			}
+			w.now = w.last.Next
+		}
+	}
+	w.t.Fatalf("it never ends:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
+}
+
+func (w *world) count(prefix string) int {
+	n := 0
+	for _, m := range w.made {
+		if strings.HasPrefix(m, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// jobsMade are the nodes in the order in which their Jobs were made.
+func (w *world) order(verb string) string {
+	var out []string
+	for _, l := range w.log {
+		if node, rest, _ := strings.Cut(l, " "); rest == verb {
+			out = append(out, node)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) warned(reason string) bool {
+	return slices.ContainsFunc(w.events, func(e Event) bool { return e.Reason == reason && e.Type == corev1.EventTypeWarning })
+}
