@@ -107,6 +107,6 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 			DefaultPolicy: o.defaultPolicy, StageDeadline: o.stageDeadline, InterruptDeadline: o.interruptDeadline, Version: version,
 		},
 		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, Log: log,
-		MetricsAddress: o.metricsAddress, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,
+		MetricsAddress: o.metricsAddress, MetricsSecure: o.metricsSecure, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,
 	}, nil
 }

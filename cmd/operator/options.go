@@ -34,6 +34,7 @@ type options struct {
 	leaderElection    bool
 	nodeName          string
 	metricsAddress    string
+	metricsSecure     bool
 	probeAddress      string
 	pprofAddress      string
 	logEncoder        string
@@ -83,7 +84,8 @@ func (o *options) table() []*setting {
 		number("parallel", "PARALLEL_NODES", "16", "nodes that are written to at the same time", &o.parallel),
 		flagged("leader-election", "LEADER_ELECTION", "true", "have one of several operators lead; turn off only where a single process runs", &o.leaderElection),
 		text("node-name", "NODE_NAME", "", "node this operator runs on: it is worked on last; empty when unknown", &o.nodeName),
-		text("metrics-port", "METRICS_PORT", ":8080", "address for metrics over plain HTTP; 0 for none", &o.metricsAddress),
+		text("metrics-port", "METRICS_PORT", ":8080", "address for metrics; 0 for none", &o.metricsAddress),
+		flagged("metrics-secure", "METRICS_SECURE", "false", "serve metrics over TLS, and only to those whom the API server lets get /metrics; otherwise over plain HTTP to everybody", &o.metricsSecure),
 		text("probe-port", "PROBE_PORT", ":8081", "address for /healthz and /readyz; 0 for none", &o.probeAddress),
 		text("pprof-port", "PPROF_PORT", "", "address for Go's profiles over plain HTTP; empty for none", &o.pprofAddress),
 		text("log-encoder", "LOG_ENCODER", "json", "json or console", &o.logEncoder),

@@ -132,6 +132,7 @@ func Command(l Line) *cobra.Command {
 	root.AddCommand(
 		a.pauseCommand(), a.resumeCommand(), a.disableCommand(), a.enableCommand(),
 		a.resetCommand(), a.deploymentPolicyCommand(), a.nodeCommand(), a.packageCommand(),
+		a.statusCommand(), a.whyCommand(), a.planCommand(), a.simulateCommand(), a.validateFilesCommand(), a.cleanupCommand(), a.supportBundleCommand(), a.dumpCommand(),
 		a.optionsCommand(), a.versionCommand(),
 	)
 	return root

@@ -10,7 +10,9 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,9 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 )
 
 // defaultNamespace is where the operator and its pods are unless somebody says otherwise.
@@ -30,16 +34,20 @@ const defaultNamespace = "skyhook"
 // known are the kinds that are read and written, with their scope: asking the server for them would cost more calls
 // than the work itself.
 func known() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, nil, fmt.Errorf("preparing to read the cluster: %w", err)
-		}
+	scheme, err := picture.Scheme()
+	if err != nil {
+		return nil, nil, err
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1alpha1.GroupVersion})
+	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Event"),
+		appsv1.SchemeGroupVersion.WithKind("Deployment"), batchv1.SchemeGroupVersion.WithKind("Job"),
+		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
+	} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Skyhook"), meta.RESTScopeRoot)
 	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("DeploymentPolicy"), v1alpha1.GroupVersion.WithResource("deploymentpolicies"),
 		v1alpha1.GroupVersion.WithResource("deploymentpolicy"), meta.RESTScopeRoot)

@@ -22,7 +22,8 @@ func (a *app) nodeCommand() *cobra.Command {
 			"A node is given by its name, or by a regular expression for the whole name when it contains one of .*+?^${}[]|()\\",
 		RunE: helpOnly,
 	}
-	cmd.AddCommand(a.nodeListCommand(), a.nodeStatusCommand(), a.nodeIgnoreCommand(), a.nodeUnignoreCommand(), a.nodeResetCommand())
+	cmd.AddCommand(a.nodeListCommand(), a.nodeStatusCommand(), a.nodeIgnoreCommand(), a.nodeUnignoreCommand(), a.nodeResetCommand(),
+		a.nodeRebootCommand(), a.nodeDrainCommand(), a.nodeRunCommand())
 	return cmd
 }
 

@@ -167,12 +167,30 @@ func (a *app) editOne(ctx context.Context, c client.Client, n *skyhook.Node, cha
 		a.note("patching node %s: %s", n.Name, raw)
 		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 		m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-		err = c.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw))
+		if e.TouchesNode() {
+			err = c.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw))
+		}
+		if err == nil && e.TouchesStatus() {
+			err = a.forgetConditions(ctx, c, m, e)
+		}
 		if apierrors.IsNotFound(err) {
 			return errors.New("it is gone")
 		}
 		return err
 	})
+}
+
+// forgetConditions removes conditions by their type and leaves all others alone.
+func (a *app) forgetConditions(ctx context.Context, c client.Client, m *metav1.PartialObjectMetadata, e skyhook.Edit) error {
+	conditions := []any{}
+	for _, t := range e.RemoveConditions {
+		conditions = append(conditions, map[string]any{"$patch": "delete", "type": t})
+	}
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	if err != nil {
+		return err
+	}
+	return c.Status().Patch(ctx, m, client.RawPatch(types.StrategicMergePatchType, raw))
 }
 
 // nodePatch is a merge patch for this very version of this very node. It names only what changes: in a merge patch null
@@ -185,9 +203,15 @@ func nodePatch(n *skyhook.Node, e skyhook.Edit) map[string]any {
 	if len(e.Labels) > 0 {
 		meta["labels"] = e.Labels
 	}
-	patch := map[string]any{"metadata": meta}
+	patch, spec := map[string]any{"metadata": meta}, map[string]any{}
 	if e.Unschedulable != nil {
-		patch["spec"] = map[string]any{"unschedulable": *e.Unschedulable}
+		spec["unschedulable"] = *e.Unschedulable
+	}
+	if len(e.RemoveTaints) > 0 {
+		spec["taints"] = n.With(skyhook.Edit{RemoveTaints: e.RemoveTaints}).Taints
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
 	}
 	return patch
 }

@@ -41,32 +41,40 @@ func (a *app) format() (string, error) {
 	return f, nil
 }
 
-// say prints an answer in the format asked for.
-func (a *app) say(ans answer) error {
+// render is an answer in the format asked for.
+func (a *app) render(ans answer) (string, error) {
 	f, err := a.format()
 	if err != nil {
-		return err
+		return "", err
 	}
-	var text string
 	switch f {
 	case formatJSON:
 		raw, err := json.MarshalIndent(ans.value, "", "  ")
 		if err != nil {
-			return fmt.Errorf("printing the answer: %w", err)
+			return "", fmt.Errorf("printing the answer: %w", err)
 		}
-		text = string(raw) + "\n"
+		return string(raw) + "\n", nil
 	case formatYAML:
 		raw, err := yaml.Marshal(ans.value)
 		if err != nil {
-			return fmt.Errorf("printing the answer: %w", err)
+			return "", fmt.Errorf("printing the answer: %w", err)
 		}
-		text = string(raw)
+		return string(raw), nil
 	case formatName:
+		text := ""
 		for _, n := range ans.names {
 			text += n + "\n"
 		}
-	default:
-		text = ans.text(f == formatWide)
+		return text, nil
+	}
+	return ans.text(f == formatWide), nil
+}
+
+// say prints an answer in the format asked for.
+func (a *app) say(ans answer) error {
+	text, err := a.render(ans)
+	if err != nil {
+		return err
 	}
 	if _, err := io.WriteString(a.Out, text); err != nil {
 		return fmt.Errorf("printing the answer: %w", err)

@@ -159,3 +159,23 @@ func digestOfCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv(args[1], string(found))
 }
+
+// TestFrom plays the scripts of the commands that need no cluster, because they look at files.
+func TestFrom(t *testing.T) {
+	dumps, err := filepath.Abs("testdata/dumps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/from",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("DUMPS", dumps)
+			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "none"))
+			return nil
+		},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exitsCmd},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+	})
+}

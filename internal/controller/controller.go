@@ -56,14 +56,14 @@ type Loop struct {
 	spoken   map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
 	problems map[string]string                    // by rollout, as logged
 	failures failures
-	pulse    pulse
+	pulse    *pulse
 }
 
 // newLoop makes a loop that has not looked yet.
 func newLoop(c *cluster.Cluster, log logr.Logger, events record.EventRecorder, b *board) *Loop {
 	return &Loop{
 		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1),
-		said: map[types.UID]time.Time{}, problems: map[string]string{},
+		said: map[types.UID]time.Time{}, problems: map[string]string{}, pulse: b.pulse,
 	}
 }
 
@@ -131,6 +131,7 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	defer l.pulse.end()
 	o, err := l.cluster.Observe(ctx)
 	if err != nil {
+		l.board.end(err)
 		return l.clock().Sub(began), l.stumble(life, err)
 	}
 	observed := l.clock()
@@ -141,6 +142,7 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	outcome, err := l.cluster.Apply(ctx, o, plan)
 	applied := l.clock()
 	l.tell(outcome.Done)
+	l.board.acted(o, snapshot, outcome.Done)
 	sayCtx, cancelSay := context.WithTimeout(life, sayLimit)
 	defer cancelSay()
 	later, sayErr := l.say(sayCtx, o, plan, outcome)
@@ -150,7 +152,9 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	if len(outcome.Done) > 0 {
 		again = began // what was done may allow more
 	}
-	if err := errors.Join(o.Trouble, err, sayErr); err != nil {
+	err = errors.Join(o.Trouble, err, sayErr)
+	l.board.end(err)
+	if err != nil {
 		again = sooner(again, l.stumble(life, err))
 	} else {
 		l.failures.end()

@@ -5,7 +5,9 @@ package controller
 
 import (
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,6 +31,11 @@ var (
 	gaugeConsecutive = compartment("skyhook_rollout_consecutive_failures", "Failed batches in a row.")
 	gaugeStop        = compartment("skyhook_rollout_should_stop", "1 when failures stopped the compartment.")
 	gaugeWaiting     = gauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
+	gaugeOldest      = gauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
+	gaugeUsed        = gauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
+	gaugeAvailable   = gauge("skyhook_budget_available", "Seats of a group that are free; +Inf without a budget.", "group")
+	gaugeLeading     = gauge("skyhook_leading", "1 when this process runs the loop.")
+	gaugePass        = gauge("skyhook_pass_running_seconds", "How long the present pass of the loop has taken; 0 between passes.")
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
@@ -154,4 +161,31 @@ func (p poster) waiting(t told) {
 	for _, r := range slices.Sorted(maps.Keys(t.waiting)) {
 		p.put(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
 	}
+}
+
+// oldest is how long ago the longest admission began that has not ended.
+func (p poster) oldest(t told, now time.Time) {
+	age := time.Duration(0)
+	if !t.oldest.IsZero() {
+		age = max(0, now.Sub(t.oldest))
+	}
+	p.put(gaugeOldest, int(age.Seconds()), t.skyhook.Name)
+}
+
+// budgets are the seats of each group.
+func (p poster) budgets(groups []rollout.GroupReport) {
+	for _, g := range groups {
+		p.put(gaugeUsed, g.Busy, g.Group)
+		available := math.Inf(1)
+		if g.Ceiling != rollout.Unlimited {
+			available = float64(max(0, g.Ceiling-g.Busy))
+		}
+		p.out <- prometheus.MustNewConstMetric(gaugeAvailable, prometheus.GaugeValue, available, g.Group)
+	}
+}
+
+// loop says whether this process leads, and whether a pass hangs.
+func (p poster) loop(pulse *pulse, last time.Time) {
+	p.put(gaugeLeading, one(!last.IsZero()))
+	p.put(gaugePass, int(pulse.running(time.Now()).Seconds()))
 }

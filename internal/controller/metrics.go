@@ -19,14 +19,16 @@ import (
 // board is what the metrics show. The gauges are those of the last pass and nothing else, so a series ends with the
 // Skyhook, package, policy or compartment it is about, and every value is a sum over nodes.
 type board struct {
-	loop      *prometheus.HistogramVec
-	reaction  prometheus.Histogram
-	actions   *prometheus.CounterVec
-	apiWrites *prometheus.CounterVec
+	tallies
+	loop     *prometheus.HistogramVec
+	reaction prometheus.Histogram
+	pulse    *pulse
 
 	mu       sync.Mutex
 	policies []*v1alpha1.DeploymentPolicy // of the last pass
 	told     []told
+	groups   []rollout.GroupReport
+	now      time.Time            // of it
 	ended    map[string]time.Time // by node: when the end of a pod was seen that nothing followed yet
 }
 
@@ -37,6 +39,7 @@ type told struct {
 	status  v1alpha1.SkyhookStatus
 	tallies []skyhook.Tally
 	waiting map[rollout.Reason]int // nodes that do not work
+	oldest  time.Time              // when the admission began that has lasted longest; zero for none
 }
 
 func sumUp(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) told {
@@ -46,12 +49,17 @@ func sumUp(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookSta
 			t.waiting[v.Why.Reason]++
 		}
 	}
+	for i := range by.Rollout.Targets {
+		if target := &by.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldest.IsZero() || target.AdmittedAt.Before(t.oldest)) {
+			t.oldest = target.AdmittedAt
+		}
+	}
 	return t
 }
 
 func newBoard() *board {
 	return &board{
-		ended: map[string]time.Time{},
+		tallies: newTallies(), ended: map[string]time.Time{}, pulse: &pulse{},
 		loop: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_loop_seconds", Help: "Time one pass of the loop spends observing, deciding, applying and saying.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
@@ -60,12 +68,6 @@ func newBoard() *board {
 			Name: "skyhook_reaction_seconds", Help: "Time from seeing that a stage's pod ended to creating the next pod on its node.",
 			Buckets: []float64{.005, .01, .02, .03, .04, .05, .075, .1, .125, .15, .175, .2, .225, .25, .3, .4, .5, .75, 1, 2, 5},
 		}),
-		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skyhook_actions_total", Help: "Actions carried out, by verb.",
-		}, []string{"verb"}),
-		apiWrites: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skyhook_api_writes_total", Help: "Write requests sent to the API server.",
-		}, []string{"verb", "resource"}),
 	}
 }
 
@@ -75,20 +77,23 @@ func (b *board) Describe(chan<- *prometheus.Desc) {}
 // Collect sends the gauges of the last pass.
 func (b *board) Collect(out chan<- prometheus.Metric) {
 	b.mu.Lock()
-	all, policies := b.told, b.policies
+	all, policies, groups, now := b.told, b.policies, b.groups, b.now
 	b.mu.Unlock()
 	p := poster{out: out}
+	p.loop(b.pulse, now)
+	p.budgets(groups)
 	for _, t := range all {
 		p.status(t)
 		p.packages(t)
 		p.rollout(policies, t)
 		p.waiting(t)
+		p.oldest(t, now)
 	}
 }
 
 // register shows the board to a registry.
 func (b *board) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{b, b.loop, b.reaction, b.actions, b.apiWrites} {
+	for _, c := range append([]prometheus.Collector{b, b.loop, b.reaction}, b.all()...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -107,8 +112,6 @@ func (b *board) passed(began, observed, decided, applied, said time.Time) {
 	b.loop.WithLabelValues("apply").Observe(applied.Sub(decided).Seconds())
 	b.loop.WithLabelValues("say").Observe(said.Sub(applied).Seconds())
 }
-
-func (b *board) acted(v rollout.Verb) { b.actions.WithLabelValues(string(v)).Inc() }
 
 // podEnded notes that a stage's pod on a node has ended, and podCreated that the next one was created there.
 func (b *board) podEnded(node string, now time.Time) {
@@ -129,8 +132,8 @@ func (b *board) podCreated(node string, now time.Time) {
 }
 
 // post shows what a pass found.
-func (b *board) post(o *cluster.Objects, all []told) {
+func (b *board) post(o *cluster.Objects, all []told, groups []rollout.GroupReport, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told, b.policies = all, o.Policies
+	b.told, b.policies, b.groups, b.now = all, o.Policies, groups, now
 }

@@ -35,7 +35,7 @@ func (s *scene) gauges(name string) []string {
 					values = append(values, l.GetName()+"="+l.GetValue())
 				}
 			}
-			if ours && f.GetType() == dto.MetricType_GAUGE && m.GetGauge().GetValue() != 0 {
+			if ours && f.GetType() == dto.MetricType_GAUGE && f.GetName() != "skyhook_oldest_admission_seconds" && m.GetGauge().GetValue() != 0 {
 				out = append(out, fmt.Sprintf("%s{%s} %v", f.GetName(), strings.Join(values, ","), m.GetGauge().GetValue()))
 			}
 		}

@@ -51,6 +51,7 @@ type Options struct {
 	Node           string // this process runs on; empty when unknown
 	LeaderElection bool
 	MetricsAddress string // "0" for none
+	MetricsSecure  bool   // over TLS, and only for those whom the API server allows
 	ProbeAddress   string // "0" for none
 	PprofAddress   string // empty for none
 	Parallel       int    // nodes that are written to at the same time; 0 for the default
@@ -63,7 +64,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	b := newBoard()
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next: next, writes: b.apiWrites} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return counting{next: next, writes: b.apiWrites, judged: b.evicted}
+	})
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
 	}
@@ -104,9 +107,13 @@ func newManager(config *rest.Config, o Options) (manager.Manager, error) {
 	}
 	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
 	stop := 10 * time.Second
+	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress}
+	if o.MetricsSecure {
+		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, guarded
+	}
 	m, err := manager.New(config, manager.Options{
 		Scheme: scheme, Logger: o.Log, Cache: caches(o.Skyhook.Namespace),
-		Metrics:                metricsserver.Options{BindAddress: o.MetricsAddress},
+		Metrics:                metricsOptions,
 		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
 		LeaderElection: o.LeaderElection, LeaderElectionID: LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
 		LeaderElectionReleaseOnCancel: true, // the process ends when Run returns

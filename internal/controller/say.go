@@ -75,7 +75,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 	}
 	later = sooner(later, due)
 	l.said, l.spoken = heard, spoken
-	l.board.post(o, all)
+	l.board.post(o, all, plan.Groups, l.clock())
 	return later, errors.Join(errs...)
 }
 
@@ -115,7 +115,6 @@ func (l *Loop) tell(done []rollout.Action) {
 			words = append(words, "state", string(a.State))
 		}
 		l.log.Info(string(a.Verb), words...)
-		l.board.acted(a.Verb)
 	}
 }
 

@@ -14,14 +14,20 @@ import (
 type counting struct {
 	next   http.RoundTripper
 	writes *prometheus.CounterVec
+	judged func(status int) // told of each answer to an eviction
 }
 
 // RoundTrip sends a request on.
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	of := resource(r.URL.Path)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		c.writes.WithLabelValues(strings.ToLower(r.Method), resource(r.URL.Path)).Inc()
+		c.writes.WithLabelValues(strings.ToLower(r.Method), of).Inc()
 	}
-	return c.next.RoundTrip(r)
+	answer, err := c.next.RoundTrip(r)
+	if err == nil && of == "pods/eviction" {
+		c.judged(answer.StatusCode)
+	}
+	return answer, err
 }
 
 // WrappedRoundTripper lets requests be cancelled through this one.

@@ -11,8 +11,9 @@ import (
 
 // Times says how long things take when a snapshot is played. Everything ends well.
 type Times struct {
-	Task func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration // from the start of a task's object to its end
-	Pod  time.Duration                                                     // from an eviction until the pod is gone
+	Task   func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration // from the start of a task's object to its end
+	Pod    time.Duration                                                     // from an eviction until the pod is gone
+	Enough func(Moment) bool                                                 // asked about each moment; true ends the play there; nil never does
 }
 
 // Moment is what is done at one time.
@@ -44,6 +45,10 @@ func Play(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
 			out.Moments = append(out.Moments, Moment{At: v.Now, Actions: plan.Actions})
 		}
 		err := p.w.Apply(v, plan)
+		if err == nil && len(plan.Actions) > 0 && times.Enough != nil && times.Enough(out.Moments[len(out.Moments)-1]) {
+			out.End, out.Final, out.Left = p.w.Truth.Now, Clone(p.w.Truth), unfinished(plan)
+			return out
+		}
 		next := p.next(plan.Next)
 		busy := len(plan.Actions) > 0 || learned(v, plan)
 		if err != nil || !busy && (next.IsZero() || next.After(until)) {
@@ -127,10 +132,19 @@ func (p *player) next(wake time.Time) time.Time {
 		}
 	}
 	p.happen()
-	for _, at := range p.ends {
+	now := p.w.Truth.Now
+	for object, at := range p.ends {
+		if !at.After(now) { // it was deleted before it ended
+			delete(p.ends, object)
+			continue
+		}
 		sooner(at)
 	}
-	for _, at := range p.gone {
+	for uid, at := range p.gone {
+		if !at.After(now) {
+			delete(p.gone, uid)
+			continue
+		}
 		sooner(at)
 	}
 	return next

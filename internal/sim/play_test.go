@@ -101,6 +101,37 @@ func TestPlayStops(t *testing.T) {
 	}
 }
 
+// An object that is deleted before it ended is waited for no longer.
+func TestPlayGoesOnWithoutAnObject(t *testing.T) {
+	s := fleet(1, rollout.Group{Name: "g", Ledger: "g", Limit: 1, Pace: rollout.Pace{Kind: rollout.Window}})
+	target := &s.Rollouts[0].Targets[0]
+	target.Admitted, target.Admission = true, 1
+	k := &target.Tasks[0]
+	k.State, k.Recorded, k.Object, k.Stale = rollout.Failing, rollout.Failing, "pod", true
+	k.Why, k.Attempts, k.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
+	got := sim.Play(s, minutes, 24*time.Hour)
+	if len(got.Left) > 0 || got.End.After(morning.Add(time.Hour)) {
+		t.Errorf("it ended at %s, left %+v", got.End, got.Left)
+	}
+}
+
+func TestPlayStopsWhenItIsEnough(t *testing.T) {
+	s := fleet(4, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+	times, admitted := minutes, 0
+	times.Enough = func(m sim.Moment) bool {
+		for _, a := range m.Actions {
+			if a.Verb == rollout.Admit {
+				admitted++
+			}
+		}
+		return admitted > 2
+	}
+	got := sim.Play(s, times, 24*time.Hour)
+	if last := got.Moments[len(got.Moments)-1]; !last.At.Equal(morning.Add(4*time.Minute)) || !got.End.Equal(last.At) || len(got.Left) != 1 {
+		t.Errorf("it ended at %s after %d moments, left %+v", got.End, len(got.Moments), got.Left)
+	}
+}
+
 // TestRequests counts what a rollout of two packages asks of an API server, node by node: changes of the node in one
 // plan are one patch; each object is created and deleted. The rest of the 20 requests a node may cost is for events,
 // conditions and ConfigMaps.

@@ -130,13 +130,14 @@ func (c *Compiled) summary(nodes []said, is *v1alpha1.SkyhookStatus) string {
 	case first != nil && first.why.Text != "":
 		text += "; " + first.name + ": " + bounded(first.why.Text, 500)
 	}
-	if edited := c.editedNodes(); edited > 0 {
+	if edited := c.EditedNodes(); edited > 0 {
 		text += fmt.Sprintf("; on %s the image, env or resources of a finished package changed: that runs nothing until its next install or upgrade, or a rerun", count(edited, "node"))
 	}
 	return text
 }
 
-func (c *Compiled) editedNodes() int {
+// EditedNodes counts the nodes on which an edit of a finished package runs nothing.
+func (c *Compiled) EditedNodes() int {
 	n := 0
 	for _, t := range c.targets {
 		if t.edited > 0 {

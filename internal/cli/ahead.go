@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// wave is the nodes of one group that begin at the same time.
+type wave struct {
+	Number int      `json:"wave"`
+	Group  string   `json:"group"`
+	After  string   `json:"after"` // from now, with the durations assumed
+	Nodes  []string `json:"nodes"`
+	after  time.Duration
+}
+
+// course is how the engine goes on when everything ends well.
+type course struct {
+	timeline sim.Timeline
+	began    time.Time
+	waves    map[string][]wave            // by rollout
+	steps    map[string]map[string][]step // by rollout and node
+}
+
+// step is one task that runs on a node.
+type step struct {
+	task   string
+	covers []string
+	at     time.Duration
+}
+
+// lookAhead lists the pods on the nodes that are admitted next and have to become quiet, and looks at their budgets.
+func (s *scene) lookAhead(ctx context.Context, a *app) error {
+	var nodes []string
+	for _, n := range s.admittedNext() {
+		if _, seen := s.objects.Workloads[n]; !seen {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	pods, err := s.picture.On(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	if s.objects.Workloads == nil {
+		s.objects.Workloads = map[string][]*corev1.Pod{}
+	}
+	for n, found := range pods {
+		s.objects.Workloads[n] = found
+	}
+	s.readBudgets(ctx, a)
+	return nil
+}
+
+// admittedNext are the nodes that the plan admits for work that needs them quiet.
+func (s *scene) admittedNext() []string {
+	var out []string
+	for _, act := range s.plan.Actions {
+		if act.Verb != rollout.Admit || slices.Contains(out, act.Node) {
+			continue
+		}
+		if t := s.target(act.Rollout, act.Node); t != nil && disruptive(t) {
+			out = append(out, act.Node)
+		}
+	}
+	return out
+}
+
+func (s *scene) target(name, node string) *rollout.Target {
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if r.Name != name {
+			continue
+		}
+		for j := range r.Targets {
+			if r.Targets[j].Node == node {
+				return &r.Targets[j]
+			}
+		}
+	}
+	return nil
+}
+
+// disruptive says that something that is owed on a target needs the node quiet.
+func disruptive(t *rollout.Target) bool {
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done && k.Need != rollout.Nothing })
+}
+
+// inTheWay are the pods that a Skyhook would have to move off a node; false when nobody looked.
+func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) {
+	pods, seen := s.objects.Workloads[node]
+	hook := s.skyhookOf(r)
+	if !seen || hook == nil {
+		return nil, false
+	}
+	protected, err := skyhook.Protected(hook)
+	if err != nil {
+		return nil, false
+	}
+	ours := func(p *corev1.Pod) bool {
+		by := metav1.GetControllerOf(p)
+		return p.Namespace == s.picture.Config.Namespace && by != nil && by.Kind == skyhook.Kind
+	}
+	return cluster.InTheWay(pods, cluster.SkyhookDrain(hook, protected), ours, nil), true
+}
+
+// play lets everything go on from here, without faults, on a clock that jumps. After so many waves of every rollout it
+// is enough; 0 plays to the end.
+func (s *scene) play(times sim.Times, limit time.Duration, most int) *course {
+	c := &course{began: s.snapshot.Now, waves: map[string][]wave{}, steps: map[string]map[string][]step{}}
+	snapshot := sim.Clone(s.snapshot)
+	for i := range snapshot.Rollouts {
+		r := &snapshot.Rollouts[i]
+		for j := range r.Targets {
+			if !disruptive(&r.Targets[j]) { // other rollouts have other rules for the same pods
+				r.Targets[j].Pods = nil
+				continue
+			}
+			pods, _ := s.inTheWay(r, r.Targets[j].Node)
+			for k := range pods { // what a budget forbids now is not forbidden for ever
+				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
+			}
+			if pods != nil {
+				r.Targets[j].Pods = pods
+			}
+		}
+	}
+	times.Enough = func(m sim.Moment) bool {
+		c.note(m)
+		return most > 0 && c.shown(s, most)
+	}
+	c.timeline = sim.Play(snapshot, times, limit)
+	return c
+}
+
+// shown says that every rollout that has begun anything has had more waves than are to be shown.
+func (c *course) shown(s *scene, most int) bool {
+	for i := range s.snapshot.Rollouts {
+		if waves := c.waves[s.snapshot.Rollouts[i].Name]; len(waves) > most {
+			return true
+		}
+	}
+	return false
+}
+
+// note reads one moment of the play.
+func (c *course) note(m sim.Moment) {
+	at := m.At.Sub(c.began)
+	for _, act := range m.Actions {
+		switch act.Verb {
+		case rollout.Admit:
+			c.admit(act, at)
+		case rollout.Run:
+			if c.steps[act.Rollout] == nil {
+				c.steps[act.Rollout] = map[string][]step{}
+			}
+			c.steps[act.Rollout][act.Node] = append(c.steps[act.Rollout][act.Node], step{task: act.Task, covers: act.Covers, at: at})
+		}
+	}
+}
+
+func (c *course) admit(act rollout.Action, at time.Duration) {
+	waves := c.waves[act.Rollout]
+	for i := range waves {
+		if waves[i].after == at && waves[i].Group == act.Group {
+			waves[i].Nodes = append(waves[i].Nodes, act.Node)
+			return
+		}
+	}
+	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, Group: act.Group, After: span(at), after: at, Nodes: []string{act.Node}})
+}
+
+// span is a duration as people read it: at most two units.
+func span(d time.Duration) string {
+	d = d.Round(time.Second)
+	day := 24 * time.Hour
+	switch {
+	case d < 0:
+		return "-" + span(-d)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return two(d/time.Minute, "m", d%time.Minute/time.Second, "s")
+	case d < day:
+		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
+	}
+	return two(d/day, "d", d%day/time.Hour, "h")
+}
+
+func two(a time.Duration, unit string, b time.Duration, small string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d%s", a, unit)
+	}
+	return fmt.Sprintf("%d%s%d%s", a, unit, b, small)
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// source is where a command looks: at the cluster, or at a dump of one, with files laid over it.
+type source struct {
+	from  string
+	files []string
+}
+
+func (s *source) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.from, "from", "", "look at this `FILE` made by dump, and at no cluster")
+}
+
+// scene is what was seen, and what the engine makes of it.
+type scene struct {
+	picture  *picture.Picture
+	objects  *cluster.Objects
+	snapshot rollout.Snapshot
+	problems []cluster.Problem
+	plan     rollout.Plan
+	budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
+}
+
+// look sees everything that a decision depends on, and decides.
+func (a *app) look(ctx context.Context, from source) (*scene, error) {
+	p, err := a.takePicture(ctx, from.from)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.lay(ctx, p, from.files); err != nil {
+		return nil, err
+	}
+	return a.observe(ctx, p)
+}
+
+// takePicture reads a dump, or begins to look at the cluster.
+func (a *app) takePicture(ctx context.Context, from string) (*picture.Picture, error) {
+	if from != "" {
+		in, err := os.Open(from)
+		if err != nil {
+			return nil, fmt.Errorf("reading the dump: %w", err)
+		}
+		defer in.Close()
+		p, err := picture.Read(in)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", from, err)
+		}
+		return p, nil
+	}
+	c, err := a.cluster()
+	if err != nil {
+		return nil, err
+	}
+	p, err := picture.New(c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	p.Plugin = a.version
+	a.prefetch(ctx, p)
+	ours := func(d *appsv1.Deployment) bool { return len(operatorImages(d)) > 0 }
+	if err := p.FindOperator(ctx, a.namespace(), ours); err != nil {
+		a.note("%v: its defaults are taken for its settings", err)
+	}
+	return p, nil
+}
+
+// prefetch asks for the lists that are needed in any case, all at once. What goes wrong is told by who needs the list.
+func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
+	a.note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and the pods and ConfigMaps of ours in namespace %s", a.namespace())
+	ours := client.InNamespace(a.namespace())
+	done := make(chan struct{})
+	lists := []struct {
+		list    client.ObjectList
+		options []client.ListOption
+	}{
+		{&corev1.NodeList{}, nil}, {&v1alpha1.SkyhookList{}, nil}, {&v1alpha1.DeploymentPolicyList{}, nil}, {&nodeopv1.NodeOpList{}, nil},
+		{&corev1.PodList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurPods}}},
+		{&corev1.ConfigMapList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurConfigMaps}}},
+		{&appsv1.DeploymentList{}, []client.ListOption{ours}},
+	}
+	for _, l := range lists {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			if err := p.List(ctx, l.list, l.options...); err != nil {
+				a.note("%v", err)
+			}
+		}()
+	}
+	for range lists {
+		<-done
+	}
+}
+
+// observe compiles what a picture shows, and decides.
+func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
+	s := &scene{picture: p}
+	back := cluster.New(cluster.Options{
+		Config: p.Config, Live: p, Self: p.Self, Workloads: p, Clock: func() time.Time { return p.Taken },
+	})
+	var err error
+	if s.objects, err = back.Observe(ctx); err != nil {
+		if unknownKind(err) || meta.IsNoMatchError(err) {
+			return nil, errNotInstalled
+		}
+		return nil, err
+	}
+	if s.objects.Trouble != nil {
+		a.warn("%v", s.objects.Trouble)
+	}
+	if len(s.objects.Workloads) > 0 {
+		s.readBudgets(ctx, a)
+		for uid, budget := range s.budgets {
+			if s.objects.Refusals == nil {
+				s.objects.Refusals = map[types.UID]cluster.Refusal{}
+			}
+			s.objects.Refusals[uid] = cluster.Refusal{Why: budget + " allows no disruption now", RetryAt: p.Taken.Add(time.Minute)}
+		}
+	}
+	s.decide()
+	return s, nil
+}
+
+func (s *scene) decide() {
+	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.picture.Taken)
+	s.plan = rollout.Decide(s.snapshot)
+}
+
+// readBudgets finds the pods in sight that a disruption budget protects now.
+func (s *scene) readBudgets(ctx context.Context, a *app) {
+	list := &policyv1.PodDisruptionBudgetList{}
+	if err := s.picture.List(ctx, list); err != nil {
+		a.warn("listing PodDisruptionBudgets: %v", err)
+		return
+	}
+	s.budgets = map[types.UID]string{}
+	for i := range list.Items {
+		b := &list.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || b.Status.DisruptionsAllowed > 0 {
+			continue
+		}
+		for _, pods := range s.objects.Workloads {
+			for _, p := range pods {
+				if p.Namespace == b.Namespace && selector.Matches(labels.Set(p.Labels)) {
+					s.budgets[p.UID] = "PodDisruptionBudget " + b.Namespace + "/" + b.Name
+				}
+			}
+		}
+	}
+}
+
+// rollout finds a rollout of the snapshot with its report, by an argument such as demo, skyhook/demo or nodeop/NAME.
+func (s *scene) rollout(arg string) (*rollout.Rollout, *rollout.Report, bool) {
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if answersTo(r, arg) {
+			return r, s.report(r.Name), true
+		}
+	}
+	return nil, nil, false
+}
+
+// answersTo says that an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
+func answersTo(r *rollout.Rollout, arg string) bool {
+	kind, name, _ := strings.Cut(r.Name, "/")
+	if kind == "Skyhook" && arg == name || strings.EqualFold(arg, r.Name) {
+		return true
+	}
+	wanted, rest, ok := strings.Cut(arg, "/")
+	if !ok || !strings.EqualFold(strings.TrimSuffix(strings.ToLower(wanted), "s"), kind) {
+		return false
+	}
+	_, bare, namespaced := strings.Cut(name, "/")
+	return rest == name || namespaced && rest == bare
+}
+
+func (s *scene) report(name string) *rollout.Report {
+	at := slices.IndexFunc(s.plan.Reports, func(r rollout.Report) bool { return r.Rollout == name })
+	if at < 0 {
+		return &rollout.Report{Rollout: name}
+	}
+	return &s.plan.Reports[at]
+}
+
+// group finds a group of the snapshot, and what the plan says of it.
+func (s *scene) group(name string) (*rollout.Group, rollout.GroupReport) {
+	var g *rollout.Group
+	for i := range s.snapshot.Groups {
+		if s.snapshot.Groups[i].Name == name {
+			g = &s.snapshot.Groups[i]
+		}
+	}
+	for _, r := range s.plan.Groups {
+		if r.Group == name {
+			return g, r
+		}
+	}
+	return g, rollout.GroupReport{Group: name}
+}
+
+// skyhookOf is the Skyhook that a rollout was compiled from; nil for other kinds.
+func (s *scene) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
+	for _, hook := range s.objects.Skyhooks {
+		if r.Name == "Skyhook/"+hook.Name {
+			return hook
+		}
+	}
+	return nil
+}
+
+// short is a rollout's name as people type it.
+func short(name string) string {
+	kind, rest, _ := strings.Cut(name, "/")
+	if kind == "Skyhook" {
+		return rest
+	}
+	return strings.ToLower(kind) + "/" + rest
+}
+
+// errNothing says that no object of ours is there.
+var errNothing = errors.New("there is no Skyhook and no NodeOp")

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package picture
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// What the file says it is.
+const (
+	fileVersion = "cli." + v1alpha1.Group + "/v1"
+	fileKind    = "Dump"
+)
+
+// file is a picture as it is written.
+type file struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Taken      time.Time         `json:"taken"`
+	Plugin     string            `json:"plugin,omitempty"`
+	Operator   settings          `json:"operator"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// settings are what the operator was started with.
+type settings struct {
+	Version           string       `json:"version,omitempty"`
+	Namespace         string       `json:"namespace"`
+	Node              string       `json:"node,omitempty"`
+	AgentImage        string       `json:"agentImage"`
+	PauseImage        string       `json:"pauseImage"`
+	CopyDirRoot       string       `json:"copyDirRoot"`
+	LogRoot           string       `json:"logRoot"`
+	RuntimeTaint      corev1.Taint `json:"runtimeTaint"`
+	ReapplyOnReboot   bool         `json:"reapplyOnReboot,omitempty"`
+	TrustAgentReboots bool         `json:"trustAgentReboots,omitempty"`
+	ImagePullSecret   string       `json:"imagePullSecret,omitempty"`
+	ServiceAccount    string       `json:"serviceAccount,omitempty"`
+	AlwaysPull        bool         `json:"alwaysPull,omitempty"`
+	StageDeadline     string       `json:"stageDeadline"`
+	InterruptDeadline string       `json:"interruptDeadline"`
+}
+
+func settingsOf(c skyhook.Config, self string) settings {
+	return settings{
+		Version: c.Version, Namespace: c.Namespace, Node: self, AgentImage: c.AgentImage, PauseImage: c.PauseImage,
+		CopyDirRoot: c.CopyDirRoot, LogRoot: c.LogRoot, RuntimeTaint: c.RuntimeTaint,
+		ReapplyOnReboot: c.ReapplyOnReboot, TrustAgentReboots: c.TrustAgentReboots, ImagePullSecret: c.ImagePullSecret,
+		ServiceAccount: c.ServiceAccount, AlwaysPull: c.AlwaysPull,
+		StageDeadline: c.StageDeadline.String(), InterruptDeadline: c.InterruptDeadline.String(),
+	}
+}
+
+func (s settings) config() skyhook.Config {
+	c := skyhook.Config{
+		Version: s.Version, Namespace: s.Namespace, AgentImage: s.AgentImage, PauseImage: s.PauseImage,
+		CopyDirRoot: s.CopyDirRoot, LogRoot: s.LogRoot, RuntimeTaint: s.RuntimeTaint,
+		ReapplyOnReboot: s.ReapplyOnReboot, TrustAgentReboots: s.TrustAgentReboots, ImagePullSecret: s.ImagePullSecret,
+		ServiceAccount: s.ServiceAccount, AlwaysPull: s.AlwaysPull,
+	}
+	c.StageDeadline = lasts(s.StageDeadline, skyhook.DefaultStageDeadline)
+	c.InterruptDeadline = lasts(s.InterruptDeadline, skyhook.DefaultInterruptDeadline)
+	return c
+}
+
+// filed are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
+var filed = []schema.GroupVersionKind{
+	v1alpha1.GroupVersion.WithKind("Skyhook"), v1alpha1.GroupVersion.WithKind("DeploymentPolicy"),
+	nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
+	corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+}
+
+// Write writes a picture that Redact made.
+func (p *Picture) Write(w io.Writer) error {
+	out := file{
+		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
+		Operator: settingsOf(p.Config, p.Self), Items: []json.RawMessage{},
+	}
+	for _, gvk := range filed {
+		for _, o := range p.Of(gvk) {
+			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+			if err != nil {
+				return fmt.Errorf("writing %s %s: %w", gvk.Kind, o.GetName(), err)
+			}
+			raw["apiVersion"], raw["kind"] = gvk.GroupVersion().String(), gvk.Kind
+			text, err := json.Marshal(pruned(raw))
+			if err != nil {
+				return fmt.Errorf("writing %s %s: %w", gvk.Kind, o.GetName(), err)
+			}
+			out.Items = append(out.Items, text)
+		}
+	}
+	text, err := yaml.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("writing the dump: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// pruned leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
+// file is a file.
+func pruned(m map[string]any) map[string]any {
+	for key, value := range m {
+		switch v := value.(type) {
+		case nil:
+			delete(m, key)
+		case map[string]any:
+			if key == "data" || key == "configMap" || key == "labels" || key == "annotations" {
+				continue
+			}
+			if pruned(v); len(v) == 0 && key != "emptyDir" {
+				delete(m, key)
+			}
+		case []any:
+			for _, item := range v {
+				if inner, ok := item.(map[string]any); ok {
+					pruned(inner)
+				}
+			}
+		}
+	}
+	return m
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*Picture, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	var in file
+	if err := yaml.Unmarshal(text, &in); err != nil {
+		return nil, fmt.Errorf("it is not a dump: %w", err)
+	}
+	if in.APIVersion != fileVersion || in.Kind != fileKind {
+		return nil, errors.New("it is not a dump: kubectl skyhook dump makes one")
+	}
+	p, err := New(nil, in.Taken)
+	if err != nil {
+		return nil, err
+	}
+	p.Plugin, p.Self, p.Config = in.Plugin, in.Operator.Node, in.Operator.config()
+	decoder := serializer.NewCodecFactory(p.scheme).UniversalDeserializer()
+	for i, raw := range in.Items {
+		o, _, err := decoder.Decode(raw, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("reading item %d: %w", i+1, err)
+		}
+		object, ok := o.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("item %d is a list", i+1)
+		}
+		if err := p.Put(object); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}

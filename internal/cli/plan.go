@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// exitChanges says that a plan has changes, as diff does.
+const exitChanges = 2
+
+// fewNodes is up to how many nodes a plan is played to its end without being asked to.
+const fewNodes = 500
+
+func (a *app) planCommand() *cobra.Command {
+	var from source
+	waves := -1
+	cmd := &cobra.Command{
+		Use:   "plan [SKYHOOK|nodeop/NAME…]",
+		Short: "Say what would happen next, for what is there or for files",
+		Long: "Say what would happen: which nodes change, in which waves, which stages run there and why, which pods would have to go\n" +
+			"and which disruption budgets forbid it now. It is decided by the same code as in the operator, and nothing is changed.\n\n" +
+			"With -f it is said for files that are not applied yet, laid over what is there. Everything is assumed to end well.\n\n" +
+			"Exit code 0 means that nothing would change, 2 that something would, 1 that it could not be said.",
+		Example: "  kubectl skyhook plan\n" +
+			"  kubectl skyhook plan -f skyhook.yaml -f policy.yaml\n" +
+			"  kubectl skyhook plan demo --from stuck.yaml -o json",
+		ValidArgsFunction: a.completeSkyhooks,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), from, args, waves) },
+	}
+	from.flags(cmd)
+	cmd.Flags().StringSliceVarP(&from.files, "filename", "f", nil, "lay the objects of this `FILE` or folder over what is there; - for standard input; may be repeated")
+	cmd.Flags().IntVar(&waves, "waves", waves, fmt.Sprintf("show so many waves; 0 for all; by default all up to %d nodes, and 10 beyond", fewNodes))
+	return cmd
+}
+
+func (a *app) plan(ctx context.Context, from source, args []string, waves int) error {
+	if _, err := a.format(); err != nil {
+		return err
+	}
+	s, err := a.look(ctx, from)
+	if err != nil {
+		return err
+	}
+	if err := s.known(args); err != nil {
+		return err
+	}
+	if err := s.lookAhead(ctx, a); err != nil {
+		return err
+	}
+	if waves < 0 {
+		waves = 10
+		if len(s.snapshot.Nodes) <= fewNodes {
+			waves = 0
+		}
+	}
+	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, waves), args, waves)
+	if err := a.say(answer{value: p, names: p.names(), text: func(wide bool) string { return p.text(wide) }}); err != nil {
+		return err
+	}
+	if p.Changes {
+		return &exit{code: exitChanges}
+	}
+	return nil
+}
+
+// everyStage lets every task take the same time. The order of things depends on it as little as it can.
+func everyStage(d time.Duration) sim.Times {
+	return sim.Times{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
+}
+
+// known says which of the arguments names no rollout.
+func (s *scene) known(args []string) error {
+	for _, arg := range args {
+		if _, _, ok := s.rollout(arg); !ok {
+			return fmt.Errorf("there is no %s: %s", arg, s.names())
+		}
+	}
+	return nil
+}
+
+// names lists what could have been meant.
+func (s *scene) names() string {
+	var all []string
+	for i := range s.snapshot.Rollouts {
+		all = append(all, short(s.snapshot.Rollouts[i].Name))
+	}
+	if len(all) == 0 {
+		return errNothing.Error()
+	}
+	return "there are " + some(all, 5)
+}
+
+// planned is a plan as it is printed.
+type planned struct {
+	Changes  bool             `json:"changes"`
+	Rollouts []plannedRollout `json:"rollouts"`
+	Actions  []plannedAction  `json:"actions"` // of the next pass
+}
+
+// plannedRollout is what one rollout would do.
+type plannedRollout struct {
+	Name     string        `json:"name"`
+	Nodes    int           `json:"nodes"`    // selected
+	Changing int           `json:"changing"` // of them that owe work and can be worked on
+	Work     []plannedWork `json:"work"`
+	Waves    []wave        `json:"waves"`
+	Later    int           `json:"later"` // nodes that begin after the waves shown
+	Never    []reasonCount `json:"waiting,omitempty"`
+	Pods     []plannedPods `json:"pods,omitempty"`
+	Warnings []string      `json:"warnings,omitempty"`
+	Problem  string        `json:"problem,omitempty"`
+}
+
+// plannedWork is what runs on nodes that stand alike, in its order.
+type plannedWork struct {
+	Nodes []string      `json:"nodes"`
+	Steps []plannedStep `json:"steps"`
+}
+
+// plannedStep is one stage.
+type plannedStep struct {
+	Task   string   `json:"task"`
+	Why    string   `json:"why"`
+	Needs  string   `json:"needs,omitempty"`
+	Covers []string `json:"covers,omitempty"`
+}
+
+// plannedPods are the pods on one node of the first wave.
+type plannedPods struct {
+	Node    string   `json:"node"`
+	Evict   []string `json:"evict,omitempty"`
+	Wait    []string `json:"waitFor,omitempty"`
+	Keep    []string `json:"cannotBeEvicted,omitempty"`
+	Refused []string `json:"refusedNow,omitempty"`
+}
+
+// plannedAction is one action of the next pass.
+type plannedAction struct {
+	Node    string `json:"node"`
+	Verb    string `json:"verb"`
+	Rollout string `json:"rollout"`
+	What    string `json:"what,omitempty"`
+	Why     string `json:"why"`
+}
+
+func (p *planned) names() []string {
+	var out []string
+	for _, r := range p.Rollouts {
+		if r.Changing > 0 {
+			out = append(out, strings.ToLower(r.Name))
+		}
+	}
+	return out
+}

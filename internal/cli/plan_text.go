@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// text is a plan for people. Wide also lists the actions of the next pass.
+func (p *planned) text(wide bool) string {
+	if len(p.Rollouts) == 0 {
+		return "There is no Skyhook and no NodeOp.\n"
+	}
+	var parts []string
+	for i := range p.Rollouts {
+		parts = append(parts, p.Rollouts[i].text())
+	}
+	text := strings.Join(parts, "\n")
+	if wide && len(p.Actions) > 0 {
+		var rows [][]string
+		for _, a := range p.Actions {
+			rows = append(rows, []string{a.Node, a.Verb, a.Rollout, a.What, a.Why})
+		}
+		text += "\nThe next pass:\n" + indent(table([]string{"NODE", "VERB", "ROLLOUT", "WHAT", "WHY"}, rows, nil))
+	}
+	if !p.Changes {
+		text += "\nNothing would change.\n"
+	}
+	return text
+}
+
+// indent puts two blanks before each line.
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+}
+
+func (r *plannedRollout) text() string {
+	var b strings.Builder
+	kind, name, _ := strings.Cut(r.Name, "/")
+	switch {
+	case r.Problem != "":
+		fmt.Fprintf(&b, "%s %s is not accepted: %s\n", kind, name, r.Problem)
+	case r.Changing == 0 && len(r.Never) == 0:
+		fmt.Fprintf(&b, "%s %s: nothing changes on its %s\n", kind, name, count(r.Nodes, "node"))
+	default:
+		fmt.Fprintf(&b, "%s %s: %d of %s\n", kind, name, r.Changing, count(r.Nodes, "node")+howMany(r))
+	}
+	for _, w := range r.Work {
+		b.WriteString("\n" + w.text())
+	}
+	if len(r.Waves) > 0 {
+		var rows [][]string
+		for _, w := range r.Waves {
+			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, w.Group, count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6)})
+		}
+		b.WriteString("\n" + indent(table([]string{"WAVE", "AFTER", "GROUP", "NODES"}, rows, nil)))
+	}
+	if r.Later > 0 {
+		fmt.Fprintf(&b, "  then %s more in the same way; --waves 0 shows all\n", count(r.Later, "node"))
+	}
+	r.rest(&b)
+	return b.String()
+}
+
+func howMany(r *plannedRollout) string {
+	text := " changes"
+	if r.Changing != 1 {
+		text = " change"
+	}
+	switch {
+	case r.Later > 0 || len(r.Waves) == 0:
+		return text
+	case len(r.Waves) == 1:
+		return text + ", in 1 wave"
+	}
+	return fmt.Sprintf("%s, in %d waves", text, len(r.Waves))
+}
+
+// rest is what stands in the way, and what may surprise.
+func (r *plannedRollout) rest(b *strings.Builder) {
+	if len(r.Pods) > 0 {
+		b.WriteString("\n  Pods on the nodes that come first:\n")
+	}
+	for _, p := range r.Pods {
+		for _, l := range []struct {
+			what string
+			pods []string
+		}{{"evicts", p.Evict}, {"waits for", p.Wait}, {"may not evict", p.Keep}, {"may not evict now", p.Refused}} {
+			if len(l.pods) > 0 {
+				fmt.Fprintf(b, "    %s %s %s\n", p.Node, l.what, some(l.pods, 5))
+			}
+		}
+	}
+	if len(r.Never) > 0 {
+		b.WriteString("\n  Not begun by itself:\n")
+	}
+	for _, n := range r.Never {
+		fmt.Fprintf(b, "    %s (%s): %s: %s\n", count(n.Nodes, "node"), more(n.First, n.Nodes), n.Reason, n.Text)
+	}
+	if len(r.Warnings) > 0 {
+		b.WriteString("\n")
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(b, "  warning: %s\n", w)
+	}
+}
+
+// more lists the first names of so many.
+func more(first []string, of int) string {
+	if rest := of - len(first); rest > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), rest)
+	}
+	return strings.Join(first, ", ")
+}
+
+func (w *plannedWork) text() string {
+	var rows [][]string
+	for i, s := range w.Steps {
+		why := s.Why
+		if len(s.Covers) > 0 {
+			why += ", also for " + strings.Join(s.Covers, ", ")
+		}
+		rows = append(rows, []string{strconv.Itoa(i + 1), s.Task, why, s.Needs})
+	}
+	return indent("On " + count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6) + "\n" + indent(table([]string{"STEP", "STAGE", "WHY", "NODE"}, rows, nil)))
+}

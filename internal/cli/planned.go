@@ -1,0 +1,333 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+func (s *scene) planned(c *course, args []string, most int) *planned {
+	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}}
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) }) {
+			continue
+		}
+		one := s.plannedRollout(c, r, most)
+		p.Changes = p.Changes || one.Changing > 0
+		p.Rollouts = append(p.Rollouts, one)
+		for _, act := range s.plan.Actions {
+			if act.Rollout == r.Name {
+				p.Changes = true
+				p.Actions = append(p.Actions, plannedAction{act.Node, string(act.Verb), short(r.Name), s.object(r, act), act.Why.Text})
+			}
+		}
+	}
+	return p
+}
+
+// object says what an action is done to.
+func (s *scene) object(r *rollout.Rollout, act rollout.Action) string {
+	switch {
+	case act.Pod.Name != "":
+		return act.Pod.Namespace + "/" + act.Pod.Name
+	case act.Task != "":
+		return s.label(r.Name, act.Node, act.Task)
+	}
+	return act.Object
+}
+
+// label is a task as people read it.
+func (s *scene) label(name, node, task string) string {
+	if t := s.target(name, node); t != nil {
+		for i := range t.Tasks {
+			if t.Tasks[i].ID == task && t.Tasks[i].Label != "" {
+				return t.Tasks[i].Label
+			}
+		}
+	}
+	return task
+}
+
+func (s *scene) plannedRollout(c *course, r *rollout.Rollout, most int) plannedRollout {
+	out := plannedRollout{Name: r.Name, Work: []plannedWork{}, Waves: []wave{}}
+	if r.Broken != nil {
+		out.Problem = r.Broken.Text
+	}
+	waves := c.waves[r.Name]
+	for _, w := range waves {
+		w.Group = groupName(r, w.Group)
+		if most == 0 || w.Number <= most {
+			out.Waves = append(out.Waves, w)
+		}
+	}
+	began := map[string]bool{}
+	for _, w := range out.Waves {
+		for _, n := range w.Nodes {
+			began[n] = true
+		}
+	}
+	never := map[rollout.Reason][]rollout.Verdict{}
+	left := s.left(c, r)
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if !t.Leaving && !t.Gone {
+			out.Nodes++
+		}
+		v, stays := left[t.Node]
+		switch {
+		case !owes(t) && !t.Admitted:
+		case began[t.Node] || t.Admitted:
+			out.Changing++
+		case stays && !most0(most, waves):
+			never[v.Why.Reason] = append(never[v.Why.Reason], v)
+		default:
+			out.Changing++
+			out.Later++
+		}
+	}
+	out.Never = grouped(never)
+	out.Work = s.work(c, r, began)
+	out.Pods = s.podsToMove(r)
+	out.Warnings = s.warnings(r, &out)
+	return out
+}
+
+// most0 says that the play ended before this rollout's end because enough was seen.
+func most0(most int, waves []wave) bool { return most > 0 && len(waves) > most }
+
+// left are the verdicts of the targets that were still waiting when the play ended.
+func (s *scene) left(c *course, r *rollout.Rollout) map[string]rollout.Verdict {
+	out := map[string]rollout.Verdict{}
+	for _, rep := range c.timeline.Left {
+		if rep.Rollout == r.Name {
+			for _, v := range rep.Verdicts {
+				out[v.Node] = v
+			}
+		}
+	}
+	return out
+}
+
+func owes(t *rollout.Target) bool {
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done })
+}
+
+// groupName is the name of a group without its rollout.
+func groupName(r *rollout.Rollout, name string) string {
+	return strings.TrimPrefix(name, r.Name+"/")
+}
+
+// work puts nodes together on which the same things happen.
+func (s *scene) work(c *course, r *rollout.Rollout, began map[string]bool) []plannedWork {
+	bySign := map[string]*plannedWork{}
+	played := map[string]bool{}
+	var order []string
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if !owes(t) || t.Blocked != nil || t.Gone {
+			continue
+		}
+		sign := s.sign(r, t)
+		if bySign[sign] == nil {
+			bySign[sign] = &plannedWork{}
+			order = append(order, sign)
+		}
+		w := bySign[sign]
+		w.Nodes = append(w.Nodes, t.Node)
+		if steps := c.steps[r.Name][t.Node]; !played[sign] && (len(w.Steps) == 0 || len(steps) > 0 && began[t.Node]) {
+			played[sign] = len(steps) > 0
+			w.Steps = s.steps(r, t, steps)
+		}
+	}
+	out := []plannedWork{}
+	for _, sign := range order {
+		out = append(out, *bySign[sign])
+	}
+	return out
+}
+
+// sign is the same for targets on which the same things happen.
+func (s *scene) sign(r *rollout.Rollout, t *rollout.Target) string {
+	var b strings.Builder
+	for i := range t.Tasks {
+		if k := &t.Tasks[i]; k.State != rollout.Done {
+			fmt.Fprintf(&b, "%s %s %s\n", k.ID, k.CoveredBy, s.purpose(r, t, k))
+		}
+	}
+	return b.String()
+}
+
+// purpose says why a task is owed.
+func (s *scene) purpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) string {
+	hook := s.skyhookOf(r)
+	if hook == nil {
+		return ""
+	}
+	p, ok := s.objects.Compiled(hook).Purpose(t.Node, k.ID)
+	if !ok {
+		return ""
+	}
+	why := string(p.Goal)
+	switch {
+	case p.Goal == skyhook.GoalUpgrade && p.From != "":
+		why += " from " + p.From
+	case p.Goal == skyhook.GoalConfig && len(p.Keys) > 0:
+		why = "changed: " + some(p.Keys, 3)
+	case p.Goal == "":
+		why = "goes on"
+	}
+	if k.Need == rollout.Alone && p.Interrupt != nil {
+		why = string(p.Interrupt.Type)
+		if len(p.Interrupt.Services) > 0 {
+			why += " " + some(p.Interrupt.Services, 3)
+		}
+	}
+	return why
+}
+
+// steps are the tasks of one target in the order in which the play ran them; those it did not run follow as they are.
+func (s *scene) steps(r *rollout.Rollout, t *rollout.Target, ran []step) []plannedStep {
+	byID := map[string]*rollout.Task{}
+	for i := range t.Tasks {
+		if t.Tasks[i].State != rollout.Done {
+			byID[t.Tasks[i].ID] = &t.Tasks[i]
+		}
+	}
+	var out []plannedStep
+	add := func(k *rollout.Task, covers []string) {
+		delete(byID, k.ID)
+		p := plannedStep{Task: k.Label, Why: s.purpose(r, t, k), Needs: needs(k.Need)}
+		for _, id := range covers {
+			p.Covers = append(p.Covers, s.label(r.Name, t.Node, id))
+			delete(byID, id)
+		}
+		out = append(out, p)
+	}
+	for i := range t.Tasks { // what runs already comes first
+		if k := byID[t.Tasks[i].ID]; k != nil && k.Object != "" {
+			add(k, nil)
+		}
+	}
+	for _, st := range ran {
+		if k := byID[st.task]; k != nil {
+			add(k, st.covers)
+		}
+	}
+	for i := range t.Tasks {
+		if k := byID[t.Tasks[i].ID]; k != nil && k.CoveredBy == "" {
+			add(k, nil)
+		}
+	}
+	return out
+}
+
+func needs(n rollout.Need) string {
+	switch n {
+	case rollout.Drained:
+		return "drained"
+	case rollout.Alone:
+		return "drained, alone"
+	}
+	return ""
+}
+
+// podsToMove are the pods on the nodes that are held, or begin next and have to become quiet.
+func (s *scene) podsToMove(r *rollout.Rollout) []plannedPods {
+	var out []plannedPods
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if !disruptive(t) {
+			continue
+		}
+		pods, seen := s.inTheWay(r, t.Node)
+		if !seen || len(pods) == 0 {
+			continue
+		}
+		p := plannedPods{Node: t.Node}
+		uids := map[string]string{}
+		for uid, budget := range s.budgets {
+			uids[string(uid)] = budget
+		}
+		for _, pod := range pods {
+			name := pod.Namespace + "/" + pod.Name
+			switch {
+			case pod.Wait:
+				p.Wait = append(p.Wait, name)
+			case pod.Keep != "":
+				p.Keep = append(p.Keep, name+": "+pod.Keep)
+			case uids[pod.UID] != "":
+				p.Refused = append(p.Refused, name+": "+uids[pod.UID])
+			default:
+				p.Evict = append(p.Evict, name)
+			}
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b plannedPods) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+// warnings are what may surprise: too many nodes at once, nothing tried first, what a spec says in vain.
+func (s *scene) warnings(r *rollout.Rollout, p *plannedRollout) []string {
+	var out []string
+	for _, problem := range s.problems {
+		if problem.Rollout == r.Name && (r.Broken == nil || problem.Text != r.Broken.Text) {
+			out = append(out, problem.Text)
+		}
+	}
+	if hook := s.skyhookOf(r); hook != nil {
+		if n := s.objects.Compiled(hook).EditedNodes(); n > 0 {
+			out = append(out, fmt.Sprintf("the image, env or resources of a finished package changed on %s: that runs nothing until its next install or upgrade, or a rerun", count(n, "node")))
+		}
+	}
+	if len(p.Waves) == 0 || p.Changing < 2 {
+		return out
+	}
+	first := 0
+	for _, w := range p.Waves {
+		if w.after == p.Waves[0].after {
+			first += len(w.Nodes)
+		}
+	}
+	quiet := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return owes(&t) && disruptive(&t) })
+	switch {
+	case first == p.Changing && quiet:
+		out = append(out, fmt.Sprintf("all %d nodes begin at once and are drained together: give it a smaller budget", first))
+	case first == p.Changing:
+		out = append(out, fmt.Sprintf("all %d nodes begin at once: give it a smaller budget to notice failures early", first))
+	case first > 1 && p.Changing > 3:
+		out = append(out, fmt.Sprintf("%d nodes begin at once and no single node is tried first: a DeploymentPolicy with initialBatch 1 does that", first))
+	}
+	return out
+}
+
+// reasonCount is how many nodes wait for the same reason.
+type reasonCount struct {
+	Reason string   `json:"reason"`
+	Nodes  int      `json:"nodes"`
+	Text   string   `json:"text"` // of the first
+	First  []string `json:"first"`
+}
+
+// grouped counts verdicts by reason, the largest group first.
+func grouped(by map[rollout.Reason][]rollout.Verdict) []reasonCount {
+	var out []reasonCount
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
+		c := reasonCount{Reason: string(reason), Nodes: len(by[reason]), Text: by[reason][0].Why.Text}
+		for _, v := range by[reason][:min(3, len(by[reason]))] {
+			c.First = append(c.First, v.Node)
+		}
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(a, b reasonCount) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return out
+}

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// simulating is one simulation.
+type simulating struct {
+	from   source
+	stage  time.Duration
+	pod    time.Duration
+	limit  time.Duration
+	stages []string // TASK=DURATION
+	nodes  []string
+}
+
+func (a *app) simulateCommand() *cobra.Command {
+	var s simulating
+	cmd := &cobra.Command{
+		Use:   "simulate [SKYHOOK|nodeop/NAME…]",
+		Short: "Play a rollout to its end on a virtual clock",
+		Long: "Play a rollout to its end on a virtual clock: when each wave begins and ends, and how long everything takes. Every stage\n" +
+			"takes as long as --stage says, and ends well; --duration tells those that differ, by package and stage. Nothing is changed.",
+		Example: "  kubectl skyhook simulate -f skyhook.yaml\n" +
+			"  kubectl skyhook simulate demo --stage 90s --duration 'driver interrupt=8m' --duration 'driver=5m'\n" +
+			"  kubectl skyhook simulate --from stuck.yaml -o wide --node worker-1",
+		ValidArgsFunction: a.completeSkyhooks,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.simulate(cmd.Context(), &s, args) },
+	}
+	s.from.flags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVarP(&s.from.files, "filename", "f", nil, "lay the objects of this `FILE` or folder over what is there; - for standard input; may be repeated")
+	f.DurationVar(&s.stage, "stage", 2*time.Minute, "how long a stage takes")
+	f.StringArrayVar(&s.stages, "duration", nil, "how long the stages of a package take, or one of them: `'PACKAGE [STAGE]=DURATION'`; may be repeated")
+	f.DurationVar(&s.pod, "pod", 30*time.Second, "how long an evicted pod takes to go")
+	f.DurationVar(&s.limit, "limit", 365*24*time.Hour, "end the simulation after so much time")
+	f.StringSliceVar(&s.nodes, "node", nil, "with -o wide: the steps on this `node` only; may be repeated")
+	return cmd
+}
+
+// times reads the durations.
+func (s *simulating) times() (sim.Times, error) {
+	given := map[string]time.Duration{}
+	for _, text := range s.stages {
+		what, long, ok := strings.Cut(text, "=")
+		d, err := time.ParseDuration(long)
+		if !ok || err != nil || d < 0 {
+			return sim.Times{}, fmt.Errorf("--duration %q is not 'PACKAGE [STAGE]=DURATION', such as 'driver interrupt=8m'", text)
+		}
+		given[strings.Join(strings.Fields(strings.ReplaceAll(what, "/", " ")), " ")] = d
+	}
+	return sim.Times{Pod: s.pod, Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
+		name, _, _ := strings.Cut(k.Label, " ")
+		for _, key := range []string{k.Label, name} {
+			if d, ok := given[key]; ok {
+				return d
+			}
+		}
+		return s.stage
+	}}, nil
+}
+
+// played is a simulation as it is printed.
+type played struct {
+	Took     string          `json:"took"`
+	Complete bool            `json:"complete"`
+	Rollouts []playedRollout `json:"rollouts"`
+	Steps    []playedStep    `json:"steps"`
+}
+
+type playedRollout struct {
+	Name  string        `json:"name"`
+	Waves []playedWave  `json:"waves"`
+	Left  []reasonCount `json:"left,omitempty"`
+}
+
+type playedWave struct {
+	wave
+	Ended string `json:"ended,omitempty"`
+}
+
+type playedStep struct {
+	At      string `json:"at"`
+	Node    string `json:"node"`
+	Rollout string `json:"rollout"`
+	Verb    string `json:"verb"`
+	What    string `json:"what,omitempty"`
+}
+
+func (a *app) simulate(ctx context.Context, in *simulating, args []string) error {
+	if _, err := a.format(); err != nil {
+		return err
+	}
+	times, err := in.times()
+	if err != nil {
+		return err
+	}
+	s, err := a.look(ctx, in.from)
+	if err != nil {
+		return err
+	}
+	if err := s.known(args); err != nil {
+		return err
+	}
+	c := s.play(times, in.limit, 0)
+	p := s.played(c, args, in.nodes)
+	return a.say(answer{value: p, names: p.names(), text: p.text})
+}
+
+func (s *scene) played(c *course, args, nodes []string) *played {
+	p := &played{Took: span(c.timeline.End.Sub(c.began)), Complete: len(c.timeline.Left) == 0, Rollouts: []playedRollout{}, Steps: []playedStep{}}
+	wanted := func(r *rollout.Rollout) bool {
+		return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) })
+	}
+	ends := c.ends()
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if !wanted(r) {
+			continue
+		}
+		one := playedRollout{Name: r.Name, Waves: []playedWave{}}
+		for _, w := range c.waves[r.Name] {
+			pw := playedWave{wave: w}
+			pw.Group = groupName(r, w.Group)
+			last, all := time.Duration(0), true
+			for _, n := range w.Nodes {
+				at, ok := ends[r.Name+" "+n]
+				last, all = max(last, at), all && ok
+			}
+			if all {
+				pw.Ended = span(last)
+			}
+			one.Waves = append(one.Waves, pw)
+		}
+		by := map[rollout.Reason][]rollout.Verdict{}
+		for _, v := range s.left(c, r) {
+			by[v.Why.Reason] = append(by[v.Why.Reason], v)
+		}
+		for _, vs := range by {
+			slices.SortFunc(vs, func(a, b rollout.Verdict) int { return strings.Compare(a.Node, b.Node) })
+		}
+		one.Left = grouped(by)
+		p.Rollouts = append(p.Rollouts, one)
+		p.Steps = append(p.Steps, s.playedSteps(c, r, nodes)...)
+	}
+	return p
+}
+
+// ends is when each target gave its seat back, for the last time.
+func (c *course) ends() map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for _, m := range c.timeline.Moments {
+		for _, act := range m.Actions {
+			if act.Verb == rollout.Retire {
+				out[act.Rollout+" "+act.Node] = m.At.Sub(c.began)
+			}
+		}
+	}
+	return out
+}
+
+func (s *scene) playedSteps(c *course, r *rollout.Rollout, nodes []string) []playedStep {
+	var out []playedStep
+	for _, m := range c.timeline.Moments {
+		for _, act := range m.Actions {
+			if act.Rollout == r.Name && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
+				out = append(out, playedStep{span(m.At.Sub(c.began)), act.Node, short(r.Name), string(act.Verb), s.object(r, act)})
+			}
+		}
+	}
+	return out
+}
+
+func (p *played) names() []string {
+	var out []string
+	for _, r := range p.Rollouts {
+		out = append(out, strings.ToLower(r.Name))
+	}
+	return out
+}
+
+func (p *played) text(wide bool) string {
+	var b strings.Builder
+	for _, r := range p.Rollouts {
+		nodes := 0
+		var rows [][]string
+		for _, w := range r.Waves {
+			nodes += len(w.Nodes)
+			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, or(w.Ended, "not ended"), w.Group, count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6)})
+		}
+		kind, name, _ := strings.Cut(r.Name, "/")
+		fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, count(nodes, "node"), count(len(r.Waves), "wave"))
+		if len(rows) > 0 {
+			b.WriteString("\n" + indent(table([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))
+		}
+		for _, l := range r.Left {
+			fmt.Fprintf(&b, "  left: %s (%s): %s: %s\n", count(l.Nodes, "node"), more(l.First, l.Nodes), l.Reason, l.Text)
+		}
+		b.WriteString("\n")
+	}
+	if wide && len(p.Steps) > 0 {
+		var rows [][]string
+		for _, s := range p.Steps {
+			rows = append(rows, []string{s.At, s.Node, s.Verb, s.Rollout, s.What})
+		}
+		b.WriteString(table([]string{"AT", "NODE", "VERB", "ROLLOUT", "WHAT"}, rows, nil) + "\n")
+	}
+	if p.Complete {
+		fmt.Fprintf(&b, "Everything is done after %s.\n", p.Took)
+	} else {
+		fmt.Fprintf(&b, "After %s nothing goes on by itself, and not everything is done.\n", p.Took)
+	}
+	return b.String()
+}

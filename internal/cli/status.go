@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var from source
+	watch := false
+	every := 2 * time.Second
+	cmd := &cobra.Command{
+		Use:   "status [SKYHOOK|nodeop/NAME]",
+		Short: "Show how far rollouts are, how fast they go, and what is stuck",
+		Long: "Show how far rollouts are, how fast they go, and what is stuck: one line for each, or one screen for the one named.\n\n" +
+			"With -w it goes on until everything is done or you interrupt it: redrawn on a terminal, appended elsewhere when\n" +
+			"something changed.",
+		Example: "  kubectl skyhook status\n" +
+			"  kubectl skyhook status demo -w\n" +
+			"  kubectl skyhook status nodeop/kernel-version -o json",
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSkyhooks,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if watch {
+				return a.watch(cmd.Context(), from, args, every)
+			}
+			ans, _, err := a.status(cmd.Context(), from, args)
+			if err != nil {
+				return err
+			}
+			return a.say(ans)
+		},
+	}
+	from.flags(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it")
+	cmd.Flags().DurationVar(&every, "interval", every, "with -w: look again after this time")
+	return cmd
+}
+
+// state is how one rollout stands.
+type state struct {
+	Name       string        `json:"name"`
+	Status     string        `json:"status"`
+	Nodes      int           `json:"nodes"`
+	Complete   int           `json:"complete"`
+	InProgress int           `json:"inProgress"`
+	Failing    int           `json:"failing"`
+	Waiting    int           `json:"waiting"`
+	Blocked    int           `json:"blocked"`
+	Left       string        `json:"timeLeft,omitempty"`
+	PerHour    float64       `json:"nodesPerHour,omitempty"`
+	Groups     []groupState  `json:"groups"`
+	Reasons    []reasonCount `json:"reasons"`
+	Failures   []failure     `json:"failures"`
+	Working    []working     `json:"working"`
+	Packages   []string      `json:"packages,omitempty"`
+	Problem    string        `json:"problem,omitempty"`
+}
+
+// groupState is how far one group is.
+type groupState struct {
+	Name     string `json:"name"`
+	Nodes    int    `json:"nodes"`
+	Complete int    `json:"complete"`
+	Failed   int    `json:"failed"`
+	Busy     int    `json:"busy"`
+	Budget   int    `json:"budget"` // -1 for none
+	Batch    int    `json:"batch"`
+	Stopped  bool   `json:"stopped,omitempty"`
+	Why      string `json:"why,omitempty"`
+}
+
+// failure is one node where something fails.
+type failure struct {
+	Node     string `json:"node"`
+	Task     string `json:"task,omitempty"`
+	Attempts int    `json:"attempts"`
+	Final    bool   `json:"final"`
+	Text     string `json:"text"`
+}
+
+// working is one thing that runs.
+type working struct {
+	Task  string   `json:"task"`
+	Nodes int      `json:"nodes"`
+	First []string `json:"first"`
+}
+
+// status looks, and says whether everything it speaks of is done.
+func (a *app) status(ctx context.Context, from source, args []string) (answer, bool, error) {
+	if _, err := a.format(); err != nil {
+		return answer{}, false, err
+	}
+	s, err := a.look(ctx, from)
+	if err != nil {
+		return answer{}, false, err
+	}
+	if err := s.known(args); err != nil {
+		return answer{}, false, err
+	}
+	states, done := []state{}, true
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if len(args) > 0 && !answersTo(r, args[0]) {
+			continue
+		}
+		st := s.state(r)
+		states = append(states, st)
+		done = done && st.Complete == st.Nodes
+	}
+	var names []string
+	for _, st := range states {
+		names = append(names, strings.ToLower(st.Name))
+	}
+	ans := answer{value: any(states), names: names, text: func(wide bool) string {
+		if len(args) > 0 {
+			return a.screen(&states[0], wide)
+		}
+		return a.overview(states)
+	}}
+	if len(args) > 0 {
+		ans.value = states[0]
+	}
+	return ans, done, nil
+}
+
+// state sums one rollout up.
+func (s *scene) state(r *rollout.Rollout) state {
+	st := state{Name: r.Name, Groups: []groupState{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []working{}}
+	if r.Broken != nil {
+		st.Problem = r.Broken.Text
+	}
+	by := map[rollout.Reason][]rollout.Verdict{}
+	tasks := map[string][]string{}
+	verdicts := s.report(r.Name).Verdicts
+	for i, v := range verdicts {
+		t := &r.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		st.Nodes++
+		switch v.Phase {
+		case rollout.Finished:
+			st.Complete++
+			continue
+		case rollout.InFlight:
+			st.InProgress++
+		case rollout.Erring, rollout.GaveUp:
+			st.Failing++
+			st.Failures = append(st.Failures, failing(t, v))
+			continue
+		case rollout.Blocked:
+			st.Blocked++
+		default:
+			st.Waiting++
+		}
+		if v.Why.Reason == rollout.ReasonWorking {
+			for _, k := range t.Tasks {
+				if k.State == rollout.Running {
+					tasks[k.Label] = append(tasks[k.Label], t.Node)
+				}
+			}
+			continue
+		}
+		by[v.Why.Reason] = append(by[v.Why.Reason], v)
+	}
+	st.Reasons = append(st.Reasons, grouped(by)...)
+	for label, nodes := range tasks {
+		st.Working = append(st.Working, working{label, len(nodes), nodes[:min(3, len(nodes))]})
+	}
+	slices.SortFunc(st.Working, func(a, b working) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Task, b.Task)) })
+	slices.SortStableFunc(st.Failures, func(a, b failure) int {
+		return cmp.Or(boolean(b.Final)-boolean(a.Final), cmp.Compare(b.Attempts, a.Attempts))
+	})
+	st.Status = s.word(r, &st)
+	s.groups(r, &st)
+	st.PerHour, st.Left = s.speed(r, st.Nodes-st.Complete-st.Blocked)
+	if hook := s.skyhookOf(r); hook != nil {
+		for name, p := range hook.Spec.Packages {
+			st.Packages = append(st.Packages, name+" "+string(p.Version))
+		}
+		slices.Sort(st.Packages)
+	}
+	return st
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// failing says what fails on a node.
+func failing(t *rollout.Target, v rollout.Verdict) failure {
+	f := failure{Node: t.Node, Text: v.Why.Text, Final: v.Phase == rollout.GaveUp}
+	for _, k := range t.Tasks {
+		if k.Attempts > f.Attempts || f.Task == "" && k.State == rollout.Failing {
+			f.Task, f.Attempts = k.Label, max(k.Attempts, f.Attempts)
+		}
+	}
+	return f
+}
+
+// word is the status as the object itself will say it.
+func (s *scene) word(r *rollout.Rollout, st *state) string {
+	if hook := s.skyhookOf(r); hook != nil {
+		return string(s.objects.Compiled(hook).Status(*s.report(r.Name), s.plan.Groups).Status)
+	}
+	switch {
+	case st.Complete == st.Nodes:
+		return "complete"
+	case r.Paused:
+		return "paused"
+	case st.InProgress > 0:
+		return "in_progress"
+	case st.Failing > 0:
+		return "erroring"
+	case st.Blocked > 0:
+		return "blocked"
+	}
+	return "waiting"
+}
+
+// groups say how far each group of a rollout is.
+func (s *scene) groups(r *rollout.Rollout, st *state) {
+	var names []string
+	for i := range r.Targets {
+		if g := r.Targets[i].Group; !slices.Contains(names, g) {
+			names = append(names, g)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		g, rep := s.group(name)
+		if g == nil {
+			continue
+		}
+		one := groupState{
+			Name: groupName(r, name), Nodes: rep.Matched, Complete: rep.Finished, Failed: rep.Failed, Busy: rep.Busy, Budget: rep.Ceiling,
+			Batch: rep.Memory.Batch, Stopped: rep.Memory.Stopped,
+		}
+		if rep.Why != nil {
+			one.Why = rep.Why.Text
+		}
+		st.Groups = append(st.Groups, one)
+	}
+}
+
+// speed is how many nodes finish in an hour, and how long so many more will take: from those that finished during the
+// last hour, counted from the first of them. Too few say nothing.
+func (s *scene) speed(r *rollout.Rollout, left int) (perHour float64, text string) {
+	var ends []time.Time
+	for i := range r.Targets {
+		if at := r.Targets[i].FinishedAt; at.After(s.snapshot.Now.Add(-time.Hour)) {
+			ends = append(ends, at)
+		}
+	}
+	if len(ends) < 2 || left <= 0 {
+		return 0, ""
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	after := 0
+	for _, at := range ends {
+		if at.After(ends[0]) {
+			after++
+		}
+	}
+	took := s.snapshot.Now.Sub(ends[0])
+	if after == 0 || took < time.Minute {
+		return 0, ""
+	}
+	each := took / time.Duration(after)
+	return float64(int(10*time.Hour/each)) / 10, about(each * time.Duration(left))
+}
+
+// about rounds a duration to what can be foreseen.
+func about(d time.Duration) string {
+	if d > time.Hour {
+		return span(d.Round(10 * time.Minute))
+	}
+	return span(max(d.Round(time.Minute), time.Minute))
+}

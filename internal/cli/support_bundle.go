@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// mostLog bounds what is taken of one log.
+const mostLog = 20 << 20
+
+func (a *app) supportBundleCommand() *cobra.Command {
+	out := "skyhook-support.tar.gz"
+	since := 24 * time.Hour
+	cmd := &cobra.Command{
+		Use:   "support-bundle",
+		Short: "Pack what a maintainer needs to understand a problem",
+		Long: "Pack what a maintainer needs to understand a problem into one archive: the dump, what status, why and plan say now, events,\n" +
+			"the logs of the operator and of failing packages, and the versions of everything.\n\n" +
+			"The values of environment variables are replaced by words, and Secrets are not read. Logs and files of configMap are\n" +
+			"packed as they are: look through them before you hand the archive on. What cannot be had is told of inside.",
+		Example: "  kubectl skyhook support-bundle\n" +
+			"  kubectl skyhook support-bundle -o /tmp/stuck.tar.gz --since 2h",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, since) },
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", out, "write the archive to this `FILE`")
+	cmd.Flags().DurationVar(&since, "since", since, "take logs from so long ago on")
+	return cmd
+}
+
+// bundle collects files.
+type bundle struct {
+	files   []bundled
+	trouble []string
+}
+
+type bundled struct {
+	name string
+	text []byte
+}
+
+func (b *bundle) add(name string, text []byte, err error) {
+	if err != nil {
+		b.trouble = append(b.trouble, name+": "+err.Error())
+	}
+	if len(text) > 0 {
+		b.files = append(b.files, bundled{name, text})
+	}
+}
+
+func (a *app) supportBundle(ctx context.Context, out string, since time.Duration) error {
+	c, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	b := &bundle{}
+	a.output = formatTable
+	if err := a.bundleScene(ctx, b); err != nil {
+		return err
+	}
+	a.bundleVersions(ctx, c, b)
+	a.bundleEvents(ctx, c, b)
+	a.bundleLogs(ctx, c, b, since)
+	if len(b.trouble) > 0 {
+		b.files = append(b.files, bundled{"not-collected.txt", []byte(strings.Join(b.trouble, "\n") + "\n")})
+		for _, t := range b.trouble {
+			a.warn("%s", t)
+		}
+	}
+	f, err := os.OpenFile(filepath.Clean(out), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the bundle: %w", err)
+	}
+	if err := b.write(f); err != nil {
+		_ = f.Close() // the first error says more
+		return fmt.Errorf("writing the bundle: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("writing the bundle: %w", err)
+	}
+	fmt.Fprintf(a.ErrOut, "%s written: %s\n", out, count(len(b.files), "file"))
+	return nil
+}
+
+// bundleScene adds the dump and what is to be said of it. Without a look at the cluster there is no bundle.
+func (a *app) bundleScene(ctx context.Context, b *bundle) error {
+	s, err := a.look(ctx, source{})
+	if err != nil {
+		return err
+	}
+	b.add("look-ahead", nil, s.lookAhead(ctx, a))
+	var dump bytes.Buffer
+	p, err := s.picture.Redacted()
+	if err == nil {
+		err = p.Write(&dump)
+	}
+	b.add("dump.yaml", dump.Bytes(), err)
+	var status, why strings.Builder
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		st := s.state(r)
+		status.WriteString(a.screen(&st, true) + "\n")
+		why.WriteString(r.Name + "\n" + indent(chainText(s.whyRollout(r), 0)) + "\n")
+	}
+	b.add("status.txt", []byte(status.String()), nil)
+	b.add("why.txt", []byte(why.String()), nil)
+	b.add("plan.txt", []byte(s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, 10), nil, 10).text(true)), nil)
+	return nil
+}
+
+func (a *app) bundleVersions(ctx context.Context, c client.Client, b *bundle) {
+	versions := map[string]any{"plugin": a.version, "operator": a.operator(ctx)}
+	if d, err := a.kube.ToDiscoveryClient(); err == nil {
+		if v, err := d.ServerVersion(); err == nil {
+			versions["kubernetes"] = v.GitVersion
+		}
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes); err == nil {
+		kinds := map[string]int{}
+		for i := range nodes.Items {
+			n := nodes.Items[i].Status.NodeInfo
+			kinds[strings.Join([]string{n.KubeletVersion, n.OSImage, n.KernelVersion, n.ContainerRuntimeVersion, n.Architecture}, " | ")]++
+		}
+		versions["nodes"] = kinds
+	}
+	text, err := yaml.Marshal(versions)
+	b.add("versions.yaml", text, err)
+}
+
+// bundleEvents adds the events about what is ours: those of our namespace, and of nodes and Skyhooks.
+func (a *app) bundleEvents(ctx context.Context, c client.Client, b *bundle) {
+	var all []corev1.Event
+	for _, ns := range []string{a.namespace(), "default"} {
+		list := &corev1.EventList{}
+		if err := c.List(ctx, list, client.InNamespace(ns)); err != nil {
+			b.trouble = append(b.trouble, "events of namespace "+ns+": "+err.Error())
+			continue
+		}
+		for _, e := range list.Items {
+			if ns == a.namespace() || e.InvolvedObject.Kind == "Node" || strings.HasPrefix(e.InvolvedObject.APIVersion, v1alpha1.Group+"/") {
+				all = append(all, e)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y corev1.Event) int {
+		return cmp.Or(x.LastTimestamp.Compare(y.LastTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	var rows [][]string
+	for _, e := range all {
+		rows = append(rows, []string{
+			e.LastTimestamp.UTC().Format(time.RFC3339), e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
+			fmt.Sprint(max(e.Count, 1)), strings.Join(strings.Fields(e.Message), " "),
+		})
+	}
+	b.add("events.txt", []byte(table([]string{"LAST", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}, rows, nil)), nil)
+}
+
+// bundleLogs adds the logs of the operator and of packages.
+func (a *app) bundleLogs(ctx context.Context, c client.Client, b *bundle, since time.Duration) {
+	config, err := a.config()
+	if err != nil {
+		b.add("logs", nil, err)
+		return
+	}
+	core, err := coreclient.NewForConfig(config)
+	if err != nil {
+		b.add("logs", nil, err)
+		return
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(a.namespace())); err != nil {
+		b.add("logs", nil, err)
+		return
+	}
+	seconds, limit := int64(since.Seconds()), int64(mostLog)
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if !worthReading(p, s) {
+				continue
+			}
+			for _, previous := range []bool{false, true} {
+				if previous && s.RestartCount == 0 {
+					continue
+				}
+				name := "logs/" + p.Name + "/" + s.Name + ".log"
+				if previous {
+					name = "logs/" + p.Name + "/" + s.Name + ".previous.log"
+				}
+				o := &corev1.PodLogOptions{Container: s.Name, Previous: previous, SinceSeconds: &seconds, LimitBytes: &limit}
+				text, err := readLog(ctx, core.Pods(p.Namespace), p.Name, o)
+				b.add(name, text, err)
+			}
+		}
+	}
+}
+
+// worthReading says that a container is the operator's, or one of a package that did not simply end well.
+func worthReading(p *corev1.Pod, s corev1.ContainerStatus) bool {
+	if p.Labels[v1alpha1.LabelName] == "" {
+		as := &appsv1.Deployment{}
+		as.Labels, as.Spec.Template.Spec = p.Labels, p.Spec
+		return len(operatorImages(as)) > 0 && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0)
+	}
+	failed := s.State.Terminated != nil && s.State.Terminated.ExitCode != 0
+	return failed || s.RestartCount > 0 || s.State.Running != nil && s.Name != "pause"
+}
+
+func readLog(ctx context.Context, pods coreclient.PodInterface, pod string, o *corev1.PodLogOptions) ([]byte, error) {
+	in, err := pods.GetLogs(pod, o).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(io.LimitReader(in, mostLog))
+}
+
+// write packs the files, by name.
+func (b *bundle) write(to io.Writer) error {
+	slices.SortFunc(b.files, func(x, y bundled) int { return strings.Compare(x.name, y.name) })
+	zip := gzip.NewWriter(to)
+	out := tar.NewWriter(zip)
+	for _, f := range b.files {
+		h := &tar.Header{Name: "skyhook-support/" + f.name, Mode: 0o600, Size: int64(len(f.text)), ModTime: time.Now().Truncate(time.Second)}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := out.Write(f.text); err != nil {
+			return err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return zip.Close()
+}

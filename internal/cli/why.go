@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// longestChain bounds how far a reason is followed.
+const longestChain = 8
+
+func (a *app) whyCommand() *cobra.Command {
+	var from source
+	cmd := &cobra.Command{
+		Use:   "why NODE|SKYHOOK|nodeop/NAME",
+		Short: "Say why a node or a rollout does not go on, and what would help",
+		Long: "Say why a node or a rollout does not go on: the reason for each wait, since when, and what would end it. A reason that\n" +
+			"lies elsewhere is followed there: a node waits for an earlier Skyhook, which waits for a pod, and so on.\n\n" +
+			"A name that a node and a Skyhook share means the node; node/NAME and skyhook/NAME say which.",
+		Example: "  kubectl skyhook why worker-1\n" +
+			"  kubectl skyhook why demo\n" +
+			"  kubectl skyhook why nodeop/kernel-version",
+		Args: exactly("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), from, args[0]) },
+	}
+	from.flags(cmd)
+	return cmd
+}
+
+// because is one reason, and those behind it.
+type because struct {
+	Subject string    `json:"subject"` // who waits
+	Nodes   int       `json:"nodes,omitempty"`
+	Phase   string    `json:"phase,omitempty"`
+	Reason  string    `json:"reason"`
+	Text    string    `json:"text"`
+	Since   string    `json:"since,omitempty"` // how long ago it began
+	Help    string    `json:"help,omitempty"`
+	Behind  []because `json:"behind,omitempty"`
+}
+
+func (a *app) why(ctx context.Context, from source, arg string) error {
+	if _, err := a.format(); err != nil {
+		return err
+	}
+	s, err := a.look(ctx, from)
+	if err != nil {
+		return err
+	}
+	node := strings.TrimPrefix(strings.TrimPrefix(arg, "node/"), "no/")
+	var all []because
+	switch r, _, found := s.rollout(arg); {
+	case s.objects.Node(node) != nil:
+		all = s.whyNode(node)
+	case found:
+		all = s.whyRollout(r)
+	default:
+		return fmt.Errorf("there is no node and no rollout %q: %s", arg, s.names())
+	}
+	return a.say(answer{value: all, names: subjects(all), text: func(bool) string { return chainText(all, 0) }})
+}
+
+func subjects(all []because) []string {
+	var out []string
+	for _, b := range all {
+		out = append(out, b.Subject)
+	}
+	return out
+}
+
+// whyNode tells of every rollout that selects a node, in their order.
+func (s *scene) whyNode(node string) []because {
+	out := []because{}
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if v, ok := s.verdict(r.Name, node); ok {
+			out = append(out, s.explain(r, v, map[string]bool{}))
+		}
+	}
+	n := s.objects.Node(node)
+	if n.Unschedulable {
+		owners := holds(n)
+		b := because{Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook", Help: "kubectl uncordon " + node + ", if nobody needs it cordoned"}
+		if len(owners) > 0 {
+			var names []string
+			for _, h := range owners {
+				names = append(names, short(h.Owner))
+			}
+			b.Text, b.Help = "the node is cordoned by "+strings.Join(names, ", "), "it is given back when they are done there"
+		}
+		out = append(out, b)
+	}
+	if len(out) == 0 {
+		out = append(out, because{Subject: "Node " + node, Reason: "NotSelected", Text: "no Skyhook and no NodeOp selects the node", Help: "compare its labels with nodeSelectors"})
+	}
+	return out
+}
+
+// whyRollout tells each reason once, of the first node that has it.
+func (s *scene) whyRollout(r *rollout.Rollout) []because {
+	out := []because{}
+	if r.Broken != nil {
+		return append(out, because{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: help[r.Broken.Reason]})
+	}
+	type key struct {
+		phase  rollout.Phase
+		reason rollout.Reason
+	}
+	first, counts := map[key]rollout.Verdict{}, map[key]int{}
+	var order []key
+	for _, v := range s.report(r.Name).Verdicts {
+		k := key{v.Phase, v.Why.Reason}
+		if counts[k] == 0 {
+			first[k] = v
+			order = append(order, k)
+		}
+		counts[k]++
+	}
+	slices.SortStableFunc(order, func(a, b key) int { return slices.Index(phases, a.phase) - slices.Index(phases, b.phase) })
+	for _, k := range order {
+		b := s.explain(r, first[k], map[string]bool{})
+		if b.Nodes = counts[k]; b.Nodes > 1 {
+			b.Subject = fmt.Sprintf("%s on %s and %d more", short(r.Name), first[k].Node, b.Nodes-1)
+		}
+		out = append(out, b)
+	}
+	if len(out) == 0 {
+		out = append(out, because{Subject: r.Name, Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
+	}
+	return out
+}
+
+// phases from what asks most for attention to what asks least.
+var phases = []rollout.Phase{
+	rollout.GaveUp, rollout.Erring, rollout.Blocked, rollout.InFlight, rollout.Waiting, rollout.Held, rollout.Off, rollout.Finished,
+}
+
+func (s *scene) verdict(name, node string) (rollout.Verdict, bool) {
+	for _, v := range s.report(name).Verdicts {
+		if v.Node == node {
+			return v, true
+		}
+	}
+	return rollout.Verdict{}, false
+}
+
+// explain says why a target stands as it does, and follows the reason to where it lies.
+func (s *scene) explain(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) because {
+	b := because{
+		Subject: short(r.Name) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.helpFor(r, v),
+	}
+	since := v.Why.Since
+	if t := s.target(r.Name, v.Node); since.IsZero() && t != nil {
+		since = t.AdmittedAt
+		if (v.Why.Reason == rollout.ReasonPodDisruptionBudget || v.Why.Reason == rollout.ReasonProtectedPod || v.Why.Reason == rollout.ReasonPodLeaving) && !t.HeldAt.IsZero() {
+			since = t.HeldAt
+		}
+	}
+	if !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.Finished {
+		b.Since = span(s.snapshot.Now.Sub(since))
+	}
+	if seen[b.Subject] || len(seen) >= longestChain {
+		return b
+	}
+	seen[b.Subject] = true
+	b.Behind = s.behind(r, v, seen)
+	return b
+}
+
+// helpFor is what would end a wait, with the names that belong there.
+func (s *scene) helpFor(r *rollout.Rollout, v rollout.Verdict) string {
+	pkg := "PACKAGE"
+	if t := s.target(r.Name, v.Node); t != nil {
+		for _, k := range t.Tasks {
+			if k.State == rollout.Failing || k.State == rollout.Running && pkg == "PACKAGE" {
+				pkg, _, _ = strings.Cut(k.Label, " ")
+			}
+		}
+	}
+	return strings.NewReplacer("SKYHOOK", short(r.Name), "NODE", v.Node, "PACKAGE", pkg).Replace(help[v.Why.Reason])
+}
+
+// behind are the reasons that a reason comes from.
+func (s *scene) behind(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) []because {
+	switch v.Why.Reason {
+	case rollout.ReasonEarlierRollout, rollout.ReasonOccupied:
+		if other, _, ok := s.rollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
+			if w, ok := s.verdict(other.Name, v.Node); ok {
+				return []because{s.explain(other, w, seen)}
+			}
+		}
+	case rollout.ReasonBarrier:
+		if other, _, ok := s.rollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
+			return s.first(other, seen, func(t *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
+		}
+	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
+		group := s.groupOf(r, v.Node)
+		var out []because
+		for i := range s.snapshot.Rollouts {
+			out = append(out, s.first(&s.snapshot.Rollouts[i], seen, func(t *rollout.Target, w rollout.Verdict) bool {
+				return t.Group == group && t.Node != v.Node && (t.Admitted || w.Phase == rollout.GaveUp)
+			})...)
+		}
+		return out[:min(len(out), 3)]
+	}
+	return nil
+}
+
+func (s *scene) groupOf(r *rollout.Rollout, node string) string {
+	if t := s.target(r.Name, node); t != nil {
+		return t.Group
+	}
+	return ""
+}
+
+// first explains the first targets of a rollout that are meant, each reason once.
+func (s *scene) first(r *rollout.Rollout, seen map[string]bool, meant func(*rollout.Target, rollout.Verdict) bool) []because {
+	var out []because
+	told := map[rollout.Reason]int{}
+	for i, v := range s.report(r.Name).Verdicts {
+		if !meant(&r.Targets[i], v) {
+			continue
+		}
+		if at, ok := told[v.Why.Reason]; ok {
+			out[at].Nodes++
+			continue
+		}
+		if len(out) == 3 {
+			continue
+		}
+		told[v.Why.Reason] = len(out)
+		b := s.explain(r, v, seen)
+		b.Nodes = 1
+		out = append(out, b)
+	}
+	for i := range out {
+		if out[i].Nodes > 1 {
+			out[i].Subject += fmt.Sprintf(" and %d more", out[i].Nodes-1)
+		}
+	}
+	return out
+}
+
+// chainText prints reasons, those behind them below and further in.
+func chainText(all []because, depth int) string {
+	var b strings.Builder
+	in := strings.Repeat("    ", depth)
+	for i, w := range all {
+		if depth == 0 && i > 0 {
+			b.WriteString("\n")
+		}
+		arrow := ""
+		if depth > 0 {
+			arrow = "└ "
+		}
+		head := w.Subject
+		if w.Phase != "" {
+			head += ": " + w.Phase
+		}
+		if w.Since != "" {
+			head += ", for " + w.Since
+		}
+		fmt.Fprintf(&b, "%s%s%s\n%s  %s: %s\n", in, arrow, head, in, w.Reason, w.Text)
+		if w.Help != "" {
+			fmt.Fprintf(&b, "%s  → %s\n", in, w.Help)
+		}
+		b.WriteString(chainText(w.Behind, depth+1))
+	}
+	return b.String()
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// fleetOf compiles so many Skyhooks of five packages each on so many nodes.
+func fleetOf(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
+	var list []*skyhook.Node
+	for i := range nodes {
+		list = append(list, skyhook.ParseNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"pool": "gpu"}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}, nil))
+		s.Nodes = append(s.Nodes, rollout.Node{Name: list[i].Name, UID: list[i].UID, Ready: true, Known: true})
+	}
+	s.Now = time.Unix(1000, 0)
+	for h := range hooks {
+		packages := map[string]v1alpha1.Package{}
+		for p := range 5 {
+			packages[fmt.Sprintf("p%d", p)] = v1alpha1.Package{Version: "1.0.0", Image: "registry.example/p", Interrupt: &v1alpha1.Interrupt{Type: v1alpha1.InterruptReboot}}
+		}
+		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("hook%d", h), UID: types.UID(fmt.Sprint("h", h))}}
+		hook.Spec.Packages = packages
+		c := skyhook.Compile(&skyhook.Input{Skyhook: hook, Nodes: list, Now: s.Now, Config: skyhook.Config{Namespace: "skyhook"}})
+		s.Rollouts, s.Groups, s.Ledgers = append(s.Rollouts, c.Rollout), append(s.Groups, c.Groups...), append(s.Ledgers, c.Ledger)
+		all = append(all, c)
+	}
+	return all, s
+}
+
+// The number of series grows with Skyhooks and packages, never with nodes.
+func TestCardinality(t *testing.T) {
+	series := func(nodes int) int {
+		b := newBoard()
+		compiled, s := fleetOf(10, nodes)
+		plan := rollout.Decide(s)
+		var all []told
+		for i, c := range compiled {
+			hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: c.Skyhook()}}
+			all = append(all, sumUp(hook, c, c.Status(plan.Reports[i], plan.Groups), plan.Reports[i]))
+		}
+		b.post(&cluster.Objects{}, all, plan.Groups, s.Now)
+		for _, stage := range stages { // every counter has counted everything it can
+			b.stages.WithLabelValues(string(stage)).Observe(1)
+			for _, reason := range []rollout.Reason{rollout.ReasonStageFailed, rollout.ReasonDeadline, rollout.ReasonImagePull, rollout.ReasonKubeletRejected, rollout.ReasonPodLost, rollout.ReasonRebootTimeout} {
+				b.failures.WithLabelValues(string(stage), string(reason)).Inc()
+			}
+		}
+		for _, one := range all {
+			b.nodes.WithLabelValues(one.skyhook.Name).Observe(1)
+		}
+		r := prometheus.NewRegistry()
+		if err := b.register(r); err != nil {
+			t.Fatal(err)
+		}
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetType() == dto.MetricType_HISTOGRAM {
+					n += len(m.GetHistogram().GetBucket()) + 3 // +Inf, sum and count
+					continue
+				}
+				n++
+			}
+		}
+		return n
+	}
+	small, large := series(100), series(5000)
+	if large > 2000 {
+		t.Errorf("%d series for 10 Skyhooks of 5 packages on 5,000 nodes, want at most 2,000", large)
+	}
+	if small != large {
+		t.Errorf("%d series on 100 nodes and %d on 5,000", small, large)
+	}
+	t.Logf("%d series", large)
+}
+
+// What ends is counted once, with how long it took; a reboot too; and an eviction by its answer.
+func TestTallies(t *testing.T) {
+	all, s := fleetOf(1, 2)
+	b := newBoard()
+	c := all[0]
+	r := &c.Rollout
+	target := &r.Targets[0]
+	target.Admitted, target.AdmittedAt = true, s.Now.Add(-time.Hour)
+	var reboot, apply rollout.Task
+	for i := range target.Tasks {
+		k := &target.Tasks[i]
+		k.Object, k.Started = "pod", s.Now.Add(-time.Minute)
+		if k.Need == rollout.Alone {
+			reboot = *k
+		} else {
+			apply = *k
+		}
+	}
+	s.Rollouts[0] = *r
+	b.count(map[string]*skyhook.Compiled{r.Name: c}, s, []rollout.Action{
+		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: apply.ID, State: rollout.Failing, Why: rollout.Why{Reason: rollout.ReasonStageFailed}},
+		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: apply.ID, State: rollout.Done},
+		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: reboot.ID, State: rollout.Done},
+		{Verb: rollout.Retire, Rollout: r.Name, Node: target.Node},
+		{Verb: rollout.Record, Rollout: "Skyhook/gone", Node: target.Node, State: rollout.Done},
+	})
+	for _, status := range []int{201, 429, 404, 503} {
+		b.evicted(status)
+	}
+	registry := prometheus.NewRegistry()
+	if err := b.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"skyhook_actions_total": 5, "skyhook_stage_failures_total": 1, "skyhook_reboots_total": 1, "skyhook_evictions_total": 4,
+	} {
+		if got := sum(t, registry, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	for _, h := range []struct {
+		name string
+		n    uint64
+		sum  float64
+	}{{"skyhook_stage_duration_seconds", 2, 120}, {"skyhook_node_duration_seconds", 1, 3600}} {
+		n, total := histogram(t, registry, h.name)
+		if n != h.n || total != h.sum {
+			t.Errorf("%s: %d with %v s, want %d with %v s", h.name, n, total, h.n, h.sum)
+		}
+	}
+}
+
+func histogram(t *testing.T, r *prometheus.Registry, name string) (n uint64, sum float64) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				n, sum = n+m.GetHistogram().GetSampleCount(), sum+m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return n, sum
+}

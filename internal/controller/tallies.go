@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// tallies count what was done. No label holds the name of a node, a pod or a package, so that their number does not grow
+// with the fleet.
+type tallies struct {
+	actions   *prometheus.CounterVec
+	stages    *prometheus.HistogramVec
+	failures  *prometheus.CounterVec
+	reboots   prometheus.Counter
+	nodes     *prometheus.HistogramVec
+	evictions *prometheus.CounterVec
+	apiWrites *prometheus.CounterVec
+	passes    *prometheus.CounterVec
+}
+
+func newTallies() tallies {
+	long := []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200}
+	return tallies{
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_actions_total", Help: "Actions carried out, by verb.",
+		}, []string{"verb"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skyhook_stage_duration_seconds", Help: "Time from the start of a stage's pod to its recorded success, by stage.", Buckets: long,
+		}, []string{"stage"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_stage_failures_total", Help: "Failed attempts that were recorded, by stage and reason.",
+		}, []string{"stage", "reason"}),
+		reboots: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skyhook_reboots_total", Help: "Reboots that were asked for and proven.",
+		}),
+		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skyhook_node_duration_seconds", Help: "Time from a node's admission until it gave its seat back, by Skyhook.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
+		}, []string{"skyhook_name"}),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_evictions_total", Help: "Evictions asked for, by outcome: accepted, refused, gone or error.",
+		}, []string{"outcome"}),
+		apiWrites: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_api_writes_total", Help: "Write requests sent to the API server.",
+		}, []string{"verb", "resource"}),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_passes_total", Help: "Passes of the loop, by result: ok or error.",
+		}, []string{"result"}),
+	}
+}
+
+func (t tallies) all() []prometheus.Collector {
+	return []prometheus.Collector{t.actions, t.stages, t.failures, t.reboots, t.nodes, t.evictions, t.apiWrites, t.passes}
+}
+
+// acted counts what was done in a pass: how long what ended took, and what failed.
+func (t tallies) acted(o *cluster.Objects, s rollout.Snapshot, done []rollout.Action) {
+	by := map[string]*skyhook.Compiled{}
+	for _, hook := range o.Skyhooks {
+		by[skyhook.Kind+"/"+hook.Name] = o.Compiled(hook)
+	}
+	t.count(by, s, done)
+}
+
+func (t tallies) count(by map[string]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
+	if len(done) == 0 {
+		return
+	}
+	at := map[[2]string]*rollout.Target{}
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
+		for j := range r.Targets {
+			if r.Targets[j].Admitted {
+				at[[2]string{r.Name, r.Targets[j].Node}] = &r.Targets[j]
+			}
+		}
+	}
+	for _, a := range done {
+		t.actions.WithLabelValues(string(a.Verb)).Inc()
+		target, c := at[[2]string{a.Rollout, a.Node}], by[a.Rollout]
+		if target == nil || c == nil {
+			continue
+		}
+		switch a.Verb {
+		case rollout.Retire:
+			if !target.AdmittedAt.IsZero() && !a.Skip {
+				t.nodes.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
+			}
+		case rollout.Record:
+			t.recorded(c, target, a, s.Now)
+		}
+	}
+}
+
+func (t tallies) recorded(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
+	purpose, ok := c.Purpose(a.Node, a.Task)
+	if !ok {
+		return
+	}
+	switch a.State {
+	case rollout.Failing:
+		t.failures.WithLabelValues(string(purpose.Stage), string(a.Why.Reason)).Inc()
+	case rollout.Done:
+		for i := range target.Tasks {
+			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
+				t.stages.WithLabelValues(string(purpose.Stage)).Observe(now.Sub(k.Started).Seconds())
+				if k.Need == rollout.Alone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
+					t.reboots.Inc()
+				}
+			}
+		}
+	}
+}
+
+// evicted counts an eviction by the answer of the API server.
+func (t tallies) evicted(status int) {
+	outcome := "error"
+	switch {
+	case status < 300:
+		outcome = "accepted"
+	case status == 404 || status == 409:
+		outcome = "gone"
+	case status == 429 || status == 403 || status == 500:
+		outcome = "refused"
+	}
+	t.evictions.WithLabelValues(outcome).Inc()
+}
+
+// end counts a pass.
+func (t tallies) end(err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	t.passes.WithLabelValues(result).Inc()
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+
+// Purpose is what a task is for, in the words of the Skyhook.
+type Purpose struct {
+	Package, Version string
+	Stage            v1alpha1.Stage
+	Goal             Goal
+	From             string              // version on the node before, when it is another one
+	Keys             []string            // of the configMap that changed; GoalConfig only
+	Interrupt        *v1alpha1.Interrupt // in effect for the package; nil for none
+}
+
+// Purpose says what a task on a node is for; false for one that is not owed there.
+func (c *Compiled) Purpose(node, task string) (Purpose, bool) {
+	t := c.targets[node]
+	if t == nil || t.steps[task] == nil {
+		return Purpose{}, false
+	}
+	st := t.steps[task]
+	p := Purpose{Package: st.name, Version: st.version, Stage: st.stage, Goal: st.goal, Interrupt: st.effect}
+	if st.goal == GoalConfig {
+		if old := c.definition(st.from); old != nil {
+			p.Keys = changedKeys(old, st.def)
+		}
+	}
+	for _, key := range sortedNames(t.on.state) {
+		if e := t.on.state[key]; e.Name == st.name && e.Version != st.version {
+			p.From = e.Version
+		}
+	}
+	return p, true
+}
+
+// Skyhook is the name of the Skyhook that was compiled.
+func (c *Compiled) Skyhook() string { return c.in.Skyhook.Name }

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// Redact replaces, in place, the values of environment variables in Skyhooks and in frozen definitions. It gives the
+// hashes that are others now, old to new, of definitions and of the contents of pods: who records the old one has to
+// record the new one instead.
+func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide func(string) string) map[string]string {
+	renamed := map[string]string{}
+	note := func(s *v1alpha1.Skyhook, was, is *Definition) {
+		if was.Hash != is.Hash {
+			renamed[was.Hash] = is.Hash
+		}
+		by := &Compiled{in: &Input{Skyhook: s, Config: c}}
+		from, to := by.contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil), by.contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil)
+		if from != to {
+			renamed[from] = to
+		}
+	}
+	byName := map[string]*v1alpha1.Skyhook{}
+	for _, s := range hooks {
+		byName[s.Name] = s
+		for _, name := range sortedNames(s.Spec.Packages) {
+			p := s.Spec.Packages[name]
+			was := define(name, p)
+			p.Env = hidden(p.Env, hide)
+			s.Spec.Packages[name] = p
+			note(s, was, define(name, p))
+		}
+	}
+	for _, m := range maps {
+		was, ok := ParseDefinition(m)
+		if !ok {
+			continue
+		}
+		bare := was.Package
+		bare.ConfigMap, bare.Env = nil, hidden(was.Package.Env, hide)
+		if len(bare.Env) == 0 {
+			continue
+		}
+		text := encode(bare)
+		is := &Definition{Hash: hashDefinition(text, was.config), Config: was.Config, Package: bare, text: text, config: was.config}
+		is.Package.ConfigMap = was.Package.ConfigMap
+		is.pod = hashPod(is.Package)
+		delete(m.Data, documentKey(was.Hash))
+		m.Data[documentKey(is.Hash)] = text
+		m.Name = definitionName(m.Labels[labelDefinition], is)
+		m.Annotations[annotationDefinition] = is.Hash
+		if s := byName[m.Labels[labelDefinition]]; s != nil {
+			note(s, was, is)
+		}
+	}
+	return renamed
+}
+
+func hidden(env []v1alpha1.EnvVar, hide func(string) string) []v1alpha1.EnvVar {
+	out := make([]v1alpha1.EnvVar, len(env))
+	for i, e := range env {
+		if e.Value != "" {
+			e.Value = hide(e.Value)
+		}
+		out[i] = e
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
