@@ -32,7 +32,7 @@ func TestReference(t *testing.T) {
 	var all []*cobra.Command
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
-		if c != root && c.Runnable() && !c.HasSubCommands() {
+		if c != root && c.Runnable() && !c.HasSubCommands() && !c.Hidden {
 			all = append(all, c)
 		}
 		for _, sub := range c.Commands() {

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+var metricName = regexp.MustCompile(`skyhook_[a-z_]+`)
+
+// labelNames look like names of metrics and are none.
+var labelNames = []string{"skyhook_name"}
+
+// Every metric that the dashboard, the alerts and docs/metrics.md speak of exists, and docs/metrics.md speaks of all.
+func TestMonitoring(t *testing.T) {
+	known := everyMetric(t)
+	told := map[string]bool{}
+	for _, file := range []string{"../../chart/files/monitoring/dashboard.json", "../../chart/files/monitoring/rules.yaml", "../../docs/metrics.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range metricName.FindAllString(string(text), -1) {
+			if name == labelNames[0] {
+				continue
+			}
+			base := name
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				if cut, ok := strings.CutSuffix(name, suffix); ok && known[cut] {
+					base = cut
+				}
+			}
+			if !known[base] {
+				t.Errorf("%s speaks of %s, which the operator does not have", file, name)
+			}
+			if strings.HasSuffix(file, ".md") {
+				told[base] = true
+			}
+		}
+	}
+	for name := range known {
+		if !told[name] {
+			t.Errorf("docs/metrics.md does not speak of %s", name)
+		}
+	}
+}
+
+// everyMetric is what an operator has that has seen everything once.
+func everyMetric(t *testing.T) map[string]bool {
+	t.Helper()
+	b := newBoard()
+	compiled, s := fleetOf(1, 2)
+	plan := rollout.Decide(s)
+	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
+	one := sumUp(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
+	one.waiting[rollout.ReasonBudget] = 1
+	b.post(&cluster.Objects{}, []told{one}, plan.Groups, s.Now)
+	b.stages.WithLabelValues("apply").Observe(1)
+	b.failures.WithLabelValues("apply", "StageFailed").Inc()
+	b.nodes.WithLabelValues("demo").Observe(1)
+	b.evicted(201)
+	b.end(nil)
+	b.actions.WithLabelValues("run").Inc()
+	b.apiWrites.WithLabelValues("patch", "nodes").Inc()
+	b.loop.WithLabelValues("apply").Observe(1)
+	r := prometheus.NewRegistry()
+	if err := b.register(r); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, f := range families {
+		out[f.GetName()] = f.GetType() != dto.MetricType_UNTYPED
+	}
+	return out
+}
