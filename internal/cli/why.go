@@ -199,7 +199,7 @@ func (s *scene) behind(r *rollout.Rollout, v rollout.Verdict, seen map[string]bo
 		}
 	case rollout.ReasonBarrier:
 		if other, _, ok := s.rollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			return s.first(other, seen, func(t *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
+			return s.first(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
 		}
 	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
 		group := s.groupOf(r, v.Node)

@@ -27,7 +27,7 @@ var labelNames = []string{"skyhook_name"}
 func TestMonitoring(t *testing.T) {
 	known := everyMetric(t)
 	told := map[string]bool{}
-	for _, file := range []string{"../../chart/files/monitoring/dashboard.json", "../../chart/files/monitoring/rules.yaml", "../../docs/metrics.md"} {
+	for _, file := range []string{"../../chart/files/dashboards/skyhook.json", "../../chart/files/rules/skyhook.yaml", "../../docs/metrics.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

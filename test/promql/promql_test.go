@@ -16,7 +16,7 @@ import (
 )
 
 func TestRules(t *testing.T) {
-	text, err := os.ReadFile("../../chart/files/monitoring/rules.yaml")
+	text, err := os.ReadFile("../../chart/files/rules/skyhook.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile("../../chart/files/monitoring/dashboard.json")
+	text, err := os.ReadFile("../../chart/files/dashboards/skyhook.json")
 	if err != nil {
 		t.Fatal(err)
 	}

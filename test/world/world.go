@@ -73,7 +73,8 @@ func (w *World) AddNode(name string, labels map[string]string) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	w.Must(w.Client.Create(context.Background(), n))
-	w.Patch(n, `{"spec":{"taints":null}}`)
+	lift := `[{"op":"test","path":"/spec/taints/0/key","value":"node.kubernetes.io/not-ready"},{"op":"remove","path":"/spec/taints/0"}]`
+	w.Must(w.Client.Patch(context.Background(), n, client.RawPatch(types.JSONPatchType, []byte(lift)))) // an operator's taint stays
 	n.Status.NodeInfo.BootID = "boot-1"
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 	w.Must(w.Client.Status().Update(context.Background(), n))

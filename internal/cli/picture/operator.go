@@ -87,7 +87,7 @@ func (p *Picture) started(c corev1.Container) {
 }
 
 // flagged are the operator's flags that a decision depends on, and their environment variables.
-var flagged = map[string]string{
+var flagged = map[string]string{ //nolint:gosec // names of variables, no secrets
 	"agent-image": "AGENT_IMAGE", "pause-image": "PAUSE_IMAGE", "copy-dir-root": "COPY_DIR_ROOT", "agent-log-root": "AGENT_LOG_ROOT",
 	"image-pull-secret": "IMAGE_PULL_SECRET", "service-account": "PACKAGE_SERVICE_ACCOUNT", "reapply-on-reboot": "REAPPLY_ON_REBOOT",
 	"always-pull": "ALWAYS_PULL", "reboot-proof": "REBOOT_PROOF", "stage-deadline": "STAGE_DEADLINE",
