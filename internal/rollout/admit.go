@@ -22,13 +22,36 @@ func (f *fleet) admit() {
 }
 
 func (f *fleet) admitFrom(q *queue) {
+	left := q.left()
 	for _, p := range q.inTurn() {
-		if why := f.refuses(p); why != nil {
+		why := f.refuses(p)
+		if why == nil && left <= 0 && !p.promised {
+			full := q.says(ReasonBudget)
+			why = &full
+		}
+		if why != nil {
 			p.verdict = Verdict{Phase: Waiting, Why: *why}
 			continue
 		}
+		if !p.promised {
+			left--
+		}
 		f.admitOne(p)
 	}
+}
+
+// left is how many more targets a rollout may have in flight, whatever its groups allow.
+func (q *queue) left() int {
+	if q.Limit <= 0 {
+		return endless
+	}
+	left := q.Limit
+	for i := range q.posts {
+		if p := &q.posts[i]; p.exists && (p.t.Admitted && !p.ended || p.promised) {
+			left--
+		}
+	}
+	return left
 }
 
 // inTurn are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all

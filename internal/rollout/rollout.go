@@ -159,6 +159,7 @@ type Rollout struct {
 	Autotaint bool   // with Required: nodes never seen before get the taint on first sight
 	Once      bool   // a target that failed for good is retired with Skip and never tried again
 	KeepHeld  bool   // with Once: the node of such a target stays held
+	Limit     int    // targets in flight at once, beside what the groups allow; 0 for no such limit
 	Drain     Drain
 	NextOrder int // order given to the next admission; 0 when a rollout begins
 	Targets   []Target

@@ -68,6 +68,8 @@ func (q *queue) says(r Reason) Why {
 		why.Text = q.about + " has to finish on the node first"
 	case ReasonOccupied:
 		why.Text = q.about + " is at work on the node"
+	case ReasonBudget:
+		why.Text = "as many nodes are in flight as " + q.about + " may have at once: " + strconv.Itoa(q.Limit)
 	}
 	if q.Deleting && (r == ReasonDisabled || r == ReasonPaused) {
 		why.Text += ", so its deletion waits"

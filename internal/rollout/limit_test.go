@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestRolloutLimit has a rollout that may have two targets in flight, in groups that allow more: promised seats and
+// targets in flight count, those of other rollouts do not.
+func TestRolloutLimit(t *testing.T) {
+	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Name: "l"}}}
+	q := rollout.Rollout{Name: "NodeOp/default/up", Limit: 2}
+	for i := range 6 {
+		name := fmt.Sprintf("n%d", i)
+		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true})
+		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: []string{"a", "b"}[i%2], Tasks: []rollout.Task{{ID: "command", State: rollout.Pending}}})
+	}
+	for _, g := range []string{"a", "b"} {
+		s.Groups = append(s.Groups, rollout.Group{Name: g, Ledger: "l", Limit: 3, Pace: rollout.Pace{Kind: rollout.Window}})
+	}
+	admits := func() int {
+		s.Rollouts = []rollout.Rollout{q, {Name: "NodeOp/default/other", Targets: []rollout.Target{{Node: "n5", Group: "a", Admitted: true, Tasks: q.Targets[5].Tasks}}}}
+		n := 0
+		for _, a := range rollout.Decide(s).Actions {
+			if a.Verb == rollout.Admit {
+				n++
+			}
+		}
+		return n
+	}
+	if n := admits(); n != 2 {
+		t.Errorf("%d of 2 are admitted", n)
+	}
+	q.Targets[0].Admitted = true
+	if n := admits(); n != 1 {
+		t.Errorf("beside one in flight %d are admitted, want 1", n)
+	}
+	s.Ledgers[0] = rollout.Ledger{Name: "l", Epoch: 1, Admitting: []rollout.Seat{{Rollout: q.Name, Node: "n1", Group: "b", Batch: 1, Since: s.Now}}}
+	if n := admits(); n != 1 { // the promised one, and no other
+		t.Errorf("beside one in flight and one promised %d are admitted, want 1", n)
+	}
+	q.Limit = 0
+	if n := admits(); n < 3 {
+		t.Errorf("without a limit %d are admitted", n)
+	}
+}
