@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skyhook-k8s/skyhook/internal/controller"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -105,6 +106,10 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 			ReapplyOnReboot: o.reapplyOnReboot, TrustAgentReboots: o.rebootProof == "agent",
 			ImagePullSecret: o.imagePullSecret, ServiceAccount: o.serviceAccount, AlwaysPull: o.alwaysPull,
 			DefaultPolicy: o.defaultPolicy, StageDeadline: o.stageDeadline, InterruptDeadline: o.interruptDeadline, Version: version,
+		},
+		NodeOps: nodeop.Config{
+			AgentImage: o.agentImage, DefaultImage: o.nodeOpImage, SentinelImage: o.sentinelImage,
+			CopyDirRoot: path.Clean(o.copyDirRoot), LogRoot: path.Clean(o.agentLogRoot),
 		},
 		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, Log: log,
 		MetricsAddress: o.metricsAddress, MetricsSecure: o.metricsSecure, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,

@@ -23,6 +23,8 @@ type options struct {
 	agentLogRoot      string
 	agentImage        string
 	pauseImage        string
+	nodeOpImage       string
+	sentinelImage     string
 	alwaysPull        bool
 	runtimeTaint      string
 	reapplyOnReboot   bool
@@ -70,6 +72,8 @@ func (o *options) table() []*setting {
 		text("namespace", "NAMESPACE", "skyhook", "namespace of the pods and ConfigMaps of packages, and of the leader's lease", &o.namespace),
 		text("agent-image", "AGENT_IMAGE", "ghcr.io/nvidia/skyhook/agent:latest", "image of the agent, with a tag or digest", &o.agentImage),
 		text("pause-image", "PAUSE_IMAGE", "registry.k8s.io/pause:3.10", "image of the container that keeps a finished pod around, with a tag or digest", &o.pauseImage),
+		text("nodeop-default-image", "NODEOP_DEFAULT_IMAGE", "busybox:latest", "image of NodeOps that name none", &o.nodeOpImage),
+		text("sentinel-image", "SENTINEL_IMAGE", "", "image with a shell that makes the file a NodeOp's reboot waits for; empty for the agent's", &o.sentinelImage),
 		text("image-pull-secret", "IMAGE_PULL_SECRET", "", "name of a Secret in the namespace with credentials for registries; empty for none", &o.imagePullSecret),
 		flagged("always-pull", "ALWAYS_PULL", "false", "pull images each time; otherwise as Kubernetes defaults it for the tag or digest", &o.alwaysPull),
 		text("service-account", "PACKAGE_SERVICE_ACCOUNT", "", "service account of the pods of packages; empty for the namespace's default", &o.serviceAccount),

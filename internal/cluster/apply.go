@@ -50,6 +50,7 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 		denied: map[string]bool{}, stuck: map[string]bool{}, undone: map[string]bool{}, done: map[string][]rollout.Action{}, fails: map[string]string{},
 	}
 	r.prepare(ctx)
+	r.prepareOps(ctx)
 	r.fence(ctx, plan.Ledgers)
 	for _, a := range plan.Actions {
 		if r.stuck[a.Rollout] || r.denied[a.Ledger] {
@@ -58,6 +59,7 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	}
 	r.nodes(ctx, plan)
 	r.tidy(ctx)
+	r.tidyOps(ctx)
 	r.protect(ctx, plan)
 	r.wantGates(plan)
 	return r.outcome()
@@ -69,6 +71,7 @@ type work struct {
 	actions []rollout.Action
 	say     []saying
 	extra   skyhook.Edit // records for a node that a predecessor finished
+	exact   bool         // extra replaces something that was read: only if the node still is as it was
 
 	after  *skyhook.Node    // as it is once begun
 	status skyhook.Edit     // conditions that are still to be written
@@ -134,6 +137,16 @@ func (r *round) gather(plan rollout.Plan) []*work {
 	for _, a := range plan.Actions {
 		w := of(a.Node, &acting)
 		w.actions = append(w.actions, a)
+	}
+	for _, op := range r.o.ops {
+		if r.stuck[op.Rollout.Name] || r.undone[op.Rollout.Name] {
+			continue
+		}
+		for _, adopted := range op.Adopt {
+			if w := of(adopted.Node, &speaking); r.o.nodes[adopted.Node] != nil {
+				w.extra, w.exact = w.extra.Plus(fromOp(adopted.Edit)), true
+			}
+		}
 	}
 	for _, report := range plan.Reports {
 		by := r.o.compiled[report.Rollout]

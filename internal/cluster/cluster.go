@@ -16,12 +16,15 @@ import (
 	"context"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -36,6 +39,7 @@ type Cluster struct {
 	stumbles stumbles
 	parsed   map[string]*skyhook.Node
 	defined  map[types.UID]definition
+	views    map[string]view      // of nodes, as NodeOps see them
 	missing  map[string]time.Time // owners of holds that were not found, and when that was seen first
 	names    map[string]bool      // nodes of the last look; nil before the first
 	gates    gates
@@ -45,8 +49,10 @@ type Cluster struct {
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
 type Options struct {
 	Config    skyhook.Config
+	NodeOps   nodeop.Config
 	Live      client.Reader              // the API server itself
 	Cached    client.Reader              // lists that may lag behind; nil to look at Live each time
+	CachedOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
 	Workloads Workloads                  // pods on held nodes; listed from Live when nil
 	Client    client.Client              // writes to the API server
 	Core      coreclient.CoreV1Interface // does, too: it does not read the answers to deletions
@@ -72,6 +78,10 @@ type Objects struct {
 	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
 	ConfigMaps  []*corev1.ConfigMap
 	Definitions map[string]*skyhook.Definition
+	NodeOps     []*opv1.NodeOp // by creation, then name
+	Upgrades    []*opv1.NodeOpUpgrade
+	Jobs        []*batchv1.Job           // of NodeOps
+	OpPods      []*corev1.Pod            // of NodeOps and of their Jobs
 	Workloads   map[string][]*corev1.Pod // by node, of the nodes that are held; missing: not seen yet
 	Refusals    map[types.UID]Refusal    // evictions that were refused, by pod
 	Gates       map[string]Gate          // what health gates found, by policy
@@ -83,6 +93,10 @@ type Objects struct {
 	first    bool                         // nothing was observed before
 	vanished []string                     // nodes that were there before
 	compiled map[string]*skyhook.Compiled // by rollout; filled by Snapshot
+	opConfig nodeop.Config
+	opNodes  []*nodeop.Node // as Nodes
+	opNode   map[string]*nodeop.Node
+	ops      map[string]*nodeop.Compiled // by rollout; filled by Snapshot
 }
 
 // Problem is something wrong with one object. It never stops the others.

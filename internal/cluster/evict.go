@@ -50,6 +50,9 @@ func (r *round) grace(a rollout.Action) *int64 {
 			return s.Spec.Drain.GracePeriodSeconds
 		}
 	}
+	if op := r.o.ops[a.Rollout]; op != nil {
+		return op.Grace()
+	}
 	return nil
 }
 

@@ -11,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -37,6 +39,16 @@ func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
 
 func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 	kind, name, _ := strings.Cut(l.Name, "/")
+	if kind == nodeop.Kind {
+		for _, o := range r.o.NodeOps {
+			if nodeop.RolloutName(o) == l.Name {
+				o = r.latestOp(o)
+				changed := o.DeepCopy()
+				changed.Status.Admission = nodeop.Admission(l)
+				return r.patchStatus(ctx, o, changed)
+			}
+		}
+	}
 	if kind == skyhook.Kind {
 		for _, s := range r.o.Skyhooks {
 			if s.Name == name {
@@ -108,5 +120,9 @@ func (c *Cluster) remember(o client.Object) {
 		c.written.skyhooks.put(o, false, now)
 	case *v1alpha1.DeploymentPolicy:
 		c.written.policies.put(o, false, now)
+	case *opv1.NodeOp:
+		c.written.nodeOps.put(o, false, now)
+	case *opv1.NodeOpUpgrade:
+		c.written.upgrades.put(o, false, now)
 	}
 }

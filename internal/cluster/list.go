@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -25,6 +27,7 @@ const page = 200
 var (
 	OurPods       = mustSelect(v1alpha1.LabelName, selection.Exists)
 	OurConfigMaps = mustSelect(v1alpha1.LabelNodeMeta, selection.DoesNotExist)
+	OfNodeOps     = mustSelect(opv1.LabelNodeOp, selection.Exists) // in every namespace
 )
 
 func mustSelect(key string, op selection.Operator) labels.Selector {
@@ -42,6 +45,10 @@ type lists struct {
 	configMaps []*corev1.ConfigMap
 	skyhooks   []*v1alpha1.Skyhook
 	policies   []*v1alpha1.DeploymentPolicy
+	nodeOps    []*opv1.NodeOp
+	upgrades   []*opv1.NodeOpUpgrade
+	jobs       []*batchv1.Job
+	opPods     []*corev1.Pod
 }
 
 // list reads everything through one reader. A cache gives all at once; the API server is asked page by page.
@@ -74,7 +81,7 @@ func (c *Cluster) list(ctx context.Context, r client.Reader, limit int64) (*list
 		}
 	}
 	c.parsed = parsed
-	return &out, nil
+	return &out, c.listOps(ctx, r, limit, &out)
 }
 
 // parse reads a node, unless this version of it was read before.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -35,7 +36,7 @@ func (r *round) begin(ctx context.Context, w *work) error {
 	if err := r.describe(ctx, after, w.actions); err != nil {
 		return err
 	}
-	if w.after, err = r.write(ctx, n, edit, after, len(w.actions) > 0); err != nil {
+	if w.after, err = r.write(ctx, n, edit, after, w.exact || len(w.actions) > 0); err != nil {
 		return err
 	}
 	w.status = skyhook.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
@@ -102,6 +103,14 @@ func (r *round) fold(n *skyhook.Node, w *work) (skyhook.Edit, *skyhook.Node, err
 		}
 	}
 	for _, a := range w.actions {
+		if op := r.op(a.Rollout); op != nil {
+			e, err := r.changeOp(op, a, n)
+			if err != nil {
+				return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
+			}
+			add(e)
+			continue
+		}
 		by := r.o.compiled[a.Rollout]
 		if by == nil && r.o.Orphans[a.Rollout] {
 			by = r.o.ghost(a.Rollout)
@@ -109,9 +118,12 @@ func (r *round) fold(n *skyhook.Node, w *work) (skyhook.Edit, *skyhook.Node, err
 		if by == nil {
 			return edit, n, fmt.Errorf("%s: nobody knows %s", a.Verb, a.Rollout)
 		}
-		e, err := by.Change(a, n, skyhook.Holds(n))
+		e, err := by.Change(a, n, r.o.allHolds(n))
 		if err != nil {
 			return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
+		}
+		if a.Verb == rollout.HoldIt && !n.Unschedulable { // nobody's cordon is older than ours now
+			e = e.Plus(fromOp(nodeop.ClearFound(r.o.look(n))))
 		}
 		add(e)
 	}

@@ -36,6 +36,9 @@ func (r *round) affect(ctx context.Context, a rollout.Action, n *skyhook.Node) e
 
 // run creates a task's pod. A pod of that name that is ours and was made from the same content is success.
 func (r *round) run(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
+	if op := r.op(a.Rollout); op != nil {
+		return r.runOp(ctx, op, a, n)
+	}
 	by := r.o.compiled[a.Rollout]
 	pod, err := by.Object(a.Task, n)
 	if err != nil {
@@ -75,6 +78,9 @@ func (r *round) recognise(ctx context.Context, a rollout.Action, pod *corev1.Pod
 
 // sweep deletes a pod of ours, the one that was observed and no later one of its name.
 func (r *round) sweep(ctx context.Context, a rollout.Action) error {
+	if op := r.op(a.Rollout); op != nil {
+		return r.sweepOp(ctx, op, a)
+	}
 	for _, p := range r.o.Pods {
 		if p.Name != a.Object || p.DeletionTimestamp != nil {
 			continue
@@ -93,7 +99,7 @@ func (r *round) sweep(ctx context.Context, a rollout.Action) error {
 // describe writes the node's labels and annotations for the pods of an admission to read.
 func (r *round) describe(ctx context.Context, n *skyhook.Node, actions []rollout.Action) error {
 	for _, a := range actions {
-		if a.Verb != rollout.Admit {
+		if a.Verb != rollout.Admit || r.o.compiled[a.Rollout] == nil {
 			continue
 		}
 		m := r.o.compiled[a.Rollout].NodeMetadata(n)

@@ -12,12 +12,15 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -33,12 +36,15 @@ func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 		Config: c.options.Config, Self: c.options.Self,
 		Nodes: c.written.nodes.lay(seen.nodes), Pods: c.written.pods.lay(seen.pods), ConfigMaps: c.written.configMaps.lay(seen.configMaps),
 		Skyhooks: c.written.skyhooks.lay(seen.skyhooks), Policies: c.written.policies.lay(seen.policies),
+		NodeOps: c.written.nodeOps.lay(seen.nodeOps), Upgrades: c.written.upgrades.lay(seen.upgrades),
+		Jobs: c.written.jobs.lay(seen.jobs), OpPods: c.written.opPods.lay(seen.opPods), opConfig: c.options.NodeOps,
 		nodes: make(map[string]*skyhook.Node, len(seen.nodes)),
 	}
 	if o.Again, err = c.askAgain(ctx, now); err != nil {
 		return nil, err
 	}
 	o.sort()
+	c.viewNodes(o)
 	c.notice(o)
 	o.Definitions = c.definitions(o.ConfigMaps)
 	var unseen error
@@ -67,6 +73,10 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	c.written.configMaps.learn(live.configMaps, cached.configMaps, now)
 	c.written.skyhooks.learn(live.skyhooks, cached.skyhooks, now)
 	c.written.policies.learn(live.policies, cached.policies, now)
+	c.written.nodeOps.learn(live.nodeOps, cached.nodeOps, now)
+	c.written.upgrades.learn(live.upgrades, cached.upgrades, now)
+	c.written.jobs.learn(live.jobs, cached.jobs, now)
+	c.written.opPods.learn(live.opPods, cached.opPods, now)
 	c.looked = true
 	return cached, nil
 }
@@ -74,20 +84,37 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 // askAgain asks the API server about what we created and no cache shows: somebody may have deleted it at once. It says
 // when to look again: at once if so, otherwise when the next of them becomes doubtful.
 func (c *Cluster) askAgain(ctx context.Context, now time.Time) (time.Time, error) {
-	pods, again := c.written.pods.doubts(now)
-	for _, p := range pods {
-		exists, err := ask(ctx, c, &c.written.pods, p, &corev1.Pod{}, now)
+	var again time.Time
+	for _, doubt := range []func() (time.Time, error){
+		func() (time.Time, error) {
+			return askAbout(ctx, c, &c.written.pods, func() *corev1.Pod { return &corev1.Pod{} }, now)
+		},
+		func() (time.Time, error) {
+			return askAbout(ctx, c, &c.written.configMaps, func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, now)
+		},
+		func() (time.Time, error) {
+			return askAbout(ctx, c, &c.written.jobs, func() *batchv1.Job { return &batchv1.Job{} }, now)
+		},
+		func() (time.Time, error) {
+			return askAbout(ctx, c, &c.written.opPods, func() *corev1.Pod { return &corev1.Pod{} }, now)
+		},
+		func() (time.Time, error) {
+			return askAbout(ctx, c, &c.written.nodeOps, func() *opv1.NodeOp { return &opv1.NodeOp{} }, now)
+		},
+	} {
+		due, err := doubt()
 		if err != nil {
 			return time.Time{}, err
 		}
-		if !exists {
-			again = now
-		}
+		again = sooner(again, due)
 	}
-	maps, due := c.written.configMaps.doubts(now)
-	again = sooner(again, due)
-	for _, m := range maps {
-		exists, err := ask(ctx, c, &c.written.configMaps, m, &corev1.ConfigMap{}, now)
+	return again, nil
+}
+
+func askAbout[T client.Object](ctx context.Context, c *Cluster, o *overlay[T], empty func() T, now time.Time) (again time.Time, err error) {
+	objects, again := o.doubts(now)
+	for _, known := range objects {
+		exists, err := ask(ctx, c, o, known, empty(), now)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -146,7 +173,7 @@ func (c *Cluster) notice(o *Objects) {
 func (o *Objects) ofInterest(proving map[string]map[string]bool) []string {
 	var out []string
 	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 || proves(proving, n.Name) {
+		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || proves(proving, n.Name) {
 			out = append(out, n.Name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -29,9 +30,12 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 	for _, s := range o.Skyhooks {
 		exists[skyhook.Kind+"/"+s.Name] = true
 	}
+	for _, op := range o.NodeOps {
+		exists[nodeop.RolloutName(op)] = true
+	}
 	lost := map[string]bool{}
 	for _, n := range o.Nodes {
-		for _, h := range skyhook.Holds(n) {
+		for _, h := range append(skyhook.Holds(n), o.opHolds(n.Name)...) {
 			if !exists[h.Owner] {
 				lost[h.Owner] = true
 			}
@@ -68,6 +72,9 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 
 // gone asks the API server itself whether the owner of a hold does not exist.
 func (c *Cluster) gone(ctx context.Context, owner string) (bool, error) {
+	if op, is := strings.CutPrefix(owner, nodeop.Kind+"/"); is {
+		return c.goneOp(ctx, op)
+	}
 	err := c.options.Live.Get(ctx, client.ObjectKey{Name: strings.TrimPrefix(owner, skyhook.Kind+"/")}, &v1alpha1.Skyhook{})
 	if apierrors.IsNotFound(err) {
 		return true, nil

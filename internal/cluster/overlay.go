@@ -7,10 +7,12 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -26,6 +28,10 @@ type written struct {
 	configMaps overlay[*corev1.ConfigMap]
 	skyhooks   overlay[*v1alpha1.Skyhook]
 	policies   overlay[*v1alpha1.DeploymentPolicy]
+	nodeOps    overlay[*opv1.NodeOp]
+	upgrades   overlay[*opv1.NodeOpUpgrade]
+	jobs       overlay[*batchv1.Job]
+	opPods     overlay[*corev1.Pod]
 }
 
 func newWritten() *written {
@@ -37,6 +43,10 @@ func newWritten() *written {
 		configMaps: overlay[*corev1.ConfigMap]{of: identify[*corev1.ConfigMap]},
 		skyhooks:   overlay[*v1alpha1.Skyhook]{of: identify[*v1alpha1.Skyhook]},
 		policies:   overlay[*v1alpha1.DeploymentPolicy]{of: identify[*v1alpha1.DeploymentPolicy]},
+		nodeOps:    overlay[*opv1.NodeOp]{of: identify[*opv1.NodeOp]},
+		upgrades:   overlay[*opv1.NodeOpUpgrade]{of: identify[*opv1.NodeOpUpgrade]},
+		jobs:       overlay[*batchv1.Job]{of: identify[*batchv1.Job]},
+		opPods:     overlay[*corev1.Pod]{of: identify[*corev1.Pod]},
 	}
 }
 

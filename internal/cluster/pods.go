@@ -24,6 +24,8 @@ type DrainRules struct {
 	DeleteEmptyDir bool            // pods that lose an emptyDir may be evicted
 	SpareSystem    bool            // pods of kube-system stay
 	SpareTolerant  bool            // pods that tolerate an unschedulable node stay: they would come right back
+	SpareBare      bool            // without Force, bare pods stay where they are, and are in nobody's way
+	BlockDaemons   bool            // DaemonSet pods are in the way for good
 }
 
 // SkyhookDrain are the rules of a Skyhook.
@@ -77,8 +79,11 @@ func (r DrainRules) judge(p *corev1.Pod) (evict bool, keep string) {
 	case r.SpareSystem && p.Namespace == metav1.NamespaceSystem,
 		r.SpareTolerant && toleratesCordon(p),
 		mirror,
-		owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String():
+		r.SpareBare && !r.Force && owner == nil,
+		!r.BlockDaemons && owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String():
 		return false, ""
+	case owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String():
+		return false, "its DaemonSet would recreate it, and ignoreDaemonSets is false"
 	case !r.DeleteEmptyDir && losesEmptyDir(p):
 		return false, "it would lose its emptyDir volume, and deleteEmptyDirData is false"
 	case !r.Force && owner == nil:

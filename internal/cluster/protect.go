@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -26,6 +27,12 @@ func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
 	for _, s := range o.Skyhooks {
 		if name, _ := skyhook.PolicyName(s, o.Config); name != "" {
 			user := skyhook.Kind + "/" + s.Name
+			out[name] = append(out[name], policy.User{Name: user, Verdicts: verdicts[user]})
+		}
+	}
+	for _, op := range o.NodeOps {
+		if name := op.Spec.DeploymentPolicy; name != "" {
+			user := nodeop.RolloutName(op)
 			out[name] = append(out[name], policy.User{Name: user, Verdicts: verdicts[user]})
 		}
 	}

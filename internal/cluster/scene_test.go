@@ -22,6 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
@@ -61,6 +62,7 @@ func (s *scene) another(r *recorder) *Cluster {
 	s.Must(err)
 	return New(Options{
 		Live: c, Client: c, Core: core, Clock: func() time.Time { return s.now },
+		NodeOps: nodeop.Config{AgentImage: "registry.example/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook"},
 		Config: skyhook.Config{
 			Namespace: s.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",

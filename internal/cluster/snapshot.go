@@ -25,6 +25,9 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	for _, n := range o.Nodes {
 		now = later(now, n.Latest())
 	}
+	for _, n := range o.opNodes {
+		now = later(now, n.Latest())
+	}
 	s := rollout.Snapshot{Now: now}
 	pods := o.podsBySkyhook()
 	var problems []Problem
@@ -56,6 +59,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 			s.Groups = append(s.Groups, g)
 		}
 	}
+	problems = append(problems, o.compileOps(&s, groups)...)
 	s.Nodes = o.machines(pods)
 	policy.Share(&s)
 	return s, problems
@@ -81,6 +85,10 @@ func (o *Objects) podsBySkyhook() map[string][]*corev1.Pod {
 // policy finds the policy that a Skyhook names.
 func (o *Objects) policy(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
 	name, _ := skyhook.PolicyName(s, o.Config)
+	return o.policyNamed(name)
+}
+
+func (o *Objects) policyNamed(name string) (by *v1alpha1.DeploymentPolicy, missing bool) {
 	if name == "" {
 		return nil, false
 	}
@@ -145,8 +153,11 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 	return problems
 }
 
-// ours says that a pod belongs to a Skyhook.
+// ours says that a pod belongs to a Skyhook or a NodeOp.
 func (o *Objects) ours(p *corev1.Pod) bool {
+	if o.ofNodeOp(p) {
+		return true
+	}
 	if p.Namespace != o.Config.Namespace {
 		return false
 	}
@@ -165,6 +176,10 @@ func (o *Objects) machines(pods map[string][]*corev1.Pod) []rollout.Node {
 		holds := skyhook.Holds(n)
 		for i := range holds {
 			holds[i].Orphan = o.Orphans[holds[i].Owner] && !works(pods[strings.TrimPrefix(holds[i].Owner, skyhook.Kind+"/")], n.Name)
+		}
+		for _, h := range o.opHolds(n.Name) {
+			h.Orphan = o.Orphans[h.Owner] && !o.opWorks(h.Owner, n.Name)
+			holds = append(holds, h)
 		}
 		out = append(out, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,

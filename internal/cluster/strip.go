@@ -6,6 +6,7 @@ package cluster
 import (
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,6 +63,24 @@ func ends(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 		}
 	}
 	return out
+}
+
+// StripOpPod drops from a pod of a NodeOp or of its Job, in place, what says how it runs.
+func StripOpPod(p *corev1.Pod) *corev1.Pod {
+	p.ManagedFields = nil
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
+	p.Status = corev1.PodStatus{
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message,
+		InitContainerStatuses: ends(p.Status.InitContainerStatuses), ContainerStatuses: ends(p.Status.ContainerStatuses),
+	}
+	return p
+}
+
+// StripJob drops from a Job of a NodeOp, in place, all but where it runs and how far it is.
+func StripJob(j *batchv1.Job) *batchv1.Job {
+	j.ManagedFields = nil
+	j.Spec = batchv1.JobSpec{BackoffLimit: j.Spec.BackoffLimit, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: j.Spec.Template.Spec.NodeName}}}
+	return j
 }
 
 // names is which containers there are, and which of them never end.

@@ -14,10 +14,12 @@ package controller
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 //
 // Pods in the way are watched on nodes that are held, evicted, and deleted where a Skyhook says that a drain may be forced.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// Pods and Jobs of NodeOps are made in the NodeOp's namespace.
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 //
-// Of our own kinds the operator writes the finalizer, its version and the status. It creates and deletes none. The
+// Of our own kinds the operator writes the finalizer, its version and the status. Of these it creates and deletes none. The
 // right to finalizers is asked for by API servers that guard owner references.
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
@@ -27,6 +29,11 @@ package controller
 //
 // The DaemonSets that a policy's health gates name are looked at while a node has to prove itself.
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+// NodeOps are made for upgrades, whose owner references API servers may guard too.
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeopupgrades,verbs=list;watch
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/finalizers;nodeopupgrades/finalizers,verbs=update
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/status;nodeopupgrades/status,verbs=patch
 //
 // Events about nodes and Skyhooks, which have no namespace, go to the namespace default.
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
@@ -37,8 +44,7 @@ package controller
 //
 // In the operator's own namespace, called skyhook here and as it is by the chart:
 //
-// One pod for each stage, the ConfigMaps it mounts, and the lease of the leader. Not Secrets: nodes read those.
-// +kubebuilder:rbac:groups="",namespace=skyhook,resources=pods,verbs=get;create
+// The ConfigMaps that pods mount, and the lease of the leader. Not Secrets: nodes read those.
 // +kubebuilder:rbac:groups="",namespace=skyhook,resources=configmaps,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skyhook,resources=leases,verbs=get;create;update
 

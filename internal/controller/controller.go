@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -52,11 +53,12 @@ type Loop struct {
 	clock   func() time.Time
 	wakeup  chan struct{}
 
-	said     map[types.UID]time.Time              // when each object's status was written last
-	spoken   map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
-	problems map[string]string                    // by rollout, as logged
-	failures failures
-	pulse    *pulse
+	said      map[types.UID]time.Time              // when each object's status was written last
+	spoken    map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
+	opsSpoken map[types.UID]opv1.NodeOpStatus      // the same of NodeOps
+	problems  map[string]string                    // by rollout, as logged
+	failures  failures
+	pulse     *pulse
 }
 
 // newLoop makes a loop that has not looked yet.

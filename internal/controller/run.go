@@ -18,14 +18,17 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -48,6 +51,7 @@ const hanging = time.Minute
 // Options say how the operator runs.
 type Options struct {
 	Skyhook        skyhook.Config
+	NodeOps        nodeop.Config
 	Node           string // this process runs on; empty when unknown
 	LeaderElection bool
 	MetricsAddress string // "0" for none
@@ -94,7 +98,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 // Scheme knows every kind that the operator reads or writes.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s), opv1.AddToScheme(s)); err != nil {
 		return nil, fmt.Errorf("learning the kinds: %w", err)
 	}
 	return s, nil
@@ -147,9 +151,15 @@ func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loo
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)), record.WithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}))
 	l := newLoop(nil, o.Log, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: component}), b)
 	watches := newWorkloads(typed, l.wake)
+	opCaches := cachesOps()
+	opCaches.HTTPClient, opCaches.Scheme, opCaches.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
+	ops, err := cache.New(m.GetConfig(), opCaches)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a cache: %w", err)
+	}
 	l.cluster = cluster.New(cluster.Options{
-		Config: o.Skyhook, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Cached: m.GetCache(), Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
+		Live: direct, Cached: m.GetCache(), CachedOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		Creating: func(node string) { b.podCreated(node, time.Now()) },
 	})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
@@ -161,7 +171,7 @@ func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loo
 		removeWebhooks(ctx, direct, o.Log)
 		return nil
 	})
-	if err := errors.Join(l.watch(ctx, m.GetCache()), m.Add(l), m.Add(webhooks)); err != nil {
+	if err := errors.Join(m.Add(ops), l.watch(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}

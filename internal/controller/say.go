@@ -69,7 +69,12 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			heard[s.UID] = l.clock()
 		}
 	}
-	due, err := l.sayPolicies(ctx, o, plan, heard)
+	due, err := l.sayOps(ctx, o, reports, deeds, plan.Groups, outcome, heard)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	later = sooner(later, due)
+	due, err = l.sayPolicies(ctx, o, plan, heard)
 	if err != nil {
 		errs = append(errs, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -38,6 +39,20 @@ func caches(namespace string) cache.Options {
 	}
 }
 
+// cachesOps says what is kept in memory of NodeOps' work, wherever it is. Pods of ours in our own namespace are kept by
+// other labels, and one cache has one selector for one kind.
+func cachesOps() cache.Options {
+	shared := true
+	return cache.Options{
+		ReaderFailOnMissingInformer:  true,
+		DefaultUnsafeDisableDeepCopy: &shared,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:  {Label: cluster.OfNodeOps, Transform: strip(cluster.StripOpPod)},
+			&batchv1.Job{}: {Label: cluster.OfNodeOps, Transform: strip(cluster.StripJob)},
+		},
+	}
+}
+
 // strip applies a function to objects of its type on their way into the cache.
 func strip[T any](f func(T) T) toolscache.TransformFunc {
 	return func(o any) (any, error) {
@@ -49,33 +64,54 @@ func strip[T any](f func(T) T) toolscache.TransformFunc {
 }
 
 // watch wakes the loop when something changes that a decision could depend on.
-func (l *Loop) watch(ctx context.Context, informers cache.Informers) error {
+func (l *Loop) watch(ctx context.Context, informers, ops cache.Informers) error {
 	for _, w := range []struct {
 		kind    client.Object
 		differs func(before, after any) bool
 	}{
+		{&batchv1.Job{}, when(versionDiffers[*batchv1.Job])},
+		{&corev1.Pod{}, when(versionDiffers[*corev1.Pod])},
+	} {
+		if err := l.follow(ctx, ops, w.kind, w.differs); err != nil {
+			return err
+		}
+	}
+	for _, w := range []struct {
+		kind    client.Object
+		differs func(before, after any) bool
+	}{
+		{&nodeop.NodeOp{}, when(versionDiffers[*nodeop.NodeOp])},
+		{&nodeop.NodeOpUpgrade{}, when(versionDiffers[*nodeop.NodeOpUpgrade])},
 		{&corev1.Node{}, when(nodeDiffers)},
 		{&corev1.Pod{}, when(l.podDiffers)},
 		{&corev1.ConfigMap{}, when(versionDiffers[*corev1.ConfigMap])},
 		{&v1alpha1.Skyhook{}, when(versionDiffers[*v1alpha1.Skyhook])},
 		{&v1alpha1.DeploymentPolicy{}, when(versionDiffers[*v1alpha1.DeploymentPolicy])},
 	} {
-		informer, err := informers.GetInformer(ctx, w.kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", w.kind, err)
+		if err := l.follow(ctx, informers, w.kind, w.differs); err != nil {
+			return err
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { l.wake() },
-			DeleteFunc: func(any) { l.wake() },
-			UpdateFunc: func(before, after any) {
-				if w.differs(before, after) {
-					l.wake()
-				}
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", w.kind, err)
-		}
+	}
+	return nil
+}
+
+// follow wakes the loop when an object of a kind comes, goes, or differs.
+func (l *Loop) follow(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
+	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { l.wake() },
+		DeleteFunc: func(any) { l.wake() },
+		UpdateFunc: func(before, after any) {
+			if differs(before, after) {
+				l.wake()
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
 	}
 	return nil
 }

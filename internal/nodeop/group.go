@@ -25,6 +25,7 @@ func (c *Compiled) group(failed string) {
 	of := func(string) string { return own }
 	if b := c.in.Budget; b != nil {
 		c.Groups = append(c.Groups, b.Groups...)
+		c.Rollout.Limit = int(o.Spec.Concurrency)
 		of = func(node string) string { return cmp.Or(b.Of[node], own) }
 	} else {
 		limit := int(o.Spec.Concurrency)
@@ -41,6 +42,9 @@ func (c *Compiled) group(failed string) {
 	for i := range c.Rollout.Targets {
 		t := &c.Rollout.Targets[i]
 		t.Group = of(t.Node)
+		if b := c.in.Budget; b != nil {
+			t.Place = b.Place[t.Node]
+		}
 		if frozen != nil && c.in.Budget != nil && !t.Admitted && !t.Skipped && len(t.Tasks) > 0 {
 			t.Blocked = frozen // the groups are not this NodeOp's alone
 		}

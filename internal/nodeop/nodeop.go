@@ -44,7 +44,7 @@ type Input struct {
 type Budget struct {
 	Groups []rollout.Group
 	Of     map[string]string // Group.Name by node
-	Ledger string            // whose ledger fences them, when it is the policy's
+	Place  map[string]string // Target.Place by node
 }
 
 // Config is what the operator was started with.

@@ -182,7 +182,7 @@ func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
 		e.annotate(n, v1alpha1.PrefixCordon+name, "true")
 	}
 	if !n.Unschedulable { // somebody gave the node back meanwhile: nobody's cordon is older than ours now
-		e = e.Plus(c.clearFound(n.With(e)))
+		e = e.Plus(ClearFound(n.With(e)))
 	}
 	if !n.Unschedulable {
 		yes := true
@@ -191,8 +191,8 @@ func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
 	return e
 }
 
-// clearFound forgets, in every Skyhook's record, that the node was cordoned before.
-func (c *Compiled) clearFound(n *Node) Edit {
+// ClearFound forgets, in every Skyhook's record, that the node was cordoned before.
+func ClearFound(n *Node) Edit {
 	e := Edit{}
 	for name, on := range n.records {
 		if on.problem != "" || on.record.Held == nil || !on.record.Held.WasCordoned {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
@@ -52,7 +54,7 @@ func New(t testing.TB, plane *controlplane.Plane, nodes int) *World {
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, opv1.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -75,9 +77,8 @@ func (w *World) AddNode(name string, labels map[string]string) {
 	w.Must(w.Client.Create(context.Background(), n))
 	lift := `[{"op":"test","path":"/spec/taints/0/key","value":"node.kubernetes.io/not-ready"},{"op":"remove","path":"/spec/taints/0"}]`
 	w.Must(w.Client.Patch(context.Background(), n, client.RawPatch(types.JSONPatchType, []byte(lift)))) // an operator's taint stays
-	n.Status.NodeInfo.BootID = "boot-1"
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-	w.Must(w.Client.Status().Update(context.Background(), n))
+	status := `{"status":{"nodeInfo":{"bootID":"boot-1"},"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
+	w.Must(w.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(status)))) // an operator may write too
 }
 
 // Patch merges JSON into an object, as a person would with kubectl.
@@ -230,6 +231,7 @@ func (w *World) clear() {
 		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, s)))
 	}
+	w.clearOps(ctx)
 	policies := &v1alpha1.DeploymentPolicyList{}
 	w.Must(w.Client.List(ctx, policies))
 	for i := range policies.Items {
@@ -241,5 +243,27 @@ func (w *World) clear() {
 	w.Must(w.Client.List(ctx, pods))
 	for i := range pods.Items {
 		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))))
+	}
+}
+
+// clearOps deletes NodeOps, upgrades and Jobs, in every namespace.
+func (w *World) clearOps(ctx context.Context) {
+	ops, upgrades, jobs := &opv1.NodeOpList{}, &opv1.NodeOpUpgradeList{}, &batchv1.JobList{}
+	w.Must(w.Client.List(ctx, ops))
+	w.Must(w.Client.List(ctx, upgrades))
+	w.Must(w.Client.List(ctx, jobs))
+	var all []client.Object
+	for i := range upgrades.Items {
+		all = append(all, &upgrades.Items[i])
+	}
+	for i := range ops.Items {
+		all = append(all, &ops.Items[i])
+	}
+	for i := range jobs.Items {
+		all = append(all, &jobs.Items[i])
+	}
+	for _, o := range all {
+		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 	}
 }

@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/test/world"
 )
@@ -28,7 +30,10 @@ const quietly = "controllerManager.manager.env.metricsPort=0,controllerManager.m
 
 // unheard are rights that no request shows, and why they are there.
 var unheard = map[string]string{
-	"cluster update skyhooks/finalizers.skyhook.nvidia.com": "the API server asks for it when it admits a pod with an owner; without it the pods of this test would be refused",
+	"cluster update skyhooks/finalizers.skyhook.nvidia.com":       "the API server asks for it when it admits a pod with an owner; without it the pods of this test would be refused",
+	"cluster update nodeops/finalizers.operator.kairos.io":        "likewise, for Jobs and pods of NodeOps",
+	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
+	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
 }
 
 // TestRights takes the operator through all it ever does, with the rights of the chart and not one more. No request may
@@ -145,6 +150,7 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	w.Must(w.Client.Delete(context.Background(), foreign))
 	w.Complete("story")
 
+	driveOps(t, w)
 	// a hold whose owner does not exist
 	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
 	w.Eventually("the operator asked for the owner of the hold", func() bool {
@@ -154,6 +160,54 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "story"}, &v1alpha1.Skyhook{}))
 	})
+}
+
+// driveOps takes a NodeOp through its life, and has one made for an upgrade.
+func driveOps(t *testing.T, w *world.World) {
+	t.Helper()
+	ctx := context.Background()
+	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
+	w.Eventually("the operator asked for the NodeOp that cordoned the node", func() bool { return asked(t, w, "get", "nodeops") })
+	w.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOpUpgrade
+metadata: {name: upgrade, namespace: ` + w.Namespace + `}
+spec: {image: registry.example/kairos, nodeSelector: {matchLabels: {pool: none}}}
+`)
+	w.Eventually("the upgrade has a NodeOp", func() bool {
+		u := &opv1.NodeOpUpgrade{}
+		return w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "upgrade"}, u) == nil && u.Status.Phase == opv1.PhasePending && u.Status.NodeOpName != ""
+	})
+	w.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: check, namespace: ` + w.Namespace + `}
+spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfterFinished: 0}
+`)
+	w.Eventually("both nodes ran their Jobs, and the Jobs are deleted", func() bool {
+		jobs, o := &batchv1.JobList{}, &opv1.NodeOp{}
+		if w.Client.List(ctx, jobs, client.HasLabels{opv1.LabelNodeOp}) != nil || w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "check"}, o) != nil {
+			return false
+		}
+		for i := range jobs.Items {
+			finish(ctx, w, &jobs.Items[i])
+		}
+		return o.Status.Completed == 2 && asked(t, w, "delete", "jobs")
+	})
+}
+
+// finish plays the controller of Jobs, for a Job that has not ended.
+func finish(ctx context.Context, w *world.World, j *batchv1.Job) {
+	if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil {
+		return
+	}
+	now := metav1.Now()
+	j.Status.StartTime, j.Status.CompletionTime, j.Status.Succeeded = &now, &now, 1
+	for _, c := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
+	}
+	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	_ = w.Client.Status().Update(ctx, j) // it is tried again
 }
 
 // again has a package run again on n1, where a pod of somebody else has the name that the next pod needs.

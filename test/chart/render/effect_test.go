@@ -31,6 +31,8 @@ var settings = map[string]struct{ env, value string }{
 	"rebootProof":             {"REBOOT_PROOF", "agent"},
 	"runtimeRequiredTaint":    {"RUNTIME_REQUIRED_TAINT", "new=node:NoExecute"},
 	"pauseImage":              {"PAUSE_IMAGE", "registry.example/pause@sha256:01"},
+	"nodeOpDefaultImage":      {"NODEOP_DEFAULT_IMAGE", "registry.example/tools:1"},
+	"sentinelImage":           {"SENTINEL_IMAGE", "registry.example/shell:1"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},

@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+const check = `
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: NAME, namespace: default}
+spec:
+  nodeSelector: {matchLabels: {pool: gpu}}
+  command: [sh, -c, date]
+  SPEC
+`
+
+// startOp creates a NodeOp.
+func (s *scene) startOp(name, spec string) *opv1.NodeOp {
+	s.Helper()
+	o, ok := s.Apply(strings.NewReplacer("NAME", name, "SPEC", spec).Replace(check)).(*opv1.NodeOp)
+	if !ok {
+		s.Fatal("no NodeOp")
+	}
+	return o
+}
+
+func (s *scene) nodeOp(name string) *opv1.NodeOp {
+	s.Helper()
+	o := &opv1.NodeOp{}
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, o))
+	return o
+}
+
+func (s *scene) jobs() []batchv1.Job {
+	s.Helper()
+	list := &batchv1.JobList{}
+	s.Must(s.Client.List(context.Background(), list, client.HasLabels{opv1.LabelNodeOp}))
+	return list.Items
+}
+
+// opPass is a pass with the words about NodeOps, by any Cluster.
+func (s *scene) opPass(c *Cluster) Outcome {
+	s.Helper()
+	o, plan := s.decide(c)
+	out, err := c.Apply(context.Background(), o, plan)
+	s.Must(err)
+	for _, op := range o.NodeOps {
+		by := o.CompiledOp(op)
+		for _, r := range plan.Reports {
+			if r.Rollout == by.Rollout.Name && !by.Removed {
+				_, err := c.TellOp(context.Background(), op, by.Status(r, plan.Groups))
+				s.Must(err)
+			}
+		}
+	}
+	return out
+}
+
+// endJobs plays the controller of Jobs: every Job ends well, and hidden reboots happen.
+func (s *scene) endJobs(well bool) {
+	s.Helper()
+	ctx, now := context.Background(), metav1.NewTime(s.now)
+	for _, j := range s.jobs() {
+		if len(j.Status.Conditions) > 0 {
+			continue
+		}
+		j.Status.StartTime = &now
+		met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
+		if well {
+			j.Status.Succeeded, j.Status.CompletionTime = 1, &now
+		} else {
+			met, end, j.Status.Failed = batchv1.JobFailureTarget, batchv1.JobFailed, 1
+		}
+		for _, c := range []batchv1.JobConditionType{met, end} {
+			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		}
+		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+		s.Must(s.Client.Status().Update(ctx, &j))
+	}
+}
+
+// reboots lets every reboot pod whose Job has ended end as after a reboot.
+func (s *scene) reboots() {
+	s.Helper()
+	list := &corev1.PodList{}
+	s.Must(s.Client.List(context.Background(), list, client.MatchingLabels{opv1.LabelReboot: "true"}))
+	for _, p := range list.Items {
+		if p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		n := s.Node(p.Spec.NodeName)
+		message := string(pack.Message{Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: n.Status.NodeInfo.BootID, To: "boot-2"}}.Encode())
+		n.Status.NodeInfo.BootID = "boot-2"
+		s.Must(s.Client.Status().Update(context.Background(), n))
+		p.Status.Phase = corev1.PodSucceeded
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "reboot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
+		s.Must(s.Client.Status().Update(context.Background(), &p))
+	}
+}
+
+// finishOp goes on until a NodeOp has ended.
+func (s *scene) finishOp(name string, well bool) *opv1.NodeOp {
+	s.Helper()
+	for range 40 {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(10 * time.Second)
+		if done := s.jobsEnded(); done {
+			s.reboots()
+		}
+		s.endJobs(well)
+		if p := s.nodeOp(name).Status.Phase; p == opv1.PhaseCompleted || p == opv1.PhaseFailed {
+			s.opPass(s.cluster)
+			return s.nodeOp(name)
+		}
+	}
+	s.Fatalf("NodeOp %s does not end: %+v", name, s.nodeOp(name).Status)
+	return nil
+}
+
+func (s *scene) jobsEnded() bool {
+	jobs := s.jobs()
+	return len(jobs) > 0 && !slices.ContainsFunc(jobs, func(j batchv1.Job) bool { return len(j.Status.Conditions) == 0 })
+}
+
+// TestNodeOpRuns takes a NodeOp with everything through its life on an API server.
+func TestNodeOpRuns(t *testing.T) {
+	s := newScene(t, 2)
+	s.startOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true\n  ttlSecondsAfterFinished: 60")
+	s.opPass(s.cluster)
+	writes := s.requests.list()
+	pods, jobs := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "POST pods") }), slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "POST jobs") })
+	if at := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "PATCH nodes") }); at < 0 || pods >= 0 && pods < at {
+		t.Errorf("the node has to record it first: %v", writes)
+	}
+	if pods > jobs {
+		t.Errorf("the pod that reboots has to be there before the Job: %v", writes)
+	}
+	done := s.finishOp("up", true)
+	if done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
+		t.Fatalf("it ended as %+v", done.Status)
+	}
+	if jobs := s.jobs(); len(jobs) != 2 {
+		t.Errorf("%d Jobs were made", len(jobs))
+	}
+	for _, name := range []string{"n1", "n2"} {
+		n := s.Node(name)
+		if n.Spec.Unschedulable || len(n.Annotations) > 0 {
+			t.Errorf("%s is left as %v %v", name, n.Spec.Unschedulable, n.Annotations)
+		}
+	}
+	s.now = s.now.Add(2 * time.Minute)
+	s.opPass(s.cluster)
+	s.opPass(s.cluster)
+	for _, j := range s.jobs() {
+		if j.DeletionTimestamp == nil {
+			t.Errorf("Job %s outlives its TTL", j.Name)
+		}
+	}
+	if f := s.nodeOp("up").Finalizers; len(f) > 0 {
+		t.Errorf("a finished NodeOp keeps %v", f)
+	}
+}
+
+// TestNodeOpTwice applies every plan by two operators: names are derived, so there is one Job for each node.
+func TestNodeOpTwice(t *testing.T) {
+	s := newScene(t, 2)
+	s.startOp("twice", "cordon: true")
+	other := s.another(&recorder{})
+	for range 6 {
+		for _, c := range []*Cluster{s.cluster, other} {
+			o, plan := s.decide(c)
+			_, _ = c.Apply(context.Background(), o, plan) // conflicts are what this is about
+		}
+	}
+	if jobs := s.jobs(); len(jobs) != 2 {
+		t.Errorf("%d Jobs were made for 2 nodes", len(jobs))
+	}
+	if done := s.finishOp("twice", true); done.Status.Phase != opv1.PhaseCompleted {
+		t.Errorf("it ended as %+v", done.Status)
+	}
+}
+
+// TestNodeOpDeleted releases everything, and a failed node that stays cordoned is given back.
+func TestNodeOpDeleted(t *testing.T) {
+	s := newScene(t, 1)
+	s.startOp("fails", "cordon: true\n  backoffLimit: 0")
+	done := s.finishOp("fails", false)
+	if done.Status.Phase != opv1.PhaseFailed || !s.Node("n1").Spec.Unschedulable {
+		t.Fatalf("it ended as %+v, cordoned %v", done.Status, s.Node("n1").Spec.Unschedulable)
+	}
+	s.Must(s.Client.Delete(context.Background(), done))
+	for range 4 {
+		s.opPass(s.cluster)
+	}
+	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
+	}
+	err := s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "fails"}, &opv1.NodeOp{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the NodeOp is still there: %v", err)
+	}
+}
+
+// TestNodeOpOrphan releases the hold of a NodeOp that vanished, once that is proven.
+func TestNodeOpOrphan(t *testing.T) {
+	s := newScene(t, 1)
+	s.Patch(s.Node("n1"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/gone@some-uid"}},"spec":{"unschedulable":true}}`)
+	s.opPass(s.cluster)
+	if !s.Node("n1").Spec.Unschedulable {
+		t.Fatal("nothing is proven yet")
+	}
+	s.now = s.now.Add(time.Minute)
+	s.opPass(s.cluster)
+	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
+	}
+}
+
+// TestNodeOpAndSkyhook never work on one node at the same time.
+func TestNodeOpAndSkyhook(t *testing.T) {
+	s := newScene(t, 1)
+	s.startOp("first", "cordon: true")
+	s.opPass(s.cluster)
+	s.Apply(demo)
+	for range 4 {
+		s.pass()
+		s.opPass(s.cluster)
+	}
+	if pods := s.podNames(); len(pods) > 0 {
+		t.Errorf("the Skyhook works beside the NodeOp: %v", pods)
+	}
+	s.finishOp("first", true)
+	s.finish()
+	if got := s.Skyhook("demo").Status.Status; got != "complete" {
+		t.Errorf("the Skyhook is %s", got)
+	}
+}
+
+// TestDrainOfNodeOp judges pods by the documented options.
+func TestDrainOfNodeOp(t *testing.T) {
+	yes, no := true, false
+	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+	owned := func(kind, version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{Kind: kind, APIVersion: version, Controller: &yes}}}}
+	}
+	scratch := owned("ReplicaSet", "apps/v1")
+	scratch.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	for name, c := range map[string]struct {
+		options opv1.DrainOptions
+		pod     *corev1.Pod
+		evict   bool
+		keep    bool
+	}{
+		"a pod":                          {opv1.DrainOptions{}, owned("ReplicaSet", "apps/v1"), true, false},
+		"a bare pod":                     {opv1.DrainOptions{}, bare, false, false},
+		"a bare pod, forced":             {opv1.DrainOptions{Force: &yes}, bare, true, false},
+		"an emptyDir":                    {opv1.DrainOptions{}, scratch, false, true},
+		"an emptyDir, allowed":           {opv1.DrainOptions{DeleteEmptyDirData: &yes}, scratch, true, false},
+		"a DaemonSet pod":                {opv1.DrainOptions{}, owned("DaemonSet", "apps/v1"), false, false},
+		"a DaemonSet pod, not to ignore": {opv1.DrainOptions{IgnoreDaemonSets: &no}, owned("DaemonSet", "apps/v1"), false, true},
+	} {
+		c.options.Enabled = &yes
+		rules, drains := NodeOpDrain(&c.options)
+		evict, keep := rules.judge(c.pod)
+		if !drains || evict != c.evict || (keep != "") != c.keep {
+			t.Errorf("%s: evict %v, keep %q", name, evict, keep)
+		}
+	}
+	if _, drains := NodeOpDrain(nil); drains {
+		t.Error("without drainOptions nothing is drained")
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// sayOps brings the status and the events of each NodeOp and NodeOpUpgrade up to date.
+func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[string]rollout.Report, deeds map[string][]rollout.Action,
+	groups []rollout.GroupReport, outcome cluster.Outcome, heard map[types.UID]time.Time) (later time.Time, err error) {
+	var errs []error
+	spoken := make(map[types.UID]opv1.NodeOpStatus, len(o.NodeOps))
+	for _, op := range o.NodeOps {
+		by := o.CompiledOp(op)
+		if by == nil || by.Removed {
+			continue
+		}
+		name := by.Rollout.Name
+		status := by.Status(reports[name], groups)
+		before, known := l.opsSpoken[op.UID]
+		if !known {
+			before = op.Status
+		}
+		spoken[op.UID] = status
+		for _, e := range by.Events(deeds[name], before, status) {
+			if n := o.Node(e.Node); n != nil {
+				l.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
+			}
+			l.events.Event(opRef(op), e.Type, e.Reason, e.Message)
+		}
+		if text := outcome.Failed[name]; text != "" {
+			l.events.Event(opRef(op), corev1.EventTypeWarning, "Error", bounded(text, 500))
+		}
+		last := l.said[op.UID]
+		if outcome.Undone[name] {
+			heard[op.UID] = last
+			continue
+		}
+		if due := last.Add(sayEvery); due.After(l.clock()) {
+			heard[op.UID] = last
+			later = sooner(later, due)
+			continue
+		}
+		wrote, err := l.cluster.TellOp(ctx, op, status)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if wrote {
+			heard[op.UID] = l.clock()
+		}
+	}
+	l.opsSpoken = spoken
+	for _, u := range o.Upgrades {
+		if u.DeletionTimestamp != nil {
+			continue
+		}
+		if due := l.said[u.UID].Add(sayEvery); due.After(l.clock()) {
+			heard[u.UID] = l.said[u.UID]
+			later = sooner(later, due)
+			continue
+		}
+		var child *opv1.NodeOp
+		for _, op := range o.NodeOps {
+			if op.Namespace == u.Namespace && op.Name == u.Name {
+				child = op
+			}
+		}
+		wrote, err := l.cluster.TellUpgrade(ctx, u, nodeop.UpgradeStatus(u, child, o.OpNodes(), l.clock()))
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if wrote {
+			heard[u.UID] = l.clock()
+		}
+	}
+	return later, errors.Join(errs...)
+}
+
+func opRef(o *opv1.NodeOp) runtime.Object {
+	return &corev1.ObjectReference{APIVersion: opv1.GroupVersion.String(), Kind: nodeop.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+}
