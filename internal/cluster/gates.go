@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -85,6 +86,9 @@ func (c *Cluster) askGates(ctx context.Context, o *Objects, proving map[string]m
 		name, _ := skyhook.PolicyName(s, o.Config)
 		used[name] = true
 	}
+	for _, op := range o.NodeOps {
+		used[op.Spec.DeploymentPolicy] = true
+	}
 	var errs []error
 	for _, p := range o.Policies {
 		if !used[p.Name] || p.Spec.Health == nil {
@@ -135,6 +139,12 @@ func (r *round) wantGates(plan rollout.Plan) {
 			for _, s := range r.o.Skyhooks {
 				if kind == skyhook.Kind && s.Name == name {
 					name, _ = skyhook.PolicyName(s, r.o.Config)
+					break
+				}
+			}
+			for _, op := range r.o.NodeOps {
+				if nodeop.RolloutName(op) == kind+"/"+name {
+					name = op.Spec.DeploymentPolicy
 					break
 				}
 			}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// TestNodeOpPolicy has a NodeOp go by a policy that allows one node at a time, and none while its gate does not pass.
+func TestNodeOpPolicy(t *testing.T) {
+	var value atomic.Int64
+	value.Store(7)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"scalar","result":[0,"%d"]}}`, value.Load())
+	}))
+	defer server.Close()
+	s := newScene(t, 2)
+	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
+	s.startOp("up", "deploymentPolicy: careful")
+	for range 4 {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(gateTerm)
+	}
+	if n := len(s.jobs()); n != 0 {
+		t.Errorf("%d Jobs were made before the gate passed", n)
+	}
+	if p := s.policy(); !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
+		t.Error("the policy may be deleted though a NodeOp goes by it")
+	}
+	value.Store(5)
+	for range 4 {
+		s.now = s.now.Add(gateTerm)
+		s.opPass(s.cluster)
+	}
+	if n := len(s.jobs()); n != 1 {
+		t.Errorf("%d Jobs run at once, want 1", n)
+	}
+	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
+		t.Errorf("it ended as %+v", done.Status)
+	}
+}
