@@ -24,7 +24,6 @@ package controller
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch;patch
-// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
 //
 // The DaemonSets that a policy's health gates name are looked at while a node has to prove itself.

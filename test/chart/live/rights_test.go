@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -110,11 +111,22 @@ spec:
 // drive makes the operator do everything that needs a right.
 func drive(t *testing.T, w *world.World) {
 	t.Helper()
+	elsewhere := map[string]string{"app": "elsewhere"} // a DaemonSet that asks for no node here
+	w.Must(w.Client.Create(context.Background(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "elsewhere"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: elsewhere}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: elsewhere},
+			Spec:       corev1.PodSpec{NodeSelector: map[string]string{"pool": "none"}, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}},
+	}))
 	w.Apply(`
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: DeploymentPolicy
 metadata: {name: shared}
-spec: {scope: Policy, default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}}
+spec:
+  scope: Policy
+  default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
+  health: {daemonSets: [{namespace: ` + w.Namespace + `, name: elsewhere}]}
 `)
 	// a workload that its budget protects: it is evicted in vain, then deleted by force
 	w.Apply(`
