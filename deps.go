@@ -9,9 +9,11 @@ import (
 	_ "github.com/go-logr/logr"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/google/go-containerregistry/pkg/v1/remote"
+	_ "github.com/prometheus/client_golang/prometheus"
 	_ "github.com/rogpeppe/go-internal/testscript"
 	_ "github.com/santhosh-tekuri/jsonschema/v6"
 	_ "github.com/spf13/cobra"
+	_ "go.uber.org/zap"
 	_ "golang.org/x/sys/unix"
 	_ "k8s.io/api/core/v1"
 	_ "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,6 +25,4 @@ import (
 	_ "pgregory.net/rapid"
 	_ "sigs.k8s.io/controller-runtime"
 	_ "sigs.k8s.io/yaml"
-	_ "go.uber.org/zap"
-	_ "github.com/prometheus/client_golang/prometheus"
 )
