@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 # Tools are built once and kept outside the tree, keyed by their pinned versions.
 TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | sha256sum | cut -c1-12)
@@ -62,6 +62,15 @@ chart: ## render the chart across its values, and install, upgrade and uninstall
 release: ## images, chart, kubectl-skyhook, lists of contents and checksums of VERSION=v1.2.3, in dist/release
 	go run ./internal/image/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
 	go run ./internal/cli/mkrelease --version $(VERSION) --out dist/release
+
+.PHONY: release-package
+release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))
+release-package: ## the package of TAG=NAME/VERSION, built from that tag, with its list of contents, to PUSH=registry/repository
+	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "say TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
+	rm -rf dist/package && mkdir -p dist/package && git archive "$(TAG)" $(FOLDER) | tar -x -C dist/package
+	go run ./internal/image/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
+	go run ./cmd/kubectl-skyhook package validate --strict --tag $(notdir $(TAG)) dist/package/$(FOLDER)
+	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
 
 .PHONY: generate
 generate: ## deep copies, CRDs and roles from the Go types and code, and config/ from the chart
