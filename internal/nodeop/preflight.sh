@@ -1,3 +1,4 @@
+# shellcheck shell=sh source=/dev/null
 # Says whether a node runs the version of the image already. What is unknown is not the same as anything.
 get_version() {
     for file in "$@"; do

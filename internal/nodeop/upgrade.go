@@ -21,7 +21,7 @@ import (
 // UpgradeKind is the kind of the owner of a NodeOp that carries an upgrade out.
 const UpgradeKind = "NodeOpUpgrade"
 
-//go:embed upgrade.sh
+//go:embed upgrade.sh.tmpl
 var upgradeScript string
 
 //go:embed preflight.sh
