@@ -54,6 +54,10 @@ demo: ## the quick start on two real nodes of this machine (root), or on the clu
 demo-down: ## remove the demo
 	@test/demo/demo.sh down
 
+.PHONY: docs
+docs: ## check every example, command and link of the pages, with an API server
+	cd test/docs && go test ./...
+
 .PHONY: chart
 chart: ## render the chart across its values, and install, upgrade and uninstall it on an API server
 	cd test/chart && go test -timeout 20m ./...
