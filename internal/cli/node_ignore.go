@@ -41,18 +41,8 @@ func (a *app) nodeUnignoreCommand() *cobra.Command {
 }
 
 func (a *app) ignore(ctx context.Context, args []string, value *string, done string) error {
-	if _, err := a.format(); err != nil {
-		return err
-	}
-	c, err := a.cluster()
+	c, all, err := a.asked(ctx, args)
 	if err != nil {
-		return err
-	}
-	all, err := a.nodes(ctx, c)
-	if err != nil {
-		return err
-	}
-	if all, err = named(all, args); err != nil {
 		return err
 	}
 	change := slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {

@@ -32,18 +32,8 @@ func (a *app) nodeResetCommand() *cobra.Command {
 }
 
 func (a *app) resetNodes(ctx context.Context, args []string, name string, sure *confirmation) error {
-	if _, err := a.format(); err != nil {
-		return err
-	}
-	c, err := a.cluster()
+	c, all, err := a.asked(ctx, args)
 	if err != nil {
-		return err
-	}
-	all, err := a.nodes(ctx, c)
-	if err != nil {
-		return err
-	}
-	if all, err = named(all, args); err != nil {
 		return err
 	}
 	change := slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {

@@ -26,18 +26,8 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 }
 
 func (a *app) nodeStatus(ctx context.Context, args []string, only string) error {
-	if _, err := a.format(); err != nil {
-		return err
-	}
-	c, err := a.cluster()
+	_, all, err := a.asked(ctx, args)
 	if err != nil {
-		return err
-	}
-	all, err := a.nodes(ctx, c)
-	if err != nil {
-		return err
-	}
-	if all, err = named(all, args); err != nil {
 		return err
 	}
 	found, nodes := []nodeSummary{}, []string{}

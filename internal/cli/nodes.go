@@ -42,6 +42,23 @@ func (a *app) nodes(ctx context.Context, c client.Client) ([]*skyhook.Node, erro
 	return sortNodes(out), nil
 }
 
+// asked refuses an unknown output format before anything is read, and then reads the nodes that the arguments name.
+func (a *app) asked(ctx context.Context, args []string) (client.Client, []*skyhook.Node, error) {
+	if _, err := a.format(); err != nil {
+		return nil, nil, err
+	}
+	c, err := a.cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := a.nodes(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err = named(all, args)
+	return c, all, err
+}
+
 // wholeNodes lists all nodes, by name, with everything.
 func (a *app) wholeNodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
 	a.note("listing the nodes")

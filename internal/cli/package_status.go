@@ -31,18 +31,8 @@ func (a *app) packageStatusCommand() *cobra.Command {
 }
 
 func (a *app) packageStatus(ctx context.Context, pkg, name string, args []string) error {
-	if _, err := a.format(); err != nil {
-		return err
-	}
-	c, err := a.cluster()
+	_, all, err := a.asked(ctx, args)
 	if err != nil {
-		return err
-	}
-	all, err := a.nodes(ctx, c)
-	if err != nil {
-		return err
-	}
-	if all, err = named(all, args); err != nil {
 		return err
 	}
 	type row struct {
