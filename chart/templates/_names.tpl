@@ -61,6 +61,12 @@ control-plane: controller-manager
 {{- regexFind "[0-9]+$" (toString .) | trimPrefix "0" -}}
 {{- end -}}
 
+{{/* Not empty where there are metrics, and only those read them whom the API server allows. */}}
+{{- define "skyhook.guarded" -}}
+{{- $env := .Values.controllerManager.manager.env -}}
+{{- if and (include "skyhook.port" $env.metricsPort) (eq (toString $env.metricsSecure) "true") -}}true{{- end -}}
+{{- end -}}
+
 {{/* The volume with a token for the API server, as Kubernetes would mount it. */}}
 {{- define "skyhook.token" -}}
 - name: token

@@ -41,6 +41,11 @@ package controller
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=skyhook-operator-validating-webhook,verbs=delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=skyhook-operator-mutating-webhook,verbs=delete
 //
+// Guarded metrics ask the API server who reads them and whether they may. The chart leaves these two out where metrics are
+// not guarded.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+//
 // In the operator's own namespace, called skyhook here and as it is by the chart:
 //
 // The ConfigMaps that pods mount, and the lease of the leader. Not Secrets: nodes read those.

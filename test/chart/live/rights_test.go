@@ -144,7 +144,11 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	say := func(version, content string) {
 		w.Apply(strings.NewReplacer("VERSION", version, "CONTENT", content).Replace(story))
 	}
-	say("1.0.0", "one")
+	w.Apply(strings.NewReplacer("VERSION", "1.0.0", "CONTENT", "one", "timeout: 1s", "timeout: 1h").Replace(story))
+	w.Eventually("the eviction was asked for", func() bool {
+		return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.ObjectRef.Subresource == "eviction" })
+	})
+	say("1.0.0", "one") // it has lasted too long now
 	w.Complete("story")
 
 	say("1.0.0", "two") // the ConfigMap is updated

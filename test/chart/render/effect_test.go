@@ -25,6 +25,7 @@ var settings = map[string]struct{ env, value string }{
 	"logTimeEncoder":          {"LOG_TIME_ENCODER", "epoch"},
 	"logStackTraceLevel":      {"LOG_STACK_TRACE_LEVEL", "error"},
 	"metricsPort":             {"METRICS_PORT", ":9090"},
+	"metricsSecure":           {"METRICS_SECURE", "true"},
 	"probePort":               {"PROBE_PORT", ":9091"},
 	"pprofPort":               {"PPROF_PORT", "127.0.0.1:6060"},
 	"reapplyOnReboot":         {"REAPPLY_ON_REBOOT", "true"},

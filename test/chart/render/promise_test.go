@@ -113,6 +113,42 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestGuardedMetrics: metrics that are guarded are read over https, and only then the operator may ask who reads them.
+func TestGuardedMetrics(t *testing.T) {
+	const monitor = "metrics: {serviceMonitor: {enabled: true}}"
+	for values, guarded := range map[string]bool{
+		monitor: false,
+		monitor + "\ncontrollerManager: {manager: {env: {metricsSecure: 'true'}}}":       true,
+		monitor + "\ncontrollerManager: {manager: {env: {metricsSecure: true}}}":         true,
+		"controllerManager: {manager: {env: {metricsSecure: 'true', metricsPort: '0'}}}": false,
+	} {
+		r := chart(t, values)
+		var reviews []string
+		for _, rule := range get(t, r, "ClusterRole", "skyhook-operator-manager-role", &rbacv1.ClusterRole{}).Rules {
+			if slices.ContainsFunc(rule.APIGroups, func(g string) bool { return g == "authentication.k8s.io" || g == "authorization.k8s.io" }) {
+				reviews = append(reviews, rule.Resources...)
+			}
+		}
+		want := []string(nil)
+		if guarded {
+			want = []string{"tokenreviews", "subjectaccessreviews"}
+		}
+		if diff := cmp.Diff(want, reviews); diff != "" {
+			t.Errorf("%s: the operator may review (-want +got)\n%s", values, diff)
+		}
+		for _, u := range r.Objects {
+			scheme := u.GetAnnotations()["prometheus.io/scheme"]
+			if u.GetKind() == "Service" && (scheme == "https") != guarded {
+				t.Errorf("%s: Prometheus is told to use %q", values, scheme)
+			}
+			ends, _, err := unstructured.NestedSlice(u.Object, "spec", "endpoints")
+			if said := fmt.Sprint(ends); u.GetKind() == "ServiceMonitor" && (err != nil || strings.Contains(said, "scheme:https") != guarded || strings.Contains(said, "bearerTokenFile:/") != guarded) {
+				t.Errorf("%s: the ServiceMonitor reads %s (%v)", values, said, err)
+			}
+		}
+	}
+}
+
 // TestPods: nothing of ours runs as root, writes to its root, or gets a token that does not expire.
 func TestPods(t *testing.T) {
 	r := chart(t, "")

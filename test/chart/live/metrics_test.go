@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+// TestGuardedMetrics reads metrics as somebody without a token, as a ServiceAccount without a right, and as the one that
+// the chart binds, from an operator with the chart's rights.
+func TestGuardedMetrics(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 1)
+	address := free(t)
+	if out, err := helm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", strings.Join([]string{
+		"controllerManager.manager.env.metricsPort=" + address, "controllerManager.manager.env.metricsSecure=true", "controllerManager.manager.env.probePort=0",
+		"metrics.serviceAccountName=reader", "metrics.serviceAccountNamespace=" + w.Namespace,
+	}, ","), "--set", "metrics.addServiceAccountBinding=true"); err != nil {
+		t.Fatal(out, err)
+	}
+	t.Cleanup(func() {
+		if out, err := helm(t, "v4", w.Namespace, "uninstall", releaseName, "--no-hooks"); err != nil {
+			t.Error(out, err)
+		}
+	})
+	operator(t, w.Namespace)
+	reader, other := token(t, w.Namespace, "reader"), token(t, w.Namespace, "other")
+	var last string
+	defer func() {
+		if t.Failed() {
+			t.Log("last answer:", last)
+		}
+	}()
+	w.Eventually("the one who is bound reads metrics", func() bool {
+		status, text := read(t, "https://"+address+"/metrics", reader)
+		last = fmt.Sprint(status, text[:min(len(text), 300)])
+		return status == http.StatusOK && strings.Contains(text, "\nskyhook_leading 1\n")
+	})
+	for who, c := range map[string]struct {
+		token string
+		want  int
+	}{"nobody": {"", http.StatusUnauthorized}, "a forger": {"x.y.z", http.StatusUnauthorized}, "another ServiceAccount": {other, http.StatusForbidden}} {
+		if status, text := read(t, "https://"+address+"/metrics", c.token); status != c.want || strings.Contains(text, "skyhook_") {
+			t.Errorf("%s gets %d: %s", who, status, text)
+		}
+	}
+	if status, _ := read(t, "http://"+address+"/metrics", reader); status == http.StatusOK {
+		t.Error("metrics are served over plain HTTP too")
+	}
+}
+
+// free is an address on this machine where nobody listens.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// token makes a ServiceAccount and a token of it.
+func token(t *testing.T, namespace, name string) string {
+	t.Helper()
+	accounts := typed(t).CoreV1().ServiceAccounts(namespace)
+	if _, err := accounts.Create(context.Background(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := accounts.CreateToken(context.Background(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Status.Token
+}
+
+// read asks for a page; the status is 0 when there is no answer.
+func read(t *testing.T, url, token string) (status int, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the operator signs its certificate itself
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(body)
+}
