@@ -81,15 +81,12 @@ func (r *release) manifests() error {
 // program compiles kubectl-skyhook for a platform and packs it.
 func (r *release) program(platform string) error {
 	system, arch, _ := strings.Cut(platform, "/")
+	base, extension, name := packed(r.version, platform)
 	temp, err := os.MkdirTemp("", "mkrelease-")
 	if err != nil {
 		return fmt.Errorf("making a folder for a program: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temp) }()
-	name := "kubectl-skyhook"
-	if system == "windows" {
-		name += ".exe"
-	}
 	file := filepath.Join(temp, name)
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", file, "./cmd/kubectl-skyhook")
 	cmd.Dir = r.root
@@ -106,11 +103,11 @@ func (r *release) program(platform string) error {
 		return fmt.Errorf("reading the licence: %w", err)
 	}
 	members := []member{{name: "LICENSE", content: license}, {name: name, content: content, executable: true}}
-	base, pack, extension := fmt.Sprintf("kubectl-skyhook_%s_%s_%s", r.version, system, arch), tarball, ".tar.gz"
-	if system == "windows" {
-		pack, extension = zipped, ".zip"
+	pack := tarball
+	if extension == ".zip" {
+		pack = zipped
 	}
-	packed, err := pack(members)
+	archive, err := pack(members)
 	if err != nil {
 		return err
 	}
@@ -118,7 +115,18 @@ func (r *release) program(platform string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.write(base+extension, packed), r.write(base+".spdx.json", list))
+	return errors.Join(r.write(base+extension, archive), r.write(base+".spdx.json", list))
+}
+
+// packed says how kubectl-skyhook is packed for a platform: what its files are called without their extension, the
+// extension of the archive, and the program inside. .krew.yaml says the same, which a test compares.
+func packed(version, platform string) (base, extension, program string) {
+	system, arch, _ := strings.Cut(platform, "/")
+	base = fmt.Sprintf("kubectl-skyhook_%s_%s_%s", version, system, arch)
+	if system == "windows" {
+		return base, ".zip", "kubectl-skyhook.exe"
+	}
+	return base, ".tar.gz", "kubectl-skyhook"
 }
 
 // images lists what each image of the folder images consists of: the files of a package, the modules of a program.
