@@ -4,15 +4,23 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
@@ -45,54 +53,134 @@ func fleetOf(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
 	return all, s
 }
 
-// The number of series grows with Skyhooks and packages, never with nodes.
+// The series are those of Skyhooks, packages, compartments and closed lists of words: 5,000 nodes have exactly those that
+// 100 have, and even if each Skyhook waited for every reason there is and every counter had counted everything it can,
+// they would be at most 2,000.
 func TestCardinality(t *testing.T) {
-	series := func(nodes int) int {
-		b := newBoard()
-		compiled, s := fleetOf(10, nodes)
-		plan := rollout.Decide(s)
-		var all []told
-		for i, c := range compiled {
-			hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: c.Skyhook()}}
-			all = append(all, sumUp(hook, c, c.Status(plan.Reports[i], plan.Groups), plan.Reports[i]))
-		}
-		b.post(&cluster.Objects{}, all, plan.Groups, s.Now)
-		for _, stage := range stages { // every counter has counted everything it can
-			b.stages.WithLabelValues(string(stage)).Observe(1)
-			for _, reason := range []rollout.Reason{rollout.ReasonStageFailed, rollout.ReasonDeadline, rollout.ReasonImagePull, rollout.ReasonKubeletRejected, rollout.ReasonPodLost, rollout.ReasonRebootTimeout} {
-				b.failures.WithLabelValues(string(stage), string(reason)).Inc()
+	small, large := everySeries(t, 100), everySeries(t, 5000)
+	if diff := cmp.Diff(small, large); diff != "" {
+		t.Errorf("the series depend on the number of nodes (-100 +5,000)\n%s", diff)
+	}
+	if len(large) > 2000 {
+		t.Errorf("%d series for 10 Skyhooks of 5 packages on 5,000 nodes, want at most 2,000", len(large))
+	}
+}
+
+// everySeries are the series that 10 Skyhooks of 5 packages can ever cause on so many nodes.
+func everySeries(t *testing.T, nodes int) []string {
+	t.Helper()
+	b := newBoard()
+	compiled, s := fleetOf(10, nodes)
+	plan := rollout.Decide(s)
+	reasons := words(t, "../rollout/reason.go", `Reason = "([A-Za-z]+)"`)
+	var all []told
+	for i, c := range compiled {
+		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: c.Skyhook()}}
+		one := sumUp(hook, c, c.Status(plan.Reports[i], plan.Groups), plan.Reports[i])
+		for reason := range one.waiting {
+			if !slices.Contains(reasons, string(reason)) {
+				t.Errorf("%q is no reason of the closed list", reason)
 			}
 		}
-		for _, one := range all {
-			b.nodes.WithLabelValues(one.skyhook.Name).Observe(1)
+		for _, reason := range reasons {
+			one.waiting[rollout.Reason(reason)]++
 		}
-		r := prometheus.NewRegistry()
-		if err := b.register(r); err != nil {
+		all = append(all, one)
+		b.nodes.WithLabelValues(hook.Name).Observe(1)
+	}
+	b.post(&cluster.Objects{}, all, plan.Groups, s.Now)
+	for _, stage := range stages {
+		b.stages.WithLabelValues(string(stage)).Observe(1)
+		for _, reason := range []rollout.Reason{
+			rollout.ReasonStageFailed, rollout.ReasonDeadline, rollout.ReasonImagePull, rollout.ReasonKubeletRejected,
+			rollout.ReasonPodLost, rollout.ReasonRetry, rollout.ReasonRebootNotStarted, rollout.ReasonRebootTimeout,
+		} {
+			b.failures.WithLabelValues(string(stage), string(reason)).Inc()
+		}
+	}
+	for _, verb := range words(t, "../rollout/rollout.go", `Verb = "([a-z]+)"`) {
+		b.actions.WithLabelValues(verb).Inc()
+	}
+	for _, status := range []int{201, 404, 429, 503} {
+		b.evicted(status)
+	}
+	b.end(nil)
+	b.end(errors.New("some error"))
+	b.passed(s.Now, s.Now, s.Now, s.Now, s.Now)
+	writes(t, b)
+	return series(t, b)
+}
+
+// writes counts each write that the operator has a right to.
+func writes(t *testing.T, b *board) {
+	t.Helper()
+	text, err := os.ReadFile("../../chart/files/rbac/role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
 			t.Fatal(err)
 		}
-		families, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetType() == dto.MetricType_HISTOGRAM {
-					n += len(m.GetHistogram().GetBucket()) + 3 // +Inf, sum and count
-					continue
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					if verb != "get" && verb != "list" && verb != "watch" {
+						b.apiWrites.WithLabelValues(verb, resource).Inc()
+					}
 				}
-				n++
 			}
 		}
-		return n
 	}
-	small, large := series(100), series(5000)
-	if large > 2000 {
-		t.Errorf("%d series for 10 Skyhooks of 5 packages on 5,000 nodes, want at most 2,000", large)
+}
+
+// words are what a pattern finds in a file, and more than a few.
+func words(t *testing.T, file, pattern string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if large > small+10 { // a large fleet may wait for a reason more
-		t.Errorf("%d series on 100 nodes and %d on 5,000", small, large)
+	var out []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+		out = append(out, m[1])
 	}
+	if len(out) < 5 {
+		t.Fatalf("%s has only %v", file, out)
+	}
+	return out
+}
+
+// series lists what a board shows, one line for each that Prometheus keeps.
+func series(t *testing.T, b *board) []string {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	if err := b.register(r); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			line := f.GetName()
+			for _, l := range m.GetLabel() {
+				line += "," + l.GetName() + "=" + l.GetValue()
+			}
+			if f.GetType() != dto.MetricType_HISTOGRAM {
+				out = append(out, line)
+				continue
+			}
+			for _, bucket := range m.GetHistogram().GetBucket() {
+				out = append(out, fmt.Sprintf("%s,le=%g", line, bucket.GetUpperBound()))
+			}
+			out = append(out, line+",le=+Inf", line+" sum", line+" count")
+		}
+	}
+	return out
 }
 
 // What ends is counted once, with how long it took; a reboot too; and an eviction by its answer.
