@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // InterruptType is what an interrupt does to the host, by its name in the
@@ -176,7 +177,11 @@ func unmarshal(raw json.RawMessage, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-var serviceName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,254}$`)
+// The longest name systemd knows, and its form. The length is no part of the expression: a bounded repetition is compiled
+// into as many copies, a millisecond of every start of the agent.
+const maxService = 255
+
+var serviceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*$`) })
 
 // BadService says why systemd cannot be asked to restart a unit of this name,
 // or nothing.
@@ -184,7 +189,7 @@ func BadService(name string) string {
 	if name == "" {
 		return "it is empty: name a systemd service such as containerd"
 	}
-	if !serviceName.MatchString(name) {
+	if len(name) > maxService || !serviceName().MatchString(name) {
 		return quote(name) + ` is not the name of a systemd service: use letters, digits and : - _ . \ @, not starting with -`
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -222,12 +223,12 @@ func decodeStep(value any) Step {
 	return s
 }
 
-var timeSpan = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
+var timeSpan = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`) })
 
 // timeout is a time span in whole milliseconds, zero when there is none or the
 // schema refuses it, and negative when it is too short or too long to be one.
 func timeout(s string) time.Duration {
-	if !timeSpan.MatchString(s) {
+	if !timeSpan().MatchString(s) {
 		return 0
 	}
 	d, err := time.ParseDuration(s)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // findings collects problems of one file.
@@ -168,7 +169,7 @@ func badPath(p string) (problem, fix string) {
 	return "", ""
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 func checkArguments(s Step, m Mode, at string, found *findings) {
 	for i, arg := range s.Arguments {
@@ -179,7 +180,7 @@ func checkArguments(s Step, m Mode, at string, found *findings) {
 			found.fail("env-argument", at, "it has a NUL character, which no argument can have", "remove it")
 		case fromEnv && name == "":
 			found.fail("env-argument", at, `"env:" names no variable`, "write env:NAME")
-		case fromEnv && !variable.MatchString(name):
+		case fromEnv && !variable().MatchString(name):
 			found.warn("env-argument", at, fmt.Sprintf("%s is an unusual name for a variable", quote(name)), "env:NAME is replaced as a whole; to join texts, use the step's env or the script")
 		}
 	}

@@ -9,13 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
 //go:embed schemas
@@ -42,22 +44,55 @@ const (
 	schemaBase = "skyhook://schemas/v1/"
 )
 
+// format is the schema ready for use, and its documents by their addresses, where a broken rule is looked up.
+type format struct {
+	*jsonschema.Schema
+	documents map[string]any
+}
+
+// compiled waits for the first document. The library is its fifth major version: the sixth reads the metaschemas of every
+// draft before main begins, which each of the two starts of a stage would pay for.
 var compiled = sync.OnceValue(compileSchemas)
 
-func compileSchemas() *jsonschema.Schema {
+func compileSchemas() format {
 	c := jsonschema.NewCompiler()
+	f := format{documents: map[string]any{}}
 	for i, name := range []string{rootSchema, stepSchema} {
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schemas()[i]))
-		if err != nil {
+		var doc map[string]any
+		if err := json.Unmarshal(Schemas()[i], &doc); err != nil {
 			panic(fmt.Sprintf("reading schema %s: %v", name, err)) // embedded
 		}
 		// The id is relative and names the file for people; here the place does.
-		delete(doc.(map[string]any), "$id")
-		if err := c.AddResource(schemaBase+name, doc); err != nil {
+		delete(doc, "$id")
+		if err := c.AddResource(schemaBase+name, bytes.NewReader(compact(doc))); err != nil {
 			panic(fmt.Sprintf("adding schema %s: %v", name, err)) // embedded
 		}
+		f.documents[schemaBase+name] = doc
 	}
-	return c.MustCompile(schemaBase + rootSchema)
+	f.Schema = c.MustCompile(schemaBase + rootSchema)
+	return f
+}
+
+// rule is what the schema says at a place of one of its documents, such as the list of required keys.
+func (f format) rule(place string) any {
+	document, pointer, _ := strings.Cut(place, "#")
+	_, value := locate(f.documents[document], tokens(pointer))
+	return value
+}
+
+// tokens are the parts of a JSON pointer in the form the library writes.
+func tokens(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, part := range parts {
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+	}
+	return parts
 }
 
 // checkSchema reports where the document differs from the schema.
@@ -81,36 +116,67 @@ func reportSchema(root any, e *jsonschema.ValidationError, found *findings) {
 		}
 		return
 	}
-	at, value := locate(root, e.InstanceLocation)
+	loc := tokens(e.InstanceLocation)
+	at, value := locate(root, loc)
 	key := ""
-	if n := len(e.InstanceLocation); n > 0 {
-		key = e.InstanceLocation[n-1]
+	if n := len(loc); n > 0 {
+		key = loc[n-1]
 	}
-	switch k := e.ErrorKind.(type) {
-	case *kind.Required:
-		for _, missing := range k.Missing {
+	rule := compiled().rule(e.AbsoluteKeywordLocation)
+	keyword := path.Base(e.AbsoluteKeywordLocation)
+	switch keyword {
+	case "required":
+		for _, missing := range absent(rule, value) {
 			found.fail("missing-key", at, fmt.Sprintf("the key %q is missing", missing), "add "+examples[missing])
 		}
-	case *kind.AdditionalProperties:
-		for _, unknown := range k.Properties {
-			reportUnknown(at, unknown, e.InstanceLocation, found)
+	case "additionalProperties":
+		known := compiled().rule(strings.TrimSuffix(e.AbsoluteKeywordLocation, keyword) + "properties")
+		for _, unknown := range unknown(known, value) {
+			reportUnknown(at, unknown, loc, found)
 		}
-	case *kind.Type:
-		found.fail("wrong-type", at, fmt.Sprintf("it is %s, but must be %s", article(k.Got), article(k.Want[0])), typeFix(key, k.Got, k.Want[0]))
-	case *kind.Const:
+	case "type":
+		got, want := jsonType(value), text(rule)
+		found.fail("wrong-type", at, fmt.Sprintf("it is %s, but must be %s", article(got), article(want)), typeFix(key, got, want))
+	case "const":
 		found.fail("schema-version", at, fmt.Sprintf("%s is not a version of this format", compactQuote(value)), `write "schema_version": "v1"`)
-	case *kind.MinItems:
+	case "minItems":
 		found.fail("return-codes", at, "it is empty, so the step could never succeed", `write "returncodes": [0]`)
-	case *kind.Minimum, *kind.Maximum:
+	case "minimum", "maximum":
 		found.fail("return-codes", at, fmt.Sprintf("%s is out of range", compactQuote(value)), "use exit codes from 0 to 255")
-	case *kind.MinLength:
+	case "minLength":
 		found.fail("step-path", at, "it is empty", "name a file below "+StepDir)
-	case *kind.Pattern, *kind.MaxLength:
+	case "pattern", "maxLength":
 		form := forms[key]
 		found.fail(form.rule, at, fmt.Sprintf("%s is not %s", compactQuote(value), form.want), form.fix)
 	default:
-		found.fail("schema", at, "it breaks the schema's rule "+strings.Join(e.ErrorKind.KeywordPath(), "/"), "")
+		found.fail("schema", at, "it breaks the schema's rule "+keyword, "")
 	}
+}
+
+// absent are the keys of a rule "required" that a value does not have.
+func absent(rule, value any) []string {
+	object, _ := value.(map[string]any)
+	required, _ := rule.([]any)
+	var out []string
+	for _, key := range required {
+		if _, there := object[text(key)]; !there {
+			out = append(out, text(key))
+		}
+	}
+	return out
+}
+
+// unknown are the keys of a value that are none of the properties, in their order.
+func unknown(properties, value any) []string {
+	object, _ := value.(map[string]any)
+	known, _ := properties.(map[string]any)
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if _, is := known[key]; !is {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // reportUnknown is about a key that the schema does not allow at loc.
