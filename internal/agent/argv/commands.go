@@ -218,6 +218,21 @@ func (f rootsFlags) open() (*host.Root, []string, error) {
 	return root, dirs, nil
 }
 
+// each visits the state directories there are, one after the other.
+func (f rootsFlags) each(visit func(root *host.Root, dir string) error) error {
+	root, dirs, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, dir := range dirs {
+		if err := visit(root, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l Line) statusCommand() *cobra.Command {
 	var f rootsFlags
 	var output string
@@ -226,19 +241,16 @@ func (l Line) statusCommand() *cobra.Command {
 		Short: "Say what is installed on this host",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, dirs, err := f.open()
-			if err != nil {
-				return err
-			}
-			defer root.Close()
 			all := []agent.Status{}
 			text := ""
-			for _, dir := range dirs {
+			if err := f.each(func(root *host.Root, dir string) error {
 				s, err := agent.ReadStatus(root, dir)
-				if err != nil {
-					return err
+				if err == nil {
+					all, text = append(all, s), text+s.Text()
 				}
-				all, text = append(all, s), text+s.Text()
+				return err
+			}); err != nil {
+				return err
 			}
 			if len(all) == 0 {
 				text = "no records on this host\n"
@@ -259,12 +271,7 @@ func (l Line) gcCommand() *cobra.Command {
 		Short: "Remove logs, copies and flags that are over",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, dirs, err := f.open()
-			if err != nil {
-				return err
-			}
-			defer root.Close()
-			for _, dir := range dirs {
+			return f.each(func(root *host.Root, dir string) error {
 				logs := f.logs
 				if filepath.Clean(f.state) != dir { // one of several: their logs are apart as well
 					logs = filepath.Join(logs, filepath.Base(dir))
@@ -273,11 +280,8 @@ func (l Line) gcCommand() *cobra.Command {
 				for _, r := range removed {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Path, r.Why)
 				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+				return err
+			})
 		},
 	}
 	l.roots(cmd, &f)

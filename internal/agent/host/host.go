@@ -115,6 +115,28 @@ func (r *Root) MakeDir(name string, mode fs.FileMode) (*Dir, error) {
 	return r.Dir(name)
 }
 
+// Each shows what a directory of the host holds, in the order of names. One that is not there holds nothing.
+func (r *Root) Each(name string, see func(*Dir, fs.DirEntry) error) error {
+	dir, err := r.Dir(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	list, err := dir.Names(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if err := see(dir, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Parent opens the directory that really holds a path of the host; the last element of the path is not followed.
 func (r *Root) Parent(name string) (*Dir, string, error) {
 	name, err := clean(name)

@@ -170,35 +170,23 @@ func (r *Interrupts) Save(i Interrupt) error {
 }
 
 // ReadInterrupts lists the interrupts below a state root, without holding them.
-func ReadInterrupts(root *host.Root, state string) ([]Interrupt, error) {
-	dir, err := root.Dir(path.Join(state, interruptsDir, packagesDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	list, err := dir.Names(".")
-	if err != nil {
-		return nil, err
-	}
-	var out []Interrupt
-	for _, e := range list {
+func ReadInterrupts(root *host.Root, state string) (out []Interrupt, err error) {
+	err = root.Each(path.Join(state, interruptsDir, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
 		if !strings.HasSuffix(e.Name(), ".json") {
-			continue
+			return nil
 		}
 		content, err := dir.Bytes(e.Name())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		i, err := DecodeInterrupt(content)
 		if err != nil {
-			return nil, fmt.Errorf("reading the record %s on the host: %w", path.Join(dir.Path, e.Name()), err)
+			return fmt.Errorf("reading the record %s on the host: %w", path.Join(dir.Path, e.Name()), err)
 		}
 		out = append(out, i)
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
 // interruptFile names the record of an interrupt: readable, one plain name, different for different ids.

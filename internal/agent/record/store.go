@@ -95,26 +95,14 @@ func (h *Held) Backup(root *host.Root) (*host.Dir, error) {
 }
 
 // Names lists the packages that have a record below a state root.
-func Names(root *host.Root, state string) ([]string, error) {
-	dir, err := root.Dir(path.Join(state, packagesDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	list, err := dir.Names(".")
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range list {
+func Names(root *host.Root, state string) (names []string, err error) {
+	err = root.Each(path.Join(state, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
 		if e.IsDir() && dir.Exists(path.Join(e.Name(), recordFile)) {
 			names = append(names, e.Name())
 		}
-	}
-	return names, nil
+		return nil
+	})
+	return names, err
 }
 
 // Read reads a record without holding it, to show it: what is written is always whole.
