@@ -121,7 +121,7 @@ func Missing(name string, byDefault bool) string {
 // seat reads a line of a ledger.
 func (g *Grouping) seat(s v1alpha1.Seat) rollout.Seat {
 	return rollout.Seat{
-		Rollout: cmp.Or(s.Rollout, g.own), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
+		Rollout: cmp.Or(s.Rollout, g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
 		Group: g.prefix + cmp.Or(s.Compartment, v1alpha1.DefaultCompartment),
 	}
 }

@@ -30,7 +30,7 @@ func (g *Grouping) Ledger() rollout.Ledger {
 func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
-		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
+		seat := v1alpha1.Seat{Node: s.Node, Order: s.Order, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
 		if s.Rollout != l.Name {
 			seat.Rollout = s.Rollout
 		}

@@ -115,15 +115,16 @@ func (f *fleet) refuses(p *post) *Why {
 func (f *fleet) admitOne(p *post) {
 	g := p.g
 	a := f.act(p, Admit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
-	if p.promised {
-		p.q.kept--
+	a.Ledger, a.Order, a.Group = p.fence(), p.q.next, g.Name
+	if p.promised && p.order >= p.q.NextOrder { // somebody else may be writing it to the node at this moment
+		a.Order = p.order
 	}
-	a.Ledger, a.Order, a.Group = p.fence(), p.q.next+p.q.kept, g.Name
 	if g.book != nil {
 		a.Batch = g.book.Epoch + 1
-		g.book.added = append(g.book.added, Seat{Rollout: p.q.Name, Node: p.t.Node, Group: g.Name, Batch: a.Batch, Since: f.Now})
+		g.book.added = append(g.book.added, Seat{Rollout: p.q.Name, Node: p.t.Node, Group: g.Name, Order: a.Order, Batch: a.Batch, Since: f.Now})
 	}
-	p.q.next++
+	p.q.given = max(p.q.given, a.Order+1)
+	p.q.next = max(p.q.next, p.q.given)
 	p.admits, p.n.occupant = true, p
 	if !p.promised {
 		g.room--

@@ -3,7 +3,10 @@
 
 package rollout
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // bench is where one target is advanced: its tasks as they will be when this plan is applied so far.
 type bench struct {
@@ -252,16 +255,30 @@ func (b *bench) findDead() {
 	}
 }
 
-// end gives the node and the seat back.
+// end gives the node back, and the seat as soon as it may.
 func (f *fleet) end(b *bench, why Why) {
 	p := b.p
-	p.ended = true
 	if p.held {
 		f.act(p, Release, why)
 	}
+	if p.numbering() {
+		return
+	}
+	p.ended = true
 	f.untaintBefore(p)
 	f.act(p, Retire, why).Wipe = p.q.Deleting
 	p.verdict = Verdict{Phase: Finished, Why: why}
+}
+
+// numbering says that nobody but the node knows its number yet: were it given back now, the next node could get the
+// same. It is not long until the status says which number comes next.
+func (p *post) numbering() bool {
+	if !p.q.Numbered || p.q.NextOrder > p.t.Order {
+		return false
+	}
+	p.verdict = Verdict{Phase: InFlight, Why: Why{Reason: ReasonLedger,
+		Text: "everything is done; the node is given back when its number, " + strconv.Itoa(p.t.Order) + ", is stored"}}
+	return true
 }
 
 // sweepFailing deletes the objects of tasks that failed and would be tried again.
@@ -299,6 +316,9 @@ func (f *fleet) leave(b *bench) {
 	if b.p.held {
 		f.act(b.p, Release, why)
 	}
+	if b.p.numbering() {
+		return
+	}
 	f.act(b.p, Retire, why)
 	b.p.verdict = Verdict{Phase: Finished, Why: why}
 }
@@ -318,7 +338,9 @@ func (f *fleet) giveUp(b *bench) {
 	}
 	f.sweepFailing(b, why)
 	f.end(b, why)
-	b.p.verdict = Verdict{Phase: GaveUp, Why: why}
+	if b.p.ended {
+		b.p.verdict = Verdict{Phase: GaveUp, Why: why}
+	}
 }
 
 // endFailed retires a target that failed for good and is not to be tried again.
@@ -333,6 +355,9 @@ func (f *fleet) endFailed(b *bench) {
 	f.sweepFailing(b, why)
 	if b.p.held && !b.p.q.KeepHeld {
 		f.act(b.p, Release, why)
+	}
+	if b.p.numbering() {
+		return
 	}
 	f.act(b.p, Retire, why).Skip = true
 	b.p.verdict = Verdict{Phase: GaveUp, Why: why}

@@ -34,7 +34,7 @@ func batches(w *sim.World, name string, failing []string) string {
 			return out.String() + err.Error()
 		}
 		idle++
-		if len(p.Actions) > 0 || learns(v, p) {
+		if len(p.Actions) > 0 || sim.Learned(v, p) {
 			idle = 0
 		}
 		w.Pass(time.Second)

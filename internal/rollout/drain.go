@@ -129,6 +129,10 @@ func (f *fleet) skip(b *bench, wait Why) {
 		return
 	}
 	b.over = true
+	if p.numbering() {
+		b.say(sayWaiting, InFlight, p.verdict.Why)
+		return
+	}
 	f.sweepFailing(b, why)
 	if p.q.Deleting {
 		why.Reason = ReasonGiveUp

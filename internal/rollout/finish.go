@@ -19,7 +19,7 @@ func (f *fleet) finish() Plan {
 	f.plan.Reports = make([]Report, len(f.Rollouts))
 	for i := range f.queues {
 		q := &f.queues[i]
-		r := Report{Rollout: q.Name, NextOrder: q.next, Verdicts: make([]Verdict, len(q.Targets))}
+		r := Report{Rollout: q.Name, NextOrder: q.given, Verdicts: make([]Verdict, len(q.Targets))}
 		open := false
 		for j := range q.posts {
 			p := &q.posts[j]

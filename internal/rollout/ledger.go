@@ -45,11 +45,11 @@ func (f *fleet) countPromises(b *book) {
 		f.wake(until)
 		b.open = append(b.open, s)
 		if q := f.queue(s.Rollout); q != nil {
-			q.kept++
+			q.next = max(q.next, s.Order+1)
 		}
 		g := f.pool(s.Group)
 		if p != nil && p.g == g && p.owes {
-			p.promised = !g.inBatches() || s.Batch >= g.Memory.From
+			p.promised, p.order = !g.inBatches() || s.Batch >= g.Memory.From, s.Order
 		}
 		if g != nil {
 			g.take(s.Node)

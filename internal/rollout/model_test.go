@@ -83,7 +83,6 @@ func model(nodes []string, limit int, pace rollout.Pace, failing []string, held 
 func TestBatchesLikeTheModel(t *testing.T) {
 	for seed := range *runs {
 		r := rand.New(rand.NewSource(int64(seed)))
-		s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
 		held := r.Intn(2) == 0
 		pace := rollout.Pace{
 			Kind:    []rollout.PaceKind{rollout.Fixed, rollout.Linear, rollout.Exponential, rollout.Whole}[r.Intn(4)],
@@ -94,26 +93,57 @@ func TestBatchesLikeTheModel(t *testing.T) {
 		if r.Intn(3) > 0 {
 			limit = 1 + r.Intn(6)
 		}
-		s.Groups = []rollout.Group{{Name: "g", Ledger: "g", Limit: limit, Pace: pace}}
-		target := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook"}
 		var names, failing []string
 		for i := range 1 + r.Intn(14) {
-			name := fmt.Sprintf("n%02d", i)
-			names = append(names, name)
+			names = append(names, fmt.Sprintf("n%02d", i))
 			if r.Intn(100) < 25 {
-				failing = append(failing, name)
+				failing = append(failing, names[i])
 			}
-			s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Created: s.Now.Add(time.Duration(i) * time.Second)})
-			k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.Pending, Recorded: rollout.Pending, Retries: 3, Bounded: true}
-			if held {
-				k.Need = rollout.Drained
+		}
+		compare(t, names, limit, pace, failing, held)
+	}
+}
+
+// TestFailuresAnywhere compares them for each strategy with failures at every position, alone and together.
+func TestFailuresAnywhere(t *testing.T) {
+	names := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6"}
+	for _, pace := range []rollout.Pace{
+		{Kind: rollout.Fixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
+		{Kind: rollout.Linear, Initial: 1, Delta: 1, PassPercent: 60, SafetyLimit: 50, StopAfter: 2},
+		{Kind: rollout.Exponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 80},
+		{Kind: rollout.Whole, PassPercent: 100, SafetyLimit: 50},
+	} {
+		for set := range 1 << len(names) {
+			var failing []string
+			for i, name := range names {
+				if set&(1<<i) != 0 {
+					failing = append(failing, name)
+				}
 			}
-			target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: "g", Tasks: []rollout.Task{k}})
+			compare(t, names, rollout.Unlimited, pace, failing, false)
+			compare(t, names, 2, pace, failing, set%2 == 0)
 		}
-		s.Rollouts = []rollout.Rollout{target}
-		got, want := batches(sim.New(s), "Skyhook/demo", failing), model(names, limit, pace, failing, held)
-		if got != want {
-			t.Fatalf("run %d: %+v, limit %d, %d nodes, failing %v, held %v\n got\n%swant\n%s", seed, pace, limit, len(names), failing, held, got, want)
+	}
+}
+
+// compare plays a rollout of one task over the nodes and holds its batches against the model's. With held, a node that
+// failed for good stays on its seat.
+func compare(t *testing.T, names []string, limit int, pace rollout.Pace, failing []string, held bool) {
+	t.Helper()
+	s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
+	s.Groups = []rollout.Group{{Name: "g", Ledger: "g", Limit: limit, Pace: pace}}
+	target := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook", Numbered: true}
+	for i, name := range names {
+		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Created: s.Now.Add(time.Duration(i) * time.Second)})
+		k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.Pending, Recorded: rollout.Pending, Retries: 3, Bounded: true}
+		if held {
+			k.Need = rollout.Drained
 		}
+		target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: "g", Tasks: []rollout.Task{k}})
+	}
+	s.Rollouts = []rollout.Rollout{target}
+	got, want := batches(sim.New(s), "Skyhook/demo", failing), model(names, limit, pace, failing, held)
+	if got != want {
+		t.Fatalf("%+v, limit %d, %d nodes, failing %v, held %v\n got\n%swant\n%s", pace, limit, len(names), failing, held, got, want)
 	}
 }

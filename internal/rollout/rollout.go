@@ -91,6 +91,7 @@ type Ledger struct {
 // Seat is one admission written to a Ledger.
 type Seat struct {
 	Rollout, Node, Group string
+	Order                int       // the number it gets
 	Batch                int64     // Epoch of the write; seen when Target.Batch is not below
 	Since                time.Time // Snapshot.Now when it was written
 }
@@ -161,7 +162,8 @@ type Rollout struct {
 	KeepHeld  bool   // with Once: the node of such a target stays held
 	Limit     int    // targets in flight at once, beside what the groups allow; 0 for no such limit
 	Drain     Drain
-	NextOrder int // order given to the next admission; 0 when a rollout begins
+	Numbered  bool // NextOrder is stored: a node is not given back before what is stored is past its number
+	NextOrder int  // as stored: order given to the next admission; 0 when a rollout begins, which is when the end of the last one is stored
 	Targets   []Target
 }
 

@@ -22,6 +22,7 @@ import (
 //	nodes, rollout, group, task, target, node, pods   describe or change the world
 //	plan                        what Decide says now, without doing it
 //	apply                       the same, done
+//	act                         the same, but the status is not stored yet
 //	stabilize                   apply, let what runs end well and who leaves go, until nothing is left to do
 //	finish, fail, lose, gone    things happen to a task or a pod
 //	batches                     play a rollout of one task to its end, and list who was admitted together
@@ -114,6 +115,13 @@ func (s *story) happen(d *datadriven.TestData) string {
 		}
 		v := s.w.View()
 		return s.apply(look{v, rollout.Decide(v.Snapshot)})
+	case "act":
+		v := s.w.View()
+		p := rollout.Decide(v.Snapshot)
+		if err := s.w.Act(v, p); err != nil {
+			return err.Error()
+		}
+		return s.actions(p)
 	case "stabilize":
 		return s.stabilize()
 	case "finish":
@@ -167,7 +175,7 @@ func (s *story) stabilize() string {
 		}
 		v := s.w.View()
 		p := rollout.Decide(v.Snapshot)
-		if len(p.Actions) == 0 && !learns(v, p) && !s.moves() {
+		if len(p.Actions) == 0 && !sim.Learned(v, p) && !s.moves() {
 			s.w.Save(p)
 			return out.String()
 		}
@@ -184,15 +192,6 @@ func (s *story) stabilize() string {
 			s.w.Pass(time.Second)
 		}
 	}
-}
-
-func learns(v sim.View, p rollout.Plan) bool {
-	for i := range p.Groups {
-		if p.Groups[i].Memory != v.Groups[i].Memory {
-			return true
-		}
-	}
-	return false
 }
 
 // moves lets everything that runs end well, and everybody who is leaving go.

@@ -42,8 +42,8 @@ type queue struct {
 	posts   []post
 	open    int    // targets that are not finished
 	barrier *queue // an earlier rollout of the kind that lets nobody pass
-	next    int    // order of the next admission
-	kept    int    // orders that somebody else may be giving away at the same time
+	next    int    // order of the next admission, past all that were given or are promised
+	given   int    // past those that were given
 	about   string
 	whys    map[Reason]Why
 	shapes  []*graph
@@ -66,6 +66,7 @@ type post struct {
 	soaking  bool
 	proven   time.Time // when soaking ends
 	promised bool      // its seat is written in the ledger
+	order    int       // as written there
 	passes   bool      // all gates
 	ended    bool      // retired by this plan with nothing owed
 	admits   bool      // admitted by this plan
@@ -159,7 +160,7 @@ func (f *fleet) lineUpQueues() {
 	f.posts = make([]post, 0, total)
 	for i := range f.queues {
 		q := &f.queues[i]
-		q.about, q.next = spaced(q.Name), q.NextOrder
+		q.about, q.next, q.given = spaced(q.Name), q.NextOrder, q.NextOrder
 		from := len(f.posts)
 		f.lineUpPosts(q)
 		q.posts = f.posts[from:]
@@ -254,7 +255,8 @@ func (f *fleet) look(p *post) {
 		if p.n.occupant == nil {
 			p.n.occupant = p
 		}
-		p.q.next = max(p.q.next, t.Order+1)
+		p.q.given = max(p.q.given, t.Order+1)
+		p.q.next = max(p.q.next, p.q.given)
 	}
 	if p.g.Soak > 0 && !p.owes && !t.Admitted && !t.FinishedAt.IsZero() {
 		p.proven = latest(t.FinishedAt, p.n.ReadyAt).Add(p.g.Soak)

@@ -120,7 +120,7 @@ func (s *story) rollout(w []string, tasks [][]string) {
 	r := s.w.Rollout(name)
 	if r == nil {
 		kind, _, _ := strings.Cut(name, "/")
-		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Name: name, Kind: kind, UID: "uid-" + name, Priority: 200})
+		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Name: name, Kind: kind, UID: "uid-" + name, Priority: 200, Numbered: kind == "Skyhook"})
 		r = &s.w.Truth.Rollouts[len(s.w.Truth.Rollouts)-1]
 	}
 	on, group := []string(nil), name

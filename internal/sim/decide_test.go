@@ -114,14 +114,14 @@ func (s *storm) calm() {
 		s.derive()
 		v := s.w.View()
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, view: v, plan: plan, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[string]bool{}}
+		o := &operator{name: "C", s: s, view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[string]bool{}}
 		for _, l := range plan.Ledgers {
 			o.ledger(l)
 		}
 		for _, a := range plan.Actions {
 			o.do(a)
 		}
-		remembers := s.remembers(plan)
+		remembers := sim.Learned(v, plan)
 		o.save()
 		if len(plan.Actions) > 0 || len(plan.Ledgers) > 0 || remembers || s.progress() {
 			s.w.Pass(time.Second)
@@ -167,15 +167,6 @@ func (s *storm) again() bool {
 		}
 	}
 	return more
-}
-
-func (s *storm) remembers(p rollout.Plan) bool {
-	for _, g := range p.Groups {
-		if stored := s.group(g.Group); stored != nil && stored.Memory != g.Memory {
-			return true
-		}
-	}
-	return false
 }
 
 // mend takes away what people and bad luck left in the way.

@@ -5,6 +5,7 @@ package sim_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -254,6 +255,7 @@ func (s *storm) resetByHand(r *rollout.Rollout, t *rollout.Target) {
 		}
 	}
 	t.Tasks, t.Admitted, t.Skipped, t.Batch = nil, false, false, 0
+	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	for _, w := range s.wishes {
 		if w.name == r.Name {
 			delete(w.kept, t.UID)

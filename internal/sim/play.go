@@ -50,7 +50,7 @@ func Play(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
 			return out
 		}
 		next := p.next(plan.Next)
-		busy := len(plan.Actions) > 0 || learned(v, plan)
+		busy := len(plan.Actions) > 0 || Learned(v, plan)
 		if err != nil || !busy && (next.IsZero() || next.After(until)) {
 			out.End, out.Final, out.Left = p.w.Truth.Now, Clone(p.w.Truth), unfinished(plan)
 			return out
@@ -150,10 +150,15 @@ func (p *player) next(wake time.Time) time.Time {
 	return next
 }
 
-// learned says that a group has something to store.
-func learned(v View, p rollout.Plan) bool {
+// Learned says that a plan has something to store: what a group learned, or which number comes next.
+func Learned(v View, p rollout.Plan) bool {
 	for i := range p.Groups {
 		if p.Groups[i].Memory != v.Groups[i].Memory {
+			return true
+		}
+	}
+	for i := range p.Reports {
+		if v.Rollouts[i].Numbered && p.Reports[i].NextOrder != v.Rollouts[i].NextOrder {
 			return true
 		}
 	}

@@ -153,7 +153,7 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 		return "the admission is not fenced"
 	}
 	for i := range r.Targets {
-		if o := &r.Targets[i]; o.Admitted && o.Order >= a.Order && there(v, o) {
+		if o := &r.Targets[i]; o.Admitted && there(v, o) && (o.Order == a.Order || o.Order > a.Order && !promised(v, a)) {
 			return fmt.Sprintf("order %d was given to %s", o.Order, o.Node)
 		}
 	}

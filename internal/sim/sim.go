@@ -170,6 +170,13 @@ func (w *World) Changed(v View, node string) bool { return w.rev[node] != v.rev[
 
 // Apply carries a plan out, as an operator does that nothing happens to.
 func (w *World) Apply(v View, p rollout.Plan) error {
+	err := w.Act(v, p)
+	w.Save(p)
+	return err
+}
+
+// Act carries a plan out whose statuses are not written yet.
+func (w *World) Act(v View, p rollout.Plan) error {
 	var errs []error
 	refused := map[string]bool{}
 	for _, l := range p.Ledgers {
@@ -188,7 +195,6 @@ func (w *World) Apply(v View, p rollout.Plan) error {
 			errs = append(errs, fmt.Errorf("%s of %s on %s: %w", a.Verb, a.Rollout, a.Node, err))
 		}
 	}
-	w.Save(p)
 	return errors.Join(errs...)
 }
 

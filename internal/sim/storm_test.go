@@ -64,12 +64,13 @@ type storm struct {
 	wishes  []*wish
 	ops     []*operator
 	luck    luck
-	sick    map[string]int  // ticks until a node is ready again
-	human   map[string]bool // nodes a person cordoned
-	unclear map[string]bool // nodes where nobody can tell any more who cordoned them
-	ended   map[string]bool // interrupts that ended well, by admission
-	absent  map[string]int  // owners of holds that are gone: ticks since
-	done    map[string]int  // admission in which an interrupt was last recorded as done, by node UID and task
+	sick    map[string]int            // ticks until a node is ready again
+	human   map[string]bool           // nodes a person cordoned
+	unclear map[string]bool           // nodes where nobody can tell any more who cordoned them
+	ended   map[string]bool           // interrupts that ended well, by admission
+	absent  map[string]int            // owners of holds that are gone: ticks since
+	done    map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
+	numbers map[string]map[int]number // by rollout: whose each number is, since the end of the last rollout was stored
 	looks   int
 	serial  int
 	last    rollout.Snapshot
@@ -88,7 +89,7 @@ type luck struct {
 
 func newStorm(t *testing.T, seed int64) *storm {
 	s := &storm{t: t, seed: seed, r: rand.New(rand.NewSource(seed)), sick: map[string]int{}, human: map[string]bool{},
-		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[string]int{}, done: map[string]int{}}
+		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[string]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}}
 	some := func(most int) int {
 		if s.r.Intn(3) == 0 {
 			return 0
@@ -196,6 +197,7 @@ type operator struct {
 	s       *storm
 	view    sim.View
 	plan    rollout.Plan
+	looked  int
 	since   time.Time
 	pending []func()
 	stopped map[string]bool // nodes on which something went wrong
@@ -205,7 +207,7 @@ type operator struct {
 func (o *operator) look() {
 	s := o.s
 	s.derive()
-	o.view, o.since = s.w.View(), s.w.Truth.Now
+	o.view, o.since, o.looked = s.w.View(), s.w.Truth.Now, s.looks
 	for i := range o.view.Rollouts { // what runs on some nodes could not be listed yet
 		for j := range o.view.Rollouts[i].Targets {
 			if t := &o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
@@ -302,8 +304,12 @@ func (o *operator) save() {
 		stored.Memory = g.Memory
 	}
 	for _, r := range o.plan.Reports {
-		if to := o.s.w.Rollout(r.Rollout); to != nil {
+		to, before := o.s.w.Rollout(r.Rollout), o.s.rolloutSeen(o.view, r.Rollout)
+		if to != nil && to.UID == before.UID && to.NextOrder == before.NextOrder {
 			to.NextOrder = r.NextOrder
+			if r.NextOrder == 0 && before.NextOrder > 0 {
+				o.s.numbersEnd(o, to)
+			}
 		}
 	}
 }
@@ -360,6 +366,9 @@ func (o *operator) do(a rollout.Action) {
 		s.done[t.UID+a.Task] = t.Admission
 	}
 	s.checkAfter(a)
+	if a.Verb == rollout.Admit {
+		s.checkNumber(o, a)
+	}
 	if a.Verb == rollout.Retire && a.Wipe {
 		s.wiped(a)
 	}

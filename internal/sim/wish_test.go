@@ -67,6 +67,7 @@ func (s *storm) addWish(i int) {
 	r := rollout.Rollout{
 		Name: w.name, Kind: kind, UID: s.uid(), Priority: 100 + 50*s.r.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
 		Required: s.chance(25), Once: kind == "NodeOp", KeepHeld: s.chance(50),
+		Numbered: kind == "Skyhook",
 	}
 	r.Autotaint = r.Required && s.chance(50)
 	if s.chance(40) {

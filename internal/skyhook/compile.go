@@ -46,7 +46,7 @@ func Compile(in *Input) *Compiled {
 		Paused: is(s, v1alpha1.AnnotationPause) || is(s, v1alpha1.AnnotationDisable), Yields: is(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		Drain: drain(s.Spec.Drain), NextOrder: s.Status.NodeOrderOffset,
+		Drain: drain(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset,
 	}
 	c.Problems = check(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {

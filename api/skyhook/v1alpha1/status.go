@@ -44,7 +44,7 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxProperties=10000
 	NodePriority map[string]metav1.Time `json:"nodePriority,omitempty"`
 
-	// nodeOrderOffset is the number of nodes that finished in the rollout under way; it begins at 0 in each rollout.
+	// nodeOrderOffset is the number that the next admitted node gets (SKYHOOK_NODE_ORDER); it begins at 0 in each rollout.
 	// +optional
 	// +kubebuilder:default=0
 	NodeOrderOffset int `json:"nodeOrderOffset,omitempty"`
@@ -303,6 +303,10 @@ type Seat struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Compartment string `json:"compartment,omitempty"`
+
+	// order is the number the node gets in the rollout: SKYHOOK_NODE_ORDER.
+	// +optional
+	Order int `json:"order,omitempty"`
 
 	// batch is the epoch in which it was written; a node that carries this mark or a later one was admitted.
 	// +optional
