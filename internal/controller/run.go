@@ -171,12 +171,18 @@ func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loo
 		removeWebhooks(ctx, direct, o.Log)
 		return nil
 	})
-	if err := errors.Join(m.Add(ops), l.watch(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks)); err != nil {
+	if err := errors.Join(m.Add(filled{ops}), l.watch(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}
 	return l, end, nil
 }
+
+// filled is a second cache that the manager fills before it lets anybody read, as it does with its own.
+type filled struct{ cache.Cache }
+
+// GetCache tells the manager that this is a cache.
+func (f filled) GetCache() cache.Cache { return f.Cache }
 
 // probes answer whether the process is alive and ready.
 func probes(m manager.Manager, l *Loop) error {
