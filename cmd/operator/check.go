@@ -43,6 +43,11 @@ func (o *options) check() error {
 			wrong(d.name, d.env, "%q is not an absolute path below /", d.dir)
 		}
 	}
+	for _, n := range o.namespaces() {
+		if len(validation.IsDNS1123Label(n)) > 0 {
+			wrong("nodeop-namespaces", "NODEOP_NAMESPACES", "%q is not the name of a namespace", n)
+		}
+	}
 	if o.imagePullSecret != "" && len(validation.IsDNS1123Subdomain(o.imagePullSecret)) > 0 {
 		wrong("image-pull-secret", "IMAGE_PULL_SECRET", "%q is not the name of a Secret", o.imagePullSecret)
 	}
@@ -72,6 +77,11 @@ func (o *options) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// namespaces are those whose NodeOps are carried out; none for all.
+func (o *options) namespaces() []string {
+	return strings.FieldsFunc(o.nodeOpNamespaces, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // parseTaint reads a taint as kubectl taint writes it: key=value:Effect or key:Effect.
@@ -110,6 +120,7 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 		NodeOps: nodeop.Config{
 			AgentImage: o.agentImage, DefaultImage: o.nodeOpImage, SentinelImage: o.sentinelImage,
 			CopyDirRoot: path.Clean(o.copyDirRoot), LogRoot: path.Clean(o.agentLogRoot),
+			Namespace: o.namespace, PullSecret: o.imagePullSecret, LabelKairos: o.kairosLabels, Namespaces: o.namespaces(),
 		},
 		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, Log: log,
 		MetricsAddress: o.metricsAddress, MetricsSecure: o.metricsSecure, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,

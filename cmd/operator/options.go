@@ -25,6 +25,8 @@ type options struct {
 	pauseImage        string
 	nodeOpImage       string
 	sentinelImage     string
+	kairosLabels      bool
+	nodeOpNamespaces  string
 	alwaysPull        bool
 	runtimeTaint      string
 	reapplyOnReboot   bool
@@ -74,6 +76,8 @@ func (o *options) table() []*setting {
 		text("pause-image", "PAUSE_IMAGE", "registry.k8s.io/pause:3.10", "image of the container that keeps a finished pod around, with a tag or digest", &o.pauseImage),
 		text("nodeop-default-image", "NODEOP_DEFAULT_IMAGE", "busybox:latest", "image of NodeOps that name none", &o.nodeOpImage),
 		text("sentinel-image", "SENTINEL_IMAGE", "", "image with a shell that makes the file a NodeOp's reboot waits for; empty for the agent's", &o.sentinelImage),
+		text("nodeop-namespaces", "NODEOP_NAMESPACES", "", "namespaces whose NodeOps and NodeOpUpgrades are carried out, separated by commas; empty for all", &o.nodeOpNamespaces),
+		flagged("kairos-labels", "KAIROS_LABELS", "false", "look once for each boot of a node whether it runs Kairos, by a pod that reads its /etc, and label it if so", &o.kairosLabels),
 		text("image-pull-secret", "IMAGE_PULL_SECRET", "", "name of a Secret in the namespace with credentials for registries; empty for none", &o.imagePullSecret),
 		flagged("always-pull", "ALWAYS_PULL", "false", "pull images each time; otherwise as Kubernetes defaults it for the tag or digest", &o.alwaysPull),
 		text("service-account", "PACKAGE_SERVICE_ACCOUNT", "", "service account of the pods of packages; empty for the namespace's default", &o.serviceAccount),

@@ -212,6 +212,18 @@ func (d *disturbance) tell(what string) {
 	d.result.Reason = what
 	if d.rec.From != "" && d.rec.To != "" {
 		d.result.Reboot = &pack.Reboot{From: d.rec.From, To: d.rec.To}
+		d.cameUp(d.result.Reboot)
+	}
+}
+
+// cameUp says which Kairos came up, because one that does not boot leaves the host with the system from before. Of a boot
+// that is over nobody can tell any more.
+func (d *disturbance) cameUp(r *pack.Reboot) {
+	if boot, err := d.Host.BootID(); err != nil || boot != r.To {
+		return
+	}
+	if found, err := LookForKairos(d.Host); err == nil && found.Runs {
+		r.Version, r.System = found.Version(), found.Boot
 	}
 }
 

@@ -25,22 +25,27 @@ func (a *Agent) foretell() {
 	})
 }
 
-// leave writes the result where the kubelet looks for it. Outside a container there is no such file, and none is made
-// unless one was asked for.
+// leave writes the result down.
 func (a *Agent) leave(m pack.Message) {
-	name, flags := a.MessageFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
+	if err := leaveBehind(a.MessageFile, m.Encode()); err != nil {
+		a.Log.Warn("the result could not be left behind", "error", err)
+	}
+}
+
+// leaveBehind writes a message where the kubelet looks for it. Outside a container there is no such file, and none is made
+// unless one was asked for.
+func leaveBehind(asked string, message []byte) error {
+	name, flags := asked, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 	if name == "" {
 		name, flags = pack.MessageFile, os.O_WRONLY|os.O_TRUNC
 	}
 	f, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
-		if a.MessageFile != "" || !errors.Is(err, fs.ErrNotExist) {
-			a.Log.Warn("the result could not be left behind", "error", err)
+		if asked == "" && errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-		return
+		return err
 	}
-	_, err = f.Write(m.Encode())
-	if err = errors.Join(err, f.Close()); err != nil {
-		a.Log.Warn("the result could not be left behind", "error", err)
-	}
+	_, err = f.Write(message)
+	return errors.Join(err, f.Close())
 }

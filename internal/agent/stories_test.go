@@ -67,6 +67,7 @@ var stories = map[string]string{
 	"interrupt-after-file":      "an interrupt can wait for a file first",
 	"interrupt-data":            "interrupt data is read tolerantly and refused clearly",
 	"interrupt-without-package": "an interrupt needs no package and happens once per id",
+	"kairos":                    "a host says whether it runs Kairos, and which",
 	"killed":                    "a step never outlives its agent",
 	"mounts-are-lost":           "a mount that only the pod sees is pointed out",
 	"noexec":                    "a file system mounted noexec is named as the cause",

@@ -20,6 +20,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -167,7 +168,7 @@ func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) err
 		return fmt.Errorf("listing ConfigMaps in namespace %s: %w", a.namespace(), err)
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; ourOwner(p) {
+		if p := &pods.Items[i]; ourOwner(p) || nodeop.Looking(p, a.namespace()) {
 			r.owned, r.Pods = append(r.owned, p), append(r.Pods, p.Name)
 		}
 	}
@@ -204,8 +205,14 @@ func strip(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
 			clean.Annotations[key] = nil
 		}
 	}
+	kairos := nodeop.LabelledByUs(n.Annotations)
+	for key := range n.Annotations {
+		if kairos && nodeop.KairosAnnotation(key) {
+			clean.Annotations[key] = nil
+		}
+	}
 	for key := range n.Labels {
-		if strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore {
+		if kairos && nodeop.KairosLabel(key) || strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore {
 			clean.Labels[key] = nil
 		}
 	}

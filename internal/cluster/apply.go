@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -31,6 +32,7 @@ type round struct {
 	o      *Objects
 	now    time.Time
 	denied map[string]bool // ledgers that somebody else wrote meanwhile
+	looks  nodeop.Looks
 	stuck  map[string]bool // rollouts that are not ready to be worked on
 	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
 
@@ -51,6 +53,7 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	}
 	r.prepare(ctx)
 	r.prepareOps(ctx)
+	r.looks = r.look(ctx)
 	r.fence(ctx, plan.Ledgers)
 	for _, a := range plan.Actions {
 		if r.stuck[a.Rollout] || r.denied[a.Ledger] {
@@ -147,6 +150,10 @@ func (r *round) gather(plan rollout.Plan) []*work {
 				w.extra, w.exact = w.extra.Plus(fromOp(adopted.Edit)), true
 			}
 		}
+	}
+	for _, found := range r.looks.Edits {
+		w := of(found.Node, &speaking)
+		w.extra, w.exact = w.extra.Plus(fromOp(found.Edit)), true
 	}
 	for _, report := range plan.Reports {
 		by := r.o.compiled[report.Rollout]

@@ -27,7 +27,7 @@ const page = 200
 var (
 	OurPods       = mustSelect(v1alpha1.LabelName, selection.Exists)
 	OurConfigMaps = mustSelect(v1alpha1.LabelNodeMeta, selection.DoesNotExist)
-	OfNodeOps     = mustSelect(opv1.LabelNodeOp, selection.Exists) // in every namespace
+	OfNodeOps     = mustSelect(opv1.LabelNode, selection.Exists) // in every namespace; and pods that look at nodes
 )
 
 func mustSelect(key string, op selection.Operator) labels.Selector {

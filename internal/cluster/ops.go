@@ -97,7 +97,7 @@ func (o *Objects) look(n *skyhook.Node) *nodeop.Node { return asOp(n, o.opNode[n
 
 // fromOp is an edit of a NodeOp as one of the node.
 func fromOp(e nodeop.Edit) skyhook.Edit {
-	return skyhook.Edit{Annotations: e.Annotations, Unschedulable: e.Unschedulable}
+	return skyhook.Edit{Annotations: e.Annotations, Labels: e.Labels, Unschedulable: e.Unschedulable}
 }
 
 // opHolds are the holds of NodeOps on a node. The owner of one that no NodeOp of that UID has is named with the UID.

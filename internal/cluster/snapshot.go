@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -155,7 +156,7 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 
 // ours says that a pod belongs to a Skyhook or a NodeOp.
 func (o *Objects) ours(p *corev1.Pod) bool {
-	if o.ofNodeOp(p) {
+	if o.ofNodeOp(p) || nodeop.Looking(p, o.Config.Namespace) {
 		return true
 	}
 	if p.Namespace != o.Config.Namespace {

@@ -173,8 +173,21 @@ func (c *Compiled) record(a rollout.Action, n *Node) Edit {
 			}
 		case taskReboot:
 			rec.Reboot = step
+			if t != nil {
+				r.Booted = c.booted(t)
+			}
 		}
 	})
+}
+
+// booted is the version that came up, as far as the pod that rebooted the node can tell.
+func (c *Compiled) booted(t *target) string {
+	if p := c.rebootPod(t); p != nil {
+		if proof := rebooted(p); proof != nil {
+			return proof.Version
+		}
+	}
+	return ""
 }
 
 // said is the message of a failure.

@@ -127,6 +127,9 @@ func (c *Compiled) check() {
 	if _, err := metav1.LabelSelectorAsSelector(o.Spec.NodeSelector.Kubernetes()); err != nil {
 		c.Problems = append(c.Problems, Problem{rollout.ReasonInvalidSpec, "nodeSelector is not valid: " + bounded(err.Error(), 200)})
 	}
+	if allowed := c.in.Config.Namespaces; len(allowed) > 0 && !slices.Contains(allowed, o.Namespace) {
+		c.Problems = append(c.Problems, Problem{rollout.ReasonInvalidSpec, "the operator carries out NodeOps of some namespaces only, and " + o.Namespace + " is none of them: create it in another, or change NODEOP_NAMESPACES"})
+	}
 	if c.in.PolicyMissing {
 		c.Problems = append(c.Problems, Problem{rollout.ReasonPolicyMissing, "DeploymentPolicy " + o.Spec.DeploymentPolicy + " does not exist: create it, or create a NodeOp that names another"})
 	}

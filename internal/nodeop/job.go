@@ -124,6 +124,9 @@ func (c *Compiled) jobFor(n *Node, rec *Record) *batchv1.Job {
 	if o.Spec.ActiveDeadlineSeconds == nil {
 		pod.ActiveDeadlineSeconds = pointer(int64(defaultTry.Seconds()))
 	}
+	if c.upgrades() { // it copies what it finds in its own root: as little of the cluster as can be is to be there
+		pod.AutomountServiceAccountToken, pod.EnableServiceLinks, pod.DNSPolicy = pointer(false), pointer(false), corev1.DNSDefault
+	}
 	if on(o.Spec.RebootOnSuccess) {
 		pod.InitContainers, pod.Containers = pod.Containers, []corev1.Container{c.sentinel()}
 		pod.Volumes = append(pod.Volumes, hostVolume(volumeSentinel, sentinelFolder, pointer(corev1.HostPathDirectoryOrCreate)))

@@ -61,7 +61,7 @@ func (w *world) work(j *batchv1.Job) {
 		end(3, "no such file", batchv1.JobFailed)
 	case "hang":
 	default:
-		end(0, "", batchv1.JobComplete)
+		end(0, w.says, batchv1.JobComplete)
 	}
 }
 
@@ -104,6 +104,14 @@ func (w *world) reboot(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
 	case "gone":
 		n.Ready = false
+	case "falls back", "came up":
+		from := n.BootID
+		n.BootID += "'"
+		came := pack.Reboot{From: from, To: n.BootID, Version: "v4.1.0-k3s", System: pack.KairosActive}
+		if w.boots[n.Name] == "falls back" {
+			came.Version, came.System = "v4.0.0-k3s", pack.KairosPassive
+		}
+		end(pack.Message{Outcome: pack.Succeeded, Reboot: &came})
 	default:
 		from := n.BootID
 		n.BootID += "'"

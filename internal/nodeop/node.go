@@ -132,24 +132,28 @@ func (n *Node) Latest() time.Time {
 }
 
 // annotate sets an annotation unless the node has it so.
-func (e *Edit) annotate(n *Node, key, value string) {
-	if n.Annotations[key] == value {
+func (e *Edit) annotate(n *Node, key, value string) { set(&e.Annotations, n.Annotations, key, value) }
+
+func (e *Edit) strip(n *Node, key string) { unset(&e.Annotations, n.Annotations, key) }
+
+func set(edit *map[string]*string, has map[string]string, key, value string) {
+	if now, ok := has[key]; ok && now == value {
 		return
 	}
-	if e.Annotations == nil {
-		e.Annotations = map[string]*string{}
+	if *edit == nil {
+		*edit = map[string]*string{}
 	}
-	e.Annotations[key] = &value
+	(*edit)[key] = &value
 }
 
-func (e *Edit) strip(n *Node, key string) {
-	if _, ok := n.Annotations[key]; !ok {
+func unset(edit *map[string]*string, has map[string]string, key string) {
+	if _, ok := has[key]; !ok {
 		return
 	}
-	if e.Annotations == nil {
-		e.Annotations = map[string]*string{}
+	if *edit == nil {
+		*edit = map[string]*string{}
 	}
-	e.Annotations[key] = nil
+	(*edit)[key] = nil
 }
 
 // ClearFound forgets, in every NodeOp's record, that the node was cordoned before: somebody gave it back meanwhile.

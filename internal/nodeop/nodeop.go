@@ -50,10 +50,14 @@ type Budget struct {
 // Config is what the operator was started with.
 type Config struct {
 	AgentImage    string
-	DefaultImage  string // of a NodeOp that names none
-	SentinelImage string // makes the file that the reboot waits for; empty for the agent
-	CopyDirRoot   string // on the host, for records
-	LogRoot       string // on the host
+	DefaultImage  string   // of a NodeOp that names none
+	SentinelImage string   // makes the file that the reboot waits for; empty for the agent
+	CopyDirRoot   string   // on the host, for records
+	LogRoot       string   // on the host
+	Namespace     string   // of the operator, where nodes are looked at from
+	PullSecret    string   // for the agent's image there; empty for none
+	LabelKairos   bool     // look at each node whether it runs Kairos
+	Namespaces    []string // whose NodeOps are carried out; none for all
 }
 
 // Compiled is a NodeOp made ready for the engine, with what the other doors need to carry a plan out.
@@ -83,6 +87,7 @@ type Problem struct {
 // Edit is a change of a node: a merge patch in plain data. A nil value removes a key.
 type Edit struct {
 	Annotations   map[string]*string
+	Labels        map[string]*string
 	Unschedulable *bool
 }
 
@@ -93,7 +98,9 @@ type NodeEdit struct {
 }
 
 // Empty says that the edit changes nothing.
-func (e Edit) Empty() bool { return len(e.Annotations) == 0 && e.Unschedulable == nil }
+func (e Edit) Empty() bool {
+	return len(e.Annotations) == 0 && len(e.Labels) == 0 && e.Unschedulable == nil
+}
 
 // Event is something worth telling on the NodeOp, or on a node too.
 type Event struct {

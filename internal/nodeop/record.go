@@ -55,6 +55,7 @@ type Result struct {
 	Attempts int32          `json:"attempts,omitempty"`
 	Output   string         `json:"output,omitempty"`
 	Target   string         `json:"target,omitempty"` // version of the image, for an upgrade
+	Booted   string         `json:"booted,omitempty"` // version that came up after it
 }
 
 // The states of a Step.

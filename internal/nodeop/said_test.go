@@ -123,3 +123,22 @@ func TestStuck(t *testing.T) {
 	w.pass()
 	want(t, "phase", ended(o.Status.NodeStatuses["n1"]), false) // its pods may still be ending
 }
+
+// NodeOps of a namespace that the operator was not given are refused, and say so; what an operator began it ends.
+func TestNamespaces(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.namespaces = []string{"ops"}
+	o := w.apply(`{metadata: {name: check, namespace: team}, spec: {command: [x], cordon: true}}`)
+	mine := w.apply(`{metadata: {name: mine, namespace: ops}, spec: {command: [x], cordon: true}}`)
+	w.run()
+	want(t, "phase", mine.Status.Phase, v1alpha1.PhaseCompleted)
+	want(t, "jobs", w.count("Job"), 1)
+	c := condition(o, v1alpha1.ConditionAccepted)
+	want(t, "accepted", c.Status, metav1.ConditionFalse)
+	if !strings.Contains(c.Message, "team is none of them") {
+		t.Errorf("it says %q", c.Message)
+	}
+	w.namespaces = nil
+	w.run()
+	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+}

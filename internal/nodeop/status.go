@@ -142,7 +142,7 @@ func (c *Compiled) entry(t *target, v rollout.Verdict) (v1alpha1.NodeStatus, boo
 	}
 	if r != nil {
 		out.ExitCode, out.Attempts, out.Output, out.TargetVersion = r.Exit, r.Attempts, r.Output, r.Target
-		out.Message = r.Message
+		out.Message, out.CurrentVersion = r.Message, r.Booted
 	}
 	if t.rec.Admitted {
 		c.inFlight(t, v, &out)
@@ -154,7 +154,7 @@ func (c *Compiled) entry(t *target, v rollout.Verdict) (v1alpha1.NodeStatus, boo
 	case r.Skipped:
 		out.RebootStatus, out.JobName = v1alpha1.RebootNotRequested, ""
 	case out.RebootStatus != v1alpha1.RebootPending:
-	case r.Phase == v1alpha1.PhaseFailed:
+	case r.Phase == v1alpha1.PhaseFailed && r.Booted == "":
 		out.RebootStatus = v1alpha1.RebootCancelled
 	default:
 		out.RebootStatus = v1alpha1.RebootCompleted

@@ -302,6 +302,8 @@ func (c *Compiled) rebootTask(t *target, command rollout.State) rollout.Task {
 		wait(rollout.ReasonRebootNotStarted, "the reboot pod ended, and the node still reports the boot from before it")
 	case !t.node.Ready:
 		wait(rollout.ReasonNodeNotReady, "the node booted again and is not ready yet")
+	case c.fellBack(t, proof) != "":
+		fails(&task, rollout.ReasonStageFailed, c.fellBack(t, proof), "Node "+t.node.Name, c.in.Now)
 	default:
 		task.State, task.Leaving, task.Why = rollout.Succeeded, false, nil
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
 // UpgradeKind is the kind of the owner of a NodeOp that carries an upgrade out.
@@ -83,7 +84,7 @@ func script(u *v1alpha1.NodeOpUpgrade, active, compare bool) string {
 	}
 	var out strings.Builder
 	err := upgrading.Execute(&out, map[string]any{
-		"Compare": compare, "Calls": calls, "Excludes": excludes.String(), "Strict": len(u.Spec.ExcludePaths) > 0,
+		"Active": active, "Compare": compare, "Calls": calls, "Excludes": excludes.String(), "Strict": len(u.Spec.ExcludePaths) > 0,
 	})
 	if err != nil {
 		panic(err) // a constant, and plain data
@@ -93,6 +94,39 @@ func script(u *v1alpha1.NodeOpUpgrade, active, compare bool) string {
 
 // quoted is a word for a shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// upgrades says that this NodeOp carries an upgrade out.
+func (c *Compiled) upgrades() bool {
+	owner := metav1.GetControllerOf(c.in.NodeOp)
+	return owner != nil && owner.Kind == UpgradeKind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
+}
+
+// fellBack says what came up in place of what an upgrade installed; empty when that came up, or when nobody can tell. A
+// system that does not boot leaves the node with the one from before.
+func (c *Compiled) fellBack(t *target, proof *pack.Reboot) string {
+	if proof == nil || !c.upgrades() {
+		return ""
+	}
+	want, said := strings.CutPrefix(t.lastRun().output, prefixTarget)
+	if !said {
+		want = ""
+	}
+	if r := t.rec.Result; r != nil && r.Target != "" {
+		want = r.Target
+	}
+	switch proof.System {
+	case pack.KairosPassive, pack.KairosRecovery, pack.KairosLive:
+	default:
+		if want == "" || proof.Version == "" || want == proof.Version {
+			return ""
+		}
+	}
+	text := "the node booted " + first(proof.Version, "an unknown version")
+	if proof.System != "" && proof.System != pack.KairosUnknown {
+		text += " (" + proof.System + ")"
+	}
+	return text + " and not " + first(want, "the upgraded system")
+}
 
 // Carries says that a NodeOp is the one that carries an upgrade out.
 func Carries(o *v1alpha1.NodeOp, u *v1alpha1.NodeOpUpgrade) bool {
@@ -204,7 +238,7 @@ func mirror(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes []*Node
 			out.NodeStatuses = map[string]v1alpha1.NodeStatus{}
 		}
 		e = *e.DeepCopy()
-		e.CurrentVersion = running[name]
+		e.CurrentVersion = first(running[name], e.CurrentVersion)
 		if e.RebootStatus == v1alpha1.RebootCompleted && e.TargetVersion != "" && e.CurrentVersion != "" && sanitise(e.TargetVersion) != sanitise(e.CurrentVersion) {
 			behind = append(behind, name)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -52,9 +53,9 @@ func TestUpgradeScript(t *testing.T) {
 	}{
 		"active":             {spec: `{image: x}`, target: same, host: other, calls: "upgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
 		"up to date":         {spec: `{image: x}`, target: same, host: same, says: "target v4.1.0-k3sv1.34.7+k3s1"},
-		"forced":             {spec: `{image: x, force: true}`, target: same, host: same, calls: "upgrade --source dir:/" + excludes},
+		"forced":             {spec: `{image: x, force: true}`, target: same, host: same, calls: "upgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
 		"recovery":           {spec: `{image: x, upgradeActive: false, upgradeRecovery: true}`, target: same, host: same, calls: "upgrade --recovery --source dir:/" + excludes},
-		"both":               {spec: `{image: x, upgradeRecovery: true}`, target: same, host: same, calls: "upgrade --recovery --source dir:/" + excludes + "\nupgrade --source dir:/" + excludes},
+		"both":               {spec: `{image: x, upgradeRecovery: true}`, target: same, host: same, calls: "upgrade --recovery --source dir:/" + excludes + "\nupgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
 		"debug":              {spec: `{image: x, debug: true}`, calls: "--debug upgrade --source dir:/" + excludes},
 		"both unknown":       {spec: `{image: x}`, target: "NAME=x\n", host: "NAME=x\n", calls: "upgrade --source dir:/" + excludes},
 		"host unknown":       {spec: `{image: x}`, target: same, calls: "upgrade --source dir:/" + excludes, says: "target v4.1.0-k3sv1.34.7+k3s1"},
@@ -160,4 +161,62 @@ func TestUpgradeStatus(t *testing.T) {
 	s = UpgradeStatus(u, o, nil, now)
 	want(t, "phase", s.Phase, v1alpha1.PhasePending)
 	want(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
+}
+
+// A system that does not come up is a failure, also with force, and stops the others: the node runs the one from before.
+func TestUpgradeFallsBack(t *testing.T) {
+	for _, spec := range []string{`{image: x, stopOnFailure: true, concurrency: 1}`, `{image: x, stopOnFailure: true, concurrency: 1, force: true}`} {
+		w := newWorld(t, "n1", "n2", "n3")
+		w.says = "target v4.1.0-k3s"
+		w.boots["n1"], w.boots["n2"] = "came up", "falls back"
+		o := w.add(Child(upgradeOf(t, spec)))
+		w.run()
+		want(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
+		n1, n2 := o.Status.NodeStatuses["n1"], o.Status.NodeStatuses["n2"]
+		want(t, "n1", n1.Phase, v1alpha1.PhaseCompleted)
+		want(t, "n1 runs", n1.CurrentVersion, "v4.1.0-k3s")
+		want(t, "n2", n2.Phase, v1alpha1.PhaseFailed)
+		want(t, "n2 says", n2.Message, "the node booted v4.0.0-k3s (passive) and not v4.1.0-k3s")
+		want(t, "n2 rebooted", n2.RebootStatus, v1alpha1.RebootCompleted)
+		want(t, "n2 runs", n2.CurrentVersion, "v4.0.0-k3s")
+		want(t, "order", w.order("run command"), "n1 n2")
+		want(t, "n2 cordoned", w.node("n2").Unschedulable, true)
+		u := upgradeOf(t, spec)
+		s := UpgradeStatus(u, o, w.input(o).Nodes, w.now)
+		want(t, "upgrade", s.Phase, v1alpha1.PhaseFailed)
+		want(t, "versions", s.NodeStatuses["n2"].CurrentVersion+" "+s.NodeStatuses["n2"].TargetVersion, "v4.0.0-k3s v4.1.0-k3s")
+	}
+	w := newWorld(t, "n1") // another NodeOp may boot what it likes
+	w.says, w.boots["n1"] = "target v4.1.0-k3s", "falls back"
+	o := w.apply(`{metadata: {name: other}, spec: {command: [x], rebootOnSuccess: true}}`)
+	w.run()
+	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+}
+
+// What an upgrade copies is its own root: nothing of the cluster is put there that can be left out.
+func TestUpgradeJob(t *testing.T) {
+	w := newWorld(t, "n1")
+	o := w.add(Child(upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
+	for range 6 {
+		w.turn()
+	}
+	if len(w.jobs) != 1 {
+		t.Fatalf("%d Jobs: %+v", len(w.jobs), o.Status)
+	}
+	p := w.jobs[0].Spec.Template.Spec
+	want(t, "token", *p.AutomountServiceAccountToken, false)
+	want(t, "links", *p.EnableServiceLinks, false)
+	want(t, "name servers", p.DNSPolicy, corev1.DNSDefault)
+	command := p.InitContainers[0].Command[2]
+	for _, path := range []string{"/etc/hostname", "/etc/hosts"} {
+		want(t, "leaves out "+path, strings.Contains(command, "--exclude-path '"+path+"'"), true)
+	}
+}
+
+// Labels of a boot that is over say nothing about this one.
+func TestVersionOfBoot(t *testing.T) {
+	n := &Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
+	want(t, "version", versionOf(n), "")
+	n.Annotations[v1alpha1.AnnotationLooked] = "b2 kairos"
+	want(t, "version", versionOf(n), "v1-")
 }

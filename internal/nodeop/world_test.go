@@ -44,24 +44,26 @@ func golden(t *testing.T, name, got string) {
 
 // world is a cluster in memory: nodes, one or more NodeOps, a Job controller and kubelets that do as they are told.
 type world struct {
-	t      *testing.T
-	now    time.Time
-	nodes  []*Node
-	ops    []*v1alpha1.NodeOp
-	jobs   []*batchv1.Job
-	pods   []*corev1.Pod
-	made   []string                  // every Job and Pod ever made
-	log    []string                  // what was done
-	events []Event                   // told
-	busy   map[string][]rollout.Pod  // workloads by node
-	ends   map[string]string         // what ends the command on a node: "well" unless told otherwise; "fail", "hang"
-	check  map[string]string         // the message of the check on a node; "!" fails it, "hang" lets it run
-	boots  map[string]string         // how a node reboots: "" well, "never", "lies" (the pod ends well without a reboot), "gone"
-	lose   func(rollout.Action) bool // actions that never happen
-	last   rollout.Plan
-	tell   bool // statuses are written
-	others []rollout.Rollout
-	groups []rollout.Group // of the others
+	t          *testing.T
+	now        time.Time
+	nodes      []*Node
+	ops        []*v1alpha1.NodeOp
+	jobs       []*batchv1.Job
+	pods       []*corev1.Pod
+	made       []string                  // every Job and Pod ever made
+	log        []string                  // what was done
+	events     []Event                   // told
+	busy       map[string][]rollout.Pod  // workloads by node
+	ends       map[string]string         // what ends the command on a node: "well" unless told otherwise; "fail", "hang"
+	check      map[string]string         // the message of the check on a node; "!" fails it, "hang" lets it run
+	says       string                    // the last words of a command that ended well
+	boots      map[string]string         // how a node reboots: "" well, "never", "lies" (the pod ends well without a reboot), "gone", "came up" or "falls back" (an upgraded system)
+	namespaces []string                  // that the operator was given
+	lose       func(rollout.Action) bool // actions that never happen
+	last       rollout.Plan
+	tell       bool // statuses are written
+	others     []rollout.Rollout
+	groups     []rollout.Group // of the others
 }
 
 func newWorld(t *testing.T, nodes ...string) *world {
@@ -102,6 +104,10 @@ func (w *world) apply(text string) *v1alpha1.NodeOp {
 	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
 		w.t.Fatal(err)
 	}
+	return w.add(o)
+}
+
+func (w *world) add(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
@@ -115,7 +121,7 @@ func (w *world) apply(text string) *v1alpha1.NodeOp {
 
 func (w *world) input(o *v1alpha1.NodeOp) *Input {
 	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now, Config: Config{
-		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
+		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
 	}}
 	for _, n := range w.nodes {
 		view := *n

@@ -49,6 +49,9 @@ type Message struct {
 type Reboot struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Version and System are what came up on a host that runs Kairos, as in Kairos.Version and Kairos.Boot.
+	Version string `json:"version,omitempty"`
+	System  string `json:"system,omitempty"`
 }
 
 type wireMessage struct {
@@ -86,7 +89,8 @@ func (m Message) Encode() []byte {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
 	}
 	if m.Reboot != nil {
-		w.Reboot = &Reboot{From: clip(m.Reboot.From, 64), To: clip(m.Reboot.To, 64)}
+		r := m.Reboot
+		w.Reboot = &Reboot{From: clip(r.From, 64), To: clip(r.To, 64), Version: clip(r.Version, 128), System: clip(r.System, 32)}
 	}
 	const longest = 400 // bytes of one line, so that one does not push out all others
 	room := MaxMessage - len(compact(w)) - len(`,"lines":[]`)

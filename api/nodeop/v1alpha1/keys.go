@@ -37,6 +37,14 @@ const (
 // LabelManaged is the label of nodes that run Kairos; "false", set by a person, opts out.
 const LabelManaged = "kairos.io/managed"
 
+// Keys of the pods that look whether a node runs Kairos, and what is kept of that on the node.
+const (
+	LabelApp         = "app"
+	AppLabeler       = "kairos-node-labeler" // value of LabelApp
+	LabelLabelerNode = "node"
+	AnnotationLooked = Group + "/looked-at" // on a node: the boot id it had, and "kairos" or "other"
+)
+
 // Conditions of a NodeOp and of a NodeOpUpgrade.
 const (
 	ConditionAccepted    = "Accepted"    // the spec can be carried out

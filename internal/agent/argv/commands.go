@@ -121,6 +121,22 @@ func (l Line) sentinelCommand() *cobra.Command {
 	}
 }
 
+// kairosCommand looks at a host whose /etc may be all there is of it.
+func (l Line) kairosCommand() *cobra.Command {
+	root := ""
+	cmd := &cobra.Command{
+		Use:     "kairos",
+		Short:   "Say whether the host runs Kairos, and which",
+		Example: "  skyhook-agent kairos --root-mount /host",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			return agent.ShowKairos(root, agent.ReadSettings(l.Environ), l.Stdout)
+		},
+	}
+	cmd.Flags().StringVar(&root, "root-mount", pack.DefaultRootMount, "where the host's / is mounted; local when the agent runs on the host itself")
+	return cmd
+}
+
 func (l Line) validateCommand() *cobra.Command {
 	var output string
 	var want pack.Want

@@ -34,6 +34,8 @@ var settings = map[string]struct{ env, value string }{
 	"pauseImage":              {"PAUSE_IMAGE", "registry.example/pause@sha256:01"},
 	"nodeOpDefaultImage":      {"NODEOP_DEFAULT_IMAGE", "registry.example/tools:1"},
 	"sentinelImage":           {"SENTINEL_IMAGE", "registry.example/shell:1"},
+	"nodeOpNamespaces":        {"NODEOP_NAMESPACES", "ops,edge"},
+	"kairosLabels":            {"KAIROS_LABELS", "false"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},

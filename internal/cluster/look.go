@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+)
+
+// look has nodes looked at whether they run Kairos. What was found is written by those who gather the work on nodes.
+func (r *round) look(ctx context.Context) nodeop.Looks {
+	looks := nodeop.Look(r.o.opNodes, r.o.OpPods, r.o.opConfig, r.now)
+	if !looks.Again.IsZero() {
+		r.later(looks.Again)
+	}
+	for _, p := range looks.Drop {
+		if err := r.deleteOpPod(ctx, p); err != nil {
+			r.fail("", err)
+		}
+	}
+	for _, p := range looks.Make {
+		err := r.options.Client.Create(ctx, p)
+		switch {
+		case err == nil:
+			r.written.opPods.put(StripOpPod(p), true, r.options.Clock())
+		case apierrors.IsAlreadyExists(err): // the cache does not show it yet
+			r.later(r.now.Add(time.Second))
+		default:
+			r.fail("", fmt.Errorf("creating pod %s, which looks whether node %s runs Kairos: %w", p.Name, p.Spec.NodeName, err))
+			return looks // the others would fail in the same way
+		}
+	}
+	return looks
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// TestKairosNodes looks at nodes on an API server: those that run Kairos are labelled, no pod stays, and a node that a
+// person opts out meanwhile is left alone.
+func TestKairosNodes(t *testing.T) {
+	s := newScene(t, 3)
+	s.cluster.options.NodeOps.LabelKairos, s.cluster.options.NodeOps.Namespace = true, s.Namespace
+	ctx, labelers := context.Background(), client.MatchingLabels{opv1.LabelApp: opv1.AppLabeler}
+	boot := func(id string) {
+		for _, name := range []string{"n1", "n2", "n3"} {
+			n := s.Node(name)
+			n.Status.NodeInfo.BootID = id
+			s.Must(s.Client.Status().Update(ctx, n))
+		}
+	}
+	pods := func() []corev1.Pod {
+		list := &corev1.PodList{}
+		s.Must(s.Client.List(ctx, list, labelers))
+		return list.Items
+	}
+	see := func() {
+		for _, p := range pods() {
+			k := pack.Kairos{}
+			if p.Spec.NodeName != "n2" {
+				k = pack.Kairos{Runs: true, Boot: pack.KairosActive, Release: map[string]string{"VERSION": "v3.4.2"}}
+			}
+			p.Status.Phase = corev1.PodSucceeded
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node-labeler", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: string(k.Encode())}}}}
+			s.Must(s.Client.Status().Update(ctx, &p))
+		}
+	}
+	boot("boot-1")
+	s.pass()
+	s.pass()
+	if got := len(pods()); got != 3 {
+		t.Fatalf("%d pods look at 3 nodes", got)
+	}
+	s.Patch(s.Node("n3"), `{"metadata":{"labels":{"kairos.io/managed":"false"}}}`)
+	see()
+	for range 3 {
+		s.pass()
+		s.now = s.now.Add(time.Second)
+	}
+	for _, p := range pods() {
+		if p.DeletionTimestamp == nil {
+			t.Errorf("pod %s stays", p.Name)
+		}
+	}
+	for name, want := range map[string]string{"n1": "true", "n2": "", "n3": "false"} {
+		if got := s.Node(name).Labels[opv1.LabelManaged]; got != want {
+			t.Errorf("%s is labelled %q, want %q", name, got, want)
+		}
+	}
+	if v := s.Node("n1").Annotations["kairos.io/version"]; v != "v3.4.2" {
+		t.Errorf("version %q", v)
+	}
+	s.requests.reset()
+	s.pass()
+	if writes := s.requests.list(); len(writes) > 0 {
+		t.Errorf("at rest it writes %v", writes)
+	}
+}

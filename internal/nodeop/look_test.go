@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+var looking = Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
+
+// looker is a cluster whose nodes are looked at.
+type looker struct {
+	*world
+	hosts map[string]*pack.Kairos // what a pod finds; nil fails it
+}
+
+func newLooker(t *testing.T, nodes ...string) *looker {
+	return &looker{newWorld(t, nodes...), map[string]*pack.Kairos{}}
+}
+
+// pass looks once, and says how many objects it wrote.
+func (l *looker) pass() int {
+	l.t.Helper()
+	views := l.input(&v1alpha1.NodeOp{}).Nodes
+	looks := Look(views, l.pods, looking, l.now)
+	for _, e := range looks.Edits {
+		n := l.node(e.Node)
+		l.edit(n, e.Edit)
+		for key, value := range e.Edit.Labels {
+			if value == nil {
+				delete(n.Labels, key)
+			} else {
+				n.Labels[key] = *value
+			}
+		}
+	}
+	l.make(Objects{Pods: looks.Make})
+	for _, p := range looks.Drop {
+		l.pods = slices.DeleteFunc(l.pods, func(q *corev1.Pod) bool { return q == p })
+	}
+	return len(looks.Edits) + len(looks.Make) + len(looks.Drop)
+}
+
+// see lets every pod end.
+func (l *looker) see() {
+	for _, p := range l.pods {
+		if over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
+			continue
+		}
+		if k := l.hosts[p.Spec.NodeName]; k != nil {
+			p.Status.Phase = corev1.PodSucceeded
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: labeler, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: string(k.Encode())}}}}
+		} else {
+			p.Status.Phase = corev1.PodFailed
+		}
+	}
+}
+
+func (l *looker) settle() {
+	l.t.Helper()
+	for range 20 {
+		if l.pass() == 0 {
+			return
+		}
+		l.see()
+	}
+	l.t.Fatal("it never ends")
+}
+
+func kairosHost(version string) *pack.Kairos {
+	return &pack.Kairos{Runs: true, Boot: pack.KairosActive, Release: map[string]string{
+		"ID": "kairos", "FAMILY": "opensuse", "FLAVOR": "opensuse", "FLAVOR_RELEASE": "leap-15.6", "VARIANT": "standard", "RELEASE": "v3.4.2",
+		"MODEL": "generic", "ARCH": "amd64", "TRUSTED_BOOT": "false", "FIPS": "false", "SOFTWARE_VERSION_PREFIX": "k3s",
+		"SOFTWARE_VERSION": "v1.30.11+k3s1", "NAME": "kairos-standard", "ID_LIKE": "kairos-standard", "INIT_VERSION": "v0.5.0", "VERSION": version,
+		"BUG_REPORT_URL": "https://example.org/issues", "HOME_URL": "https://example.org",
+	}}
+}
+
+// Nodes that run Kairos get the documented labels and annotations, all others none of them; no pod stays.
+func TestNodesAreLabelled(t *testing.T) {
+	l := newLooker(t, "n1", "n2", "n3")
+	l.hosts["n1"], l.hosts["n2"], l.hosts["n3"] = kairosHost("v3.4.2"), &pack.Kairos{}, &pack.Kairos{Runs: true, Boot: pack.KairosUnknown}
+	for _, n := range l.nodes {
+		n.Labels["kairos.io/mine"], n.Annotations["kairos.io/theirs"] = "x", "y" // somebody else's
+	}
+	l.settle()
+	var lines []string
+	for _, n := range l.nodes {
+		for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
+			lines = append(lines, n.Name+" label "+key+"="+n.Labels[key])
+		}
+		for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
+			lines = append(lines, n.Name+" annotation "+key+"="+n.Annotations[key])
+		}
+	}
+	golden(t, "labels.txt", strings.Join(lines, "\n")+"\n")
+	want(t, "pods", len(l.pods), 0)
+	want(t, "pods made", len(l.made), 3)
+}
+
+// The pod may read /etc and nothing else.
+func TestLookPod(t *testing.T) {
+	l := newLooker(t, "n1")
+	golden(t, "look.pod.yaml", text(t, looking.lookPod(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
+}
+
+// Each boot is looked at once; what is not so any more goes, and what is somebody else's stays.
+func TestLooksOncePerBoot(t *testing.T) {
+	l := newLooker(t, "n1")
+	n := l.node("n1")
+	l.hosts["n1"] = kairosHost("v3.4.2")
+	l.settle()
+	l.settle()
+	want(t, "pods made", len(l.made), 1)
+	n.BootID = "boot-2"
+	after := kairosHost("v3.5.0")
+	after.Boot = pack.KairosPassive
+	delete(after.Release, "FLAVOR")
+	l.hosts["n1"] = after
+	l.settle()
+	want(t, "pods made", len(l.made), 2)
+	want(t, "version", n.Annotations[annotationVersion], "v3.5.0")
+	want(t, "system", n.Labels[labelBoot], pack.KairosPassive)
+	_, still := n.Labels["kairos.io/flavor"]
+	want(t, "flavor", still, false)
+	delete(n.Labels, v1alpha1.LabelManaged) // somebody took it away: it comes back
+	l.settle()
+	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
+	n.BootID, l.hosts["n1"] = "boot-3", &pack.Kairos{} // installed anew
+	n.Labels["kairos.io/mine"] = "x"
+	l.settle()
+	want(t, "labels", fmt.Sprint(n.Labels), "map[kairos.io/mine:x]")
+	want(t, "annotations", fmt.Sprint(n.Annotations), "map[operator.kairos.io/looked-at:boot-3 other]")
+}
+
+// Another node of the same name is another node.
+func TestLooksAtNewNode(t *testing.T) {
+	l := newLooker(t, "n1")
+	l.hosts["n1"] = &pack.Kairos{}
+	l.settle()
+	l.remove("n1")
+	n := l.addNode("n1")
+	n.UID, l.hosts["n1"] = "another", kairosHost("v1")
+	l.settle()
+	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
+}
+
+// Who says no is left alone, and so is a label that somebody put on a node of another system.
+func TestOptOut(t *testing.T) {
+	l := newLooker(t, "n1", "n2")
+	l.node("n1").Labels[v1alpha1.LabelManaged], l.node("n2").Labels[v1alpha1.LabelManaged] = "false", "true"
+	l.hosts["n1"], l.hosts["n2"] = kairosHost("v1"), &pack.Kairos{}
+	l.settle()
+	want(t, "n1", fmt.Sprint(l.node("n1").Labels, l.node("n1").Annotations), "map[kairos.io/managed:false] map[]")
+	want(t, "n2", l.node("n2").Labels[v1alpha1.LabelManaged], "true")
+	want(t, "pods made", len(l.made), 1)
+	off := looking
+	off.LabelKairos = false
+	want(t, "switched off", len(Look(l.nodes, nil, off, l.now).Make), 0)
+}
+
+// Few nodes are looked at at the same time; one that is not ready keeps no place; one that failed is tried again later.
+func TestLooksArePaced(t *testing.T) {
+	var names []string
+	for i := range 25 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	l := newLooker(t, names...)
+	l.pass()
+	want(t, "pods", len(l.pods), mostLooks)
+	l.pass()
+	want(t, "pods", len(l.pods), mostLooks)
+	l.nodes[0].Ready = false
+	l.pass()
+	want(t, "pods", len(l.pods), mostLooks+1)
+	l.nodes[0].Ready = true
+	l.see() // all of them fail
+	l.settle()
+	want(t, "pods made", len(l.made), 25)
+	want(t, "pods", len(l.pods), 25)
+	looks := Look(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, looking, l.now)
+	want(t, "again", looks.Again.Sub(l.now), lookAgain)
+	l.now = l.now.Add(lookAgain)
+	for _, name := range names {
+		l.hosts[name] = &pack.Kairos{}
+	}
+	l.settle()
+	want(t, "pods", len(l.pods), 0)
+}
+
+// A pod that only looks like one of ours is none.
+func TestForeignLook(t *testing.T) {
+	l := newLooker(t, "n1")
+	l.hosts["n1"] = &pack.Kairos{}
+	l.settle()
+	for _, p := range []metav1.ObjectMeta{
+		{Name: "a", Namespace: "team", Labels: map[string]string{v1alpha1.LabelApp: v1alpha1.AppLabeler, v1alpha1.LabelNode: "n1"}},
+		{Name: "b", Namespace: "skyhook", Labels: map[string]string{v1alpha1.LabelApp: v1alpha1.AppLabeler}},
+		{Name: "c", Namespace: "skyhook", Labels: map[string]string{v1alpha1.LabelNode: "n1"}},
+	} {
+		l.pods = append(l.pods, &corev1.Pod{ObjectMeta: p})
+	}
+	l.now = l.now.Add(time.Minute)
+	want(t, "changes", l.pass(), 0)
+}
+
+// TestSanitise is the documented table.
+func TestSanitise(t *testing.T) {
+	for in, out := range map[string]string{
+		"v1.32.4+k3s1": "v1.32.4-k3s1", "plain": "plain", "": "", "+++": "", "-x-": "x", "_a.b_": "a.b", "a b/c": "a-b-c",
+		strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62), "é": "",
+	} {
+		want(t, in, sanitise(in), out)
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pack
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Kairos is what a host says of the Kairos it runs. The zero value is a host that runs none.
+type Kairos struct {
+	Runs bool
+	// Release holds what its release file says, by key without the prefix KAIROS_; only keys of KairosKeys.
+	Release map[string]string
+	// Boot is the system it booted: active, passive, recovery, livecd or unknown; empty when nobody can tell.
+	Boot string
+}
+
+// KairosKeys are the keys of a release file that are worth knowing.
+var KairosKeys = []string{
+	"ID", "FAMILY", "FLAVOR", "FLAVOR_RELEASE", "VARIANT", "RELEASE", "MODEL", "ARCH", "TRUSTED_BOOT", "FIPS",
+	"SOFTWARE_VERSION_PREFIX", "SOFTWARE_VERSION", "NAME", "ID_LIKE", "INIT_VERSION", "VERSION", "BUG_REPORT_URL", "HOME_URL",
+}
+
+// The systems a host can have booted.
+const (
+	KairosActive   = "active"
+	KairosPassive  = "passive"
+	KairosRecovery = "recovery"
+	KairosLive     = "livecd"
+	KairosUnknown  = "unknown"
+)
+
+// Version is the version that a release file names; empty when it names none.
+func (k Kairos) Version() string {
+	if k.Release["VERSION"] == "" {
+		return ""
+	}
+	return k.Release["VERSION"] + "-" + k.Release["SOFTWARE_VERSION_PREFIX"] + k.Release["SOFTWARE_VERSION"]
+}
+
+// ReadRelease reads the lines KEY=VALUE of a release file.
+func ReadRelease(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok || strings.HasPrefix(key, "#") {
+			continue
+		}
+		out[strings.TrimSpace(key)] = strings.Trim(strings.TrimSpace(value), `"'`)
+	}
+	return out
+}
+
+// KairosRelease picks what is worth knowing from a release file.
+func KairosRelease(text string) map[string]string {
+	all, out := ReadRelease(text), map[string]string{}
+	for _, key := range KairosKeys {
+		if value := all["KAIROS_"+key]; value != "" {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// KairosBoot tells from a kernel's command line which system was booted.
+func KairosBoot(line string) string {
+	for _, boot := range []struct {
+		state string
+		words []string
+	}{
+		{KairosActive, []string{"COS_ACTIVE"}},
+		{KairosPassive, []string{"COS_PASSIVE"}},
+		{KairosRecovery, []string{"COS_RECOVERY", "COS_SYSTEM", "recovery-mode"}},
+		{KairosLive, []string{"live:LABEL", "live:CDLABEL", "netboot"}},
+	} {
+		if slices.ContainsFunc(boot.words, func(w string) bool { return strings.Contains(line, w) }) {
+			return boot.state
+		}
+	}
+	return KairosUnknown
+}
+
+// kairosSchema marks what a look at a host leaves behind.
+const kairosSchema = "skyhook-kairos/1"
+
+type wireKairos struct {
+	Schema  string            `json:"schema"`
+	Runs    bool              `json:"runs"`
+	Release map[string]string `json:"release,omitempty"`
+	Boot    string            `json:"boot,omitempty"`
+}
+
+// Encode is the message of a look at a host: one JSON object that fits a container's termination message.
+func (k Kairos) Encode() []byte {
+	const longest = 180 // bytes of one value
+	w := wireKairos{Schema: kairosSchema, Runs: k.Runs, Boot: clip(k.Boot, longest)}
+	for _, key := range KairosKeys {
+		if value := k.Release[key]; value != "" {
+			if w.Release == nil {
+				w.Release = map[string]string{}
+			}
+			w.Release[key] = clip(value, longest)
+		}
+	}
+	return compact(w)
+}
+
+// DecodeKairos reads what a look at a host left behind; false for everything that is something else.
+func DecodeKairos(s string) (Kairos, bool) {
+	var w wireKairos
+	if err := json.Unmarshal([]byte(s), &w); err != nil || w.Schema != kairosSchema {
+		return Kairos{}, false
+	}
+	return Kairos{Runs: w.Runs, Release: w.Release, Boot: w.Boot}, true
+}
