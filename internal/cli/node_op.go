@@ -250,9 +250,11 @@ func (a *app) ended(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv
 	all := []endedNode{}
 	for _, name := range slices.Sorted(maps.Keys(o.Status.NodeStatuses)) {
 		s := o.Status.NodeStatuses[name]
-		all = append(all, endedNode{Node: name, Phase: string(s.Phase), Message: s.Message})
+		all = append(all, endedNode{Node: name, Phase: string(s.Phase), Message: s.Message, Exit: s.ExitCode, Output: s.Output})
 	}
-	a.readOutput(ctx, c, op, o, all)
+	if op.verb == "run" {
+		a.readOutput(ctx, c, o, all)
+	}
 	worst := int32(0)
 	for _, n := range all {
 		if n.Exit != nil {

@@ -20,9 +20,8 @@ const (
 	mostOutputs = 50
 )
 
-// readOutput finds the exit code of each node's command, and with run what it printed. What is not there any more is
-// left out.
-func (a *app) readOutput(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv1.NodeOp, all []endedNode) {
+// readOutput finds what each node's command printed. What is not there any more is left out.
+func (a *app) readOutput(ctx context.Context, c client.Client, o *nodeopv1.NodeOp, all []endedNode) {
 	list := &corev1.PodList{}
 	if err := c.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{nodeopv1.LabelNodeOp: o.Name}); err != nil {
 		a.warn("listing the pods of nodeop/%s: %v", o.Name, err)
@@ -33,17 +32,12 @@ func (a *app) readOutput(ctx context.Context, c client.Client, op *nodeOp, o *no
 		if p.Labels[nodeopv1.LabelReboot] != "" || p.Labels[nodeopv1.LabelPreflight] != "" {
 			continue
 		}
-		for j := range all {
+		for j := range all[:min(len(all), mostOutputs)] {
 			if all[j].Node != p.Spec.NodeName {
 				continue
 			}
-			for _, s := range p.Status.ContainerStatuses {
-				if t := s.State.Terminated; t != nil && (all[j].Exit == nil || t.ExitCode > *all[j].Exit) {
-					all[j].Exit = &t.ExitCode
-				}
-			}
-			if op.verb == "run" && j < mostOutputs {
-				all[j].Output = a.printed(ctx, p)
+			if text := a.printed(ctx, p); text != "" {
+				all[j].Output = text
 			}
 		}
 	}

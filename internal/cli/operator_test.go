@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 	"github.com/skyhook-k8s/skyhook/internal/controller"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/test/world"
 )
 
@@ -59,7 +61,8 @@ func (s *stageSet) operate() (stop func()) {
 	config.AgentImage, config.PauseImage = "registry.example/agent:v1", "registry.example/pause:3"
 	go func() {
 		ended <- controller.Run(ctx, s.Config, controller.Options{
-			Skyhook: config, MetricsAddress: "0", ProbeAddress: "0", Log: logr.Discard(), Registry: prometheus.NewRegistry(),
+			Skyhook: config, NodeOps: nodeop.Config{AgentImage: config.AgentImage, CopyDirRoot: config.CopyDirRoot, LogRoot: config.LogRoot},
+			MetricsAddress: "0", ProbeAddress: "0", Log: logr.Discard(), Registry: prometheus.NewRegistry(),
 		})
 	}()
 	over := false
@@ -76,17 +79,26 @@ func (s *stageSet) operate() (stop func()) {
 	return stop
 }
 
-// run runs the plugin.
+// run runs the plugin, and gives what it prints.
 func (s *stageSet) run(code int, args ...string) string {
 	s.Helper()
+	out, _ := s.both(code, args...)
+	return out
+}
+
+// both runs the plugin, and gives what it prints and what it says beside it.
+func (s *stageSet) both(code int, args ...string) (printed, said string) {
+	s.Helper()
 	var out, errs bytes.Buffer
-	got := cli.Run(context.Background(), cli.Line{
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	got := cli.Run(ctx, cli.Line{
 		Args: append([]string{"--kubeconfig", s.file, "-n", s.Namespace}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "v0.9.0-test",
 	})
 	if got != code {
 		s.Fatalf("%v: exit code %d, want %d\n%s%s", args, got, code, out.String(), errs.String())
 	}
-	return out.String()
+	return out.String(), errs.String()
 }
 
 const canaryPolicy = `

@@ -117,7 +117,7 @@ func table(header []string, rows [][]string, paint func(string) string) string {
 // colours of words that say how something stands.
 var colours = map[string]string{
 	"complete": "32", "in_progress": "33", "erroring": "31", "blocked": "35", "waiting": "36", "paused": "36", "disabled": "90",
-	"ERRORING": "31",
+	"failed": "31", "ERRORING": "31",
 }
 
 // paint colours words of status on a terminal, and nothing elsewhere.

@@ -64,6 +64,7 @@ type state struct {
 	Working    []working     `json:"working"`
 	Packages   []string      `json:"packages,omitempty"`
 	Problem    string        `json:"problem,omitempty"`
+	Ended      bool          `json:"ended,omitempty"` // a NodeOp that goes on no more, well or not
 }
 
 // groupState is how far one group is.
@@ -115,7 +116,7 @@ func (a *app) status(ctx context.Context, from source, args []string) (answer, b
 		}
 		st := s.state(r)
 		states = append(states, st)
-		done = done && st.Complete == st.Nodes
+		done = done && (st.Ended || st.Complete == st.Nodes)
 	}
 	var names []string
 	for _, st := range states {
@@ -135,6 +136,9 @@ func (a *app) status(ctx context.Context, from source, args []string) (answer, b
 
 // state sums one rollout up.
 func (s *scene) state(r *rollout.Rollout) state {
+	if o := s.ended(r); o != nil {
+		return endedState(o)
+	}
 	st := state{Name: r.Name, Groups: []groupState{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []working{}}
 	if r.Broken != nil {
 		st.Problem = r.Broken.Text

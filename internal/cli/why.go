@@ -106,6 +106,9 @@ func (s *scene) whyNode(node string) []because {
 
 // whyRollout tells each reason once, of the first node that has it.
 func (s *scene) whyRollout(r *rollout.Rollout) []because {
+	if o := s.ended(r); o != nil {
+		return whyEnded(o)
+	}
 	out := []because{}
 	if r.Broken != nil {
 		return append(out, because{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: help[r.Broken.Reason]})
