@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -54,13 +53,9 @@ func main() {
 	}
 }
 
-// garbage is how much the heap may grow, in percent, before it is collected: what a pass makes is garbage when it ends, and
-// memory is dearer than the work of collecting it.
-const garbage = 60
-
 func run(o *options, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		adapt()
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.V(1))
