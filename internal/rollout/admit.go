@@ -25,7 +25,7 @@ func (f *fleet) admitFrom(q *queue) {
 	left := q.left()
 	for _, p := range q.inTurn() {
 		why := f.refuses(p)
-		if why == nil && left <= 0 && !p.promised {
+		if why == nil && left <= 0 && !p.underWay() {
 			full := q.says(ReasonBudget)
 			why = &full
 		}
@@ -33,7 +33,7 @@ func (f *fleet) admitFrom(q *queue) {
 			p.verdict = Verdict{Phase: Waiting, Why: *why}
 			continue
 		}
-		if !p.promised {
+		if !p.underWay() {
 			left--
 		}
 		f.admitOne(p)
@@ -47,11 +47,16 @@ func (q *queue) left() int {
 	}
 	left := q.Limit
 	for i := range q.posts {
-		if p := &q.posts[i]; p.exists && (p.t.Admitted && !p.ended || p.promised) {
+		if p := &q.posts[i]; p.exists && (p.t.Admitted && (!p.ended || p.n.Sending) || p.underWay()) {
 			left--
 		}
 	}
 	return left
+}
+
+// underWay says that an admission is written in the ledger, or may be on its way to the node.
+func (p *post) underWay() bool {
+	return p.promised || p.n.Sending && !p.t.Admitted && p.owes
 }
 
 // inTurn are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all
@@ -97,6 +102,8 @@ func (f *fleet) refuses(p *post) *Why {
 		return g.stopped()
 	case g.unsaved():
 		return g.saving()
+	case p.n.Sending && g.book != nil && !p.promised:
+		return g.once(ReasonOccupied, "sending", func() string { return "something is being written to the node" })
 	case p.promised && g.overfull():
 		return g.full()
 	case !p.promised && g.room <= 0:
@@ -119,12 +126,14 @@ func (f *fleet) admitOne(p *post) {
 	if p.promised && p.order >= p.q.NextOrder { // somebody else may be writing it to the node at this moment
 		a.Order = p.order
 	}
-	if g.book != nil {
+	if g.book != nil && !p.n.Sending {
 		a.Batch = g.book.Epoch + 1
 		g.book.added = append(g.book.added, Seat{Rollout: p.q.Name, Node: p.t.Node, Group: g.Name, Order: a.Order, Batch: a.Batch, Since: f.Now})
 	}
-	p.q.given = max(p.q.given, a.Order+1)
-	p.q.next = max(p.q.next, p.q.given)
+	if !p.n.Sending { // it has its order already
+		p.q.given = max(p.q.given, a.Order+1)
+		p.q.next = max(p.q.next, p.q.given)
+	}
 	p.admits, p.n.occupant = true, p
 	if !p.promised {
 		g.room--
@@ -145,7 +154,7 @@ func (p *post) fence() string {
 	if p.g.book == nil {
 		return ""
 	}
-	p.g.book.write = true
+	p.g.book.write = p.g.book.write || !p.n.Sending
 	return p.g.book.Name
 }
 

@@ -3,6 +3,8 @@
 
 package rollout
 
+import "slices"
+
 // Decide says what to do next. It is the only place where anything is decided.
 //
 // It judges every target by the gates, advances what is in flight, learns from the batches that ended, admits more,
@@ -18,7 +20,17 @@ func Decide(s Snapshot) Plan {
 	}
 	f.admit()
 	f.untaintFinished()
-	return f.finish()
+	return f.withoutSending(f.finish())
+}
+
+// withoutSending leaves the nodes alone where an earlier plan is still being carried out. They are judged like all others,
+// so that what they take stays taken; what is to be done next is decided when it is known what became of the last.
+func (f *fleet) withoutSending(p Plan) Plan {
+	p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool {
+		n := f.byName[a.Node]
+		return n != nil && n.Sending
+	})
+	return p
 }
 
 // A gate is a question asked about a target that owes work. The first that says no is the verdict.

@@ -41,6 +41,7 @@ type Node struct {
 	Tainted  bool      // carries the runtime-required taint
 	Known    bool      // some rollout of ours has seen it before; only unknown nodes are tainted on first sight
 	Self     bool      // runs this operator: goes last within its class
+	Sending  bool      // what an earlier plan does here is still under way: this one leaves the node alone
 }
 
 // Hold is a cordon with a name on it. The node becomes schedulable when its last hold goes, and only if no hold
@@ -164,7 +165,9 @@ type Rollout struct {
 	Drain     Drain
 	Numbered  bool // NextOrder is stored: a node is not given back before what is stored is past its number
 	NextOrder int  // as stored: order given to the next admission; 0 when a rollout begins, which is when the end of the last one is stored
-	Targets   []Target
+	// past the orders of the admissions that are on their way to their nodes; 0 when there is none
+	OnTheirWay int
+	Targets    []Target
 }
 
 // Drain says how pods in the way are treated when they do not go.

@@ -160,7 +160,7 @@ func (f *fleet) lineUpQueues() {
 	f.posts = make([]post, 0, total)
 	for i := range f.queues {
 		q := &f.queues[i]
-		q.about, q.next, q.given = spaced(q.Name), q.NextOrder, q.NextOrder
+		q.about, q.next, q.given = spaced(q.Name), max(q.NextOrder, q.OnTheirWay), q.NextOrder
 		from := len(f.posts)
 		f.lineUpPosts(q)
 		q.posts = f.posts[from:]

@@ -114,12 +114,12 @@ func (s *storm) calm() {
 		s.derive()
 		v := s.w.View()
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[string]bool{}}
+		o := &operator{name: "C", s: s, round: round{view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[string]bool{}}}
 		for _, l := range plan.Ledgers {
 			o.ledger(l)
 		}
 		for _, a := range plan.Actions {
-			o.do(a)
+			o.do(o.round, a)
 		}
 		remembers := sim.Learned(v, plan)
 		o.save()

@@ -16,7 +16,7 @@ type number struct {
 }
 
 // checkNumber: in one rollout numbers begin at 0, grow, and are given once. A node that is gone took its number along.
-func (s *storm) checkNumber(o *operator, a rollout.Action) {
+func (s *storm) checkNumber(by round, a rollout.Action) {
 	r, t := s.w.Rollout(a.Rollout), s.w.Target(a.Rollout, a.Node)
 	if r == nil || t == nil || !r.Numbered {
 		return
@@ -27,11 +27,11 @@ func (s *storm) checkNumber(o *operator, a rollout.Action) {
 		s.numbers[r.UID] = given
 	}
 	for n, was := range given {
-		if s.there(was.uid) && (n == a.Order || n > a.Order && was.look < o.looked && !promised(o.view, a)) {
+		if s.there(was.uid) && (n == a.Order || n > a.Order && was.look < by.looked && !promised(by.view, a)) {
 			s.broken("%s gives number %d to %s, and %d was given before", r.Name, a.Order, a.Node, n)
 		}
 	}
-	given[a.Order] = number{t.UID, o.looked}
+	given[a.Order] = number{t.UID, by.looked}
 }
 
 // numbersEnd: when the number that comes next is 0, the rollout has ended, and only who stays in flight has one.

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// sent is a rollout over four nodes in a group with two seats.
+func sent() rollout.Snapshot {
+	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Name: "l", Epoch: 7}}}
+	s.Groups = []rollout.Group{{Name: "g", Ledger: "l", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}}}
+	q := rollout.Rollout{Name: "Skyhook/demo"}
+	for i := range 4 {
+		name := fmt.Sprintf("n%d", i)
+		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true, Created: time.Unix(int64(i), 0)})
+		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: "g", Tasks: []rollout.Task{{ID: "apply", State: rollout.Pending}}})
+	}
+	s.Rollouts = []rollout.Rollout{q}
+	return s
+}
+
+// admitted are the orders that a plan gives, by node.
+func admitted(t *testing.T, s rollout.Snapshot, p rollout.Plan) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, a := range p.Actions {
+		for _, n := range s.Nodes {
+			if n.Name == a.Node && n.Sending {
+				t.Errorf("%s of %s is planned while an earlier plan is carried out there", a.Verb, a.Node)
+			}
+		}
+		if a.Verb == rollout.Admit {
+			out[a.Node] = a.Order
+		}
+	}
+	return out
+}
+
+// An admission on its way to a node takes its seat, and nothing is planned for the node twice; the others go on. The
+// ledger is not written again for its sake, and its seat stays as it was written.
+func TestAdmissionOnItsWay(t *testing.T) {
+	s := sent()
+	first := rollout.Decide(s)
+	if got := admitted(t, s, first); len(got) != 2 || len(first.Ledgers) != 1 {
+		t.Fatalf("admitted %v with ledgers %v, want two nodes and one ledger", got, first.Ledgers)
+	}
+	s.Ledgers = first.Ledgers
+	s.Nodes[0].Sending, s.Nodes[1].Sending = true, true
+	next := rollout.Decide(s)
+	if len(next.Actions) > 0 || len(next.Ledgers) > 0 || next.Reports[0].NextOrder != s.Rollouts[0].NextOrder {
+		t.Errorf("with both seats on their way there are actions %v, ledgers %v and next order %d", next.Actions, next.Ledgers, next.Reports[0].NextOrder)
+	}
+	for _, v := range next.Reports[0].Verdicts[:2] {
+		if v.Phase != rollout.InFlight {
+			t.Errorf("%s is told to be %s (%s), want in flight", v.Node, v.Phase, v.Why.Text)
+		}
+	}
+	s.Groups[0].Limit = 3
+	next = rollout.Decide(s)
+	got := admitted(t, s, next)
+	if len(got) != 1 || got["n2"] < 2 || len(next.Ledgers) != 1 {
+		t.Fatalf("with one more seat %v are admitted with ledgers %v, want n2 with an order of its own", got, next.Ledgers)
+	}
+	for _, seat := range next.Ledgers[0].Admitting[:2] {
+		if seat.Batch != first.Ledgers[0].Epoch {
+			t.Errorf("the seat of %s became one of epoch %d", seat.Node, seat.Batch)
+		}
+	}
+}
+
+// Without a ledger an admission on its way counts against the limit of its rollout.
+func TestAdmissionOnItsWayWithoutLedger(t *testing.T) {
+	s := sent()
+	s.Groups[0] = rollout.Group{Name: "g", Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.Window}}
+	s.Ledgers, s.Rollouts[0].Limit = nil, 1
+	if got := admitted(t, s, rollout.Decide(s)); len(got) != 1 {
+		t.Fatalf("admitted %v, want one node", got)
+	}
+	s.Nodes[0].Sending = true
+	if got := admitted(t, s, rollout.Decide(s)); len(got) != 0 {
+		t.Errorf("beside an admission on its way %v are admitted", got)
+	}
+	s.Nodes[0].Ready = false
+	if got := admitted(t, s, rollout.Decide(s)); len(got) != 0 {
+		t.Errorf("beside an admission on its way to a node that is not ready any more %v are admitted", got)
+	}
+	s.Nodes[0].Ready, s.Rollouts[0].Limit, s.Rollouts[0].OnTheirWay = true, 2, 1
+	if got := admitted(t, s, rollout.Decide(s)); len(got) != 1 || got["n1"] == 0 {
+		t.Errorf("with a limit of two %v are admitted, want n1 with an order of its own", got)
+	}
+}
+
+// What an admitted node is to do next waits until it is known what became of the last.
+func TestNodeInFlightIsLeftAlone(t *testing.T) {
+	s := sent()
+	target := &s.Rollouts[0].Targets[0]
+	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.Succeeded, "pod"
+	if p := rollout.Decide(s); len(p.Actions) == 0 || p.Actions[0].Node != "n0" {
+		t.Fatalf("what ended on n0 is not followed by anything: %v", p.Actions)
+	}
+	s.Nodes[0].Sending = true
+	got := admitted(t, s, rollout.Decide(s))
+	if len(got) != 1 {
+		t.Errorf("beside n0 %v are admitted, want one more", got)
+	}
+}
