@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,22 +35,22 @@ type round struct {
 	looks  nodeop.Looks
 	stuck  map[string]bool // rollouts that are not ready to be worked on
 	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
-
-	mu    sync.Mutex
-	done  map[string][]rollout.Action // by node
-	again time.Time
-	errs  []error
-	fails map[string]string // by rollout: the first error of the round
 }
 
 // Apply carries a plan out: ledgers first, then each node's actions in their order, nodes side by side. An error stops
 // the node, ledger or object it concerns, and the next plan decides again. The words that the plan's reports put on
 // nodes are written along. Every action is safe to repeat.
+//
+// It returns when everything is being sent, and tells of what arrived since the last time. The nodes that are still in
+// flight are left alone by those who observe meanwhile.
 func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
 	r := &round{
 		Cluster: c, o: o, now: c.options.Clock(),
-		denied: map[string]bool{}, stuck: map[string]bool{}, undone: map[string]bool{}, done: map[string][]rollout.Action{}, fails: map[string]string{},
+		denied: map[string]bool{}, stuck: map[string]bool{}, undone: map[string]bool{},
 	}
+	life := ctx
+	ctx, cancel := r.limit(life)
+	defer cancel()
 	r.prepare(ctx)
 	r.prepareOps(ctx)
 	r.looks = r.look(ctx)
@@ -60,7 +60,7 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 			r.undone[a.Rollout] = true
 		}
 	}
-	r.nodes(ctx, plan)
+	r.send(life, r.gather(plan))
 	r.tidy(ctx)
 	r.tidyOps(ctx)
 	r.protect(ctx, plan)
@@ -70,11 +70,12 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 
 // work is all there is to do on one node.
 type work struct {
-	node    string
-	actions []rollout.Action
-	say     []saying
-	extra   skyhook.Edit // records for a node that a predecessor finished
-	exact   bool         // extra replaces something that was read: only if the node still is as it was
+	node     string
+	actions  []rollout.Action
+	rollouts map[string]int // for which, with the number past the order of an admission; not changed while it is sent
+	say      []saying
+	extra    skyhook.Edit // records for a node that a predecessor finished
+	exact    bool         // extra replaces something that was read: only if the node still is as it was
 
 	after  *skyhook.Node    // as it is once begun
 	status skyhook.Edit     // conditions that are still to be written
@@ -82,46 +83,18 @@ type work struct {
 	done   []rollout.Action
 }
 
+// of says that a rollout has something to do with the work.
+func (w *work) of(name string) {
+	if w.rollouts == nil {
+		w.rollouts = map[string]int{}
+	}
+	w.rollouts[name] = max(w.rollouts[name], 0)
+}
+
 // saying is one rollout's words on a node.
 type saying struct {
 	by      *skyhook.Compiled
 	verdict rollout.Verdict
-}
-
-// nodes works through the plan node by node, in the order of the plan, some nodes at the same time. What begins work goes
-// first on every node, because people wait for it; what tidies up and tells follows.
-func (r *round) nodes(ctx context.Context, plan rollout.Plan) {
-	all := r.gather(plan)
-	begun := make([]bool, len(all))
-	r.parallel(len(all), func(i int) { begun[i] = r.ended(ctx, all[i], r.begin) })
-	r.parallel(len(all), func(i int) {
-		if begun[i] {
-			r.ended(ctx, all[i], r.end)
-		}
-	})
-	for _, w := range all {
-		r.done[w.node] = w.done
-	}
-}
-
-// parallel calls do for every index, as many at the same time as the options allow.
-func (r *round) parallel(n int, do func(i int)) {
-	queue := make(chan int)
-	var workers sync.WaitGroup
-	for range min(r.options.Parallel, n) {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			for i := range queue {
-				do(i)
-			}
-		}()
-	}
-	for i := range n {
-		queue <- i
-	}
-	close(queue)
-	workers.Wait()
 }
 
 // gather sorts the plan by node.
@@ -138,15 +111,25 @@ func (r *round) gather(plan rollout.Plan) []*work {
 		return w
 	}
 	for _, a := range plan.Actions {
+		if r.o.sending[a.Node] {
+			continue
+		}
 		w := of(a.Node, &acting)
 		w.actions = append(w.actions, a)
+		if w.of(a.Rollout); a.Verb == rollout.Admit {
+			w.rollouts[a.Rollout] = a.Order + 1
+		}
 	}
 	for _, op := range r.o.ops {
 		if r.stuck[op.Rollout.Name] || r.undone[op.Rollout.Name] {
 			continue
 		}
 		for _, adopted := range op.Adopt {
+			if r.o.sending[adopted.Node] {
+				continue
+			}
 			if w := of(adopted.Node, &speaking); r.o.nodes[adopted.Node] != nil {
+				w.of(op.Rollout.Name)
 				w.extra, w.exact = w.extra.Plus(fromOp(adopted.Edit)), true
 			}
 		}
@@ -161,12 +144,16 @@ func (r *round) gather(plan rollout.Plan) []*work {
 			continue
 		}
 		for _, adopted := range by.Adopt {
+			if r.o.sending[adopted.Node] {
+				continue
+			}
 			w := of(adopted.Node, &speaking)
+			w.of(report.Rollout)
 			w.extra = w.extra.Plus(adopted.Edit)
 		}
 		for _, v := range report.Verdicts {
 			n := r.o.nodes[v.Node]
-			if n == nil || byNode[v.Node] == nil && by.Words(n, v).Empty() {
+			if n == nil || r.o.sending[v.Node] || byNode[v.Node] == nil && by.Words(n, v).Empty() {
 				continue
 			}
 			w := of(v.Node, &speaking)
@@ -205,62 +192,72 @@ func (r *round) steady(all []*work) []*work {
 
 // ended does a part of the work on a node, takes note of how that went, and says whether the work may go on.
 func (r *round) ended(ctx context.Context, w *work, part func(context.Context, *work) error) bool {
-	err := ctx.Err()
+	err, tried := ctx.Err(), false
 	if err == nil {
-		err = part(ctx, w)
+		err, tried = part(ctx, w), true
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	f := r.flights
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
 	case err == nil:
 		r.stumbles.forget(w.node)
 		return true
-	case apierrors.IsConflict(err), ctx.Err() != nil: // somebody else changed the node, or the time is over: look again
-		r.again = sooner(r.again, r.now)
+	case apierrors.IsConflict(err), ctx.Err() != nil && !(tried && overdue(ctx)): // somebody else changed the node, or the time is over: look again
+		f.again = sooner(f.again, r.now)
 	default:
-		r.again = sooner(r.again, r.stumbles.note(w.node, r.now))
+		f.again = sooner(f.again, r.stumbles.note(w.node, r.options.Clock()))
 		err = fmt.Errorf("node %s: %w", w.node, err)
-		r.errs = append(r.errs, err)
+		f.errs = append(f.errs, err)
 		for _, a := range w.actions {
-			r.blame(a.Rollout, err)
+			f.blame(a.Rollout, err)
 		}
 	}
 	return false
 }
 
 // blame remembers an error for those who look at a rollout. The caller holds the lock.
-func (r *round) blame(name string, err error) {
-	if r.fails[name] == "" {
-		r.fails[name] = err.Error()
+func (f *flights) blame(name string, err error) {
+	if f.fails[name] == "" {
+		f.fails[name] = err.Error()
 	}
 }
 
 func (r *round) later(t time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.again = sooner(r.again, t)
+	r.flights.mu.Lock()
+	defer r.flights.mu.Unlock()
+	r.flights.again = sooner(r.flights.again, t)
 }
 
 // fail notes an error that concerns a whole rollout; an empty name is nobody's.
 func (r *round) fail(name string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.flights.mu.Lock()
+	defer r.flights.mu.Unlock()
 	if name != "" {
 		err = fmt.Errorf("%s: %w", name, err)
-		r.blame(name, err)
+		r.flights.blame(name, err)
 	}
-	r.errs = append(r.errs, err)
+	r.flights.errs = append(r.flights.errs, err)
 }
 
-// outcome sums up. The errors are bounded: one broken API server gives one message, not thousands.
+// outcome sums up what came about since the last outcome. The errors are bounded: one broken API server gives one
+// message, not thousands.
 func (r *round) outcome() (Outcome, error) {
-	out := Outcome{Again: r.again, Undone: r.undone, Failed: r.fails}
-	for _, n := range slices.Sorted(maps.Keys(r.done)) {
-		out.Done = append(out.Done, r.done[n]...)
+	f := r.flights
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := Outcome{Again: f.again, Undone: r.undone, Failed: f.fails}
+	for _, from := range slices.SortedFunc(maps.Keys(f.deeds), func(a, b *Objects) int { return a.looked.Compare(b.looked) }) {
+		works := f.deeds[from]
+		slices.SortFunc(works, func(a, b *work) int { return strings.Compare(a.node, b.node) })
+		if actions := done(works); len(actions) > 0 {
+			out.Done = append(out.Done, Deeds{From: from, Actions: actions})
+		}
 	}
-	errs := r.errs
+	errs := f.errs
 	if more := len(errs) - 5; more > 0 {
 		errs = append(errs[:5:5], fmt.Errorf("and %d more errors", more))
 	}
+	f.again, f.errs, f.fails, f.deeds = time.Time{}, nil, map[string]string{}, map[*Objects][]*work{}
 	return out, errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func TestEachVerbTwice(t *testing.T) {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
-		for _, a := range out.Done {
+		for _, a := range out.Actions() {
 			seen[a.Verb] = true
 		}
 		once := s.state()
@@ -149,8 +149,8 @@ func TestTwoOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Done) > 0 || !out.Undone["Skyhook/demo"] {
-		t.Errorf("the second operator did %v, undone %v", out.Done, out.Undone)
+	if len(out.Actions()) > 0 || !out.Undone["Skyhook/demo"] {
+		t.Errorf("the second operator did %v, undone %v", out.Actions(), out.Undone)
 	}
 	if got := s.podNames(); len(got) != 1 {
 		t.Errorf("with a budget of one node two operators run %v", got)
@@ -180,7 +180,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 	if got := out.Again.Sub(s.now); got != shortestStumble {
 		t.Errorf("tried again after %s", got)
 	}
-	if again := s.pass(); slices.ContainsFunc(again.Done, func(a rollout.Action) bool { return a.Node == "n1" }) {
+	if again := s.pass(); slices.ContainsFunc(again.Actions(), func(a rollout.Action) bool { return a.Node == "n1" }) {
 		t.Error("the node is not left alone")
 	}
 	s.now = s.now.Add(shortestStumble)

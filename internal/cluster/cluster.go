@@ -30,7 +30,7 @@ import (
 )
 
 // Cluster is one cluster as this process sees it: where it reads and writes, and what it remembers between passes.
-// Its methods are for one goroutine at a time.
+// Its methods are for one goroutine at a time, but for Land and Sending.
 type Cluster struct {
 	options  Options
 	looked   bool // the API server itself was looked at
@@ -44,6 +44,7 @@ type Cluster struct {
 	names    map[string]bool      // nodes of the last look; nil before the first
 	gates    gates
 	lastNode string // that was worked on when there were more than could be
+	flights  *flights
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
@@ -60,6 +61,8 @@ type Options struct {
 	Parallel  int                        // nodes that are written to at the same time; 16 when 0
 	Clock     func() time.Time           // time.Now when nil
 	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
+	Landed    func()                     // called when what was sent to a node has arrived or failed; Apply waits for all of it when nil
+	Limit     time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
 }
 
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of
@@ -89,6 +92,10 @@ type Objects struct {
 	Trouble     error                    // what could not be looked at; everything else here is true nevertheless
 	Again       time.Time                // when to observe again though nothing has changed; zero for never
 
+	looked   time.Time        // when observing began
+	sending  map[string]bool  // nodes that were in flight then
+	busy     map[string]int   // rollouts for which, with the number past the orders that are on their way
+	snapshot rollout.Snapshot // as last made
 	nodes    map[string]*skyhook.Node
 	first    bool                         // nothing was observed before
 	vanished []string                     // nodes that were there before
@@ -107,11 +114,38 @@ type Problem struct {
 
 // Outcome says what became of a plan.
 type Outcome struct {
-	Done   []rollout.Action  // carried out; those of one node in order
+	Done   []Deeds           // carried out, and known to be since the last outcome
 	Undone map[string]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
 	Failed map[string]string // by rollout: the first error
 	Again  time.Time         // when to try again what failed or was put off; zero for never
 }
+
+// Deeds are actions that were carried out, those of one node in order, and what they were decided from.
+type Deeds struct {
+	From    *Objects
+	Actions []rollout.Action
+}
+
+// Actions are all that was carried out.
+func (o Outcome) Actions() []rollout.Action {
+	var out []rollout.Action
+	for _, d := range o.Done {
+		out = append(out, d.Actions...)
+	}
+	return out
+}
+
+// Sending says that the node was in flight when this was observed: nothing is decided about it.
+func (o *Objects) Sending(node string) bool { return o.sending[node] }
+
+// sends says that something was being sent for a rollout when this was observed.
+func (o *Objects) sends(name string) bool {
+	_, ok := o.busy[name]
+	return ok
+}
+
+// Decided is what was decided about: what Snapshot made of these objects.
+func (o *Objects) Decided() rollout.Snapshot { return o.snapshot }
 
 // New makes a Cluster that has seen nothing yet. Its first look is at the API server itself.
 func New(o Options) *Cluster {
@@ -129,7 +163,7 @@ func New(o Options) *Cluster {
 	}
 	return &Cluster{
 		options: o, written: newWritten(), parsed: map[string]*skyhook.Node{},
-		defined: map[types.UID]definition{}, missing: map[string]time.Time{},
+		defined: map[types.UID]definition{}, missing: map[string]time.Time{}, flights: newFlights(o.Parallel),
 	}
 }
 

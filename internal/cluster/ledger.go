@@ -45,7 +45,7 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 				o = r.latestOp(o)
 				changed := o.DeepCopy()
 				changed.Status.Admission = nodeop.Admission(l)
-				return r.patchStatus(ctx, o, changed)
+				return r.patchLedger(ctx, o, changed, o.Status.Admission, changed.Status.Admission)
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 				s = r.latest(s)
 				changed := s.DeepCopy()
 				changed.Status.Admission = policy.Admission(l)
-				return r.patchStatus(ctx, s, changed)
+				return r.patchLedger(ctx, s, changed, s.Status.Admission, changed.Status.Admission)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 				p = r.latestPolicy(p)
 				changed := p.DeepCopy()
 				changed.Status.Admission = policy.Admission(l)
-				return r.patchStatus(ctx, p, changed)
+				return r.patchLedger(ctx, p, changed, p.Status.Admission, changed.Status.Admission)
 			}
 		}
 	}
@@ -96,7 +96,24 @@ func exactly(from client.Object) client.Patch {
 // patchStatus brings the status of changed to the API server, if the object still is as it was. Changed becomes what the
 // API server has then.
 func (c *Cluster) patchStatus(ctx context.Context, was, changed client.Object) error {
-	if err := c.options.Client.Status().Patch(ctx, changed, exactly(was)); err != nil {
+	patch, err := wholeStatus(was, changed)
+	if err != nil {
+		return err
+	}
+	return c.sendStatus(ctx, changed, patch)
+}
+
+// patchLedger does the same for nothing but the admissions.
+func (c *Cluster) patchLedger(ctx context.Context, was, changed client.Object, before, after any) error {
+	patch, err := onlyAdmission(was, before, after)
+	if err != nil {
+		return err
+	}
+	return c.sendStatus(ctx, changed, patch)
+}
+
+func (c *Cluster) sendStatus(ctx context.Context, changed client.Object, patch client.Patch) error {
+	if err := c.options.Client.Status().Patch(ctx, changed, patch); err != nil {
 		return err
 	}
 	c.remember(changed)

@@ -46,7 +46,7 @@ func (r *round) run(ctx context.Context, a rollout.Action, n *skyhook.Node) erro
 	}
 	want := maps.Clone(pod.Annotations)
 	r.options.Creating(a.Node)
-	err = r.options.Client.Create(ctx, pod)
+	err = r.createPod(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {
 		return r.recognise(ctx, a, pod, want)
 	}
@@ -85,9 +85,8 @@ func (r *round) sweep(ctx context.Context, a rollout.Action) error {
 		if p.Name != a.Object || p.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.options.Core.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting pod %s: %w", p.Name, err)
+		if err := r.deletePod(ctx, p); err != nil {
+			return err
 		}
 		leaving := *p
 		leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
@@ -118,7 +117,8 @@ func (r *round) upsert(ctx context.Context, m *corev1.ConfigMap) error {
 	if err != nil {
 		return err
 	}
-	return r.options.Client.Patch(ctx, m, client.RawPatch(types.ApplyPatchType, raw), client.ForceOwnership, client.FieldOwner("skyhook-operator"))
+	answer := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	return r.options.Client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, raw), client.ForceOwnership, client.FieldOwner("skyhook-operator"))
 }
 
 // undescribe deletes the node's metadata once nothing of the rollout is left on the node.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,13 +28,14 @@ import (
 // Observe lists what a decision needs. What it gives contains everything written through this Cluster before; the
 // first look reads the API server itself, so that it contains what any other operator wrote before it stopped.
 func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
-	now := c.options.Clock()
+	now, looked := c.options.Clock(), time.Now()
+	sending, busy := c.flights.sending() // before looking: what lands meanwhile may be seen in part
 	seen, err := c.look(ctx, now)
 	if err != nil {
 		return nil, err
 	}
 	o := &Objects{
-		Config: c.options.Config, Self: c.options.Self,
+		Config: c.options.Config, Self: c.options.Self, looked: looked, sending: sending, busy: busy,
 		Nodes: c.written.nodes.lay(seen.nodes), Pods: c.written.pods.lay(seen.pods), ConfigMaps: c.written.configMaps.lay(seen.configMaps),
 		Skyhooks: c.written.skyhooks.lay(seen.skyhooks), Policies: c.written.policies.lay(seen.policies),
 		NodeOps: c.written.nodeOps.lay(seen.nodeOps), Upgrades: c.written.upgrades.lay(seen.upgrades),
@@ -158,11 +160,11 @@ func (o *Objects) sort() {
 func (c *Cluster) notice(o *Objects) {
 	o.first = c.names == nil
 	for name := range c.names {
-		if o.nodes[name] == nil {
+		if o.nodes[name] == nil && !o.sending[name] {
 			o.vanished = append(o.vanished, name)
 		}
 	}
-	c.names = make(map[string]bool, len(o.Nodes))
+	c.names = maps.Clone(o.sending) // of these it is noticed when they have landed
 	for _, n := range o.Nodes {
 		c.names[n.Name] = true
 	}

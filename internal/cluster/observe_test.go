@@ -63,7 +63,7 @@ func TestDelayedCache(t *testing.T) {
 	before := s.state()
 	s.requests.reset()
 	for range 3 {
-		if done := s.pass().Done; len(done) > 0 {
+		if done := s.pass().Actions(); len(done) > 0 {
 			t.Errorf("with a cache that does not show what was done, it is done again: %v", done)
 		}
 	}
@@ -104,8 +104,8 @@ func TestFirstLookIsLive(t *testing.T) {
 		o, plan := s.decide(next)
 		out, err := next.Apply(context.Background(), o, plan)
 		s.Must(err)
-		if len(out.Done) > 0 {
-			t.Errorf("the next operator did %v", out.Done)
+		if len(out.Actions()) > 0 {
+			t.Errorf("the next operator did %v", out.Actions())
 		}
 	}
 	if after := s.state(); after != before {
@@ -214,13 +214,13 @@ func TestHandReset(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(demo)
 	s.finish()
-	if done := s.pass().Done; len(done) > 0 {
+	if done := s.pass().Actions(); len(done) > 0 {
 		t.Fatalf("at rest: %v", done)
 	}
 	s.Patch(s.Node("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":null}}}`)
 	out := s.pass()
-	if !slices.ContainsFunc(out.Done, func(a rollout.Action) bool { return a.Verb == rollout.Run && a.Task == "tuning|1.1.0/apply" }) {
-		t.Errorf("after the annotation was deleted: %v", out.Done)
+	if !slices.ContainsFunc(out.Actions(), func(a rollout.Action) bool { return a.Verb == rollout.Run && a.Task == "tuning|1.1.0/apply" }) {
+		t.Errorf("after the annotation was deleted: %v", out.Actions())
 	}
 	s.finish()
 }
@@ -244,7 +244,7 @@ func TestOrphanHold(t *testing.T) {
 		t.Errorf("at once: %v, again at %v", plan.Actions, o.Again)
 	}
 	s.now = s.now.Add(proveGone - 1)
-	if done := s.pass().Done; len(done) > 0 || !s.Node("n1").Spec.Unschedulable {
+	if done := s.pass().Actions(); len(done) > 0 || !s.Node("n1").Spec.Unschedulable {
 		t.Errorf("before the second answer: %v", done)
 	}
 	s.now = s.now.Add(1)
@@ -252,7 +252,7 @@ func TestOrphanHold(t *testing.T) {
 	if n := s.Node("n1"); n.Spec.Unschedulable || n.Annotations[v1alpha1.PrefixCordon+"driver"] != "" {
 		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, world.Marks(n))
 	}
-	if done := s.pass().Done; len(done) > 0 {
+	if done := s.pass().Actions(); len(done) > 0 {
 		t.Errorf("afterwards: %v", done)
 	}
 }

@@ -129,9 +129,8 @@ func by(m metav1.Object, uid string) bool {
 }
 
 func (r *round) deleteOpPod(ctx context.Context, p *corev1.Pod) error {
-	err := r.options.Core.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
+	if err := r.deletePod(ctx, p); err != nil {
+		return err
 	}
 	leaving := p.DeepCopy()
 	leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
@@ -180,7 +179,7 @@ func (r *round) prepareOps(ctx context.Context) {
 func (r *round) tidyOps(ctx context.Context) {
 	for _, o := range r.o.NodeOps {
 		c := r.o.ops[nodeop.RolloutName(o)]
-		if c == nil {
+		if c == nil || r.o.sends(c.Rollout.Name) {
 			continue
 		}
 		if expired, at := c.Expired(); expired {

@@ -42,6 +42,7 @@ type scene struct {
 	cluster  *Cluster
 	now      time.Time
 	requests *recorder
+	wrap     func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
 }
 
 func newScene(t *testing.T, nodes int) *scene {
@@ -55,7 +56,12 @@ func newScene(t *testing.T, nodes int) *scene {
 func (s *scene) another(r *recorder) *Cluster {
 	s.Helper()
 	config := rest.CopyConfig(s.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return through{r, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		if s.wrap != nil {
+			next = s.wrap(next)
+		}
+		return through{r, next}
+	})
 	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	s.Must(err)
 	core, err := coreclient.NewForConfig(config)
@@ -107,7 +113,7 @@ func (s *scene) tellAll(o *Objects, plan rollout.Plan) {
 func (s *scene) finish() {
 	s.Helper()
 	for range 60 {
-		if done := s.pass().Done; len(done) == 0 && len(s.Pods()) == 0 {
+		if done := s.pass().Actions(); len(done) == 0 && len(s.Pods()) == 0 {
 			return
 		}
 		s.now = s.now.Add(time.Second)

@@ -63,6 +63,10 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	problems = append(problems, o.compileOps(&s, groups)...)
 	s.Nodes = o.machines(pods)
 	policy.Share(&s)
+	for i := range s.Rollouts {
+		s.Rollouts[i].OnTheirWay = o.busy[s.Rollouts[i].Name]
+	}
+	o.snapshot = s
 	return s, problems
 }
 
@@ -185,6 +189,7 @@ func (o *Objects) machines(pods map[string][]*corev1.Pod) []rollout.Node {
 		out = append(out, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
 			Holds: holds, Tainted: skyhook.Tainted(n, o.Config.RuntimeTaint), Known: skyhook.Known(n), Self: n.Name == o.Self && o.Self != "",
+			Sending: o.sending[n.Name],
 		})
 	}
 	return out

@@ -24,7 +24,7 @@ func (r *round) tidy(ctx context.Context) {
 	for _, s := range r.o.Skyhooks {
 		name := skyhook.Kind + "/" + s.Name
 		by := r.o.compiled[name]
-		if by == nil || r.stuck[name] {
+		if by == nil || r.stuck[name] || r.o.sends(name) { // what is on its way to a node may need what seems superfluous
 			continue
 		}
 		var err error

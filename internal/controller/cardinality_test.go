@@ -106,7 +106,7 @@ func everySeries(t *testing.T, nodes int) []string {
 	}
 	b.end(nil)
 	b.end(errors.New("some error"))
-	b.passed(s.Now, s.Now, s.Now, s.Now, s.Now)
+	b.passed(s.Now, s.Now, s.Now, s.Now, s.Now, func(string) bool { return false })
 	writes(t, b)
 	return series(t, b)
 }

@@ -34,8 +34,8 @@ const (
 	longestRest   = time.Second
 )
 
-// A pass ends well before the lease of a leader that cannot renew it goes to somebody else: what is to be done may take
-// applyLimit, and saying it sayLimit, so that people are told also when the API server is slow.
+// A pass ends well before the lease of a leader that cannot renew it goes to somebody else, and so does all that it sends:
+// what is to be done may take applyLimit, and saying it sayLimit, so that people are told also when the API server is slow.
 const (
 	applyLimit = 7 * time.Second
 	sayLimit   = 2 * time.Second
@@ -82,6 +82,7 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 
 // Start runs the loop until the context ends.
 func (l *Loop) Start(ctx context.Context) error {
+	defer l.cluster.Land() // nothing of this leader's is under way when it says that it stopped
 	l.log.Info("looking after the cluster")
 	l.wake()
 	timer := time.NewTimer(0)
@@ -126,12 +127,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // pass looks at the cluster once and does what is to be done. It says how long thinking took, and when to look again.
 func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Time) {
-	ctx, cancel := context.WithTimeout(life, applyLimit)
-	defer cancel()
 	began := l.clock()
 	l.pulse.begin(began)
 	defer l.pulse.end()
-	o, err := l.cluster.Observe(ctx)
+	o, err := l.observe(life)
 	if err != nil {
 		l.board.end(err)
 		return l.clock().Sub(began), l.stumble(life, err)
@@ -141,19 +140,18 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	plan := rollout.Decide(snapshot)
 	decided := l.clock()
 	l.complain(problems)
-	outcome, err := l.cluster.Apply(ctx, o, plan)
+	outcome, err := l.cluster.Apply(life, o, plan)
 	applied := l.clock()
-	l.tell(outcome.Done)
-	l.board.acted(o, snapshot, outcome.Done)
+	for _, d := range outcome.Done {
+		l.tell(d.Actions)
+		l.board.acted(d)
+	}
 	sayCtx, cancelSay := context.WithTimeout(life, sayLimit)
 	defer cancelSay()
 	later, sayErr := l.say(sayCtx, o, plan, outcome)
-	l.board.passed(began, observed, decided, applied, l.clock())
+	l.board.passed(began, observed, decided, applied, l.clock(), func(node string) bool { return o.Sending(node) || l.cluster.Sending(node) })
 
 	again = sooner(sooner(plan.Next, o.Again), sooner(outcome.Again, later))
-	if len(outcome.Done) > 0 {
-		again = began // what was done may allow more
-	}
 	err = errors.Join(o.Trouble, err, sayErr)
 	l.board.end(err)
 	if err != nil {
@@ -162,6 +160,13 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 		l.failures.end()
 	}
 	return decided.Sub(began), again
+}
+
+// observe looks at the cluster, within the time that a pass has.
+func (l *Loop) observe(life context.Context) (*cluster.Objects, error) {
+	ctx, cancel := context.WithTimeout(life, applyLimit)
+	defer cancel()
+	return l.cluster.Observe(ctx)
 }
 
 // stumble logs what went wrong, and says when to try again.

@@ -102,10 +102,10 @@ func (b *board) register(r prometheus.Registerer) error {
 }
 
 // passed notes how long the parts of a pass took. Pods that ended before it began and after which it created nothing are
-// followed by nothing that could be measured.
-func (b *board) passed(began, observed, decided, applied, said time.Time) {
+// followed by nothing that could be measured, unless something is still being sent to their node.
+func (b *board) passed(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
 	b.mu.Lock()
-	maps.DeleteFunc(b.ended, func(_ string, at time.Time) bool { return at.Before(began) })
+	maps.DeleteFunc(b.ended, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
 	b.mu.Unlock()
 	b.loop.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
 	b.loop.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())

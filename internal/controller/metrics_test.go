@@ -104,17 +104,20 @@ func TestReaction(t *testing.T) {
 	b.podCreated("n1", at(1.7))
 	b.podCreated("n1", at(9))
 	b.podEnded("n2", at(2))
-	b.passed(at(3), at(3), at(3), at(3), at(3))
+	b.podEnded("n4", at(2.5))
+	sending := func(node string) bool { return node == "n4" }
+	b.passed(at(3), at(3), at(3), at(3), at(3), sending)
 	b.podCreated("n2", at(8))
 	b.podEnded("n3", at(4))
-	b.passed(at(3.5), at(4), at(4), at(4), at(4)) // began before the end was seen
+	b.passed(at(3.5), at(4), at(4), at(4), at(4), sending) // began before the end was seen
 	b.podCreated("n3", at(4.1))
+	b.podCreated("n4", at(4.5)) // sent by an earlier pass
 	var m dto.Metric
 	if err := b.reaction.Write(&m); err != nil {
 		t.Fatal(err)
 	}
-	if n, sum := m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum(); n != 2 || sum < 0.799 || sum > 0.801 {
-		t.Errorf("%d reactions of %f s together, want 0.7 s and 0.1 s", n, sum)
+	if n, sum := m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum(); n != 3 || sum < 2.799 || sum > 2.801 {
+		t.Errorf("%d reactions of %f s together, want 0.7 s, 0.1 s and 2 s", n, sum)
 	}
 }
 

@@ -26,9 +26,8 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 	for _, r := range plan.Reports {
 		reports[r.Rollout] = r
 	}
-	deeds := map[string][]rollout.Action{}
-	for _, a := range outcome.Done {
-		deeds[a.Rollout] = append(deeds[a.Rollout], a)
+	for _, d := range outcome.Done {
+		l.announceDeeds(d)
 	}
 	var all []told
 	var errs []error
@@ -46,7 +45,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			before = s.Status
 		}
 		spoken[s.UID] = status
-		l.announce(o, s, by.Events(deeds[by.Rollout.Name], before, status))
+		l.announce(o, s, by.Events(nil, before, status))
 		if text := outcome.Failed[by.Rollout.Name]; text != "" {
 			l.events.Event(skyhookRef(s), corev1.EventTypeWarning, v1alpha1.EventApply, bounded(text, 500))
 		}
@@ -69,7 +68,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			heard[s.UID] = l.clock()
 		}
 	}
-	due, err := l.sayOps(ctx, o, reports, deeds, plan.Groups, outcome, heard)
+	due, err := l.sayOps(ctx, o, reports, plan.Groups, outcome, heard)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -82,6 +81,26 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 	l.said, l.spoken = heard, spoken
 	l.board.post(o, all, plan.Groups, l.clock())
 	return later, errors.Join(errs...)
+}
+
+// announceDeeds tells events of what was carried out, in the words of those who decided it.
+func (l *Loop) announceDeeds(d cluster.Deeds) {
+	deeds := map[string][]rollout.Action{}
+	for _, a := range d.Actions {
+		deeds[a.Rollout] = append(deeds[a.Rollout], a)
+	}
+	for _, s := range d.From.Skyhooks {
+		by := d.From.Compiled(s)
+		if by != nil && !by.Removed && len(deeds[by.Rollout.Name]) > 0 {
+			l.announce(d.From, s, by.Events(deeds[by.Rollout.Name], s.Status, s.Status))
+		}
+	}
+	for _, op := range d.From.NodeOps {
+		by := d.From.CompiledOp(op)
+		if by != nil && !by.Removed && len(deeds[by.Rollout.Name]) > 0 {
+			l.announceOp(d.From, op, by.Events(deeds[by.Rollout.Name], op.Status, op.Status))
+		}
+	}
 }
 
 // announce tells events on nodes and on the Skyhook.

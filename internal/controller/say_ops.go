@@ -19,8 +19,7 @@ import (
 )
 
 // sayOps brings the status and the events of each NodeOp and NodeOpUpgrade up to date.
-func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[string]rollout.Report, deeds map[string][]rollout.Action,
-	groups []rollout.GroupReport, outcome cluster.Outcome, heard map[types.UID]time.Time) (later time.Time, err error) {
+func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[string]rollout.Report, groups []rollout.GroupReport, outcome cluster.Outcome, heard map[types.UID]time.Time) (later time.Time, err error) {
 	var errs []error
 	spoken := make(map[types.UID]opv1.NodeOpStatus, len(o.NodeOps))
 	for _, op := range o.NodeOps {
@@ -35,12 +34,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[strin
 			before = op.Status
 		}
 		spoken[op.UID] = status
-		for _, e := range by.Events(deeds[name], before, status) {
-			if n := o.Node(e.Node); n != nil {
-				l.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
-			}
-			l.events.Event(opRef(op), e.Type, e.Reason, e.Message)
-		}
+		l.announceOp(o, op, by.Events(nil, before, status))
 		if text := outcome.Failed[name]; text != "" {
 			l.events.Event(opRef(op), corev1.EventTypeWarning, "Error", bounded(text, 500))
 		}
@@ -87,6 +81,16 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[strin
 		}
 	}
 	return later, errors.Join(errs...)
+}
+
+// announceOp tells events on nodes and on the NodeOp.
+func (l *Loop) announceOp(o *cluster.Objects, op *opv1.NodeOp, events []nodeop.Event) {
+	for _, e := range events {
+		if n := o.Node(e.Node); n != nil {
+			l.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
+		}
+		l.events.Event(opRef(op), e.Type, e.Reason, e.Message)
+	}
 }
 
 func opRef(o *opv1.NodeOp) runtime.Object {

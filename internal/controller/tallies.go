@@ -61,13 +61,13 @@ func (t tallies) all() []prometheus.Collector {
 	return []prometheus.Collector{t.actions, t.stages, t.failures, t.reboots, t.nodes, t.evictions, t.apiWrites, t.passes}
 }
 
-// acted counts what was done in a pass: how long what ended took, and what failed.
-func (t tallies) acted(o *cluster.Objects, s rollout.Snapshot, done []rollout.Action) {
+// acted counts what was done: how long what ended took, and what failed.
+func (t tallies) acted(d cluster.Deeds) {
 	by := map[string]*skyhook.Compiled{}
-	for _, hook := range o.Skyhooks {
-		by[skyhook.Kind+"/"+hook.Name] = o.Compiled(hook)
+	for _, hook := range d.From.Skyhooks {
+		by[skyhook.Kind+"/"+hook.Name] = d.From.Compiled(hook)
 	}
-	t.count(by, s, done)
+	t.count(by, d.From.Decided(), d.Actions)
 }
 
 func (t tallies) count(by map[string]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {

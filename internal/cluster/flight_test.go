@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// gate lets requests through, but for those to a path that ends as is said: they wait until it opens or nobody wants an
+// answer any more.
+type gate struct {
+	next http.RoundTripper
+	ends string
+	open chan struct{}
+
+	mu      sync.Mutex
+	waiting int
+}
+
+func (g *gate) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, g.ends) {
+		g.mu.Lock()
+		g.waiting++
+		g.mu.Unlock()
+		select {
+		case <-g.open:
+		case <-q.Context().Done():
+			return nil, q.Context().Err()
+		}
+	}
+	return g.next.RoundTrip(q)
+}
+
+func (g *gate) came() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waiting
+}
+
+// slow is a scene whose Cluster does not wait for what it sends, and of which the requests to a path wait at a gate.
+func slow(t *testing.T, nodes int, ends string) (*scene, *gate) {
+	t.Helper()
+	s := newScene(t, nodes)
+	g := &gate{ends: ends, open: make(chan struct{})}
+	s.wrap = func(next http.RoundTripper) http.RoundTripper {
+		g.next = next
+		return g
+	}
+	s.cluster = s.another(s.requests)
+	s.cluster.options.Landed = func() {}
+	t.Cleanup(func() {
+		g.let()
+		s.cluster.Land()
+	})
+	return s, g
+}
+
+// let opens the gate.
+func (g *gate) let() {
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
+// pause waits until nothing is in flight but these nodes.
+func (s *scene) pause(nodes ...string) {
+	s.Helper()
+	s.Eventually("all but one node have landed", func() bool {
+		sending, _ := s.cluster.flights.sending()
+		for _, n := range nodes {
+			delete(sending, n)
+		}
+		return len(sending) == 0
+	})
+}
+
+// without is a pass while some nodes hang. It gives what was done and planned.
+func (s *scene) without(nodes ...string) {
+	s.Helper()
+	o, plan := s.decide(s.cluster)
+	for _, a := range plan.Actions {
+		if slices.Contains(nodes, a.Node) && s.cluster.Sending(a.Node) {
+			s.Errorf("%s of %s is planned though something is being sent there", a.Verb, a.Node)
+		}
+	}
+	_, err := s.cluster.Apply(context.Background(), o, plan)
+	s.Must(err)
+	s.tellAll(o, plan)
+	s.pause(nodes...)
+	s.now = s.now.Add(time.Second)
+	s.Settle()
+}
+
+// A request that gets no answer keeps its own node waiting and nobody else, and nothing is sent to that node twice.
+func TestSlowNode(t *testing.T) {
+	s, g := slow(t, 3, "/nodes/n1")
+	s.Apply(demo)
+	for range 12 {
+		s.without("n1")
+	}
+	for _, n := range []string{"n2", "n3"} {
+		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+			t.Errorf("while n1 is slow %s is %q", n, got)
+		}
+	}
+	if g.came() != 1 {
+		t.Errorf("%d requests were sent to a node that answers none", g.came())
+	}
+	for _, p := range s.Pods() {
+		if p.Spec.NodeName == "n1" {
+			t.Errorf("pod %s runs on a node that does not record it", p.Name)
+		}
+	}
+	g.let()
+	s.pause()
+	for range 12 {
+		s.without()
+	}
+	if got := s.Node("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		t.Errorf("when n1 answers again it becomes %q", got)
+	}
+}
+
+// An admission that is on its way takes its seat, whatever the Skyhook becomes meanwhile; its definition stays, and the
+// ledger is written once for it.
+func TestSlowAdmission(t *testing.T) {
+	s, g := slow(t, 2, "/nodes/n1")
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	s.without("n1")
+	s.Eventually("the admission of n1 is on its way", func() bool { return g.came() == 1 })
+	s.Apply(strings.Replace(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1), "echo hello", "echo another", 1))
+	for range 5 {
+		s.without("n1")
+	}
+	if got := s.podNames(); len(got) > 0 {
+		t.Errorf("with a budget of one node, on its way, there are pods %v", got)
+	}
+	seats := s.Skyhook("demo").Status.Admission
+	if seats == nil || seats.Epoch != 1 || len(seats.Seats) != 1 {
+		t.Errorf("the ledger is %+v, want it written once", seats)
+	}
+	g.let()
+	s.pause()
+	for range 25 {
+		s.without()
+	}
+	for _, n := range []string{"n1", "n2"} {
+		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+			t.Errorf("in the end %s is %q", n, got)
+		}
+	}
+}
+
+// When the leader stops, what it sends is called off, and nothing is sent after that.
+func TestStopsInFlight(t *testing.T) {
+	s, g := slow(t, 3, "/nodes/n1")
+	s.Apply(demo)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	o, plan := s.decide(s.cluster)
+	_, err := s.cluster.Apply(ctx, o, plan)
+	s.Must(err)
+	s.Eventually("the request to n1 hangs", func() bool { return g.came() == 1 })
+	s.pause("n1")
+	stop()
+	s.cluster.Land()
+	if s.cluster.Sending("n1") {
+		t.Error("something is still being sent")
+	}
+	before := len(s.requests.list())
+	g.let()
+	next := s.another(s.requests)
+	if got := s.requests.list(); len(got) != before {
+		t.Errorf("after the end were sent %v", got[before:])
+	}
+	s.cluster = next
+	s.finish()
+	runs := 0
+	for _, q := range s.requests.list() {
+		if strings.HasPrefix(q, http.MethodPost+" pods") {
+			runs++
+		}
+	}
+	if runs != 6 {
+		t.Errorf("two stages on three nodes took %d pods", runs)
+	}
+}
+
+// What takes longer than it may is told of and not tried again at once; what nobody wants any more is not.
+func TestOverdue(t *testing.T) {
+	now := time.Unix(1000, 0)
+	hangs := func(ctx context.Context, _ *work) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, c := range []struct {
+		name  string
+		ctx   func() (context.Context, context.CancelFunc)
+		later time.Duration
+	}{
+		{"overdue", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), time.Millisecond)
+		}, shortestStumble},
+		{"called off", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			return ctx, cancel
+		}, 0},
+	} {
+		r := &round{Cluster: New(Options{Clock: func() time.Time { return now }}), o: &Objects{}, now: now}
+		ctx, cancel := c.ctx()
+		went := r.ended(ctx, &work{node: "n1", actions: []rollout.Action{{Rollout: "Skyhook/demo"}}}, hangs)
+		cancel()
+		out, err := r.outcome()
+		if went || (err != nil) != (c.later > 0) || (out.Failed["Skyhook/demo"] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
+			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Failed, out.Again.Sub(now))
+		}
+	}
+}
