@@ -70,11 +70,13 @@ func (s *scene) lookAhead(ctx context.Context, a *app) error {
 // admittedNext are the nodes that the plan admits for work that needs them quiet.
 func (s *scene) admittedNext() []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, act := range s.plan.Actions {
-		if act.Verb != rollout.Admit || slices.Contains(out, act.Node) {
+		if act.Verb != rollout.Admit || seen[act.Node] {
 			continue
 		}
 		if t := s.target(act.Rollout, act.Node); t != nil && disruptive(t) {
+			seen[act.Node] = true
 			out = append(out, act.Node)
 		}
 	}
@@ -84,13 +86,8 @@ func (s *scene) admittedNext() []string {
 func (s *scene) target(name, node string) *rollout.Target {
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if r.Name != name {
-			continue
-		}
-		for j := range r.Targets {
-			if r.Targets[j].Node == node {
-				return &r.Targets[j]
-			}
+		if at, ok := s.places[[2]string{name, node}]; ok && r.Name == name {
+			return &r.Targets[at]
 		}
 	}
 	return nil

@@ -197,6 +197,7 @@ type proxy struct {
 	mu     sync.Mutex
 	asked  []string
 	sooner func()
+	hidden []string // API paths that the server is made not to know
 }
 
 func newProxy(config *rest.Config) *proxy {
@@ -209,7 +210,7 @@ func newProxy(config *rest.Config) *proxy {
 		panic(err)
 	}
 	p := &proxy{}
-	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); p.hide(r.Out.URL) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.note(r)
 		forward.ServeHTTP(w, r)
@@ -225,6 +226,17 @@ func (p *proxy) note(r *http.Request) {
 		p.sooner = nil
 	}
 	p.asked = append(p.asked, r.Method+" "+r.URL.Path)
+}
+
+// hide has the server asked for a kind that it does not know.
+func (p *proxy) hide(u *url.URL) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, path := range p.hidden {
+		if strings.HasPrefix(u.Path, path) {
+			u.Path = strings.Replace(u.Path, "/v1alpha1/", "/v1alpha1/no", 1)
+		}
+	}
 }
 
 func (p *proxy) was(suffix string) bool {

@@ -84,6 +84,9 @@ func (a *app) cluster() (client.Client, error) {
 // errNotInstalled says that the server does not know the kind at all.
 var errNotInstalled = errors.New("this cluster does not know Skyhooks: install the operator with its CRDs first, or choose another --context")
 
+// errNoNodeOps says that the server knows no NodeOps.
+var errNoNodeOps = errors.New("this cluster does not know NodeOps, by which this is done: install the CRDs of the chart, or choose another --context")
+
 // skyhook reads one Skyhook; the error IsNotFound when there is none.
 func (a *app) skyhook(ctx context.Context, c client.Client, name string) (*v1alpha1.Skyhook, error) {
 	s := &v1alpha1.Skyhook{}

@@ -46,6 +46,7 @@ type scene struct {
 	snapshot rollout.Snapshot
 	problems []cluster.Problem
 	plan     rollout.Plan
+	places   map[[2]string]int    // by rollout and node: where the target is
 	budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
 }
 
@@ -101,7 +102,7 @@ func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
 		list    client.ObjectList
 		options []client.ListOption
 	}{
-		{&corev1.NodeList{}, nil}, {&v1alpha1.SkyhookList{}, nil}, {&v1alpha1.DeploymentPolicyList{}, nil}, {&nodeopv1.NodeOpList{}, nil},
+		{&corev1.NodeList{}, nil}, {&v1alpha1.SkyhookList{}, nil}, {&v1alpha1.DeploymentPolicyList{}, nil}, {&nodeopv1.NodeOpList{}, nil}, {&nodeopv1.NodeOpUpgradeList{}, nil},
 		{&corev1.PodList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurPods}}},
 		{&corev1.ConfigMapList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurConfigMaps}}},
 		{&appsv1.DeploymentList{}, []client.ListOption{ours}},
@@ -132,6 +133,9 @@ func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 		}
 		return nil, err
 	}
+	if absent := p.Absent(); len(absent) > 0 {
+		a.warn("this cluster does not know %s: nothing is said of them, and what needs them waits until their CRDs are installed", strings.Join(absent, ", "))
+	}
 	if s.objects.Trouble != nil {
 		a.warn("%v", s.objects.Trouble)
 	}
@@ -151,6 +155,13 @@ func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 func (s *scene) decide() {
 	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.picture.Taken)
 	s.plan = rollout.Decide(s.snapshot)
+	s.places = map[[2]string]int{}
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		for j := range r.Targets {
+			s.places[[2]string{r.Name, r.Targets[j].Node}] = j
+		}
+	}
 }
 
 // readBudgets finds the pods in sight that a disruption budget protects now.

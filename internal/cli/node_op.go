@@ -112,6 +112,9 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.List(ctx, &nodeopv1.NodeOpList{}, client.InNamespace(a.namespace()), client.Limit(1)); unknownKind(err) { // before a node is cordoned
+		return errNoNodeOps
+	}
 	chosen, err := named(all, args)
 	if err != nil {
 		return err
@@ -137,9 +140,6 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 		}
 	}
 	if err := c.Create(ctx, o); err != nil {
-		if unknownKind(err) {
-			return errNotInstalled
-		}
 		return fmt.Errorf("creating the NodeOp: %w", err)
 	}
 	fmt.Fprintf(a.ErrOut, "nodeop/%s created in namespace %s\n", o.Name, o.Namespace)

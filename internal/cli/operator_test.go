@@ -40,6 +40,7 @@ var dumps = flag.Bool("dumps", false, "write the dumps that the scripts look at 
 type stageSet struct {
 	*world.World
 	kubelet *world.Kubelet
+	proxy   *proxy
 	file    string // kubeconfig
 }
 
@@ -50,7 +51,7 @@ func newStage(t *testing.T, nodes int) *stageSet {
 	t.Cleanup(p.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	w.Must(p.kubeconfig(file))
-	return &stageSet{World: w, kubelet: w.Kubelet(), file: file}
+	return &stageSet{World: w, kubelet: w.Kubelet(), proxy: p, file: file}
 }
 
 // operate runs an operator until the test ends or the function it gives is called.

@@ -16,7 +16,7 @@ func (p *planned) text(wide bool) string {
 	}
 	var parts []string
 	for i := range p.Rollouts {
-		parts = append(parts, p.Rollouts[i].text())
+		parts = append(parts, p.Rollouts[i].text(wide))
 	}
 	text := strings.Join(parts, "\n")
 	if wide && len(p.Actions) > 0 {
@@ -37,7 +37,7 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-func (r *plannedRollout) text() string {
+func (r *plannedRollout) text(wide bool) string {
 	var b strings.Builder
 	kind, name, _ := strings.Cut(r.Name, "/")
 	switch {
@@ -61,6 +61,7 @@ func (r *plannedRollout) text() string {
 	if r.Later > 0 {
 		fmt.Fprintf(&b, "  then %s more in the same way; --waves 0 shows all\n", count(r.Later, "node"))
 	}
+	r.pods(&b, wide)
 	r.rest(&b)
 	return b.String()
 }
@@ -79,12 +80,19 @@ func howMany(r *plannedRollout) string {
 	return fmt.Sprintf("%s, in %d waves", text, len(r.Waves))
 }
 
-// rest is what stands in the way, and what may surprise.
-func (r *plannedRollout) rest(b *strings.Builder) {
+// mostPods is of how many nodes the pods are listed.
+const mostPods = 10
+
+// pods are those that would have to go.
+func (r *plannedRollout) pods(b *strings.Builder, wide bool) {
 	if len(r.Pods) > 0 {
 		b.WriteString("\n  Pods on the nodes that come first:\n")
 	}
-	for _, p := range r.Pods {
+	shown := r.Pods
+	if !wide {
+		shown = shown[:min(len(shown), mostPods)]
+	}
+	for _, p := range shown {
 		for _, l := range []struct {
 			what string
 			pods []string
@@ -94,6 +102,13 @@ func (r *plannedRollout) rest(b *strings.Builder) {
 			}
 		}
 	}
+	if hidden := len(r.Pods) - len(shown); hidden > 0 {
+		fmt.Fprintf(b, "    and those on %s more; -o wide shows all\n", count(hidden, "node"))
+	}
+}
+
+// rest is what stands in the way, and what may surprise.
+func (r *plannedRollout) rest(b *strings.Builder) {
 	if len(r.Never) > 0 {
 		b.WriteString("\n  Not begun by itself:\n")
 	}

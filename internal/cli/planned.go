@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -253,10 +255,6 @@ func (s *scene) podsToMove(r *rollout.Rollout) []plannedPods {
 			continue
 		}
 		p := plannedPods{Node: t.Node}
-		uids := map[string]string{}
-		for uid, budget := range s.budgets {
-			uids[string(uid)] = budget
-		}
 		for _, pod := range pods {
 			name := pod.Namespace + "/" + pod.Name
 			switch {
@@ -264,8 +262,8 @@ func (s *scene) podsToMove(r *rollout.Rollout) []plannedPods {
 				p.Wait = append(p.Wait, name)
 			case pod.Keep != "":
 				p.Keep = append(p.Keep, name+": "+pod.Keep)
-			case uids[pod.UID] != "":
-				p.Refused = append(p.Refused, name+": "+uids[pod.UID])
+			case s.budgets[types.UID(pod.UID)] != "":
+				p.Refused = append(p.Refused, name+": "+s.budgets[types.UID(pod.UID)])
 			default:
 				p.Evict = append(p.Evict, name)
 			}

@@ -166,10 +166,15 @@ func TestFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	large, err := makeLarge()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/from",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DUMPS", dumps)
+			env.Setenv("LARGE", large)
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "none"))
 			return nil
 		},

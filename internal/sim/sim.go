@@ -29,6 +29,7 @@ type World struct {
 	rev     map[string]int // of each node: grows with each change of it
 	objects int            // ever created
 	places  map[key]place
+	nodes   map[string]int // where each was found last
 }
 
 type key struct{ rollout, node string }
@@ -144,8 +145,15 @@ func (w *World) Rollout(name string) *rollout.Rollout {
 
 // Node finds a node; nil when there is none.
 func (w *World) Node(name string) *rollout.Node {
-	for i := range w.Truth.Nodes {
+	if at, known := w.nodes[name]; known && at < len(w.Truth.Nodes) && w.Truth.Nodes[at].Name == name {
+		return &w.Truth.Nodes[at]
+	}
+	for i := range w.Truth.Nodes { // asked for the first time, or the truth was changed
 		if w.Truth.Nodes[i].Name == name {
+			if w.nodes == nil {
+				w.nodes = map[string]int{}
+			}
+			w.nodes[name] = i
 			return &w.Truth.Nodes[i]
 		}
 	}

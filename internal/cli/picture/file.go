@@ -4,6 +4,7 @@
 package picture
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,12 +108,51 @@ func (p *Picture) Write(w io.Writer) error {
 			out.Items = append(out.Items, text)
 		}
 	}
-	text, err := yaml.Marshal(out)
+	return out.write(w)
+}
+
+// spacious is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads
+// so much from the first to the last line, and YAML of that size takes many seconds to write and to read.
+const spacious = 500
+
+func (f file) write(w io.Writer) error {
+	items := f.Items
+	if len(items) > spacious {
+		f.Items = nil
+	}
+	text, err := yaml.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
+	if len(items) > spacious {
+		text = append(bytes.Replace(text, []byte("items: null\n"), nil, 1), "items:\n"...)
+		for _, item := range items {
+			text = append(append(append(text, "- "...), item...), '\n')
+		}
+	}
 	_, err = w.Write(text)
 	return err
+}
+
+// parse reads a file. Lines that hold an object each are not worth a parser for YAML.
+func parse(text []byte) (file, error) {
+	var f file
+	var lines []json.RawMessage
+	if head, rest, cut := bytes.Cut(text, []byte("\nitems:\n- {")); cut {
+		text = append(head, '\n')
+		for _, line := range bytes.Split(append([]byte("- {"), rest...), []byte("\n")) {
+			item, is := bytes.CutPrefix(line, []byte("- "))
+			if len(line) > 0 && (!is || !json.Valid(item)) {
+				return f, fmt.Errorf("a line is no object: %.40s", line)
+			}
+			if is {
+				lines = append(lines, item)
+			}
+		}
+	}
+	err := yaml.Unmarshal(text, &f)
+	f.Items = append(f.Items, lines...)
+	return f, err
 }
 
 // pruned leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
@@ -146,8 +186,8 @@ func Read(r io.Reader) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in file
-	if err := yaml.Unmarshal(text, &in); err != nil {
+	in, err := parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("it is not a dump: %w", err)
 	}
 	if in.APIVersion != fileVersion || in.Kind != fileKind {

@@ -46,6 +46,7 @@ type Picture struct {
 	mu     sync.Mutex
 	kept   map[schema.GroupVersionKind]map[client.ObjectKey]client.Object
 	asked  map[string]*question
+	absent map[string]bool // kinds that the server does not know
 }
 
 // question is a list that was asked for.
@@ -75,12 +76,19 @@ func New(live client.Reader, taken time.Time) (*Picture, error) {
 	}
 	return &Picture{
 		Taken: taken, live: live, scheme: s,
-		kept: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}, asked: map[string]*question{},
+		kept: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}, asked: map[string]*question{}, absent: map[string]bool{},
 	}, nil
 }
 
 // Live says that the picture asks an API server.
 func (p *Picture) Live() bool { return p.live != nil }
+
+// Absent are the kinds of ours that were asked for and that the server does not know.
+func (p *Picture) Absent() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.absent))
+}
 
 // Put adds an object, or replaces the one of its kind and name.
 func (p *Picture) Put(o client.Object) error {
@@ -206,7 +214,10 @@ func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 		return fmt.Errorf("%T is no list", like)
 	}
 	err = p.live.List(ctx, list, o)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && gvk.Group == nodeopv1.Group {
+	if optional := gvk.Group == nodeopv1.Group || gvk == v1alpha1.GroupVersion.WithKind("DeploymentPolicy"); optional && apierrors.IsNotFound(err) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.absent[gvk.Kind] = true
 		return nil
 	}
 	if err != nil {

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+var fleetNodes = flag.Int("nodes", 1000, "nodes that BenchmarkCommands fills an API server with")
+
+const (
+	nodeKind = "Node"
+	podKind  = "Pod"
+)
+
+// clones are the objects of the dump stuck.yaml with its six nodes, and what is on them, copied until there are so many.
+func clones(nodes int) ([]client.Object, *picture.Picture, error) {
+	p, err := readDump("testdata/dumps/stuck.yaml")
+	if err != nil {
+		return nil, nil, err
+	}
+	six := p.Of(corev1.SchemeGroupVersion.WithKind(nodeKind))
+	pods := p.Of(corev1.SchemeGroupVersion.WithKind(podKind))
+	var out []client.Object
+	for i := range nodes {
+		from := six[i%len(six)]
+		name := fmt.Sprintf("node-%04d", i)
+		swap := strings.NewReplacer(`"`+from.GetName()+`"`, `"`+name+`"`, string(from.GetUID()), fmt.Sprintf("%08d-0000-4000-8000-000000000000", i))
+		if err := clone(from, &corev1.Node{}, swap, name, &out); err != nil {
+			return nil, nil, err
+		}
+		for j, o := range pods {
+			pod, ok := o.(*corev1.Pod)
+			if !ok || pod.Spec.NodeName != from.GetName() {
+				continue
+			}
+			if err := clone(pod, &corev1.Pod{}, swap, fmt.Sprintf("%s-%d", pod.Name, i), &out); err != nil {
+				return nil, nil, err
+			}
+			out[len(out)-1].SetUID(types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, j)))
+		}
+	}
+	return out, p, nil
+}
+
+func clone(from, into client.Object, swap *strings.Replacer, name string, out *[]client.Object) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(swap.Replace(string(raw))), into); err != nil {
+		return err
+	}
+	into.SetName(name)
+	*out = append(*out, into)
+	return nil
+}
+
+var makeLarge = sync.OnceValues(func() (string, error) {
+	all, p, err := clones(5000)
+	if err != nil {
+		return "", err
+	}
+	large, err := picture.New(nil, p.Taken)
+	if err != nil {
+		return "", err
+	}
+	large.Plugin, large.Self, large.Config = p.Plugin, p.Self, p.Config
+	for _, kind := range []string{"Skyhook", "DeploymentPolicy"} {
+		all = append(all, p.Of(v1alpha1.GroupVersion.WithKind(kind))...)
+	}
+	all = append(all, p.Of(corev1.SchemeGroupVersion.WithKind("ConfigMap"))...)
+	all = append(all, p.Of(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"))...)
+	for _, o := range all {
+		if err := large.Put(o); err != nil {
+			return "", err
+		}
+	}
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("skyhook-cli-test-%d", os.Getpid()), "large.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", err
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return "", err
+	}
+	if err := large.Write(out); err != nil {
+		return "", err
+	}
+	return file, out.Close()
+})
+
+// populate fills an API server with nodes of the size of real ones, which record what those of the dump do, and its
+// Skyhooks; no operator runs.
+func (s *stageSet) populate(nodes int) {
+	s.Helper()
+	all, p, err := clones(nodes)
+	s.Must(err)
+	for _, kind := range []string{"DeploymentPolicy", "Skyhook"} {
+		for _, o := range p.Of(v1alpha1.GroupVersion.WithKind(kind)) {
+			o.SetResourceVersion("")
+			o.SetUID("")
+			o.SetFinalizers(nil)
+			told, ok := o.DeepCopyObject().(client.Object)
+			s.Must(s.Client.Create(context.Background(), o))
+			if ok && kind == "Skyhook" {
+				told.SetUID(o.GetUID())
+				told.SetResourceVersion(o.GetResourceVersion())
+				s.Must(s.Client.Status().Update(context.Background(), told))
+			}
+		}
+	}
+	seats := make(chan struct{}, 32)
+	var group sync.WaitGroup
+	for _, o := range all {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		seats <- struct{}{}
+		group.Go(func() {
+			defer func() { <-seats }()
+			if err := s.realistic(n); err != nil {
+				s.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// realistic creates a node with what others leave on it, then with the records of ours.
+func (s *stageSet) realistic(n *corev1.Node) error {
+	records, was, status := n.Annotations, string(n.UID), n.Status
+	made := &corev1.Node{}
+	made.Name, made.Labels, made.Spec.Unschedulable = n.Name, n.Labels, n.Spec.Unschedulable
+	for j := range 25 {
+		made.Labels[fmt.Sprintf("vendor.example/feature-%02d", j)] = "some-value"
+	}
+	if err := s.Client.Create(context.Background(), made); err != nil {
+		return err
+	}
+	for key, value := range records {
+		records[key] = strings.ReplaceAll(value, was, string(made.UID))
+	}
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": records}, "spec": map[string]any{"taints": nil}})
+	if err != nil {
+		return err
+	}
+	if err := s.Client.Patch(context.Background(), made, client.RawPatch("application/merge-patch+json", raw)); err != nil {
+		return err
+	}
+	for j := range 40 {
+		status.Images = append(status.Images, corev1.ContainerImage{SizeBytes: int64(j) << 20, Names: []string{
+			fmt.Sprintf("registry.example/some/team/with/image-%02d@sha256:%064d", j, j), fmt.Sprintf("registry.example/some/team/with/image-%02d:v1.%d.0", j, j),
+		}})
+	}
+	made.Status = status
+	return s.Client.Status().Update(context.Background(), made)
+}
+
+// asks are the commands that look at everything.
+var asks = [][]string{
+	{"status"}, {"status", "base"}, {"why", "node-0002"}, {"why", "driver"}, {"plan"}, {"plan", "base", "-o", "json"}, {"simulate", "base", "--stage", "1m"},
+	{"node", "list", "--skyhook", "base"}, {"node", "status"}, {"package", "status", "tuning", "--skyhook", "base"},
+	{"reset", "base", "--dry-run", "-y"}, {"node", "reset", "node-0001", "--skyhook", "base", "--dry-run", "-y"}, {"node", "ignore", "node-000.", "--dry-run"},
+	{"deployment-policy", "reset", "late", "--dry-run", "-y"}, {"pause", "base", "--dry-run", "-y"},
+	{"dump", "-o", os.DevNull}, {"cleanup", "--dry-run", "-y"}, {"version"},
+}
+
+// No command asks more often when there are more nodes: one list for each kind, and none for each node.
+func TestCallsDoNotGrow(t *testing.T) {
+	asked := map[int]map[string][]string{}
+	for _, nodes := range []int{60, 180} {
+		s := newStage(t, 0)
+		s.populate(nodes)
+		asked[nodes] = map[string][]string{}
+		for _, args := range asks {
+			s.proxy.take()
+			s.whatever(args)
+			asked[nodes][strings.Join(args, " ")] = s.proxy.take()
+		}
+		s.empty()
+	}
+	for command, few := range asked[60] {
+		a, b := kinds(few), kinds(asked[180][command])
+		if !slices.Equal(a, b) {
+			t.Errorf("%s asks for other things on 180 nodes than on 60:\n%v\n%v", command, a, b)
+		}
+		if most := 16; len(few) > most || len(asked[180][command]) > most { // all lists there are, and room for what is asked again
+			t.Errorf("%s asks %d times on 60 nodes and %d times on 180:\n%v", command, len(few), len(asked[180][command]), a)
+		}
+	}
+}
+
+// kinds are calls without the namespace, which is another one for each stage, each once.
+func kinds(calls []string) []string {
+	var out []string
+	for _, call := range calls {
+		if _, after, found := strings.Cut(call, "/namespaces/"); found {
+			_, what, _ := strings.Cut(after, "/")
+			call = "GET NAMESPACE/" + what
+		}
+		out = append(out, call)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// whatever runs the plugin in this process; the exit code says whether something would change.
+func (s *stageSet) whatever(args []string) {
+	s.Helper()
+	code := 0
+	if args[0] == "plan" {
+		code = 2
+	}
+	s.run(code, args...)
+}
+
+// empty removes the nodes and Skyhooks, so that another stage can have its own.
+func (s *stageSet) empty() {
+	s.Helper()
+	ctx := context.Background()
+	s.Must(s.Client.DeleteAllOf(ctx, &corev1.Node{}))
+	for _, o := range []client.Object{&v1alpha1.Skyhook{}, &v1alpha1.DeploymentPolicy{}} {
+		s.Must(s.Client.DeleteAllOf(ctx, o))
+	}
+}
+
+// BenchmarkCommands measures every command as a program of its own, on so many nodes:
+//
+//	go test ./internal/cli -run '^$' -bench Commands -benchtime 5x -nodes 5000
+func BenchmarkCommands(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "kubectl-skyhook")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../../cmd/kubectl-skyhook")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	w := world.New(b, server(b), 0)
+	s := &stageSet{World: w}
+	s.populate(*fleetNodes)
+	file := filepath.Join(b.TempDir(), "kubeconfig")
+	s.Must(server(b).WriteKubeconfig(file))
+	for _, args := range asks {
+		b.Run(strings.Join(args, "_"), func(b *testing.B) {
+			best, cpu := time.Hour, time.Hour
+			for b.Loop() {
+				began := time.Now()
+				cmd := exec.Command(program, append([]string{"--kubeconfig", file, "-n", w.Namespace}, args...)...)
+				if out, err := cmd.Output(); err != nil && cmd.ProcessState.ExitCode() != 2 {
+					b.Fatalf("%v\n%s", err, out)
+				}
+				best, cpu = min(best, time.Since(began)), min(cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+			}
+			b.ReportMetric(float64(best.Milliseconds()), "ms-best")
+			b.ReportMetric(float64(cpu.Milliseconds()), "ms-cpu")
+		})
+	}
+	s.empty()
+}
