@@ -17,19 +17,19 @@ const (
 	leastGrowth = 60
 )
 
-// growth is by how many percent a heap may grow of which this much is alive.
-func growth(alive uint64) int {
+// growth is by how many percent a heap may grow of which this much is alive. The percentage is of that and of the roots.
+func growth(alive, roots uint64) int {
 	if alive == 0 || alive >= roomyHeap {
 		return leastGrowth
 	}
-	return max(leastGrowth, int((roomyHeap-alive)*100/alive))
+	return max(leastGrowth, int((roomyHeap-alive)*100/(alive+roots)))
 }
 
-// alive is how much of the heap the last collection left.
-func alive() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// left is how much of the heap the last collection left, and what it looked through beside it: stacks and globals.
+func left() (alive, roots uint64) {
+	of := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(of)
+	return of[0].Value.Uint64(), of[1].Value.Uint64() + of[2].Value.Uint64()
 }
 
 // canary is an object of which nobody knows: every collection finds it dead. It has a pointer, or else it would share a
@@ -38,6 +38,6 @@ type canary struct{ _ *canary }
 
 // adapt sets the growth of the heap now, and anew after each collection.
 func adapt() {
-	debug.SetGCPercent(growth(alive()))
+	debug.SetGCPercent(growth(left()))
 	runtime.SetFinalizer(&canary{}, func(*canary) { adapt() })
 }

@@ -12,18 +12,19 @@ import (
 
 func TestGrowth(t *testing.T) {
 	for _, c := range []struct {
-		alive uint64
-		want  int
+		alive, roots uint64
+		want         int
 	}{
-		{0, leastGrowth},
-		{roomyHeap / 4, 300},
-		{roomyHeap / 2, 100},
-		{roomyHeap * 3 / 4, leastGrowth}, // 33 would be less than the least
-		{roomyHeap, leastGrowth},
-		{100 * roomyHeap, leastGrowth},
+		{0, 0, leastGrowth},
+		{roomyHeap / 4, 0, 300},
+		{roomyHeap / 4, roomyHeap / 4, 150},
+		{roomyHeap / 2, 0, 100},
+		{roomyHeap * 3 / 4, 0, leastGrowth}, // 33 would be less than the least
+		{roomyHeap, 0, leastGrowth},
+		{100 * roomyHeap, roomyHeap, leastGrowth},
 	} {
-		if got := growth(c.alive); got != c.want {
-			t.Errorf("growth(%d MiB) is %d, want %d", c.alive>>20, got, c.want)
+		if got := growth(c.alive, c.roots); got != c.want {
+			t.Errorf("growth(%d MiB, %d MiB) is %d, want %d", c.alive>>20, c.roots>>20, got, c.want)
 		}
 	}
 }
