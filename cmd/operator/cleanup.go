@@ -30,7 +30,7 @@ func cleanup(args []string, env func(string) (string, bool), out io.Writer) erro
 	timeout := flags.Duration("timeout", 2*time.Minute, "how long to wait for what is under way")
 	kubeconfig := flags.String("kubeconfig", "", "file that says how to reach the API server, outside a cluster")
 	flags.Usage = func() {
-		fmt.Fprint(out, "operator cleanup deletes every Skyhook, waits until the operator has let go of the nodes, and\n"+
+		fmt.Fprint(out, "operator cleanup deletes every Skyhook and every NodeOp that is not finished, waits until the operator has let go of the nodes, and\n"+
 			"deletes the DeploymentPolicies. It is meant to run before the operator is removed.\n\n")
 		flags.PrintDefaults()
 	}

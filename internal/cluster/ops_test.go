@@ -72,26 +72,11 @@ func (s *scene) opPass(c *Cluster) Outcome {
 	return out
 }
 
-// endJobs plays the controller of Jobs: every Job ends well, and hidden reboots happen.
+// endJobs plays the controller of Jobs: every Job ends.
 func (s *scene) endJobs(well bool) {
 	s.Helper()
-	ctx, now := context.Background(), metav1.NewTime(s.now)
 	for _, j := range s.jobs() {
-		if len(j.Status.Conditions) > 0 {
-			continue
-		}
-		j.Status.StartTime = &now
-		met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
-		if well {
-			j.Status.Succeeded, j.Status.CompletionTime = 1, &now
-		} else {
-			met, end, j.Status.Failed = batchv1.JobFailureTarget, batchv1.JobFailed, 1
-		}
-		for _, c := range []batchv1.JobConditionType{met, end} {
-			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now})
-		}
-		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
-		s.Must(s.Client.Status().Update(ctx, &j))
+		s.Must(s.EndJob(context.Background(), &j, well, s.now))
 	}
 }
 

@@ -15,13 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
 // mostNamed bounds how many Skyhooks a sentence about those that are left names.
 const mostNamed = 10
 
-// Cleanup deletes every Skyhook, waits until the operator has let go of each, and then deletes the policies. It runs
+// Cleanup deletes every Skyhook, and every NodeOp that is not finished or still holds a node, waits until the operator has
+// let go of each, and then deletes the policies. It runs
 // beside an operator that is about to be removed: whoever removes that first leaves nodes cordoned and Skyhooks that
 // nobody finishes. What it waits for is said whenever that changes; when the context ends first it is the error.
 func Cleanup(ctx context.Context, config *rest.Config, namespace string, say func(string)) error {
@@ -33,7 +35,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := removeSkyhooks(ctx, c, namespace, say); err != nil {
+	if err := removeAll(ctx, c, namespace, say); err != nil {
 		return err
 	}
 	policies := &v1alpha1.DeploymentPolicyList{}
@@ -49,7 +51,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 	return nil
 }
 
-func removeSkyhooks(ctx context.Context, c client.Client, namespace string, say func(string)) error {
+func removeAll(ctx context.Context, c client.Client, namespace string, say func(string)) error {
 	said := ""
 	for {
 		waiting, err := progress(ctx, c)
@@ -78,7 +80,38 @@ func progress(ctx context.Context, c client.Client) (waiting string, err error) 
 	if err := remove(ctx, c, hooks.Items); err != nil {
 		return "", err
 	}
-	return holding(hooks.Items), nil
+	ops, err := removeOps(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(slices.DeleteFunc([]string{holding(hooks.Items), ops}, func(s string) bool { return s == "" }), ", "), nil
+}
+
+// removeOps deletes the NodeOps that the operator has not let go of, and names them. The others are nothing but results.
+func removeOps(ctx context.Context, c client.Client) (waiting string, err error) {
+	ops := &opv1.NodeOpList{}
+	if err := c.List(ctx, ops); err != nil {
+		return "", fmt.Errorf("listing NodeOps: %w", err)
+	}
+	var names []string
+	for i := range ops.Items {
+		o := &ops.Items[i]
+		if !slices.Contains(o.Finalizers, opv1.FinalizerNodeOp) {
+			continue
+		}
+		names = append(names, "NodeOp "+o.Namespace+"/"+o.Name)
+		if o.DeletionTimestamp != nil {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &o.UID})); err != nil {
+			return "", fmt.Errorf("deleting NodeOp %s/%s: %w", o.Namespace, o.Name, err)
+		}
+	}
+	slices.Sort(names)
+	if more := len(names) - mostNamed; more > 0 {
+		names = append(names[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", "), nil
 }
 
 // remove deletes Skyhooks that nobody deleted yet.

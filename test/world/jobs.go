@@ -59,7 +59,7 @@ func (j *jobs) play(ctx context.Context) {
 		case p.Status.Phase == corev1.PodRunning:
 			j.end(ctx, p, j.exit(p.Spec.NodeName))
 		case len(p.Status.ContainerStatuses) > 0:
-			j.finish(ctx, job, p.Status.Phase == corev1.PodSucceeded)
+			_ = j.EndJob(ctx, job, p.Status.Phase == corev1.PodSucceeded, time.Now()) // it is tried again
 		}
 	}
 	for i := range pods.Items {
@@ -101,18 +101,22 @@ func (j *jobs) end(ctx context.Context, p *corev1.Pod, code int32) {
 	_ = j.Client.Status().Patch(ctx, q, client.MergeFrom(p)) // it is tried again
 }
 
-func (j *jobs) finish(ctx context.Context, job *batchv1.Job, well bool) {
-	now := metav1.Now()
+// EndJob plays the controller of Jobs, which is not there: a Job that has not ended ends, well or not.
+func (w *World) EndJob(ctx context.Context, j *batchv1.Job, well bool, at time.Time) error {
+	if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil {
+		return nil
+	}
+	now := metav1.NewTime(at)
+	j.Status.StartTime = &now
 	met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
-	job.Status.StartTime = &now
 	if well {
-		job.Status.Succeeded, job.Status.CompletionTime = 1, &now
+		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
 	} else {
-		met, end, job.Status.Failed = batchv1.JobFailureTarget, batchv1.JobFailed, 1
+		met, end, j.Status.Failed = batchv1.JobFailureTarget, batchv1.JobFailed, 1
 	}
 	for _, c := range []batchv1.JobConditionType{met, end} {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
 	}
-	job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
-	_ = j.Client.Status().Update(ctx, job) // it is tried again
+	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	return w.Client.Status().Update(ctx, j)
 }

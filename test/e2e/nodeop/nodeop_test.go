@@ -69,30 +69,72 @@ spec:
   stopOnFailure: true
 `
 
-// TestExample applies the documented example, and the documented one for all nodes, while a disruption budget protects
-// what runs there: the control plane reboots first, then the other, each once, one after the other. While the first is
-// down the API server is not there either.
+// TestExample applies the documented example, word for word: of the nodes that run Kairos it is for the control plane.
 func TestExample(t *testing.T) {
-	labelled(t, "kairos.io/managed=true", "n1", "n2")
-	for _, n := range []string{"n1", "n2"} {
-		on(t, n, "echo KAIROS_VERSION=v1 > /etc/kairos-release")
+	runsKairos(t, oldRelease, "n1", "n2")
+	before := map[string]string{"n1": boot(t, "n1"), "n2": boot(t, "n2")}
+	apply(t, example)
+	got := ends(t, "nodeop", "example-nodeop", "Completed")
+	if got.Completed != 1 || got.NodeStatuses["n1"].Message != "Job and reboot completed successfully" {
+		t.Errorf("it ended as %+v", got)
 	}
-	apply(t, guarded)
-	t.Cleanup(func() { _, _ = kube(guarded, "delete", "-f", "-", "--wait=false") })
-	must(t, "rollout", "status", "deployment/web", "--timeout=240s")
+	if boot(t, "n1") == before["n1"] || boot(t, "n2") != before["n2"] {
+		t.Error("the control plane reboots, and nobody else")
+	}
+	clean(t, nodes...)
+	must(t, "delete", "nodeop", "example-nodeop", "--timeout=240s")
+}
+
+// privately is the documented example of a private registry, word for word but for its comments.
+const privately = `
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata:
+  name: operation-with-private-image
+  namespace: default
+spec:
+  image: ` + private + `
+  imagePullSecrets:
+  - name: private-registry-secret
+  nodeSelector:
+    matchLabels:
+      kairos.io/managed: "true"
+  concurrency: 1
+  stopOnFailure: true
+  rebootOnSuccess: true
+  cordon: true
+  drainOptions:
+    enabled: true
+    force: false
+    gracePeriodSeconds: 30
+    ignoreDaemonSets: true
+    deleteEmptyDirData: false
+    timeoutSeconds: 300
+  command:
+    - /bin/sh
+    - -c
+    - |
+      #!/bin/bash
+      echo "Running on node $(hostname)"
+      ls -la /host/etc/kairos-release
+      cat /host/etc/kairos-release
+`
+
+// TestTwoNodes applies the documented example for all nodes that run Kairos: the control plane reboots first, then the
+// other, each once, one after the other. While the first is down the API server is not there either.
+func TestTwoNodes(t *testing.T) {
+	runsKairos(t, oldRelease, "n1", "n2")
 	before := map[string]string{"n1": boot(t, "n1"), "n2": boot(t, "n2"), "n3": boot(t, "n3")}
-	everywhere := strings.Replace(example, "    matchExpressions:\n    - key: node-role.kubernetes.io/control-plane\n      operator: In\n      values: [\"true\"]\n", "", 1)
-	apply(t, everywhere)
+	apply(t, privately)
 	eventually(t, "n1 reboots", func() error {
-		out, err := kube("", "get", "nodeop", "example-nodeop", "-o", "jsonpath={.status.nodeStatuses.n1.phase} {.status.nodeStatuses.n1.rebootStatus} {.status.nodeStatuses.n2.phase}")
-		if err == nil && out != "Completed pending" {
+		out, err := kube("", "get", "nodeop", "operation-with-private-image", "-o", "jsonpath={.status.nodeStatuses.n1.phase} {.status.nodeStatuses.n1.rebootStatus} {.status.nodeStatuses.n2.phase}")
+		if err == nil && strings.TrimSpace(out) != "Completed pending" {
 			err = fmt.Errorf("%s", out)
 		}
 		return err
 	})
-	must(t, "get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}")
 	down(t, 20*time.Second)
-	got := ends(t, "nodeop", "example-nodeop", "Completed")
+	got := ends(t, "nodeop", "operation-with-private-image", "Completed")
 	if got.Completed != 2 {
 		t.Errorf("it ended as %+v", got)
 	}
@@ -100,12 +142,15 @@ func TestExample(t *testing.T) {
 		if boot(t, n) == before[n] || got.NodeStatuses[n].Message != "Job and reboot completed successfully" {
 			t.Errorf("%s did not reboot: %+v", n, got.NodeStatuses[n])
 		}
-		if said := must(t, "logs", "job/"+got.NodeStatuses[n].JobName, "-c", "nodeop"); !strings.Contains(said, "KAIROS_VERSION=v1") {
+		if said := must(t, "logs", "job/"+got.NodeStatuses[n].JobName, "-c", "nodeop"); !strings.Contains(said, "KAIROS_VERSION=v3.0.0") {
 			t.Errorf("the logs of %s are %q", n, said)
 		}
 		if times := on(t, n, "ls /usr/local/.kairos | wc -l"); times != "0" {
 			t.Errorf("%s files are left on %s", times, n)
 		}
+	}
+	if first, second := got.NodeStatuses["n1"], got.NodeStatuses["n2"]; second.StartTime.Before(first.CompletionTime.Truncate(time.Second)) {
+		t.Errorf("n2 began at %s, and n1 ended at %s", second.StartTime, first.CompletionTime)
 	}
 	if boot(t, "n3") != before["n3"] {
 		t.Error("n3 rebooted, and nobody selected it")
@@ -114,7 +159,46 @@ func TestExample(t *testing.T) {
 	if jobs := must(t, "get", "jobs", "-o", "name"); strings.Count(jobs, "\n")+1 != 2 {
 		t.Errorf("there are the Jobs %s", jobs)
 	}
-	must(t, "delete", "nodeop", "example-nodeop", "--timeout=240s")
+	must(t, "delete", "nodeop", "operation-with-private-image", "--timeout=240s")
+}
+
+// TestDrain waits for a disruption budget, says for which pod, and goes on when the budget allows it. All of its pods are
+// gone from the node before the command runs, and none is deleted against the budget.
+func TestDrain(t *testing.T) {
+	labelled(t, "story=drain", "n2", "n3")
+	labelled(t, "turn=first", "n2")
+	apply(t, guarded)
+	t.Cleanup(func() { _, _ = kube(guarded, "delete", "-f", "-", "--wait=false") })
+	must(t, "rollout", "status", "deployment/web", "--timeout=240s")
+	apply(t, `
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: drains, namespace: default}
+spec:
+  nodeSelector: {matchLabels: {turn: first}}
+  image: busybox:latest
+  command: [sh, -c, "true"]
+  cordon: true
+  drainOptions: {enabled: true, gracePeriodSeconds: 5}
+`)
+	eventually(t, "the budget refuses", func() error {
+		out, err := kube("", "get", "nodeop", "drains", "-o", "jsonpath={.status.nodeStatuses.n2.phase}: {.status.nodeStatuses.n2.message}")
+		if err == nil && (!strings.HasPrefix(out, "Pending: ") || !strings.Contains(out, "default/web-") || !strings.Contains(out, "budget")) {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	})
+	if jobs := must(t, "get", "jobs", "-o", "name"); jobs != "" {
+		t.Errorf("it does not wait: %s", jobs)
+	}
+	must(t, "patch", "pdb", "web", "--type=merge", "-p", `{"spec":{"minAvailable":1}}`)
+	ends(t, "nodeop", "drains", "Completed")
+	must(t, "rollout", "status", "deployment/web", "--timeout=240s")
+	if out := must(t, "get", "pods", "-l", "app=web", "--field-selector=spec.nodeName=n2", "-o", "name"); out != "" {
+		t.Errorf("on n2 there is still %s", out)
+	}
+	clean(t, nodes...)
+	must(t, "delete", "nodeop", "drains", "--timeout=240s")
 }
 
 const guarded = `
@@ -123,17 +207,21 @@ kind: Deployment
 metadata: {name: web, namespace: default}
 spec:
   replicas: 2
+  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
     spec:
       terminationGracePeriodSeconds: 1
+      nodeSelector: {story: drain}
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: web}}}
       containers: [{name: web, image: "registry.k8s.io/pause:3.10"}]
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: web, namespace: default}
-spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 `
 
 // down takes the API server away from everybody for a while.
@@ -180,11 +268,15 @@ spec:
 	clean(t, nodes...)
 }
 
-// TestOperatorKilled kills the operator again and again while a NodeOp runs: its command runs once on each node.
+// TestOperatorKilled kills the operator at every step of a NodeOp with everything: its command runs once on each node, and
+// each node reboots once.
 func TestOperatorKilled(t *testing.T) {
-	labelled(t, "story=killed", nodes...)
-	for _, n := range nodes {
+	worked := []string{"n2", "n3"}
+	labelled(t, "story=killed", worked...)
+	boots := map[string]string{}
+	for _, n := range worked {
 		on(t, n, "rm -f /var/log/nodeop")
+		boots[n] = boot(t, n)
 	}
 	apply(t, `
 apiVersion: operator.kairos.io/v1alpha1
@@ -195,12 +287,14 @@ spec:
   image: busybox:latest
   command: [sh, -c, "echo once >> /host/var/log/nodeop; sleep 3"]
   cordon: true
+  drainOptions: {enabled: true, deleteEmptyDirData: true}
+  rebootOnSuccess: true
   concurrency: 1
   preflight: {command: [sh, -c, "echo ready"]}
 `)
 	steps := map[string]bool{}
 	eventually(t, "it ends though the operator is killed at every step", func() error {
-		out, err := kube("", "get", "nodeop", "killed", "-o", "jsonpath={.status.phase} {.status.nodeStatuses.*.phase}")
+		out, err := kube("", "get", "nodeop", "killed", "-o", "jsonpath={.status.phase} {.status.nodeStatuses.*.phase} {.status.nodeStatuses.*.rebootStatus}")
 		if err != nil {
 			return err
 		}
@@ -215,31 +309,43 @@ spec:
 		}
 		return nil
 	})
-	if len(steps) < 4 {
+	if len(steps) < 5 {
 		t.Errorf("it was killed at these steps only: %v", steps)
 	}
-	for _, n := range nodes {
+	for _, n := range worked {
 		if got := on(t, n, "cat /var/log/nodeop"); got != "once" {
 			t.Errorf("the command ran on %s: %q", n, got)
+		}
+		proof := must(t, "get", "pods", "-l", "kairos.io/reboot=true,kairos.io/nodeop=killed,kairos.io/node="+n, "-o", "jsonpath={.items[*].status.containerStatuses[0].state.terminated.message}")
+		if want := fmt.Sprintf(`"bootIDs":{"from":"%s","to":"%s"}`, boots[n], boot(t, n)); !strings.Contains(proof, want) {
+			t.Errorf("%s rebooted more than once, or not: want %s in %s", n, want, proof)
 		}
 	}
 	clean(t, nodes...)
 	must(t, "delete", "nodeop", "killed", "--timeout=240s")
 }
 
-// TestUpgrade upgrades a host that looks like Kairos, by every combination of flags. One that is up to date is skipped:
-// no cordon, no Job, no reboot.
+// TestUpgrade upgrades a host that looks like Kairos by the documented example, and then by every combination of flags. One
+// that is up to date is skipped: no cordon, no Job, no reboot. What comes up is what was asked for, and is on the node's
+// labels.
 func TestUpgrade(t *testing.T) {
-	labelled(t, "kairos.io/managed=true", "n3")
+	runsKairos(t, newRelease, "n2")
+	runsKairos(t, oldRelease, "n3")
 	upgrade := func(name, more string) status {
 		t.Helper()
 		apply(t, `
 apiVersion: operator.kairos.io/v1alpha1
 kind: NodeOpUpgrade
-metadata: {name: `+name+`, namespace: default}
+metadata:
+  name: `+name+`
+  namespace: default
 spec:
   image: `+kairos+`
-  nodeSelector: {matchLabels: {kairos.io/managed: "true"}}
+  imagePullSecrets:
+  - name: private-registry-secret
+  nodeSelector:
+    matchLabels:
+      kairos.io/managed: "true"
   concurrency: 1
   stopOnFailure: true
 `+more)
@@ -247,15 +353,25 @@ spec:
 		must(t, "delete", "nodeopupgrade", name, "--timeout=240s")
 		return got
 	}
-	on(t, "n3", "echo KAIROS_VERSION=v3.0.0 > /etc/kairos-release; rm -f /var/log/kairos-agent")
-	was := boot(t, "n3")
-	got := upgrade("active", "")
-	if n := got.NodeStatuses["n3"]; got.Completed != 1 || n.RebootStatus != "completed" || n.TargetVersion != "v3.4.2-k3sv1.30.11+k3s1" || boot(t, "n3") == was {
+	before := map[string]string{"n2": boot(t, "n2"), "n3": boot(t, "n3")}
+	got := upgrade("kairos-upgrade", "")
+	n2, n3 := got.NodeStatuses["n2"], got.NodeStatuses["n3"]
+	if got.Completed != 1 || n3.RebootStatus != "completed" || n3.TargetVersion != newVersion || n3.CurrentVersion != newVersion || boot(t, "n3") == before["n3"] {
 		t.Errorf("it ended as %+v", got)
 	}
-	was = boot(t, "n3")
-	got = upgrade("again", "")
-	if n := got.NodeStatuses["n3"]; got.Skipped != 1 || n.JobName != "" || n.Message != "Skipped by preflight: node is already at v3.4.2-k3sv1.30.11+k3s1" {
+	if got.Skipped != 1 || n2.JobName != "" || n2.Message != "Skipped by preflight: node is already at "+newVersion || boot(t, "n2") != before["n2"] {
+		t.Errorf("it ended as %+v", got)
+	}
+	eventually(t, "the labels of n3 are those of what came up", func() error {
+		out, err := kube("", "get", "node", "n3", "-o", `jsonpath={.metadata.annotations.kairos\.io/version} {.metadata.labels.kairos\.io/software-version}`)
+		if err == nil && out != "v3.4.2 v1.30.11-k3s1" {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	})
+	must(t, "label", "node", "n2", "kairos.io/managed=false", "--overwrite") // opts out
+	was := boot(t, "n3")
+	if got = upgrade("again", ""); got.Skipped != 1 || got.Total != 1 {
 		t.Errorf("it ended as %+v", got)
 	}
 	got = upgrade("recovery", "  upgradeActive: false\n  upgradeRecovery: true\n")
@@ -272,5 +388,9 @@ spec:
 	if _, err := kube(`{"apiVersion":"operator.kairos.io/v1alpha1","kind":"NodeOpUpgrade","metadata":{"name":"none","namespace":"default"},"spec":{"image":"x","upgradeActive":false}}`, "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), "nothing to upgrade") {
 		t.Errorf("an upgrade of nothing is accepted: %v", err)
 	}
+	if out := must(t, "-n", "skyhook", "get", "pods", "-l", "app=kairos-node-labeler", "-o", "name"); out != "" {
+		t.Errorf("there are still %s", out)
+	}
+	must(t, "label", "node", "n2", "kairos.io/managed=true", "--overwrite")
 	clean(t, nodes...)
 }

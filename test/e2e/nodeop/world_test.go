@@ -41,8 +41,16 @@ const (
 	operatorImage = "ghcr.io/skyhook-k8s/operator:e2e"
 	agentImage    = "ghcr.io/skyhook-k8s/agent:e2e"
 	pauseImage    = "registry.k8s.io/pause:3.10"
-	busybox       = "docker.io/library/busybox:latest" // our own shell, which has what the examples need
+	busybox       = "docker.io/library/busybox:latest"                                                                      // our own shell, which has what the examples need
+	private       = "private-registry.example.com/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1" // likewise
 	kairos        = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
+)
+
+// Releases of Kairos, as /etc/kairos-release has them.
+const (
+	oldRelease = "KAIROS_VERSION=v3.0.0\\n"
+	newRelease = "KAIROS_VERSION=v3.4.2\\nKAIROS_SOFTWARE_VERSION_PREFIX=k3s\\nKAIROS_SOFTWARE_VERSION=v1.30.11+k3s1\\n"
+	newVersion = "v3.4.2-k3sv1.30.11+k3s1"
 )
 
 // patience is how long anything may take on a machine that has other things to do.
@@ -123,7 +131,7 @@ func push(ctx context.Context) error {
 		}
 		dist = temp
 	}
-	for file, name := range map[string]string{"operator.tar": operatorImage, "agent.tar": agentImage, "pause.tar": pauseImage, "shell.tar": busybox} {
+	for name, file := range map[string]string{operatorImage: "operator.tar", agentImage: "agent.tar", pauseImage: "pause.tar", busybox: "shell.tar", private: "shell.tar"} {
 		if _, err := cluster.PushArchive(ctx, filepath.Join(dist, file), name); err != nil {
 			return err
 		}
@@ -146,7 +154,7 @@ func pushKairos(ctx context.Context, shell string) error {
 	var layer bytes.Buffer
 	t := tar.NewWriter(&layer)
 	for name, text := range map[string]string{
-		"etc/kairos-release": "KAIROS_VERSION=\"v3.4.2\"\nKAIROS_SOFTWARE_VERSION_PREFIX=\"k3s\"\nKAIROS_SOFTWARE_VERSION=\"v1.30.11+k3s1\"\n",
+		"etc/kairos-release": strings.ReplaceAll(newRelease, "\\n", "\n"),
 		"bin/kairos-agent":   "#!/bin/sh\nif [ \"$2\" = --help ]; then echo --exclude-path; exit 0; fi\necho \"$@\" >> /host/var/log/kairos-agent\ncp /etc/kairos-release /host/etc/kairos-release\n",
 		"bin/mount":          "#!/bin/sh\ntrue\n",
 		"bin/grep":           "#!/bin/sh\ncat > /dev/null\n",
@@ -290,8 +298,9 @@ type status struct {
 	Total, Completed, Failed, Skipped int
 	Message                           string
 	NodeStatuses                      map[string]struct {
-		Phase, JobName, Message, RebootStatus, Output, TargetVersion string
-		ExitCode                                                     *int
+		Phase, JobName, Message, RebootStatus, Output, CurrentVersion, TargetVersion string
+		ExitCode                                                                     *int
+		StartTime, CompletionTime                                                    time.Time
 	}
 }
 
@@ -325,13 +334,38 @@ func boot(t *testing.T, node string) string {
 	return must(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.bootID}")
 }
 
+// runsKairos makes hosts look like Kairos of a version for the time of a test, and waits until the operator has found out.
+func runsKairos(t *testing.T, release string, hosts ...string) {
+	t.Helper()
+	say := func(n, script, managed string) {
+		on(t, n, script)
+		// The operator looks once for each boot: what it looked at before does not count any more.
+		must(t, "annotate", "node", n, "operator.kairos.io/looked-at=before kairos", "--overwrite")
+		eventually(t, n+" is looked at", func() error {
+			out, err := kube("", "get", "node", n, "-o", `jsonpath={.metadata.labels.kairos\.io/managed}|{.metadata.annotations.operator\.kairos\.io/looked-at}`)
+			if err == nil && (!strings.HasPrefix(out, managed+"|") || strings.Contains(out, "before")) {
+				err = fmt.Errorf("%s", out)
+			}
+			return err
+		})
+	}
+	for _, n := range hosts {
+		say(n, "printf '"+release+"' > /etc/kairos-release; rm -f /var/log/kairos-agent", "true")
+	}
+	t.Cleanup(func() {
+		for _, n := range hosts {
+			say(n, "rm -f /etc/kairos-release", "")
+		}
+	})
+}
+
 // clean proves that a node is schedulable and carries nothing of a NodeOp any more.
 func clean(t *testing.T, on ...string) {
 	t.Helper()
 	for _, n := range on {
 		eventually(t, n+" is given back", func() error {
 			out, err := kube("", "get", "node", n, "-o", "jsonpath={.spec.unschedulable} {.metadata.annotations}")
-			if err == nil && (strings.HasPrefix(out, "true") || strings.Contains(out, "operator.kairos.io/")) {
+			if err == nil && (strings.HasPrefix(out, "true") || strings.Contains(out, "operator.kairos.io/record-") || strings.Contains(out, "operator.kairos.io/cordoned-by")) {
 				err = fmt.Errorf("%s", out)
 			}
 			return err

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+// TestCleanupEndsNodeOps: before the operator is removed NodeOps that are not finished end, and give their nodes back. What
+// is finished and holds nothing stays, because it is nothing but results. Nobody waits for somebody who is not there.
+func TestCleanupEndsNodeOps(t *testing.T) {
+	s := newScene(t, 1)
+	s.start()
+	ctx := context.Background()
+	s.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: done, namespace: ` + s.Namespace + `}
+spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}}
+`)
+	get := func(name string) (*opv1.NodeOp, error) {
+		o := &opv1.NodeOp{}
+		return o, s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, o)
+	}
+	s.Eventually("the NodeOp is finished", func() bool {
+		s.endJobs()
+		o, err := get("done")
+		return err == nil && o.Status.Phase == opv1.PhaseCompleted && len(o.Finalizers) == 0
+	})
+	s.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: runs, namespace: ` + s.Namespace + `}
+spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
+`)
+	s.Eventually("the node is held", func() bool { return s.Node("n1").Spec.Unschedulable })
+	said := make(chan string, 100)
+	ended := make(chan error, 1)
+	limit, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	defer cancel()
+	go func() { ended <- Cleanup(limit, s.config, s.Namespace, func(text string) { said <- text }) }()
+	s.Eventually("it says what it waits for", func() bool {
+		select {
+		case text := <-said:
+			return strings.Contains(text, "NodeOp "+s.Namespace+"/runs")
+		default:
+			return false
+		}
+	})
+	s.Eventually("the NodeOp is gone", func() bool {
+		s.endJobs()
+		_, err := get("runs")
+		return apierrors.IsNotFound(err)
+	})
+	s.Must(<-ended)
+	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
+	}
+	if _, err := get("done"); err != nil {
+		t.Errorf("results went: %v", err)
+	}
+}
+
+// endJobs plays the controller of Jobs: every Job ends well.
+func (s *scene) endJobs() {
+	s.Helper()
+	ctx, list := context.Background(), &batchv1.JobList{}
+	s.Must(s.Client.List(ctx, list, client.InNamespace(s.Namespace)))
+	for i := range list.Items {
+		if err := s.EndJob(ctx, &list.Items[i], true, time.Now()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			s.Fatal(err)
+		}
+	}
+}
