@@ -238,7 +238,9 @@ func mirror(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes []*Node
 			out.NodeStatuses = map[string]v1alpha1.NodeStatus{}
 		}
 		e = *e.DeepCopy()
-		e.CurrentVersion = first(running[name], e.CurrentVersion)
+		if v := running[name]; v != "" && sanitise(v) != sanitise(e.CurrentVersion) { // what labels cannot carry is known from the reboot
+			e.CurrentVersion = v
+		}
 		if e.RebootStatus == v1alpha1.RebootCompleted && e.TargetVersion != "" && e.CurrentVersion != "" && sanitise(e.TargetVersion) != sanitise(e.CurrentVersion) {
 			behind = append(behind, name)
 		}

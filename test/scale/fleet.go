@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
@@ -40,7 +41,7 @@ func newFleet(config *rest.Config, r *run) (*fleet, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), opv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -104,7 +105,7 @@ func node(i int) *corev1.Node {
 	return n
 }
 
-// declare creates the Skyhooks.
+// declare creates the Skyhooks and NodeOps.
 func (f *fleet) declare(ctx context.Context) error {
 	for i := range f.skyhooks {
 		s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("scale-%d", i+1)}}
@@ -124,28 +125,41 @@ func (f *fleet) declare(ctx context.Context) error {
 			return fmt.Errorf("creating a Skyhook: %w", err)
 		}
 	}
-	return nil
+	return f.declareOps(ctx)
 }
 
-// wait returns when every Skyhook is complete on every node and no pod is left.
+// skyhooksDone counts the Skyhooks that are complete on every node.
+func (f *fleet) skyhooksDone(ctx context.Context) (complete int, words string, err error) {
+	hooks := &v1alpha1.SkyhookList{}
+	if err := f.client.List(ctx, hooks); err != nil {
+		return 0, "", fmt.Errorf("listing Skyhooks: %w", err)
+	}
+	for _, s := range hooks.Items {
+		words += " " + s.Status.CompleteNodes
+		if s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && s.Status.NodesTotal == f.nodes {
+			complete++
+		}
+	}
+	return complete, words, nil
+}
+
+// wait returns when every Skyhook and NodeOp is complete on every node and nothing is at work.
 func (f *fleet) wait(ctx context.Context, o *operator) error {
 	for {
-		hooks := &v1alpha1.SkyhookList{}
-		if err := f.client.List(ctx, hooks); err != nil {
-			return fmt.Errorf("listing Skyhooks: %w", err)
+		complete, words, err := f.skyhooksDone(ctx)
+		if err != nil {
+			return err
 		}
-		complete, words := 0, ""
-		for _, s := range hooks.Items {
-			words += " " + s.Status.CompleteNodes
-			if s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && s.Status.NodesTotal == f.nodes {
-				complete++
-			}
+		ops, more, err := f.opsDone(ctx)
+		if err != nil {
+			return err
 		}
-		if complete == f.skyhooks && f.busy.Load() == 0 {
+		words += more
+		if complete == f.skyhooks && ops == f.nodeOps && f.busy.Load() == 0 {
 			return nil
 		}
 		if f.verbose {
-			fmt.Fprintf(os.Stderr, "complete:%s, pods at work: %d\n", words, f.busy.Load())
+			fmt.Fprintf(os.Stderr, "complete:%s, at work: %d\n", words, f.busy.Load())
 		}
 		select {
 		case <-o.ended:

@@ -33,9 +33,7 @@ func (f *fleet) live(ctx context.Context) {
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) {
 				p, _ := o.(*corev1.Pod)
-				most := f.busy.Add(1)
-				for old := f.most.Load(); most > old && !f.most.CompareAndSwap(old, most); old = f.most.Load() {
-				}
+				f.more()
 				time.AfterFunc(f.somewhat(f.stage), func() { f.finish(ctx, p) })
 			},
 			UpdateFunc: func(before, after any) {
@@ -49,7 +47,15 @@ func (f *fleet) live(ctx context.Context) {
 		},
 	})
 	go follow.RunWithContext(ctx)
+	f.liveJobs(ctx)
 	go f.report(ctx)
+}
+
+// more counts one more at work.
+func (f *fleet) more() {
+	most := f.busy.Add(1)
+	for old := f.most.Load(); most > old && !f.most.CompareAndSwap(old, most); old = f.most.Load() {
+	}
 }
 
 func (f *fleet) somewhat(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -24,6 +24,7 @@ type run struct {
 	nodes     int
 	skyhooks  int
 	packages  int
+	nodeOps   int
 	budget    int           // nodes in flight; 0 for no budget
 	stage     time.Duration // how long a pod works
 	heartbeat time.Duration // between two reports of one kubelet
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&r.nodes, "nodes", 1000, "simulated nodes")
 	flag.IntVar(&r.skyhooks, "skyhooks", 1, "Skyhooks, each for all nodes")
 	flag.IntVar(&r.packages, "packages", 2, "packages in each Skyhook, without interrupts")
+	flag.IntVar(&r.nodeOps, "nodeops", 0, "NodeOps, each for all nodes: cordon, a command, uncordon; see also -skyhooks 0")
 	flag.IntVar(&r.budget, "budget", 0, "nodes in flight at the same time; 0 for no budget")
 	flag.DurationVar(&r.stage, "stage", 2*time.Second, "how long the pod of a stage works, give or take a half")
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "time between two reports of one kubelet")

@@ -25,10 +25,10 @@ func (t *table) row(name, value, bound string) {
 
 // rollout adds what a rollout cost.
 func (t *table) rollout(r *run, f *fleet, took time.Duration, before, after *sample) {
-	t.row("nodes, Skyhooks, packages", fmt.Sprintf("%d, %d, %d", r.nodes, r.skyhooks, r.packages), "")
+	t.row("nodes, Skyhooks, packages, NodeOps", fmt.Sprintf("%d, %d, %d, %d", r.nodes, r.skyhooks, r.packages, r.nodeOps), "")
 	t.row("budget", fmt.Sprintf("%d", r.budget), "0 is none")
 	t.row("time to complete", took.Round(100*time.Millisecond).String(), "")
-	t.row("pods that ended, most at once", fmt.Sprintf("%d, %d", f.ended.Load(), f.most.Load()), "")
+	t.row("pods and Jobs that ended, most at once", fmt.Sprintf("%d, %d", f.ended.Load(), f.most.Load()), "")
 	writes := difference(before, after, "skyhook_api_writes_total")
 	total := 0.0
 	for _, n := range writes {
@@ -58,7 +58,7 @@ func (t *table) rollout(r *run, f *fleet, took time.Duration, before, after *sam
 
 // bound is a bound that was set for 1,000 nodes and two packages.
 func bound(r *run, b string) string {
-	if r.nodes == 1000 && r.packages == 2 && r.skyhooks == 1 {
+	if r.nodes == 1000 && r.packages == 2 && r.skyhooks == 1 && r.nodeOps == 0 {
 		return "at most " + b
 	}
 	return ""

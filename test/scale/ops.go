@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+// declareOps creates the NodeOps. Each cordons every node, runs a command there, and gives it back.
+func (f *fleet) declareOps(ctx context.Context) error {
+	yes := true
+	for i := range f.nodeOps {
+		o := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("scale-%d", i+1)}}
+		o.Spec.Command = []string{"uname", "-r"}
+		o.Spec.Image = "registry.example/tools:1"
+		o.Spec.Cordon, o.Spec.Concurrency = &yes, int32(f.budget)
+		if err := f.client.Create(ctx, o); err != nil {
+			return fmt.Errorf("creating a NodeOp: %w", err)
+		}
+	}
+	return nil
+}
+
+// liveJobs plays the controller of Jobs: each Job works for a while and ends well. Its pods are left out: the operator looks
+// at them only to say why a Job does not end.
+func (f *fleet) liveJobs(ctx context.Context) {
+	jobs := f.typed.BatchV1().Jobs(namespace)
+	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return jobs.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return jobs.Watch(ctx, o)
+			},
+		},
+		ObjectType: &batchv1.Job{},
+		Handler: toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+			if j, ok := o.(*batchv1.Job); ok {
+				f.more()
+				go f.workOff(ctx, j.DeepCopy())
+			}
+		}},
+	})
+	go follow.RunWithContext(ctx)
+}
+
+// workOff has a Job work, and end well.
+func (f *fleet) workOff(ctx context.Context, j *batchv1.Job) {
+	defer f.busy.Add(-1)
+	say := func(change func(*batchv1.JobStatus)) {
+		was := j.DeepCopy()
+		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+		change(&j.Status)
+		if err := f.client.Status().Patch(ctx, j, client.MergeFrom(was)); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "scale: ending Job %s: %v\n", j.Name, err)
+		}
+	}
+	began := metav1.Now()
+	say(func(s *batchv1.JobStatus) { s.Active, s.StartTime = 1, &began })
+	if sleep(ctx, f.somewhat(f.stage)) != nil {
+		return
+	}
+	now := metav1.Now()
+	say(func(s *batchv1.JobStatus) {
+		s.Active, s.Succeeded, s.CompletionTime = 0, 1, &now
+		for _, c := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+			s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
+		}
+	})
+	f.ended.Add(1)
+}
+
+// opsDone counts the NodeOps that are finished on every node.
+func (f *fleet) opsDone(ctx context.Context) (complete int, words string, err error) {
+	ops := &opv1.NodeOpList{}
+	if err := f.client.List(ctx, ops); err != nil {
+		return 0, "", fmt.Errorf("listing NodeOps: %w", err)
+	}
+	for _, o := range ops.Items {
+		words += fmt.Sprintf(" %s %d/%d", o.Status.Phase, o.Status.Completed, o.Status.Total)
+		if o.Status.Phase == opv1.PhaseCompleted && int(o.Status.Completed) == f.nodes {
+			complete++
+		}
+	}
+	return complete, words, nil
+}
