@@ -192,14 +192,14 @@ type DrainOptions struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 
-	// ignoreDaemonSets leaves DaemonSet pods where they are. Default true; false fails the drain when there are any,
-	// because their controller would only recreate them.
+	// ignoreDaemonSets leaves DaemonSet pods where they are. Default true. With false a node with any is not drained,
+	// because their controller would only recreate them, and fails when timeoutSeconds are over.
 	// +optional
 	// +kubebuilder:default=true
 	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 
-	// deleteEmptyDirData evicts pods that lose the content of an emptyDir volume. Default false, which fails the drain
-	// when there are any.
+	// deleteEmptyDirData evicts pods that lose the content of an emptyDir volume. Default false: a node with any is not
+	// drained, and fails when timeoutSeconds are over.
 	// +optional
 	// +kubebuilder:default=false
 	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
