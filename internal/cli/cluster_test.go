@@ -245,6 +245,13 @@ func (p *proxy) was(suffix string) bool {
 	return slices.ContainsFunc(p.asked, func(call string) bool { return strings.HasSuffix(call, suffix) })
 }
 
+// peek is what was asked so far.
+func (p *proxy) peek() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
 func (p *proxy) take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

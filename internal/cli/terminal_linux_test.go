@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli"
+)
+
+// onTerminal runs the plugin with a terminal for its output, and gives what the terminal was sent.
+func onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer screen.Close()
+	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	read := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(&got, screen) // it ends with an error when nobody writes any more
+		close(read)
+	}()
+	code := cli.Run(context.Background(), cli.Line{Args: args, Stdin: strings.NewReader(""), Stdout: end, Stderr: io.Discard})
+	_ = end.Close()
+	<-read
+	if code != 0 {
+		t.Errorf("%v: exit code %d", args, code)
+	}
+	return got.String()
+}
+
+// Colours and redrawing are for terminals only.
+func TestTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	once := []string{"status", "--from", "testdata/dumps/stuck.yaml"}
+	if got := onTerminal(t, once...); !strings.Contains(got, "\x1b[33min_progress\x1b[0m") {
+		t.Errorf("there are no colours:\n%q", got)
+	}
+	watched := onTerminal(t, "status", "driver", "-w", "--from", "testdata/dumps/stuck.yaml")
+	for _, want := range []string{"\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"} {
+		if !strings.Contains(watched, want) {
+			t.Errorf("%q is missing from\n%q", want, watched)
+		}
+	}
+	t.Setenv("NO_COLOR", "1")
+	if got := onTerminal(t, once...); strings.Contains(got, "\x1b") {
+		t.Errorf("colours that nobody wants:\n%q", got)
+	}
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "dumb")
+	if got := onTerminal(t, append(once, "-w")...); strings.Contains(got, "\x1b") {
+		t.Errorf("a dumb terminal is sent\n%q", got)
+	}
+	t.Setenv("TERM", "xterm")
+	var out bytes.Buffer
+	if cli.Run(t.Context(), cli.Line{Args: append(once, "-w"), Stdout: &out, Stderr: io.Discard}); strings.Contains(out.String(), "\x1b") || out.Len() == 0 {
+		t.Errorf("a file is sent\n%q", out.String())
+	}
+}
+
+// shared is a buffer for two goroutines.
+type shared struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Elsewhere than on a terminal -w appends what changed, and nothing while nothing changes.
+func TestWatchAppends(t *testing.T) {
+	s := newStage(t, 2)
+	s.Apply(messyBase)
+	s.Patch(s.Skyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	out, ended := &shared{}, make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Line{
+			Args:   []string{"--kubeconfig", s.file, "-n", s.Namespace, "status", "base", "-w", "--interval", "20ms"},
+			Stdout: out, Stderr: io.Discard, Stdin: strings.NewReader(""),
+		})
+	}()
+	s.Eventually("it looked several times", func() bool {
+		looks := slices.DeleteFunc(s.proxy.peek(), func(call string) bool { return call != "GET /api/v1/nodes" })
+		return len(looks) > 3
+	})
+	if got := out.String(); strings.Count(got, "Skyhook base: paused\n") != 1 || strings.Contains(got, "\x1b") {
+		t.Errorf("nothing changed, and it says\n%s", got)
+	}
+	s.Patch(s.Skyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	s.Eventually("the change is appended", func() bool { return strings.Count(out.String(), "\n\nSkyhook base: ") > 0 })
+	cancel()
+	select {
+	case code := <-ended:
+		if code != 0 {
+			t.Errorf("it ended with %d", code)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on after it was interrupted")
+	}
+}
+
+// Names are completed from the cluster.
+func TestCompletion(t *testing.T) {
+	s := newStage(t, 2)
+	s.Apply(messyBase)
+	for args, want := range map[string]string{
+		"__complete status ":           "base\n",
+		"__complete why n":             "n1\nn2\n",
+		"__complete node ignore n":     "n1\nn2\n",
+		"__complete node list --sky":   "--skyhook",
+		"__complete pause ":            "base\n",
+		"completion bash":              "__start_kubectl-skyhook",
+		"__complete package rerun --n": "--node",
+	} {
+		words := strings.Split(args, " ")
+		if got := s.run(0, words...); !strings.Contains(got, want) {
+			t.Errorf("%s gives\n%s", args, got)
+		}
+	}
+}
