@@ -111,7 +111,7 @@ func (s *scene) whyRollout(r *rollout.Rollout) []because {
 	}
 	out := []because{}
 	if r.Broken != nil {
-		return append(out, because{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: help[r.Broken.Reason]})
+		return append(out, because{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(short(r.Name), "NODE", "")})
 	}
 	type key struct {
 		phase  rollout.Phase
@@ -160,14 +160,7 @@ func (s *scene) explain(r *rollout.Rollout, v rollout.Verdict, seen map[string]b
 	b := because{
 		Subject: short(r.Name) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.helpFor(r, v),
 	}
-	since := v.Why.Since
-	if t := s.target(r.Name, v.Node); since.IsZero() && t != nil {
-		since = t.AdmittedAt
-		if (v.Why.Reason == rollout.ReasonPodDisruptionBudget || v.Why.Reason == rollout.ReasonProtectedPod || v.Why.Reason == rollout.ReasonPodLeaving) && !t.HeldAt.IsZero() {
-			since = t.HeldAt
-		}
-	}
-	if !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.Finished {
+	if since := v.Why.Since; !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.Finished {
 		b.Since = span(s.snapshot.Now.Sub(since))
 	}
 	if seen[b.Subject] || len(seen) >= longestChain {
@@ -180,15 +173,15 @@ func (s *scene) explain(r *rollout.Rollout, v rollout.Verdict, seen map[string]b
 
 // helpFor is what would end a wait, with the names that belong there.
 func (s *scene) helpFor(r *rollout.Rollout, v rollout.Verdict) string {
-	pkg := "PACKAGE"
+	pkg := ""
 	if t := s.target(r.Name, v.Node); t != nil {
 		for _, k := range t.Tasks {
-			if k.State == rollout.Failing || k.State == rollout.Running && pkg == "PACKAGE" {
+			if k.State == rollout.Failing || k.State == rollout.Running && pkg == "" {
 				pkg, _, _ = strings.Cut(k.Label, " ")
 			}
 		}
 	}
-	return strings.NewReplacer("SKYHOOK", short(r.Name), "NODE", v.Node, "PACKAGE", pkg).Replace(help[v.Why.Reason])
+	return v.Why.Remedy(short(r.Name), v.Node, pkg)
 }
 
 // behind are the reasons that a reason comes from.

@@ -46,6 +46,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 		}
 		spoken[s.UID] = status
 		l.announce(o, s, by.Events(nil, before, status))
+		l.tellWaits(o, skyhookRef(s), &by.Rollout, report)
 		if text := outcome.Failed[by.Rollout.Name]; text != "" {
 			l.events.Event(skyhookRef(s), corev1.EventTypeWarning, v1alpha1.EventApply, bounded(text, 500))
 		}
@@ -79,6 +80,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 	}
 	later = sooner(later, due)
 	l.said, l.spoken = heard, spoken
+	l.waits.forget(l.clock())
 	l.board.post(o, all, plan.Groups, l.clock())
 	return later, errors.Join(errs...)
 }
@@ -100,6 +102,21 @@ func (l *Loop) announceDeeds(d cluster.Deeds) {
 		if by != nil && !by.Removed && len(deeds[by.Rollout.Name]) > 0 {
 			l.announceOp(d.From, op, by.Events(deeds[by.Rollout.Name], op.Status, op.Status))
 		}
+	}
+}
+
+// tellWaits tells what a rollout waits for, when that is new.
+func (l *Loop) tellWaits(o *cluster.Objects, on runtime.Object, r *rollout.Rollout, report rollout.Report) {
+	for _, e := range l.waits.news(r, report, l.clock()) {
+		about := on
+		if e.node != "" {
+			n := o.Node(e.node)
+			if n == nil {
+				continue
+			}
+			about = nodeRef(n)
+		}
+		l.events.Event(about, e.kind, string(e.reason), bounded(e.text, 1000))
 	}
 }
 

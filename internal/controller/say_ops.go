@@ -35,6 +35,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[strin
 		}
 		spoken[op.UID] = status
 		l.announceOp(o, op, by.Events(nil, before, status))
+		l.tellWaits(o, opRef(op), &by.Rollout, reports[name])
 		if text := outcome.Failed[name]; text != "" {
 			l.events.Event(opRef(op), corev1.EventTypeWarning, "Error", bounded(text, 500))
 		}

@@ -37,7 +37,7 @@ func Compile(in *Input) *Compiled {
 	deleting := o.DeletionTimestamp != nil
 	c.Rollout = rollout.Rollout{
 		Name: RolloutName(o), UID: string(o.UID), Kind: RolloutName(o), // a kind of its own: NodeOps do not wait for each other's turn
-		Paused: on(o.Spec.Suspend), Once: true, KeepHeld: !on(o.Spec.UncordonOnFailure) && !deleting, Drain: drain(o.Spec.DrainOptions),
+		Since: o.CreationTimestamp.Time, Paused: on(o.Spec.Suspend), Once: true, KeepHeld: !on(o.Spec.UncordonOnFailure) && !deleting, Drain: drain(o.Spec.DrainOptions),
 	}
 	c.check()
 	if len(c.Problems) > 0 && !deleting && !c.final {

@@ -24,6 +24,7 @@ func (f *fleet) finish() Plan {
 		for j := range q.posts {
 			p := &q.posts[j]
 			p.verdict.Node = p.t.Node
+			p.sayWhen()
 			r.Verdicts[p.index] = p.verdict
 			open = open || p.exists && p.unfinished() && !p.ended
 		}
@@ -37,6 +38,23 @@ func (f *fleet) finish() Plan {
 		f.plan.Groups[i] = f.pools[i].report()
 	}
 	return f.plan
+}
+
+// sayWhen says since when a target waits where nobody knows it more exactly: no longer than it is in flight, or than the
+// rollout owes something.
+func (p *post) sayWhen() {
+	why := &p.verdict.Why
+	switch {
+	case !why.Since.IsZero():
+	case p.verdict.Phase == Finished:
+		if why.Reason == ReasonHealthGate {
+			why.Since = p.t.FinishedAt
+		}
+	case p.t.Admitted:
+		why.Since = p.t.AdmittedAt
+	case p.n != nil && !p.q.Since.IsZero():
+		why.Since = latest(p.q.Since, p.n.Created)
+	}
 }
 
 // place is where a rollout stands in the snapshot.

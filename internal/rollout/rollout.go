@@ -149,19 +149,20 @@ type Memory struct {
 type Rollout struct {
 	Name      string // unique in the snapshot, for example "Skyhook/demo"
 	UID       string
-	Kind      string // groups the ordering: rollouts of one kind wait for each other by priority, of different kinds only for a free node
-	Priority  int    // lower goes first; equal priorities by Name
-	Barrier   bool   // later rollouts of the kind wait until every target here is finished
-	Paused    bool   // admits nothing and starts nothing; what runs ends and is recorded
-	Yields    bool   // with Paused: later rollouts do not wait for it (disabled)
-	Deleting  bool   // its targets carry the tasks of the way out; finished ones are wiped from the node
-	Broken    *Why   // cannot be compiled: behaves as Paused, with this reason, and keeps what it holds
-	Serial    bool   // one task at a time on a node
-	Required  bool   // runtime required: an unfinished target keeps the taint on its node
-	Autotaint bool   // with Required: nodes never seen before get the taint on first sight
-	Once      bool   // a target that failed for good is retired with Skip and never tried again
-	KeepHeld  bool   // with Once: the node of such a target stays held
-	Limit     int    // targets in flight at once, beside what the groups allow; 0 for no such limit
+	Kind      string    // groups the ordering: rollouts of one kind wait for each other by priority, of different kinds only for a free node
+	Since     time.Time // when it began to owe something, as far as anybody knows; zero when nobody does
+	Priority  int       // lower goes first; equal priorities by Name
+	Barrier   bool      // later rollouts of the kind wait until every target here is finished
+	Paused    bool      // admits nothing and starts nothing; what runs ends and is recorded
+	Yields    bool      // with Paused: later rollouts do not wait for it (disabled)
+	Deleting  bool      // its targets carry the tasks of the way out; finished ones are wiped from the node
+	Broken    *Why      // cannot be compiled: behaves as Paused, with this reason, and keeps what it holds
+	Serial    bool      // one task at a time on a node
+	Required  bool      // runtime required: an unfinished target keeps the taint on its node
+	Autotaint bool      // with Required: nodes never seen before get the taint on first sight
+	Once      bool      // a target that failed for good is retired with Skip and never tried again
+	KeepHeld  bool      // with Once: the node of such a target stays held
+	Limit     int       // targets in flight at once, beside what the groups allow; 0 for no such limit
 	Drain     Drain
 	Numbered  bool // NextOrder is stored: a node is not given back before what is stored is past its number
 	NextOrder int  // as stored: order given to the next admission; 0 when a rollout begins, which is when the end of the last one is stored
@@ -333,7 +334,7 @@ type Why struct {
 	Reason Reason
 	Text   string    // a sentence without a full stop, deterministic and bounded
 	About  string    // the object waited for: "Pod ns/name", "Skyhook other", …
-	Since  time.Time // zero when unknown
+	Since  time.Time // since when, of a verdict: since when it waits; zero when unknown
 }
 
 // Verdict is the answer for one target.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -46,7 +47,7 @@ func Compile(in *Input) *Compiled {
 		Paused: is(s, v1alpha1.AnnotationPause) || is(s, v1alpha1.AnnotationDisable), Yields: is(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		Drain: drain(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset,
+		Drain: drain(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
 	}
 	c.Problems = check(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -263,6 +264,18 @@ func (c *Compiled) derive(t *target, admitted bool) *derived {
 	}
 	d.tasks, d.steps, d.used = c.tasks(w, steps)
 	return d
+}
+
+// owesSince is when a Skyhook began to have something left to do, as its status says; zero when it says it has not.
+func owesSince(s *v1alpha1.Skyhook) time.Time {
+	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		return s.CreationTimestamp.Time
+	case ready.Status == metav1.ConditionFalse:
+		return ready.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // bootedSince says that the packages of a node may have to be applied again, or have been.

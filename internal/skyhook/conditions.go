@@ -19,6 +19,7 @@ import (
 const (
 	mostListed    = 10 // node names in a condition
 	mostMalformed = 5  // of nodes whose annotations cannot be read
+	mostReasons   = 3  // in the message of Ready
 )
 
 // readyReasons are the reasons of the condition Ready, by status.
@@ -124,11 +125,10 @@ func (c *Compiled) summary(nodes []said, is *v1alpha1.SkyhookStatus) string {
 		}
 	}
 	text := strings.Join(parts, ", ")
-	switch first := mostUrgent(nodes); {
-	case c.Rollout.Broken != nil:
+	if c.Rollout.Broken != nil {
 		text += "; " + c.Rollout.Broken.Text
-	case first != nil && first.why.Text != "":
-		text += "; " + first.name + ": " + bounded(first.why.Text, 500)
+	} else {
+		text += c.reasons(nodes)
 	}
 	if edited := c.EditedNodes(); edited > 0 {
 		text += fmt.Sprintf("; on %s the image, env or resources of a finished package changed: that runs nothing until its next install or upgrade, or a rerun", count(edited, "node"))
@@ -147,18 +147,32 @@ func (c *Compiled) EditedNodes() int {
 	return n
 }
 
-// mostUrgent is the node whose reason to tell: the first of the worst status.
-func mostUrgent(nodes []said) *said {
-	var out *said
-	for i := range nodes {
-		if nodes[i].status == v1alpha1.StatusComplete {
-			continue
-		}
-		if out == nil || slices.Index(worst, nodes[i].status) < slices.Index(worst, out.status) {
-			out = &nodes[i]
+// reasons tells each reason for which nodes are not complete, or do not count yet, of the first node that has it; the
+// worst come first.
+func (c *Compiled) reasons(nodes []said) string {
+	first, counts := map[rollout.Reason]said{}, map[rollout.Reason]int{}
+	var order []rollout.Reason
+	for _, status := range worst {
+		for _, n := range nodes {
+			if r := n.why.Reason; n.status == status && n.why.Text != "" && (status != v1alpha1.StatusComplete || r == rollout.ReasonSoak || r == rollout.ReasonHealthGate) {
+				if counts[r]++; counts[r] == 1 {
+					first[r], order = n, append(order, r)
+				}
+			}
 		}
 	}
-	return out
+	text := ""
+	for i, r := range order {
+		if i == mostReasons {
+			return text + fmt.Sprintf("; and %d more reasons", len(order)-i)
+		}
+		text += "; " + first[r].name
+		if counts[r] > 1 {
+			text += fmt.Sprintf(" and %d more", counts[r]-1)
+		}
+		text += ": " + bounded(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(c.in.Skyhook.Name), 500)
+	}
+	return text
 }
 
 // sayTransition keeps the condition that tells the last change of status, for programs that read it.

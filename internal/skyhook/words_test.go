@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -146,6 +147,35 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	if shown != 100 {
 		t.Errorf("%d of 100 erroring nodes are shown", shown)
+	}
+}
+
+// TestEveryReasonIsSaid: for each reason to wait the message of Ready has the whole sentence, at most a few of them.
+func TestEveryReasonIsSaid(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	c := w.compile(s)
+	for _, reason := range rollout.Waits() {
+		v := rollout.Verdict{Node: "n1", Phase: rollout.Waiting, Why: rollout.Why{Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: w.now}}
+		if reason == rollout.ReasonSoak || reason == rollout.ReasonHealthGate {
+			v.Phase = rollout.Finished
+		}
+		status := c.Status(rollout.Report{Verdicts: []rollout.Verdict{v}}, nil)
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || !strings.HasSuffix(ready.Message, "; n1: "+v.Sentence("demo")) {
+			t.Errorf("%s: the status says %+v", reason, ready)
+		}
+	}
+	r := rollout.Report{}
+	for i, reason := range rollout.Waits() {
+		name := fmt.Sprintf("m%02d", i)
+		w.addNode(name)
+		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: name, Phase: rollout.Blocked, Why: rollout.Why{Reason: reason, Text: strings.Repeat("long ", 80)}})
+	}
+	message := meta.FindStatusCondition(w.compile(s).Status(r, nil).Conditions, v1alpha1.ConditionReady).Message
+	if !strings.Contains(message, fmt.Sprintf("; and %d more reasons", len(r.Verdicts)-mostReasons)) || len(message) > 2000 {
+		t.Errorf("%d bytes: %s", len(message), message)
 	}
 }
 

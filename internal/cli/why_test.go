@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestEveryReasonIsExplained: for each reason to wait, why says the sentence of the status and the events, since when, and
+// what would help.
+func TestEveryReasonIsExplained(t *testing.T) {
+	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	for _, reason := range rollout.Waits() {
+		v := rollout.Verdict{Node: "n1", Phase: rollout.Waiting, Why: rollout.Why{
+			Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: now.Add(-5 * time.Minute)}}
+		s := &scene{
+			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Name: "Skyhook/demo", Kind: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
+			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: "Skyhook/demo", Verdicts: []rollout.Verdict{v}}}},
+		}
+		b := s.explain(&s.snapshot.Rollouts[0], v, map[string]bool{})
+		text := chainText([]because{b}, 0)
+		for _, want := range []string{string(reason) + ": " + v.Why.Text, "for 5m", "→ " + v.Why.Remedy("demo", "n1", "")} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s is explained without %q:\n%s", reason, want, text)
+			}
+		}
+	}
+}
