@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -45,6 +46,36 @@ func TestNodeOpPolicy(t *testing.T) {
 		t.Errorf("%d Jobs run at once, want 1", n)
 	}
 	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
+		t.Errorf("it ended as %+v", done.Status)
+	}
+}
+
+// TestNodeOpSoak: a node on which a NodeOp is done keeps its seat until it has soaked, as with a Skyhook.
+func TestNodeOpSoak(t *testing.T) {
+	s := newScene(t, 2)
+	s.Apply(careful("  soak: 10m\n"))
+	s.startOp("up", "deploymentPolicy: careful")
+	for range 6 {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(time.Second)
+	}
+	s.endJobs(true)
+	for range 6 {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(time.Second)
+	}
+	if n := len(s.jobs()); n != 1 {
+		t.Errorf("%d Jobs were made before the first node has soaked", n)
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	for range 6 {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(time.Second)
+	}
+	if n := len(s.jobs()); n != 2 {
+		t.Errorf("%d Jobs were made after it, want 2", n)
+	}
+	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 }

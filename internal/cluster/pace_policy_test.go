@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A finished node keeps its seat until it has soaked; then the next begins.
+func TestSoak(t *testing.T) {
+	s := newScene(t, 2)
+	s.Apply(careful("  soak: 10m\n"))
+	s.Apply(named(demo))
+	const soaks = "everything is done; it counts when the node has stayed ready for 10m0s"
+	for range 30 {
+		if s.passes(1); strings.HasPrefix(s.verdict("demo", "n1"), "Soak: ") {
+			break
+		}
+	}
+	if got := s.verdict("demo", "n1"); got != "Soak: "+soaks {
+		t.Errorf("n1 says %q", got)
+	}
+	if got := s.verdict("demo", "n2"); got != "Budget: every seat of 1 is taken: n1; n1: "+soaks {
+		t.Errorf("n2 says %q", got)
+	}
+	s.now = s.now.Add(9 * time.Minute)
+	s.passes(5)
+	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: ") {
+		t.Errorf("after nine minutes n2 says %q", got)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.completes("demo")
+}
+
+// Nodes of one zone follow each other, while another zone goes on; who is in no zone is not limited.
+func TestTopology(t *testing.T) {
+	const zone = "topology.kubernetes.io/zone"
+	s := newScene(t, 4)
+	for node, in := range map[string]string{"n1": "a", "n2": "a", "n3": "b"} {
+		n := s.Node(node)
+		old := n.DeepCopy()
+		n.Labels[zone] = in
+		s.Must(s.Client.Patch(t.Context(), n, client.MergeFrom(old)))
+	}
+	s.Apply(strings.Replace(careful("  maxUnavailablePerTopology: {topologyKey: "+zone+"}\n"), "budget: {count: 1}, strategy: {fixed: {}}", "budget: {count: 4}, strategy: {fixed: {initialBatch: 4}}", 1))
+	s.Apply(named(demo))
+	began := func(node string) bool {
+		s.Helper()
+		for _, e := range s.Node(node).Annotations {
+			if strings.Contains(e, `"admission":1`) {
+				return true
+			}
+		}
+		return false
+	}
+	for range 10 {
+		if s.pass(); began("n1") {
+			break
+		}
+	}
+	if !began("n1") || began("n2") || !began("n3") || !began("n4") {
+		t.Errorf("n1 began: %v, n2: %v, n3: %v, n4: %v", began("n1"), began("n2"), began("n3"), began("n4"))
+	}
+	if got := s.verdict("demo", "n2"); got != "Topology: 1 node is busy in "+zone+" a" {
+		t.Errorf("n2 says %q", got)
+	}
+	s.completes("demo")
+}
