@@ -53,7 +53,7 @@ func TestNodeRun(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
 	}
-	if strings.Contains(said, "n2") || strings.Index(said, "n3  ") < strings.Index(said, "n1  completed") {
+	if strings.Contains(said, "\nn2 ") || strings.Index(said, "n3  ") < strings.Index(said, "n1  completed") {
 		t.Errorf("they did not run one after the other:\n%s", said)
 	}
 	s.Eventually("the NodeOp is gone", func() bool { return len(s.ops()) == 0 })
