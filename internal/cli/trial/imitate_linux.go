@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Likes are the distributions that can be imitated.
-var Likes = []string{"debian", "ubuntu"}
-
 //go:embed all:like
 var likes embed.FS
 

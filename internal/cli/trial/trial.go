@@ -28,6 +28,9 @@ import (
 // SpecFile is where a package keeps what a trial gives it.
 const SpecFile = "testdata/test.yaml"
 
+// Likes are the distributions that can be imitated.
+var Likes = []string{"debian", "ubuntu"}
+
 // A Spec is what a trial gives the package.
 type Spec struct {
 	Config    map[string]string  `json:"config,omitempty"`    // the configMap of the first install
