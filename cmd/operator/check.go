@@ -122,7 +122,7 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 			CopyDirRoot: path.Clean(o.copyDirRoot), LogRoot: path.Clean(o.agentLogRoot),
 			Namespace: o.namespace, PullSecret: o.imagePullSecret, LabelKairos: o.kairosLabels, Namespaces: o.namespaces(),
 		},
-		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, Log: log,
+		Node: o.nodeName, LeaderElection: o.leaderElection, Parallel: o.parallel, GuardRemoval: o.guardRemoval, Log: log,
 		MetricsAddress: o.metricsAddress, MetricsSecure: o.metricsSecure, ProbeAddress: o.probeAddress, PprofAddress: o.pprofAddress,
 	}, nil
 }

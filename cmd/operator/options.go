@@ -36,6 +36,7 @@ type options struct {
 	interruptDeadline time.Duration
 	parallel          int
 	leaderElection    bool
+	guardRemoval      bool
 	nodeName          string
 	metricsAddress    string
 	metricsSecure     bool
@@ -91,6 +92,7 @@ func (o *options) table() []*setting {
 		text("default-deployment-policy", "DEFAULT_DEPLOYMENT_POLICY", "", "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none", &o.defaultPolicy),
 		number("parallel", "PARALLEL_NODES", "16", "nodes that are written to at the same time", &o.parallel),
 		flagged("leader-election", "LEADER_ELECTION", "true", "have one of several operators lead; turn off only where a single process runs", &o.leaderElection),
+		flagged("guard-removal", "GUARD_REMOVAL", "false", "have the API server refuse to delete the operator, its rights and the CRDs while Skyhooks or running NodeOps need it", &o.guardRemoval),
 		text("node-name", "NODE_NAME", "", "node this operator runs on: it is worked on last; empty when unknown", &o.nodeName),
 		text("metrics-port", "METRICS_PORT", ":8080", "address for metrics; 0 for none", &o.metricsAddress),
 		flagged("metrics-secure", "METRICS_SECURE", "false", "serve metrics over TLS, and only to those whom the API server lets get /metrics; otherwise over plain HTTP to everybody", &o.metricsSecure),

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,7 @@ type remains struct {
 	Nodes      []string `json:"nodes"`
 	Pods       []string `json:"pods"`
 	ConfigMaps []string `json:"configMaps"`
+	Policies   []string `json:"policies,omitempty"` // what has the operator's removal refused
 	DryRun     bool     `json:"dryRun"`
 
 	objects []client.Object
@@ -61,7 +63,7 @@ type remains struct {
 }
 
 func (r *remains) empty() bool {
-	return len(r.Finalizers)+len(r.Nodes)+len(r.Pods)+len(r.ConfigMaps) == 0
+	return len(r.Finalizers)+len(r.Nodes)+len(r.Pods)+len(r.ConfigMaps)+len(r.Policies) == 0
 }
 
 func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error {
@@ -158,7 +160,7 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 	return r, a.ownedRemains(ctx, c, r)
 }
 
-// ownedRemains finds our pods and ConfigMaps: those with our label, or owned by one of ours.
+// ownedRemains finds our pods and ConfigMaps, those owned by one of ours, and what says that NodeOps need us.
 func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) error {
 	pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
 	if err := c.List(ctx, pods, client.InNamespace(a.namespace())); err != nil {
@@ -176,6 +178,15 @@ func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) err
 		if m := &maps.Items[i]; ourOwner(m) {
 			r.owned, r.ConfigMaps = append(r.owned, m), append(r.ConfigMaps, m.Name)
 		}
+	}
+	binding := &metav1.PartialObjectMetadata{}
+	binding.SetGroupVersionKind(policyBinding)
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.InUseByNodeOps}, binding)
+	if err != nil && !apierrors.IsNotFound(err) && !unknownKind(err) {
+		return fmt.Errorf("reading ValidatingAdmissionPolicyBinding %s: %w", v1alpha1.InUseByNodeOps, err)
+	}
+	if err == nil {
+		r.owned, r.Policies = append(r.owned, binding), append(r.Policies, binding.Name)
 	}
 	return nil
 }
@@ -242,7 +253,7 @@ func (r *remains) text() string {
 	for _, l := range []struct {
 		what string
 		all  []string
-	}{{"Finalizers", r.Finalizers}, {"Pods", r.Pods}, {"ConfigMaps", r.ConfigMaps}} {
+	}{{"Finalizers", r.Finalizers}, {"Pods", r.Pods}, {"ConfigMaps", r.ConfigMaps}, {"Policies", r.Policies}} {
 		if len(l.all) > 0 {
 			fmt.Fprintf(&b, "%s: %s\n", l.what, some(l.all, 10))
 		}

@@ -31,6 +31,9 @@ import (
 // defaultNamespace is where the operator and its pods are unless somebody says otherwise.
 const defaultNamespace = "skyhook"
 
+// policyBinding is read by its name only.
+var policyBinding = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}
+
 // known are the kinds that are read and written, with their scope: asking the server for them would cost more calls
 // than the work itself.
 func known() (*runtime.Scheme, meta.RESTMapper, error) {
@@ -48,6 +51,7 @@ func known() (*runtime.Scheme, meta.RESTMapper, error) {
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
+	mapper.Add(policyBinding, meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Skyhook"), meta.RESTScopeRoot)
 	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("DeploymentPolicy"), v1alpha1.GroupVersion.WithResource("deploymentpolicies"),
 		v1alpha1.GroupVersion.WithResource("deploymentpolicy"), meta.RESTScopeRoot)

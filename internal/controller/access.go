@@ -46,6 +46,10 @@ package controller
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 //
+// Policies that have the removal of the operator refused are taken away when they are not wanted any more; to make them is
+// a role of its own in the chart.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=skyhook-operator-in-use;skyhook-operator-in-use-by-nodeops,verbs=delete
+//
 // In the operator's own namespace, called skyhook here and as it is by the chart:
 //
 // The ConfigMaps that pods mount, and the lease of the leader. Not Secrets: nodes read those.

@@ -59,6 +59,7 @@ type Options struct {
 	ProbeAddress   string // "0" for none
 	PprofAddress   string // empty for none
 	Parallel       int    // nodes that are written to at the same time; 0 for the default
+	GuardRemoval   bool   // have the API server refuse to delete the operator while something needs it
 	Log            logr.Logger
 	Registry       metrics.RegistererGatherer // where metrics are registered; the default registry when nil
 }
@@ -171,7 +172,11 @@ func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loo
 		removeWebhooks(ctx, direct, o.Log)
 		return nil
 	})
-	if err := errors.Join(m.Add(filled{ops}), l.watch(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks)); err != nil {
+	removal := manager.RunnableFunc(func(ctx context.Context) error {
+		mayBeRemoved(ctx, direct, m.GetCache(), o)
+		return nil
+	})
+	if err := errors.Join(m.Add(filled{ops}), l.watch(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}

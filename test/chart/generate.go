@@ -89,14 +89,15 @@ func kustomization(resources ...string) []byte {
 
 // manifests is everything that an installation without Helm consists of.
 func manifests() ([]byte, error) {
-	result, err := render.Chart(render.Options{Release: "skyhook-operator", Namespace: namespace})
+	// Nothing precedes the removal with kubectl: it is refused while something needs the operator.
+	result, err := render.Chart(render.Options{Release: "skyhook-operator", Namespace: namespace, Values: "cleanup: {guardRemoval: true}"})
 	if err != nil {
 		return nil, err
 	}
 	// Pods of packages are privileged; whoever enforces Pod Security Standards has to let them be so here.
 	objects := []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
-			"name": namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"},
+			"name": namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged", "app.kubernetes.io/part-of": "skyhook-operator"},
 		},
 	}}}
 	objects = append(objects, result.Objects...)

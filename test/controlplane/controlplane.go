@@ -166,6 +166,14 @@ func (p *Plane) WriteKubeconfig(path string) error {
 	return nil
 }
 
+// Kubectl is the path of the kubectl that belongs to this API server.
+func (p *Plane) Kubectl() string {
+	if p.guard == nil {
+		return "kubectl"
+	}
+	return filepath.Join(p.environment.BinaryAssetsDirectory, "kubectl")
+}
+
 // Namespace makes a namespace for this test alone. It is deleted afterwards, which on a bare API server only marks it:
 // no controller is there to empty it.
 func (p *Plane) Namespace(t testing.TB) string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,7 +28,7 @@ type checker func(root string, words []string) error
 
 // programs are those whose command lines can be checked.
 var programs = map[string]checker{
-	"kubectl": kubectl, "helm": helm, "make": target, "go": golang, "sha256sum": fine, "cd": fine, "export": fine, "cat": fine,
+	"kubectl": kubectl, "helm": helm, "kubelet": kubelet, "make": target, "go": golang, "sha256sum": fine, "cd": fine, "export": fine, "cat": fine,
 	"echo": fine, "diff": fine, "sudo": fine, "apt-get": fine, "curl": fine, "tar": fine, "git": fine, "base64": fine, "jq": fine, "grep": fine,
 	"skyhook-agent": fine, "ctr": fine, "systemctl": fine, "journalctl": fine, "ls": fine, "test": fine, "sort": fine, "install": fine, "sleep": fine,
 	"gpg": fine, "cosign": fine, "set": fine, "mkdir": fine, "cp": fine, "cmp": fine, "rm": fine, "awk": fine, "xargs": fine, "tail": fine, "flux": fine, "argocd": fine,
@@ -110,6 +111,21 @@ func kubectl(_ string, words []string) error {
 	}
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	return parse(cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{IOStreams: streams}), words)
+}
+
+// kubelet asks the real one, which belongs to the API server of these tests, for the flags that it has.
+func kubelet(_ string, words []string) error {
+	out, err := exec.Command(filepath.Join(filepath.Dir(plane.Kubectl()), "kubelet"), "--help").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("asking the kubelet for its flags: %w", err)
+	}
+	for _, w := range words {
+		name, _, _ := strings.Cut(w, "=")
+		if !strings.HasPrefix(name, "--") || !regexp.MustCompile(`(?m)^ +(-\w, )?`+regexp.QuoteMeta(name)+`\b`).Match(out) {
+			return fmt.Errorf("the kubelet has no flag %s", name)
+		}
+	}
+	return nil
 }
 
 func helm(_ string, words []string) error {

@@ -34,15 +34,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skyhook-k8s/skyhook/internal/cli/trial"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-// foreign are CRDs of other projects that examples use, each in a Go module that Go's proxy has.
-var foreign = map[string][]string{
-	"github.com/kyverno/kyverno@v1.19.1":            {"config/crds/kyverno/kyverno.io_clusterpolicies.yaml", "config/crds/policies.kyverno.io/policies.kyverno.io_validatingpolicies.yaml"},
-	"github.com/argoproj/argo-cd/v3@v3.3.0":         {"manifests/crds/application-crd.yaml"},
-	"github.com/fluxcd/kustomize-controller@v1.7.3": {"config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
-	"github.com/fluxcd/source-controller@v1.7.0":    {"config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"},
+// foreign are CRDs of other projects that examples use, each in a Go module that Go's proxy has, with the group of its kinds.
+var foreign = map[string]map[string]string{
+	"github.com/kyverno/kyverno@v1.19.1": {
+		"kyverno.io":          "config/crds/kyverno/kyverno.io_clusterpolicies.yaml",
+		"policies.kyverno.io": "config/crds/policies.kyverno.io/policies.kyverno.io_validatingpolicies.yaml",
+	},
+	"github.com/argoproj/argo-cd/v3@v3.3.0":         {"argoproj.io": "manifests/crds/application-crd.yaml"},
+	"github.com/fluxcd/kustomize-controller@v1.7.3": {"kustomize.toolkit.fluxcd.io": "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
+	"github.com/fluxcd/source-controller@v1.7.0":    {"source.toolkit.fluxcd.io": "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"},
 }
 
 // local are kinds that no API server knows: programs read them from files.
@@ -64,8 +68,8 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: append(crds, "../../chart/files/crds")}))
 }
 
-// absent are kinds of other projects whose module Go's proxy did not give; their examples are listed as not validated.
-var absent []string
+// absent are the groups of other projects whose module Go's proxy did not give; examples with their kinds are not validated.
+var absent = map[string]bool{}
 
 // definitions finds the CRDs of others, where Go keeps its modules.
 func definitions() ([]string, error) {
@@ -75,7 +79,9 @@ func definitions() ([]string, error) {
 		out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output()
 		cancel()
 		if err != nil {
-			absent = append(absent, module)
+			for group := range paths {
+				absent[group] = true
+			}
 			fmt.Fprintf(os.Stderr, "docs: %s cannot be had, so examples that use its kinds are not validated: %v\n%s", module, err, out)
 			continue
 		}
@@ -143,8 +149,12 @@ func TestObjects(t *testing.T) {
 
 // check gives the objects of a block to whoever can judge them.
 func check(b block) error {
-	if b.more == "values" {
+	switch b.more {
+	case "values":
 		return values(b.text)
+	case "test.yaml":
+		_, err := trial.ReadSpec([]byte(b.text))
+		return err
 	}
 	if frame, known := wrap[b.more]; known {
 		return piece(frame, b)
@@ -166,7 +176,7 @@ func check(b block) error {
 			continue
 		}
 		if o.GetKind() == "" {
-			return fmt.Errorf("this is no object: say behind the fence what it is a piece of (values, packages, spec, policy, nodeop), or %s", notRun)
+			return fmt.Errorf("this is no object: say behind the fence what it is a piece of (values, test.yaml, packages, spec, policy, nodeop), or %s", notRun)
 		}
 		if err := try(&o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
@@ -181,7 +191,7 @@ func try(o *unstructured.Unstructured) error {
 		return nil
 	}
 	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, kind.Version)
-	if meta.IsNoMatchError(err) && len(absent) > 0 {
+	if meta.IsNoMatchError(err) && absent[kind.Group] {
 		return nil
 	}
 	if err != nil {
@@ -289,6 +299,21 @@ func TestAdmissionPolicy(t *testing.T) {
 		err := skyhook(of)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", of, err, want)
+		}
+	}
+}
+
+// TestUnknownKinds: a kind that nobody serves is an error, also where modules of other projects cannot be had.
+func TestUnknownKinds(t *testing.T) {
+	connect(t)
+	absent["argoproj.io"] = true
+	defer delete(absent, "argoproj.io")
+	for kind, want := range map[string]bool{
+		"{apiVersion: argoproj.io/v1alpha1, kind: Nothing, metadata: {name: a}}": true, "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhok, metadata: {name: a}}": false,
+		"{apiVersion: apps/v1, kind: Deploymnet, metadata: {name: a}}": false,
+	} {
+		if err := check(block{kind: "yaml", text: kind}); (err == nil) != want {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }

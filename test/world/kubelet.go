@@ -131,8 +131,11 @@ func (k *Kubelet) tend(ctx context.Context, o any) {
 
 func (k *Kubelet) ours(p *corev1.Pod) bool { return p.Namespace == k.w.Namespace }
 
-// begin notes that a pod of a Skyhook begins.
+// begin notes that a pod of a Skyhook begins. Those of NodeOps, and those that look whether a node runs Kairos, may be there too.
 func (k *Kubelet) begin(p *corev1.Pod) {
+	if p.Labels["skyhook.nvidia.com/name"] == "" {
+		return
+	}
 	admitted := k.w.Admitted()
 	k.mu.Lock()
 	defer k.mu.Unlock()

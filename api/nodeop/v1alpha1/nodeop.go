@@ -36,6 +36,7 @@ type NodeOp struct {
 
 	// status says how far the operation is. Only the operator writes it. Once phase is Completed or Failed it is final.
 	// +optional
+	// +kubebuilder:default={}
 	Status NodeOpStatus `json:"status,omitzero"`
 }
 

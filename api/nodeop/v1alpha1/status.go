@@ -8,8 +8,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // NodeOpStatus is what the operator says about a NodeOp. nodeStatuses hold every node up to 200 nodes; beyond that
 // only nodes that are not complete, at most 200, and the counters speak for the rest.
 type NodeOpStatus struct {
-	// observedGeneration is the generation of the NodeOp that this status describes.
+	// observedGeneration is the generation of the NodeOp that this status describes. 0 before anybody looked, so
+	// that programs which wait for it do not take an object without a status for done.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -49,8 +51,10 @@ type NodeOpStatus struct {
 
 // NodeOpUpgradeStatus mirrors the status of the NodeOp that carries the upgrade out.
 type NodeOpUpgradeStatus struct {
-	// observedGeneration is the generation of the NodeOpUpgrade that this status describes.
+	// observedGeneration is the generation of the NodeOpUpgrade that this status describes. 0 before anybody looked, so
+	// that programs which wait for it do not take an object without a status for done.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

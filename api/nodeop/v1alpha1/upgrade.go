@@ -34,6 +34,7 @@ type NodeOpUpgrade struct {
 
 	// status mirrors the status of the NodeOp. Only the operator writes it.
 	// +optional
+	// +kubebuilder:default={}
 	Status NodeOpUpgradeStatus `json:"status,omitzero"`
 }
 

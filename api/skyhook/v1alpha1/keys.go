@@ -12,6 +12,13 @@ const (
 	FinalizerDeploymentPolicy = Group + "/deploymentpolicy" // while somebody names the policy
 )
 
+// What keeps the operator from being deleted: policies of the API server and their bindings. The one that concerns NodeOps
+// is bound while one of them is under way.
+const (
+	InUse          = "skyhook-operator-in-use"
+	InUseByNodeOps = "skyhook-operator-in-use-by-nodeops"
+)
+
 // DefaultCompartment is the name of the compartment for nodes that no other selects.
 const DefaultCompartment = "__default__"
 

@@ -33,6 +33,7 @@ type Skyhook struct {
 
 	// status is what the operator found and did. Only the operator writes it.
 	// +optional
+	// +kubebuilder:default={}
 	Status SkyhookStatus `json:"status,omitzero"`
 }
 

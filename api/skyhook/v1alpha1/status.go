@@ -8,8 +8,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // SkyhookStatus is what the operator says about a Skyhook. Maps by node hold every node up to 200 nodes; beyond that
 // only nodes that are not complete, at most 200, and the counters speak for the rest.
 type SkyhookStatus struct {
-	// observedGeneration is the generation of the Skyhook that this status describes.
+	// observedGeneration is the generation of the Skyhook that this status describes. 0 before anybody looked, so
+	// that programs which wait for it do not take an object without a status for done.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

@@ -6,6 +6,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/test/world"
 )
 
 // program is a process that runs as a container of the chart would.
@@ -58,6 +61,9 @@ func begin(t *testing.T, namespace string, pod corev1.PodSpec) *program {
 		if e.ValueFrom != nil {
 			value = map[string]string{"metadata.namespace": namespace, "spec.nodeName": "n1"}[e.ValueFrom.FieldRef.FieldPath]
 		}
+		if value == ":8080" || value == ":8081" {
+			value = "0" // the chart's own ports belong to a pod, not to this machine
+		}
 		p.cmd.Env = append(p.cmd.Env, e.Name+"="+value)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -91,7 +97,19 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 		}
 	}
 	t.Cleanup(end)
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(p.log.String(), "looking after the cluster"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after two minutes the operator has not begun:\n%s", p.log)
+		}
+	}
 	return p, end
+}
+
+// looked waits until an operator that has just begun has looked at a Skyhook: it is edited in a way that costs no work.
+func looked(w *world.World, name string) {
+	w.Helper()
+	w.Patch(w.Skyhook(name), fmt.Sprintf(`{"spec":{"priority":%d}}`, w.Skyhook(name).Spec.Priority+1))
+	w.Complete(name)
 }
 
 // jobs plays the controller of Jobs, and the nodes they run on, until the test ends: the program of each Job runs.
@@ -127,21 +145,25 @@ func perform(t *testing.T, j *batchv1.Job) {
 	p := begin(t, j.Namespace, j.Spec.Template.Spec)
 	err := p.cmd.Wait()
 	t.Logf("%s: %v\n%s", strings.Join(j.Spec.Template.Spec.Containers[0].Command, " "), err, p.log)
+	conclude(j, err == nil)
+	if _, err := typed(t).BatchV1().Jobs(j.Namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("saying how a Job went: %v", err)
+	}
+}
+
+// conclude says of a Job how it went.
+func conclude(j *batchv1.Job, well bool) {
 	now := metav1.Now()
 	j.Status.StartTime = &now
-	met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
-	reason := ""
-	if err != nil {
-		met, end, reason = batchv1.JobFailureTarget, batchv1.JobFailed, "BackoffLimitExceeded"
-		j.Status.Failed = 1
-	} else {
+	met, end, reason := batchv1.JobFailureTarget, batchv1.JobFailed, "BackoffLimitExceeded"
+	if well {
+		met, end, reason = batchv1.JobSuccessCriteriaMet, batchv1.JobComplete, ""
 		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
+	} else {
+		j.Status.Failed = 1
 	}
 	for _, c := range []batchv1.JobConditionType{met, end} {
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: now, LastProbeTime: now})
 	}
 	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
-	if _, err := typed(t).BatchV1().Jobs(j.Namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("saying how a Job went: %v", err)
-	}
 }

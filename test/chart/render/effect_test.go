@@ -125,6 +125,7 @@ var others = map[string]struct{ values, appears string }{
 	"rbac.createSkyhookEditorRole":                       {"rbac: {createSkyhookEditorRole: true}", `"name":"skyhook-editor-role"`},
 	"crds.install":                                       {"crds: {install: false}", ""},
 	"cleanup.enabled":                                    {"cleanup: {enabled: false}", ""},
+	"cleanup.guardRemoval":                               {"cleanup: {guardRemoval: true}", "skyhook-operator-guard-role"},
 	"cleanup.jobTimeoutSeconds":                          {"cleanup: {jobTimeoutSeconds: 600}", `"activeDeadlineSeconds":600`},
 	"networkPolicy.enabled":                              {"networkPolicy: {enabled: false}", ""},
 	"networkPolicy.metricsFrom":                          {"networkPolicy: {metricsFrom: [{podSelector: {}}]}", `"from":[{"podSelector":{}}]`},

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	lua "github.com/yuin/gopher-lua"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/chart/render"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+// seen is every version of the Skyhooks or NodeOps of a cluster, with what programs that wait for objects make of it.
+type seen struct {
+	mu  sync.Mutex
+	all []verdict
+}
+
+type verdict struct {
+	object  *unstructured.Unstructured
+	kstatus status.Status // Flux, kpt, Helm 4
+	argo    string        // by the script of examples/gitops/argocd.yaml
+	ran     int           // how many pods had run on the node with the fewest of them
+}
+
+// follow records versions until the test ends. None is missed: a watch tells of each.
+func follow(t *testing.T, resource schema.GroupVersionResource, script string, ran func() int) *seen {
+	t.Helper()
+	c, err := dynamic.NewForConfig(plane.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w, err := c.Resource(resource).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	s := &seen{}
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		for e := range w.ResultChan() {
+			u, is := e.Object.(*unstructured.Unstructured)
+			if !is || e.Type == watch.Deleted {
+				continue
+			}
+			v := verdict{object: u, argo: argo(t, script, u), ran: ran()}
+			if r, err := status.Compute(u); err != nil {
+				t.Errorf("kstatus: %v", err)
+			} else {
+				v.kstatus = r.Status
+			}
+			s.mu.Lock()
+			s.all = append(s.all, v)
+			s.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() { stop(); w.Stop(); done.Wait() })
+	return s
+}
+
+// has says that some version was judged like this.
+func (s *seen) has(is func(verdict) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.all {
+		if is(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// argo runs a health script as Argo CD does: the object is the global obj, and a table with a status is returned.
+func argo(t *testing.T, script string, u *unstructured.Unstructured) string {
+	l := lua.NewState()
+	defer l.Close()
+	l.SetGlobal("obj", value(l, u.Object))
+	if err := l.DoString(script); err != nil {
+		t.Errorf("the script for Argo CD: %v", err)
+		return ""
+	}
+	table, is := l.Get(-1).(*lua.LTable)
+	if !is {
+		t.Errorf("the script for Argo CD returns %v", l.Get(-1))
+		return ""
+	}
+	return table.RawGetString("status").String()
+}
+
+// value is what Lua sees of JSON.
+func value(l *lua.LState, of any) lua.LValue {
+	switch of := of.(type) {
+	case map[string]any:
+		t := l.NewTable()
+		for k, v := range of {
+			t.RawSetString(k, value(l, v))
+		}
+		return t
+	case []any:
+		t := l.NewTable()
+		for _, v := range of {
+			t.Append(value(l, v))
+		}
+		return t
+	case string:
+		return lua.LString(of)
+	case bool:
+		return lua.LBool(of)
+	case int64:
+		return lua.LNumber(of)
+	case float64:
+		return lua.LNumber(of)
+	}
+	return lua.LNil
+}
+
+// script is the one of a kind in the example for Argo CD.
+func script(t *testing.T, kind string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "examples", "gitops", "argocd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := render.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		found, _, err := unstructured.NestedString(o.Object, "data", "resource.customizations.health."+kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found != "" {
+			return found
+		}
+	}
+	t.Fatalf("examples/gitops/argocd.yaml has no script for %s", kind)
+	return ""
+}
+
+// TestHealth: Flux, Argo CD and kubectl wait take no Skyhook for healthy before it is, through a life with a rollout, an
+// edit, a pause, a failure and a deletion; and each takes it for healthy then.
+func TestHealth(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 3)
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
+	complete(t)
+	kubelet := w.Kubelet()
+	nodes := []string{"n1", "n2", "n3"}
+	s := follow(t, v1alpha1.GroupVersion.WithResource("skyhooks"), script(t, "skyhook.nvidia.com_Skyhook"), func() int {
+		fewest := len(kubelet.History("n1"))
+		for _, n := range nodes {
+			fewest = min(fewest, len(kubelet.History(n)))
+		}
+		return fewest
+	})
+	_, end := operator(t, w.Namespace)
+	defer end()
+
+	say := func(config string) {
+		w.Apply(strings.NewReplacer("CONFIG", config).Replace(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: healthy}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tool: {version: 1.0.0, image: registry.example/tool, configMap: {a: "CONFIG"}}}
+`))
+	}
+	for i, config := range []string{"one", "two"} {
+		say(config)
+		waitReady(t, "skyhook/healthy") // at once, as people do after kubectl apply
+		for _, n := range nodes {
+			if got := len(kubelet.History(n)); got < 2+i {
+				t.Errorf("kubectl wait returned for %q, and %s had done only %v", config, n, kubelet.History(n))
+			}
+		}
+	}
+	w.Eventually("Flux and Argo CD take it for healthy", func() bool {
+		return s.has(func(v verdict) bool {
+			return v.object.GetGeneration() == w.Skyhook("healthy").Generation && v.kstatus == status.CurrentStatus && v.argo == "Healthy"
+		})
+	})
+	w.Patch(w.Skyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	say("three")
+	w.Eventually("Argo CD sees that it is paused", func() bool { return s.has(func(v verdict) bool { return v.argo == "Suspended" }) })
+	w.Patch(w.Skyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	waitReady(t, "skyhook/healthy")
+
+	// a taint that is not tolerated blocks a node
+	w.Patch(w.Node("n1"), `{"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"}]}}`)
+	say("four")
+	w.Eventually("Argo CD sees that it is blocked", func() bool { return s.has(func(v verdict) bool { return v.argo == "Degraded" }) })
+	w.Patch(w.Node("n1"), `{"spec":{"taints":null}}`)
+	waitReady(t, "skyhook/healthy")
+	mustKubectl(t, "delete", "skyhook", "healthy", "--timeout=2m")
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.all {
+		truth := healthy(v.object)
+		if (v.kstatus == status.CurrentStatus) != truth || (v.argo == "Healthy") != truth {
+			t.Errorf("Flux says %s, Argo CD says %s, and it is so: %v of\n%v", v.kstatus, v.argo, truth, v.object.Object["status"])
+		}
+		// the first generation takes two pods on each node, each edit one more
+		if pods := 1 + int(v.object.GetGeneration()); truth && v.ran < pods {
+			t.Errorf("generation %d was taken for healthy when only %d of %d pods had run on each node", v.object.GetGeneration(), v.ran, pods)
+		}
+	}
+	if len(s.all) < 10 {
+		t.Errorf("only %d versions were seen", len(s.all))
+	}
+}
+
+// healthy is what a version says of itself: complete, and for what is asked for.
+func healthy(u *unstructured.Unstructured) bool {
+	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	whole, _, _ := unstructured.NestedString(u.Object, "status", "status")
+	return observed == u.GetGeneration() && whole == "complete" && u.GetDeletionTimestamp() == nil
+}
+
+// waitReady runs the real kubectl wait.
+func waitReady(t *testing.T, what string) {
+	t.Helper()
+	cmd := exec.Command(plane.Kubectl(), "--kubeconfig", plane.Kubeconfig(t), "wait", "--for=condition=Ready", what, "--timeout=3m")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl wait: %v\n%s", err, out)
+	}
+}
+
+// TestNodeOpHealth: neither Flux nor Argo CD takes a NodeOp for healthy before it has ended, nor one that failed.
+func TestNodeOpHealth(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 2)
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
+	complete(t)
+	s := follow(t, opv1.GroupVersion.WithResource("nodeops"), script(t, "operator.kairos.io_NodeOp"), func() int { return 0 })
+	_, end := operator(t, w.Namespace)
+	defer end()
+	for name, well := range map[string]bool{"good": true, "bad": false} { // one of them at a time, whichever is first
+		w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: " + name + ", namespace: " + w.Namespace + "}, spec: {command: [date], backoffLimit: 0}}")
+		w.Eventually("NodeOp "+name+" has ended", func() bool {
+			finish(w, well)
+			return s.has(func(v verdict) bool {
+				phase := phaseOf(v.object)
+				return v.object.GetName() == name && (phase == opv1.PhaseCompleted || phase == opv1.PhaseFailed)
+			})
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.all {
+		phase, current := phaseOf(v.object), v.kstatus == status.CurrentStatus
+		if current != (phase == opv1.PhaseCompleted) || current != (v.argo == "Healthy") {
+			t.Errorf("NodeOp %s in phase %q: Flux says %s, Argo CD says %s", v.object.GetName(), phase, v.kstatus, v.argo)
+		}
+		if (phase == opv1.PhaseFailed) != (v.argo == "Degraded") {
+			t.Errorf("NodeOp %s in phase %q: Argo CD says %s", v.object.GetName(), phase, v.argo)
+		}
+	}
+	if len(s.all) < 6 {
+		t.Errorf("only %d versions were seen", len(s.all))
+	}
+}
+
+func phaseOf(u *unstructured.Unstructured) opv1.Phase {
+	phase, _, err := unstructured.NestedString(u.Object, "status", "phase")
+	if err != nil {
+		return ""
+	}
+	return opv1.Phase(phase)
+}

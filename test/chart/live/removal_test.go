@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/world"
+)
+
+// kubectl runs the real one, in the repository.
+func kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.Command(plane.Kubectl(), append([]string{"--kubeconfig", plane.Kubeconfig(t)}, args...)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+func mustKubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := kubectl(t, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKubectl installs with kubectl what config/ holds, and deletes it again. While something needs the operator, deleting
+// it is refused at once and as a whole, however often it is tried and however the Skyhook is; then it works.
+func TestKubectl(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 2)
+	w.Namespace = "skyhook" // of config/default
+	w.Kubelet()
+	t.Cleanup(func() { unguard(t) })
+	mustKubectl(t, "apply", "-k", "config/default")
+	complete(t)
+	_, end := operator(t, w.Namespace)
+
+	mustKubectl(t, "apply", "-k", "config/samples")
+	w.Eventually("the samples keep the operator", func() bool { return refused(t, w, "needs the operator") })
+	mustKubectl(t, "delete", "-k", "config/samples", "--timeout=2m")
+	w.Apply(simple)
+	w.Complete("simple")
+	w.Eventually("a complete Skyhook keeps the operator", func() bool { return refused(t, w, "Skyhook simple") })
+	for _, how := range []string{"pause", "disable"} {
+		annotate := func(value string) {
+			w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/`+how+`":`+value+`}}}`)
+		}
+		annotate(`"true"`)
+		if !refused(t, w, "Skyhook simple") {
+			t.Errorf("with a Skyhook that is told to %s, the operator may be deleted", how)
+		}
+		annotate("null")
+	}
+	w.Complete("simple")
+	end()
+	if !refused(t, w, "Skyhook simple") {
+		t.Error("when the operator is dead, what is left of it may be deleted although a Skyhook needs it")
+	}
+	_, end = operator(t, w.Namespace)
+	w.Must(w.Client.Delete(context.Background(), w.Skyhook("simple")))
+	w.Eventually("the Skyhook is gone", func() bool {
+		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "simple"}, &v1alpha1.Skyhook{}))
+	})
+
+	w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: check, namespace: default}, spec: {command: [date]}}")
+	w.Eventually("a running NodeOp keeps the operator", func() bool { return refused(t, w, "NodeOps that are under way") })
+	w.Must(w.Client.Delete(context.Background(), &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check"}}))
+
+	// There is no controller here that would empty a namespace, so nobody waits for it.
+	w.Eventually("nothing needs the operator, and it is deleted", func() bool {
+		finish(w, true)
+		_, err := kubectl(t, "delete", "-k", "config/default", "--wait=false")
+		return err == nil
+	})
+	end()
+	w.Eventually("the CRDs are gone", func() bool {
+		left := &apiextensionsv1.CustomResourceDefinitionList{}
+		return definitions(t).List(context.Background(), left) == nil && len(left.Items) == 0
+	})
+	mustKubectl(t, "apply", "--server-side", "-f", "chart/files/crds") // and come again
+	complete(t)
+}
+
+// TestCleanupAfterDeath: an operator that is dead and will not come again is deleted after `kubectl skyhook cleanup`.
+func TestCleanupAfterDeath(t *testing.T) {
+	forget(t)
+	w := world.New(t, plane, 1)
+	w.Kubelet()
+	t.Cleanup(func() { unguard(t) })
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false,cleanup.guardRemoval=true")
+	complete(t)
+	_, end := operator(t, w.Namespace)
+	w.Apply(simple)
+	w.Complete("simple")
+	said := ""
+	t.Cleanup(func() { t.Logf("deleting a CRD: %s", said) })
+	w.Eventually("uninstalling is refused", func() bool {
+		said, _ = kubectl(t, "delete", "crd", "skyhooks.skyhook.nvidia.com", "--dry-run=server") // the words are what counts
+		return strings.Contains(said, "Skyhook simple")
+	})
+	end()
+	plugin := filepath.Join(programs, "kubectl-skyhook")
+	if _, err := output(root, "build", "-o", plugin, "./cmd/kubectl-skyhook"); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(plugin, "cleanup", "--yes", "--namespace", w.Namespace, "--kubeconfig", plane.Kubeconfig(t))
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl skyhook cleanup: %v\n%s", err, out)
+	}
+	mustKubectl(t, "delete", "skyhook", "simple", "--timeout=1m")
+	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
+	mustKubectl(t, "delete", "crd", "skyhooks.skyhook.nvidia.com", "--timeout=1m")
+	mustKubectl(t, "apply", "--server-side", "-f", "chart/files/crds") // and come again
+	complete(t)
+}
+
+// refused says that config/default cannot be deleted because of somebody. When it cannot, nothing of it may be gone.
+func refused(t *testing.T, w *world.World, who string) bool {
+	t.Helper()
+	for _, object := range []string{"crd/skyhooks.skyhook.nvidia.com", "deployment/skyhook-operator-controller-manager"} {
+		if out, err := kubectl(t, "delete", object, "-n", w.Namespace, "--dry-run=server"); err == nil {
+			return false // not yet, or not any more
+		} else if !strings.Contains(out, who) {
+			t.Fatalf("it is refused with other words: %s", out)
+		}
+	}
+	out, err := kubectl(t, "delete", "-k", "config/default", "--timeout=2m")
+	if err == nil || strings.Contains(out, "timed out") {
+		t.Fatalf("kubectl delete -k was not refused: %v\n%s", err, out)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if strings.HasSuffix(line, " deleted") {
+			t.Errorf("deleting was refused, but not of all: %s", line)
+		}
+	}
+	return true
+}
+
+// unguard takes away what Kubernetes' own controllers take away when the operator's namespace has gone.
+func unguard(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{v1alpha1.InUse, v1alpha1.InUseByNodeOps} {
+		mustKubectl(t, "delete", "--ignore-not-found", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
+	}
+}
