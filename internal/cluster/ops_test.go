@@ -237,6 +237,20 @@ func TestNodeOpAndSkyhook(t *testing.T) {
 	}
 }
 
+// TestGraceOfNodeOp: the eviction asks for the grace period of the NodeOp, not for the pod's own.
+func TestGraceOfNodeOp(t *testing.T) {
+	s := newScene(t, 1)
+	s.Apply(workload("app", "n1"))
+	s.Settle()
+	s.startOp("soon", "cordon: true\n  drainOptions: {enabled: true, force: true, gracePeriodSeconds: 5}")
+	for range 4 { // admitted, held, looked at, evicted
+		s.opPass(s.cluster)
+	}
+	if p := s.pod("app"); p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 5 {
+		t.Errorf("the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
+	}
+}
+
 // TestDrainOfNodeOp judges pods by the documented options.
 func TestDrainOfNodeOp(t *testing.T) {
 	yes, no := true, false
