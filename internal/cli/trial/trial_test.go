@@ -69,7 +69,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```yaml test.yaml not-run\n(.*?)```").FindAllSubmatch(page, -1)
+	blocks := regexp.MustCompile("(?s)```yaml test.yaml\n(.*?)```").FindAllSubmatch(page, -1)
 	if len(blocks) != 1 {
 		t.Fatalf("%d examples, want one", len(blocks))
 	}
