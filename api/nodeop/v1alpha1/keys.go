@@ -61,7 +61,6 @@ const (
 	ReasonRunning     = "Running"
 	ReasonWaiting     = "Waiting"
 	ReasonSuspended   = "Suspended"
-	ReasonStopped     = "Stopped"
 	ReasonNoNodes     = "NoNodes"
 )
 

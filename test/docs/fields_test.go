@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// explains is the page of each kind.
+var explains = map[string]string{
+	"Skyhook": "docs/skyhook.md", "DeploymentPolicy": "docs/deployment-policy.md", "NodeOp": "docs/nodeop.md", "NodeOpUpgrade": "docs/nodeop.md",
+}
+
+// elsewhere are fields whose content another page explains, by how their path ends. The page of the kind has a link to it.
+var elsewhere = map[string]string{"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md"}
+
+// kubernetes are fields with the types of Kubernetes, whose content its own documentation explains.
+var kubernetes = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
+
+// property is a part of a schema.
+type property struct {
+	Properties           map[string]property
+	Items                *property
+	AdditionalProperties *property
+	Enum                 []string
+}
+
+// kind is what a CRD says of one.
+type kind struct {
+	Spec struct {
+		Names    struct{ Kind string }
+		Versions []struct {
+			Schema struct {
+				OpenAPIV3Schema property
+			}
+		}
+	}
+}
+
+// TestFieldsExplained: each field of each kind, and each value it may have, is on the page of the kind.
+func TestFieldsExplained(t *testing.T) {
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "chart", "files", "crds", "*.yaml"))
+	if err != nil || len(files) != len(explains) {
+		t.Fatalf("the CRDs are %v, and pages explain %d kinds: %v", files, len(explains), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k kind
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			t.Fatal(err)
+		}
+		page := explains[k.Spec.Names.Kind]
+		if page == "" || len(k.Spec.Versions) != 1 {
+			t.Fatalf("no page explains %s, or it has %d versions", k.Spec.Names.Kind, len(k.Spec.Versions))
+		}
+		whole := k.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+		r := &reading{T: t, dir: dir, kind: k.Spec.Names.Kind, words: map[string]map[string]bool{}}
+		r.fields(page, "spec", whole["spec"])
+		r.fields(page, "status", whole["status"])
+		if r.count < 20 {
+			t.Errorf("%s has only %d fields", r.kind, r.count)
+		}
+	}
+}
+
+// reading goes through the schema of a kind.
+type reading struct {
+	*testing.T
+	dir, kind string
+	words     map[string]map[string]bool // what is code on each page
+	count     int
+}
+
+// fields looks for everything below a path on a page.
+func (r *reading) fields(page, path string, of property) {
+	if other := elsewhere[path]; other != "" && other != page {
+		if text, err := os.ReadFile(filepath.Join(r.dir, page)); err != nil || !strings.Contains(string(text), "]("+filepath.Base(other)+"#status)") {
+			r.Errorf("%s: %s.%s is explained in %s, to which there is no link: %v", page, r.kind, path, other, err)
+		}
+		page = other
+	}
+	if r.words[page] == nil {
+		r.words[page] = code(r.T, filepath.Join(r.dir, page))
+	}
+	if strings.HasSuffix(path, "status.conditions") || kubernetes.MatchString(path) {
+		return
+	}
+	for _, value := range of.Enum {
+		if value != "" && !r.words[page][value] {
+			r.Errorf("%s does not explain the value %s of %s.%s", page, value, r.kind, path)
+		}
+	}
+	if of.Items != nil {
+		r.fields(page, path, *of.Items)
+	}
+	if of.AdditionalProperties != nil {
+		r.fields(page, path, *of.AdditionalProperties)
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+		r.count++
+		if !r.words[page][name] {
+			r.Errorf("%s does not explain %s.%s.%s", page, r.kind, path, name)
+		}
+		r.fields(page, path+"."+name, of.Properties[name])
+	}
+}
+
+// named is a word of what is set as code.
+var named = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_-]*`)
+
+// code collects the words of a page that are set as code outside of examples: what an example has is not explained by it.
+func code(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, piece := range inline.FindAllString(fenced.ReplaceAllString(string(text), ""), -1) {
+		for _, w := range named.FindAllString(piece, -1) {
+			found[w] = true
+		}
+	}
+	return found
+}
+
+// TestConditionsExplained: each condition, and each reason of one, is on the pages of the kinds that have it.
+func TestConditionsExplained(t *testing.T) {
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, pages := range map[string][]string{
+		"api/skyhook/v1alpha1/keys.go": {"docs/skyhook.md", "docs/deployment-policy.md"}, "api/nodeop/v1alpha1/keys.go": {"docs/nodeop.md"},
+	} {
+		said := map[string]bool{}
+		for _, page := range pages {
+			maps.Copy(said, code(t, filepath.Join(dir, page)))
+		}
+		names := constants(t, filepath.Join(dir, source))
+		if len(names) < 10 {
+			t.Errorf("%s has only the conditions and reasons %v", source, names)
+		}
+		for _, name := range names {
+			if !said[name] {
+				t.Errorf("%v do not explain the condition or reason %s", pages, name)
+			}
+		}
+	}
+}
+
+// constants are the values of those whose names begin with Condition or Reason, without a group.
+func constants(t *testing.T, file string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		v, is := n.(*ast.ValueSpec)
+		if !is || !strings.HasPrefix(v.Names[0].Name, "Condition") && !strings.HasPrefix(v.Names[0].Name, "Reason") {
+			return true
+		}
+		ast.Inspect(v.Values[0], func(n ast.Node) bool {
+			if l, is := n.(*ast.BasicLit); is {
+				value, err := strconv.Unquote(l.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = append(found, strings.TrimPrefix(value, "/"))
+			}
+			return true
+		})
+		return true
+	})
+	return found
+}
