@@ -89,6 +89,8 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 		}
 		ended = true
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself, which Wait tells
+		hangs := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) })
+		defer hangs.Stop()
 		if err := p.cmd.Wait(); err != nil {
 			t.Errorf("the operator ended: %v", err)
 		}

@@ -38,21 +38,25 @@ func definitions(t *testing.T) client.Client {
 	return c
 }
 
-// forget removes the CRDs when the test ends: they outlive their release, and belong to it.
+// forget removes the CRDs when the test ends: they outlive their release, and belong to it. Who kept them may be believed
+// to be there for a moment longer, so they are deleted until they are gone.
 func forget(t *testing.T) {
 	t.Helper()
 	c := definitions(t)
 	t.Cleanup(func() {
 		ctx := context.Background()
-		if err := c.DeleteAllOf(ctx, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
-			t.Error(err)
-		}
-		for left := 1; left > 0; time.Sleep(100 * time.Millisecond) { // the API server has a controller that does it
-			all := &apiextensionsv1.CustomResourceDefinitionList{}
+		all := &apiextensionsv1.CustomResourceDefinitionList{}
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			refused := c.DeleteAllOf(ctx, &apiextensionsv1.CustomResourceDefinition{})
 			if err := c.List(ctx, all); err != nil {
 				t.Fatal(err)
 			}
-			left = len(all.Items)
+			if len(all.Items) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("after two minutes %d CRDs are still there, %s: %v, %v", len(all.Items), all.Items[0].Name, all.Items[0].Status.Conditions, refused)
+			}
 		}
 	})
 }

@@ -54,26 +54,24 @@ func TestKubectl(t *testing.T) {
 	_, end := operator(t, w.Namespace)
 
 	mustKubectl(t, "apply", "-k", "config/samples")
-	w.Eventually("the samples keep the operator", func() bool { return refused(t, w, "needs the operator") })
+	w.Eventually("the samples keep the operator", func() bool { return refusal(t, w) != "" })
+	kept(t, w, "Delete these first") // be it for a Skyhook or for the NodeOp
 	mustKubectl(t, "delete", "-k", "config/samples", "--timeout=2m")
 	w.Apply(simple)
 	w.Complete("simple")
-	w.Eventually("a complete Skyhook keeps the operator", func() bool { return refused(t, w, "Skyhook simple") })
+	w.Eventually("a complete Skyhook keeps the operator", func() bool { return strings.Contains(refusal(t, w), "Skyhook simple") })
+	kept(t, w, "Skyhook simple")
 	for _, how := range []string{"pause", "disable"} {
 		annotate := func(value string) {
 			w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/`+how+`":`+value+`}}}`)
 		}
 		annotate(`"true"`)
-		if !refused(t, w, "Skyhook simple") {
-			t.Errorf("with a Skyhook that is told to %s, the operator may be deleted", how)
-		}
+		kept(t, w, "Skyhook simple")
 		annotate("null")
 	}
 	w.Complete("simple")
 	end()
-	if !refused(t, w, "Skyhook simple") {
-		t.Error("when the operator is dead, what is left of it may be deleted although a Skyhook needs it")
-	}
+	kept(t, w, "Skyhook simple") // what is left of an operator that is dead, too
 	_, end = operator(t, w.Namespace)
 	w.Must(w.Client.Delete(context.Background(), w.Skyhook("simple")))
 	w.Eventually("the Skyhook is gone", func() bool {
@@ -81,7 +79,8 @@ func TestKubectl(t *testing.T) {
 	})
 
 	w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: check, namespace: default}, spec: {command: [date]}}")
-	w.Eventually("a running NodeOp keeps the operator", func() bool { return refused(t, w, "NodeOps that are under way") })
+	w.Eventually("a running NodeOp keeps the operator", func() bool { return strings.Contains(refusal(t, w), "NodeOps that are under way") })
+	kept(t, w, "NodeOps that are under way")
 	w.Must(w.Client.Delete(context.Background(), &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check"}}))
 
 	// There is no controller here that would empty a namespace, so nobody waits for it.
@@ -134,16 +133,32 @@ func TestCleanupAfterDeath(t *testing.T) {
 	complete(t)
 }
 
-// refused says that config/default cannot be deleted because of somebody. When it cannot, nothing of it may be gone.
-func refused(t *testing.T, w *world.World, who string) bool {
+// refusal is what the API server says when somebody wants to delete the operator, and nothing when it would.
+func refusal(t *testing.T, w *world.World) string {
 	t.Helper()
+	words := ""
 	for _, object := range []string{"crd/skyhooks.skyhook.nvidia.com", "deployment/skyhook-operator-controller-manager"} {
-		if out, err := kubectl(t, "delete", object, "-n", w.Namespace, "--dry-run=server"); err == nil {
-			return false // not yet, or not any more
-		} else if !strings.Contains(out, who) {
-			t.Fatalf("it is refused with other words: %s", out)
+		out, err := kubectl(t, "delete", object, "-n", w.Namespace, "--dry-run=server")
+		if err == nil {
+			return ""
 		}
+		words = out
 	}
+	return words
+}
+
+// kept proves that the operator cannot be deleted because of somebody, and that nothing of it goes when one tries. The API
+// server looks up a second or so later who there is: until then it may name somebody who was there before.
+func kept(t *testing.T, w *world.World, who string) {
+	t.Helper()
+	said := ""
+	t.Cleanup(func() { t.Logf("deleting the operator: %s", said) })
+	w.Eventually("the operator is kept: "+who, func() bool {
+		if said = refusal(t, w); said == "" {
+			t.Fatalf("the operator may be deleted in spite of %s", who)
+		}
+		return strings.Contains(said, who)
+	})
 	out, err := kubectl(t, "delete", "-k", "config/default", "--timeout=2m")
 	if err == nil || strings.Contains(out, "timed out") {
 		t.Fatalf("kubectl delete -k was not refused: %v\n%s", err, out)
@@ -153,7 +168,6 @@ func refused(t *testing.T, w *world.World, who string) bool {
 			t.Errorf("deleting was refused, but not of all: %s", line)
 		}
 	}
-	return true
 }
 
 // unguard takes away what Kubernetes' own controllers take away when the operator's namespace has gone.

@@ -176,7 +176,7 @@ func TestKubectl(t *testing.T) {
 		return nil
 	})
 	for range 2 { // the second time as well
-		if err := remove(time.Minute); err == nil || !strings.Contains(err.Error(), "needs the operator") || strings.Contains(err.Error(), "timed out") {
+		if err := remove(time.Minute); err == nil || !strings.Contains(err.Error(), "Delete these first") || strings.Contains(err.Error(), "timed out") {
 			t.Fatalf("removing the operator below a Skyhook: %v", err)
 		}
 	}
