@@ -26,7 +26,7 @@ func (f *fleet) finish() Plan {
 			p.verdict.Node = p.t.Node
 			p.sayWhen()
 			r.Verdicts[p.index] = p.verdict
-			open = open || p.exists && p.unfinished() && !p.ended
+			open = open || p.exists && p.unfinished() && (!p.ended || p.n.Sending) // what ends there may not have arrived
 		}
 		if !open { // what comes next is another rollout
 			r.NextOrder = 0

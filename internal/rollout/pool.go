@@ -21,7 +21,7 @@ type pool struct {
 	away        map[string]bool // of those, the ones nobody of us put there
 	taken       map[string]int  // the same, by name
 	failedSeats []string        // of those, the ones that failed for good
-	waitForHold []*post         // seated and not holding their node, in the order of their admission
+	waitForHold []*post         // seated and not holding their node, nor about to, in the order of their admission
 	undoneNames []string        // a few members of the open batch whose outcome is not final
 	failedNames []string        // a few targets that failed for good
 	proving     *post           // the first target that is finished and does not count yet
@@ -113,7 +113,7 @@ func (g *pool) count(p *post) {
 		if p.failed {
 			g.failedSeats = append(g.failedSeats, p.t.Node)
 		}
-		if p.t.Admitted && !p.held && !g.away[p.t.Node] {
+		if p.t.Admitted && !p.held && !p.n.Sending && !g.away[p.t.Node] { // a hold may be on its way to the node that is written to
 			g.waitForHold = append(g.waitForHold, p)
 		}
 	} else if g.taken[p.t.Node] > 0 {

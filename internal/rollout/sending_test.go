@@ -110,3 +110,57 @@ func TestNodeInFlightIsLeftAlone(t *testing.T) {
 		t.Errorf("beside n0 %v are admitted, want one more", got)
 	}
 }
+
+// A hold on its way to a node takes its seat like one that is there: while the group has more nodes than seats, nobody
+// else is held beside it, whatever became of the node's outcome meanwhile.
+func TestHoldOnItsWay(t *testing.T) {
+	s := sent()
+	s.Groups[0].Limit = 1
+	for i := range 2 { // both were admitted when the group had two seats
+		target := &s.Rollouts[0].Targets[i]
+		target.Admitted, target.Batch, target.AdmittedAt, target.Order = true, 7, time.Unix(int64(i), 0), i
+		target.Tasks[0].Need = rollout.Drained
+	}
+	held := func() (out []string) {
+		for _, a := range rollout.Decide(s).Actions {
+			if a.Verb == rollout.HoldIt {
+				out = append(out, a.Node)
+			}
+		}
+		return out
+	}
+	if got := held(); len(got) != 1 || got[0] != "n0" {
+		t.Fatalf("held are %v, want n0, which was admitted first", got)
+	}
+	s.Nodes[1].Sending = true // somebody who saw n1 come first may hold it
+	if got := held(); len(got) != 0 {
+		t.Errorf("beside a hold on its way %v are held", got)
+	}
+	task := &s.Rollouts[0].Targets[1].Tasks[0]
+	task.State, task.Recorded, task.Attempts = rollout.Failing, rollout.Failing, 3
+	if got := held(); len(got) != 0 {
+		t.Errorf("beside a hold on its way to a node that failed for good %v are held", got)
+	}
+	s.Nodes[1].Sending = false
+	if got := held(); len(got) != 1 || got[0] != "n0" {
+		t.Errorf("held are %v, want n0: the seat of a node that failed for good and is not held is free", got)
+	}
+}
+
+// A rollout is not over while the end of its last node is on its way: the numbers of its nodes go on where they were, until
+// that is known.
+func TestEndOnItsWay(t *testing.T) {
+	s := sent()
+	q := &s.Rollouts[0]
+	q.Targets, q.Numbered, q.NextOrder = q.Targets[:1], true, 4
+	q.Targets[0].Admitted, q.Targets[0].Batch, q.Targets[0].Order = true, 7, 3
+	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.Done, rollout.Done
+	p := rollout.Decide(s)
+	if n := len(p.Actions); n == 0 || p.Actions[n-1].Verb != rollout.Retire || p.Reports[0].NextOrder != 0 {
+		t.Fatalf("with nothing owed any more there are actions %v and next order %d, want the end", p.Actions, p.Reports[0].NextOrder)
+	}
+	s.Nodes[0].Sending = true
+	if p = rollout.Decide(s); len(p.Actions) > 0 || p.Reports[0].NextOrder != 4 {
+		t.Errorf("while the end is on its way there are actions %v and next order %d, want none and 4", p.Actions, p.Reports[0].NextOrder)
+	}
+}

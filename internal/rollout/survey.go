@@ -74,13 +74,13 @@ type post struct {
 }
 
 // seated says that a target takes a seat of its group. One that failed for good keeps it while its node is held or not
-// ready; one that is not proven yet keeps it too.
+// ready, and while it is written to, which may be a hold; one that is not proven yet keeps it too.
 func (p *post) seated() bool {
 	if !p.exists {
 		return false
 	}
 	if p.t.Admitted {
-		return !p.failed || p.held || !p.n.Ready
+		return !p.failed || p.held || p.n.Sending || !p.n.Ready
 	}
 	return p.unproven()
 }

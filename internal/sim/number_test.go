@@ -39,7 +39,7 @@ func (s *storm) numbersEnd(o *operator, r *rollout.Rollout) {
 	given := map[int]number{}
 	for i := range r.Targets {
 		if t := &r.Targets[i]; t.Admitted && !o.retires(r.Name, t.Node) {
-			given[t.Order] = number{uid: t.UID}
+			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].look}
 		}
 	}
 	s.numbers[r.UID] = given

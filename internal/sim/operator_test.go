@@ -194,6 +194,9 @@ func (o *operator) save() {
 	}
 	for _, r := range o.plan.Reports {
 		to, before := o.s.w.Rollout(r.Rollout), o.s.rolloutSeen(o.view, r.Rollout)
+		if o.s.epoch(r.Rollout) > o.epochWritten(r.Rollout) {
+			continue // its ledger is in the same object, and somebody else wrote it
+		}
 		if to != nil && to.UID == before.UID && to.NextOrder == before.NextOrder {
 			to.NextOrder = r.NextOrder
 			if r.NextOrder == 0 && before.NextOrder > 0 {

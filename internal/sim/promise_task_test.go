@@ -18,7 +18,7 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 	if !t.Admitted {
 		return "the target is not admitted"
 	}
-	t = asSeen(t, seen)
+	t = s.asSeen(t, seen)
 	k := sim.Task(t, a.Task)
 	for _, id := range k.After {
 		if sim.Task(t, id).Recorded != rollout.Done {
@@ -58,19 +58,24 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 
 // asSeen is a target with the tasks an operator saw, and what is recorded of them now: what is wanted may have changed
 // since it looked.
-func asSeen(t, seen *rollout.Target) *rollout.Target {
+func (s *storm) asSeen(t, seen *rollout.Target) *rollout.Target {
 	out := *t
 	out.Tasks = nil
 	for _, k := range seen.Tasks {
 		if now := sim.Task(t, k.ID); now != nil {
 			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
 			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
-		} else {
-			k.Recorded, k.State, k.Object = rollout.Done, rollout.Done, ""
+		} else if k.Object = ""; s.did(t, &k) || k.State == rollout.Succeeded { // or else it is not wanted any more
+			k.Recorded, k.State = rollout.Done, rollout.Done
 		}
 		out.Tasks = append(out.Tasks, k)
 	}
 	return &out
+}
+
+// did says that a task, or the one that does its work, was recorded as done in the admission that a target is in.
+func (s *storm) did(t *rollout.Target, k *rollout.Task) bool {
+	return t.Admission > 0 && (s.done[t.UID+k.ID] == t.Admission || k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission)
 }
 
 // checkInterrupt: every outcome is recorded, and whatever can go on without the interrupt has ended.

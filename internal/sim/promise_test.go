@@ -46,7 +46,7 @@ func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 	case rollout.Evict:
 		return s.checkEvict(v, a, t, r)
 	case rollout.Retire:
-		return s.checkRetire(a, asSeen(t, seen), r)
+		return s.checkRetire(a, s.asSeen(t, seen), r)
 	case rollout.Taint:
 		if nodeSeen(v, a.Node).Known {
 			return "the node is not new"
@@ -107,10 +107,7 @@ func finallyFailed(t *rollout.Target) bool {
 
 // busy are the nodes that take seats of a group. Who is admitted is as true as can be; who failed and gave the seat away is as the operator saw it.
 func (s *storm) busy(v sim.View, g *rollout.Group) map[string]bool {
-	out := map[string]bool{}
-	for _, name := range g.Taken {
-		out[name] = true
-	}
+	out := s.taken(g)
 	for i := range s.w.Truth.Rollouts {
 		r := &s.w.Truth.Rollouts[i]
 		for j := range r.Targets {
@@ -125,6 +122,17 @@ func (s *storm) busy(v sim.View, g *rollout.Group) map[string]bool {
 				}
 			}
 			out[t.Node] = true
+		}
+	}
+	return out
+}
+
+// taken are the nodes that an operator saw disrupted by others, and that still are: its plan may arrive late.
+func (s *storm) taken(g *rollout.Group) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range g.Taken {
+		if n := s.w.Node(name); n != nil && astray(n) {
+			out[name] = true
 		}
 	}
 	return out
@@ -266,10 +274,7 @@ func (s *storm) checkHold(v sim.View, a rollout.Action, t *rollout.Target) strin
 	if holdsNode(n, a.Rollout) || g.Limit == rollout.Unlimited {
 		return ""
 	}
-	held := map[string]bool{}
-	for _, name := range g.Taken {
-		held[name] = true
-	}
+	held := s.taken(g)
 	for i := range s.w.Truth.Rollouts {
 		r := &s.w.Truth.Rollouts[i]
 		for j := range r.Targets {
@@ -293,7 +298,7 @@ func (s *storm) checkUntaint(v sim.View, a rollout.Action) string {
 		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving {
 			continue
 		}
-		for _, k := range asSeen(t, seen).Tasks {
+		for _, k := range s.asSeen(t, seen).Tasks {
 			if k.Recorded != rollout.Done {
 				return r.Name + " owes " + k.ID
 			}

@@ -349,7 +349,7 @@ func (s *storm) derive() {
 			continue
 		}
 		for _, n := range s.w.Truth.Nodes {
-			if !n.Ready || n.Cordoned && len(n.Holds) == 0 {
+			if astray(&n) {
 				g.Taken = append(g.Taken, n.Name)
 			}
 		}
@@ -362,6 +362,9 @@ func (s *storm) derive() {
 	}
 	s.finishDeletions()
 }
+
+// astray says that a node is disrupted and none of us did it.
+func astray(n *rollout.Node) bool { return !n.Ready || n.Cordoned && len(n.Holds) == 0 }
 
 // finishDeletions takes away deleted rollouts that have left all their nodes.
 func (s *storm) finishDeletions() {
