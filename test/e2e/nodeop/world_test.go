@@ -338,8 +338,15 @@ func boot(t *testing.T, node string) string {
 func runsKairos(t *testing.T, release string, hosts ...string) {
 	t.Helper()
 	say := func(n, script, managed string) {
+		// The operator looks once for each boot. It has to have done so: what it is still looking at is the host of before.
+		eventually(t, n+" was looked at since it booted", func() error {
+			out, err := kube("", "get", "node", n, "-o", `jsonpath={.metadata.annotations.operator\.kairos\.io/looked-at}`)
+			if id := boot(t, n); err == nil && !strings.HasPrefix(out, id+" ") {
+				err = fmt.Errorf("it was looked at as %q, and its boot is %s", out, id)
+			}
+			return err
+		})
 		on(t, n, script)
-		// The operator looks once for each boot: what it looked at before does not count any more.
 		must(t, "annotate", "node", n, "operator.kairos.io/looked-at=before kairos", "--overwrite")
 		eventually(t, n+" is looked at", func() error {
 			out, err := kube("", "get", "node", n, "-o", `jsonpath={.metadata.labels.kairos\.io/managed}|{.metadata.annotations.operator\.kairos\.io/looked-at}`)
