@@ -19,8 +19,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// A pass is bounded, so that what happens meanwhile is soon seen: at most this many nodes are worked on, each in its turn,
-// and at most this many more get nothing but words.
+// A pass is bounded, so that what happens meanwhile is soon seen: at most this many nodes go on, each in its turn, and at
+// most as many begin; and at most this many more get nothing but words.
 const (
 	deeds   = 200
 	remarks = 100
@@ -37,9 +37,9 @@ type round struct {
 	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
 }
 
-// Apply carries a plan out: ledgers first, then each node's actions in their order, nodes side by side. An error stops
-// the node, ledger or object it concerns, and the next plan decides again. The words that the plan's reports put on
-// nodes are written along. Every action is safe to repeat.
+// Apply carries a plan out: each node's actions in their order, nodes side by side, those that need a ledger after it was
+// written. An error stops the node, ledger or object it concerns, and the next plan decides again. The words that the
+// plan's reports put on nodes are written along. Every action is safe to repeat.
 //
 // It returns when everything is being sent, and tells of what arrived since the last time. The nodes that are still in
 // flight are left alone by those who observe meanwhile.
@@ -54,18 +54,48 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	r.prepare(ctx)
 	r.prepareOps(ctx)
 	r.looks = r.look(ctx)
+	r.fallShort(plan)
+	first, rest := apart(plan)
+	early := r.gather(first, r.o.sending, true)
+	r.send(life, early)
 	r.fence(ctx, plan.Ledgers)
-	for _, a := range plan.Actions {
-		if r.stuck[a.Rollout] || r.denied[a.Ledger] {
-			r.undone[a.Rollout] = true
-		}
-	}
-	r.send(life, r.gather(plan))
+	r.fallShort(plan)
+	r.send(life, r.gather(rest, with(r.o.sending, early), false))
 	r.tidy(ctx)
 	r.tidyOps(ctx)
 	r.protect(ctx, plan)
 	r.wantGates(plan)
 	return r.outcome()
+}
+
+// fallShort notes which rollouts get less than the plan says.
+func (r *round) fallShort(plan rollout.Plan) {
+	for _, a := range plan.Actions {
+		if r.stuck[a.Rollout] || r.denied[a.Ledger] {
+			r.undone[a.Rollout] = true
+		}
+	}
+}
+
+// with adds the nodes of some works to others.
+func with(nodes map[string]bool, all []*work) map[string]bool {
+	out := maps.Clone(nodes)
+	for _, w := range all {
+		out[w.node] = true
+	}
+	return out
+}
+
+// apart takes out of a plan what is done on nodes where nobody is admitted: nobody there waits until the ledgers are written.
+func apart(plan rollout.Plan) (first, rest rollout.Plan) {
+	fenced := map[string]bool{}
+	for _, a := range plan.Actions {
+		fenced[a.Node] = fenced[a.Node] || a.Ledger != ""
+	}
+	first, rest = plan, plan
+	first.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), func(a rollout.Action) bool { return fenced[a.Node] })
+	rest.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), func(a rollout.Action) bool { return !fenced[a.Node] })
+	return first, rest
 }
 
 // work is all there is to do on one node.
@@ -97,8 +127,8 @@ type saying struct {
 	verdict rollout.Verdict
 }
 
-// gather sorts the plan by node.
-func (r *round) gather(plan rollout.Plan) []*work {
+// gather sorts the plan by node, but for some of them. It may leave those out where there is nothing to do but to speak.
+func (r *round) gather(plan rollout.Plan, skip map[string]bool, acts bool) []*work {
 	byNode := map[string]*work{}
 	var acting, speaking []*work
 	of := func(node string, list *[]*work) *work {
@@ -110,8 +140,9 @@ func (r *round) gather(plan rollout.Plan) []*work {
 		}
 		return w
 	}
+	mute := func(node string) bool { return skip[node] || acts && byNode[node] == nil }
 	for _, a := range plan.Actions {
-		if r.o.sending[a.Node] {
+		if skip[a.Node] {
 			continue
 		}
 		w := of(a.Node, &acting)
@@ -125,7 +156,7 @@ func (r *round) gather(plan rollout.Plan) []*work {
 			continue
 		}
 		for _, adopted := range op.Adopt {
-			if r.o.sending[adopted.Node] {
+			if mute(adopted.Node) {
 				continue
 			}
 			if w := of(adopted.Node, &speaking); r.o.nodes[adopted.Node] != nil {
@@ -135,6 +166,9 @@ func (r *round) gather(plan rollout.Plan) []*work {
 		}
 	}
 	for _, found := range r.looks.Edits {
+		if mute(found.Node) {
+			continue
+		}
 		w := of(found.Node, &speaking)
 		w.extra, w.exact = w.extra.Plus(fromOp(found.Edit)), true
 	}
@@ -144,7 +178,7 @@ func (r *round) gather(plan rollout.Plan) []*work {
 			continue
 		}
 		for _, adopted := range by.Adopt {
-			if r.o.sending[adopted.Node] {
+			if mute(adopted.Node) {
 				continue
 			}
 			w := of(adopted.Node, &speaking)
@@ -153,7 +187,7 @@ func (r *round) gather(plan rollout.Plan) []*work {
 		}
 		for _, v := range report.Verdicts {
 			n := r.o.nodes[v.Node]
-			if n == nil || r.o.sending[v.Node] || byNode[v.Node] == nil && by.Words(n, v).Empty() {
+			if n == nil || mute(v.Node) || byNode[v.Node] == nil && by.Words(n, v).Empty() {
 				continue
 			}
 			w := of(v.Node, &speaking)

@@ -61,7 +61,7 @@ type Options struct {
 	Parallel  int                        // nodes that are written to at the same time; 16 when 0
 	Clock     func() time.Time           // time.Now when nil
 	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
-	Landed    func()                     // called when what was sent to a node has arrived or failed; Apply waits for all of it when nil
+	Landed    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
 	Limit     time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
 }
 
@@ -92,10 +92,11 @@ type Objects struct {
 	Trouble     error                    // what could not be looked at; everything else here is true nevertheless
 	Again       time.Time                // when to observe again though nothing has changed; zero for never
 
-	looked   time.Time        // when observing began
-	sending  map[string]bool  // nodes that were in flight then
-	busy     map[string]int   // rollouts for which, with the number past the orders that are on their way
-	snapshot rollout.Snapshot // as last made
+	looked   time.Time          // when observing began
+	sending  map[string]bool    // nodes that were in flight then
+	words    map[types.UID]bool // objects whose status was being written then: what was observed of them is about to change
+	busy     map[string]int     // rollouts for which, with the number past the orders that are on their way
+	snapshot rollout.Snapshot   // as last made
 	nodes    map[string]*skyhook.Node
 	first    bool                         // nothing was observed before
 	vanished []string                     // nodes that were there before

@@ -6,8 +6,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -20,6 +23,7 @@ type flights struct {
 
 	mu    sync.Mutex
 	nodes map[string]*work
+	words map[types.UID]bool   // objects whose status is being written
 	deeds map[*Objects][]*work // that landed since the last outcome, by what they were planned from
 	again time.Time            // when to try again what failed
 	errs  []error
@@ -27,7 +31,7 @@ type flights struct {
 }
 
 func newFlights(parallel int) *flights {
-	f := &flights{free: make(chan struct{}, parallel), nodes: map[string]*work{}, deeds: map[*Objects][]*work{}, fails: map[string]string{}}
+	f := &flights{free: make(chan struct{}, parallel), nodes: map[string]*work{}, words: map[types.UID]bool{}, deeds: map[*Objects][]*work{}, fails: map[string]string{}}
 	for range parallel {
 		f.free <- struct{}{}
 	}
@@ -35,10 +39,11 @@ func newFlights(parallel int) *flights {
 }
 
 // sending tells which nodes are in flight, and for which rollouts, with the number that is past the orders of the
-// admissions among them.
-func (f *flights) sending() (nodes map[string]bool, rollouts map[string]int) {
+// admissions among them; and of which objects the status is.
+func (f *flights) sending() (nodes map[string]bool, rollouts map[string]int, words map[types.UID]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	words = maps.Clone(f.words)
 	nodes, rollouts = make(map[string]bool, len(f.nodes)), map[string]int{}
 	for name, w := range f.nodes {
 		nodes[name] = true
@@ -46,7 +51,28 @@ func (f *flights) sending() (nodes map[string]bool, rollouts map[string]int) {
 			rollouts[r] = max(rollouts[r], past)
 		}
 	}
-	return nodes, rollouts
+	return nodes, rollouts, words
+}
+
+// speak says that the status of an object may be written now: no earlier one is under way.
+func (f *flights) speak(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.words[uid] {
+		return false
+	}
+	f.words[uid] = true
+	return true
+}
+
+// spoke ends that. The next outcome tells of an error.
+func (f *flights) spoke(uid types.UID, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.words, uid)
+	if err != nil {
+		f.errs = append(f.errs, err)
+	}
 }
 
 // Sending says that something is being sent to a node.

@@ -78,7 +78,7 @@ func (g *gate) let() {
 func (s *scene) pause(nodes ...string) {
 	s.Helper()
 	s.Eventually("all but one node have landed", func() bool {
-		sending, _ := s.cluster.flights.sending()
+		sending, _, _ := s.cluster.flights.sending()
 		for _, n := range nodes {
 			delete(sending, n)
 		}
@@ -226,6 +226,80 @@ func TestOverdue(t *testing.T) {
 		out, err := r.outcome()
 		if went || (err != nil) != (c.later > 0) || (out.Failed["Skyhook/demo"] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
 			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Failed, out.Again.Sub(now))
+		}
+	}
+}
+
+// A status that is not answered keeps no node waiting, and is not written twice at the same time.
+func TestSlowStatus(t *testing.T) {
+	s, g := slow(t, 2, "/nowhere")
+	s.Apply(demo)
+	for len(s.podNames()) < 2 {
+		s.without()
+	}
+	g.ends = "/skyhooks/demo/status"
+	for range 12 {
+		s.without()
+	}
+	for _, n := range []string{"n1", "n2"} {
+		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+			t.Errorf("while the status is on its way %s is %q", n, got)
+		}
+	}
+	if g.came() != 1 {
+		t.Errorf("%d statuses were sent though none was answered", g.came())
+	}
+	g.let()
+	s.cluster.Land()
+	for range 3 {
+		s.without()
+		s.cluster.Land()
+	}
+	if got := s.Skyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
+		t.Errorf("in the end the status is %q", got)
+	}
+}
+
+// While the admission of one node is written into the ledger, the others go on.
+func TestSlowLedger(t *testing.T) {
+	s, g := slow(t, 3, "/nowhere")
+	budget := func(n string) string {
+		return strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: "+n+"}", 1)
+	}
+	s.Apply(budget("2"))
+	for len(s.podNames()) < 2 {
+		s.without()
+	}
+	before := s.podNames()
+	s.Apply(budget("3"))
+	s.Settle()
+	o, plan := s.decide(s.cluster)
+	if len(plan.Ledgers) != 1 {
+		t.Fatalf("with a third seat the ledgers are %v", plan.Ledgers)
+	}
+	g.ends = "/skyhooks/demo/status"
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.cluster.Apply(context.Background(), o, plan)
+		ended <- err
+	}()
+	s.Eventually("the next stage begins on n1 and n2", func() bool {
+		return len(slices.DeleteFunc(s.podNames(), func(n string) bool { return slices.Contains(before, n) })) == 2
+	})
+	select {
+	case err := <-ended:
+		t.Errorf("the ledger was written before anything else: %v", err)
+	default:
+	}
+	g.let()
+	s.Must(<-ended)
+	s.pause()
+	for range 25 {
+		s.without()
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+			t.Errorf("in the end %s is %q", n, got)
 		}
 	}
 }

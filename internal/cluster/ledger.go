@@ -5,8 +5,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,47 +29,58 @@ func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
 			continue
 		}
 		r.denied[l.Name] = true
-		if apierrors.IsConflict(err) {
+		switch {
+		case errors.Is(err, errSpeaking):
+		case apierrors.IsConflict(err):
 			r.later(r.now)
-			continue
+		default:
+			r.fail(l.Name, fmt.Errorf("writing the admissions: %w", err))
 		}
-		r.fail(l.Name, fmt.Errorf("writing the admissions: %w", err))
 	}
 }
 
 func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
-	kind, name, _ := strings.Cut(l.Name, "/")
-	if kind == nodeop.Kind {
-		for _, o := range r.o.NodeOps {
-			if nodeop.RolloutName(o) == l.Name {
-				o = r.latestOp(o)
-				changed := o.DeepCopy()
-				changed.Status.Admission = nodeop.Admission(l)
-				return r.patchLedger(ctx, o, changed, o.Status.Admission, changed.Status.Admission)
-			}
+	was, changed, before, after := r.keeper(l)
+	switch {
+	case was == nil:
+		return errors.New("there is no such object")
+	case r.o.words[was.GetUID()]:
+		return errSpeaking
+	}
+	return r.patchLedger(ctx, was, changed, before, after)
+}
+
+// errSpeaking says that a status was on its way when this was decided: what is in that object now was not decided about.
+// Its landing has the loop look again.
+var errSpeaking = errors.New("its status is being written")
+
+// keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
+func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {
+	for _, o := range r.o.NodeOps {
+		if nodeop.RolloutName(o) == l.Name {
+			o = r.latestOp(o)
+			c := o.DeepCopy()
+			c.Status.Admission = nodeop.Admission(l)
+			return o, c, o.Status.Admission, c.Status.Admission
 		}
 	}
-	if kind == skyhook.Kind {
-		for _, s := range r.o.Skyhooks {
-			if s.Name == name {
-				s = r.latest(s)
-				changed := s.DeepCopy()
-				changed.Status.Admission = policy.Admission(l)
-				return r.patchLedger(ctx, s, changed, s.Status.Admission, changed.Status.Admission)
-			}
+	for _, s := range r.o.Skyhooks {
+		if skyhook.Kind+"/"+s.Name == l.Name {
+			s = r.latest(s)
+			c := s.DeepCopy()
+			c.Status.Admission = policy.Admission(l)
+			return s, c, s.Status.Admission, c.Status.Admission
 		}
 	}
-	if kind == policy.Kind {
-		for _, p := range r.o.Policies {
-			if p.Name == name {
-				p = r.latestPolicy(p)
-				changed := p.DeepCopy()
-				changed.Status.Admission = policy.Admission(l)
-				return r.patchLedger(ctx, p, changed, p.Status.Admission, changed.Status.Admission)
-			}
+	for _, p := range r.o.Policies {
+		if policy.Kind+"/"+p.Name == l.Name {
+			p = r.latestPolicy(p)
+			c := p.DeepCopy()
+			c.Status.Admission = policy.Admission(l)
+			return p, c, p.Status.Admission, c.Status.Admission
 		}
 	}
-	return fmt.Errorf("there is no such object")
+	return nil, nil, nil, nil
 }
 
 // latest is a Skyhook as this Cluster left it after it was observed. Each of our writes only happens to the version

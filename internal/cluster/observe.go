@@ -29,13 +29,13 @@ import (
 // first look reads the API server itself, so that it contains what any other operator wrote before it stopped.
 func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 	now, looked := c.options.Clock(), time.Now()
-	sending, busy := c.flights.sending() // before looking: what lands meanwhile may be seen in part
+	sending, busy, words := c.flights.sending() // before looking: what lands meanwhile may be seen in part
 	seen, err := c.look(ctx, now)
 	if err != nil {
 		return nil, err
 	}
 	o := &Objects{
-		Config: c.options.Config, Self: c.options.Self, looked: looked, sending: sending, busy: busy,
+		Config: c.options.Config, Self: c.options.Self, looked: looked, sending: sending, busy: busy, words: words,
 		Nodes: c.written.nodes.lay(seen.nodes), Pods: c.written.pods.lay(seen.pods), ConfigMaps: c.written.configMaps.lay(seen.configMaps),
 		Skyhooks: c.written.skyhooks.lay(seen.skyhooks), Policies: c.written.policies.lay(seen.policies),
 		NodeOps: c.written.nodeOps.lay(seen.nodeOps), Upgrades: c.written.upgrades.lay(seen.upgrades),

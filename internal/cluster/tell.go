@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +26,13 @@ func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
 // Node is the node of this name; nil when there is none.
 func (o *Objects) Node(name string) *skyhook.Node { return o.nodes[name] }
 
-// Tell writes the status of a Skyhook when it differs from what is there, and says whether it wrote. The status was made
+// TellLimit is how long a status may take to be written.
+const TellLimit = 2 * time.Second
+
+// Tell writes the status of a Skyhook when it differs from what is there, and says whether it does. The status was made
 // for the version that was observed: when anybody but this Cluster wrote since, nothing is written. The ledger is kept.
+// It does not wait for an answer where somebody is told of landings: until there is one, no other status of the object is
+// written, and nobody is admitted by its ledger.
 func (c *Cluster) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
 	latest := c.latest(s)
 	status.Admission = latest.Status.Admission
@@ -46,17 +52,38 @@ func (c *Cluster) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, 
 
 func (c *Cluster) tell(ctx context.Context, latest, changed client.Object, was, is any) (wrote bool, err error) {
 	same, err := equal(was, is)
-	if err != nil || same {
+	if err != nil || same || !c.flights.speak(latest.GetUID()) {
 		return false, err
 	}
-	err = c.patchStatus(ctx, latest, changed)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
+	send := func() error {
+		ctx, cancel := context.WithTimeout(ctx, TellLimit)
+		defer cancel()
+		return c.patchStatus(ctx, latest, changed)
 	}
-	if err != nil {
-		return false, fmt.Errorf("writing the status of %s: %w", latest.GetName(), err)
+	if c.options.Landed == nil {
+		err := send()
+		c.flights.spoke(latest.GetUID(), nil)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, notWritten(latest, err)
 	}
+	c.flights.senders.Go(func() {
+		err := send()
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil { // somebody else wrote, or the time is over: look again
+			err = nil
+		}
+		c.flights.spoke(latest.GetUID(), notWritten(latest, err))
+		c.options.Landed()
+	})
 	return true, nil
+}
+
+func notWritten(o client.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing the status of %s: %w", o.GetName(), err)
 }
 
 // equal compares statuses as they are on the wire, where times have whole seconds and what is empty is absent.

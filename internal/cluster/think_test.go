@@ -88,7 +88,7 @@ func think(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
 	r := &round{Cluster: &Cluster{}, o: o, now: now, undone: map[string]bool{}}
-	work := r.gather(plan)
+	work := r.gather(plan, nil, false)
 	for _, s := range o.Skyhooks {
 		by := o.Compiled(s)
 		for _, report := range plan.Reports {

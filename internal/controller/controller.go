@@ -34,12 +34,9 @@ const (
 	longestRest   = time.Second
 )
 
-// A pass ends well before the lease of a leader that cannot renew it goes to somebody else, and so does all that it sends:
-// what is to be done may take applyLimit, and saying it sayLimit, so that people are told also when the API server is slow.
-const (
-	applyLimit = 7 * time.Second
-	sayLimit   = 2 * time.Second
-)
+// applyLimit is how long a pass may take, with all that it sends but the statuses, which have a time of their own: well
+// before the lease of a leader that cannot renew it goes to somebody else.
+const applyLimit = 7 * time.Second
 
 // sayEvery is the time between two writes of one object's status.
 const sayEvery = time.Second
@@ -147,9 +144,7 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 		l.tell(d.Actions)
 		l.board.acted(d)
 	}
-	sayCtx, cancelSay := context.WithTimeout(life, sayLimit)
-	defer cancelSay()
-	later, sayErr := l.say(sayCtx, o, plan, outcome)
+	later, sayErr := l.say(life, o, plan, outcome)
 	l.board.passed(began, observed, decided, applied, l.clock(), func(node string) bool { return o.Sending(node) || l.cluster.Sending(node) })
 
 	again = sooner(sooner(plan.Next, o.Again), sooner(outcome.Again, later))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/test/world"
 )
 
@@ -265,8 +266,8 @@ func TestLeader(t *testing.T) {
 
 // A leader that cannot renew its lease has ended its last pass before it has to stop, and has stopped before another leads.
 func TestPassEndsBeforeTheLease(t *testing.T) {
-	if applyLimit+sayLimit >= renewDeadline || renewDeadline >= leaseDuration {
-		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+sayLimit, renewDeadline, leaseDuration)
+	if applyLimit+cluster.TellLimit >= renewDeadline || renewDeadline >= leaseDuration {
+		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+cluster.TellLimit, renewDeadline, leaseDuration)
 	}
 }
 
