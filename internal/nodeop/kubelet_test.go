@@ -5,6 +5,7 @@ package nodeop
 
 import (
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -113,8 +114,12 @@ func (w *world) reboot(p *corev1.Pod) {
 		}
 		end(pack.Message{Outcome: pack.Succeeded, Reboot: &came})
 	default:
-		from := n.BootID
-		n.BootID += "'"
-		end(pack.Message{Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.BootID}})
+		id := n.UID + " " + strings.Join(p.Spec.Containers[0].Args[:5], " ") // interrupt … --id ID
+		proof, did := w.rebooted[id]                                         // the host remembers, whichever pod asks
+		if !did {
+			proof = pack.Reboot{From: n.BootID, To: n.BootID + "'"}
+			n.BootID, w.rebooted[id] = proof.To, proof
+		}
+		end(pack.Message{Outcome: pack.Succeeded, Reboot: &proof})
 	}
 }

@@ -33,6 +33,10 @@ var upgrading = template.Must(template.New("upgrade").Parse(upgradeScript))
 // neverCopied are put into every container by Kubernetes.
 var neverCopied = []string{"/etc/hostname", "/etc/hosts"}
 
+// upgradeRetries is how often an upgrade that failed is tried again: it writes a whole system to the node's disk each
+// time, and hardly ever ends otherwise than before.
+const upgradeRetries = 1
+
 // Child is the NodeOp that carries an upgrade out. Without a reboot nothing is disturbed, so nothing is moved away; the
 // version of a recovery system is not known, so asking for it is never for nothing.
 func Child(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
@@ -51,7 +55,7 @@ func Child(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 			NodeSelector: *u.Spec.NodeSelector.DeepCopy(), Image: u.Spec.Image, ImagePullSecrets: slices.Clone(u.Spec.ImagePullSecrets),
 			Command:     []string{"/bin/sh", "-c", script(u, active, compare)},
 			Concurrency: u.Spec.Concurrency, StopOnFailure: pointer(on(u.Spec.StopOnFailure)), UncordonOnFailure: pointer(on(u.Spec.UncordonOnFailure)),
-			HostMountPath: defaultHostMount, Cordon: pointer(active), RebootOnSuccess: pointer(active),
+			HostMountPath: defaultHostMount, Cordon: pointer(active), RebootOnSuccess: pointer(active), BackoffLimit: pointer(int32(upgradeRetries)),
 		},
 	}
 	if active {

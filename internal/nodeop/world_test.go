@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -58,6 +59,7 @@ type world struct {
 	check      map[string]string         // the message of the check on a node; "!" fails it, "hang" lets it run
 	says       string                    // the last words of a command that ended well
 	boots      map[string]string         // how a node reboots: "" well, "never", "lies" (the pod ends well without a reboot), "gone", "came up" or "falls back" (an upgraded system)
+	rebooted   map[string]pack.Reboot    // what hosts remember, by node and id
 	namespaces []string                  // that the operator was given
 	lose       func(rollout.Action) bool // actions that never happen
 	last       rollout.Plan
@@ -68,7 +70,7 @@ type world struct {
 
 func newWorld(t *testing.T, nodes ...string) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), busy: map[string][]rollout.Pod{}, ends: map[string]string{},
-		check: map[string]string{}, boots: map[string]string{}, tell: true}
+		check: map[string]string{}, boots: map[string]string{}, rebooted: map[string]pack.Reboot{}, tell: true}
 	for _, n := range nodes {
 		w.addNode(n)
 	}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+// A command that hangs, or a Job of which nobody makes a pod, ends when its time is over; then its Job goes, and the next
+// node has its turn.
+func TestDeadline(t *testing.T) {
+	for spec, limit := range map[string]time.Duration{
+		"activeDeadlineSeconds: 60": time.Minute + grace,
+		"backoffLimit: 1":           2*(defaultTry+longestPause) + grace,
+	} {
+		w := newWorld(t, "n1", "n2")
+		o := w.apply(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, uncordonOnFailure: true, ` + spec + `}}`)
+		w.ends["n1"] = "hang"
+		w.turn()
+		w.turn()
+		w.now = w.nodes[0].Created.Add(limit - time.Minute)
+		w.turn()
+		want(t, "message", o.Status.NodeStatuses["n1"].Message, "Job is running")
+		w.run()
+		e := o.Status.NodeStatuses["n1"]
+		want(t, "phase", e.Phase, v1alpha1.PhaseFailed)
+		if !strings.HasPrefix(e.Message, textJobFailed+": ") || !strings.Contains(e.Message, limit.String()) {
+			t.Errorf("%s: it says %q, and may take %s", spec, e.Message, limit)
+		}
+		want(t, "Jobs left", len(w.jobs), 1)
+		want(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted)
+		want(t, "cordoned", w.node("n1").Unschedulable, false)
+	}
+}
+
+// NodeOps of one name in two namespaces share nothing: one is deleted in the middle, and the other ends.
+func TestSameNameElsewhere(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	for _, namespace := range []string{"a", "b"} {
+		w.apply(`{metadata: {name: up, namespace: ` + namespace + `, uid: ` + namespace + `0000000-0000-4000-8000-000000000000}, spec: {command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`)
+	}
+	a, b := w.ops[0], w.ops[1]
+	for range 4 {
+		w.turn()
+	}
+	now := metav1.NewTime(w.now)
+	a.DeletionTimestamp = &now
+	w.run()
+	want(t, "NodeOps", len(w.ops), 1)
+	want(t, "b", b.Status.Phase, v1alpha1.PhaseCompleted)
+	want(t, "completed", b.Status.Completed, int32(2))
+	names := map[string]bool{}
+	for _, j := range w.jobs {
+		names[j.Namespace+" "+j.Name] = true
+		want(t, j.Name+" in "+j.Namespace, j.OwnerReferences[0].UID == map[string]*v1alpha1.NodeOp{"a": a, "b": b}[j.Namespace].UID, true)
+	}
+	want(t, "Jobs", len(names), len(w.jobs))
+	for _, n := range w.nodes {
+		want(t, n.Name+" cordoned", n.Unschedulable, false)
+		want(t, n.Name+" annotations", len(n.Annotations), 0)
+	}
+}
+
+// An upgrade that failed is tried once more and not six times; a pod that the node or the control plane ended is no try.
+func TestUpgradeIsTriedTwice(t *testing.T) {
+	w := newWorld(t, "n1")
+	o := w.add(Child(upgradeOf(t, `{image: x, force: true}`)))
+	w.ends["n1"] = "fail"
+	w.run()
+	want(t, "attempts", o.Status.NodeStatuses["n1"].Attempts, int32(2))
+	rules := w.jobs[0].Spec.PodFailurePolicy.Rules
+	want(t, "rules", fmt.Sprint(rules[0].Action, rules[0].OnPodConditions[0].Type), "IgnoreDisruptionTarget")
+}
+
+// What happens is told on the node it happens to, each thing once.
+func TestEvents(t *testing.T) {
+	w := newWorld(t, "cp1", "n2")
+	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, concurrency: 1, backoffLimit: 0}}`)
+	w.ends["n2"] = "fail"
+	w.run()
+	var told []string
+	for _, e := range w.events {
+		told = append(told, strings.TrimSpace(fmt.Sprint(e.Type, " ", e.Reason, " ", e.Node, ": ", e.Message)))
+	}
+	if all := []string{
+		"Normal Started cp1: NodeOp default/up begins to work on node cp1",
+		"Normal Reboot cp1: NodeOp default/up: the command ended well, node cp1 reboots",
+		"Normal Finished cp1: NodeOp default/up is done with node cp1: nothing is owed any more",
+		"Normal Started n2: NodeOp default/up begins to work on node n2",
+		"Warning Failed n2: NodeOp default/up failed on node n2: Job failed",
+		"Warning Failed : 2 of 2 nodes done, 1 failed; node n2: Job failed: no such file",
+	}; !slices.Equal(told, all) {
+		t.Errorf("told are\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(all, "\n"))
+	}
+}
