@@ -5,6 +5,7 @@ package nodeop
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ func (c *Compiled) group(failed string) {
 	of := func(string) string { return own }
 	if b := c.in.Budget; b != nil {
 		c.Groups = append(c.Groups, b.Groups...)
+		c.takeFailed()
 		c.Rollout.Limit = int(o.Spec.Concurrency)
 		of = func(node string) string { return cmp.Or(b.Of[node], own) }
 	} else {
@@ -47,6 +49,21 @@ func (c *Compiled) group(failed string) {
 		}
 		if frozen != nil && c.in.Budget != nil && !t.Admitted && !t.Skipped && len(t.Tasks) > 0 {
 			t.Blocked = frozen // the groups are not this NodeOp's alone
+		}
+	}
+}
+
+// takeFailed counts, in the groups of a policy, the nodes that are away because this NodeOp failed there: still cordoned in
+// its name, or not ready. Otherwise one node after the other would be lost.
+func (c *Compiled) takeFailed() {
+	for _, t := range c.order {
+		r := t.rec.Result
+		if r == nil || r.Phase != v1alpha1.PhaseFailed || t.rec.Admitted || t.node.Ready && (t.rec.Held == nil || !t.node.Unschedulable) {
+			continue
+		}
+		in := func(g rollout.Group) bool { return g.Name == c.in.Budget.Of[t.node.Name] }
+		if at := slices.IndexFunc(c.Groups, in); at >= 0 {
+			c.Groups[at].Taken = append(slices.Clip(c.Groups[at].Taken), t.node.Name)
 		}
 	}
 }

@@ -23,6 +23,7 @@ func Merge(a, b rollout.Group) rollout.Group {
 		a.For = hex.EncodeToString(sum[:8])
 	}
 	a.Reset = a.Reset && b.Reset
+	a.Taken = append(slices.Clip(a.Taken), b.Taken...)
 	return a
 }
 
