@@ -114,7 +114,7 @@ func (o *options) settings(log logr.Logger) (controller.Options, error) {
 			Namespace: o.namespace, AgentImage: o.agentImage, PauseImage: o.pauseImage,
 			CopyDirRoot: path.Clean(o.copyDirRoot), LogRoot: path.Clean(o.agentLogRoot), RuntimeTaint: taint,
 			ReapplyOnReboot: o.reapplyOnReboot, TrustAgentReboots: o.rebootProof == "agent",
-			ImagePullSecret: o.imagePullSecret, ServiceAccount: o.serviceAccount, AlwaysPull: o.alwaysPull,
+			ImagePullSecret: o.imagePullSecret, ServiceAccount: o.serviceAccount, OwnAccount: o.ownAccount, AlwaysPull: o.alwaysPull,
 			DefaultPolicy: o.defaultPolicy, StageDeadline: o.stageDeadline, InterruptDeadline: o.interruptDeadline, Version: version,
 		},
 		NodeOps: nodeop.Config{

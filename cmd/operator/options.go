@@ -19,6 +19,7 @@ type options struct {
 	namespace         string
 	imagePullSecret   string
 	serviceAccount    string
+	ownAccount        string
 	copyDirRoot       string
 	agentLogRoot      string
 	agentImage        string
@@ -82,6 +83,7 @@ func (o *options) table() []*setting {
 		text("image-pull-secret", "IMAGE_PULL_SECRET", "", "name of a Secret in the namespace with credentials for registries; empty for none", &o.imagePullSecret),
 		flagged("always-pull", "ALWAYS_PULL", "false", "pull images each time; otherwise as Kubernetes defaults it for the tag or digest", &o.alwaysPull),
 		text("service-account", "PACKAGE_SERVICE_ACCOUNT", "", "service account of the pods of packages; empty for the namespace's default", &o.serviceAccount),
+		text("own-service-account", "OWN_SERVICE_ACCOUNT", "", "service account of the operators themselves: no drain moves their pods away; empty when unknown", &o.ownAccount),
 		text("copy-dir-root", "COPY_DIR_ROOT", "/var/lib/skyhook", "directory on hosts for packages and their records", &o.copyDirRoot),
 		text("agent-log-root", "AGENT_LOG_ROOT", "/var/log/skyhook", "directory on hosts for the logs of packages", &o.agentLogRoot),
 		text("runtime-required-taint", "RUNTIME_REQUIRED_TAINT", "skyhook.nvidia.com=runtime-required:NoSchedule", "taint of nodes that wait for runtime-required Skyhooks, as for kubectl taint", &o.runtimeTaint),

@@ -188,18 +188,15 @@ func (o *Objects) seeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		if !drains {
 			continue
 		}
-		t.Pods = InTheWay(pods, rules, o.spared, o.Refusals)
+		t.Pods = InTheWay(pods, rules, o.ours, o.Refusals)
 		for _, p := range pods {
 			_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.spared(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.ours(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 				c.Spared[t.Node] = append(c.Spared[t.Node], p.Namespace+"/"+p.Name)
 			}
 		}
 	}
 }
-
-// spared says that a NodeOp's drain leaves a pod where it is, because it is ours, or runs this program.
-func (o *Objects) spared(p *corev1.Pod) bool { return o.ours(p) }
 
 // ofNodeOp says that a pod belongs to a NodeOp, or to a Job of one.
 func (o *Objects) ofNodeOp(p *corev1.Pod) bool {

@@ -158,13 +158,17 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 	return problems
 }
 
-// ours says that a pod belongs to a Skyhook or a NodeOp.
+// ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
+// cordoned nobody could start another.
 func (o *Objects) ours(p *corev1.Pod) bool {
 	if o.ofNodeOp(p) || nodeop.Looking(p, o.Config.Namespace) {
 		return true
 	}
 	if p.Namespace != o.Config.Namespace {
 		return false
+	}
+	if own := o.Config.OwnAccount; own != "" && p.Spec.ServiceAccountName == own {
+		return true
 	}
 	for _, owner := range p.OwnerReferences {
 		if owner.Controller != nil && *owner.Controller && owner.Kind == skyhook.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/") {

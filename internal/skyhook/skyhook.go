@@ -56,6 +56,7 @@ type Config struct {
 	TrustAgentReboots bool   // an interrupt pod that ends well is proof enough of a reboot (REBOOT_PROOF=agent)
 	ImagePullSecret   string // in Namespace; empty for none
 	ServiceAccount    string // of the pods; empty for the namespace's default
+	OwnAccount        string // of the operators themselves, in Namespace: no drain moves their pods; empty when unknown
 	AlwaysPull        bool   // force imagePullPolicy Always; otherwise Kubernetes chooses by tag or digest
 	StageDeadline     time.Duration
 	InterruptDeadline time.Duration

@@ -53,6 +53,7 @@ type settings struct {
 	TrustAgentReboots bool         `json:"trustAgentReboots,omitempty"`
 	ImagePullSecret   string       `json:"imagePullSecret,omitempty"`
 	ServiceAccount    string       `json:"serviceAccount,omitempty"`
+	OwnAccount        string       `json:"ownAccount,omitempty"`
 	AlwaysPull        bool         `json:"alwaysPull,omitempty"`
 	StageDeadline     string       `json:"stageDeadline"`
 	InterruptDeadline string       `json:"interruptDeadline"`
@@ -63,7 +64,7 @@ func settingsOf(c skyhook.Config, self string) settings {
 		Version: c.Version, Namespace: c.Namespace, Node: self, AgentImage: c.AgentImage, PauseImage: c.PauseImage,
 		CopyDirRoot: c.CopyDirRoot, LogRoot: c.LogRoot, RuntimeTaint: c.RuntimeTaint,
 		ReapplyOnReboot: c.ReapplyOnReboot, TrustAgentReboots: c.TrustAgentReboots, ImagePullSecret: c.ImagePullSecret,
-		ServiceAccount: c.ServiceAccount, AlwaysPull: c.AlwaysPull,
+		ServiceAccount: c.ServiceAccount, OwnAccount: c.OwnAccount, AlwaysPull: c.AlwaysPull,
 		StageDeadline: c.StageDeadline.String(), InterruptDeadline: c.InterruptDeadline.String(),
 	}
 }
@@ -73,7 +74,7 @@ func (s settings) config() skyhook.Config {
 		Version: s.Version, Namespace: s.Namespace, AgentImage: s.AgentImage, PauseImage: s.PauseImage,
 		CopyDirRoot: s.CopyDirRoot, LogRoot: s.LogRoot, RuntimeTaint: s.RuntimeTaint,
 		ReapplyOnReboot: s.ReapplyOnReboot, TrustAgentReboots: s.TrustAgentReboots, ImagePullSecret: s.ImagePullSecret,
-		ServiceAccount: s.ServiceAccount, AlwaysPull: s.AlwaysPull,
+		ServiceAccount: s.ServiceAccount, OwnAccount: s.OwnAccount, AlwaysPull: s.AlwaysPull,
 	}
 	c.StageDeadline = lasts(s.StageDeadline, skyhook.DefaultStageDeadline)
 	c.InterruptDeadline = lasts(s.InterruptDeadline, skyhook.DefaultInterruptDeadline)

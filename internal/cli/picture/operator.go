@@ -37,8 +37,9 @@ func (p *Picture) FindOperator(ctx context.Context, namespace string, ours func(
 	}
 	for i := range list.Items {
 		if ours(&list.Items[i]) {
-			for _, c := range list.Items[i].Spec.Template.Spec.Containers {
-				p.started(c)
+			pod := &list.Items[i].Spec.Template.Spec
+			for _, c := range pod.Containers {
+				p.started(c, pod.ServiceAccountName)
 			}
 			return nil
 		}
@@ -46,12 +47,15 @@ func (p *Picture) FindOperator(ctx context.Context, namespace string, ours func(
 	return fmt.Errorf("no operator in namespace %s", namespace)
 }
 
-// started reads the settings of one container: its environment, then its flags, which win.
-func (p *Picture) started(c corev1.Container) {
+// started reads the settings of one container: its environment, then its flags, which win. It is told of its own account.
+func (p *Picture) started(c corev1.Container, account string) {
 	given := map[string]string{}
 	for _, e := range c.Env {
-		if e.Value != "" {
+		switch field := e.ValueFrom; {
+		case e.Value != "":
 			given[e.Name] = e.Value
+		case field != nil && field.FieldRef != nil && field.FieldRef.FieldPath == "spec.serviceAccountName":
+			given[e.Name] = account
 		}
 	}
 	for _, arg := range c.Args {
@@ -75,6 +79,7 @@ func (p *Picture) started(c corev1.Container) {
 	text("AGENT_LOG_ROOT", &k.LogRoot)
 	text("IMAGE_PULL_SECRET", &k.ImagePullSecret)
 	text("PACKAGE_SERVICE_ACCOUNT", &k.ServiceAccount)
+	text("OWN_SERVICE_ACCOUNT", &k.OwnAccount)
 	k.ReapplyOnReboot = yes(given["REAPPLY_ON_REBOOT"], k.ReapplyOnReboot)
 	k.AlwaysPull = yes(given["ALWAYS_PULL"], k.AlwaysPull)
 	k.TrustAgentReboots = k.TrustAgentReboots || given["REBOOT_PROOF"] == "agent"
@@ -89,7 +94,7 @@ func (p *Picture) started(c corev1.Container) {
 // flagged are the operator's flags that a decision depends on, and their environment variables.
 var flagged = map[string]string{ //nolint:gosec // names of variables, no secrets
 	"agent-image": "AGENT_IMAGE", "pause-image": "PAUSE_IMAGE", "copy-dir-root": "COPY_DIR_ROOT", "agent-log-root": "AGENT_LOG_ROOT",
-	"image-pull-secret": "IMAGE_PULL_SECRET", "service-account": "PACKAGE_SERVICE_ACCOUNT", "reapply-on-reboot": "REAPPLY_ON_REBOOT",
+	"image-pull-secret": "IMAGE_PULL_SECRET", "service-account": "PACKAGE_SERVICE_ACCOUNT", "own-service-account": "OWN_SERVICE_ACCOUNT", "reapply-on-reboot": "REAPPLY_ON_REBOOT",
 	"always-pull": "ALWAYS_PULL", "reboot-proof": "REBOOT_PROOF", "stage-deadline": "STAGE_DEADLINE",
 	"interrupt-deadline": "INTERRUPT_DEADLINE", "runtime-required-taint": "RUNTIME_REQUIRED_TAINT",
 }

@@ -171,7 +171,7 @@ func TestPods(t *testing.T) {
 		}
 	}
 	env := environment(manager(t, r))
-	if env["PACKAGE_SERVICE_ACCOUNT"] != full+"-packages" || env["NAMESPACE"] != "$metadata.namespace" || env["NODE_NAME"] != "$spec.nodeName" {
+	if env["PACKAGE_SERVICE_ACCOUNT"] != full+"-packages" || env["NAMESPACE"] != "$metadata.namespace" || env["NODE_NAME"] != "$spec.nodeName" || env["OWN_SERVICE_ACCOUNT"] != "$spec.serviceAccountName" {
 		t.Errorf("the operator is told %v", env)
 	}
 	packages := get(t, r, "ServiceAccount", full+"-packages", &corev1.ServiceAccount{})
@@ -253,6 +253,41 @@ func TestSelector(t *testing.T) {
 	want := map[string]string{"app": full + "-controller-manager", "control-plane": "controller-manager"}
 	if diff := cmp.Diff(want, d.Spec.Selector.MatchLabels); diff != "" {
 		t.Errorf("the selector changed (-want +got)\n%s", diff)
+	}
+}
+
+// TestSelects: whatever selects pods of ours by label finds those that the Deployment makes, and the ServiceMonitor finds
+// the Service.
+func TestSelects(t *testing.T) {
+	r := chart(t, matrix["everything"])
+	pod := deployment(t, r).Spec.Template.Labels
+	seen := map[string]bool{}
+	for _, u := range r.Objects {
+		at, of := []string{"spec", "selector", "matchLabels"}, pod
+		switch u.GetKind() {
+		case "Service":
+			at = []string{"spec", "selector"}
+		case "NetworkPolicy":
+			at = []string{"spec", "podSelector", "matchLabels"}
+		case "ServiceMonitor":
+			of = r.Find("Service", "skyhook-operator-controller-manager-metrics-service").GetLabels()
+		case "PodDisruptionBudget":
+		default:
+			continue
+		}
+		seen[u.GetKind()] = true
+		want, _, err := unstructured.NestedStringMap(u.Object, at...)
+		if err != nil || len(want) == 0 {
+			t.Errorf("%s %s selects by %v (%v)", u.GetKind(), u.GetName(), want, err)
+		}
+		for key, value := range want {
+			if of[key] != value {
+				t.Errorf("%s %s selects %s=%s, and there is %v", u.GetKind(), u.GetName(), key, value, of)
+			}
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("the chart has %v only", seen)
 	}
 }
 
