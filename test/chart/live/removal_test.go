@@ -27,6 +27,7 @@ func kubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(plane.Kubectl(), append([]string{"--kubeconfig", plane.Kubeconfig(t)}, args...)...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1") // it runs git, for a repository of this machine
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
@@ -41,7 +42,7 @@ func mustKubectl(t *testing.T, args ...string) {
 	}
 }
 
-// TestKubectl installs with kubectl what config/ holds, and deletes it again. While something needs the operator, deleting
+// TestKubectl installs with kubectl what config/ holds, from a folder and from Git, and deletes it again. While something needs the operator, deleting
 // it is refused at once and as a whole, however often it is tried and however the Skyhook is; then it works.
 func TestKubectl(t *testing.T) {
 	forget(t)
@@ -49,11 +50,15 @@ func TestKubectl(t *testing.T) {
 	w.Namespace = "skyhook" // of config/default
 	w.Kubelet()
 	t.Cleanup(func() { unguard(t) })
-	mustKubectl(t, "apply", "-k", "config/default")
+	url := hosted(t)
+	mustKubectl(t, "apply", "-k", url("config/default"))
 	complete(t)
+	if again, err := kubectl(t, "apply", "-k", "config/default"); err != nil || strings.Contains(again, "created") {
+		t.Errorf("the folder is not what Git has: %v\n%s", err, again)
+	}
 	_, end := operator(t, w.Namespace)
 
-	mustKubectl(t, "apply", "-k", "config/samples")
+	mustKubectl(t, "apply", "-k", url("config/samples"))
 	w.Eventually("the samples keep the operator", func() bool { return refusal(t, w) != "" })
 	kept(t, w, "Delete these first") // be it for a Skyhook or for the NodeOp
 	mustKubectl(t, "delete", "-k", "config/samples", "--timeout=2m")
@@ -87,7 +92,7 @@ func TestKubectl(t *testing.T) {
 	w.Eventually("nothing needs the operator, and it is deleted", func() bool {
 		finish(w, true)
 		// What went in the moment before the refusal began to end is not there the second time.
-		_, err := kubectl(t, "delete", "-k", "config/default", "--wait=false", "--ignore-not-found")
+		_, err := kubectl(t, "delete", "-k", url("config/default"), "--wait=false", "--ignore-not-found")
 		return err == nil
 	})
 	end()
