@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -112,8 +113,12 @@ func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string
 	})
 }
 
-// understands makes sure that the operator reads the annotation.
+// understands makes sure that the operator reads the annotation. One that accepts Skyhooks does: operators that are too old
+// know no such condition, and count their versions differently.
 func (a *app) understands(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, l lever) error {
+	if meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionAccepted) != nil {
+		return nil
+	}
 	version := s.Annotations[v1alpha1.AnnotationVersion]
 	if version == "" {
 		var err error
