@@ -28,7 +28,8 @@ show() { # COMMAND…: what a person would type
   "$@"
 }
 
-lab() { "$dist/cluster" --name "$cluster" "$@"; }
+# What a cluster leaves running must not keep this terminal or pipe open.
+lab() { "$dist/cluster" --name "$cluster" "$@" 3>&-; }
 helm() { "$helm" --kubeconfig "$kubeconfig" "$@"; }
 kubectl() { "$kubectl" --kubeconfig "$kubeconfig" "$@"; }
 
@@ -59,17 +60,22 @@ images() { # [FLAG…]
   show go run ./internal/image/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
 }
 
+forget() {
+  if "$dist/cluster" list | grep -qx "$cluster"; then lab down; fi
+}
+
 # A cluster of our own, with a registry that plays every registry there is.
 own() {
   next "Kubernetes on this machine, with two real nodes (the first time it is built from source: up to half an hour)"
-  if [ -z "$("$dist/cluster" list | grep -x "$cluster" || true)" ]; then
+  if ! lab kubeconfig >/dev/null 2>&1; then
+    forget # one that did not survive a restart of this machine, or that was interrupted
     lab up --nodes node1,node2 --labels skyhook.nvidia.com/test-node=demo
   fi
   kubeconfig=$(lab kubeconfig)
   kubectl=$("$dist/cluster" assets)/kubectl
   show kubectl get nodes
   next "images, built without Docker"
-  images --platform "linux/$(go env GOARCH)" >/dev/null
+  images --platform "linux/$(go env GOARCH)" --version v0.1.0 >/dev/null
   local program digest
   for program in image:operator agent:agent; do
     digest=$(lab image push "$dist/images/${program#*:}.tar" "ghcr.io/skyhook-k8s/skyhook/${program#*:}:v0.1.0")
@@ -100,18 +106,10 @@ foreign() {
   show kubectl label node "${nodes[@]}" skyhook.nvidia.com/test-node=demo --overwrite
 }
 
-follow() {
-  local watcher=
-  if "$dist/bin/kubectl-skyhook" status --help >/dev/null 2>&1; then
-    show "$dist/bin/kubectl-skyhook" --kubeconfig "$kubeconfig" status demo -w &
-    watcher=$!
-  fi
-  show kubectl wait --for=condition=Ready skyhook/demo --timeout=15m
-  if [ -n "$watcher" ]; then
-    sleep 1 # it shows what has just become so
-    kill "$watcher" 2>/dev/null || true
-    wait "$watcher" 2>/dev/null || true
-  fi
+follow() { # until it is complete
+  printf '   $ kubectl skyhook status demo -w\n'
+  timeout 15m "$dist/bin/kubectl-skyhook" --kubeconfig "$kubeconfig" status demo -w --interval 1s || true
+  show kubectl wait --for=condition=Ready skyhook/demo --timeout=1m
   show kubectl get skyhook demo
 }
 
@@ -180,7 +178,7 @@ down() {
   mkdir -p "$dist"
   [ -x "$dist/cluster" ] || go build -C test/cluster -o "$PWD/$dist/cluster" .
   if [ -z "$kubeconfig" ]; then
-    if [ -n "$("$dist/cluster" list | grep -x "$cluster" || true)" ]; then lab down; fi
+    forget
   else
     programs
     client
