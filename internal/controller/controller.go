@@ -13,6 +13,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -26,8 +27,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// The pace of the loop. Between the beginnings of two passes lies ten times what the first one took to think, so
-// that deciding takes about a tenth of a core; but never less than shortestRest after it, nor more than longestRest.
+// started is when this process began, about.
+var started = time.Now()
+
+// The pace of the loop. Between the beginnings of two passes lies ten times what the first one computed to observe and
+// decide, so that this takes about a tenth of a core; but never less than shortestRest after it, nor more than longestRest.
 const (
 	thinkingShare = 10
 	shortestRest  = 20 * time.Millisecond
@@ -123,13 +127,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pass looks at the cluster once and does what is to be done. It says how long thinking took, and when to look again.
+// pass looks at the cluster once and does what is to be done. It says how long it computed to observe and decide, and when
+// to look again.
 func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Time) {
 	began := l.clock()
 	l.pulse.begin(began)
 	defer l.pulse.end()
+	runtime.LockOSThread()
+	before := effort()
 	o, err := l.observe(life)
 	if err != nil {
+		runtime.UnlockOSThread()
 		l.board.end(err)
 		return l.clock().Sub(began), l.stumble(life, err)
 	}
@@ -137,6 +145,8 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	snapshot, problems := cluster.Snapshot(o, began)
 	plan := rollout.Decide(snapshot)
 	decided := l.clock()
+	thought = effort() - before
+	runtime.UnlockOSThread()
 	l.complain(problems)
 	outcome, err := l.cluster.Apply(life, o, plan)
 	applied := l.clock()
@@ -155,7 +165,7 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	} else {
 		l.failures.end()
 	}
-	return decided.Sub(began), again
+	return thought, again
 }
 
 // observe looks at the cluster, within the time that a pass has.
