@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -101,8 +100,7 @@ func (l Line) interruptCommand() *cobra.Command {
 	return cmd
 }
 
-// sentinelCommand makes the file that an interrupt waits for. Each run makes another, so that none is taken for an
-// earlier one's.
+// sentinelCommand makes the file that an interrupt waits for.
 func (l Line) sentinelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "sentinel PATH",
@@ -110,12 +108,10 @@ func (l Line) sentinelCommand() *cobra.Command {
 		Example: "  skyhook-agent sentinel /usr/local/.kairos/job-1",
 		Args:    exactly("PATH"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			now := time.Now()
-			path := args[0] + "-" + strconv.FormatInt(now.Unix(), 10)
-			if err := os.WriteFile(path, []byte("Job completed at "+now.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
-				return fmt.Errorf("making the file that an interrupt waits for: %w", err)
+			made, err := agent.MakeSentinel(args[0], time.Now())
+			if err == nil {
+				_, err = fmt.Fprintln(l.Stdout, "made", made)
 			}
-			_, err := fmt.Fprintln(l.Stdout, "made", path)
 			return err
 		},
 	}
