@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -89,6 +92,27 @@ func TestEnded(t *testing.T) {
 	}{{ends(), false}, {ends(0), false}, {ends(0, -1), false}, {ends(0, 1), false}, {ends(0, 0), true}} {
 		if got := ended(c.pod); got != c.want {
 			t.Errorf("%v: %v", c.pod.Status.InitContainerStatuses, got)
+		}
+	}
+}
+
+// Of what a large cluster has by the hundred thousand only what is ours is kept in memory, and no Secret at all.
+func TestCachesHoldWhatIsOurs(t *testing.T) {
+	for name, options := range map[string]cache.Options{"ours": caches("skyhook"), "of NodeOps": cachesOps()} {
+		for kind, by := range options.ByObject {
+			if _, all := kind.(*corev1.Node); !all && by.Label == nil {
+				t.Errorf("the cache %s keeps every %T", name, kind)
+			}
+			_, pod := kind.(*corev1.Pod)
+			if _, job := kind.(*batchv1.Job); (pod || job) && by.Label.Matches(labels.Set{"app": "web"}) {
+				t.Errorf("the cache %s keeps every %T", name, kind)
+			}
+			if _, secret := kind.(*corev1.Secret); secret {
+				t.Errorf("the cache %s keeps Secrets", name)
+			}
+		}
+		if !options.ReaderFailOnMissingInformer {
+			t.Errorf("the cache %s takes more kinds in when somebody asks", name)
 		}
 	}
 }
