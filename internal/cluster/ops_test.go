@@ -157,6 +157,9 @@ func TestNodeOpRuns(t *testing.T) {
 			t.Errorf("Job %s outlives its TTL", j.Name)
 		}
 	}
+	if was, is := done.Status.NodeStatuses["n1"], s.nodeOp("up").Status.NodeStatuses["n1"]; is.JobName == "" || is.Message != was.Message || is.RebootStatus != opv1.RebootCompleted {
+		t.Errorf("with its Job the result goes: %+v was %+v", is, was)
+	}
 	if f := s.nodeOp("up").Finalizers; len(f) > 0 {
 		t.Errorf("a finished NodeOp keeps %v", f)
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/test/world"
@@ -317,6 +318,30 @@ func TestSharedPolicy(t *testing.T) {
 	w.start()
 	w.Complete("driver")
 	w.Complete("second")
+	if got := w.kubelet.Most(); got != 1 {
+		t.Errorf("%d nodes were in flight at the same time", got)
+	}
+}
+
+// A Skyhook and a NodeOp under one shared policy never have two nodes between them, nor one node both.
+func TestSharedPolicyWithNodeOp(t *testing.T) {
+	w := newScene(t, 3)
+	w.Apply(shared)
+	w.Apply(strings.Replace(driver, "interruptionBudget: {count: 1}", "deploymentPolicy: careful", 1))
+	w.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: beside, namespace: ` + w.Namespace + `}
+spec: {command: [date], cordon: true, deploymentPolicy: careful, nodeSelector: {matchLabels: {pool: gpu}}}
+`)
+	w.start()
+	w.Eventually("the NodeOp is finished", func() bool {
+		w.endJobs()
+		o := &opv1.NodeOp{}
+		err := w.Client.Get(context.Background(), client.ObjectKey{Namespace: w.Namespace, Name: "beside"}, o)
+		return err == nil && o.Status.Phase == opv1.PhaseCompleted && o.Status.Completed == 3
+	})
+	w.Complete("driver")
 	if got := w.kubelet.Most(); got != 1 {
 		t.Errorf("%d nodes were in flight at the same time", got)
 	}

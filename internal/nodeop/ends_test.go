@@ -102,3 +102,29 @@ func TestEvents(t *testing.T) {
 		t.Errorf("told are\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(all, "\n"))
 	}
 }
+
+// Concurrency counts as it is now: raised, more begin at once; lowered, nobody begins until there is room.
+func TestConcurrencyChanges(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4", "n5")
+	o := w.apply(plainOp)
+	for _, n := range w.nodes[:4] {
+		w.ends[n.Name] = "hang"
+	}
+	w.turn()
+	want(t, "order", w.order("run command"), "n1")
+	o.Spec.Concurrency = 3
+	for range 3 {
+		w.turn()
+	}
+	want(t, "order", w.order("run command"), "n1 n2 n3")
+	o.Spec.Concurrency = 1
+	w.ends["n1"], w.ends["n2"] = "", ""
+	for range 6 {
+		w.turn()
+	}
+	want(t, "order", w.order("run command"), "n1 n2 n3") // n3 is at work
+	w.ends["n3"], w.ends["n4"] = "", ""
+	w.run()
+	want(t, "order", w.order("run command"), "n1 n2 n3 n4 n5")
+	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+}

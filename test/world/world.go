@@ -161,7 +161,7 @@ func Ready(s *v1alpha1.Skyhook) bool {
 	return false
 }
 
-// Admitted counts the admissions that nodes record.
+// Admitted counts the admissions that nodes record, of Skyhooks and of NodeOps.
 func (w *World) Admitted() int {
 	l := &corev1.NodeList{}
 	if err := w.Client.List(context.Background(), l); err != nil {
@@ -170,7 +170,8 @@ func (w *World) Admitted() int {
 	n := 0
 	for _, node := range l.Items {
 		for key, value := range node.Annotations {
-			if strings.HasPrefix(key, v1alpha1.PrefixRecord) && strings.Contains(value, `"admitted":true`) {
+			ours := strings.HasPrefix(key, v1alpha1.PrefixRecord) || strings.HasPrefix(key, opv1.PrefixRecord)
+			if ours && strings.Contains(value, `"admitted":true`) {
 				n++
 			}
 		}
