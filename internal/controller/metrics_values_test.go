@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// lines are the series of a registry that are not zero, each with its value; of a histogram its sum and count.
+func lines(t *testing.T, r *prometheus.Registry) []string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			text := fmt.Sprint(value)
+			if h := m.GetHistogram(); f.GetType() == dto.MetricType_HISTOGRAM {
+				value, text = float64(h.GetSampleCount()), fmt.Sprintf("%g in %d", h.GetSampleSum(), h.GetSampleCount())
+			}
+			if value != 0 {
+				out = append(out, fmt.Sprintf("%s{%s} %s", f.GetName(), strings.Join(labels, ","), text))
+			}
+		}
+	}
+	return out
+}
+
+// stopped is what a pass found about a Skyhook whose compartment stopped in its third batch.
+func stopped(now time.Time) told {
+	return told{
+		skyhook: &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: "canary"}},
+		status: v1alpha1.SkyhookStatus{
+			Status: v1alpha1.StatusErroring, NodesTotal: 9,
+			NodeCounts: map[v1alpha1.Status]int{v1alpha1.StatusComplete: 4, v1alpha1.StatusErroring: 3, v1alpha1.StatusWaiting: 2},
+			CompartmentStatuses: map[string]v1alpha1.CompartmentStatus{
+				"gpu": {Matched: 9, Ceiling: 3, InProgress: 3, Completed: 4, ProgressPercent: 44, BatchState: &v1alpha1.BatchState{
+					CurrentBatch: 3, ConsecutiveFailures: 2, ShouldStop: true}},
+				v1alpha1.DefaultCompartment: {Ceiling: 1},
+			},
+		},
+		tallies: []skyhook.Tally{{
+			Name: "tuning", Version: "1.1.0", Restarts: 7,
+			States: map[v1alpha1.State]int{v1alpha1.StateComplete: 4, v1alpha1.StateErroring: 5},
+			Stages: map[v1alpha1.Stage]int{v1alpha1.StageConfig: 3, v1alpha1.StagePostInterrupt: 6},
+		}},
+		waiting: map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
+		oldest:  now.Add(-90 * time.Second),
+	}
+}
+
+// Every gauge has the value of the last pass, under the labels that docs/metrics.md names; every counter and histogram the
+// sum of what was counted.
+func TestEveryMetricHasItsValue(t *testing.T) {
+	now := time.Unix(100_000, 0)
+	b := newBoard()
+	r := prometheus.NewRegistry()
+	if err := b.register(r); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, r); len(got) > 0 {
+		t.Errorf("before the first pass there is %v", got)
+	}
+	policy := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
+	policy.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu"}}
+	policy.Spec.Compartments[0].Strategy = &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
+	b.post(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}}, []told{stopped(now)}, []rollout.GroupReport{
+		{Group: "Skyhook/demo/gpu", Ceiling: 3, Busy: 2}, {Group: "over", Ceiling: 1, Busy: 4}, {Group: "unlimited", Ceiling: rollout.Unlimited, Busy: 5},
+	}, now)
+	b.pulse.begin(time.Now().Add(-5 * time.Minute))
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	b.passed(now, at(250), at(750), at(1750), at(3750), func(string) bool { return false })
+	b.podEnded("n1", at(0))
+	b.podCreated("n1", at(500))
+	b.end(nil)
+	b.end(nil)
+	b.end(errors.New("some error"))
+	b.actions.WithLabelValues("run").Add(4)
+	b.stages.WithLabelValues("apply").Observe(30)
+	b.failures.WithLabelValues("config", "StageFailed").Inc()
+	b.nodes.WithLabelValues("demo").Observe(600)
+	b.reboots.Inc()
+	b.answer(t, http.MethodGet, "/api/v1/nodes", 200)
+	b.answer(t, http.MethodPatch, "/api/v1/nodes/n1", 200)
+	b.answer(t, http.MethodPatch, "/api/v1/nodes/n2", 409)
+	for _, status := range []int{201, 201, 429, 500, 404, 503} {
+		b.answer(t, http.MethodPost, "/api/v1/namespaces/shop/pods/web/eviction", status)
+	}
+	got := slices.DeleteFunc(lines(t, r), func(line string) bool { // it grows while it is looked at
+		return strings.HasPrefix(line, "skyhook_pass_running_seconds{} 30")
+	})
+	if diff := cmp.Diff(everyValue, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	told := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{"
+	for name := range everyMetric(t) {
+		if !strings.Contains(told, name+"{") {
+			t.Errorf("no value of %s is looked at", name)
+		}
+	}
+	b.pulse.end()
+	for _, line := range lines(t, r) {
+		if strings.HasPrefix(line, "skyhook_pass_running_seconds") {
+			t.Errorf("between passes there is %s", line)
+		}
+	}
+}
+
+// answer sends a request through the board that the API server answers like this.
+func (b *board) answer(t *testing.T, method, path string, status int) {
+	t.Helper()
+	server := roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
+	})
+	r, err := http.NewRequestWithContext(t.Context(), method, "https://server"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := counting{next: server, writes: b.apiWrites, judged: b.evicted}.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+var everyValue = []string{
+	"skyhook_actions_total{run} 4",
+	"skyhook_api_writes_total{nodes,patch} 2",
+	"skyhook_api_writes_total{pods/eviction,post} 6",
+	"skyhook_budget_available{Skyhook/demo/gpu} 1",
+	"skyhook_budget_available{unlimited} +Inf",
+	"skyhook_budget_used{Skyhook/demo/gpu} 2",
+	"skyhook_budget_used{over} 4",
+	"skyhook_budget_used{unlimited} 5",
+	"skyhook_evictions_total{accepted} 2",
+	"skyhook_evictions_total{error} 1",
+	"skyhook_evictions_total{gone} 1",
+	"skyhook_evictions_total{refused} 2",
+	"skyhook_leading{} 1",
+	"skyhook_loop_seconds{apply} 1 in 1",
+	"skyhook_loop_seconds{decide} 0.5 in 1",
+	"skyhook_loop_seconds{observe} 0.25 in 1",
+	"skyhook_loop_seconds{say} 2 in 1",
+	"skyhook_node_duration_seconds{demo} 600 in 1",
+	"skyhook_node_status_count{demo,complete} 4",
+	"skyhook_node_status_count{demo,erroring} 3",
+	"skyhook_node_status_count{demo,waiting} 2",
+	"skyhook_node_target_count{demo} 9",
+	"skyhook_oldest_admission_seconds{demo} 90",
+	"skyhook_package_restarts_count{tuning,1.1.0,demo} 7",
+	"skyhook_package_stage_count{tuning,1.1.0,demo,config} 3",
+	"skyhook_package_stage_count{tuning,1.1.0,demo,post-interrupt} 6",
+	"skyhook_package_state_count{tuning,1.1.0,demo,complete} 4",
+	"skyhook_package_state_count{tuning,1.1.0,demo,erroring} 5",
+	"skyhook_passes_total{error} 1",
+	"skyhook_passes_total{ok} 2",
+	"skyhook_reaction_seconds{} 0.5 in 1",
+	"skyhook_reboots_total{} 1",
+	"skyhook_rollout_ceiling{__default__,canary,demo,unknown} 1",
+	"skyhook_rollout_ceiling{gpu,canary,demo,linear} 3",
+	"skyhook_rollout_completed{gpu,canary,demo,linear} 4",
+	"skyhook_rollout_consecutive_failures{gpu,canary,demo,linear} 2",
+	"skyhook_rollout_current_batch{gpu,canary,demo,linear} 3",
+	"skyhook_rollout_in_progress{gpu,canary,demo,linear} 3",
+	"skyhook_rollout_matched_nodes{gpu,canary,demo,linear} 9",
+	"skyhook_rollout_progress_percent{gpu,canary,demo,linear} 44",
+	"skyhook_rollout_should_stop{gpu,canary,demo,linear} 1",
+	"skyhook_stage_duration_seconds{apply} 30 in 1",
+	"skyhook_stage_failures_total{StageFailed,config} 1",
+	"skyhook_status{demo,erroring} 1",
+	"skyhook_waiting_nodes{StageFailed,demo} 3",
+	"skyhook_waiting_nodes{Stopped,demo} 2",
+}
