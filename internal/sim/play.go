@@ -34,25 +34,47 @@ type Timeline struct {
 // Play lets a snapshot go on until nothing is left to do, or the time is up, on a clock that jumps to whatever happens
 // next. Frozen groups thaw at their Until.
 func Play(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
-	p := player{w: New(s), times: times, ends: map[string]time.Time{}, gone: map[string]time.Time{}}
+	return newPlayer(s, times).play(limit)
+}
+
+// player knows when what is under way ends.
+type player struct {
+	w     *World
+	field *field
+	times Times
+	ends  map[string]time.Time // by object
+	gone  map[string]time.Time // by UID of a workload
+}
+
+func newPlayer(s rollout.Snapshot, times Times) *player {
+	w := New(s)
+	return &player{w: w, field: newField(w), times: times, ends: map[string]time.Time{}, gone: map[string]time.Time{}}
+}
+
+func (p *player) play(limit time.Duration) Timeline {
 	var out Timeline
-	until := s.Now.Add(limit)
+	until := p.w.Truth.Now.Add(limit)
 	for {
 		p.happen()
-		v := p.w.View()
-		plan := rollout.Decide(v.Snapshot)
+		v, plan := p.field.decide()
+		enough := false
 		if len(plan.Actions) > 0 {
-			out.Moments = append(out.Moments, Moment{At: v.Now, Actions: plan.Actions})
+			m := Moment{At: v.Now, Actions: plan.Actions}
+			out.Moments = append(out.Moments, m)
+			enough = p.times.Enough != nil && p.times.Enough(m)
+		}
+		if enough {
+			out.Left = p.left()
 		}
 		err := p.w.Apply(v, plan)
-		if err == nil && len(plan.Actions) > 0 && times.Enough != nil && times.Enough(out.Moments[len(out.Moments)-1]) {
-			out.End, out.Final, out.Left = p.w.Truth.Now, Clone(p.w.Truth), unfinished(plan)
-			return out
-		}
+		p.field.stir(plan.Actions)
 		next := p.next(plan.Next)
 		busy := len(plan.Actions) > 0 || Learned(v, plan)
-		if err != nil || !busy && (next.IsZero() || next.After(until)) {
-			out.End, out.Final, out.Left = p.w.Truth.Now, Clone(p.w.Truth), unfinished(plan)
+		if enough || err != nil || !busy && (next.IsZero() || next.After(until)) {
+			if !enough {
+				out.Left = p.left()
+			}
+			out.End, out.Final = p.w.Truth.Now, Clone(p.w.Truth)
 			return out
 		}
 		if !busy {
@@ -61,13 +83,8 @@ func Play(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
 	}
 }
 
-// player knows when what is under way ends.
-type player struct {
-	w     *World
-	times Times
-	ends  map[string]time.Time // by object
-	gone  map[string]time.Time // by UID of a workload
-}
+// left are the reports of what is left at this moment, of all nodes.
+func (p *player) left() []rollout.Report { return unfinished(rollout.Decide(p.w.View().Snapshot)) }
 
 // happen lets everything happen that is due.
 func (p *player) happen() {
@@ -77,28 +94,51 @@ func (p *player) happen() {
 			g.Frozen = nil
 		}
 	}
+	if p.field.whole {
+		p.happenEverywhere()
+		return
+	}
+	for _, at := range p.field.livelyNodes() {
+		for _, post := range p.field.spots[at].posts {
+			p.workOn(&p.w.Truth.Rollouts[post.rollout], post.target)
+		}
+		p.leave(p.w.Truth.Nodes[at].Name)
+	}
+}
+
+func (p *player) happenEverywhere() {
 	for i := range p.w.Truth.Rollouts {
-		r := &p.w.Truth.Rollouts[i]
-		for j := range r.Targets {
-			for k := range r.Targets[j].Tasks {
-				p.work(r, &r.Targets[j], &r.Targets[j].Tasks[k])
-			}
+		for j := range p.w.Truth.Rollouts[i].Targets {
+			p.workOn(&p.w.Truth.Rollouts[i], j)
 		}
 	}
-	for node, pods := range p.w.Workloads {
-		for i := len(pods) - 1; i >= 0; i-- {
-			if !pods[i].Leaving {
-				continue
-			}
-			at, known := p.gone[pods[i].UID]
-			if !known {
-				at = now.Add(p.times.Pod)
-				p.gone[pods[i].UID] = at
-			}
-			if !now.Before(at) {
-				delete(p.gone, pods[i].UID)
-				p.w.Gone(node, pods[i].UID)
-			}
+	for node := range p.w.Workloads {
+		p.leave(node)
+	}
+}
+
+func (p *player) workOn(r *rollout.Rollout, target int) {
+	t := &r.Targets[target]
+	for k := range t.Tasks {
+		p.work(r, t, &t.Tasks[k])
+	}
+}
+
+// leave lets the pods go that were evicted from a node.
+func (p *player) leave(node string) {
+	now, pods := p.w.Truth.Now, p.w.Workloads[node]
+	for i := len(pods) - 1; i >= 0; i-- {
+		if !pods[i].Leaving {
+			continue
+		}
+		at, known := p.gone[pods[i].UID]
+		if !known {
+			at = now.Add(p.times.Pod)
+			p.gone[pods[i].UID] = at
+		}
+		if !now.Before(at) {
+			delete(p.gone, pods[i].UID)
+			p.w.Gone(node, pods[i].UID)
 		}
 	}
 }

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// uneven lets tasks take different times, always the same for the same task.
+var uneven = sim.Times{
+	Task: func(_ rollout.Rollout, t rollout.Target, k rollout.Task) time.Duration {
+		h := fnv.New32()
+		_, _ = h.Write([]byte(t.Node + k.ID))
+		return time.Duration(1+h.Sum32()%7) * 20 * time.Second
+	},
+	Pod: 30 * time.Second,
+}
+
+// What is left out of what is decided about changes nothing: everything happens at the same time and in the same order.
+func TestPlayLeavesNothingOutThatCounts(t *testing.T) {
+	left := 0
+	for seed := range int64(200) {
+		r := rand.New(rand.NewSource(seed))
+		s := motley(r)
+		if n := r.Intn(20); n > 0 { // begin in the middle
+			times := uneven
+			times.Enough = func(sim.Moment) bool { n--; return n == 0 }
+			s = spoil(r, sim.PlayWhole(s, times, 100*time.Hour).Final)
+		}
+		whole, few := samePlay(t, fmt.Sprint("seed ", seed), s)
+		if few < whole {
+			left++
+		}
+	}
+	if left < 50 {
+		t.Errorf("only in %d of 200 plays anything was left out", left)
+	}
+}
+
+// So it is for whatever a storm leaves behind.
+func TestPlayAfterAStorm(t *testing.T) {
+	for seed := int64(1); seed <= 60; seed++ {
+		s := newStorm(t, seed)
+		for range 5 + s.r.Intn(60) {
+			s.w.Pass(time.Duration(1+s.r.Intn(20)) * time.Second)
+			s.happen()
+			s.refit()
+			s.operate()
+		}
+		samePlay(t, fmt.Sprint("storm ", seed), s.w.View().Snapshot)
+	}
+}
+
+func samePlay(t *testing.T, name string, s rollout.Snapshot) (whole, few int) {
+	t.Helper()
+	limit := 30 * time.Hour
+	want := sim.PlayWhole(s, uneven, limit)
+	got, few := sim.PlayFew(s, uneven, limit, 1)
+	for i := range want.Moments {
+		if i >= len(got.Moments) || !reflect.DeepEqual(want.Moments[i], got.Moments[i]) {
+			at := "nothing"
+			if i < len(got.Moments) {
+				at = fmt.Sprintf("%+v", got.Moments[i])
+			}
+			t.Fatalf("%s: moment %d is\n%s\nand not\n%+v", name, i, at, want.Moments[i])
+		}
+	}
+	if !reflect.DeepEqual(want, got) {
+		t.Fatalf("%s: it ends in another way:\n%+v\nand not\n%+v", name, got, want)
+	}
+	return targetsIn(s) * (len(want.Moments) + 1), few
+}
+
+func targetsIn(s rollout.Snapshot) int {
+	n := 0
+	for _, r := range s.Rollouts {
+		n += len(r.Targets)
+	}
+	return n
+}
+
+// motley is a fleet with a few rollouts of all sorts.
+func motley(r *rand.Rand) rollout.Snapshot {
+	chance := func(percent int) bool { return r.Intn(100) < percent }
+	s := rollout.Snapshot{Now: morning}
+	for i := range 10 + r.Intn(30) {
+		name := fmt.Sprintf("n%02d", i)
+		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, BootID: "b", Ready: !chance(4), Cordoned: chance(4), Known: chance(90), Self: i == 3,
+			Tainted: chance(5), Created: morning.Add(-time.Duration(r.Intn(50)) * time.Hour)})
+	}
+	for i := range 1 + r.Intn(4) {
+		kind := "Skyhook"
+		if chance(20) {
+			kind = "NodeOp"
+		}
+		o := rollout.Rollout{Name: fmt.Sprintf("%s/r%d", kind, i), Kind: kind, Priority: 10 * r.Intn(3), Barrier: chance(15), Paused: chance(12), Yields: chance(30),
+			Serial: chance(20), Required: chance(10), Once: kind == "NodeOp", Numbered: kind == "Skyhook"}
+		o.Autotaint = o.Required && chance(50)
+		if chance(10) {
+			o.Limit = 1 + r.Intn(4)
+		}
+		if chance(5) {
+			o.Broken = &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "it is wrong"}
+		}
+		shared := chance(25)
+		groups := 1 + r.Intn(2)
+		for j := range groups {
+			g := rollout.Group{Name: fmt.Sprintf("%s/g%d", o.Name, j), Ledger: o.Name, Limit: 1 + r.Intn(5), Pace: prototypes[r.Intn(len(prototypes))], Reset: chance(50)}
+			if shared {
+				g.Name, g.Ledger = fmt.Sprintf("Policy/shared/g%d", j), "Policy/shared"
+			}
+			odd(r, s, &g)
+			if find(s.Groups, g.Name) == nil {
+				s.Groups = append(s.Groups, g)
+			}
+		}
+		for j, n := range s.Nodes {
+			group := fmt.Sprintf("%s/g%d", o.Name, j%groups)
+			if shared {
+				group = fmt.Sprintf("Policy/shared/g%d", j%groups)
+			}
+			if chance(90) {
+				o.Targets = append(o.Targets, post(r, n, find(s.Groups, group)))
+			}
+		}
+		s.Rollouts = append(s.Rollouts, o)
+	}
+	return s
+}
+
+func odd(r *rand.Rand, s rollout.Snapshot, g *rollout.Group) {
+	switch r.Intn(12) {
+	case 0:
+		g.Limit = rollout.Unlimited
+	case 1:
+		g.Limit = 0
+	case 2:
+		g.Soak = time.Duration(r.Intn(10)) * time.Minute
+	case 3:
+		g.Spread = rollout.Spread{Key: "zone", Limit: 1 + r.Intn(2)}
+	case 4:
+		g.Frozen, g.Until = &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window is closed"}, s.Now.Add(time.Hour)
+	case 5:
+		g.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, Text: "the policy is paused"}
+	case 6:
+		g.Taken = []string{s.Nodes[0].Name}
+	case 7:
+		g.Ledger = ""
+	}
+}
+
+func find(groups []rollout.Group, name string) *rollout.Group {
+	for i := range groups {
+		if groups[i].Name == name {
+			return &groups[i]
+		}
+	}
+	return nil
+}
+
+func post(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
+	t := rollout.Target{Node: n.Name, UID: n.UID, Group: g.Name, Place: string(rune('a' + r.Intn(4))), Class: r.Intn(10) / 9}
+	done := r.Intn(100) < 25
+	var before []string
+	for i := range 1 + r.Intn(3) {
+		k := rollout.Task{ID: fmt.Sprintf("t%d", i), State: rollout.Pending, Recorded: rollout.Pending, After: before, Limit: time.Hour}
+		if done {
+			k.State, k.Recorded = rollout.Done, rollout.Done
+		}
+		if r.Intn(100) < 30 {
+			k.Need = rollout.Need(r.Intn(3))
+		}
+		if k.Need == rollout.Alone && r.Intn(2) == 0 {
+			k.BootID = n.BootID
+		}
+		before = []string{k.ID}
+		t.Tasks = append(t.Tasks, k)
+	}
+	if r.Intn(100) < 6 {
+		t.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, Text: "the node is ignored"}
+	}
+	if r.Intn(100) < 10 {
+		t.Pods = []rollout.Pod{{Namespace: "web", Name: "p-" + n.Name, UID: "p-" + n.Name}}
+	}
+	return t
+}
+
+// spoil lets a few things go wrong that a play itself does not know.
+func spoil(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
+	for i := range s.Rollouts {
+		for j := range s.Rollouts[i].Targets {
+			t := &s.Rollouts[i].Targets[j]
+			switch {
+			case r.Intn(100) > 6:
+			case t.Admitted:
+				for k := range t.Tasks {
+					if task := &t.Tasks[k]; task.Object != "" {
+						task.State, task.Attempts, task.Dead, task.FailedAt = rollout.Failing, 1+r.Intn(4), r.Intn(2) == 0, s.Now
+						task.Why = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}
+					}
+				}
+			default:
+				t.Strays = []string{"stray"}
+			}
+		}
+	}
+	return s
+}
+
+// How much is decided about grows with what is under way, and not with the fleet.
+func TestPlayLooksAtWhatIsUnderWay(t *testing.T) {
+	looked := map[int]int{}
+	for _, nodes := range []int{100, 400} {
+		s := fleet(nodes, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+		got, seen := sim.PlayFew(s, uneven, 1000*time.Hour, 8)
+		if len(got.Left) > 0 {
+			t.Fatalf("left: %+v", got.Left)
+		}
+		looked[nodes] = seen / nodes
+	}
+	if few, many := looked[100], looked[400]; many > few+few/5 {
+		t.Errorf("for each node %d targets are decided about with 100 nodes, and %d with 400", few, many)
+	}
+}
