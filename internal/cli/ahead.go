@@ -30,6 +30,7 @@ type wave struct {
 // course is how the engine goes on when everything ends well.
 type course struct {
 	timeline sim.Timeline
+	last     sim.Moment // that was played
 	began    time.Time
 	waves    map[string][]wave            // by rollout
 	steps    map[string]map[string][]step // by rollout and node
@@ -116,9 +117,8 @@ func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) 
 	return cluster.InTheWay(pods, cluster.SkyhookDrain(hook, protected), ours, nil), true
 }
 
-// play lets everything go on from here, without faults, on a clock that jumps. After so many waves of every rollout it
-// is enough; 0 plays to the end.
-func (s *scene) play(times sim.Times, limit time.Duration, most int) *course {
+// play lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.
+func (s *scene) play(times sim.Times, limit time.Duration, enough func(*course) bool) *course {
 	c := &course{began: s.snapshot.Now, waves: map[string][]wave{}, steps: map[string]map[string][]step{}}
 	snapshot := sim.Clone(s.snapshot)
 	for i := range snapshot.Rollouts {
@@ -139,24 +139,62 @@ func (s *scene) play(times sim.Times, limit time.Duration, most int) *course {
 	}
 	times.Enough = func(m sim.Moment) bool {
 		c.note(m)
-		return most > 0 && c.shown(s, most)
+		return enough != nil && enough(c)
 	}
 	c.timeline = sim.Play(snapshot, times, limit)
 	return c
 }
 
-// shown says that every rollout that has begun anything has had more waves than are to be shown.
-func (c *course) shown(s *scene, most int) bool {
+// shown is enough when a rollout has had more waves than are to be shown; 0 is never enough.
+func shown(most int) func(*course) bool {
+	return func(c *course) bool {
+		for _, waves := range c.waves {
+			if most > 0 && len(waves) > most {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// either is enough when one of both is.
+func either(a, b func(*course) bool) func(*course) bool {
+	if b == nil {
+		return a
+	}
+	return func(c *course) bool { return b(c) || a(c) } // b counts, so it is asked each time
+}
+
+// through is enough when everything has ended that these rollouts can do; how others go on is not asked for.
+func (s *scene) through(args []string) func(*course) bool {
+	if len(args) == 0 {
+		return nil
+	}
+	busy := 0
 	for i := range s.snapshot.Rollouts {
-		if waves := c.waves[s.snapshot.Rollouts[i].Name]; len(waves) > most {
-			return true
+		r := &s.snapshot.Rollouts[i]
+		if !meant(args, r) || r.Paused || r.Broken != nil {
+			continue
+		}
+		for j := range r.Targets {
+			if t := &r.Targets[j]; t.Admitted || owes(t) && t.Blocked == nil && !t.Gone && !t.Skipped {
+				busy++
+			}
 		}
 	}
-	return false
+	return func(c *course) bool {
+		for _, act := range c.last.Actions {
+			if act.Verb == rollout.Retire && slices.ContainsFunc(args, func(arg string) bool { return answersToName(act.Rollout, arg) }) {
+				busy--
+			}
+		}
+		return busy <= 0
+	}
 }
 
 // note reads one moment of the play.
 func (c *course) note(m sim.Moment) {
+	c.last = m
 	at := m.At.Sub(c.began)
 	for _, act := range m.Actions {
 		switch act.Verb {

@@ -145,10 +145,11 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 			}
 		}
 	}
-	if r.nodes, err = a.wholeNodes(ctx, c); err != nil {
-		return nil, err
+	nodes := &corev1.NodeList{}
+	if err := p.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	r.nodes = slices.DeleteFunc(r.nodes, func(n *skyhook.Node) bool {
+	r.nodes = slices.DeleteFunc(parsed(nodes), func(n *skyhook.Node) bool {
 		e := strip(n, p.Config)
 		if e.Empty() {
 			return true

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -63,7 +65,19 @@ func (a *app) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
+	c.DisableCompression = c.DisableCompression || nearby(c.Host)
 	return c, nil
+}
+
+// nearby says that a server is on this machine: to it nothing is gained by packing answers, and packing takes longer than
+// everything else.
+func nearby(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	address := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || address != nil && address.IsLoopback()
 }
 
 func (a *app) namespace() string { return *a.kube.Namespace }

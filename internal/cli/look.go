@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -105,6 +106,8 @@ func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
 		{&corev1.NodeList{}, nil}, {&v1alpha1.SkyhookList{}, nil}, {&v1alpha1.DeploymentPolicyList{}, nil}, {&nodeopv1.NodeOpList{}, nil}, {&nodeopv1.NodeOpUpgradeList{}, nil},
 		{&corev1.PodList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurPods}}},
 		{&corev1.ConfigMapList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurConfigMaps}}},
+		{&batchv1.JobList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.OfNodeOps}}},
+		{&corev1.PodList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.OfNodeOps}}},
 		{&appsv1.DeploymentList{}, []client.ListOption{ours}},
 	}
 	for _, l := range lists {
@@ -200,9 +203,11 @@ func (s *scene) rollout(arg string) (*rollout.Rollout, *rollout.Report, bool) {
 }
 
 // answersTo says that an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
-func answersTo(r *rollout.Rollout, arg string) bool {
-	kind, name, _ := strings.Cut(r.Name, "/")
-	if kind == "Skyhook" && arg == name || strings.EqualFold(arg, r.Name) {
+func answersTo(r *rollout.Rollout, arg string) bool { return answersToName(r.Name, arg) }
+
+func answersToName(full, arg string) bool {
+	kind, name, _ := strings.Cut(full, "/")
+	if kind == "Skyhook" && arg == name || strings.EqualFold(arg, full) {
 		return true
 	}
 	wanted, rest, ok := strings.Cut(arg, "/")
@@ -211,6 +216,11 @@ func answersTo(r *rollout.Rollout, arg string) bool {
 	}
 	_, bare, namespaced := strings.Cut(name, "/")
 	return rest == name || namespaced && rest == bare
+}
+
+// meant says that one of the arguments names a rollout, or that there are none.
+func meant(args []string, r *rollout.Rollout) bool {
+	return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) })
 }
 
 func (s *scene) report(name string) *rollout.Report {

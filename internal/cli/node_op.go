@@ -60,7 +60,7 @@ func (a *app) nodeRunCommand() *cobra.Command {
 	return a.nodeOpCommand(op, "run NODE… -- CMD…", "Run a command once on nodes, and wait for it",
 		"Run a command once on nodes, privileged and with the host's file system below /host, and wait for it. What it prints is\n"+
 			"shown when a node is done. A node that a Skyhook works on is waited for.",
-		"  kubectl skyhook node run worker-1 -- uname -r\n"+
+		"  kubectl skyhook node run worker-1 -- chroot /host uname -r\n"+
 			"  kubectl skyhook node run 'gpu-.*' --concurrency 0 --image busybox:1.36 -- chroot /host nvidia-smi -L")
 }
 
@@ -102,7 +102,7 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 		return fmt.Errorf("node %s takes the names of nodes before --; see --help", op.verb)
 	}
 	if op.verb == "run" && len(op.command) == 0 {
-		return errors.New("node run takes a command after --, such as -- uname -r")
+		return errors.New("node run takes a command after --, such as -- chroot /host uname -r")
 	}
 	c, err := a.cluster()
 	if err != nil {

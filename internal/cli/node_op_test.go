@@ -127,7 +127,7 @@ func TestNodeOpsAsk(t *testing.T) {
 	s := newStage(t, 2)
 	for _, c := range []struct{ said, args string }{
 		{"Reboot 1 node: n1? [y/N]", "node reboot n1"},
-		{"node run takes a command after --, such as -- uname -r", "node run n1"},
+		{"node run takes a command after --, such as -- chroot /host uname -r", "node run n1"},
 		{"node drain takes the names of nodes before --", "node drain"},
 		{`no node matches "n7"`, "node reboot n7 --yes"},
 		{"node n1 has no label kubernetes.io/hostname", "node reboot n1 --yes"},

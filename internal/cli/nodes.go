@@ -66,11 +66,16 @@ func (a *app) wholeNodes(ctx context.Context, c client.Client) ([]*skyhook.Node,
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
+	return parsed(list), nil
+}
+
+// parsed are the nodes of a list, by name.
+func parsed(list *corev1.NodeList) []*skyhook.Node {
 	out := make([]*skyhook.Node, len(list.Items))
 	for i := range list.Items {
 		out[i] = skyhook.ParseNode(&list.Items[i], nil)
 	}
-	return sortNodes(out), nil
+	return sortNodes(out)
 }
 
 func sortNodes(nodes []*skyhook.Node) []*skyhook.Node {

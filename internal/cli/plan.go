@@ -63,7 +63,7 @@ func (a *app) plan(ctx context.Context, from source, args []string, waves int) e
 			waves = 0
 		}
 	}
-	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, waves), args, waves)
+	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, either(shown(waves), s.through(args))), args, waves)
 	if err := a.say(answer{value: p, names: p.names(), text: func(wide bool) string { return p.text(wide) }}); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (s *scene) planned(c *course, args []string, most int) *planned {
 	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) }) {
+		if !meant(args, r) {
 			continue
 		}
 		one := s.plannedRollout(c, r, most)

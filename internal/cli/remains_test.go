@@ -145,12 +145,14 @@ func TestSupportBundle(t *testing.T) {
 	}
 	in := bundleFiles(t, file)
 	for name, want := range map[string]string{
-		"dump.yaml":     "redacted-1",
-		"status.txt":    "Skyhook driver: in_progress",
-		"why.txt":       "└ base on n3: failing",
-		"plan.txt":      "Skyhook driver: 5 of 6 nodes change",
-		"versions.yaml": "plugin: v0.9.0-test",
-		"events.txt":    "package tuning 1.2.0 fails at stage config, attempt 1",
+		"dump.yaml":         "redacted-1",
+		"status.txt":        "Skyhook driver: in_progress",
+		"why.txt":           "└ base on n3: failing",
+		"plan.txt":          "Skyhook driver: 5 of 6 nodes change",
+		"versions.yaml":     "plugin: v0.9.0-test",
+		"not-collected.txt": "logs: no pod of an operator is in namespace " + s.Namespace,
+
+		"events.txt": "package tuning 1.2.0 fails at stage config, attempt 1",
 	} {
 		if !strings.Contains(in[name], want) {
 			t.Errorf("%s does not have %q:\n%s", name, want, in[name])

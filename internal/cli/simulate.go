@@ -32,8 +32,9 @@ func (a *app) simulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate [SKYHOOK|nodeop/NAME…]",
 		Short: "Play a rollout to its end on a virtual clock",
-		Long: "Play a rollout to its end on a virtual clock: when each wave begins and ends, and how long everything takes. Every stage\n" +
-			"takes as long as --stage says, and ends well; --duration tells those that differ, by package and stage. Nothing is changed.",
+		Long: "Play a rollout to its end on a virtual clock: when each wave begins and ends, and how long everything takes. With names\n" +
+			"it ends when those are through. Every stage takes as long as --stage says, and ends well; --duration tells those that\n" +
+			"differ, by package and stage. Nothing is changed.",
 		Example: "  kubectl skyhook simulate -f skyhook.yaml\n" +
 			"  kubectl skyhook simulate demo --stage 90s --duration 'driver interrupt=8m' --duration 'driver=5m'\n" +
 			"  kubectl skyhook simulate --from stuck.yaml -o wide --node worker-1",
@@ -115,20 +116,17 @@ func (a *app) simulate(ctx context.Context, in *simulating, args []string) error
 	if err := s.known(args); err != nil {
 		return err
 	}
-	c := s.play(times, in.limit, 0)
+	c := s.play(times, in.limit, s.through(args))
 	p := s.played(c, args, in.nodes)
 	return a.say(answer{value: p, names: p.names(), text: p.text})
 }
 
 func (s *scene) played(c *course, args, nodes []string) *played {
-	p := &played{Took: span(c.timeline.End.Sub(c.began)), Complete: len(c.timeline.Left) == 0, Rollouts: []playedRollout{}, Steps: []playedStep{}}
-	wanted := func(r *rollout.Rollout) bool {
-		return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) })
-	}
+	p := &played{Took: span(c.timeline.End.Sub(c.began)), Complete: true, Rollouts: []playedRollout{}, Steps: []playedStep{}}
 	ends := c.ends()
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if !wanted(r) {
+		if !meant(args, r) {
 			continue
 		}
 		one := playedRollout{Name: r.Name, Waves: []playedWave{}}
@@ -153,6 +151,7 @@ func (s *scene) played(c *course, args, nodes []string) *played {
 			slices.SortFunc(vs, func(a, b rollout.Verdict) int { return strings.Compare(a.Node, b.Node) })
 		}
 		one.Left = grouped(by)
+		p.Complete = p.Complete && len(one.Left) == 0
 		p.Rollouts = append(p.Rollouts, one)
 		p.Steps = append(p.Steps, s.playedSteps(c, r, nodes)...)
 	}

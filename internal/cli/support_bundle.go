@@ -126,7 +126,7 @@ func (a *app) bundleScene(ctx context.Context, b *bundle) error {
 	}
 	b.add("status.txt", []byte(status.String()), nil)
 	b.add("why.txt", []byte(why.String()), nil)
-	b.add("plan.txt", []byte(s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, 10), nil, 10).text(true)), nil)
+	b.add("plan.txt", []byte(s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, shown(10)), nil, 10).text(true)), nil)
 	return nil
 }
 
@@ -195,6 +195,7 @@ func (a *app) bundleLogs(ctx context.Context, c client.Client, b *bundle, since 
 		b.add("logs", nil, err)
 		return
 	}
+	b.trouble = append(b.trouble, silent(pods.Items, a.namespace())...)
 	seconds, limit := int64(since.Seconds()), int64(mostLog)
 	for i := range pods.Items {
 		p := &pods.Items[i]
@@ -218,12 +219,49 @@ func (a *app) bundleLogs(ctx context.Context, c client.Client, b *bundle, since 
 	}
 }
 
+// silent says why there is no log of an operator: there is no pod of one, or nothing has started in it yet.
+func silent(pods []corev1.Pod, namespace string) []string {
+	var out []string
+	found := false
+	for i := range pods {
+		p := &pods[i]
+		if !ofOperator(p) {
+			continue
+		}
+		found = true
+		if slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return worthReading(p, s) }) {
+			continue
+		}
+		why := "no container has started"
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if w := s.State.Waiting; w != nil {
+				why = strings.TrimSuffix(fmt.Sprintf("container %s waits: %s: %s", s.Name, w.Reason, w.Message), ": ")
+			}
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				why = "it has no node: " + c.Message
+			}
+		}
+		out = append(out, fmt.Sprintf("logs/%s: the operator's pod is %s, and %s", p.Name, or(string(p.Status.Phase), "new"), why))
+	}
+	if !found {
+		out = append(out, "logs: no pod of an operator is in namespace "+namespace)
+	}
+	return out
+}
+
+// ofOperator says that a pod runs an operator.
+func ofOperator(p *corev1.Pod) bool {
+	as := &appsv1.Deployment{}
+	as.Labels, as.Spec.Template.Spec = p.Labels, p.Spec
+	return p.Labels[v1alpha1.LabelName] == "" && len(operatorImages(as)) > 0
+}
+
 // worthReading says that a container is the operator's, or one of a package that did not simply end well.
 func worthReading(p *corev1.Pod, s corev1.ContainerStatus) bool {
 	if p.Labels[v1alpha1.LabelName] == "" {
-		as := &appsv1.Deployment{}
-		as.Labels, as.Spec.Template.Spec = p.Labels, p.Spec
-		return len(operatorImages(as)) > 0 && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0)
+		return ofOperator(p) && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0)
 	}
 	failed := s.State.Terminated != nil && s.State.Terminated.ExitCode != 0
 	return failed || s.RestartCount > 0 || s.State.Running != nil && s.Name != "pause"

@@ -9,6 +9,7 @@
 package picture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -113,7 +115,9 @@ func (p *Picture) put(gvk schema.GroupVersionKind, o client.Object) {
 func (p *Picture) Of(gvk schema.GroupVersionKind) []client.Object {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(p.kept[gvk]), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	keys := slices.SortedFunc(maps.Keys(p.kept[gvk]), func(a, b client.ObjectKey) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	out := make([]client.Object, len(keys))
 	for i, k := range keys {
 		out[i] = p.kept[gvk][k]
@@ -226,6 +230,9 @@ func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return meta.EachListItem(list, func(item runtime.Object) error {
+		if n, ok := item.(*corev1.Node); ok { // most of it nobody looks at
+			cluster.StripNode(n)
+		}
 		if o, ok := item.(client.Object); ok {
 			p.put(gvk, o)
 		}

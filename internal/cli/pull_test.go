@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli"
+	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+)
+
+// Of a pod that cannot pull an image, the package's or the agent's, status and why say the same sentence, and nobody says
+// that it works.
+func TestPullIsSaidAlike(t *testing.T) {
+	const image, sentence = "registry.example/absent:1", "ImagePull: image registry.example/absent:1 cannot be pulled: no such host"
+	for _, container := range []int{0, 1} {
+		p, err := readDump("testdata/dumps/stuck.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cannotPull(t, p, "n5", container, image)
+		file := writeDump(t, p)
+		for _, args := range [][]string{{"status", "base"}, {"why", "n5"}, {"why", "base"}} {
+			text := said(t, append(args, "--from", file)...)
+			if !strings.Contains(text, sentence) || strings.Contains(text, "Working") || strings.Contains(text, " runs") {
+				t.Errorf("%v, container %d:\n%s\nwant %q", args, container, text, sentence)
+			}
+		}
+	}
+}
+
+// cannotPull has a container of base's pod on a node wait for its image.
+func cannotPull(t *testing.T, p *picture.Picture, node string, container int, image string) {
+	t.Helper()
+	for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
+		pod, ok := o.(*corev1.Pod)
+		if !ok || pod.Spec.NodeName != node || !strings.HasPrefix(pod.Name, "base-") {
+			continue
+		}
+		status := pod.Status.InitContainerStatuses[:container+1]
+		status[container].Image = image
+		status[container].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}
+		pod.Status.InitContainerStatuses = status
+		return
+	}
+	t.Fatalf("base has no pod on %s", node)
+}
+
+func writeDump(t *testing.T, p *picture.Picture) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "dump.yaml")
+	var text bytes.Buffer
+	if err := p.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// said is what the plugin prints.
+func said(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := cli.Run(t.Context(), cli.Line{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}); code != 0 {
+		t.Fatalf("%v: exit code %d\n%s", args, code, errs.String())
+	}
+	return out.String()
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// paced is a rollout of which nodes finished so many minutes ago, and others still owe something.
+func paced(minutes []float64, left int) *scene {
+	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	r := rollout.Rollout{Name: "NodeOp/ops/demo", Kind: "NodeOp"}
+	report := rollout.Report{Rollout: r.Name}
+	for i, m := range minutes {
+		node := fmt.Sprintf("done%d", i)
+		r.Targets = append(r.Targets, rollout.Target{Node: node, FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))})
+		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.Finished})
+	}
+	for i := range left {
+		node := fmt.Sprintf("left%d", i)
+		r.Targets = append(r.Targets, rollout.Target{Node: node})
+		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.Waiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "every seat is taken"}})
+	}
+	return &scene{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
+}
+
+// How long the rest will take follows from what finished during the last hour; from too little nothing follows.
+func TestTimeLeft(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		minutes []float64
+		left    int
+		perHour float64
+		text    string
+	}{
+		{"one every ten minutes", []float64{50, 40, 30, 20, 10, 0}, 12, 6, "2h"},
+		{"the last one a while ago", []float64{50, 40, 30, 20, 10}, 4, 4.8, "50m"},
+		{"long ago counts for nothing", []float64{600, 500, 20, 10, 0}, 3, 6, "30m"},
+		{"many at once", []float64{4, 2, 2, 2, 2}, 100, 60, "1h40m"},
+		{"rounded to ten minutes beyond an hour", []float64{30, 17, 4}, 7, 4, "1h50m"},
+		{"seconds are not foreseen", []float64{2, 1.9, 1.8, 1.7}, 1, 90, "1m"},
+		{"days", []float64{40, 20, 0}, 100, 3, "1d9h"},
+		{"one says nothing", []float64{10}, 5, 0, ""},
+		{"all at the same time say nothing", []float64{10, 10, 10}, 5, 0, ""},
+		{"less than a minute says nothing", []float64{0.5, 0.3, 0.1}, 5, 0, ""},
+		{"nothing is left", []float64{30, 20, 10}, 0, 0, ""},
+	} {
+		s := paced(c.minutes, c.left)
+		st := s.state(&s.snapshot.Rollouts[0])
+		if st.PerHour != c.perHour || st.Left != c.text {
+			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)
+		}
+		screen, line := (&app{}).screen(&st, false), (&app{}).overview([]state{st})
+		if c.text == "" && strings.Contains(screen, "speed") {
+			t.Errorf("%s: the screen says\n%s", c.what, screen)
+		}
+		speed := fmt.Sprintf("  speed     %g nodes an hour, about %s left\n", c.perHour, c.text)
+		if c.text != "" && (!strings.Contains(screen, speed) || !strings.Contains(line, "  "+c.text+"  ")) {
+			t.Errorf("%s: want %q on the screen and %q in the line:\n%s\n%s", c.what, speed, c.text, screen, line)
+		}
+	}
+}
