@@ -1,20 +1,19 @@
 {{/*
-Requests and limits of the operator: as given, or computed for N nodes and P packages. Values are whole millicores and
-mebibytes.
+Requests and limits of the operator: as given, or computed for N nodes and P packages from what was measured, see
+docs/operator_resources_at_scale.md. Values are whole millicores and mebibytes.
 */}}
 {{- define "skyhook.resources" -}}
 {{- if .Values.controllerManager.manager.resources -}}
 {{- toYaml .Values.controllerManager.manager.resources -}}
 {{- else -}}
 {{- $nodes := float64 .Values.estimatedNodeCount -}}
-{{- $work := maxf 1 (mulf 0.4 .Values.estimatedPackageCount) -}}
-{{- $cpu := mulf 1.6 $nodes $work -}}
+{{- $memory := maxf 256 (addf 96 (divf (mulf 7 $nodes (addf 10 .Values.estimatedPackageCount)) 1000)) -}}
 limits:
-  cpu: {{ maxf 1000 $cpu | ceil | int64 }}m
-  memory: {{ maxf 512 (mulf 0.8 $nodes $work) | ceil | int64 }}Mi
+  cpu: {{ maxf 1000 (mulf 0.4 $nodes) | ceil | int64 }}m
+  memory: {{ mulf 2 $memory | ceil | int64 }}Mi
 requests:
-  cpu: {{ maxf 500 (divf $cpu 2) | ceil | int64 }}m
-  memory: {{ maxf 256 (mulf 0.45 $nodes) | ceil | int64 }}Mi
+  cpu: {{ maxf 500 (mulf 0.1 $nodes) | ceil | int64 }}m
+  memory: {{ $memory | ceil | int64 }}Mi
 {{- end -}}
 {{- end -}}
 

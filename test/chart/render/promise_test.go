@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -184,9 +186,10 @@ func TestPods(t *testing.T) {
 func TestResources(t *testing.T) {
 	for _, c := range []struct{ values, cpuLimit, memoryLimit, cpu, memory string }{
 		{"", "1000m", "512Mi", "500m", "256Mi"},
-		{"{estimatedNodeCount: 400, estimatedPackageCount: 5}", "1280m", "640Mi", "640m", "256Mi"},
-		{"{estimatedNodeCount: 800, estimatedPackageCount: 2}", "1280m", "640Mi", "640m", "360Mi"},
-		{"{estimatedNodeCount: 1001, estimatedPackageCount: 1}", "1602m", "801Mi", "801m", "451Mi"},
+		{"{estimatedNodeCount: 1000, estimatedPackageCount: 2}", "1000m", "512Mi", "500m", "256Mi"},
+		{"{estimatedNodeCount: 2501, estimatedPackageCount: 1}", "1001m", "578Mi", "500m", "289Mi"},
+		{"{estimatedNodeCount: 5000, estimatedPackageCount: 10}", "2", "1592Mi", "500m", "796Mi"},
+		{"{estimatedNodeCount: 10000, estimatedPackageCount: 0}", "4", "1592Mi", "1", "796Mi"},
 		{"{estimatedNodeCount: 0, estimatedPackageCount: 0}", "1000m", "512Mi", "500m", "256Mi"},
 		{"{estimatedNodeCount: 5000, controllerManager: {manager: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m, memory: 128Mi}}}}}", "1", "1Gi", "100m", "128Mi"},
 	} {
@@ -198,6 +201,30 @@ func TestResources(t *testing.T) {
 				t.Errorf("%s gives %v, want %v", c.values, got, want)
 				break
 			}
+		}
+	}
+}
+
+// TestResourcesFitMeasurements: of what an operator took at its highest, a half more fits into the limit and a tenth more
+// into the request. The points are those of docs/operator_resources_at_scale.md.
+func TestResourcesFitMeasurements(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/operator_resources_at_scale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := regexp.MustCompile(`(?m)^\| ([0-9,]+) \| ([0-9]+) \| [^|]+ \| ([0-9]+) MiB \|`).FindAllStringSubmatch(string(page), -1)
+	if len(points) < 3 {
+		t.Fatalf("the page has the points %v", points)
+	}
+	for _, p := range points {
+		nodes := strings.ReplaceAll(p[1], ",", "")
+		highest, err := resource.ParseQuantity(p[3] + "Mi")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := manager(t, chart(t, "{estimatedNodeCount: "+nodes+", estimatedPackageCount: "+p[2]+"}")).Resources
+		if r.Limits.Memory().Value() < highest.Value()*3/2 || r.Requests.Memory().Value() < highest.Value()*11/10 {
+			t.Errorf("%s nodes with %s packages took %s, and get a request of %s and a limit of %s", p[1], p[2], &highest, r.Requests.Memory(), r.Limits.Memory())
 		}
 	}
 }
