@@ -87,7 +87,7 @@ image: ## images of everything, as OCI archives in dist/images (PUSH=repository 
 
 .PHONY: e2e
 e2e: image ## the end-to-end suite on real systemd nodes (needs root; E2E=./skyhook for a part)
-	cd test/e2e && SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop)
+	cd test/e2e && SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
 .PHONY: scale
 scale: ## what a rollout over 1,000 simulated nodes costs the operator (ARGS="--help" for more)
