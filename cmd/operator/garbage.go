@@ -13,7 +13,7 @@ import (
 // it: the heap grows by leastGrowth percent. But a small heap may grow to roomyHeap, because collecting it more often
 // would cost time and save no memory that somebody counts on.
 const (
-	roomyHeap   = 44 << 20
+	roomyHeap   = 40 << 20
 	leastGrowth = 60
 )
 
