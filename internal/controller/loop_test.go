@@ -325,7 +325,7 @@ func TestSharedPolicy(t *testing.T) {
 
 // A Skyhook and a NodeOp under one shared policy never have two nodes between them, nor one node both.
 func TestSharedPolicyWithNodeOp(t *testing.T) {
-	w := newScene(t, 3)
+	w := newScene(t, 2)
 	w.Apply(shared)
 	w.Apply(strings.Replace(driver, "interruptionBudget: {count: 1}", "deploymentPolicy: careful", 1))
 	w.Apply(`
@@ -335,12 +335,14 @@ metadata: {name: beside, namespace: ` + w.Namespace + `}
 spec: {command: [date], cordon: true, deploymentPolicy: careful, nodeSelector: {matchLabels: {pool: gpu}}}
 `)
 	w.start()
-	w.Eventually("the NodeOp is finished", func() bool {
-		w.endJobs()
-		o := &opv1.NodeOp{}
-		err := w.Client.Get(context.Background(), client.ObjectKey{Namespace: w.Namespace, Name: "beside"}, o)
-		return err == nil && o.Status.Phase == opv1.PhaseCompleted && o.Status.Completed == 3
-	})
+	for n := int32(1); n <= 2; n++ {
+		w.Eventually(fmt.Sprintf("the NodeOp is done with %d nodes", n), func() bool {
+			w.endJobs()
+			o := &opv1.NodeOp{}
+			err := w.Client.Get(context.Background(), client.ObjectKey{Namespace: w.Namespace, Name: "beside"}, o)
+			return err == nil && o.Status.Completed >= n
+		})
+	}
 	w.Complete("driver")
 	if got := w.kubelet.Most(); got != 1 {
 		t.Errorf("%d nodes were in flight at the same time", got)
