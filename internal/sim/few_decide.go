@@ -11,7 +11,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// fewest of each line are looked at first, and more times as many next when these are not enough.
+// So many of each line are looked at first, and so many times more next when these are not enough.
 const (
 	fewest = 8
 	more   = 4
