@@ -42,7 +42,9 @@ type scene struct {
 	cluster  *Cluster
 	now      time.Time
 	requests *recorder
-	wrap     func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
+
+	speechless bool                                      // statuses are not answered
+	wrap       func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
 }
 
 func newScene(t *testing.T, nodes int) *scene {
