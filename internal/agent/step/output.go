@@ -81,7 +81,7 @@ func (o *Output) take(r io.Reader) {
 }
 
 // split takes the whole lines out of text, and pieces of a line that is too long. The end of such a piece may be the
-// beginning of a secret, so that much is kept back.
+// beginning of a secret, or of the end of the line, so that much is kept back.
 func (o *Output) split(text []byte, limit int) (lines []string, rest []byte) {
 	for {
 		line, after, found := bytes.Cut(text, []byte("\n"))
@@ -96,6 +96,9 @@ func (o *Output) split(text []byte, limit int) (lines []string, rest []byte) {
 	}
 	told := o.Redact.Replace(string(text))
 	keep := whole(told, max(0, len(told)-max(o.Redact.longest()-1, 0)))
+	if keep > 0 && told[keep-1] == '\r' {
+		keep--
+	}
 	if keep > 0 {
 		lines = append(lines, told[:keep])
 	}

@@ -37,6 +37,7 @@ func FuzzOutput(f *testing.F) {
 	f.Add(strings.Repeat("secret", 500), "secret", 7, 300)
 	f.Add(strings.Repeat("\x80", 3000), "secret", 1, 256)
 	f.Add(strings.Repeat("ä", 1000), "ää\nbbbb", 5, 257)
+	f.Add(strings.Repeat("x", 255)+"\r\na", "secret", 0, 256)
 	f.Fuzz(func(t *testing.T, text, secret string, piece, limit int) {
 		for _, values := range [][]string{nil, {secret}} {
 			var all bytes.Buffer
