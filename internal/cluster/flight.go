@@ -82,6 +82,13 @@ func (c *Cluster) Sending(node string) bool {
 	return c.flights.nodes[node] != nil
 }
 
+// Sends says that something is being sent for a rollout, or was when this was observed: more may be true by now.
+func (c *Cluster) Sends(o *Objects, rolloutName string) bool {
+	_, busy, _ := c.flights.sending()
+	_, now := busy[rolloutName]
+	return now || o.sends(rolloutName)
+}
+
 // Land waits until nothing is being sent any more.
 func (c *Cluster) Land() { c.flights.senders.Wait() }
 

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -191,9 +193,24 @@ func TestRuntimeRequired(t *testing.T) {
 	w.Complete("demo")
 }
 
-// Ready is never claimed for a generation that was not carried out.
+// lateNode has patches of a node take their time.
+type lateNode struct {
+	next http.RoundTripper
+	path string
+}
+
+func (l lateNode) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, l.path) {
+		time.Sleep(sayEvery + 200*time.Millisecond) // longer than a status waits to be written
+	}
+	return l.next.RoundTrip(q)
+}
+
+// Ready is never claimed for a generation that was not carried out, nor before every node was given back.
 func TestReadyIsTrue(t *testing.T) {
 	w := newScene(t, 2)
+	w.config = rest.CopyConfig(w.config)
+	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return lateNode{next, "/nodes/n1"} })
 	w.Apply(demo)
 	w.start()
 	for _, version := range []string{"1.1.0", "1.2.0", "1.3.0", "1.3.1"} {
@@ -207,6 +224,14 @@ func TestReadyIsTrue(t *testing.T) {
 			for _, n := range []string{"n1", "n2"} {
 				if state := w.Node(n).Annotations[v1alpha1.PrefixNodeState+"demo"]; !strings.Contains(state, `"tuning|`+version+`":`) || strings.Contains(state, "in_progress") {
 					t.Fatalf("Ready is True for generation %d, and node %s records %s", generation, n, state)
+				}
+				if record := w.Node(n).Annotations[v1alpha1.PrefixRecord+"demo"]; strings.Contains(record, `"admitted":true`) {
+					t.Fatalf("Ready is True for generation %d, and node %s is still at work: %s", generation, n, record)
+				}
+				for key, p := range s.Status.NodeState[n] {
+					if p.State != v1alpha1.StateComplete {
+						t.Fatalf("Ready is True for generation %d, and the status has %s as %s on %s", generation, key, p.State, n)
+					}
 				}
 			}
 			return true

@@ -56,6 +56,10 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 		}
 		all = append(all, sumUp(s, by, status, report))
 		last := l.said[s.UID]
+		if status.Status == v1alpha1.StatusComplete && l.cluster.Sends(o, by.Rollout.Name) {
+			heard[s.UID] = last // it is when that has arrived, which wakes the loop
+			continue
+		}
 		if due := last.Add(sayEvery); due.After(l.clock()) {
 			heard[s.UID] = last
 			later = sooner(later, due) // there may be more to say by then

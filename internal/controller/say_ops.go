@@ -40,7 +40,8 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[strin
 			l.events.Event(opRef(op), corev1.EventTypeWarning, "Error", bounded(text, 500))
 		}
 		last := l.said[op.UID]
-		if outcome.Undone[name] {
+		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
+		if outcome.Undone[name] || ended && l.cluster.Sends(o, name) { // it has ended when that has arrived, which wakes the loop
 			heard[op.UID] = last
 			continue
 		}

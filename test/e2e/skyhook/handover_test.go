@@ -119,8 +119,8 @@ func handovers(t *testing.T) (stop func() []time.Duration) {
 	return func() []time.Duration { end(); return gaps }
 }
 
-// TestHandover reboots every node, those of the operators too. The node of the leader comes last; when its turn has come
-// the standby takes over. Then the same with one operator, which moves away and goes on from there.
+// TestHandover reboots every node, those of the operators too. The node of the leader comes last; when it goes down the
+// standby takes over. Then the same with one operator, which goes on when its node is back.
 func TestHandover(t *testing.T) {
 	const name = "handover"
 	must(t, "-n", "skyhook", "patch", "deployment", "skyhook-operator", "-p", twoOperators)
