@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName == '' || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency and suspend can change on the NodeOp of the same name"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName.size() == 0 || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency and suspend can change on the NodeOp of the same name"
 type NodeOpUpgrade struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
