@@ -40,7 +40,7 @@ const (
 
 // applyLimit is how long a pass may take, with all that it sends but the statuses, which have a time of their own: well
 // before the lease of a leader that cannot renew it goes to somebody else.
-const applyLimit = 7 * time.Second
+const applyLimit = 6 * time.Second
 
 // sayEvery is the time between two writes of one object's status.
 const sayEvery = time.Second

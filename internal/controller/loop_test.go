@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -294,6 +295,9 @@ func TestLeader(t *testing.T) {
 func TestPassEndsBeforeTheLease(t *testing.T) {
 	if applyLimit+cluster.TellLimit >= renewDeadline || renewDeadline >= leaseDuration {
 		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+cluster.TellLimit, renewDeadline, leaseDuration)
+	}
+	if looks := time.Duration((1 + leaderelection.JitterFactor) * float64(retryPeriod)); leaseDuration+2*looks > 15*time.Second { // it sees the last renewal late, and its end
+		t.Errorf("the lease is taken after %s, and looked at every %s: nobody leads for more than 15 s", leaseDuration, looks)
 	}
 }
 
