@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,47 +57,33 @@ var errSpeaking = errors.New("its status is being written")
 
 // keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
 func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {
-	for _, o := range r.o.NodeOps {
-		if nodeop.RolloutName(o) == l.Name {
-			o = r.latestOp(o)
-			c := o.DeepCopy()
-			c.Status.Admission = nodeop.Admission(l)
-			return o, c, o.Status.Admission, c.Status.Admission
-		}
+	if o, c := holding(&r.written.nodeOps, r.o.NodeOps, l, nodeop.RolloutName); o != nil {
+		c.Status.Admission = nodeop.Admission(l)
+		return o, c, o.Status.Admission, c.Status.Admission
 	}
-	for _, s := range r.o.Skyhooks {
-		if skyhook.Kind+"/"+s.Name == l.Name {
-			s = r.latest(s)
-			c := s.DeepCopy()
-			c.Status.Admission = policy.Admission(l)
-			return s, c, s.Status.Admission, c.Status.Admission
-		}
+	if s, c := holding(&r.written.skyhooks, r.o.Skyhooks, l, calledOf[*v1alpha1.Skyhook](skyhook.Kind)); s != nil {
+		c.Status.Admission = policy.Admission(l)
+		return s, c, s.Status.Admission, c.Status.Admission
 	}
-	for _, p := range r.o.Policies {
-		if policy.Kind+"/"+p.Name == l.Name {
-			p = r.latestPolicy(p)
-			c := p.DeepCopy()
-			c.Status.Admission = policy.Admission(l)
-			return p, c, p.Status.Admission, c.Status.Admission
-		}
+	if p, c := holding(&r.written.policies, r.o.Policies, l, calledOf[*v1alpha1.DeploymentPolicy](policy.Kind)); p != nil {
+		c.Status.Admission = policy.Admission(l)
+		return p, c, p.Status.Admission, c.Status.Admission
 	}
 	return nil, nil, nil, nil
 }
 
-// latest is a Skyhook as this Cluster left it after it was observed. Each of our writes only happens to the version
-// before it, so nobody else wrote in between.
-func (c *Cluster) latest(s *v1alpha1.Skyhook) *v1alpha1.Skyhook {
-	if known, ok := c.written.skyhooks.find("", s.Name); ok && known.UID == s.UID {
-		return known
+// holding finds the object whose ledger this is, as we left it, and copies it.
+func holding[T interface{ DeepCopy() T }](written *overlay[T], all []T, l rollout.Ledger, name func(T) string) (was, changed T) {
+	if at := slices.IndexFunc(all, func(o T) bool { return name(o) == l.Name }); at >= 0 {
+		was = written.latest(all[at])
+		changed = was.DeepCopy()
 	}
-	return s
+	return was, changed
 }
 
-func (c *Cluster) latestPolicy(p *v1alpha1.DeploymentPolicy) *v1alpha1.DeploymentPolicy {
-	if known, ok := c.written.policies.find("", p.Name); ok && known.UID == p.UID {
-		return known
-	}
-	return p
+// calledOf is what the ledgers of objects of a kind are called.
+func calledOf[T client.Object](kind string) func(T) string {
+	return func(o T) string { return kind + "/" + o.GetName() }
 }
 
 // exactly is a merge patch that only touches the version it was made from.

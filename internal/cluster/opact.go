@@ -194,7 +194,7 @@ func (r *round) tidyOps(ctx context.Context) {
 		if !idle || r.stuck[c.Rollout.Name] || !slices.ContainsFunc(o.Finalizers, ours) {
 			continue
 		}
-		o = r.latestOp(o)
+		o = r.written.nodeOps.latest(o)
 		changed := o.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, ours)
 		if err := r.patch(ctx, o, changed); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -224,16 +224,9 @@ func (r *round) expire(ctx context.Context, o *opv1.NodeOp) error {
 	return nil
 }
 
-func (c *Cluster) latestOp(o *opv1.NodeOp) *opv1.NodeOp {
-	if known, ok := c.written.nodeOps.find(o.Namespace, o.Name); ok && known.UID == o.UID {
-		return known
-	}
-	return o
-}
-
 // TellOp writes the status of a NodeOp when it differs from what is there. The ledger is kept.
 func (c *Cluster) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
-	latest := c.latestOp(o)
+	latest := c.written.nodeOps.latest(o)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -242,9 +235,7 @@ func (c *Cluster) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOp
 
 // TellUpgrade writes the status of a NodeOpUpgrade when it differs from what is there.
 func (c *Cluster) TellUpgrade(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
-	if known, ok := c.written.upgrades.find(u.Namespace, u.Name); ok && known.UID == u.UID {
-		u = known
-	}
+	u = c.written.upgrades.latest(u)
 	changed := u.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
 	return c.tell(ctx, u, changed, u.Status, status)

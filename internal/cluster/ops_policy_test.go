@@ -27,10 +27,7 @@ func TestNodeOpPolicy(t *testing.T) {
 	s := newScene(t, 2)
 	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
 	s.startOp("up", "deploymentPolicy: careful")
-	for range 4 {
-		s.opPass(s.cluster)
-		s.now = s.now.Add(gateTerm)
-	}
+	s.opPasses(4, gateTerm)
 	if n := len(s.jobs()); n != 0 {
 		t.Errorf("%d Jobs were made before the gate passed", n)
 	}
@@ -55,23 +52,14 @@ func TestNodeOpSoak(t *testing.T) {
 	s := newScene(t, 2)
 	s.Apply(careful("  soak: 10m\n"))
 	s.startOp("up", "deploymentPolicy: careful")
-	for range 6 {
-		s.opPass(s.cluster)
-		s.now = s.now.Add(time.Second)
-	}
+	s.opPasses(6, time.Second)
 	s.endJobs(true)
-	for range 6 {
-		s.opPass(s.cluster)
-		s.now = s.now.Add(time.Second)
-	}
+	s.opPasses(6, time.Second)
 	if n := len(s.jobs()); n != 1 {
 		t.Errorf("%d Jobs were made before the first node has soaked", n)
 	}
 	s.now = s.now.Add(10 * time.Minute)
-	for range 6 {
-		s.opPass(s.cluster)
-		s.now = s.now.Add(time.Second)
-	}
+	s.opPasses(6, time.Second)
 	if n := len(s.jobs()); n != 2 {
 		t.Errorf("%d Jobs were made after it, want 2", n)
 	}

@@ -158,10 +158,7 @@ func TestFailedNodeKeepsItsSeat(t *testing.T) {
 		t.Fatalf("%d Jobs were made, cordoned %v: %+v", n, s.Node("n1").Spec.Unschedulable, s.nodeOp("up").Status)
 	}
 	s.Patch(s.Node("n1"), `{"spec":{"unschedulable":false}}`)
-	for range 4 {
-		s.opPass(s.cluster)
-		s.now = s.now.Add(10 * time.Second)
-	}
+	s.opPasses(4, 10*time.Second)
 	if n := len(s.jobs()); n != 2 {
 		t.Errorf("%d Jobs were made after the node was given back, want 2: %+v", n, s.nodeOp("up").Status)
 	}

@@ -72,6 +72,15 @@ func (s *scene) opPass(c *Cluster) Outcome {
 	return out
 }
 
+// opPasses are so many passes, with some time after each.
+func (s *scene) opPasses(times int, after time.Duration) {
+	s.Helper()
+	for range times {
+		s.opPass(s.cluster)
+		s.now = s.now.Add(after)
+	}
+}
+
 // endJobs plays the controller of Jobs: every Job ends.
 func (s *scene) endJobs(well bool) {
 	s.Helper()

@@ -114,6 +114,16 @@ func (o *overlay[T]) find(namespace, name string) (T, bool) {
 	return e.object, ok && !e.gone
 }
 
+// latest is an object as this Cluster left it after it was observed. Each of our writes only happens to the version before
+// it, so nobody else wrote in between.
+func (o *overlay[T]) latest(seen T) T {
+	is := o.of(seen)
+	if known, ok := o.find(is.namespace, is.name); ok && o.of(known).uid == is.uid {
+		return known
+	}
+	return seen
+}
+
 // forget drops what is known of an object.
 func (o *overlay[T]) forget(i identity) {
 	o.mu.Lock()

@@ -34,7 +34,7 @@ const TellLimit = 2 * time.Second
 // It does not wait for an answer where somebody is told of landings: until there is one, no other status of the object is
 // written, and nobody is admitted by its ledger.
 func (c *Cluster) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
-	latest := c.latest(s)
+	latest := c.written.skyhooks.latest(s)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -43,7 +43,7 @@ func (c *Cluster) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1
 
 // TellPolicy does the same for a policy.
 func (c *Cluster) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
-	latest := c.latestPolicy(p)
+	latest := c.written.policies.latest(p)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -55,35 +55,31 @@ func (c *Cluster) tell(ctx context.Context, latest, changed client.Object, was, 
 	if err != nil || same || !c.flights.speak(latest.GetUID()) {
 		return false, err
 	}
-	send := func() error {
+	write := func() (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, TellLimit)
 		defer cancel()
-		return c.patchStatus(ctx, latest, changed)
-	}
-	if c.options.Landed == nil {
-		err := send()
-		c.flights.spoke(latest.GetUID(), nil)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		err := c.patchStatus(ctx, latest, changed)
+		switch {
+		case err == nil:
+			return true, nil
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err): // somebody else wrote: look again
 			return false, nil
 		}
-		return err == nil, notWritten(latest, err)
+		return false, fmt.Errorf("writing the status of %s: %w", latest.GetName(), err)
+	}
+	if c.options.Landed == nil {
+		defer c.flights.spoke(latest.GetUID(), nil)
+		return write()
 	}
 	c.flights.senders.Go(func() {
-		err := send()
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil { // somebody else wrote, or the time is over: look again
+		_, err := write()
+		if ctx.Err() != nil { // nobody waits for it any more
 			err = nil
 		}
-		c.flights.spoke(latest.GetUID(), notWritten(latest, err))
+		c.flights.spoke(latest.GetUID(), err)
 		c.options.Landed()
 	})
 	return true, nil
-}
-
-func notWritten(o client.Object, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("writing the status of %s: %w", o.GetName(), err)
 }
 
 // equal compares statuses as they are on the wire, where times have whole seconds and what is empty is absent.

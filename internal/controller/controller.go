@@ -27,9 +27,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// started is when this process began, about.
-var started = time.Now()
-
 // The pace of the loop. Between the beginnings of two passes lies ten times what the first one computed to observe and
 // decide, so that this takes about a tenth of a core; but never less than shortestRest after it, nor more than longestRest.
 const (

@@ -14,7 +14,7 @@ import (
 func effort() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return time.Since(started)
+		return 0 // it has this clock; without, the loop rests the least
 	}
 	return time.Duration(t.Nano())
 }
