@@ -64,11 +64,10 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 			return nil, errors.Join(fmt.Errorf("building the operator: %w", err), os.RemoveAll(dir))
 		}
 	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
+	if err := plane.WriteKubeconfig(o.kubeconfig()); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	o.cmd = exec.Command(program, "--kubeconfig", kubeconfig, "--metrics-port", metricsAddress, "--probe-port", probeAddress,
+	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfig(), "--metrics-port", metricsAddress, "--probe-port", probeAddress,
 		"--pprof-port", pprofAddress, "--log-level", "info", "--namespace", namespace, "--leader-election=false")
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := io.Discard
@@ -101,6 +100,9 @@ func (o *operator) ready(ctx context.Context) error {
 		}
 	}
 }
+
+// kubeconfig is the file that says how to reach the cluster.
+func (o *operator) kubeconfig() string { return filepath.Join(o.dir, "kubeconfig") }
 
 func (o *operator) stop() {
 	_ = o.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself

@@ -31,6 +31,7 @@ type run struct {
 	rest      time.Duration // how long to watch the operator do nothing
 	operator  string        // program; built when empty
 	profile   string        // where a CPU profile of the rollout goes; empty for none
+	keep      bool          // leave everything running until interrupted
 	verbose   bool
 }
 
@@ -46,6 +47,7 @@ func main() {
 	flag.DurationVar(&r.rest, "rest", time.Minute, "how long to watch the operator at rest; 0 to leave that out")
 	flag.StringVar(&r.operator, "operator", "", "the operator's program; built when empty")
 	flag.StringVar(&r.profile, "profile", "", "file for a CPU profile of the rollout")
+	flag.BoolVar(&r.keep, "keep", false, "keep everything running afterwards, until interrupted, for a look at it with kubectl")
 	flag.BoolVar(&r.verbose, "v", false, "show the operator's log")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -130,6 +132,10 @@ func (r *run) compare(ctx context.Context, f *fleet, o *operator) error {
 		t.rest(r, before, after)
 	}
 	t.print(os.Stdout)
+	if r.keep {
+		fmt.Fprintf(os.Stderr, "keeping it: export KUBECONFIG=%s\n", o.kubeconfig())
+		<-ctx.Done()
+	}
 	return nil
 }
 
