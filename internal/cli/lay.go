@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,12 +85,23 @@ func expand(name string) ([]string, error) {
 	return out, nil
 }
 
-// lay puts the objects of files over what a picture shows, as if they had been applied.
-func (a *app) lay(ctx context.Context, p *picture.Picture, files []string) error {
-	if len(files) == 0 {
-		return nil
+// beginToRead reads files in the background. What it gives waits for the end of that.
+func (a *app) beginToRead(files []string) func() ([]*rules.Object, error) {
+	var objects []*rules.Object
+	var err error
+	var reading sync.WaitGroup
+	if len(files) > 0 {
+		reading.Go(func() { objects, err = a.readFiles(files) })
 	}
-	objects, err := a.readFiles(files)
+	return func() ([]*rules.Object, error) {
+		reading.Wait()
+		return objects, err
+	}
+}
+
+// lay puts the objects of files over what a picture shows, as if they had been applied.
+func (a *app) lay(ctx context.Context, p *picture.Picture, files func() ([]*rules.Object, error)) error {
+	objects, err := files()
 	if err != nil {
 		return err
 	}

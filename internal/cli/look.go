@@ -53,11 +53,12 @@ type scene struct {
 
 // look sees everything that a decision depends on, and decides.
 func (a *app) look(ctx context.Context, from source) (*scene, error) {
+	files := a.beginToRead(from.files) // meanwhile: their rules take a while to compile
 	p, err := a.takePicture(ctx, from.from)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.lay(ctx, p, from.files); err != nil {
+	if err := a.lay(ctx, p, files); err != nil {
 		return nil, err
 	}
 	return a.observe(ctx, p)
