@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
 
@@ -76,7 +75,7 @@ func (a *app) say(ans answer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(a.Out, text); err != nil {
+	if _, err := io.WriteString(a.Out, a.folded(text)); err != nil {
 		return fmt.Errorf("printing the answer: %w", err)
 	}
 	return nil
@@ -122,8 +121,7 @@ var colours = map[string]string{
 
 // paint colours words of status on a terminal, and nothing elsewhere.
 func (a *app) paint() func(string) string {
-	f, ok := a.Out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if _, ok := a.terminal(); !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return func(word string) string {
@@ -146,9 +144,26 @@ func count(n int, noun string) string {
 }
 
 // some lists the first of many words.
-func some(words []string, most int) string {
-	if len(words) <= most {
-		return strings.Join(words, ", ")
+func some(words []string, most int) string { return more(words[:min(most, len(words))], len(words)) }
+
+// widest is up to how many characters a list of words has that stands in the middle of other text.
+const widest = 72
+
+// more lists the first words of so many, as far as they are not too long for one line, but always one.
+func more(first []string, of int) string {
+	text := ""
+	for i, word := range first {
+		if i > 0 && utf8.RuneCountInString(text)+utf8.RuneCountInString(word) > widest {
+			first = first[:i]
+			break
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += word
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
+	if rest := of - len(first); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
 }

@@ -57,12 +57,7 @@ func (a *app) plan(ctx context.Context, from source, args []string, waves int) e
 	if err := s.lookAhead(ctx, a); err != nil {
 		return err
 	}
-	if waves < 0 {
-		waves = 10
-		if len(s.snapshot.Nodes) <= fewNodes {
-			waves = 0
-		}
-	}
+	waves = shownWaves(waves, 10, len(s.snapshot.Nodes))
 	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, either(shown(waves), s.through(args))), args, waves)
 	if err := a.say(answer{value: p, names: p.names(), text: func(wide bool) string { return p.text(wide) }}); err != nil {
 		return err
@@ -71,6 +66,17 @@ func (a *app) plan(ctx context.Context, from source, args []string, waves int) e
 		return &exit{code: exitChanges}
 	}
 	return nil
+}
+
+// shownWaves is how many waves are shown, 0 for all: as many as somebody asks for, and of many nodes so many otherwise.
+func shownWaves(asked, many, nodes int) int {
+	switch {
+	case asked >= 0:
+		return asked
+	case nodes <= fewNodes:
+		return 0
+	}
+	return many
 }
 
 // everyStage lets every task take the same time. The order of things depends on it as little as it can.

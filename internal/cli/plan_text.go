@@ -123,14 +123,6 @@ func (r *plannedRollout) rest(b *strings.Builder) {
 	}
 }
 
-// more lists the first names of so many.
-func more(first []string, of int) string {
-	if rest := of - len(first); rest > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), rest)
-	}
-	return strings.Join(first, ", ")
-}
-
 func (w *plannedWork) text() string {
 	var rows [][]string
 	for i, s := range w.Steps {

@@ -25,6 +25,7 @@ type simulating struct {
 	limit  time.Duration
 	stages []string // TASK=DURATION
 	nodes  []string
+	waves  int
 }
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -49,6 +50,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.DurationVar(&s.pod, "pod", 30*time.Second, "how long an evicted pod takes to go")
 	f.DurationVar(&s.limit, "limit", 365*24*time.Hour, "end the simulation after so much time")
 	f.StringSliceVar(&s.nodes, "node", nil, "with -o wide: the steps on this `node` only; may be repeated")
+	f.IntVar(&s.waves, "waves", -1, fmt.Sprintf("print so many waves; 0 for all; by default all up to %d nodes, and 20 beyond", fewNodes))
 	return cmd
 }
 
@@ -80,6 +82,7 @@ type played struct {
 	Complete bool            `json:"complete"`
 	Rollouts []playedRollout `json:"rollouts"`
 	Steps    []playedStep    `json:"steps"`
+	most     int             // waves that are printed of each; 0 for all
 }
 
 type playedRollout struct {
@@ -118,6 +121,7 @@ func (a *app) simulate(ctx context.Context, in *simulating, args []string) error
 	}
 	c := s.play(times, in.limit, s.through(args))
 	p := s.played(c, args, in.nodes)
+	p.most = shownWaves(in.waves, 20, len(s.snapshot.Nodes))
 	return a.say(answer{value: p, names: p.names(), text: p.text})
 }
 
@@ -196,14 +200,23 @@ func (p *played) text(wide bool) string {
 	for _, r := range p.Rollouts {
 		nodes := 0
 		var rows [][]string
-		for _, w := range r.Waves {
+		hidden := 0
+		for i, w := range r.Waves {
 			nodes += len(w.Nodes)
+			if p.most > 0 && i >= p.most {
+				hidden += len(w.Nodes)
+				continue
+			}
 			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, or(w.Ended, "not ended"), w.Group, count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6)})
 		}
 		kind, name, _ := strings.Cut(r.Name, "/")
 		fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, count(nodes, "node"), count(len(r.Waves), "wave"))
 		if len(rows) > 0 {
 			b.WriteString("\n" + indent(table([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))
+		}
+		if hidden > 0 {
+			fmt.Fprintf(&b, "  then %s in %s, the last after %s; --waves 0 shows all\n",
+				count(hidden, "node"), count(len(r.Waves)-p.most, "more wave"), r.Waves[len(r.Waves)-1].After)
 		}
 		for _, l := range r.Left {
 			fmt.Fprintf(&b, "  left: %s (%s): %s: %s\n", count(l.Nodes, "node"), more(l.First, l.Nodes), l.Reason, l.Text)

@@ -46,6 +46,7 @@ func TestTimeLeft(t *testing.T) {
 		{"many at once", []float64{4, 2, 2, 2, 2}, 100, 60, "1h40m"},
 		{"rounded to ten minutes beyond an hour", []float64{30, 17, 4}, 7, 4, "1h50m"},
 		{"seconds are not foreseen", []float64{2, 1.9, 1.8, 1.7}, 1, 90, "1m"},
+		{"hundreds an hour, without a fraction", []float64{4.9, 4.5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.5}, 10, 110, "5m"},
 		{"days", []float64{40, 20, 0}, 100, 3, "1d9h"},
 		{"one says nothing", []float64{10}, 5, 0, ""},
 		{"all at the same time say nothing", []float64{10, 10, 10}, 5, 0, ""},
@@ -64,6 +65,10 @@ func TestTimeLeft(t *testing.T) {
 		speed := fmt.Sprintf("  speed     %g nodes an hour, about %s left\n", c.perHour, c.text)
 		if c.text != "" && (!strings.Contains(screen, speed) || !strings.Contains(line, "  "+c.text+"  ")) {
 			t.Errorf("%s: want %q on the screen and %q in the line:\n%s\n%s", c.what, speed, c.text, screen, line)
+		}
+		s.snapshot.Rollouts[0].Paused = true
+		if st := s.state(&s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
+			t.Errorf("%s, but paused: %v nodes an hour, %q left", c.what, st.PerHour, st.Left)
 		}
 	}
 }

@@ -187,7 +187,9 @@ func (s *scene) state(r *rollout.Rollout) state {
 	})
 	st.Status = s.word(r, &st)
 	s.groups(r, &st)
-	st.PerHour, st.Left = s.speed(r, st.Nodes-st.Complete-st.Blocked)
+	if !r.Paused { // of what rests nobody knows when it goes on
+		st.PerHour, st.Left = s.speed(r, st.Nodes-st.Complete-st.Blocked)
+	}
 	if hook := s.skyhookOf(r); hook != nil {
 		for name, p := range hook.Spec.Packages {
 			st.Packages = append(st.Packages, name+" "+string(p.Version))
@@ -284,7 +286,11 @@ func (s *scene) speed(r *rollout.Rollout, left int) (perHour float64, text strin
 		return 0, ""
 	}
 	each := took / time.Duration(after)
-	return float64(int(10*time.Hour/each)) / 10, about(each * time.Duration(left))
+	perHour = float64(int(10*time.Hour/each)) / 10
+	if perHour > 100 {
+		perHour = float64(int(perHour))
+	}
+	return perHour, about(each * time.Duration(left))
 }
 
 // about rounds a duration to what can be foreseen.

@@ -24,6 +24,7 @@ func (a *app) overview(all []state) string {
 	if len(all) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
+	head := []string{"NAME", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
 	var rows [][]string
 	for _, s := range all {
 		why := s.Problem
@@ -35,10 +36,10 @@ func (a *app) overview(all []state) string {
 		}
 		rows = append(rows, []string{
 			short(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), bar(s.Complete, s.Nodes, 10),
-			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), or(s.Left, "-"), clip(why, 70),
+			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), or(s.Left, "-"), why,
 		})
 	}
-	return table([]string{"NAME", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}, rows, a.paint())
+	return table(head, a.clipLast(head, rows, 70, 0), a.paint())
 }
 
 // bar draws a share.
@@ -127,6 +128,7 @@ func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
 	if !wide {
 		groups = groups[:min(len(groups), mostGroups)]
 	}
+	head := []string{"GROUP", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
 	var rows [][]string
 	for _, g := range groups {
 		budget, batch := strconv.Itoa(g.Budget), "-"
@@ -140,10 +142,10 @@ func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
 			batch += " STOPPED"
 		}
 		rows = append(rows, []string{
-			g.Name, bar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed), fmt.Sprintf("%d/%s", g.Busy, budget), batch, clip(g.Why, 80),
+			g.Name, bar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed), fmt.Sprintf("%d/%s", g.Busy, budget), batch, g.Why,
 		})
 	}
-	b.WriteString("\n" + indent(table([]string{"GROUP", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}, rows, a.paint())))
+	b.WriteString("\n" + indent(table(head, a.clipLast(head, rows, 80, 2), a.paint())))
 	if hidden := len(s.Groups) - len(groups); hidden > 0 {
 		fmt.Fprintf(b, "  and %s more; -o wide shows all\n", count(hidden, "group"))
 	}

@@ -66,7 +66,7 @@ func (a *app) draw(text string, last *string, first, redraw bool, height int) er
 	out := text
 	switch {
 	case redraw:
-		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(a.folded(text), "\n"), "\n")
 		if len(lines) >= height {
 			lines = append(lines[:max(height-2, 1)], "…")
 		}
@@ -96,11 +96,11 @@ func (a *app) statusText(ctx context.Context, from source, args []string) (strin
 
 // screenHeight is how many lines there are to redraw; false when the output is no terminal.
 func (a *app) screenHeight() (int, bool) {
-	f, ok := a.Out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.output, formatJSON) {
+	f, ok := a.terminal()
+	if !ok || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.output, formatJSON) {
 		return 0, false
 	}
-	_, height, err := term.GetSize(int(f.Fd()))
+	_, height, err := term.GetSize(f)
 	if err != nil || height < 5 {
 		return 24, true
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,10 @@ import (
 )
 
 // onTerminal runs the plugin with a terminal for its output, and gives what the terminal was sent.
-func onTerminal(t *testing.T, args ...string) string {
+func onTerminal(t *testing.T, args ...string) string { return onTerminalOf(t, 200, args...) }
+
+// onTerminalOf is onTerminal with so many columns.
+func onTerminalOf(t *testing.T, columns uint16, args ...string) string {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -31,6 +35,9 @@ func onTerminal(t *testing.T, args ...string) string {
 	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 60, Col: columns})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +88,25 @@ func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	if cli.Run(t.Context(), cli.Line{Args: append(once, "-w"), Stdout: &out, Stderr: io.Discard}); strings.Contains(out.String(), "\x1b") || out.Len() == 0 {
 		t.Errorf("a file is sent\n%q", out.String())
+	}
+}
+
+// What is printed on a terminal is no wider than that, and nothing of it is lost where it is folded.
+func TestTerminalIsNarrow(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "1")
+	for _, args := range [][]string{{"status"}, {"status", "driver"}, {"status", "base"}, {"why", "driver"}, {"why", "n2"}, {"simulate", "base", "driver"}} {
+		args = append(args, "--from", "testdata/dumps/stuck.yaml")
+		narrow, wide := onTerminalOf(t, 80, args...), onTerminalOf(t, 1000, args...)
+		for _, line := range strings.Split(narrow, "\r\n") {
+			if n := utf8.RuneCountInString(line); n > 80 {
+				t.Errorf("%v prints %d columns:\n%s", args, n, line)
+			}
+		}
+		words := strings.Fields(narrow)
+		if args[0] != "status" && !slices.Equal(words, strings.Fields(wide)) {
+			t.Errorf("%v says something else on a narrow terminal:\n%s\nand on a wide one:\n%s", args, narrow, wide)
+		}
 	}
 }
 
