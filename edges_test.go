@@ -44,6 +44,7 @@ var walls = []wall{
 	{"internal/cluster", []string{"our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "the back end observes and applies for the operator and the CLI alike"},
 	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
+	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the wire carries events; what they mean is decided above it"},
 	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},
 	{"internal/image", kubernetes, "images are built without a cluster"},
 	{"internal/image", []string{"our:internal", "our:api"}, "a builder of images knows files and programs, not what they are for"},

@@ -30,6 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
 
 // LeaseName names the lease of the leader. It is older than this program: both must never lead at the same time.
@@ -71,8 +72,12 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	b := newBoard()
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
+	watches, err := wire.For(config)
+	if err != nil {
+		return err
+	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return counting{next: next, writes: b.apiWrites, judged: b.evicted}
+		return counting{next: watches(next), writes: b.apiWrites, judged: b.evicted}
 	})
 	if o.Registry == nil {
 		o.Registry = metrics.Registry

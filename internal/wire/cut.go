@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A watch sends WatchEvents: type (1) and object (2), which is a RawExtension: raw (1). That is the magic and a
+// runtime.Unknown: typeMeta (1), with apiVersion (1) and kind (2), the object (2), and how it is encoded (3, 4).
+const magic = "k8s\x00"
+
+// bookmark is the type of an event that says how far a watch is. The first one ends the list of what there is.
+const bookmark = "BOOKMARK"
+
+// event is what is in one event of a watch.
+type event struct {
+	kind   []byte // its type
+	head   []byte // the whole field of the type
+	meta   []byte // the whole field of the typeMeta
+	object []byte
+	tail   []byte // what comes after the object
+}
+
+// cut appends an event without what nobody reads. It says no, and may leave anything behind dst, when it does not
+// understand every bit of the event. scratch is memory to use.
+func (k kind) cut(dst, frame []byte, scratch *[]byte) ([]byte, bool) {
+	e, ok := k.open(frame)
+	if !ok {
+		return dst, false
+	}
+	object, ok := k.kept.cut((*scratch)[:0], e.object)
+	*scratch = object
+	if !ok {
+		return dst, false
+	}
+	unknown := len(magic) + len(e.meta) + field(len(object)) + len(e.tail)
+	dst = append(dst, e.head...)
+	dst = open(dst, 2, field(unknown))
+	dst = open(dst, 1, unknown)
+	dst = append(dst, magic...)
+	dst = append(dst, e.meta...)
+	dst = append(open(dst, 2, len(object)), object...)
+	return append(dst, e.tail...), true
+}
+
+// open takes an event apart, if it is about this kind and shaped as the API server shapes it.
+func (k kind) open(frame []byte) (e event, ok bool) {
+	var outer, raw []byte
+	if e.kind, e.head, frame, ok = first(frame, 1); !ok {
+		return e, false
+	}
+	if outer, _, frame, ok = first(frame, 2); !ok || len(frame) > 0 {
+		return e, false
+	}
+	if raw, _, outer, ok = first(outer, 1); !ok || len(outer) > 0 {
+		return e, false
+	}
+	if len(raw) < len(magic) || string(raw[:len(magic)]) != magic {
+		return e, false
+	}
+	var meta []byte
+	if meta, e.meta, raw, ok = first(raw[len(magic):], 1); !ok {
+		return e, false
+	}
+	if e.object, _, e.tail, ok = first(raw, 2); !ok {
+		return e, false
+	}
+	return e, k.named(meta) && plain(e.tail)
+}
+
+// named says that a typeMeta is of this kind.
+func (k kind) named(meta []byte) bool {
+	version, _, meta, ok := first(meta, 1)
+	if !ok || string(version) != k.version {
+		return false
+	}
+	name, _, meta, ok := first(meta, 2)
+	return ok && string(name) == k.name && len(meta) == 0
+}
+
+// plain says that an object is encoded in no other way: contentEncoding and contentType are empty.
+func plain(tail []byte) bool {
+	for _, n := range []protowire.Number{3, 4} {
+		if len(tail) == 0 {
+			break
+		}
+		value, _, rest, ok := first(tail, n)
+		if !ok || len(value) > 0 {
+			return false
+		}
+		tail = rest
+	}
+	return len(tail) == 0
+}
+
+// first is the first field of a message, if it has this number and a length: what is in it, the whole field, and what
+// comes after.
+func first(message []byte, number protowire.Number) (value, whole, rest []byte, ok bool) {
+	n, t, tag := protowire.ConsumeTag(message)
+	if tag < 0 || n != number || t != protowire.BytesType {
+		return nil, nil, nil, false
+	}
+	value, size := protowire.ConsumeBytes(message[tag:])
+	if size < 0 {
+		return nil, nil, nil, false
+	}
+	return value, message[:tag+size], message[tag+size:], true
+}
+
+// cut appends the fields of a message that stay. It says no when the message is none.
+func (p part) cut(dst, message []byte) ([]byte, bool) {
+	for len(message) > 0 {
+		number, t, size := protowire.ConsumeField(message)
+		if size < 0 {
+			return dst, false
+		}
+		whole := message[:size]
+		message = message[size:]
+		of, stays := p[uint32(number)]
+		switch {
+		case !stays:
+		case of == nil:
+			dst = append(dst, whole...)
+		case t != protowire.BytesType:
+			return dst, false
+		default:
+			value, _, _, _ := first(whole, number)
+			var ok bool
+			if dst, ok = of.nest(dst, number, value); !ok {
+				return dst, false
+			}
+		}
+	}
+	return dst, true
+}
+
+// nest appends a field that is a message itself.
+func (p part) nest(dst []byte, number protowire.Number, message []byte) ([]byte, bool) {
+	dst = protowire.AppendTag(dst, number, protowire.BytesType)
+	at := len(dst)
+	dst, ok := p.cut(dst, message)
+	var length [10]byte // is known only now
+	return slices.Insert(dst, at, protowire.AppendVarint(length[:0], uint64(len(dst)-at))...), ok
+}
+
+// open appends the beginning of a field with a length. All numbers here are below 16: their tags are one byte.
+func open(dst []byte, number protowire.Number, length int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.BytesType), uint64(length))
+}
+
+// field is how long such a field is.
+func field(length int) int { return 1 + protowire.SizeBytes(length) }

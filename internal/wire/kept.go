@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+// A kind of object whose events are cut down, and what stays of it: all that some Strip function of the back end keeps.
+type kind struct {
+	path, plural  string // of its requests: path, perhaps a namespace, plural
+	version, name string // apiVersion and kind
+	rests         bool   // its events may wait for one another
+	kept          part
+}
+
+// part says which fields of a message stay, by number, and what of them. A field that is not named goes.
+type part map[uint32]part
+
+// all of a field stays; of a field with nothing only that it is there.
+var (
+	all     part
+	nothing = part{}
+)
+
+var kinds = []kind{
+	{path: "/api/v1/", plural: "nodes", version: "v1", name: "Node", rests: true, kept: part{1: metadata, 2: nodeSpec, 3: nodeStatus}},
+	{path: "/api/v1/", plural: "pods", version: "v1", name: "Pod", kept: part{1: metadata, 2: podSpec, 3: podStatus}},
+	{path: "/apis/batch/v1/", plural: "jobs", version: "batch/v1", name: "Job", kept: part{1: metadata, 2: jobSpec, 3: all}},
+}
+
+// metadata is everything but managedFields (17).
+var metadata = part{
+	1:  all, // name
+	2:  all, // generateName
+	3:  all, // namespace
+	4:  all, // selfLink
+	5:  all, // uid
+	6:  all, // resourceVersion
+	7:  all, // generation
+	8:  all, // creationTimestamp
+	9:  all, // deletionTimestamp
+	10: all, // deletionGracePeriodSeconds
+	11: all, // labels
+	12: all, // annotations
+	13: all, // ownerReferences
+	14: all, // finalizers
+}
+
+var nodeSpec = part{
+	4: all, // unschedulable
+	5: all, // taints
+}
+
+var nodeStatus = part{
+	2: all, // allocatable
+	4: part{ // conditions, without lastHeartbeatTime
+		1: all, // type
+		2: all, // status
+		4: all, // lastTransitionTime
+		5: all, // reason
+		6: all, // message
+	},
+	7: part{3: all}, // nodeInfo: bootID
+}
+
+// podSpec is what somebody reads of our pods, of those of NodeOps, or of those in the way.
+var podSpec = part{
+	1: part{ // volumes
+		1: all,              // name
+		2: part{2: nothing}, // volumeSource: whether it is an emptyDir
+	},
+	8:  all, // serviceAccountName
+	10: all, // nodeName
+	20: part{ // initContainers
+		1:  all, // name
+		24: all, // restartPolicy
+	},
+	22: all, // tolerations
+}
+
+var podStatus = part{
+	1:  all, // phase
+	2:  all, // conditions
+	3:  all, // message
+	4:  all, // reason
+	8:  ends,
+	10: ends,
+}
+
+// ends is how far the containers (8) and init containers (10) of a pod are.
+var ends = part{
+	1: all, // name
+	2: all, // state
+	3: all, // lastState
+	5: all, // restartCount
+	6: all, // image
+}
+
+var jobSpec = part{
+	6: part{2: part{10: all}}, // template: spec: nodeName
+	7: all,                    // backoffLimit
+}

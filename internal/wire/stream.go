@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	prefix  = 4         // bytes before each event that say how long it is
+	room    = 8 << 10   // that a stream begins with
+	largest = 16 << 20  // event that a client decodes
+	hoarded = 256 << 10 // memory that a stream keeps between two events
+	waited  = time.Millisecond
+)
+
+// stream is the body of a watch with its events cut down. What it does not understand it gives as it came: an event
+// that is something else, or what comes after something that is no event.
+type stream struct {
+	body io.ReadCloser
+	kind kind
+	rest time.Duration // after waiting for an event, for others to come; begins when the list of what there is has ended
+
+	over   <-chan struct{} // ends with the request
+	closed chan struct{}
+	close  sync.Once
+
+	came    []byte // from the body, and not looked at
+	memory  []byte // where came lies
+	ready   []byte // to be given
+	cutDown []byte // where ready lies, if it was cut down
+	scratch []byte
+	listed  bool  // a bookmark came
+	foreign bool  // what comes is not made of events
+	err     error // of the body
+}
+
+func newStream(body io.ReadCloser, k kind, over <-chan struct{}) *stream {
+	return &stream{body: body, kind: k, over: over, closed: make(chan struct{}), memory: make([]byte, room)}
+}
+
+// Read gives what is ready, and waits for an event when nothing is.
+func (s *stream) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for len(s.ready) == 0 {
+		if s.next() {
+			continue
+		}
+		if s.err != nil && len(s.came) == 0 {
+			return 0, s.err
+		}
+		if s.foreign || s.err != nil {
+			s.ready, s.came = s.came, nil
+			if len(s.ready) == 0 {
+				return s.body.Read(p)
+			}
+			continue
+		}
+		s.more()
+	}
+	n := copy(p, s.ready)
+	s.ready = s.ready[n:]
+	return n, nil
+}
+
+// Close ends the stream, also a rest.
+func (s *stream) Close() error {
+	s.close.Do(func() { close(s.closed) })
+	return s.body.Close()
+}
+
+// next makes an event ready that came wholly.
+func (s *stream) next() bool {
+	if s.foreign || len(s.came) < prefix {
+		return false
+	}
+	size := int64(binary.BigEndian.Uint32(s.came))
+	if size > largest {
+		s.foreign = true
+		return false
+	}
+	if int64(len(s.came)) < prefix+size {
+		return false
+	}
+	whole := s.came[:prefix+size]
+	s.came = s.came[prefix+size:]
+	s.ready = s.cut(whole)
+	return true
+}
+
+// cut is an event, with its length, without what nobody reads.
+func (s *stream) cut(whole []byte) []byte {
+	frame := whole[prefix:]
+	if !s.listed {
+		what, _, _, ok := first(frame, 1)
+		s.listed = ok && string(what) == bookmark
+	}
+	if cap(s.cutDown) > hoarded {
+		s.cutDown, s.scratch = nil, nil
+	}
+	out, ok := s.kind.cut(append(s.cutDown[:0], whole[:prefix]...), frame, &s.scratch)
+	s.cutDown = out
+	if !ok {
+		return whole
+	}
+	binary.BigEndian.PutUint32(out, uint32(len(out)-prefix))
+	return out
+}
+
+// more reads from the body once. Whoever had to wait for it rests, so that what comes meanwhile is read with it.
+func (s *stream) more() {
+	s.makeRoom()
+	began := time.Now()
+	n, err := s.body.Read(s.memory[len(s.came):])
+	s.came = s.memory[:len(s.came)+n]
+	s.err = err
+	if err != nil || s.rest == 0 || !s.listed || time.Since(began) < waited {
+		return
+	}
+	rested := time.NewTimer(s.rest)
+	defer rested.Stop()
+	select {
+	case <-rested.C:
+	case <-s.over:
+	case <-s.closed:
+	}
+}
+
+// makeRoom moves what came to the beginning of the memory, which is made large enough for the event.
+func (s *stream) makeRoom() {
+	need := prefix
+	if len(s.came) >= prefix {
+		need += int(binary.BigEndian.Uint32(s.came))
+	}
+	memory := s.memory
+	switch {
+	case need > len(memory):
+		memory = make([]byte, max(need, 2*len(memory)))
+	case need <= hoarded && len(memory) > 2*hoarded:
+		memory = make([]byte, max(need, room))
+	}
+	copy(memory, s.came)
+	s.came, s.memory = memory[:len(s.came)], memory
+}

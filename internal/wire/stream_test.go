@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// watchedNodes is what an API server may send to a watch of nodes, and what becomes of it.
+func watchedNodes(t *testing.T) (sent, want []byte) {
+	t.Helper()
+	for seed := range int64(40) {
+		frame := encoded(t, "ADDED", filled(&corev1.Node{}, seed))
+		var scratch []byte
+		out, ok := kinds[0].cut(nil, frame, &scratch)
+		if !ok {
+			t.Fatal("not understood")
+		}
+		sent, want = append(sent, framed(frame)...), append(want, framed(out)...)
+	}
+	failure := framed(encoded(t, "ERROR", &metav1.Status{Code: 410}))
+	large := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{string(make([]byte, 3*hoarded))}}}}}
+	var scratch []byte
+	rest, ok := kinds[0].cut(nil, encoded(t, "ADDED", large), &scratch)
+	if !ok || len(rest) > room {
+		t.Fatalf("%d bytes are left: %v", len(rest), ok)
+	}
+	for _, both := range [][2][]byte{{framed(nil), framed(nil)}, {failure, failure}, {framed(encoded(t, "ADDED", large)), framed(rest)}, {failure, failure}} {
+		sent, want = append(sent, both[0]...), append(want, both[1]...)
+	}
+	return sent, want
+}
+
+// TestStream holds that the same comes out however what goes in is split, and whoever reads it.
+func TestStream(t *testing.T) {
+	sent, want := watchedNodes(t)
+	luck := rand.New(rand.NewSource(1))
+	for name, in := range map[string]io.Reader{
+		"at once":                 bytes.NewReader(sent),
+		"byte by byte":            iotest.OneByteReader(bytes.NewReader(sent)),
+		"half":                    iotest.HalfReader(bytes.NewReader(sent)),
+		"its end with the rest":   iotest.DataErrReader(bytes.NewReader(sent)),
+		"now and then nothing":    &fitful{bytes.NewReader(sent), luck},
+		"one event cut in pieces": io.MultiReader(bytes.NewReader(sent[:5001]), bytes.NewReader(sent[5001:])),
+	} {
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes became %d, want %d: %v", name, len(sent), len(got), len(want), err)
+		}
+	}
+	got, err := io.ReadAll(iotest.OneByteReader(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil)))
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read byte by byte: %d bytes became %d, want %d: %v", len(sent), len(got), len(want), err)
+	}
+}
+
+// fitful reads as much as it likes.
+type fitful struct {
+	io.Reader
+	luck *rand.Rand
+}
+
+func (f *fitful) Read(p []byte) (int, error) { return f.Reader.Read(p[:f.luck.Intn(len(p)+1)]) }
+
+// TestStreamForeign holds that what is no event is given as it came, with the events before it and the error after it.
+func TestStreamForeign(t *testing.T) {
+	event := framed(encoded(t, "ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}))
+	broken := errors.New("broken")
+	for name, rest := range map[string][]byte{
+		"no length":          {0, 0, 1},
+		"half an event":      event[:len(event)-1],
+		"too large an event": append(binary.BigEndian.AppendUint32(nil, largest+1), make([]byte, 3*room)...),
+		"text":               []byte("upstream connect error or disconnect/reset before headers"),
+	} {
+		var scratch []byte
+		first, ok := kinds[0].cut(nil, event[prefix:], &scratch)
+		if !ok {
+			t.Fatal("not understood")
+		}
+		in := io.MultiReader(bytes.NewReader(event), bytes.NewReader(rest), iotest.ErrReader(broken))
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
+		if !errors.Is(err, broken) || !bytes.Equal(got, append(framed(first), rest...)) {
+			t.Errorf("%s: %d bytes became %d: %v", name, len(event)+len(rest), len(got), err)
+		}
+	}
+}
+
+// FuzzStream holds that nothing is lost or invented whatever comes: the same as when it comes at once.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte(nil), int64(0))
+	for _, o := range small() {
+		event := framed(encoded(f, "ADDED", o))
+		f.Add(append(event, event...), int64(1))
+	}
+	f.Fuzz(func(t *testing.T, sent []byte, seed int64) {
+		whole, err := io.ReadAll(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil))
+		if err != nil || len(whole) > len(sent) {
+			t.Fatalf("%d bytes became %d: %v", len(sent), len(whole), err)
+		}
+		parts, err := io.ReadAll(newStream(io.NopCloser(&fitful{bytes.NewReader(sent), rand.New(rand.NewSource(seed))}), kinds[0], nil))
+		if err != nil || !bytes.Equal(parts, whole) {
+			t.Fatalf("in parts it became %d bytes, at once %d: %v", len(parts), len(whole), err)
+		}
+	})
+}
+
+// slow is a body whose every read waits, as long as a test needs it to.
+type slow struct {
+	io.Reader
+	closed bool
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	for began := time.Now(); time.Since(began) < 2*waited; {
+		time.Sleep(waited)
+	}
+	return s.Reader.Read(p)
+}
+
+func (s *slow) Close() error {
+	s.closed = true
+	return nil
+}
+
+// TestRest holds that events wait for others only after the list of what there is has ended, and not longer than the
+// stream is open and the request lives.
+func TestRest(t *testing.T) {
+	const forever = time.Hour
+	event := framed(encoded(t, "ADDED", &corev1.Node{}))
+	end := framed(encoded(t, bookmark, &corev1.Node{}))
+	read := func(s *stream) chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := io.ReadAll(s)
+			ended <- err
+		}()
+		return ended
+	}
+	ends := func(what string, ended chan error) {
+		t.Helper()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: rests", what)
+		}
+	}
+	stream := func(over chan struct{}, events ...[]byte) (*stream, *slow) {
+		var one []io.Reader // event in one read
+		for _, e := range events {
+			one = append(one, bytes.NewReader(e))
+		}
+		body := &slow{Reader: io.MultiReader(one...)}
+		s := newStream(body, kinds[0], over)
+		s.rest = forever
+		return s, body
+	}
+	listing, _ := stream(nil, event, event, event)
+	ends("a list", read(listing))
+
+	over := make(chan struct{})
+	cancelled, _ := stream(over, end, event, event)
+	reading := read(cancelled)
+	select {
+	case err := <-reading:
+		t.Errorf("events after the list did not wait for others: %v", err)
+	case <-time.After(50 * waited):
+	}
+	close(over)
+	ends("a request that ended", reading)
+
+	closed, body := stream(nil, end, event, event)
+	reading = read(closed)
+	if err := errors.Join(closed.Close(), closed.Close()); err != nil || !body.closed {
+		t.Errorf("closed %v: %v", body.closed, err)
+	}
+	ends("a closed stream", reading)
+}
