@@ -51,7 +51,7 @@ func (p *patient) traced(args []string, env []string, enough func() bool) []stri
 			if err != nil && enough == nil {
 				p.t.Fatalf("%v: %v\n%s", args, err, out)
 			}
-			return strings.Split(string(text), "\n")
+			return whole(strings.Split(string(text), "\n"))
 		default:
 		}
 		if time.Now().After(limit) {
@@ -65,6 +65,42 @@ func (p *patient) traced(args []string, env []string, enough func() bool) []stri
 				p.t.Fatal(err)
 			}
 		}
+	}
+}
+
+// whole puts the two halves of a call together that strace writes when another thread did something meanwhile. What is begun
+// counts when it begins, what reaches the disk when it has.
+func whole(lines []string) []string {
+	var out []string
+	begun := map[string]string{} // by thread
+	for _, l := range lines {
+		thread, call, _ := strings.Cut(l, " ")
+		half, unfinished := strings.CutSuffix(l, " <unfinished ...>")
+		_, end, resumed := strings.Cut(call, " resumed>")
+		switch {
+		case unfinished && !strings.HasPrefix(strings.TrimSpace(call), "execve("):
+			begun[thread] = half
+		case resumed && begun[thread] != "":
+			out = append(out, begun[thread]+end)
+			delete(begun, thread)
+		default:
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func TestWhole(t *testing.T) {
+	got := whole([]string{
+		`12 fsync(7</a/b> <unfinished ...>`, `13 execve("/two.sh", ["/two.sh"] <unfinished ...>`, `12 <... fsync resumed>)              = 0`,
+		`14 --- SIGURG {si_signo=SIGURG} ---`, `13 <... execve resumed>)             = 0`, `12 fsync(8</a>) = 0`,
+	})
+	want := []string{
+		`13 execve("/two.sh", ["/two.sh"] <unfinished ...>`, `12 fsync(7</a/b>)              = 0`,
+		`14 --- SIGURG {si_signo=SIGURG} ---`, `13 <... execve resumed>)             = 0`, `12 fsync(8</a>) = 0`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

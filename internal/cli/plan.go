@@ -120,7 +120,8 @@ type plannedRollout struct {
 	Changing int           `json:"changing"` // of them that owe work and can be worked on
 	Work     []plannedWork `json:"work"`
 	Waves    []wave        `json:"waves"`
-	Later    int           `json:"later"` // nodes that begin after the waves shown
+	Closed   []plannedStop `json:"closed,omitempty"` // groups that begin nothing now, whatever else would allow it
+	Later    int           `json:"later"`            // nodes that begin after the waves shown
 	Never    []reasonCount `json:"waiting,omitempty"`
 	Pods     []plannedPods `json:"pods,omitempty"`
 	Warnings []string      `json:"warnings,omitempty"`
@@ -131,6 +132,13 @@ type plannedRollout struct {
 type plannedWork struct {
 	Nodes []string      `json:"nodes"`
 	Steps []plannedStep `json:"steps"`
+}
+
+// plannedStop is why a group begins nothing now.
+type plannedStop struct {
+	Group  string `json:"group"`
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
 }
 
 // plannedStep is one stage.

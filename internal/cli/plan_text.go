@@ -51,6 +51,12 @@ func (r *plannedRollout) text(wide bool) string {
 	for _, w := range r.Work {
 		b.WriteString("\n" + w.text())
 	}
+	if len(r.Closed) > 0 {
+		b.WriteString("\n  Not now:\n")
+	}
+	for _, c := range r.Closed {
+		fmt.Fprintf(&b, "    %s: %s: %s\n", c.Group, c.Reason, c.Text)
+	}
 	if len(r.Waves) > 0 {
 		var rows [][]string
 		for _, w := range r.Waves {

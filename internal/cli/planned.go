@@ -96,10 +96,29 @@ func (s *scene) plannedRollout(c *course, r *rollout.Rollout, most int) plannedR
 			out.Later++
 		}
 	}
+	out.Closed = s.closed(r, never)
 	out.Never = grouped(never)
 	out.Work = s.work(c, r, began)
 	out.Pods = s.podsToMove(r)
 	out.Warnings = s.warnings(r, &out)
+	return out
+}
+
+// closed are the groups of a rollout that owe work and may not begin any yet, as when their windows are closed. What never
+// begins by itself is said elsewhere.
+func (s *scene) closed(r *rollout.Rollout, never map[rollout.Reason][]rollout.Verdict) []plannedStop {
+	owing := map[string]bool{}
+	for i := range r.Targets {
+		if t := &r.Targets[i]; owes(t) && !t.Admitted {
+			owing[t.Group] = true
+		}
+	}
+	var out []plannedStop
+	for _, g := range s.snapshot.Groups {
+		if owing[g.Name] && g.Frozen != nil && never[g.Frozen.Reason] == nil {
+			out = append(out, plannedStop{Group: groupName(r, g.Name), Reason: string(g.Frozen.Reason), Text: g.Frozen.Text})
+		}
+	}
 	return out
 }
 
