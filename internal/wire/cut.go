@@ -13,9 +13,6 @@ import (
 // runtime.Unknown: typeMeta (1), with apiVersion (1) and kind (2), the object (2), and how it is encoded (3, 4).
 const magic = "k8s\x00"
 
-// bookmark is the type of an event that says how far a watch is. The first one ends the list of what there is.
-const bookmark = "BOOKMARK"
-
 // event is what is in one event of a watch.
 type event struct {
 	kind   []byte // its type

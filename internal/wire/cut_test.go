@@ -175,6 +175,9 @@ func TestCutSmall(t *testing.T) {
 	}
 }
 
+// bookmark is the type of an event that says how far a watch is.
+const bookmark = "BOOKMARK"
+
 // TestBookmark holds that what a bookmark says survives.
 func TestBookmark(t *testing.T) {
 	said := metav1.ObjectMeta{ResourceVersion: "4711", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}

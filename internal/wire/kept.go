@@ -7,7 +7,6 @@ package wire
 type kind struct {
 	path, plural  string // of its requests: path, perhaps a namespace, plural
 	version, name string // apiVersion and kind
-	rests         bool   // its events may wait for one another
 	kept          part
 }
 
@@ -21,7 +20,7 @@ var (
 )
 
 var kinds = []kind{
-	{path: "/api/v1/", plural: "nodes", version: "v1", name: "Node", rests: true, kept: part{1: metadata, 2: nodeSpec, 3: nodeStatus}},
+	{path: "/api/v1/", plural: "nodes", version: "v1", name: "Node", kept: part{1: metadata, 2: nodeSpec, 3: nodeStatus}},
 	{path: "/api/v1/", plural: "pods", version: "v1", name: "Pod", kept: part{1: metadata, 2: podSpec, 3: podStatus}},
 	{path: "/apis/batch/v1/", plural: "jobs", version: "batch/v1", name: "Job", kept: part{1: metadata, 2: jobSpec, 3: all}},
 }

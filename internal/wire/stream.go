@@ -6,8 +6,6 @@ package wire
 import (
 	"encoding/binary"
 	"io"
-	"sync"
-	"time"
 )
 
 const (
@@ -15,7 +13,6 @@ const (
 	room    = 8 << 10   // that a stream begins with
 	largest = 16 << 20  // event that a client decodes
 	hoarded = 256 << 10 // memory that a stream keeps between two events
-	waited  = time.Millisecond
 )
 
 // stream is the body of a watch with its events cut down. What it does not understand it gives as it came: an event
@@ -23,24 +20,18 @@ const (
 type stream struct {
 	body io.ReadCloser
 	kind kind
-	rest time.Duration // after waiting for an event, for others to come; begins when the list of what there is has ended
-
-	over   <-chan struct{} // ends with the request
-	closed chan struct{}
-	close  sync.Once
 
 	came    []byte // from the body, and not looked at
 	memory  []byte // where came lies
 	ready   []byte // to be given
 	cutDown []byte // where ready lies, if it was cut down
 	scratch []byte
-	listed  bool  // a bookmark came
 	foreign bool  // what comes is not made of events
 	err     error // of the body
 }
 
-func newStream(body io.ReadCloser, k kind, over <-chan struct{}) *stream {
-	return &stream{body: body, kind: k, over: over, closed: make(chan struct{}), memory: make([]byte, room)}
+func newStream(body io.ReadCloser, k kind) *stream {
+	return &stream{body: body, kind: k, memory: make([]byte, room)}
 }
 
 // Read gives what is ready, and waits for an event when nothing is.
@@ -69,11 +60,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the stream, also a rest.
-func (s *stream) Close() error {
-	s.close.Do(func() { close(s.closed) })
-	return s.body.Close()
-}
+// Close ends the stream.
+func (s *stream) Close() error { return s.body.Close() }
 
 // next makes an event ready that came wholly.
 func (s *stream) next() bool {
@@ -97,10 +85,6 @@ func (s *stream) next() bool {
 // cut is an event, with its length, without what nobody reads.
 func (s *stream) cut(whole []byte) []byte {
 	frame := whole[prefix:]
-	if !s.listed {
-		what, _, _, ok := first(frame, 1)
-		s.listed = ok && string(what) == bookmark
-	}
 	if cap(s.cutDown) > hoarded {
 		s.cutDown, s.scratch = nil, nil
 	}
@@ -113,23 +97,12 @@ func (s *stream) cut(whole []byte) []byte {
 	return out
 }
 
-// more reads from the body once. Whoever had to wait for it rests, so that what comes meanwhile is read with it.
+// more reads from the body once.
 func (s *stream) more() {
 	s.makeRoom()
-	began := time.Now()
 	n, err := s.body.Read(s.memory[len(s.came):])
 	s.came = s.memory[:len(s.came)+n]
 	s.err = err
-	if err != nil || s.rest == 0 || !s.listed || time.Since(began) < waited {
-		return
-	}
-	rested := time.NewTimer(s.rest)
-	defer rested.Stop()
-	select {
-	case <-rested.C:
-	case <-s.over:
-	case <-s.closed:
-	}
 }
 
 // makeRoom moves what came to the beginning of the memory, which is made large enough for the event.

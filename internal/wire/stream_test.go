@@ -11,7 +11,6 @@ import (
 	"math/rand"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,12 +53,12 @@ func TestStream(t *testing.T) {
 		"now and then nothing":    &fitful{bytes.NewReader(sent), luck},
 		"one event cut in pieces": io.MultiReader(bytes.NewReader(sent[:5001]), bytes.NewReader(sent[5001:])),
 	} {
-		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0]))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes became %d, want %d: %v", name, len(sent), len(got), len(want), err)
 		}
 	}
-	got, err := io.ReadAll(iotest.OneByteReader(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil)))
+	got, err := io.ReadAll(iotest.OneByteReader(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0])))
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read byte by byte: %d bytes became %d, want %d: %v", len(sent), len(got), len(want), err)
 	}
@@ -89,7 +88,7 @@ func TestStreamForeign(t *testing.T) {
 			t.Fatal("not understood")
 		}
 		in := io.MultiReader(bytes.NewReader(event), bytes.NewReader(rest), iotest.ErrReader(broken))
-		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0]))
 		if !errors.Is(err, broken) || !bytes.Equal(got, append(framed(first), rest...)) {
 			t.Errorf("%s: %d bytes became %d: %v", name, len(event)+len(rest), len(got), err)
 		}
@@ -104,88 +103,13 @@ func FuzzStream(f *testing.F) {
 		f.Add(append(event, event...), int64(1))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, seed int64) {
-		whole, err := io.ReadAll(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil))
+		whole, err := io.ReadAll(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0]))
 		if err != nil || len(whole) > len(sent) {
 			t.Fatalf("%d bytes became %d: %v", len(sent), len(whole), err)
 		}
-		parts, err := io.ReadAll(newStream(io.NopCloser(&fitful{bytes.NewReader(sent), rand.New(rand.NewSource(seed))}), kinds[0], nil))
+		parts, err := io.ReadAll(newStream(io.NopCloser(&fitful{bytes.NewReader(sent), rand.New(rand.NewSource(seed))}), kinds[0]))
 		if err != nil || !bytes.Equal(parts, whole) {
 			t.Fatalf("in parts it became %d bytes, at once %d: %v", len(parts), len(whole), err)
 		}
 	})
-}
-
-// slow is a body whose every read waits, as long as a test needs it to.
-type slow struct {
-	io.Reader
-	closed bool
-}
-
-func (s *slow) Read(p []byte) (int, error) {
-	for began := time.Now(); time.Since(began) < 2*waited; {
-		time.Sleep(waited)
-	}
-	return s.Reader.Read(p)
-}
-
-func (s *slow) Close() error {
-	s.closed = true
-	return nil
-}
-
-// TestRest holds that events wait for others only after the list of what there is has ended, and not longer than the
-// stream is open and the request lives.
-func TestRest(t *testing.T) {
-	const forever = time.Hour
-	event := framed(encoded(t, "ADDED", &corev1.Node{}))
-	end := framed(encoded(t, bookmark, &corev1.Node{}))
-	read := func(s *stream) chan error {
-		ended := make(chan error, 1)
-		go func() {
-			_, err := io.ReadAll(s)
-			ended <- err
-		}()
-		return ended
-	}
-	ends := func(what string, ended chan error) {
-		t.Helper()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: rests", what)
-		}
-	}
-	stream := func(over chan struct{}, events ...[]byte) (*stream, *slow) {
-		var one []io.Reader // event in one read
-		for _, e := range events {
-			one = append(one, bytes.NewReader(e))
-		}
-		body := &slow{Reader: io.MultiReader(one...)}
-		s := newStream(body, kinds[0], over)
-		s.rest = forever
-		return s, body
-	}
-	listing, _ := stream(nil, event, event, event)
-	ends("a list", read(listing))
-
-	over := make(chan struct{})
-	cancelled, _ := stream(over, end, event, event)
-	reading := read(cancelled)
-	select {
-	case err := <-reading:
-		t.Errorf("events after the list did not wait for others: %v", err)
-	case <-time.After(50 * waited):
-	}
-	close(over)
-	ends("a request that ended", reading)
-
-	closed, body := stream(nil, end, event, event)
-	reading = read(closed)
-	if err := errors.Join(closed.Close(), closed.Close()); err != nil || !body.closed {
-		t.Errorf("closed %v: %v", body.closed, err)
-	}
-	ends("a closed stream", reading)
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire makes the watches of the operator cheap: what nobody reads of a node, a pod or a Job is cut out of their
-// events before anybody decodes it, and the heartbeats of nodes are read several at a time.
+// events before anybody decodes it. Nothing is held back: who labels a node and then creates a Skyhook for it must not be
+// told that it is complete on no node.
 package wire
 
 import (
@@ -15,9 +16,6 @@ import (
 
 	"k8s.io/client-go/rest"
 )
-
-// together is how long the events of nodes may wait for one another. What the operator wrote itself it knows before.
-const together = 300 * time.Millisecond
 
 // A connection that answers nothing for half a minute is dead.
 var alive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
@@ -54,19 +52,15 @@ func (w Watches) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.next.RoundTrip(r)
 	}
 	// Pods are followed on many nodes by themselves at the same time: those watches share a connection.
-	transport, whole := w.next, !r.URL.Query().Has("fieldSelector")
-	if whole {
+	transport := w.next
+	if !r.URL.Query().Has("fieldSelector") {
 		transport = w.own
 	}
 	answer, err := transport.RoundTrip(r)
 	if err != nil || answer.StatusCode != http.StatusOK || !compact(answer.Header) {
 		return answer, err
 	}
-	s := newStream(answer.Body, k, r.Context().Done())
-	if whole && k.rests {
-		s.rest = together
-	}
-	answer.Body = s
+	answer.Body = newStream(answer.Body, k)
 	return answer, nil
 }
 
