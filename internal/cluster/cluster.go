@@ -33,7 +33,8 @@ import (
 // Its methods are for one goroutine at a time, but for Land and Sending.
 type Cluster struct {
 	options  Options
-	looked   bool // the API server itself was looked at
+	looked   bool                // the API server itself was looked at
+	asked    map[types.UID]int64 // what people asked for then, by generation
 	written  *written
 	refusals refusals
 	stumbles stumbles
@@ -63,6 +64,10 @@ type Options struct {
 	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
 	Landed    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
 	Limit     time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
+
+	// Newest is the newest version of a node that is, in all that is read of it, the one that was observed. nil when the
+	// caches of nodes show every version.
+	Newest func(uid, version string) string
 }
 
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of

@@ -139,7 +139,7 @@ func (r *round) write(ctx context.Context, was *skyhook.Node, edit skyhook.Edit,
 	if !edit.TouchesNode() {
 		return was, nil
 	}
-	version, err := r.patchNode(ctx, was, nodePatch(was, edit, exact))
+	version, err := r.patchNode(ctx, was, nodePatch(r.newest(was), edit, exact))
 	if err != nil {
 		return nil, fmt.Errorf("patching the node: %w", err)
 	}

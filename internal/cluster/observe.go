@@ -57,18 +57,60 @@ func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 	return o, nil
 }
 
-// look lists everything. The first time it looks at the API server itself, and keeps what the cache does not know yet.
+// look lists everything. The first time it looks at the API server itself, and keeps what the cache does not know yet;
+// and so it does with nodes whenever somebody asks for something new.
 func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	if c.options.Cached == nil {
 		return c.list(ctx, c.options.Live, page)
 	}
 	cached, err := c.list(ctx, c.options.Cached, 0)
-	if err != nil || c.looked {
-		return cached, err
+	if err != nil {
+		return nil, err
 	}
-	live, err := c.list(ctx, c.options.Live, page)
+	asked := cached.asked()
+	switch {
+	case !c.looked:
+		err = c.learn(ctx, cached, now)
+	case anew(asked, c.asked):
+		err = c.learnNodes(ctx, cached.nodes, now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking at the API server itself: %w", err)
+	}
+	c.looked, c.asked = true, asked
+	return cached, nil
+}
+
+// asked is what people ask for: the generation of each object.
+func (l *lists) asked() map[types.UID]int64 {
+	out := make(map[types.UID]int64, len(l.skyhooks)+len(l.nodeOps)+len(l.upgrades))
+	for _, s := range l.skyhooks {
+		out[s.UID] = s.Generation
+	}
+	for _, o := range l.nodeOps {
+		out[o.UID] = o.Generation
+	}
+	for _, u := range l.upgrades {
+		out[u.UID] = u.Generation
+	}
+	return out
+}
+
+// anew says that something is asked for that was not asked for before.
+func anew(asked, before map[types.UID]int64) bool {
+	for uid, generation := range asked {
+		if was, ok := before[uid]; !ok || was != generation {
+			return true
+		}
+	}
+	return false
+}
+
+// learn looks at everything.
+func (c *Cluster) learn(ctx context.Context, cached *lists, now time.Time) error {
+	live, err := c.list(ctx, c.options.Live, page)
+	if err != nil {
+		return err
 	}
 	c.written.nodes.learn(live.nodes, cached.nodes, now)
 	c.written.pods.learn(live.pods, cached.pods, now)
@@ -79,8 +121,38 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	c.written.upgrades.learn(live.upgrades, cached.upgrades, now)
 	c.written.jobs.learn(live.jobs, cached.jobs, now)
 	c.written.opPods.learn(live.opPods, cached.opPods, now)
-	c.looked = true
-	return cached, nil
+	return nil
+}
+
+// learnNodes looks at the nodes. Who labels a node and then asks for something expects it to be done with that label; but
+// a cache may show what was asked for before it shows the node.
+func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node, now time.Time) error {
+	var live []*skyhook.Node
+	list := &corev1.NodeList{}
+	err := pages(ctx, c.options.Live, page, list, func() {
+		for i := range list.Items {
+			live = append(live, c.parse(&list.Items[i]))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	shown := make([]*skyhook.Node, len(cached))
+	for i, n := range cached {
+		shown[i] = c.newest(n)
+	}
+	c.written.nodes.learn(live, shown, now)
+	return nil
+}
+
+// newest is a node with the newest version of it that says the same.
+func (c *Cluster) newest(n *skyhook.Node) *skyhook.Node {
+	if c.options.Newest == nil {
+		return n
+	}
+	out := *n
+	out.ResourceVersion = c.options.Newest(n.UID, n.ResourceVersion)
+	return &out
 }
 
 // askAgain asks the API server about what we created and no cache shows: somebody may have deleted it at once. It says

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -110,6 +111,89 @@ func TestFirstLookIsLive(t *testing.T) {
 	}
 	if after := s.state(); after != before {
 		t.Errorf("the next operator changed\n%s\ninto\n%s", before, after)
+	}
+}
+
+// Who labels a node and then asks for something gets it with that label, though the cache shows the request and not yet
+// the node: when something new is asked for, and only then, nodes are looked at in the API server itself.
+func TestRequestsFindNodesAsTheyAre(t *testing.T) {
+	s := newScene(t, 3)
+	cache := &late{Reader: s.Client}
+	cache.catchUp()
+	s.cluster.options.Cached = cache
+	looks := &counted{Reader: s.cluster.options.Live}
+	s.cluster.options.Live = looks
+	s.pass()
+	for _, asks := range []struct {
+		text string
+		in   client.ObjectList
+	}{
+		{demo, &v1alpha1.SkyhookList{}},
+		{strings.Replace(demo, "1.1.0", "1.2.0", 1), &v1alpha1.SkyhookList{}}, // and edits are no different
+	} {
+		s.Patch(s.Node("n2"), `{"metadata":{"labels":{"pool":"cpu"}}}`)
+		s.Apply(asks.text)
+		delete(cache.held, fmt.Sprintf("%T", asks.in))
+		looks.lists = 0
+		if o, _ := s.decide(s.cluster); o.nodes["n2"].Labels["pool"] != "cpu" {
+			t.Errorf("n2 is seen with the labels %v", o.nodes["n2"].Labels)
+		}
+		s.pass()
+		s.pass()
+		var on []string
+		for _, p := range s.Pods() {
+			on = append(on, p.Spec.NodeName)
+		}
+		if slices.Sort(on); !slices.Equal(on, []string{"n1", "n3"}) {
+			t.Errorf("pods run on %v", on)
+		}
+		if looks.lists != 1 {
+			t.Errorf("nodes were looked at %d times", looks.lists)
+		}
+		s.cluster.options.Cached = nil
+		s.finish()
+		s.Patch(s.Node("n2"), `{"metadata":{"labels":{"pool":"gpu"}}}`)
+		s.finish()
+		cache.catchUp()
+		s.cluster.options.Cached = cache
+		s.pass()
+	}
+}
+
+// counted counts lists of nodes.
+type counted struct {
+	client.Reader
+	lists int
+}
+
+func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, ok := list.(*corev1.NodeList); ok {
+		c.lists++
+	}
+	return c.Reader.List(ctx, list, options...)
+}
+
+// A kubelet that says that it is alive is no reason to refuse a write that names the version of a node that was seen.
+func TestNewestVersionIsNamed(t *testing.T) {
+	s := newScene(t, 2)
+	cache := &late{Reader: s.Client}
+	cache.catchUp()
+	s.cluster.options.Cached = cache
+	s.Apply(demo)
+	s.decide(s.cluster)
+	for _, n := range []string{"n1", "n2"} {
+		s.Must(s.Client.Status().Patch(context.Background(), s.Node(n), client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"images":[{"sizeBytes":1}]}}`))))
+	}
+	n1 := s.Node("n1")
+	s.cluster.options.Newest = func(uid, version string) string {
+		if uid == string(n1.UID) { // of n2 nobody knows what was written
+			return n1.ResourceVersion
+		}
+		return version
+	}
+	s.pass()
+	if pods := s.Pods(); len(pods) != 1 || pods[0].Spec.NodeName != "n1" {
+		t.Errorf("pods: %v", s.podNames())
 	}
 }
 

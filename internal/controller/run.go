@@ -72,12 +72,12 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	b := newBoard()
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
-	watches, err := wire.For(config)
+	watches, err := wire.New(config)
 	if err != nil {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return counting{next: watches(next), writes: b.apiWrites, judged: b.evicted}
+		return counting{next: watches.Before(next), writes: b.apiWrites, judged: b.evicted}
 	})
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
@@ -89,7 +89,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	l, end, err := assemble(ctx, m, b, o)
+	l, end, err := assemble(ctx, m, b, watches, o)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func compact(config *rest.Config) *rest.Config {
 }
 
 // assemble puts the loop together and has the manager run it. What it returns is to be called when the manager ended.
-func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loop, func(), error) {
+func assemble(ctx context.Context, m manager.Manager, b *board, w *wire.Watches, o Options) (*Loop, func(), error) {
 	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
@@ -169,6 +169,7 @@ func assemble(ctx context.Context, m manager.Manager, b *board, o Options) (*Loo
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
 		Live: direct, Cached: m.GetCache(), CachedOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		Creating: func(node string) { b.podCreated(node, time.Now()) }, Landed: l.wake, Limit: applyLimit,
+		Newest: w.Newest,
 	})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	end := func() {

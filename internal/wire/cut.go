@@ -22,26 +22,28 @@ type event struct {
 	tail   []byte // what comes after the object
 }
 
-// cut appends an event without what nobody reads. It says no, and may leave anything behind dst, when it does not
-// understand every bit of the event. scratch is memory to use.
-func (k kind) cut(dst, frame []byte, scratch *[]byte) ([]byte, bool) {
+// cut takes what nobody reads out of an event. It says no when it does not understand every bit of it. scratch is memory
+// to use, for as long as the event is.
+func (k kind) cut(frame []byte, scratch *[]byte) (event, bool) {
 	e, ok := k.open(frame)
 	if !ok {
-		return dst, false
+		return e, false
 	}
-	object, ok := k.kept.cut((*scratch)[:0], e.object)
-	*scratch = object
-	if !ok {
-		return dst, false
-	}
-	unknown := len(magic) + len(e.meta) + field(len(object)) + len(e.tail)
+	e.object, ok = k.kept.cut((*scratch)[:0], e.object)
+	*scratch = e.object
+	return e, ok
+}
+
+// append puts an event together again.
+func (e event) append(dst []byte) []byte {
+	unknown := len(magic) + len(e.meta) + field(len(e.object)) + len(e.tail)
 	dst = append(dst, e.head...)
 	dst = open(dst, 2, field(unknown))
 	dst = open(dst, 1, unknown)
 	dst = append(dst, magic...)
 	dst = append(dst, e.meta...)
-	dst = append(open(dst, 2, len(object)), object...)
-	return append(dst, e.tail...), true
+	dst = append(open(dst, 2, len(e.object)), e.object...)
+	return append(dst, e.tail...)
 }
 
 // open takes an event apart, if it is about this kind and shaped as the API server shapes it.

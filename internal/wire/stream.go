@@ -6,6 +6,7 @@ package wire
 import (
 	"encoding/binary"
 	"io"
+	"sync"
 )
 
 const (
@@ -15,11 +16,12 @@ const (
 	hoarded = 256 << 10 // memory that a stream keeps between two events
 )
 
-// stream is the body of a watch with its events cut down. What it does not understand it gives as it came: an event
-// that is something else, or what comes after something that is no event.
+// stream is the body of a watch with its events cut down, and without those that say nothing new. What it does not
+// understand it gives as it came: an event that is something else, or what comes after something that is no event.
 type stream struct {
-	body io.ReadCloser
-	kind kind
+	body  io.ReadCloser
+	kind  kind
+	again *again // nil to pass everything on
 
 	came    []byte // from the body, and not looked at
 	memory  []byte // where came lies
@@ -28,10 +30,11 @@ type stream struct {
 	scratch []byte
 	foreign bool  // what comes is not made of events
 	err     error // of the body
+	closed  sync.Once
 }
 
-func newStream(body io.ReadCloser, k kind) *stream {
-	return &stream{body: body, kind: k, memory: make([]byte, room)}
+func newStream(body io.ReadCloser, k kind, a *again) *stream {
+	return &stream{body: body, kind: k, again: a, memory: make([]byte, room)}
 }
 
 // Read gives what is ready, and waits for an event when nothing is.
@@ -61,7 +64,12 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 // Close ends the stream.
-func (s *stream) Close() error { return s.body.Close() }
+func (s *stream) Close() error {
+	if s.again != nil {
+		s.closed.Do(s.again.end)
+	}
+	return s.body.Close()
+}
 
 // next makes an event ready that came wholly.
 func (s *stream) next() bool {
@@ -82,19 +90,24 @@ func (s *stream) next() bool {
 	return true
 }
 
-// cut is an event, with its length, without what nobody reads.
+// cut is an event, with its length, without what nobody reads; nothing when it says nothing new.
 func (s *stream) cut(whole []byte) []byte {
-	frame := whole[prefix:]
 	if cap(s.cutDown) > hoarded {
 		s.cutDown, s.scratch = nil, nil
 	}
-	out, ok := s.kind.cut(append(s.cutDown[:0], whole[:prefix]...), frame, &s.scratch)
-	s.cutDown = out
+	e, ok := s.kind.cut(whole[prefix:], &s.scratch)
 	if !ok {
+		if s.again != nil {
+			s.again.lose()
+		}
 		return whole
 	}
-	binary.BigEndian.PutUint32(out, uint32(len(out)-prefix))
-	return out
+	if s.again != nil && !s.again.hear(string(e.kind), e.object) {
+		return nil
+	}
+	s.cutDown = e.append(append(s.cutDown[:0], whole[:prefix]...))
+	binary.BigEndian.PutUint32(s.cutDown, uint32(len(s.cutDown)-prefix))
+	return s.cutDown
 }
 
 // more reads from the body once.

@@ -21,8 +21,7 @@ func watchedNodes(t *testing.T) (sent, want []byte) {
 	t.Helper()
 	for seed := range int64(40) {
 		frame := encoded(t, "ADDED", filled(&corev1.Node{}, seed))
-		var scratch []byte
-		out, ok := kinds[0].cut(nil, frame, &scratch)
+		out, ok := cutDown(kinds[0], frame)
 		if !ok {
 			t.Fatal("not understood")
 		}
@@ -30,8 +29,7 @@ func watchedNodes(t *testing.T) (sent, want []byte) {
 	}
 	failure := framed(encoded(t, "ERROR", &metav1.Status{Code: 410}))
 	large := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{string(make([]byte, 3*hoarded))}}}}}
-	var scratch []byte
-	rest, ok := kinds[0].cut(nil, encoded(t, "ADDED", large), &scratch)
+	rest, ok := cutDown(kinds[0], encoded(t, "ADDED", large))
 	if !ok || len(rest) > room {
 		t.Fatalf("%d bytes are left: %v", len(rest), ok)
 	}
@@ -53,12 +51,12 @@ func TestStream(t *testing.T) {
 		"now and then nothing":    &fitful{bytes.NewReader(sent), luck},
 		"one event cut in pieces": io.MultiReader(bytes.NewReader(sent[:5001]), bytes.NewReader(sent[5001:])),
 	} {
-		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0]))
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes became %d, want %d: %v", name, len(sent), len(got), len(want), err)
 		}
 	}
-	got, err := io.ReadAll(iotest.OneByteReader(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0])))
+	got, err := io.ReadAll(iotest.OneByteReader(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil)))
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read byte by byte: %d bytes became %d, want %d: %v", len(sent), len(got), len(want), err)
 	}
@@ -82,13 +80,12 @@ func TestStreamForeign(t *testing.T) {
 		"too large an event": append(binary.BigEndian.AppendUint32(nil, largest+1), make([]byte, 3*room)...),
 		"text":               []byte("upstream connect error or disconnect/reset before headers"),
 	} {
-		var scratch []byte
-		first, ok := kinds[0].cut(nil, event[prefix:], &scratch)
+		first, ok := cutDown(kinds[0], event[prefix:])
 		if !ok {
 			t.Fatal("not understood")
 		}
 		in := io.MultiReader(bytes.NewReader(event), bytes.NewReader(rest), iotest.ErrReader(broken))
-		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0]))
+		got, err := io.ReadAll(newStream(io.NopCloser(in), kinds[0], nil))
 		if !errors.Is(err, broken) || !bytes.Equal(got, append(framed(first), rest...)) {
 			t.Errorf("%s: %d bytes became %d: %v", name, len(event)+len(rest), len(got), err)
 		}
@@ -103,11 +100,11 @@ func FuzzStream(f *testing.F) {
 		f.Add(append(event, event...), int64(1))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, seed int64) {
-		whole, err := io.ReadAll(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0]))
+		whole, err := io.ReadAll(newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], nil))
 		if err != nil || len(whole) > len(sent) {
 			t.Fatalf("%d bytes became %d: %v", len(sent), len(whole), err)
 		}
-		parts, err := io.ReadAll(newStream(io.NopCloser(&fitful{bytes.NewReader(sent), rand.New(rand.NewSource(seed))}), kinds[0]))
+		parts, err := io.ReadAll(newStream(io.NopCloser(&fitful{bytes.NewReader(sent), rand.New(rand.NewSource(seed))}), kinds[0], nil))
 		if err != nil || !bytes.Equal(parts, whole) {
 			t.Fatalf("in parts it became %d bytes, at once %d: %v", len(parts), len(whole), err)
 		}

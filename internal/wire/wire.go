@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire makes the watches of the operator cheap: what nobody reads of a node, a pod or a Job is cut out of their
-// events before anybody decodes it. Nothing is held back: who labels a node and then creates a Skyhook for it must not be
-// told that it is complete on no node.
+// events before anybody decodes it, and an event of a node that says nothing new then is not passed on. Nothing is held
+// back: who labels a node and then creates a Skyhook for it must not be told that it is complete on no node.
 package wire
 
 import (
@@ -17,25 +17,26 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A connection that answers nothing for half a minute is dead.
-var alive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
-
-// Watches is the transport through which watches of nodes, pods and Jobs go; all other requests go on to the next one.
+// Watches cuts down the watches of nodes, pods and Jobs.
 type Watches struct {
-	own, next http.RoundTripper
+	nodes *again
+	own   http.RoundTripper // for the watch of all nodes
 }
 
-// For gives a function that puts Watches before a transport. The configuration is as it was before.
-func For(config *rest.Config) (func(next http.RoundTripper) http.RoundTripper, error) {
+// New makes Watches that know nothing yet, for whom the configuration names. It is left as it was.
+func New(config *rest.Config) (*Watches, error) {
 	own, err := alone(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a transport for watches: %w", err)
 	}
-	return func(next http.RoundTripper) http.RoundTripper { return Watches{own: own, next: next} }, nil
+	return &Watches{nodes: newAgain(), own: own}, nil
 }
 
-// alone is a transport of which every request has its connection to itself: HTTP/1.1. So the body of a watch is read
-// straight from it, and what nobody reads yet stays with the kernel.
+// A connection that answers nothing for half a minute is dead.
+var alive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// alone is a transport of which every request has its connection to itself: HTTP/1.1. A heartbeat, of which nothing is
+// passed on, costs two thirds on it: nobody is woken but who reads it, and nothing is answered.
 func alone(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
@@ -45,27 +46,45 @@ func alone(config *rest.Config) (http.RoundTripper, error) {
 	return rest.TransportFor(config)
 }
 
-// RoundTrip sends a request on.
-func (w Watches) RoundTrip(r *http.Request) (*http.Response, error) {
+// Before puts Watches before a transport.
+func (w *Watches) Before(next http.RoundTripper) http.RoundTripper { return transport{w, next} }
+
+// Newest is the newest version of a node that is, in everything that is read, the version that is given. A write that
+// names its version names this one: what a kubelet said since then is no reason to refuse it.
+func (w *Watches) Newest(uid, version string) string { return w.nodes.newest(uid, version) }
+
+type transport struct {
+	watches *Watches
+	next    http.RoundTripper
+}
+
+// RoundTrip sends a request on, and cuts down what comes when it is a watch.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	k, watch := watched(r)
 	if !watch {
-		return w.next.RoundTrip(r)
+		return t.next.RoundTrip(r)
 	}
-	// Pods are followed on many nodes by themselves at the same time: those watches share a connection.
-	transport := w.next
-	if !r.URL.Query().Has("fieldSelector") {
-		transport = w.own
+	a := t.watches.nodes
+	if query := r.URL.Query(); k.name != "Node" || query.Has("fieldSelector") || query.Has("labelSelector") || !a.begin(query) {
+		a = nil
 	}
-	answer, err := transport.RoundTrip(r)
+	next := t.next
+	if a != nil {
+		next = t.watches.own
+	}
+	answer, err := next.RoundTrip(r)
 	if err != nil || answer.StatusCode != http.StatusOK || !compact(answer.Header) {
+		if a != nil {
+			a.end()
+		}
 		return answer, err
 	}
-	answer.Body = newStream(answer.Body, k)
+	answer.Body = newStream(answer.Body, k, a)
 	return answer, nil
 }
 
 // WrappedRoundTripper lets requests be cancelled through this one.
-func (w Watches) WrappedRoundTripper() http.RoundTripper { return w.next }
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // watched is what a request watches, if it is one of the kinds that are cut down.
 func watched(r *http.Request) (kind, bool) {

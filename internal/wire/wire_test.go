@@ -5,16 +5,19 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -61,11 +64,11 @@ func (s *server) config() *rest.Config {
 // client is a client whose watches go through here.
 func client(t *testing.T, config *rest.Config) *http.Client {
 	t.Helper()
-	watches, err := For(config)
+	watches, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Wrap(watches)
+	config.Wrap(watches.Before)
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -73,63 +76,99 @@ func client(t *testing.T, config *rest.Config) *http.Client {
 	return c
 }
 
-// TestWatches holds which requests have a connection of their own, that all of them say who asks, once, and that
-// nothing but watches is changed.
+// TestWatches holds which requests are watches that are cut down, and which have a connection of their own; that all of
+// them say who asks, once, and that nothing else is changed.
 func TestWatches(t *testing.T) {
 	s := newServer(t, protobufWatch)
 	config := s.config()
-	var mu sync.Mutex
+	token := filepath.Join(t.TempDir(), "token") // as a pod has it: it is renewed now and then
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config.BearerToken, config.BearerTokenFile = "", token
 	wrapped := 0
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return sent(func(r *http.Request) (*http.Response, error) {
-			mu.Lock()
 			wrapped++
-			mu.Unlock()
 			return next.RoundTrip(r)
 		})
 	})
 	c := client(t, config)
-	paths := map[string]int{ // and the version of HTTP
-		"/api/v1/nodes?watch=true":                                                1,
-		"/api/v1/nodes?resourceVersion=1&watch=1":                                 1,
-		"/api/v1/namespaces/n/pods?watch=true":                                    1,
-		"/api/v1/pods?labelSelector=a&watch=true":                                 1,
-		"/apis/batch/v1/jobs?watch=true":                                          1,
-		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                 2,
-		"/api/v1/nodes?watch=false":                                               2,
-		"/api/v1/nodes":                                                           2,
-		"/api/v1/nodes/n?watch=true":                                              2,
-		"/api/v1/configmaps?watch=true":                                           2,
-		"/apis/metrics.k8s.io/v1beta1/nodes?watch=true":                           2,
-		"/apis/skyhook.nvidia.com/v1alpha1/skyhooks?watch=true":                   2,
-		"/apis/authorization.k8s.io/v1/namespaces/n/localsubjectaccessreviews?a=": 2,
+	const cut, alone = true, true
+	paths := map[string]struct{ cut, alone bool }{
+		"/api/v1/nodes?watch=true":                                                {cut, alone},
+		"/api/v1/nodes?resourceVersion=1&watch=1":                                 {cut, alone},
+		"/api/v1/namespaces/n/pods?watch=true":                                    {cut: cut},
+		"/api/v1/pods?labelSelector=a&watch=true":                                 {cut: cut},
+		"/apis/batch/v1/jobs?watch=true":                                          {cut: cut},
+		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                 {cut: cut},
+		"/api/v1/nodes?watch=false":                                               {},
+		"/api/v1/nodes":                                                           {},
+		"/api/v1/nodes/n?watch=true":                                              {},
+		"/api/v1/configmaps?watch=true":                                           {},
+		"/apis/metrics.k8s.io/v1beta1/nodes?watch=true":                           {},
+		"/apis/skyhook.nvidia.com/v1alpha1/skyhooks?watch=true":                   {},
+		"/apis/authorization.k8s.io/v1/namespaces/n/localsubjectaccessreviews?a=": {},
 	}
-	for path, version := range paths {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
+	for path, want := range paths {
+		answer := get(t, c, s.URL+path)
 		s.mu.Lock()
 		got := s.asked[path]
 		s.mu.Unlock()
-		if got.ProtoMajor != version {
-			t.Errorf("%s: HTTP/%d, want %d", path, got.ProtoMajor, version)
-		}
 		if !slices.Equal(got.Header["Authorization"], []string{"Bearer secret"}) || !slices.Equal(got.Header["Impersonate-User"], []string{"somebody"}) {
 			t.Errorf("%s: asked by %v", path, got.Header)
 		}
-		_, isCut := answer.Body.(*stream)
-		if want := version == 1 || strings.Contains(path, "fieldSelector"); isCut != want {
-			t.Errorf("%s: cut down %v, want %v", path, isCut, want)
+		if _, isCut := answer.Body.(*stream); isCut != want.cut || (got.ProtoMajor == 1) != want.alone {
+			t.Errorf("%s: cut down %v, HTTP/%d, want %+v", path, isCut, got.ProtoMajor, want)
 		}
+		_ = answer.Body.Close()
 	}
 	if wrapped != len(paths) {
 		t.Errorf("%d requests went %d times through what wraps them", len(paths), wrapped)
+	}
+}
+
+func get(t *testing.T, c *http.Client, url string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// TestOneWatch holds that only a watch of all nodes leaves out what it said before, and only one at a time: what another
+// was told, this one was not.
+func TestOneWatch(t *testing.T) {
+	s := newServer(t, protobufWatch)
+	c := client(t, s.config())
+	leavesOut := func(path string) (bool, func()) {
+		answer := get(t, c, s.URL+path)
+		return answer.Body.(*stream).again != nil, func() {
+			_ = answer.Body.Close()
+			_ = answer.Body.Close() // clients do
+		}
+	}
+	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/nodes?labelSelector=a&watch=true", "/api/v1/nodes?fieldSelector=a&watch=true"} {
+		if so, end := leavesOut(path); so {
+			t.Errorf("%s leaves out what was said before", path)
+			end()
+		}
+	}
+	first, end := leavesOut("/api/v1/nodes?watch=true")
+	second, endSecond := leavesOut("/api/v1/nodes?watch=true")
+	endSecond()
+	third, endThird := leavesOut("/api/v1/nodes?watch=true")
+	endThird()
+	end()
+	fourth, endFourth := leavesOut("/api/v1/nodes?watch=true")
+	endFourth()
+	if !first || second || third || !fourth {
+		t.Errorf("the first leaves out %v, one beside it %v and %v, one after it %v", first, second, third, fourth)
 	}
 }
 
@@ -166,27 +205,62 @@ func TestWatchesClient(t *testing.T) {
 	}
 }
 
-// TestDial holds that the connections of watches are made as the configuration says, and that it is not changed itself.
+// TestDial holds that the connection of nodes is made as the configuration says, that it is not changed itself, and that
+// one that cannot be used is refused.
 func TestDial(t *testing.T) {
 	s := newServer(t, protobufWatch)
 	config := s.config()
-	var mu sync.Mutex
 	dialed := 0
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		mu.Lock()
 		dialed++
-		mu.Unlock()
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	answer, err := client(t, config).Get(s.URL + "/api/v1/nodes?watch=true")
+	_ = get(t, client(t, config), s.URL+"/api/v1/nodes?watch=true").Body.Close()
+	if dialed != 1 || len(config.NextProtos) > 0 {
+		t.Errorf("dialed %d times, speaks %v", dialed, config.NextProtos)
+	}
+	if _, err := New(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "none")}}); err == nil {
+		t.Error("a configuration that cannot be read was accepted")
+	}
+}
+
+// TestDeadConnection holds that the kernel asks whether the API server is still there when nothing comes from it, and gives
+// a connection up after half a minute, as HTTP/2 does on the other one.
+func TestDeadConnection(t *testing.T) {
+	s := newServer(t, protobufWatch)
+	w, err := New(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var options [4]int
+	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		encrypted, _ := got.Conn.(*tls.Conn)
+		raw, err := encrypted.NetConn().(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = raw.Control(func(fd uintptr) {
+			for i, option := range [][2]int{
+				{unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}, {unix.IPPROTO_TCP, unix.TCP_KEEPCNT},
+			} {
+				if options[i], err = unix.GetsockoptInt(int(fd), option[0], option[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}}
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, s.URL+"/api/v1/nodes?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := w.Before(nil).RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if dialed != 1 || len(config.NextProtos) > 0 {
-		t.Errorf("dialed %d times, speaks %v", dialed, config.NextProtos)
-	}
-	if _, err := For(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: fmt.Sprintf("%s/none", t.TempDir())}}); err == nil {
-		t.Error("a configuration that cannot be read was accepted")
+	on, idle, interval, count := options[0], options[1], options[2], options[3]
+	if on != 1 || idle+interval*count != 30 {
+		t.Errorf("asked %v after %d s, then every %d s, %d times", on == 1, idle, interval, count)
 	}
 }
