@@ -21,16 +21,27 @@ type field struct {
 	spots  []spot
 	byName map[string]int
 	groups map[string]int
-	lively map[int]bool // the spots that are not still
+	lively []int // the spots that are not still, in their order
+	kept   []int // the spots that are decided about now
 	lines  []line
 	froms  []int64 // of each group: its Memory.From when the spots were looked at
-	seen   int     // targets that were decided about
+	unseen []seats // of each ledger
+	drawn  drawing
+	seen   int // targets that were decided about
 }
 
 // spot is a node: the targets on it, earlier rollouts first.
 type spot struct {
-	posts []place
-	kept  bool // it is decided about now
+	posts  []post
+	taken  bool // somebody else disrupts it
+	lively bool // it is not still
+	kept   bool // it is decided about now
+}
+
+// post is a target, and where it stands in its line.
+type post struct {
+	place
+	line, at int
 }
 
 // line are the targets of one rollout in one group, in their turn.
@@ -38,9 +49,13 @@ type line struct {
 	rollout, group int
 	posts          []turn
 	from           int // nothing is owed before
+	head           int // nobody stands for admission before
 }
 
-type turn struct{ spot, target int }
+type turn struct {
+	spot, target int
+	next         bool // its spot is still, and it stands for admission there
+}
 
 // guard is a target that stands for all behind it in its line.
 type guard struct {
@@ -50,11 +65,18 @@ type guard struct {
 
 // newField sorts a world. A world in which something is odd is looked at as a whole.
 func newField(w *World) *field {
-	f := &field{w: w, fewest: fewest, byName: map[string]int{}, groups: map[string]int{}, lively: map[int]bool{}}
+	f := &field{w: w, fewest: fewest, byName: map[string]int{}, groups: map[string]int{}}
 	s := &w.Truth
 	f.spots = make([]spot, len(s.Nodes))
 	for i := range s.Nodes {
 		f.byName[s.Nodes[i].Name] = i
+	}
+	for i := range s.Groups {
+		for _, name := range s.Groups[i].Taken {
+			if at, known := f.byName[name]; known {
+				f.spots[at].taken = true
+			}
+		}
 	}
 	for i := range s.Groups {
 		f.groups[s.Groups[i].Name] = i
@@ -97,14 +119,13 @@ func (f *field) lineUp(r int) {
 			f.whole = true
 			return
 		}
-		f.spots[at].posts = append(f.spots[at].posts, place{r, i})
 		in := slices.IndexFunc(f.lines[first:], func(l line) bool { return l.group == g })
 		if in < 0 {
 			in = len(f.lines) - first
 			f.lines = append(f.lines, line{rollout: r, group: g})
 		}
 		l := &f.lines[first+in]
-		l.posts = append(l.posts, turn{at, i})
+		l.posts = append(l.posts, turn{spot: at, target: i})
 	}
 	for i := first; i < len(f.lines); i++ {
 		slices.SortStableFunc(f.lines[i].posts, func(a, b turn) int {
@@ -112,6 +133,10 @@ func (f *field) lineUp(r int) {
 			return cmp.Or(cmp.Compare(f.target(r, a).Class, f.target(r, b).Class), boolean(n.Self)-boolean(o.Self),
 				n.Created.Compare(o.Created), cmp.Compare(n.Name, o.Name))
 		})
+		for at, t := range f.lines[i].posts {
+			sp := &f.spots[t.spot]
+			sp.posts = append(sp.posts, post{place: place{r, t.target}, line: i, at: at})
+		}
 	}
 }
 
@@ -128,19 +153,33 @@ func (f *field) target(r int, t turn) *rollout.Target {
 
 // reset looks at every spot again.
 func (f *field) reset() {
+	f.lively = f.lively[:0]
 	for i := range f.spots {
-		f.lively[i] = true
+		f.spots[i].lively = true
+		f.lively = append(f.lively, i)
 	}
 	for i := range f.lines {
-		f.lines[i].from = 0
+		l := &f.lines[i]
+		l.from, l.head = 0, len(l.posts)
+		for j := range l.posts {
+			l.posts[j].next = false
+		}
 	}
 }
 
 // stir notes that a plan does something on these nodes.
 func (f *field) stir(actions []rollout.Action) {
 	for i := range actions {
-		if at, known := f.byName[actions[i].Node]; known {
-			f.lively[at] = true
+		at, known := f.byName[actions[i].Node]
+		if !known || f.spots[at].lively {
+			continue
+		}
+		sp := &f.spots[at]
+		sp.lively = true
+		in, _ := slices.BinarySearch(f.lively, at)
+		f.lively = slices.Insert(f.lively, in, at)
+		for _, p := range sp.posts {
+			f.lines[p.line].posts[p.at].next = false
 		}
 	}
 }
@@ -153,17 +192,26 @@ func (f *field) calm() {
 			f.reset() // other targets are members of the open batch now
 		}
 	}
-	taken := map[string]bool{}
-	for i := range f.w.Truth.Groups {
-		for _, name := range f.w.Truth.Groups[i].Taken {
-			taken[name] = true
+	f.lively = slices.DeleteFunc(f.lively, func(at int) bool {
+		sp := &f.spots[at]
+		if sp.taken || !f.still(at) {
+			return false
 		}
-	}
-	for at := range f.lively {
-		if !taken[f.w.Truth.Nodes[at].Name] && f.still(at) {
-			delete(f.lively, at)
+		sp.lively = false
+		for _, p := range sp.posts {
+			if l := &f.lines[p.line]; f.stands(sp, p.place) {
+				l.posts[p.at].next, l.head = true, min(l.head, p.at)
+			}
 		}
-	}
+		return true
+	})
+}
+
+// stands says that a target on a still node stands for admission. That stays so as long as the node is still.
+func (f *field) stands(sp *spot, p place) bool {
+	r := &f.w.Truth.Rollouts[p.rollout]
+	t := &r.Targets[p.target]
+	return !r.Paused && r.Broken == nil && t.Blocked == nil && owes(t) && !f.behind(sp, p.rollout)
 }
 
 // still says that nothing is under way on a node and nobody is there who counts for anything but himself.
@@ -177,13 +225,13 @@ func (f *field) still(at int) bool {
 			return false
 		}
 	}
-	for _, at := range f.spots[at].posts {
-		r := &f.w.Truth.Rollouts[at.rollout]
-		t := &r.Targets[at.target]
+	for _, p := range f.spots[at].posts {
+		r := &f.w.Truth.Rollouts[p.rollout]
+		t := &r.Targets[p.target]
 		if r.Required && r.Autotaint && !n.Known || t.UID != "" && n.UID != "" && t.UID != n.UID || !idle(t) {
 			return false
 		}
-		g := &f.w.Truth.Groups[f.groups[t.Group]]
+		g := &f.w.Truth.Groups[f.lines[p.line].group]
 		if g.Soak > 0 && !t.FinishedAt.IsZero() && !owes(t) && f.w.Truth.Now.Before(later(t.FinishedAt, n.ReadyAt).Add(g.Soak)) {
 			return false
 		}
@@ -212,7 +260,12 @@ func owes(t *rollout.Target) bool {
 	if t.Blocked != nil && t.Blocked.Reason == rollout.ReasonStateUnreadable {
 		return true
 	}
-	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done })
+	for i := range t.Tasks {
+		if t.Tasks[i].State != rollout.Done {
+			return true
+		}
+	}
+	return false
 }
 
 func batches(g *rollout.Group) bool { return g.Pace.Kind != rollout.Window && g.Ledger != "" }

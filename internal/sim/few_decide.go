@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 // So many of each line are looked at first, and so many times more next when these are not enough.
 const (
-	fewest = 8
+	fewest = 1
 	more   = 4
 )
 
@@ -28,7 +27,7 @@ func (f *field) decide() (View, rollout.Plan) {
 		v := f.view()
 		f.seen += targets(&v.Snapshot)
 		plan := rollout.Decide(v.Snapshot)
-		if f.stands(plan, guards) {
+		if f.holds(plan, guards) {
 			return v, plan
 		}
 	}
@@ -39,43 +38,70 @@ func (f *field) decide() (View, rollout.Plan) {
 
 // choose marks the nodes that are decided about; false when nothing may be left out.
 func (f *field) choose(most int) ([]guard, bool) {
-	for i := range f.spots {
-		f.spots[i].kept = false
+	for _, at := range f.kept {
+		f.spots[at].kept = false
 	}
-	for at := range f.lively {
-		f.spots[at].kept = true
+	f.kept = f.kept[:0]
+	for _, at := range f.lively {
+		f.keep(at)
 	}
 	f.keepPromised()
 	doors := f.doors()
 	var guards []guard
 	for i := range f.lines {
 		l := &f.lines[i]
-		if doors[l.group] == shut || doors[l.group] == quiet && f.anyStands(l) {
+		for l.head < len(l.posts) && !l.posts[l.head].next {
+			l.head++
+		}
+		if doors[l.group] == shut || doors[l.group] == quiet && l.head < len(l.posts) {
 			return nil, false
 		}
 		if g, omits := f.chooseFrom(l, most); omits {
 			guards = append(guards, g)
 		}
 	}
+	slices.Sort(f.kept)
 	return guards, len(f.lines) > 0
+}
+
+func (f *field) keep(at int) {
+	if sp := &f.spots[at]; !sp.kept {
+		sp.kept = true
+		f.kept = append(f.kept, at)
+	}
+}
+
+// seats are the admissions of one version of a ledger that are not seen yet.
+type seats struct {
+	name  string
+	epoch int64
+	left  []rollout.Seat
 }
 
 // keepPromised keeps the nodes whose admission is written in a ledger and not seen yet.
 func (f *field) keepPromised() {
-	for i := range f.w.Truth.Ledgers {
-		for _, s := range f.w.Truth.Ledgers[i].Admitting {
-			at, known := f.byName[s.Node]
-			if known && !f.saw(s) {
-				f.spots[at].kept = true
+	all := f.w.Truth.Ledgers
+	for i := range all {
+		if i == len(f.unseen) {
+			f.unseen = append(f.unseen, seats{})
+		}
+		u := &f.unseen[i]
+		if u.name != all[i].Name || u.epoch != all[i].Epoch || u.left == nil {
+			*u = seats{all[i].Name, all[i].Epoch, append([]rollout.Seat{}, all[i].Admitting...)}
+		}
+		u.left = slices.DeleteFunc(u.left, f.saw)
+		for _, s := range u.left {
+			if at, known := f.byName[s.Node]; known {
+				f.keep(at)
 			}
 		}
 	}
 }
 
-// saw says that an admission is seen on its node.
+// saw says that an admission is seen on its node for good: it stays written there when the target is retired.
 func (f *field) saw(s rollout.Seat) bool {
 	t := f.w.Target(s.Rollout, s.Node)
-	return t != nil && (t.Admitted || t.Batch >= s.Batch && (t.BatchOf == "" || t.BatchOf == s.Group))
+	return t != nil && t.Batch >= s.Batch && (t.BatchOf == "" || t.BatchOf == s.Group)
 }
 
 // door says for which groups it counts how many of its targets are finished: there all are looked at.
@@ -90,10 +116,9 @@ const (
 func (f *field) doors() []door {
 	s := &f.w.Truth
 	crew := make([]crew, len(s.Groups))
-	for at := range f.lively {
+	for _, at := range f.lively {
 		for _, p := range f.spots[at].posts {
-			t := &s.Rollouts[p.rollout].Targets[p.target]
-			crew[f.groups[t.Group]].add(f, at, p)
+			crew[f.lines[p.line].group].add(f, at, p)
 		}
 	}
 	out := make([]door, len(s.Groups))
@@ -120,11 +145,11 @@ type crew struct {
 	stands  bool // somebody stands for admission
 }
 
-func (c *crew) add(f *field, at int, p place) {
+func (c *crew) add(f *field, at int, p post) {
 	s := &f.w.Truth
 	r := &s.Rollouts[p.rollout]
 	t := &r.Targets[p.target]
-	g := &s.Groups[f.groups[t.Group]]
+	g := &s.Groups[f.lines[p.line].group]
 	failed := t.Skipped || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Attempts > 0 || k.State == rollout.Failing })
 	c.failing = c.failing || failed
 	c.member = c.member || t.Admitted || t.Batch >= max(1, g.Memory.From)
@@ -137,7 +162,7 @@ func (c *crew) add(f *field, at int, p place) {
 
 // occupied says that somebody is in flight on a node.
 func (f *field) occupied(at int) bool {
-	return slices.ContainsFunc(f.spots[at].posts, func(p place) bool {
+	return slices.ContainsFunc(f.spots[at].posts, func(p post) bool {
 		return f.w.Truth.Rollouts[p.rollout].Targets[p.target].Admitted
 	})
 }
@@ -145,48 +170,41 @@ func (f *field) occupied(at int) bool {
 // chooseFrom keeps the next in line, and one that owes something, so that the line is not taken for finished. Who is
 // behind the guard is left out.
 func (f *field) chooseFrom(l *line, most int) (g guard, omits bool) {
-	r := &f.w.Truth.Rollouts[l.rollout]
 	if len(l.posts) > 0 {
-		f.spots[l.posts[0].spot].kept = true
+		f.keep(l.posts[0].spot)
 	}
-	stands := !r.Paused && r.Broken == nil
-	kept, owing := 0, false
-	for i := l.from; i < len(l.posts); i++ {
+	f.keepOwing(l)
+	kept := 0
+	for i := l.head; i < len(l.posts); i++ {
 		post := l.posts[i]
-		sp, t := &f.spots[post.spot], f.target(l.rollout, post)
-		if !owes(t) {
-			if i == l.from && !f.lively[post.spot] {
-				l.from++
-			}
-			continue
-		}
-		if !owing && !t.Admitted {
-			owing, sp.kept = true, true
-		}
-		if owing && !stands {
-			break
-		}
-		if !f.next(l, post) {
+		if !post.next {
 			continue
 		}
 		if kept == most {
 			return g, true
 		}
 		kept++
-		sp.kept = true
-		g = guard{l.rollout, l.group, t.Node}
+		f.keep(post.spot)
+		g = guard{l.rollout, l.group, f.target(l.rollout, post).Node}
 	}
 	return guard{}, false
 }
 
-// next says that a target on a still node stands for admission.
-func (f *field) next(l *line, post turn) bool {
-	r, t := &f.w.Truth.Rollouts[l.rollout], f.target(l.rollout, post)
-	return !f.lively[post.spot] && !r.Paused && r.Broken == nil && t.Blocked == nil && owes(t) && !f.behind(&f.spots[post.spot], l.rollout)
-}
-
-func (f *field) anyStands(l *line) bool {
-	return slices.ContainsFunc(l.posts[l.from:], func(post turn) bool { return f.next(l, post) })
+// keepOwing keeps the first of a line that owes something and is not in flight.
+func (f *field) keepOwing(l *line) {
+	for i := l.from; i < len(l.posts); i++ {
+		post := l.posts[i]
+		t := f.target(l.rollout, post)
+		switch {
+		case !owes(t):
+			if i == l.from && !f.spots[post.spot].lively {
+				l.from++
+			}
+		case !t.Admitted:
+			f.keep(post.spot)
+			return
+		}
+	}
 }
 
 // behind says that an earlier rollout of the kind owes the node something.
@@ -203,46 +221,65 @@ func (f *field) behind(sp *spot, r int) bool {
 	return false
 }
 
-// view is what an operator sees of the nodes that were chosen.
+// drawing is what a view was drawn into. The next one is drawn over it.
+type drawing struct {
+	nodes    []rollout.Node
+	rollouts []rollout.Rollout
+	targets  [][]rollout.Target // by rollout
+	chosen   [][]int            // by rollout
+	groups   []rollout.Group
+	ledgers  []rollout.Ledger
+	rev      map[string]int
+}
+
+// view is what an operator sees of the nodes that were chosen, until the next view.
 func (f *field) view() View {
-	s := f.w.Truth
-	v := View{Snapshot: s, rev: map[string]int{}}
-	v.Groups, v.Nodes, v.Ledgers = slices.Clone(s.Groups), nil, slices.Clone(s.Ledgers)
-	v.Rollouts = slices.Clone(s.Rollouts)
-	chosen := make([][]int, len(s.Rollouts))
-	for i := range f.spots {
-		if !f.spots[i].kept {
-			continue
-		}
-		v.Nodes = append(v.Nodes, s.Nodes[i])
-		v.rev[s.Nodes[i].Name] = f.w.rev[s.Nodes[i].Name]
-		for _, p := range f.spots[i].posts {
-			chosen[p.rollout] = append(chosen[p.rollout], p.target)
-		}
+	s, d := f.w.Truth, &f.drawn
+	if d.rev == nil {
+		d.rev, d.targets, d.chosen = map[string]int{}, make([][]rollout.Target, len(s.Rollouts)), make([][]int, len(s.Rollouts))
 	}
-	for i := range v.Rollouts {
-		slices.Sort(chosen[i])
-		v.Rollouts[i].Targets = make([]rollout.Target, 0, len(chosen[i]))
-		for _, at := range chosen[i] {
-			t := s.Rollouts[i].Targets[at]
-			n := &s.Nodes[f.byName[t.Node]]
-			if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == s.Rollouts[i].Name }) {
-				t.Pods, t.PodsSeen = slices.Clone(f.w.Workloads[t.Node]), true
-			}
-			v.Rollouts[i].Targets = append(v.Rollouts[i].Targets, t)
+	clear(d.rev)
+	d.nodes = d.nodes[:0]
+	d.groups, d.rollouts, d.ledgers = append(d.groups[:0], s.Groups...), append(d.rollouts[:0], s.Rollouts...), append(d.ledgers[:0], s.Ledgers...)
+	for i := range d.chosen {
+		d.chosen[i] = d.chosen[i][:0]
+	}
+	for _, at := range f.kept {
+		n := &s.Nodes[at]
+		d.nodes = append(d.nodes, *n)
+		d.rev[n.Name] = f.w.rev[n.Name]
+		for _, p := range f.spots[at].posts {
+			d.chosen[p.rollout] = append(d.chosen[p.rollout], p.target)
 		}
 	}
-	for i := range v.Ledgers { // what was seen on a node that is left out counts for nothing
-		v.Ledgers[i].Admitting = slices.DeleteFunc(slices.Clone(v.Ledgers[i].Admitting), func(s rollout.Seat) bool {
-			at, known := f.byName[s.Node]
-			return known && !f.spots[at].kept
-		})
+	for i := range d.rollouts {
+		d.rollouts[i].Targets = f.drawTargets(i)
 	}
+	for i := range d.ledgers { // what was seen counts for nothing
+		d.ledgers[i].Admitting = f.unseen[i].left
+	}
+	v := View{Snapshot: s, rev: d.rev}
+	v.Nodes, v.Groups, v.Rollouts, v.Ledgers = d.nodes, d.groups, d.rollouts, d.ledgers
 	return v
 }
 
-// stands says that nobody who was left out would have been admitted: each guard was refused for what holds for all behind it.
-func (f *field) stands(plan rollout.Plan, guards []guard) bool {
+func (f *field) drawTargets(r int) []rollout.Target {
+	from, out := &f.w.Truth.Rollouts[r], f.drawn.targets[r][:0]
+	slices.Sort(f.drawn.chosen[r])
+	for _, at := range f.drawn.chosen[r] {
+		out = append(out, from.Targets[at])
+		t := &out[len(out)-1]
+		n := &f.w.Truth.Nodes[f.byName[t.Node]]
+		if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == from.Name }) {
+			t.Pods, t.PodsSeen = slices.Clone(f.w.Workloads[t.Node]), true
+		}
+	}
+	f.drawn.targets[r] = out
+	return out
+}
+
+// holds says that nobody who was left out would have been admitted: each guard was refused for what holds for all behind it.
+func (f *field) holds(plan rollout.Plan, guards []guard) bool {
 	for _, g := range guards {
 		verdicts := plan.Reports[g.rollout].Verdicts
 		at := slices.IndexFunc(verdicts, func(v rollout.Verdict) bool { return v.Node == g.node })
@@ -266,6 +303,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// livelyNodes are the spots on which something may happen, in their order.
-func (f *field) livelyNodes() []int { return slices.Sorted(maps.Keys(f.lively)) }

@@ -98,7 +98,7 @@ func (p *player) happen() {
 		p.happenEverywhere()
 		return
 	}
-	for _, at := range p.field.livelyNodes() {
+	for _, at := range p.field.lively {
 		for _, post := range p.field.spots[at].posts {
 			p.workOn(&p.w.Truth.Rollouts[post.rollout], post.target)
 		}
