@@ -250,3 +250,44 @@ func TestNameIsTaken(t *testing.T) {
 		t.Errorf("pods: %v", s.podNames())
 	}
 }
+
+// Admissions are gathered: between two writes of a ledger lies some time, and whoever is in flight goes on meanwhile.
+func TestAdmissionsAreGathered(t *testing.T) {
+	s := newScene(t, 4)
+	s.cluster.options.Gather = time.Minute
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
+	on := func() []string {
+		var nodes []string
+		for _, p := range s.Pods() {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+		slices.Sort(nodes)
+		return nodes
+	}
+	s.pass()
+	s.pass()
+	began := s.now
+	if got := on(); !slices.Equal(got, []string{"n1", "n2"}) {
+		t.Fatalf("pods run on %v", got)
+	}
+	var out Outcome
+	for range 8 { // all that n1 and n2 have to do
+		s.Settle()
+		s.now = s.now.Add(time.Second)
+		out = s.pass()
+	}
+	if got := on(); len(got) > 0 {
+		t.Errorf("pods run on %v", got)
+	}
+	if got := s.Skyhook("demo").Status.CompleteNodes; got != "2/4" {
+		t.Errorf("complete: %s", got)
+	}
+	if !out.Again.Equal(began.Add(time.Minute)) {
+		t.Errorf("looks again at %v, want a minute after %v", out.Again, began)
+	}
+	s.now = began.Add(time.Minute)
+	s.pass()
+	if got := on(); !slices.Equal(got, []string{"n3", "n4"}) {
+		t.Errorf("after a minute pods run on %v", got)
+	}
+}

@@ -46,6 +46,7 @@ type Cluster struct {
 	gates    gates
 	lastNode string // that was worked on when there were more than could be
 	flights  *flights
+	ledgers  map[string]time.Time // when each was written last
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
@@ -64,6 +65,10 @@ type Options struct {
 	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
 	Landed    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
 	Limit     time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
+
+	// Gather is the least time between two writes of one ledger: who is admitted meanwhile is admitted together, and those
+	// whose work ends do not wait behind each. 0 to write every admission at once.
+	Gather time.Duration
 
 	// Newest is the newest version of a node that is, in all that is read of it, the one that was observed. nil when the
 	// caches of nodes show every version.
@@ -170,6 +175,7 @@ func New(o Options) *Cluster {
 	return &Cluster{
 		options: o, written: newWritten(), parsed: map[string]*skyhook.Node{},
 		defined: map[types.UID]definition{}, missing: map[string]time.Time{}, flights: newFlights(o.Parallel),
+		ledgers: map[string]time.Time{},
 	}
 }
 

@@ -32,6 +32,8 @@ func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
 		r.denied[l.Name] = true
 		switch {
 		case errors.Is(err, errSpeaking):
+		case errors.Is(err, errGathering):
+			r.later(r.ledgers[l.Name].Add(r.options.Gather))
 		case apierrors.IsConflict(err):
 			r.later(r.now)
 		default:
@@ -47,13 +49,19 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 		return errors.New("there is no such object")
 	case r.o.words[was.GetUID()]:
 		return errSpeaking
+	case r.now.Before(r.ledgers[l.Name].Add(r.options.Gather)):
+		return errGathering
 	}
+	r.ledgers[l.Name] = r.now
 	return r.patchLedger(ctx, was, changed, before, after)
 }
 
 // errSpeaking says that a status was on its way when this was decided: what is in that object now was not decided about.
 // Its landing has the loop look again.
 var errSpeaking = errors.New("its status is being written")
+
+// errGathering says that a ledger was written a moment ago: whoever is to be admitted is admitted with the next.
+var errGathering = errors.New("admissions are gathered")
 
 // keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
 func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {

@@ -27,17 +27,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// The pace of the loop. Between the beginnings of two passes lies ten times what the first one computed to observe and
-// decide, so that this takes about a tenth of a core; but never less than shortestRest after it, nor more than longestRest.
-const (
-	thinkingShare = 10
-	shortestRest  = 20 * time.Millisecond
-	longestRest   = time.Second
-)
-
 // applyLimit is how long a pass may take, with all that it sends but the statuses, which have a time of their own: well
 // before the lease of a leader that cannot renew it goes to somebody else.
 const applyLimit = 6 * time.Second
+
+// gather is the least time between two rounds of admissions of one rollout, or of those that share a policy.
+const gather = 500 * time.Millisecond
 
 // sayEvery is the time between two writes of one object's status.
 const sayEvery = time.Second
@@ -50,6 +45,7 @@ type Loop struct {
 	board   *board
 	clock   func() time.Time
 	wakeup  chan struct{}
+	urgent  chan struct{}
 
 	said      map[types.UID]time.Time              // when each object's status was written last
 	spoken    map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
@@ -63,21 +59,33 @@ type Loop struct {
 // newLoop makes a loop that has not looked yet.
 func newLoop(c *cluster.Cluster, log logr.Logger, events record.EventRecorder, b *board) *Loop {
 	return &Loop{
-		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1),
+		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		said: map[types.UID]time.Time{}, waits: waits{}, problems: map[string]string{}, pulse: b.pulse,
 	}
 }
 
-// wake has the loop look soon. It never blocks.
-func (l *Loop) wake() {
+// wake has the loop look when it has rested. It never blocks.
+func (l *Loop) wake() { signal(l.wakeup) }
+
+// hurry has the loop look at once, as far as its pace allows: work ended, and a node waits for what comes next.
+func (l *Loop) hurry() { signal(l.urgent) }
+
+func signal(to chan<- struct{}) {
 	select {
-	case l.wakeup <- struct{}{}:
+	case to <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
 // NeedLeaderElection says that only the leader runs the loop.
 func (l *Loop) NeedLeaderElection() bool { return true }
+
+func taken(from <-chan struct{}) {
+	select {
+	case <-from:
+	default:
+	}
+}
 
 // Start runs the loop until the context ends.
 func (l *Loop) Start(ctx context.Context) error {
@@ -86,21 +94,41 @@ func (l *Loop) Start(ctx context.Context) error {
 	l.wake()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var p pace
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.wakeup:
+		case <-l.urgent:
 		case <-timer.C:
 		}
+		taken(l.wakeup) // one look serves both
+		taken(l.urgent)
 		began := l.clock()
 		thought, again := l.pass(ctx)
-		rest := max(min(thinkingShare*thought, longestRest)-l.clock().Sub(began), shortestRest)
-		if !sleep(ctx, rest) {
+		p.spent(began, thought)
+		if !l.rest(ctx, p) {
 			return nil
 		}
 		timer.Reset(until(again, l.clock()))
 	}
+}
+
+// rest waits until the next pass may begin; for a hurried one that is sooner. It says no when the context ends.
+func (l *Loop) rest(ctx context.Context, p pace) bool {
+	ended := l.clock()
+	usual := time.NewTimer(p.next(ended, false).Sub(ended))
+	defer usual.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-usual.C:
+		return true
+	case <-l.urgent:
+	}
+	l.hurry() // the next pass begins for it
+	return sleep(ctx, p.next(ended, true).Sub(l.clock()))
 }
 
 // never is how long the loop waits when nothing but an event wakes it.

@@ -169,7 +169,7 @@ func assemble(ctx context.Context, m manager.Manager, b *board, w *wire.Watches,
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
 		Live: direct, Cached: m.GetCache(), CachedOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		Creating: func(node string) { b.podCreated(node, time.Now()) }, Landed: l.wake, Limit: applyLimit,
-		Newest: w.Newest,
+		Gather: gather, Newest: w.Newest,
 	})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	end := func() {

@@ -102,10 +102,20 @@ func (l *Loop) follow(ctx context.Context, informers cache.Informers, kind clien
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { l.wake() },
+		AddFunc: func(o any) {
+			if asks(o) {
+				l.hurry()
+				return
+			}
+			l.wake()
+		},
 		DeleteFunc: func(any) { l.wake() },
 		UpdateFunc: func(before, after any) {
-			if differs(before, after) {
+			switch {
+			case !differs(before, after):
+			case awaited(before, after):
+				l.hurry()
+			default:
 				l.wake()
 			}
 		},
@@ -114,6 +124,45 @@ func (l *Loop) follow(ctx context.Context, informers cache.Informers, kind clien
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
 	return nil
+}
+
+// asks says that an object is somebody's request.
+func asks(o any) bool {
+	switch o.(type) {
+	case *v1alpha1.Skyhook, *nodeop.NodeOp, *nodeop.NodeOpUpgrade:
+		return true
+	}
+	return false
+}
+
+// awaited says that a change is what somebody waits for: work ended, a node is back, or something new is asked for. Most
+// changes only tell how far work is, or are our own.
+func awaited(before, after any) bool {
+	switch a := after.(type) {
+	case *corev1.Pod:
+		b, ok := before.(*corev1.Pod)
+		return ok && (ended(a) && !ended(b) || over(a) && !over(b))
+	case *batchv1.Job:
+		b, ok := before.(*batchv1.Job)
+		return ok && a.Status.Succeeded+a.Status.Failed != b.Status.Succeeded+b.Status.Failed
+	case *corev1.Node:
+		b, ok := before.(*corev1.Node)
+		return ok && (a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID || ready(a) && !ready(b))
+	case client.Object:
+		b, ok := before.(client.Object)
+		return ok && a.GetGeneration() != b.GetGeneration()
+	}
+	return false
+}
+
+func over(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func ready(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func when[T any](differs func(before, after T) bool) func(before, after any) bool {

@@ -4,18 +4,22 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	nodeop "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -93,6 +97,77 @@ func TestEnded(t *testing.T) {
 		if got := ended(c.pod); got != c.want {
 			t.Errorf("%v: %v", c.pod.Status.InitContainerStatuses, got)
 		}
+	}
+}
+
+// What somebody waits for is looked at before the loop has rested; what only tells how far work is, is not.
+func TestAwaited(t *testing.T) {
+	pod := func(phase corev1.PodPhase, exits ...int32) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: make([]corev1.Container, 1)}, Status: corev1.PodStatus{Phase: phase}}
+		for _, code := range exits {
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
+			})
+		}
+		return p
+	}
+	job := func(well, badly int32) *batchv1.Job {
+		return &batchv1.Job{Status: batchv1.JobStatus{Active: 1 - well - badly, Succeeded: well, Failed: badly}}
+	}
+	node := func(boot string, ready corev1.ConditionStatus) *corev1.Node {
+		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+		n.Status.NodeInfo.BootID = boot
+		return n
+	}
+	hook := func(generation int64) *v1alpha1.Skyhook {
+		return &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
+	}
+	for name, c := range map[string]struct {
+		before, after any
+		want          bool
+	}{
+		"a stage ends":         {pod(corev1.PodPending), pod(corev1.PodPending, 0), true},
+		"a stage fails":        {pod(corev1.PodPending), pod(corev1.PodPending, 1), false}, // it is tried again, later
+		"a pod fails":          {pod(corev1.PodPending), pod(corev1.PodFailed, 1), true},
+		"a pod is over":        {pod(corev1.PodRunning), pod(corev1.PodSucceeded), true},
+		"a pod begins":         {pod(corev1.PodPending), pod(corev1.PodRunning), false},
+		"it stays ended":       {pod(corev1.PodPending, 0), pod(corev1.PodRunning, 0), false},
+		"a Job ends":           {job(0, 0), job(1, 0), true},
+		"a Job fails":          {job(0, 0), job(0, 1), true},
+		"a Job begins":         {&batchv1.Job{}, job(0, 0), false},
+		"a node boots":         {node("1", corev1.ConditionTrue), node("2", corev1.ConditionFalse), true},
+		"a node is back":       {node("1", corev1.ConditionUnknown), node("1", corev1.ConditionTrue), true},
+		"a node goes":          {node("1", corev1.ConditionTrue), node("1", corev1.ConditionUnknown), false},
+		"a request is edited":  {hook(1), hook(2), true},
+		"a request has a word": {hook(1), hook(1), false},
+		"something else":       {nil, pod(corev1.PodSucceeded), false},
+	} {
+		if got := awaited(c.before, c.after); got != c.want {
+			t.Errorf("%s: awaited %v, want %v", name, got, c.want)
+		}
+	}
+	if !asks(hook(1)) || !asks(&nodeop.NodeOp{}) || !asks(&nodeop.NodeOpUpgrade{}) || asks(pod(corev1.PodPending)) {
+		t.Error("a Skyhook, a NodeOp and a NodeOpUpgrade ask for something, a pod does not")
+	}
+}
+
+// Who is in a hurry while the loop rests has the next pass begin, and a loop that is to stop does not rest.
+func TestHurry(t *testing.T) {
+	l := newLoop(nil, logr.Discard(), nil, newBoard())
+	p := pace{paid: l.clock().Add(credit)}
+	l.hurry()
+	if !l.rest(t.Context(), p) {
+		t.Error("it stopped")
+	}
+	select {
+	case <-l.urgent:
+	default:
+		t.Error("nobody begins the next pass")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p.paid = l.clock().Add(never); l.rest(ctx, p) {
+		t.Error("it went on when it was told to stop")
 	}
 }
 

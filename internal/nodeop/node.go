@@ -25,6 +25,8 @@ type Node struct {
 	BootID        string
 
 	records map[string]parsed // by annotation
+	holds   []Holder          // what Holds says
+	latest  time.Time         // what Latest says
 }
 
 type parsed struct {
@@ -55,6 +57,7 @@ func (n *Node) Parse(prev *Node) *Node {
 		}
 		n.records[key] = p
 	}
+	n.holds, n.latest = n.findHolds(), n.findLatest()
 	return n
 }
 
@@ -66,7 +69,9 @@ type Holder struct {
 
 // Holds lists the cordons that NodeOps have on a node; Owner is "NodeOp/<namespace>/<name>", whether that NodeOp exists
 // or not. A predecessor left nothing but the name of who cordoned the node.
-func Holds(n *Node) []Holder {
+func Holds(n *Node) []Holder { return slices.Clone(n.holds) }
+
+func (n *Node) findHolds() []Holder {
 	var out []Holder
 	by := n.Annotations[v1alpha1.AnnotationCordonedBy]
 	known := false
@@ -105,7 +110,9 @@ func cutOwner(value string) (owner, uid string, ok bool) {
 }
 
 // Latest is the latest time any NodeOp recorded on the node.
-func (n *Node) Latest() time.Time {
+func (n *Node) Latest() time.Time { return n.latest }
+
+func (n *Node) findLatest() time.Time {
 	var out time.Time
 	note := func(t time.Time) {
 		if t.After(out) {

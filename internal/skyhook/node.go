@@ -64,9 +64,13 @@ func (n *Node) read(prev *Node) {
 		}
 		return seen[name]
 	}
+	n.known = false
 	for key, value := range n.Annotations {
+		if !strings.HasPrefix(key, v1alpha1.Group+"/") {
+			continue
+		}
+		n.known = true
 		switch {
-		case !strings.HasPrefix(key, v1alpha1.Group+"/"):
 		case strings.HasPrefix(key, v1alpha1.PrefixNodeState):
 			of(key[len(v1alpha1.PrefixNodeState):]).stateText = value
 		case strings.HasPrefix(key, v1alpha1.PrefixRecord):
@@ -93,6 +97,7 @@ func (n *Node) read(prev *Node) {
 		n.noteReboots(o)
 	}
 	slices.Sort(n.rebootsFrom)
+	n.holds, n.latest = n.findHolds(), n.findLatest()
 }
 
 func (o *onNode) parse(name string) {
@@ -144,7 +149,9 @@ func (n *Node) on(skyhook string) *onNode {
 }
 
 // Holds lists the cordons that Skyhooks have on a node; Owner is "Skyhook/<name>", whether that Skyhook exists or not.
-func Holds(n *Node) []rollout.Hold {
+func Holds(n *Node) []rollout.Hold { return slices.Clone(n.holds) }
+
+func (n *Node) findHolds() []rollout.Hold {
 	var out []rollout.Hold
 	for name, o := range n.records {
 		if !o.cordoned {
@@ -161,7 +168,9 @@ func Holds(n *Node) []rollout.Hold {
 }
 
 // Latest is the latest time any Skyhook recorded on the node.
-func (n *Node) Latest() time.Time {
+func (n *Node) Latest() time.Time { return n.latest }
+
+func (n *Node) findLatest() time.Time {
 	var out time.Time
 	note := func(t *time.Time) {
 		if t != nil && t.After(out) {
@@ -182,14 +191,7 @@ func (n *Node) Latest() time.Time {
 }
 
 // Known says that some Skyhook has left a mark on the node before.
-func Known(n *Node) bool {
-	for key := range n.Annotations {
-		if strings.HasPrefix(key, v1alpha1.Group+"/") {
-			return true
-		}
-	}
-	return false
-}
+func Known(n *Node) bool { return n.known }
 
 // Tainted says that the node carries this taint (key and effect).
 func Tainted(n *Node, taint corev1.Taint) bool {

@@ -87,6 +87,9 @@ type Node struct {
 	Conditions      []corev1.NodeCondition // ours only
 	records         map[string]*onNode     // by Skyhook
 	rebootsFrom     []string               // boot ids of which a reboot of ours is under way
+	holds           []rollout.Hold         // what Holds says
+	latest          time.Time              // what Latest says
+	known           bool                   // what Known says
 }
 
 // Compiled is a Skyhook made ready for the engine, with what the other doors need to carry a plan out.
