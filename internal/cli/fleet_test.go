@@ -181,11 +181,12 @@ func (s *stageSet) realistic(n *corev1.Node) error {
 
 // asks are the commands that look at everything.
 var asks = [][]string{
-	{"status"}, {"status", "base"}, {"why", "node-0002"}, {"why", "driver"}, {"plan"}, {"plan", "base", "-o", "json"}, {"simulate", "base", "--stage", "1m"},
+	{"status"}, {"status", "base"}, {"why", "node-0002"}, {"why", "driver"}, {"plan"}, {"plan", "base", "-o", "json"}, {"plan", "-f", "testdata/reboot.yaml"},
+	{"simulate", "base", "--stage", "1m"}, {"simulate"},
 	{"node", "list", "--skyhook", "base"}, {"node", "status"}, {"package", "status", "tuning", "--skyhook", "base"},
 	{"reset", "base", "--dry-run", "-y"}, {"node", "reset", "node-0001", "--skyhook", "base", "--dry-run", "-y"}, {"node", "ignore", "node-000.", "--dry-run"},
 	{"deployment-policy", "reset", "late", "--dry-run", "-y"}, {"pause", "base", "--dry-run", "-y"},
-	{"dump", "-o", os.DevNull}, {"cleanup", "--dry-run", "-y"}, {"version"},
+	{"dump", "-o", os.DevNull}, {"support-bundle", "-o", os.DevNull}, {"cleanup", "--dry-run", "-y"}, {"version"},
 }
 
 // No command asks more often when there are more nodes: one list for each kind, and none for each node.

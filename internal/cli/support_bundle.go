@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 )
 
 // mostLog bounds what is taken of one log.
@@ -70,19 +72,34 @@ func (b *bundle) add(name string, text []byte, err error) {
 	}
 }
 
+// join adds what another one collected.
+func (b *bundle) join(other *bundle) {
+	b.files, b.trouble = append(b.files, other.files...), append(b.trouble, other.trouble...)
+}
+
 func (a *app) supportBundle(ctx context.Context, out string, since time.Duration) error {
 	c, err := a.cluster()
 	if err != nil {
 		return err
 	}
-	b := &bundle{}
 	a.output = formatTable
-	if err := a.bundleScene(ctx, b); err != nil {
+	var b, events, logs bundle
+	var asking sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	asking.Go(func() { a.bundleEvents(ctx, c, &events) })
+	asking.Go(func() { a.bundleLogs(ctx, c, &logs, since) })
+	s, err := a.look(ctx, source{})
+	if err != nil { // without a look at the cluster there is no bundle
+		stop()
+		asking.Wait()
 		return err
 	}
-	a.bundleVersions(ctx, c, b)
-	a.bundleEvents(ctx, c, b)
-	a.bundleLogs(ctx, c, b, since)
+	a.bundleScene(ctx, &b, s)
+	a.bundleVersions(ctx, &b, s.picture)
+	asking.Wait()
+	b.join(&events)
+	b.join(&logs)
 	if len(b.trouble) > 0 {
 		b.files = append(b.files, bundled{"not-collected.txt", []byte(strings.Join(b.trouble, "\n") + "\n")})
 		for _, t := range b.trouble {
@@ -104,19 +121,19 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 	return nil
 }
 
-// bundleScene adds the dump and what is to be said of it. Without a look at the cluster there is no bundle.
-func (a *app) bundleScene(ctx context.Context, b *bundle) error {
-	s, err := a.look(ctx, source{})
-	if err != nil {
-		return err
-	}
+// bundleScene adds the dump and what is to be said of it.
+func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 	b.add("look-ahead", nil, s.lookAhead(ctx, a))
 	var dump bytes.Buffer
-	p, err := s.picture.Redacted()
-	if err == nil {
-		err = p.Write(&dump)
-	}
-	b.add("dump.yaml", dump.Bytes(), err)
+	var unwritten error
+	var dumping sync.WaitGroup
+	dumping.Go(func() {
+		p, err := s.picture.Redacted()
+		if err == nil {
+			err = p.Write(&dump)
+		}
+		unwritten = err
+	})
 	var status, why strings.Builder
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
@@ -124,27 +141,26 @@ func (a *app) bundleScene(ctx context.Context, b *bundle) error {
 		status.WriteString(a.screen(&st, true) + "\n")
 		why.WriteString(r.Name + "\n" + indent(chainText(s.whyRollout(r), 0)) + "\n")
 	}
+	plan := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, shown(10)), nil, 10).text(true)
+	dumping.Wait()
+	b.add("dump.yaml", dump.Bytes(), unwritten)
 	b.add("status.txt", []byte(status.String()), nil)
 	b.add("why.txt", []byte(why.String()), nil)
-	b.add("plan.txt", []byte(s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, shown(10)), nil, 10).text(true)), nil)
-	return nil
+	b.add("plan.txt", []byte(plan), nil)
 }
 
-func (a *app) bundleVersions(ctx context.Context, c client.Client, b *bundle) {
-	versions := map[string]any{"plugin": a.version, "operator": a.operator(ctx)}
+// bundleVersions adds what runs: here, in the cluster and on its nodes.
+func (a *app) bundleVersions(ctx context.Context, b *bundle, p *picture.Picture) {
+	versions := map[string]any{"plugin": a.version, "nodes": p.Systems()}
+	operator, err := a.operatorVersion(ctx, p)
+	if err != nil {
+		operator = fmt.Sprintf("unknown (%v)", err)
+	}
+	versions["operator"] = operator
 	if d, err := a.kube.ToDiscoveryClient(); err == nil {
 		if v, err := d.ServerVersion(); err == nil {
 			versions["kubernetes"] = v.GitVersion
 		}
-	}
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err == nil {
-		kinds := map[string]int{}
-		for i := range nodes.Items {
-			n := nodes.Items[i].Status.NodeInfo
-			kinds[strings.Join([]string{n.KubeletVersion, n.OSImage, n.KernelVersion, n.ContainerRuntimeVersion, n.Architecture}, " | ")]++
-		}
-		versions["nodes"] = kinds
 	}
 	text, err := yaml.Marshal(versions)
 	b.add("versions.yaml", text, err)

@@ -62,7 +62,7 @@ func (a *app) operator(ctx context.Context) string {
 }
 
 // operatorVersion finds the operator among the deployments of its namespace.
-func (a *app) operatorVersion(ctx context.Context, c client.Client) (string, error) {
+func (a *app) operatorVersion(ctx context.Context, c client.Reader) (string, error) {
 	a.note("listing the deployments of namespace %s", a.namespace())
 	list := &appsv1.DeploymentList{}
 	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {

@@ -93,23 +93,36 @@ var filed = []schema.GroupVersionKind{
 func (p *Picture) Write(w io.Writer) error {
 	out := file{
 		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
-		Operator: settingsOf(p.Config, p.Self), Items: []json.RawMessage{},
+		Operator: settingsOf(p.Config, p.Self),
 	}
+	var kinds []schema.GroupVersionKind
+	var objects []client.Object
 	for _, gvk := range filed {
 		for _, o := range p.Of(gvk) {
-			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-			if err != nil {
-				return fmt.Errorf("writing %s %s: %w", gvk.Kind, o.GetName(), err)
-			}
-			raw["apiVersion"], raw["kind"] = gvk.GroupVersion().String(), gvk.Kind
-			text, err := json.Marshal(pruned(raw))
-			if err != nil {
-				return fmt.Errorf("writing %s %s: %w", gvk.Kind, o.GetName(), err)
-			}
-			out.Items = append(out.Items, text)
+			kinds, objects = append(kinds, gvk), append(objects, o)
 		}
 	}
+	out.Items = make([]json.RawMessage, len(objects))
+	err := each(len(objects), func(i int) (err error) {
+		if out.Items[i], err = item(kinds[i], objects[i]); err != nil {
+			return fmt.Errorf("writing %s %s: %w", kinds[i].Kind, objects[i].GetName(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return out.write(w)
+}
+
+// item is one object as it is written.
+func item(gvk schema.GroupVersionKind, o client.Object) ([]byte, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	raw["apiVersion"], raw["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	return json.Marshal(pruned(raw))
 }
 
 // spacious is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads

@@ -49,6 +49,7 @@ type Picture struct {
 	kept   map[schema.GroupVersionKind]map[client.ObjectKey]client.Object
 	asked  map[string]*question
 	absent map[string]bool // kinds that the server does not know
+	runs   map[string]int
 }
 
 // question is a list that was asked for.
@@ -79,6 +80,7 @@ func New(live client.Reader, taken time.Time) (*Picture, error) {
 	return &Picture{
 		Taken: taken, live: live, scheme: s,
 		kept: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}, asked: map[string]*question{}, absent: map[string]bool{},
+		runs: map[string]int{},
 	}, nil
 }
 
@@ -90,6 +92,13 @@ func (p *Picture) Absent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.absent))
+}
+
+// Systems is what the nodes that were listed run, and how many of them do.
+func (p *Picture) Systems() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.runs)
 }
 
 // Put adds an object, or replaces the one of its kind and name.
@@ -231,6 +240,8 @@ func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 	defer p.mu.Unlock()
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		if n, ok := item.(*corev1.Node); ok { // most of it nobody looks at
+			on := n.Status.NodeInfo
+			p.runs[strings.Join([]string{on.KubeletVersion, on.OSImage, on.KernelVersion, on.ContainerRuntimeVersion, on.Architecture}, " | ")]++
 			cluster.StripNode(n)
 		}
 		if o, ok := item.(client.Object); ok {

@@ -58,11 +58,12 @@ func (p *Picture) Redacted() (*Picture, error) {
 		}
 	}
 	renamed := replacer(skyhook.Redact(hooks, frozen, p.Config, hide))
-	for _, o := range rest {
-		p.strip(o, renamed)
-		if err := out.Put(o); err != nil {
-			return nil, err
-		}
+	err = each(len(rest), func(i int) error {
+		p.strip(rest[i], renamed)
+		return out.Put(rest[i])
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
