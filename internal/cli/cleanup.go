@@ -33,7 +33,8 @@ func (a *app) cleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove what an operator that was removed too early left behind",
 		Long: "Remove what an operator that was removed too early left behind: our finalizers, cordons, annotations, labels, conditions\n" +
-			"and taints on nodes, and our pods and ConfigMaps. It shows everything first and asks.\n\n" +
+			"and taints on nodes, and our pods and ConfigMaps. It shows first what that is, of many nodes a few unless -o wide asks for\n" +
+			"all, and asks.\n\n" +
 			"What packages installed on hosts stays there. Objects stay too, but can be deleted then. While an operator runs it\n" +
 			"refuses: delete the Skyhooks and let the operator do it. See also reset, for one Skyhook.",
 		Example: "  kubectl skyhook cleanup --dry-run\n" +
@@ -89,7 +90,7 @@ func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error
 		return nil
 	}
 	if a.dryRun || !sure.given {
-		fmt.Fprint(a.ErrOut, r.text())
+		fmt.Fprint(a.ErrOut, a.remainsText(r))
 	}
 	if err := a.confirm(sure, "Remove all of this?"); err != nil {
 		return err
@@ -241,7 +242,8 @@ func strip(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
 	return e.Plus(clean)
 }
 
-func (r *remains) text() string {
+// remainsText says what will be removed.
+func (a *app) remainsText(r *remains) string {
 	var b strings.Builder
 	if len(r.nodes) > 0 {
 		var rows [][]string
@@ -249,7 +251,7 @@ func (r *remains) text() string {
 			e := r.edits[n.Name]
 			rows = append(rows, []string{n.Name, yesNo(e.Unschedulable != nil), yesNo(len(e.RemoveTaints) > 0), some(n.Skyhooks(), 4)})
 		}
-		b.WriteString("Nodes:\n" + indent(table([]string{"NODE", "UNCORDON", "UNTAINT", "SKYHOOKS"}, rows, nil)))
+		b.WriteString("Nodes:\n" + indent(a.nodeTable([]string{"NODE", "UNCORDON", "UNTAINT", "SKYHOOKS"}, rows, nil)))
 	}
 	for _, l := range []struct {
 		what string

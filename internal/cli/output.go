@@ -132,6 +132,22 @@ func (a *app) paint() func(string) string {
 	}
 }
 
+// mostNodes is of how many nodes a command says one by one what it will do there, before it asks.
+const mostNodes = 20
+
+// nodeTable is a table with a row for each node: of many nodes the first ones, and of all with -o wide.
+func (a *app) nodeTable(header []string, rows [][]string, paint func(string) string) string {
+	shown := rows
+	if f, err := a.format(); err != nil || f != formatWide {
+		shown = rows[:min(len(rows), mostNodes)]
+	}
+	text := table(header, shown, paint)
+	if hidden := len(rows) - len(shown); hidden > 0 {
+		text += fmt.Sprintf("and %s; -o wide shows all\n", count(hidden, "more node"))
+	}
+	return text
+}
+
 // count is a number with its noun.
 func count(n int, noun string) string {
 	switch {

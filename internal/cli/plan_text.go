@@ -65,7 +65,7 @@ func (r *plannedRollout) text(wide bool) string {
 		b.WriteString("\n" + indent(table([]string{"WAVE", "AFTER", "GROUP", "NODES"}, rows, nil)))
 	}
 	if r.Later > 0 {
-		fmt.Fprintf(&b, "  then %s more in the same way; --waves 0 shows all\n", count(r.Later, "node"))
+		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", count(r.Later, "more node"))
 	}
 	r.pods(&b, wide)
 	r.rest(&b)
@@ -109,7 +109,7 @@ func (r *plannedRollout) pods(b *strings.Builder, wide bool) {
 		}
 	}
 	if hidden := len(r.Pods) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "    and those on %s more; -o wide shows all\n", count(hidden, "node"))
+		fmt.Fprintf(b, "    and those on %s; -o wide shows all\n", count(hidden, "more node"))
 	}
 }
 

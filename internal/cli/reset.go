@@ -130,7 +130,7 @@ func (a *app) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Nod
 			}
 			rows = append(rows, []string{n.Name, summary(n, name, s).Status, cordon})
 		}
-		text += fmt.Sprintf("%s to reset:\n", count(len(touched), "node")) + table([]string{"NODE", "STATUS", "CORDON"}, rows, a.paint())
+		text += fmt.Sprintf("%s to reset:\n", count(len(touched), "node")) + a.nodeTable([]string{"NODE", "STATUS", "CORDON"}, rows, a.paint())
 	}
 	if b != nil {
 		text += b.shared() + "Batches to reset:\n" + b.text()

@@ -147,7 +147,7 @@ func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
 	}
 	b.WriteString("\n" + indent(table(head, a.clipLast(head, rows, 80, 2), a.paint())))
 	if hidden := len(s.Groups) - len(groups); hidden > 0 {
-		fmt.Fprintf(b, "  and %s more; -o wide shows all\n", count(hidden, "group"))
+		fmt.Fprintf(b, "  and %s; -o wide shows all\n", count(hidden, "more group"))
 	}
 }
 
@@ -173,6 +173,6 @@ func failures(b *strings.Builder, s *state, wide bool) {
 		}
 	}
 	if hidden := len(s.Failures) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "  and %s more; -o wide shows all\n", count(hidden, "node"))
+		fmt.Fprintf(b, "  and %s; -o wide shows all\n", count(hidden, "more node"))
 	}
 }

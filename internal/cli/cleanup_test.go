@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// What is left behind on many nodes fits on a screen, and -o wide names each of them.
+func TestRemainsOfManyNodes(t *testing.T) {
+	r := &remains{edits: map[string]skyhook.Edit{}}
+	for i := range 25 {
+		r.nodes = append(r.nodes, &skyhook.Node{Name: fmt.Sprintf("n%02d", i)})
+	}
+	for format, want := range map[string]struct {
+		lines int
+		last  string
+	}{
+		formatTable: {mostNodes + 4, "  and 5 more nodes; -o wide shows all\n"},
+		formatJSON:  {mostNodes + 4, "  and 5 more nodes; -o wide shows all\n"},
+		formatWide:  {28, "  n24   -         -\n"},
+	} {
+		got := (&app{output: format}).remainsText(r)
+		if strings.Count(got, "\n") != want.lines || !strings.HasSuffix(got, want.last) {
+			t.Errorf("-o %s says\n%s", format, got)
+		}
+	}
+}
