@@ -17,10 +17,11 @@ func TestPace(t *testing.T) {
 		hurried func(pass int) bool
 		passes  int // in ten seconds
 	}{
-		"nobody":        {func(int) bool { return false }, 50},
-		"everybody":     {func(int) bool { return true }, 50 + int(credit/(thinkingShare*thought))},
-		"now and then":  {func(pass int) bool { return pass%4 == 0 }, 50}, // the others wait longer
-		"one in twenty": {func(pass int) bool { return pass%20 == 0 }, 50},
+		"nobody":      {func(int) bool { return false }, 17},
+		"everybody":   {func(int) bool { return true }, 50 + int(credit/(thinkingShare*thought))},
+		"one of two":  {func(pass int) bool { return pass%2 == 0 }, 29},
+		"one of ten":  {func(pass int) bool { return pass%10 == 0 }, 18},
+		"nine of ten": {func(pass int) bool { return pass%10 > 0 }, 50}, // the others wait until all is paid for
 	} {
 		var p pace
 		now, passes := dawn, 0
@@ -50,7 +51,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("who is in a hurry waits %v", got)
 	}
 	p.spent(dawn.Add(time.Hour), thought)
-	if got := p.next(dawn.Add(time.Hour), false).Sub(dawn.Add(time.Hour)); got != thinkingShare*thought {
+	if got := p.next(dawn.Add(time.Hour), false).Sub(dawn.Add(time.Hour)); got != usualShare*thought {
 		t.Errorf("after an hour of rest it rests %v", got)
 	}
 }
