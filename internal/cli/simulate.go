@@ -105,7 +105,8 @@ type playedStep struct {
 }
 
 func (a *app) simulate(ctx context.Context, in *simulating, args []string) error {
-	if _, err := a.format(); err != nil {
+	format, err := a.format()
+	if err != nil {
 		return err
 	}
 	times, err := in.times()
@@ -120,12 +121,15 @@ func (a *app) simulate(ctx context.Context, in *simulating, args []string) error
 		return err
 	}
 	c := s.play(times, in.limit, s.through(args))
-	p := s.played(c, args, in.nodes)
+	p := s.played(c, args)
+	if format != formatTable && format != formatName {
+		p.Steps = s.playedSteps(c, args, in.nodes)
+	}
 	p.most = shownWaves(in.waves, 20, len(s.snapshot.Nodes))
 	return a.say(answer{value: p, names: p.names(), text: p.text})
 }
 
-func (s *scene) played(c *course, args, nodes []string) *played {
+func (s *scene) played(c *course, args []string) *played {
 	p := &played{Took: span(c.timeline.End.Sub(c.began)), Complete: true, Rollouts: []playedRollout{}, Steps: []playedStep{}}
 	ends := c.ends()
 	for i := range s.snapshot.Rollouts {
@@ -157,7 +161,6 @@ func (s *scene) played(c *course, args, nodes []string) *played {
 		one.Left = grouped(by)
 		p.Complete = p.Complete && len(one.Left) == 0
 		p.Rollouts = append(p.Rollouts, one)
-		p.Steps = append(p.Steps, s.playedSteps(c, r, nodes)...)
 	}
 	return p
 }
@@ -175,12 +178,19 @@ func (c *course) ends() map[string]time.Duration {
 	return out
 }
 
-func (s *scene) playedSteps(c *course, r *rollout.Rollout, nodes []string) []playedStep {
-	var out []playedStep
-	for _, m := range c.timeline.Moments {
-		for _, act := range m.Actions {
-			if act.Rollout == r.Name && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
-				out = append(out, playedStep{span(m.At.Sub(c.began)), act.Node, short(r.Name), string(act.Verb), s.object(r, act)})
+// playedSteps is what happens on nodes, rollout by rollout; no nodes are all.
+func (s *scene) playedSteps(c *course, args, nodes []string) []playedStep {
+	out := []playedStep{}
+	for i := range s.snapshot.Rollouts {
+		r := &s.snapshot.Rollouts[i]
+		if !meant(args, r) {
+			continue
+		}
+		for _, m := range c.timeline.Moments {
+			for _, act := range m.Actions {
+				if act.Rollout == r.Name && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
+					out = append(out, playedStep{span(m.At.Sub(c.began)), act.Node, short(r.Name), string(act.Verb), s.object(r, act)})
+				}
 			}
 		}
 	}
