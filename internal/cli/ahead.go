@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -110,11 +109,7 @@ func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) 
 	if err != nil {
 		return nil, false
 	}
-	ours := func(p *corev1.Pod) bool {
-		by := metav1.GetControllerOf(p)
-		return p.Namespace == s.picture.Config.Namespace && by != nil && by.Kind == skyhook.Kind
-	}
-	return cluster.InTheWay(pods, cluster.SkyhookDrain(hook, protected), ours, nil), true
+	return cluster.InTheWay(pods, cluster.SkyhookDrain(hook, protected), s.objects.Ours, nil), true
 }
 
 // play lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.

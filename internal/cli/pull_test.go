@@ -53,6 +53,30 @@ func cannotPull(t *testing.T, p *picture.Picture, node string, container int, im
 	t.Fatalf("base has no pod on %s", node)
 }
 
+// What a plan says of pods is what the operator does with them: no drain moves an operator.
+func TestOperatorsStay(t *testing.T) {
+	for account, want := range map[string]bool{"skyhook-operator": false, "another": true} {
+		p, err := readDump("testdata/dumps/stuck.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Config.OwnAccount = "skyhook-operator"
+		for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
+			if pod, ok := o.(*corev1.Pod); ok && pod.Name == "train" {
+				pod.Namespace, pod.Labels, pod.Spec.ServiceAccountName = p.Config.Namespace, nil, account
+			}
+		}
+		var out, errs bytes.Buffer
+		line := cli.Line{Args: []string{"plan", "--from", writeDump(t, p)}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
+		if code := cli.Run(t.Context(), line); code != 2 {
+			t.Fatalf("exit code %d\n%s", code, errs.String())
+		}
+		if got := strings.Contains(out.String(), "n2 evicts "+p.Config.Namespace+"/train"); got != want {
+			t.Errorf("a pod of %s is evicted: %v, want %v\n%s", account, got, want, out.String())
+		}
+	}
+}
+
 func writeDump(t *testing.T, p *picture.Picture) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.yaml")

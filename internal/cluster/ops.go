@@ -188,10 +188,10 @@ func (o *Objects) seeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		if !drains {
 			continue
 		}
-		t.Pods = InTheWay(pods, rules, o.ours, o.Refusals)
+		t.Pods = InTheWay(pods, rules, o.Ours, o.Refusals)
 		for _, p := range pods {
 			_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.ours(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.Ours(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 				c.Spared[t.Node] = append(c.Spared[t.Node], p.Namespace+"/"+p.Name)
 			}
 		}

@@ -153,14 +153,14 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 			continue
 		}
 		t.PodsSeen = true
-		t.Pods = InTheWay(pods, rules, o.ours, o.Refusals)
+		t.Pods = InTheWay(pods, rules, o.Ours, o.Refusals)
 	}
 	return problems
 }
 
-// ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
+// Ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
 // cordoned nobody could start another.
-func (o *Objects) ours(p *corev1.Pod) bool {
+func (o *Objects) Ours(p *corev1.Pod) bool {
 	if o.ofNodeOp(p) || nodeop.Looking(p, o.Config.Namespace) {
 		return true
 	}
