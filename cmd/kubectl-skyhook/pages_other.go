@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package main
+
+func takeLargePages() {}
