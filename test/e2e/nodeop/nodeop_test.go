@@ -388,9 +388,13 @@ spec:
 	if _, err := kube(`{"apiVersion":"operator.kairos.io/v1alpha1","kind":"NodeOpUpgrade","metadata":{"name":"none","namespace":"default"},"spec":{"image":"x","upgradeActive":false}}`, "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), "nothing to upgrade") {
 		t.Errorf("an upgrade of nothing is accepted: %v", err)
 	}
-	if out := must(t, "-n", "skyhook", "get", "pods", "-l", "app=kairos-node-labeler", "-o", "name"); out != "" {
-		t.Errorf("there are still %s", out)
-	}
+	eventually(t, "the pods that looked at what came up are gone", func() error {
+		out, err := kube("", "-n", "skyhook", "get", "pods", "-l", "app=kairos-node-labeler", "-o", "name")
+		if err == nil && out != "" {
+			err = fmt.Errorf("there are still %s", out)
+		}
+		return err
+	})
 	must(t, "label", "node", "n2", "kairos.io/managed=true", "--overwrite")
 	clean(t, nodes...)
 }
