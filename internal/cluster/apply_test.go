@@ -108,19 +108,11 @@ func TestConflictStopsOneNode(t *testing.T) {
 	if out.Again.IsZero() {
 		t.Error("nobody looks again")
 	}
-	on := func() []string {
-		var nodes []string
-		for _, p := range s.Pods() {
-			nodes = append(nodes, p.Spec.NodeName)
-		}
-		slices.Sort(nodes)
-		return nodes
-	}
-	if got := on(); !slices.Equal(got, []string{"n1", "n3"}) {
+	if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n3"}) {
 		t.Errorf("pods run on %v", got)
 	}
 	s.pass()
-	if got := on(); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
+	if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
 		t.Errorf("after the next pass pods run on %v", got)
 	}
 }
@@ -256,18 +248,10 @@ func TestAdmissionsAreGathered(t *testing.T) {
 	s := newScene(t, 4)
 	s.cluster.options.Gather = time.Minute
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
-	on := func() []string {
-		var nodes []string
-		for _, p := range s.Pods() {
-			nodes = append(nodes, p.Spec.NodeName)
-		}
-		slices.Sort(nodes)
-		return nodes
-	}
 	s.pass()
 	s.pass()
 	began := s.now
-	if got := on(); !slices.Equal(got, []string{"n1", "n2"}) {
+	if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n2"}) {
 		t.Fatalf("pods run on %v", got)
 	}
 	var out Outcome
@@ -276,7 +260,7 @@ func TestAdmissionsAreGathered(t *testing.T) {
 		s.now = s.now.Add(time.Second)
 		out = s.pass()
 	}
-	if got := on(); len(got) > 0 {
+	if got := s.podNodes(); len(got) > 0 {
 		t.Errorf("pods run on %v", got)
 	}
 	if got := s.Skyhook("demo").Status.CompleteNodes; got != "2/4" {
@@ -287,7 +271,7 @@ func TestAdmissionsAreGathered(t *testing.T) {
 	}
 	s.now = began.Add(time.Minute)
 	s.pass()
-	if got := on(); !slices.Equal(got, []string{"n3", "n4"}) {
+	if got := s.podNodes(); !slices.Equal(got, []string{"n3", "n4"}) {
 		t.Errorf("after a minute pods run on %v", got)
 	}
 }

@@ -33,8 +33,7 @@ import (
 // Its methods are for one goroutine at a time, but for Land and Sending.
 type Cluster struct {
 	options  Options
-	looked   bool                // the API server itself was looked at
-	asked    map[types.UID]int64 // what people asked for then, by generation
+	asked    map[types.UID]int64 // what people asked for, by generation, when the API server itself was looked at; nil before the first time
 	written  *written
 	refusals refusals
 	stumbles stumbles
@@ -46,7 +45,7 @@ type Cluster struct {
 	gates    gates
 	lastNode string // that was worked on when there were more than could be
 	flights  *flights
-	ledgers  map[string]time.Time // when each was written last
+	ledgers  map[string]time.Time // that were written a moment ago, and when
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,8 +54,12 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 	case r.now.Before(r.ledgers[l.Name].Add(r.options.Gather)):
 		return errGathering
 	}
+	if err := r.patchLedger(ctx, was, changed, before, after); err != nil {
+		return err
+	}
+	maps.DeleteFunc(r.ledgers, func(_ string, at time.Time) bool { return !r.now.Before(at.Add(r.options.Gather)) })
 	r.ledgers[l.Name] = r.now
-	return r.patchLedger(ctx, was, changed, before, after)
+	return nil
 }
 
 // errSpeaking says that a status was on its way when this was decided: what is in that object now was not decided about.

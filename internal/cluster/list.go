@@ -54,8 +54,15 @@ type lists struct {
 // list reads everything through one reader. A cache gives all at once; the API server is asked page by page.
 func (c *Cluster) list(ctx context.Context, r client.Reader, limit int64) (*lists, error) {
 	var out lists
-	parsed := make(map[string]*skyhook.Node, len(c.parsed))
-	nodes, pods, maps := &corev1.NodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{}
+	var err error
+	if out.nodes, err = c.listNodes(ctx, r, limit); err != nil {
+		return nil, err
+	}
+	parsed := make(map[string]*skyhook.Node, len(out.nodes))
+	for _, n := range out.nodes {
+		parsed[n.Name] = n
+	}
+	pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
 	hooks, policies := &v1alpha1.SkyhookList{}, &v1alpha1.DeploymentPolicyList{}
 	namespace := client.InNamespace(c.options.Config.Namespace)
 	for _, l := range []struct {
@@ -64,13 +71,6 @@ func (c *Cluster) list(ctx context.Context, r client.Reader, limit int64) (*list
 		take    func()
 		options []client.ListOption
 	}{
-		{"nodes", nodes, func() {
-			for i := range nodes.Items {
-				n := c.parse(&nodes.Items[i])
-				parsed[n.Name] = n
-				out.nodes = append(out.nodes, n)
-			}
-		}, nil},
 		{"pods", pods, func() { out.pods = point(out.pods, pods.Items) }, []client.ListOption{namespace, client.MatchingLabelsSelector{Selector: OurPods}}},
 		{"ConfigMaps", maps, func() { out.configMaps = point(out.configMaps, maps.Items) }, []client.ListOption{namespace, client.MatchingLabelsSelector{Selector: OurConfigMaps}}},
 		{"Skyhooks", hooks, func() { out.skyhooks = point(out.skyhooks, hooks.Items) }, nil},
@@ -82,6 +82,21 @@ func (c *Cluster) list(ctx context.Context, r client.Reader, limit int64) (*list
 	}
 	c.parsed = parsed
 	return &out, c.listOps(ctx, r, limit, &out)
+}
+
+// listNodes reads the nodes through one reader.
+func (c *Cluster) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*skyhook.Node, error) {
+	var out []*skyhook.Node
+	list := &corev1.NodeList{}
+	err := pages(ctx, r, limit, list, func() {
+		for i := range list.Items {
+			out = append(out, c.parse(&list.Items[i]))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return out, nil
 }
 
 // parse reads a node, unless this version of it was read before.

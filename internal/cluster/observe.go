@@ -69,7 +69,7 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	}
 	asked := cached.asked()
 	switch {
-	case !c.looked:
+	case c.asked == nil:
 		err = c.learn(ctx, cached, now)
 	case anew(asked, c.asked):
 		err = c.learnNodes(ctx, cached.nodes, now)
@@ -77,7 +77,7 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking at the API server itself: %w", err)
 	}
-	c.looked, c.asked = true, asked
+	c.asked = asked
 	return cached, nil
 }
 
@@ -127,15 +127,9 @@ func (c *Cluster) learn(ctx context.Context, cached *lists, now time.Time) error
 // learnNodes looks at the nodes. Who labels a node and then asks for something expects it to be done with that label; but
 // a cache may show what was asked for before it shows the node.
 func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node, now time.Time) error {
-	var live []*skyhook.Node
-	list := &corev1.NodeList{}
-	err := pages(ctx, c.options.Live, page, list, func() {
-		for i := range list.Items {
-			live = append(live, c.parse(&list.Items[i]))
-		}
-	})
+	live, err := c.listNodes(ctx, c.options.Live, page)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return err
 	}
 	shown := make([]*skyhook.Node, len(cached))
 	for i, n := range cached {

@@ -47,14 +47,20 @@ func copyInto(from, into client.ObjectList) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
 }
 
+// lag puts a late cache before the API server.
+func (s *scene) lag() *late {
+	cache := &late{Reader: s.Client}
+	cache.catchUp()
+	s.cluster.options.Cached = cache
+	return cache
+}
+
 func (l *late) catchUp() { l.held = map[string]client.ObjectList{} }
 
 // A cache that lags behind never makes the operator do anything twice, nor exceed a budget.
 func TestDelayedCache(t *testing.T) {
 	s := newScene(t, 4)
-	cache := &late{Reader: s.Client}
-	cache.catchUp()
-	s.cluster.options.Cached = cache
+	cache := s.lag()
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
 	s.pass()
 	s.pass()
@@ -118,34 +124,22 @@ func TestFirstLookIsLive(t *testing.T) {
 // the node: when something new is asked for, and only then, nodes are looked at in the API server itself.
 func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 	s := newScene(t, 3)
-	cache := &late{Reader: s.Client}
-	cache.catchUp()
-	s.cluster.options.Cached = cache
+	cache := s.lag()
 	looks := &counted{Reader: s.cluster.options.Live}
 	s.cluster.options.Live = looks
 	s.pass()
-	for _, asks := range []struct {
-		text string
-		in   client.ObjectList
-	}{
-		{demo, &v1alpha1.SkyhookList{}},
-		{strings.Replace(demo, "1.1.0", "1.2.0", 1), &v1alpha1.SkyhookList{}}, // and edits are no different
-	} {
+	for _, request := range []string{demo, strings.Replace(demo, "1.1.0", "1.2.0", 1)} { // edits are no different
 		s.Patch(s.Node("n2"), `{"metadata":{"labels":{"pool":"cpu"}}}`)
-		s.Apply(asks.text)
-		delete(cache.held, fmt.Sprintf("%T", asks.in))
+		s.Apply(request)
+		delete(cache.held, fmt.Sprintf("%T", &v1alpha1.SkyhookList{}))
 		looks.lists = 0
 		if o, _ := s.decide(s.cluster); o.nodes["n2"].Labels["pool"] != "cpu" {
 			t.Errorf("n2 is seen with the labels %v", o.nodes["n2"].Labels)
 		}
 		s.pass()
 		s.pass()
-		var on []string
-		for _, p := range s.Pods() {
-			on = append(on, p.Spec.NodeName)
-		}
-		if slices.Sort(on); !slices.Equal(on, []string{"n1", "n3"}) {
-			t.Errorf("pods run on %v", on)
+		if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n3"}) {
+			t.Errorf("pods run on %v", got)
 		}
 		if looks.lists != 1 {
 			t.Errorf("nodes were looked at %d times", looks.lists)
@@ -176,9 +170,7 @@ func (c *counted) List(ctx context.Context, list client.ObjectList, options ...c
 // A kubelet that says that it is alive is no reason to refuse a write that names the version of a node that was seen.
 func TestNewestVersionIsNamed(t *testing.T) {
 	s := newScene(t, 2)
-	cache := &late{Reader: s.Client}
-	cache.catchUp()
-	s.cluster.options.Cached = cache
+	s.lag()
 	s.Apply(demo)
 	s.decide(s.cluster)
 	for _, n := range []string{"n1", "n2"} {
@@ -200,9 +192,7 @@ func TestNewestVersionIsNamed(t *testing.T) {
 // What was created and deleted by somebody before the cache showed it is asked about, and made again.
 func TestCreatedAndDeletedUnseen(t *testing.T) {
 	s := newScene(t, 1)
-	cache := &late{Reader: s.Client}
-	cache.catchUp()
-	s.cluster.options.Cached = cache
+	s.lag()
 	s.Apply(demo)
 	s.pass()
 	first := s.Pods()

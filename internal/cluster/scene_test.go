@@ -124,6 +124,16 @@ func (s *scene) finish() {
 	s.Fatalf("after 60 passes there is still something to do; pods %v", s.podNames())
 }
 
+// podNodes are the nodes that our pods run on.
+func (s *scene) podNodes() []string {
+	var out []string
+	for _, p := range s.Pods() {
+		out = append(out, p.Spec.NodeName)
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (s *scene) podNames() []string {
 	var out []string
 	for _, p := range s.Pods() {
