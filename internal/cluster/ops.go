@@ -191,7 +191,7 @@ func (o *Objects) seeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		t.Pods = InTheWay(pods, rules, o.Ours, o.Refusals)
 		for _, p := range pods {
 			_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.Ours(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.Ours(p) && !nodeop.Over(p) {
 				c.Spared[t.Node] = append(c.Spared[t.Node], p.Namespace+"/"+p.Name)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -43,8 +44,7 @@ func SkyhookDrain(s *v1alpha1.Skyhook, protected labels.Selector) DrainRules {
 func InTheWay(pods []*corev1.Pod, rules DrainRules, ours func(*corev1.Pod) bool, refused map[types.UID]Refusal) []rollout.Pod {
 	var out []rollout.Pod
 	for _, p := range pods {
-		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if finished || ours(p) {
+		if nodeop.Over(p) || ours(p) {
 			continue
 		}
 		r := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Leaving: p.DeletionTimestamp != nil}

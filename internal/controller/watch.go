@@ -17,9 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nodeop "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
 // caches says what is kept in memory: nodes without what nobody reads, our pods and our ConfigMaps in our namespace,
@@ -80,8 +81,8 @@ func (l *Loop) watch(ctx context.Context, informers, ops cache.Informers) error 
 		kind    client.Object
 		differs func(before, after any) bool
 	}{
-		{&nodeop.NodeOp{}, when(versionDiffers[*nodeop.NodeOp])},
-		{&nodeop.NodeOpUpgrade{}, when(versionDiffers[*nodeop.NodeOpUpgrade])},
+		{&opv1.NodeOp{}, when(versionDiffers[*opv1.NodeOp])},
+		{&opv1.NodeOpUpgrade{}, when(versionDiffers[*opv1.NodeOpUpgrade])},
 		{&corev1.Node{}, when(nodeDiffers)},
 		{&corev1.Pod{}, when(l.podDiffers)},
 		{&corev1.ConfigMap{}, when(versionDiffers[*corev1.ConfigMap])},
@@ -129,7 +130,7 @@ func (l *Loop) follow(ctx context.Context, informers cache.Informers, kind clien
 // asks says that an object is somebody's request.
 func asks(o any) bool {
 	switch o.(type) {
-	case *v1alpha1.Skyhook, *nodeop.NodeOp, *nodeop.NodeOpUpgrade:
+	case *v1alpha1.Skyhook, *opv1.NodeOp, *opv1.NodeOpUpgrade:
 		return true
 	}
 	return false
@@ -141,7 +142,7 @@ func awaited(before, after any) bool {
 	switch a := after.(type) {
 	case *corev1.Pod:
 		b, ok := before.(*corev1.Pod)
-		return ok && (ended(a) && !ended(b) || over(a) && !over(b))
+		return ok && (ended(a) && !ended(b) || nodeop.Over(a) && !nodeop.Over(b))
 	case *batchv1.Job:
 		b, ok := before.(*batchv1.Job)
 		return ok && a.Status.Succeeded+a.Status.Failed != b.Status.Succeeded+b.Status.Failed
@@ -153,10 +154,6 @@ func awaited(before, after any) bool {
 		return ok && a.GetGeneration() != b.GetGeneration()
 	}
 	return false
-}
-
-func over(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func ready(n *corev1.Node) bool {
@@ -209,7 +206,7 @@ func sameMarks(a, b map[string]string) bool {
 }
 
 func mark(key string) bool {
-	return strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, nodeop.Group+"/")
+	return strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/")
 }
 
 // podDiffers compares what decisions read of a pod of ours, and notes when its work ended.

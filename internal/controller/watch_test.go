@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	nodeop "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -146,7 +146,7 @@ func TestAwaited(t *testing.T) {
 			t.Errorf("%s: awaited %v, want %v", name, got, c.want)
 		}
 	}
-	if !asks(hook(1)) || !asks(&nodeop.NodeOp{}) || !asks(&nodeop.NodeOpUpgrade{}) || asks(pod(corev1.PodPending)) {
+	if !asks(hook(1)) || !asks(&opv1.NodeOp{}) || !asks(&opv1.NodeOpUpgrade{}) || asks(pod(corev1.PodPending)) {
 		t.Error("a Skyhook, a NodeOp and a NodeOpUpgrade ask for something, a pod does not")
 	}
 }

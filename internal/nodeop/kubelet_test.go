@@ -71,7 +71,7 @@ func (w *world) look(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerPreflight, State: s}}
 	}
 	switch word := w.check[p.Spec.NodeName]; {
-	case over(p):
+	case Over(p):
 	case word == "hang" && len(p.Status.ContainerStatuses) > 0:
 	case word == "hang":
 		container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}})
@@ -91,7 +91,7 @@ func (w *world) reboot(p *corev1.Pod) {
 		done, well := finished(j)
 		return done && well && j.Spec.Template.Spec.NodeName == p.Spec.NodeName && slices.Contains(p.Spec.Containers[0].Args, j.Name)
 	})
-	if n == nil || over(p) || waits && !ready {
+	if n == nil || Over(p) || waits && !ready {
 		return
 	}
 	end := func(m pack.Message) {

@@ -63,7 +63,7 @@ func Look(nodes []*Node, pods []*corev1.Pod, c Config, now time.Time) Looks {
 		case p.Status.Phase == corev1.PodSucceeded && seen(p) != nil:
 			out.Edits = append(out.Edits, NodeEdit{n.Name, labelled(n, *seen(p))})
 			delete(found, name) // it goes once the node says what it saw
-		case over(p):
+		case Over(p):
 			if at := p.CreationTimestamp.Add(lookAgain); now.Before(at) {
 				delete(found, name)
 				out.Again = sooner(out.Again, at)

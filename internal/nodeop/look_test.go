@@ -56,7 +56,7 @@ func (l *looker) pass() int {
 // see lets every pod end.
 func (l *looker) see() {
 	for _, p := range l.pods {
-		if over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
+		if Over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
 			continue
 		}
 		if k := l.hosts[p.Spec.NodeName]; k != nil {

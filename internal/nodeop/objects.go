@@ -80,7 +80,8 @@ func pod(of []*corev1.Pod, name string) *corev1.Pod {
 	return nil
 }
 
-func over(p *corev1.Pod) bool {
+// Over says that everything in a pod has ended, well or not.
+func Over(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
@@ -102,11 +103,11 @@ func (c *Compiled) strays(t *target) (strays, going []string) {
 	}
 	for _, p := range t.objects.preflights {
 		if !(owed && p.Name == c.preflightName(t) && !t.rec.Preflight.is(stepDone)) {
-			add(kindPod, p, over(p))
+			add(kindPod, p, Over(p))
 		}
 	}
 	for _, p := range t.objects.reboots {
-		if !over(p) && !(owed && c.reboots(t, p)) {
+		if !Over(p) && !(owed && c.reboots(t, p)) {
 			add(kindPod, p, false)
 		}
 	}
