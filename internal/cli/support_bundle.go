@@ -151,12 +151,7 @@ func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 
 // bundleVersions adds what runs: here, in the cluster and on its nodes.
 func (a *app) bundleVersions(ctx context.Context, b *bundle, p *picture.Picture) {
-	versions := map[string]any{"plugin": a.version, "nodes": p.Systems()}
-	operator, err := a.operatorVersion(ctx, p)
-	if err != nil {
-		operator = fmt.Sprintf("unknown (%v)", err)
-	}
-	versions["operator"] = operator
+	versions := map[string]any{"plugin": a.version, "nodes": p.Systems(), "operator": orUnknown(a.operatorVersion(ctx, p))}
 	if d, err := a.kube.ToDiscoveryClient(); err == nil {
 		if v, err := d.ServerVersion(); err == nil {
 			versions["kubernetes"] = v.GitVersion

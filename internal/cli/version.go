@@ -51,10 +51,14 @@ func (a *app) versionCommand() *cobra.Command {
 // operator is the operator's version, or why it is not known.
 func (a *app) operator(ctx context.Context) string {
 	c, err := a.cluster()
-	version := ""
-	if err == nil {
-		version, err = a.operatorVersion(ctx, c)
+	if err != nil {
+		return orUnknown("", err)
 	}
+	return orUnknown(a.operatorVersion(ctx, c))
+}
+
+// orUnknown is a version, or why it is not known.
+func orUnknown(version string, err error) string {
 	if err != nil {
 		return fmt.Sprintf("unknown (%v)", err)
 	}
