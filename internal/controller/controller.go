@@ -77,15 +77,16 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// NeedLeaderElection says that only the leader runs the loop.
-func (l *Loop) NeedLeaderElection() bool { return true }
-
-func taken(from <-chan struct{}) {
+// settle takes a signal back, if there is one.
+func settle(from <-chan struct{}) {
 	select {
 	case <-from:
 	default:
 	}
 }
+
+// NeedLeaderElection says that only the leader runs the loop.
+func (l *Loop) NeedLeaderElection() bool { return true }
 
 // Start runs the loop until the context ends.
 func (l *Loop) Start(ctx context.Context) error {
@@ -103,8 +104,8 @@ func (l *Loop) Start(ctx context.Context) error {
 		case <-l.urgent:
 		case <-timer.C:
 		}
-		taken(l.wakeup) // one look serves both
-		taken(l.urgent)
+		settle(l.wakeup) // one look serves both
+		settle(l.urgent)
 		began := l.clock()
 		thought, again := l.pass(ctx)
 		p.spent(began, thought)
