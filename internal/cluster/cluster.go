@@ -24,6 +24,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -34,7 +35,7 @@ import (
 type Cluster struct {
 	options  Options
 	asked    map[types.UID]int64 // what people asked for, by generation, when the API server itself was looked at; nil before the first time
-	written  *written
+	writes   *writecache.Set
 	refusals refusals
 	stumbles stumbles
 	parsed   map[string]*skyhook.Node
@@ -172,7 +173,7 @@ func New(o Options) *Cluster {
 		o.Creating = func(string) {}
 	}
 	return &Cluster{
-		options: o, written: newWritten(), parsed: map[string]*skyhook.Node{},
+		options: o, writes: writecache.NewSet(o.Clock), parsed: map[string]*skyhook.Node{},
 		defined: map[types.UID]definition{}, missing: map[string]time.Time{}, flights: newFlights(o.Parallel),
 		ledgers: map[string]time.Time{},
 	}

@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -71,15 +71,15 @@ var errGathering = errors.New("admissions are gathered")
 
 // keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
 func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {
-	if o, c := holding(&r.written.nodeOps, r.o.NodeOps, l, nodeop.RolloutName); o != nil {
+	if o, c := holding(r.writes.NodeOps, r.o.NodeOps, l, nodeop.RolloutName); o != nil {
 		c.Status.Admission = nodeop.Admission(l)
 		return o, c, o.Status.Admission, c.Status.Admission
 	}
-	if s, c := holding(&r.written.skyhooks, r.o.Skyhooks, l, calledOf[*v1alpha1.Skyhook](skyhook.Kind)); s != nil {
+	if s, c := holding(r.writes.Skyhooks, r.o.Skyhooks, l, calledOf[*v1alpha1.Skyhook](skyhook.Kind)); s != nil {
 		c.Status.Admission = policy.Admission(l)
 		return s, c, s.Status.Admission, c.Status.Admission
 	}
-	if p, c := holding(&r.written.policies, r.o.Policies, l, calledOf[*v1alpha1.DeploymentPolicy](policy.Kind)); p != nil {
+	if p, c := holding(r.writes.Policies, r.o.Policies, l, calledOf[*v1alpha1.DeploymentPolicy](policy.Kind)); p != nil {
 		c.Status.Admission = policy.Admission(l)
 		return p, c, p.Status.Admission, c.Status.Admission
 	}
@@ -87,9 +87,9 @@ func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, af
 }
 
 // holding finds the object whose ledger this is, as we left it, and copies it.
-func holding[T interface{ DeepCopy() T }](written *overlay[T], all []T, l rollout.Ledger, name func(T) string) (was, changed T) {
+func holding[T interface{ DeepCopy() T }](writes *writecache.Cache[T], all []T, l rollout.Ledger, name func(T) string) (was, changed T) {
 	if at := slices.IndexFunc(all, func(o T) bool { return name(o) == l.Name }); at >= 0 {
-		was = written.latest(all[at])
+		was = writes.Latest(all[at])
 		changed = was.DeepCopy()
 	}
 	return was, changed
@@ -128,7 +128,7 @@ func (c *Cluster) sendStatus(ctx context.Context, changed client.Object, patch c
 	if err := c.options.Client.Status().Patch(ctx, changed, patch); err != nil {
 		return err
 	}
-	c.remember(changed)
+	c.writes.PutOwner(changed)
 	return nil
 }
 
@@ -137,21 +137,6 @@ func (c *Cluster) patch(ctx context.Context, was, changed client.Object) error {
 	if err := c.options.Client.Patch(ctx, changed, exactly(was)); err != nil {
 		return err
 	}
-	c.remember(changed)
+	c.writes.PutOwner(changed)
 	return nil
-}
-
-// remember keeps what the API server answered.
-func (c *Cluster) remember(o client.Object) {
-	now := c.options.Clock()
-	switch o := o.(type) {
-	case *v1alpha1.Skyhook:
-		c.written.skyhooks.put(o, false, now)
-	case *v1alpha1.DeploymentPolicy:
-		c.written.policies.put(o, false, now)
-	case *opv1.NodeOp:
-		c.written.nodeOps.put(o, false, now)
-	case *opv1.NodeOpUpgrade:
-		c.written.upgrades.put(o, false, now)
-	}
 }

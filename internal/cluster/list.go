@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -105,7 +106,7 @@ func (c *Cluster) parse(n *corev1.Node) *skyhook.Node {
 	if prev != nil && prev.UID == string(n.UID) && prev.ResourceVersion == n.ResourceVersion {
 		return prev
 	}
-	if ours, ok := c.written.nodes.find("", n.Name); ok && ours.UID == string(n.UID) {
+	if ours, ok := c.writes.Nodes.Get(types.NamespacedName{Name: n.Name}); ok && ours.UID == string(n.UID) {
 		known := *ours
 		known.ResourceVersion = "" // what we wrote need not be parsed again, but it is not all there is
 		prev = &known

@@ -28,7 +28,7 @@ func (r *round) look(ctx context.Context) nodeop.Looks {
 		err := r.options.Client.Create(ctx, p)
 		switch {
 		case err == nil:
-			r.written.opPods.put(StripOpPod(p), true, r.options.Clock())
+			r.writes.OpPods.PutCreated(StripOpPod(p))
 		case apierrors.IsAlreadyExists(err): // the cache does not show it yet
 			r.later(r.now.Add(time.Second))
 		default:

@@ -72,7 +72,7 @@ func (r *round) end(ctx context.Context, w *work) error {
 	}
 	after := w.after.With(w.status)
 	after.ResourceVersion = version
-	r.written.nodes.put(after, false, r.options.Clock())
+	r.writes.Nodes.Put(after)
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (r *round) write(ctx context.Context, was *skyhook.Node, edit skyhook.Edit,
 	}
 	written := *after
 	written.ResourceVersion, written.Conditions = version, was.Conditions
-	r.written.nodes.put(&written, false, r.options.Clock())
+	r.writes.Nodes.Put(&written)
 	return &written, nil
 }
 

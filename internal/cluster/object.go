@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -53,7 +54,7 @@ func (r *round) run(ctx context.Context, a rollout.Action, n *skyhook.Node) erro
 	if err != nil {
 		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
-	r.written.pods.put(StripPod(pod), true, r.options.Clock())
+	r.writes.Pods.PutCreated(StripPod(pod))
 	return nil
 }
 
@@ -67,7 +68,7 @@ func (r *round) recognise(ctx context.Context, a rollout.Action, pod *corev1.Pod
 	if owner == nil || string(owner.UID) != r.o.compiled[a.Rollout].Rollout.UID {
 		return fmt.Errorf("pod %s/%s exists and belongs to somebody else: delete it", pod.Namespace, pod.Name)
 	}
-	r.written.pods.put(StripPod(found), true, r.options.Clock())
+	r.writes.Pods.PutCreated(StripPod(found))
 	for key, value := range want {
 		if found.Annotations[key] != value || found.DeletionTimestamp != nil {
 			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("an earlier pod of this name has not gone yet"))
@@ -88,9 +89,7 @@ func (r *round) sweep(ctx context.Context, a rollout.Action) error {
 		if err := r.deletePod(ctx, p); err != nil {
 			return err
 		}
-		leaving := *p
-		leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
-		r.written.pods.put(&leaving, false, r.options.Clock())
+		writecache.PutDeleting(r.writes.Pods, p)
 	}
 	return nil
 }

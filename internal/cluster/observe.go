@@ -13,13 +13,9 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -30,19 +26,19 @@ import (
 func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 	now, looked := c.options.Clock(), time.Now()
 	sending, busy, words := c.flights.sending() // before looking: what lands meanwhile may be seen in part
-	seen, err := c.look(ctx, now)
+	seen, err := c.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := &Objects{
 		Config: c.options.Config, Self: c.options.Self, looked: looked, sending: sending, busy: busy, words: words,
-		Nodes: c.written.nodes.lay(seen.nodes), Pods: c.written.pods.lay(seen.pods), ConfigMaps: c.written.configMaps.lay(seen.configMaps),
-		Skyhooks: c.written.skyhooks.lay(seen.skyhooks), Policies: c.written.policies.lay(seen.policies),
-		NodeOps: c.written.nodeOps.lay(seen.nodeOps), Upgrades: c.written.upgrades.lay(seen.upgrades),
-		Jobs: c.written.jobs.lay(seen.jobs), OpPods: c.written.opPods.lay(seen.opPods), opConfig: c.options.NodeOps,
+		Nodes: c.writes.Nodes.Merge(seen.nodes), Pods: c.writes.Pods.Merge(seen.pods), ConfigMaps: c.writes.ConfigMaps.Merge(seen.configMaps),
+		Skyhooks: c.writes.Skyhooks.Merge(seen.skyhooks), Policies: c.writes.Policies.Merge(seen.policies),
+		NodeOps: c.writes.NodeOps.Merge(seen.nodeOps), Upgrades: c.writes.Upgrades.Merge(seen.upgrades),
+		Jobs: c.writes.Jobs.Merge(seen.jobs), OpPods: c.writes.OpPods.Merge(seen.opPods), opConfig: c.options.NodeOps,
 		nodes: make(map[string]*skyhook.Node, len(seen.nodes)),
 	}
-	if o.Again, err = c.askAgain(ctx, now); err != nil {
+	if o.Again, err = c.writes.Confirm(ctx, c.options.Live); err != nil {
 		return nil, err
 	}
 	o.sort()
@@ -59,7 +55,7 @@ func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 
 // look lists everything. The first time it looks at the API server itself, and keeps what the cache does not know yet;
 // and so it does with nodes whenever somebody asks for something new.
-func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
+func (c *Cluster) look(ctx context.Context) (*lists, error) {
 	if c.options.Cached == nil {
 		return c.list(ctx, c.options.Live, page)
 	}
@@ -70,9 +66,9 @@ func (c *Cluster) look(ctx context.Context, now time.Time) (*lists, error) {
 	asked := cached.asked()
 	switch {
 	case c.asked == nil:
-		err = c.learn(ctx, cached, now)
+		err = c.learn(ctx, cached)
 	case anew(asked, c.asked):
-		err = c.learnNodes(ctx, cached.nodes, now)
+		err = c.learnNodes(ctx, cached.nodes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking at the API server itself: %w", err)
@@ -107,26 +103,26 @@ func anew(asked, before map[types.UID]int64) bool {
 }
 
 // learn looks at everything.
-func (c *Cluster) learn(ctx context.Context, cached *lists, now time.Time) error {
+func (c *Cluster) learn(ctx context.Context, cached *lists) error {
 	live, err := c.list(ctx, c.options.Live, page)
 	if err != nil {
 		return err
 	}
-	c.written.nodes.learn(live.nodes, cached.nodes, now)
-	c.written.pods.learn(live.pods, cached.pods, now)
-	c.written.configMaps.learn(live.configMaps, cached.configMaps, now)
-	c.written.skyhooks.learn(live.skyhooks, cached.skyhooks, now)
-	c.written.policies.learn(live.policies, cached.policies, now)
-	c.written.nodeOps.learn(live.nodeOps, cached.nodeOps, now)
-	c.written.upgrades.learn(live.upgrades, cached.upgrades, now)
-	c.written.jobs.learn(live.jobs, cached.jobs, now)
-	c.written.opPods.learn(live.opPods, cached.opPods, now)
+	c.writes.Nodes.AddLive(live.nodes, cached.nodes)
+	c.writes.Pods.AddLive(live.pods, cached.pods)
+	c.writes.ConfigMaps.AddLive(live.configMaps, cached.configMaps)
+	c.writes.Skyhooks.AddLive(live.skyhooks, cached.skyhooks)
+	c.writes.Policies.AddLive(live.policies, cached.policies)
+	c.writes.NodeOps.AddLive(live.nodeOps, cached.nodeOps)
+	c.writes.Upgrades.AddLive(live.upgrades, cached.upgrades)
+	c.writes.Jobs.AddLive(live.jobs, cached.jobs)
+	c.writes.OpPods.AddLive(live.opPods, cached.opPods)
 	return nil
 }
 
 // learnNodes looks at the nodes. Who labels a node and then asks for something expects it to be done with that label; but
 // a cache may show what was asked for before it shows the node.
-func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node, now time.Time) error {
+func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node) error {
 	live, err := c.listNodes(ctx, c.options.Live, page)
 	if err != nil {
 		return err
@@ -135,7 +131,7 @@ func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node, now ti
 	for i, n := range cached {
 		shown[i] = c.newest(n)
 	}
-	c.written.nodes.learn(live, shown, now)
+	c.writes.Nodes.AddLive(live, shown)
 	return nil
 }
 
@@ -147,63 +143,6 @@ func (c *Cluster) newest(n *skyhook.Node) *skyhook.Node {
 	out := *n
 	out.ResourceVersion = c.options.Newest(n.UID, n.ResourceVersion)
 	return &out
-}
-
-// askAgain asks the API server about what we created and no cache shows: somebody may have deleted it at once. It says
-// when to look again: at once if so, otherwise when the next of them becomes doubtful.
-func (c *Cluster) askAgain(ctx context.Context, now time.Time) (time.Time, error) {
-	var again time.Time
-	for _, doubt := range []func() (time.Time, error){
-		func() (time.Time, error) {
-			return askAbout(ctx, c, &c.written.pods, func() *corev1.Pod { return &corev1.Pod{} }, now)
-		},
-		func() (time.Time, error) {
-			return askAbout(ctx, c, &c.written.configMaps, func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, now)
-		},
-		func() (time.Time, error) {
-			return askAbout(ctx, c, &c.written.jobs, func() *batchv1.Job { return &batchv1.Job{} }, now)
-		},
-		func() (time.Time, error) {
-			return askAbout(ctx, c, &c.written.opPods, func() *corev1.Pod { return &corev1.Pod{} }, now)
-		},
-		func() (time.Time, error) {
-			return askAbout(ctx, c, &c.written.nodeOps, func() *opv1.NodeOp { return &opv1.NodeOp{} }, now)
-		},
-	} {
-		due, err := doubt()
-		if err != nil {
-			return time.Time{}, err
-		}
-		again = sooner(again, due)
-	}
-	return again, nil
-}
-
-func askAbout[T client.Object](ctx context.Context, c *Cluster, o *overlay[T], empty func() T, now time.Time) (again time.Time, err error) {
-	objects, again := o.doubts(now)
-	for _, known := range objects {
-		exists, err := ask(ctx, c, o, known, empty(), now)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if !exists {
-			again = now
-		}
-	}
-	return again, nil
-}
-
-func ask[T client.Object](ctx context.Context, c *Cluster, o *overlay[T], known, into T, now time.Time) (exists bool, err error) {
-	err = c.options.Live.Get(ctx, client.ObjectKeyFromObject(known), into)
-	switch {
-	case apierrors.IsNotFound(err):
-		o.forget(o.of(known))
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("reading %s/%s: %w", known.GetNamespace(), known.GetName(), err)
-	}
-	o.put(into, true, now)
-	return true, nil
 }
 
 // sort puts everything in a total order.

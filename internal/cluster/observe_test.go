@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/test/world"
 )
@@ -200,10 +201,10 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 		t.Fatalf("pods: %v", s.podNames())
 	}
 	s.Must(s.Client.Delete(context.Background(), &first[0], client.GracePeriodSeconds(0)))
-	if o, _ := s.decide(s.cluster); o.Again.IsZero() || o.Again.After(s.now.Add(doubtful)) {
+	if o, _ := s.decide(s.cluster); o.Again.IsZero() || o.Again.After(s.now.Add(writecache.ConfirmAfter)) {
 		t.Errorf("asked again at %v, now is %v", o.Again, s.now)
 	}
-	s.now = s.now.Add(doubtful)
+	s.now = s.now.Add(writecache.ConfirmAfter)
 	if o, _ := s.decide(s.cluster); !o.Again.Equal(s.now) {
 		t.Errorf("after the answer the next look is at %v, now is %v", o.Again, s.now)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -53,13 +54,13 @@ func (r *round) runOp(ctx context.Context, op *nodeop.Compiled, a rollout.Action
 		if err := r.make(ctx, op, p, &corev1.Pod{}); err != nil {
 			return err
 		}
-		r.written.opPods.put(StripOpPod(p), true, r.options.Clock())
+		r.writes.OpPods.PutCreated(StripOpPod(p))
 	}
 	if j := objects.Job; j != nil {
 		if err := r.make(ctx, op, j, objects.Job.DeepCopy()); err != nil {
 			return err
 		}
-		r.written.jobs.put(StripJob(j), true, r.options.Clock())
+		r.writes.Jobs.PutCreated(StripJob(j))
 	}
 	return nil
 }
@@ -117,9 +118,7 @@ func (r *round) deleteJob(ctx context.Context, j *batchv1.Job) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting job %s: %w", j.Name, err)
 	}
-	leaving := j.DeepCopy()
-	leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
-	r.written.jobs.put(leaving, false, r.options.Clock())
+	writecache.PutDeleting(r.writes.Jobs, j)
 	return nil
 }
 
@@ -132,9 +131,7 @@ func (r *round) deleteOpPod(ctx context.Context, p *corev1.Pod) error {
 	if err := r.deletePod(ctx, p); err != nil {
 		return err
 	}
-	leaving := p.DeepCopy()
-	leaving.DeletionTimestamp, leaving.ResourceVersion = &metav1.Time{Time: r.now}, ""
-	r.written.opPods.put(leaving, false, r.options.Clock())
+	writecache.PutDeleting(r.writes.OpPods, p)
 	return nil
 }
 
@@ -149,7 +146,7 @@ func (r *round) prepareOps(ctx context.Context) {
 		err := r.options.Client.Create(ctx, child)
 		switch {
 		case err == nil:
-			r.written.nodeOps.put(child, true, r.options.Clock())
+			r.writes.NodeOps.PutCreated(child)
 		case !apierrors.IsAlreadyExists(err):
 			r.fail(nodeop.UpgradeKind+"/"+u.Namespace+"/"+u.Name, fmt.Errorf("creating its NodeOp: %w", err))
 			continue
@@ -194,13 +191,13 @@ func (r *round) tidyOps(ctx context.Context) {
 		if !idle || r.stuck[c.Rollout.Name] || !slices.ContainsFunc(o.Finalizers, ours) {
 			continue
 		}
-		o = r.written.nodeOps.latest(o)
+		o = r.writes.NodeOps.Latest(o)
 		changed := o.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, ours)
 		if err := r.patch(ctx, o, changed); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			r.fail(c.Rollout.Name, fmt.Errorf("taking the finalizer away: %w", err))
 		} else if err == nil && o.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
-			r.written.nodeOps.remove(o, r.options.Clock())
+			r.writes.NodeOps.Remove(o)
 		}
 	}
 }
@@ -226,7 +223,7 @@ func (r *round) expire(ctx context.Context, o *opv1.NodeOp) error {
 
 // TellOp writes the status of a NodeOp when it differs from what is there. The ledger is kept.
 func (c *Cluster) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
-	latest := c.written.nodeOps.latest(o)
+	latest := c.writes.NodeOps.Latest(o)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -235,7 +232,7 @@ func (c *Cluster) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOp
 
 // TellUpgrade writes the status of a NodeOpUpgrade when it differs from what is there.
 func (c *Cluster) TellUpgrade(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
-	u = c.written.upgrades.latest(u)
+	u = c.writes.Upgrades.Latest(u)
 	changed := u.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
 	return c.tell(ctx, u, changed, u.Status, status)

@@ -75,7 +75,7 @@ func (r *round) provide(ctx context.Context, s *v1alpha1.Skyhook, want, found *c
 		created := want.DeepCopy()
 		err := r.options.Client.Create(ctx, created)
 		if err == nil {
-			r.written.configMaps.put(created, true, r.options.Clock())
+			r.writes.ConfigMaps.PutCreated(created)
 			return nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -96,7 +96,7 @@ func (r *round) correct(ctx context.Context, s *v1alpha1.Skyhook, want, found *c
 		return fmt.Errorf("ConfigMap %s/%s exists and does not belong to it: delete that ConfigMap, or rename the package", found.Namespace, found.Name)
 	}
 	if fits(found, want) && found.DeletionTimestamp == nil {
-		r.written.configMaps.put(found, true, r.options.Clock())
+		r.writes.ConfigMaps.PutCreated(found)
 		return nil
 	}
 	changed := found.DeepCopy()
@@ -115,7 +115,7 @@ func (r *round) correct(ctx context.Context, s *v1alpha1.Skyhook, want, found *c
 	if err := r.options.Client.Update(ctx, changed); err != nil {
 		return fmt.Errorf("updating ConfigMap %s: %w", want.Name, err)
 	}
-	r.written.configMaps.put(changed, false, r.options.Clock())
+	r.writes.ConfigMaps.Put(changed)
 	return nil
 }
 

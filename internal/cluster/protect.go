@@ -55,7 +55,7 @@ func (r *round) protect(ctx context.Context, plan rollout.Plan) {
 
 // guard puts our finalizer on a policy, or takes it away.
 func (r *round) guard(ctx context.Context, p *v1alpha1.DeploymentPolicy, on bool) error {
-	p = r.written.policies.latest(p)
+	p = r.writes.Policies.Latest(p)
 	changed := p.DeepCopy()
 	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerDeploymentPolicy })
 	if on {
@@ -65,7 +65,7 @@ func (r *round) guard(ctx context.Context, p *v1alpha1.DeploymentPolicy, on bool
 		return err
 	}
 	if p.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
-		r.written.policies.remove(p, r.options.Clock())
+		r.writes.Policies.Remove(p)
 	}
 	return nil
 }

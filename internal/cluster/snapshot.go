@@ -70,6 +70,14 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	return s, problems
 }
 
+// sooner is the earlier of two times, of which a zero one means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -34,7 +34,7 @@ const TellLimit = 2 * time.Second
 // It does not wait for an answer where somebody is told of landings: until there is one, no other status of the object is
 // written, and nobody is admitted by its ledger.
 func (c *Cluster) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
-	latest := c.written.skyhooks.latest(s)
+	latest := c.writes.Skyhooks.Latest(s)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -43,7 +43,7 @@ func (c *Cluster) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1
 
 // TellPolicy does the same for a policy.
 func (c *Cluster) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
-	latest := c.written.policies.latest(p)
+	latest := c.writes.Policies.Latest(p)
 	status.Admission = latest.Status.Admission
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)

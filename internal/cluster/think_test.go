@@ -19,6 +19,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
+var dawn = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
+
 // fleet is what would be observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
 func fleet(nodes, skyhooks, packages, pending int) *Objects {
 	o := &Objects{nodes: map[string]*skyhook.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{

@@ -53,7 +53,7 @@ func (r *round) letGo(ctx context.Context, s *v1alpha1.Skyhook) error {
 		return fmt.Errorf("taking the finalizer away: %w", err)
 	}
 	if len(changed.Finalizers) == 0 {
-		r.written.skyhooks.remove(s, r.options.Clock())
+		r.writes.Skyhooks.Remove(s)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (r *round) drop(ctx context.Context, s *v1alpha1.Skyhook, by *skyhook.Compi
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting ConfigMap %s: %w", m.Name, err)
 		}
-		r.written.configMaps.remove(m, r.options.Clock())
+		r.writes.ConfigMaps.Remove(m)
 	}
 	return nil
 }
