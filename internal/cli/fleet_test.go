@@ -24,7 +24,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 var fleetNodes = flag.Int("nodes", 1000, "nodes that BenchmarkCommands fills an API server with")
@@ -257,7 +257,7 @@ func BenchmarkCommands(b *testing.B) {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	w := world.New(b, server(b), 0)
+	w := testenv.New(b, server(b), 0)
 	s := &stageSet{World: w}
 	s.populate(*fleetNodes)
 	file := filepath.Join(b.TempDir(), "kubeconfig")

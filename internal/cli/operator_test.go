@@ -31,22 +31,22 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 var dumps = flag.Bool("dumps", false, "write the dumps that the scripts look at anew, from a cluster that a real operator worked on")
 
 // stageSet is a cluster with an operator, and the plugin that looks at it.
 type stageSet struct {
-	*world.World
-	kubelet *world.Kubelet
+	*testenv.World
+	kubelet *testenv.Kubelet
 	proxy   *proxy
 	file    string // kubeconfig
 }
 
 func newStage(t *testing.T, nodes int) *stageSet {
 	t.Helper()
-	w := world.New(t, server(t), nodes)
+	w := testenv.New(t, server(t), nodes)
 	p := newProxy(w.Config)
 	t.Cleanup(p.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -255,16 +255,16 @@ func (s *stageSet) messy() (stop func()) {
 	}
 	s.Must(s.budget("web", 0))
 	s.Patch(s.Node("n6"), `{"metadata":{"labels":{"skyhook.nvidia.com/ignore":"true"}}}`)
-	s.kubelet.Rule(func(p *corev1.Pod) world.Fate {
+	s.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
 		switch {
 		case p.Namespace != s.Namespace:
-			return world.Ends
-		case p.Spec.NodeName == "n3" && world.Stage(p) == "config":
-			return world.Fails
+			return testenv.Ends
+		case p.Spec.NodeName == "n3" && testenv.Stage(p) == "config":
+			return testenv.Fails
 		case p.Spec.NodeName == "n5":
-			return world.Hangs
+			return testenv.Hangs
 		}
-		return world.Ends
+		return testenv.Ends
 	})
 	stop = s.operate()
 	s.Eventually("the base is done where it can be", func() bool {
@@ -295,7 +295,7 @@ func (s *stageSet) others() []corev1.Pod {
 func (s *stageSet) stage(node string) string {
 	for _, p := range s.Pods() {
 		if p.Spec.NodeName == node && len(p.Status.InitContainerStatuses) > 0 {
-			return world.Stage(&p)
+			return testenv.Stage(&p)
 		}
 	}
 	return ""

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // TestCleanup removes an operator in the middle of its work, and then what it left: it shows everything and asks, and does
@@ -91,7 +91,7 @@ func (s *stageSet) traces() []string {
 	var out []string
 	for i := range 6 {
 		n := s.Node(fmt.Sprintf("n%d", i+1))
-		for _, m := range world.Marks(n) {
+		for _, m := range testenv.Marks(n) {
 			out = append(out, n.Name+" "+m)
 		}
 	}

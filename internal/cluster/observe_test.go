@@ -20,7 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // late is a cache that shows what was there when it was last told to catch up.
@@ -88,7 +88,7 @@ func TestDelayedCache(t *testing.T) {
 			t.Fatalf("%d nodes are in flight, with a budget of 2", most)
 		}
 	}
-	if !world.Ready(s.Skyhook("demo")) {
+	if !testenv.Ready(s.Skyhook("demo")) {
 		t.Errorf("after 60 passes: %s", s.Skyhook("demo").Status.CompleteNodes)
 	}
 }
@@ -271,7 +271,7 @@ func TestBadObjects(t *testing.T) {
 			t.Errorf("Skyhook %s does not say %q: %s", name, want, said)
 		}
 	}
-	if marks := world.Marks(s.Node("x1")); slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(m, "nodeState") }) {
+	if marks := testenv.Marks(s.Node("x1")); slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(m, "nodeState") }) {
 		t.Errorf("on x1 something ran: %v", marks)
 	}
 	if got := s.podNames(); !slices.Equal(got, []string{"forged-0", "forged-1"}) {
@@ -325,7 +325,7 @@ func TestOrphanHold(t *testing.T) {
 	s.now = s.now.Add(1)
 	s.pass()
 	if n := s.Node("n1"); n.Spec.Unschedulable || n.Annotations[v1alpha1.PrefixCordon+"driver"] != "" {
-		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, world.Marks(n))
+		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, testenv.Marks(n))
 	}
 	if done := s.pass().Actions(); len(done) > 0 {
 		t.Errorf("afterwards: %v", done)

@@ -26,7 +26,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 var plane *controlplane.Plane
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // scene is a world that a test works on pass by pass. Its clock moves only when the test says so.
 type scene struct {
-	*world.World
+	*testenv.World
 	cluster  *Cluster
 	now      time.Time
 	requests *recorder
@@ -49,7 +49,7 @@ type scene struct {
 
 func newScene(t *testing.T, nodes int) *scene {
 	t.Helper()
-	s := &scene{World: world.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
+	s := &scene{World: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
 	s.cluster = s.another(s.requests)
 	return s
 }

@@ -22,7 +22,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 const demo = `
@@ -121,11 +121,11 @@ func TestReboot(t *testing.T) {
 // that they are known.
 func TestDeletion(t *testing.T) {
 	w := newScene(t, 3)
-	w.kubelet.Rule(func(p *corev1.Pod) world.Fate {
-		if p.Spec.NodeName == "n2" && strings.HasSuffix(world.Stage(p), "config") {
-			return world.Hangs
+	w.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
+		if p.Spec.NodeName == "n2" && strings.HasSuffix(testenv.Stage(p), "config") {
+			return testenv.Hangs
 		}
-		return world.Ends
+		return testenv.Ends
 	})
 	w.Apply(strings.Replace(driver, "count: 1", "count: 3", 1))
 	w.start()
@@ -138,7 +138,7 @@ func TestDeletion(t *testing.T) {
 	})
 	for _, n := range []string{"n1", "n2", "n3"} {
 		node := w.Node(n)
-		if got := world.Marks(node); !slices.Equal(got, []string{v1alpha1.AnnotationKnown}) || node.Spec.Unschedulable {
+		if got := testenv.Marks(node); !slices.Equal(got, []string{v1alpha1.AnnotationKnown}) || node.Spec.Unschedulable {
 			t.Errorf("on %s is left %v, unschedulable: %v", n, got, node.Spec.Unschedulable)
 		}
 	}
@@ -174,12 +174,12 @@ func TestRuntimeRequired(t *testing.T) {
 	w.start()
 	w.Complete("demo")
 	hold := make(chan struct{})
-	w.kubelet.Rule(func(*corev1.Pod) world.Fate {
+	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate {
 		select {
 		case <-hold:
-			return world.Ends
+			return testenv.Ends
 		default:
-			return world.Hangs
+			return testenv.Hangs
 		}
 	})
 	w.AddNode("late", map[string]string{"pool": "gpu"})
@@ -219,7 +219,7 @@ func TestReadyIsTrue(t *testing.T) {
 		generation := w.Skyhook("demo").Generation
 		w.Eventually("version "+version+" is ready", func() bool {
 			s := w.Skyhook("demo")
-			if !world.Ready(s) || s.Generation != generation {
+			if !testenv.Ready(s) || s.Generation != generation {
 				return false
 			}
 			for _, n := range []string{"n1", "n2"} {
@@ -272,14 +272,14 @@ func TestRestarts(t *testing.T) {
 func TestLeader(t *testing.T) {
 	w := newScene(t, 2)
 	w.options.LeaderElection = true
-	w.kubelet.Rule(func(*corev1.Pod) world.Fate { return world.Hangs })
+	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Hangs })
 	w.start()
 	stopFirst, first := w.stop, w.registry
 	w.Apply(demo)
 	w.Eventually("the first operator works", func() bool { return len(w.Pods()) == 2 })
 	w.start()
 	second := w.registry
-	w.kubelet.Rule(func(*corev1.Pod) world.Fate { return world.Ends })
+	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Ends })
 	stopFirst()
 	before := sum(t, first, "skyhook_actions_total")
 	for _, p := range w.Pods() {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // gauges lists the series of a Skyhook that are not zero.
@@ -46,15 +46,15 @@ func (s *scene) gauges(name string) []string {
 // The values are sums over nodes, and the series end with what they are about.
 func TestMetrics(t *testing.T) {
 	w := newScene(t, 5)
-	w.kubelet.Rule(func(p *corev1.Pod) world.Fate {
-		stage := world.Stage(p)
+	w.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
+		stage := testenv.Stage(p)
 		switch {
 		case slices.Contains([]string{"n1", "n2"}, p.Spec.NodeName) && stage == "config":
-			return world.Fails
+			return testenv.Fails
 		case p.Spec.NodeName == "n3" && stage == "apply":
-			return world.Hangs
+			return testenv.Hangs
 		}
-		return world.Ends
+		return testenv.Ends
 	})
 	w.Apply(strings.Split(demo, "    extra:")[0])
 	w.start()
@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 		diff = cmp.Diff(want, w.gauges("demo"))
 		return diff == ""
 	})
-	w.kubelet.Rule(func(*corev1.Pod) world.Fate { return world.Ends })
+	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Ends })
 	w.Must(w.Client.Delete(t.Context(), w.Skyhook("demo")))
 	w.Eventually("the Skyhook and its series are gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "demo"}, &v1alpha1.Skyhook{})) && len(w.gauges("demo")) == 0

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // Every kind of work goes through the budget: the first install, an upgrade, a changed configMap, a removal, and the
@@ -100,7 +100,7 @@ func TestEditsThatRunNothing(t *testing.T) {
 		generation := w.Skyhook("demo").Generation
 		w.Eventually("the status speaks of the edit", func() bool {
 			s := w.Skyhook("demo")
-			return s.Status.ObservedGeneration == generation && s.Status.Status == v1alpha1.StatusComplete && world.Ready(s)
+			return s.Status.ObservedGeneration == generation && s.Status.Status == v1alpha1.StatusComplete && testenv.Ready(s)
 		})
 		message := ""
 		for _, c := range w.Skyhook("demo").Status.Conditions {
@@ -145,7 +145,7 @@ func TestDeletionIsNoError(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"n1", "n2"} {
-		if left := world.Marks(w.Node(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
+		if left := testenv.Marks(w.Node(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
 			t.Errorf("on %s is left %v", n, left)
 		}
 	}

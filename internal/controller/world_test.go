@@ -26,7 +26,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 var plane *controlplane.Plane
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 // scene is a world with a kubelet in which operators run.
 type scene struct {
-	*world.World
-	kubelet  *world.Kubelet
+	*testenv.World
+	kubelet  *testenv.Kubelet
 	registry *prometheus.Registry // of the operator that runs
 	stop     func()               // ends it
 	options  Options              // for operators that are started
@@ -48,7 +48,7 @@ type scene struct {
 
 func newScene(t *testing.T, nodes int) *scene {
 	t.Helper()
-	w := world.New(t, plane, nodes)
+	w := testenv.New(t, plane, nodes)
 	return &scene{World: w, kubelet: w.Kubelet(), stop: func() {}, config: plane.Config, options: Options{
 		MetricsAddress: "0", ProbeAddress: "0", Log: printed(),
 		Skyhook: skyhook.Config{

@@ -23,7 +23,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/test/chart/render"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // seen is every version of the Skyhooks or NodeOps of a cluster, with what programs that wait for objects make of it.
@@ -161,7 +161,7 @@ func script(t *testing.T, kind string) string {
 // edit, a pause, a failure and a deletion; and each takes it for healthy then.
 func TestHealth(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 3)
+	w := testenv.New(t, plane, 3)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	complete(t)
 	kubelet := w.Kubelet()
@@ -250,7 +250,7 @@ func waitReady(t *testing.T, what string) {
 // TestNodeOpHealth: neither Flux nor Argo CD takes a NodeOp for healthy before it has ended, nor one that failed.
 func TestNodeOpHealth(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 2)
+	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	complete(t)
 	s := follow(t, opv1.GroupVersion.WithResource("nodeops"), script(t, "operator.kairos.io_NodeOp"), func() int { return 0 })

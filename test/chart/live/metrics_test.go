@@ -17,14 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // TestGuardedMetrics reads metrics as somebody without a token, as a ServiceAccount without a right, and as the one that
 // the chart binds, from an operator with the chart's rights.
 func TestGuardedMetrics(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 1)
+	w := testenv.New(t, plane, 1)
 	address := free(t)
 	if out, err := helm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", strings.Join([]string{
 		"controllerManager.manager.env.metricsPort=" + address, "controllerManager.manager.env.metricsSecure=true", "controllerManager.manager.env.probePort=0",

@@ -20,7 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // program is a process that runs as a container of the chart would.
@@ -108,7 +108,7 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 }
 
 // looked waits until an operator that has just begun has looked at a Skyhook: it is edited in a way that costs no work.
-func looked(w *world.World, name string) {
+func looked(w *testenv.World, name string) {
 	w.Helper()
 	w.Patch(w.Skyhook(name), fmt.Sprintf(`{"spec":{"priority":%d}}`, w.Skyhook(name).Spec.Priority+1))
 	w.Complete(name)

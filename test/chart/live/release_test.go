@@ -21,7 +21,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/test/chart/render"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // definitions is a client for CRDs.
@@ -96,7 +96,7 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			forget(t)
-			w := world.New(t, plane, 2)
+			w := testenv.New(t, plane, 2)
 			kubelet := w.Kubelet()
 			jobs(t, w.Namespace)
 			mustHelm(t, c.first, w.Namespace, "install", releaseName, formerChart(t))
@@ -178,7 +178,7 @@ func served(t *testing.T, crd string) {
 }
 
 // gone proves that of a release nothing is left but its CRDs, and of Skyhooks nothing on the nodes but that they are known.
-func gone(t *testing.T, w *world.World) {
+func gone(t *testing.T, w *testenv.World) {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
@@ -217,7 +217,7 @@ func gone(t *testing.T, w *world.World) {
 	nodes := &corev1.NodeList{}
 	w.Must(w.Client.List(context.Background(), nodes))
 	for i := range nodes.Items {
-		for _, mark := range world.Marks(&nodes.Items[i]) {
+		for _, mark := range testenv.Marks(&nodes.Items[i]) {
 			if mark != v1alpha1.AnnotationKnown {
 				t.Errorf("node %s still carries %s", nodes.Items[i].Name, mark)
 			}
@@ -228,7 +228,7 @@ func gone(t *testing.T, w *world.World) {
 // TestUninstallIsHeld: what cannot be finished keeps the release, and the operator with it, and says what it is.
 func TestUninstallIsHeld(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 1)
+	w := testenv.New(t, plane, 1)
 	w.Kubelet()
 	jobs(t, w.Namespace)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.jobTimeoutSeconds=40")
@@ -254,7 +254,7 @@ func TestUninstallIsHeld(t *testing.T) {
 // TestUninstallWithoutCleanup leaves Skyhooks and nodes as they are, for an operator that comes later.
 func TestUninstallWithoutCleanup(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 1)
+	w := testenv.New(t, plane, 1)
 	kubelet := w.Kubelet()
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false")
 	complete(t)

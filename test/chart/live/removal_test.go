@@ -19,7 +19,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // kubectl runs the real one, in the repository.
@@ -46,7 +46,7 @@ func mustKubectl(t *testing.T, args ...string) {
 // it is refused at once and as a whole, however often it is tried and however the Skyhook is; then it works.
 func TestKubectl(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 2)
+	w := testenv.New(t, plane, 2)
 	w.Namespace = "skyhook" // of config/default
 	w.Kubelet()
 	t.Cleanup(func() { unguard(t) })
@@ -107,7 +107,7 @@ func TestKubectl(t *testing.T) {
 // TestCleanupAfterDeath: an operator that is dead and will not come again is deleted after `kubectl skyhook cleanup`.
 func TestCleanupAfterDeath(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 1)
+	w := testenv.New(t, plane, 1)
 	w.Kubelet()
 	t.Cleanup(func() { unguard(t) })
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false,cleanup.guardRemoval=true")
@@ -139,7 +139,7 @@ func TestCleanupAfterDeath(t *testing.T) {
 }
 
 // refusal is what the API server says when somebody wants to delete the operator, and nothing when it would.
-func refusal(t *testing.T, w *world.World) string {
+func refusal(t *testing.T, w *testenv.World) string {
 	t.Helper()
 	words := ""
 	for _, object := range []string{"crd/skyhooks.skyhook.nvidia.com", "deployment/skyhook-operator-controller-manager"} {
@@ -154,7 +154,7 @@ func refusal(t *testing.T, w *world.World) string {
 
 // kept proves that the operator cannot be deleted because of somebody, and that nothing of it goes when one tries. The API
 // server looks up a second or so later who there is: until then it may name somebody who was there before.
-func kept(t *testing.T, w *world.World, who string) {
+func kept(t *testing.T, w *testenv.World, who string) {
 	t.Helper()
 	said := ""
 	t.Cleanup(func() { t.Logf("deleting the operator: %s", said) })

@@ -24,7 +24,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // quietly are values for an operator that opens no ports on this machine.
@@ -42,7 +42,7 @@ var unheard = map[string]string{
 // be refused for want of a right, and every right has to be used.
 func TestRights(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 2)
+	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	w.Kubelet()
 	webhooks(t, w)
@@ -60,7 +60,7 @@ func TestRights(t *testing.T) {
 }
 
 // webhooks are what an earlier operator left behind: nobody answers there, so every write of a Skyhook fails.
-func webhooks(t *testing.T, w *world.World) {
+func webhooks(t *testing.T, w *testenv.World) {
 	t.Helper()
 	fail, none, path := admissionv1.Fail, admissionv1.SideEffectClassNone, "/x"
 	rules := []admissionv1.RuleWithOperations{{
@@ -108,7 +108,7 @@ spec:
 `
 
 // drive makes the operator do everything that needs a right.
-func drive(t *testing.T, w *world.World) {
+func drive(t *testing.T, w *testenv.World) {
 	t.Helper()
 	elsewhere := map[string]string{"app": "elsewhere"} // a DaemonSet that asks for no node here
 	w.Must(w.Client.Create(context.Background(), &appsv1.DaemonSet{
@@ -178,7 +178,7 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 }
 
 // driveOps takes a NodeOp through its life, and has one made for an upgrade.
-func driveOps(t *testing.T, w *world.World) {
+func driveOps(t *testing.T, w *testenv.World) {
 	t.Helper()
 	ctx := context.Background()
 	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
@@ -208,7 +208,7 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfte
 }
 
 // finish plays the controller of Jobs, for those of NodeOps that have not ended.
-func finish(w *world.World, well bool) {
+func finish(w *testenv.World, well bool) {
 	ctx, jobs := context.Background(), &batchv1.JobList{}
 	if w.Client.List(ctx, jobs, client.HasLabels{opv1.LabelNodeOp}) != nil {
 		return // it is tried again
@@ -219,7 +219,7 @@ func finish(w *world.World, well bool) {
 }
 
 // again has a package run again on n1, where a pod of somebody else has the name that the next pod needs.
-func again(t *testing.T, w *world.World) {
+func again(t *testing.T, w *testenv.World) {
 	t.Helper()
 	name := ""
 	for _, r := range requests(t, w.Namespace) {
@@ -255,7 +255,7 @@ type request struct {
 }
 
 // asked says that the operator has done this.
-func asked(t *testing.T, w *world.World, verb, resource string) bool {
+func asked(t *testing.T, w *testenv.World, verb, resource string) bool {
 	t.Helper()
 	return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.Verb == verb && r.ObjectRef.Resource == resource })
 }
@@ -287,7 +287,7 @@ func requests(t *testing.T, namespace string) []request {
 }
 
 // compare holds what the operator asked for against what it may.
-func compare(t *testing.T, w *world.World) {
+func compare(t *testing.T, w *testenv.World) {
 	t.Helper()
 	var cluster rbacv1.ClusterRole
 	var here rbacv1.Role

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/skyhook-k8s/skyhook/test/world"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 // What the predecessor wrote to its nodes.
@@ -27,7 +27,7 @@ const (
 )
 
 // recorded puts the Skyhook, the nodes and the ConfigMap of the predecessor into the cluster.
-func recorded(t *testing.T, w *world.World) {
+func recorded(t *testing.T, w *testenv.World) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/former.yaml")
 	if err != nil {
@@ -71,7 +71,7 @@ func quoted(t *testing.T, text string) string {
 // changes nothing.
 func TestTakeover(t *testing.T) {
 	forget(t)
-	w := world.New(t, plane, 2)
+	w := testenv.New(t, plane, 2)
 	kubelet := w.Kubelet()
 	mustHelm(t, "v3", w.Namespace, "install", releaseName, formerChart(t))
 	// With the webhooks of the predecessor nobody could write this: they are tried by another test.

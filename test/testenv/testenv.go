@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world gives tests a small cluster on a real API server: nodes that are ready, and one kubelet that plays all
+// Package testenv gives tests a small cluster on a real API server: nodes that are ready, and one kubelet that plays all
 // of theirs. Pods do not really run; the tests on real nodes are for that.
-package world
+package testenv
 
 import (
 	"context"
