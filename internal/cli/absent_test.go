@@ -13,7 +13,7 @@ import (
 func TestOlderCRDs(t *testing.T) {
 	s := newStage(t, 2)
 	s.Apply(messyBase)
-	s.Patch(s.Node("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
+	s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
 	s.proxy.hidden = []string{"/apis/operator.kairos.io/v1alpha1/", "/apis/skyhook.nvidia.com/v1alpha1/deploymentpolicies"}
 	for args, code := range map[string]int{"status": 0, "status base": 0, "why n1": 0, "why base": 0, "plan": 2, "simulate": 0, "dump": 0, "reset base --yes": 0, "cleanup --dry-run": 0} {
 		out, said := s.both(code, strings.Fields(args)...)
@@ -22,8 +22,8 @@ func TestOlderCRDs(t *testing.T) {
 			t.Errorf("%s prints\n%s\nand says\n%s", args, out, said)
 		}
 	}
-	if _, said := s.both(1, "node", "drain", "n1", "--yes"); !strings.Contains(said, "error: this cluster does not know NodeOps") || s.Node("n1").Spec.Unschedulable {
-		t.Errorf("it says %s, and n1 is cordoned: %v", said, s.Node("n1").Spec.Unschedulable)
+	if _, said := s.both(1, "node", "drain", "n1", "--yes"); !strings.Contains(said, "error: this cluster does not know NodeOps") || s.GetNode("n1").Spec.Unschedulable {
+		t.Errorf("it says %s, and n1 is cordoned: %v", said, s.GetNode("n1").Spec.Unschedulable)
 	}
 	s.proxy.hidden = []string{"/apis/operator.kairos.io/v1alpha1/", "/apis/skyhook.nvidia.com/v1alpha1/"}
 	for _, args := range []string{"status", "why n1", "plan", "dump", "pause base --yes", "node list --skyhook base"} {

@@ -258,7 +258,7 @@ func BenchmarkCommands(b *testing.B) {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	w := testenv.New(b, server(b), 0)
-	s := &stageSet{World: w}
+	s := &stageSet{Env: w}
 	s.populate(*fleetNodes)
 	file := filepath.Join(b.TempDir(), "kubeconfig")
 	s.Must(server(b).WriteKubeconfig(file))

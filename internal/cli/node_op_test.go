@@ -23,12 +23,12 @@ func newOps(t *testing.T, exits map[string]int32) *stageSet {
 	s := newStage(t, 3)
 	port := newKubelet(t)
 	for i := range 3 {
-		n := s.Node(fmt.Sprintf("n%d", i+1))
+		n := s.GetNode(fmt.Sprintf("n%d", i+1))
 		s.Patch(n, fmt.Sprintf(`{"metadata":{"labels":{"kubernetes.io/hostname":%q}}}`, n.Name))
 		raw := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}`, port)
 		s.Must(s.Client.Status().Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(raw))))
 	}
-	s.Jobs(func(node string) int32 { return exits[node] })
+	s.StartJobController(func(node string) int32 { return exits[node] })
 	s.operate()
 	return s
 }
@@ -95,11 +95,11 @@ func TestNodeDrain(t *testing.T) {
 	if out != "1 of 1 node done\n" {
 		t.Errorf("it prints\n%s", out)
 	}
-	if left := s.others(); len(left) != 1 || left[0].Name != "two" || !s.Node("n1").Spec.Unschedulable || s.Node("n2").Spec.Unschedulable {
-		t.Errorf("%d pods are left, n1 is cordoned: %v, n2: %v", len(left), s.Node("n1").Spec.Unschedulable, s.Node("n2").Spec.Unschedulable)
+	if left := s.others(); len(left) != 1 || left[0].Name != "two" || !s.GetNode("n1").Spec.Unschedulable || s.GetNode("n2").Spec.Unschedulable {
+		t.Errorf("%d pods are left, n1 is cordoned: %v, n2: %v", len(left), s.GetNode("n1").Spec.Unschedulable, s.GetNode("n2").Spec.Unschedulable)
 	}
 	s.run(0, "node", "drain", "n2", "--yes", "--give-back")
-	s.Eventually("n2 is given back", func() bool { return !s.Node("n2").Spec.Unschedulable })
+	s.Eventually("n2 is given back", func() bool { return !s.GetNode("n2").Spec.Unschedulable })
 	if left := s.others(); len(left) != 0 {
 		t.Errorf("%d pods are left", len(left))
 	}
@@ -108,16 +108,16 @@ func TestNodeDrain(t *testing.T) {
 // A reboot is over when the node has another boot id. Nothing is held afterwards.
 func TestNodeReboot(t *testing.T) {
 	s := newOps(t, nil)
-	before := s.Node("n2").Status.NodeInfo.BootID
+	before := s.GetNode("n2").Status.NodeInfo.BootID
 	out, said := s.both(0, "node", "reboot", "n2", "--yes", "--", "true")
 	if out != "1 of 1 node done\n" || !strings.Contains(said, "n2  completed: Job and reboot completed successfully") {
 		t.Errorf("it prints\n%s\nand says\n%s", out, said)
 	}
-	n := s.Node("n2")
+	n := s.GetNode("n2")
 	if n.Status.NodeInfo.BootID == before || n.Spec.Unschedulable {
 		t.Errorf("the boot id is %s and was %s; cordoned: %v", n.Status.NodeInfo.BootID, before, n.Spec.Unschedulable)
 	}
-	if s.Node("n1").Status.NodeInfo.BootID != before {
+	if s.GetNode("n1").Status.NodeInfo.BootID != before {
 		t.Error("n1 was rebooted too")
 	}
 }
@@ -133,19 +133,19 @@ func TestNodeOpsAsk(t *testing.T) {
 		{"node n1 has no label kubernetes.io/hostname", "node reboot n1 --yes"},
 	} {
 		if c.said[0] == 'R' {
-			s.Patch(s.Node("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
+			s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
 		} else {
-			s.Patch(s.Node("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":null}}}`)
+			s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":null}}}`)
 		}
 		if _, said := s.both(1, strings.Fields(c.args)...); !strings.Contains(said, c.said) {
 			t.Errorf("%s says\n%s", c.args, said)
 		}
 	}
-	s.Patch(s.Node("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
+	s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
 	if out := s.run(0, "node", "drain", "n1", "--dry-run"); !strings.Contains(out, "nodeop/drain-… would be created for n1 (dry run)") {
 		t.Errorf("a dry run prints\n%s", out)
 	}
-	if len(s.ops()) != 0 || s.Node("n1").Spec.Unschedulable {
+	if len(s.ops()) != 0 || s.GetNode("n1").Spec.Unschedulable {
 		t.Error("something was done")
 	}
 	out := s.run(0, "node", "run", "n1", "--yes", "--wait=false", "-o", "name", "--", "true") // no operator runs

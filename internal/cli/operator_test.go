@@ -38,7 +38,7 @@ var dumps = flag.Bool("dumps", false, "write the dumps that the scripts look at 
 
 // stageSet is a cluster with an operator, and the plugin that looks at it.
 type stageSet struct {
-	*testenv.World
+	*testenv.Env
 	kubelet *testenv.Kubelet
 	proxy   *proxy
 	file    string // kubeconfig
@@ -51,7 +51,7 @@ func newStage(t *testing.T, nodes int) *stageSet {
 	t.Cleanup(p.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	w.Must(p.kubeconfig(file))
-	return &stageSet{World: w, kubelet: w.Kubelet(), proxy: p, file: file}
+	return &stageSet{Env: w, kubelet: w.StartKubelet(), proxy: p, file: file}
 }
 
 // operate runs an operator until the test ends or the function it gives is called.
@@ -166,12 +166,12 @@ func TestPlanIsWhatHappens(t *testing.T) {
 		steps = append(steps, st.Task)
 	}
 	s.operate()
-	s.Complete("gpu")
+	s.WaitComplete("gpu")
 	admitted := map[int64][]string{}
 	for i := range 6 {
 		name := fmt.Sprintf("n%d", i+1)
 		var record struct{ Batch int64 }
-		s.Must(json.Unmarshal([]byte(s.Node(name).Annotations[v1alpha1.PrefixRecord+"gpu"]), &record))
+		s.Must(json.Unmarshal([]byte(s.GetNode(name).Annotations[v1alpha1.PrefixRecord+"gpu"]), &record))
 		admitted[record.Batch] = append(admitted[record.Batch], name)
 		var ran []string
 		for _, line := range s.kubelet.History(name) {
@@ -254,26 +254,26 @@ func (s *stageSet) messy() (stop func()) {
 		s.Apply(fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {%s}}\nspec:\n  nodeName: %s\n  containers: [{name: main, image: registry.example/app:1}]\n", p.name, p.labels, p.node))
 	}
 	s.Must(s.budget("web", 0))
-	s.Patch(s.Node("n6"), `{"metadata":{"labels":{"skyhook.nvidia.com/ignore":"true"}}}`)
-	s.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
+	s.Patch(s.GetNode("n6"), `{"metadata":{"labels":{"skyhook.nvidia.com/ignore":"true"}}}`)
+	s.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		switch {
 		case p.Namespace != s.Namespace:
-			return testenv.Ends
-		case p.Spec.NodeName == "n3" && testenv.Stage(p) == "config":
+			return testenv.Succeeds
+		case p.Spec.NodeName == "n3" && testenv.StageOf(p) == "config":
 			return testenv.Fails
 		case p.Spec.NodeName == "n5":
 			return testenv.Hangs
 		}
-		return testenv.Ends
+		return testenv.Succeeds
 	})
 	stop = s.operate()
 	s.Eventually("the base is done where it can be", func() bool {
-		return s.Skyhook("base").Status.NodeCounts[v1alpha1.StatusComplete] == 3 && s.erring("n3") && s.stage("n5") == "apply"
+		return s.GetSkyhook("base").Status.NodeCounts[v1alpha1.StatusComplete] == 3 && s.erring("n3") && s.stage("n5") == "apply"
 	})
 	s.Apply(messyDriver)
 	s.Apply(messyLate)
 	s.Eventually("the driver waits for pods on two nodes", func() bool {
-		a, b := s.Node("n1"), s.Node("n2")
+		a, b := s.GetNode("n1"), s.GetNode("n2")
 		held := v1alpha1.PrefixCordon + "driver"
 		return a.Annotations[held] == "true" && b.Annotations[held] == "true" && len(s.others()) == 4
 	})
@@ -281,7 +281,7 @@ func (s *stageSet) messy() (stop func()) {
 }
 
 func (s *stageSet) erring(node string) bool {
-	return strings.Contains(s.Node(node).Annotations[v1alpha1.PrefixNodeState+"base"], "erroring")
+	return strings.Contains(s.GetNode(node).Annotations[v1alpha1.PrefixNodeState+"base"], "erroring")
 }
 
 // others are the pods that are not of Skyhooks.
@@ -293,9 +293,9 @@ func (s *stageSet) others() []corev1.Pod {
 
 // stage is the stage that runs on a node.
 func (s *stageSet) stage(node string) string {
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		if p.Spec.NodeName == node && len(p.Status.InitContainerStatuses) > 0 {
-			return testenv.Stage(&p)
+			return testenv.StageOf(&p)
 		}
 	}
 	return ""

@@ -33,10 +33,10 @@ import (
 func TestCleanup(t *testing.T) {
 	s := newStage(t, 6)
 	taint := fmt.Sprintf(`{"spec":{"taints":[{"key":"%s","value":"runtime-required","effect":"NoSchedule"},{"key":"mine","effect":"NoSchedule"}]}}`, v1alpha1.Group)
-	s.Patch(s.Node("n4"), `{"spec":{"unschedulable":true}}`) // by somebody else, before us
+	s.Patch(s.GetNode("n4"), `{"spec":{"unschedulable":true}}`) // by somebody else, before us
 	stop := s.messy()
 	stop()
-	s.Patch(s.Node("n5"), taint)
+	s.Patch(s.GetNode("n5"), taint)
 	s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine, namespace: " + s.Namespace + "}\ndata: {a: b}\n")
 	before := s.traces()
 	if len(before) < 10 {
@@ -64,11 +64,11 @@ func TestCleanup(t *testing.T) {
 		t.Errorf("left are %v", after)
 	}
 	for node, cordoned := range map[string]bool{"n1": false, "n2": false, "n4": true} {
-		if s.Node(node).Spec.Unschedulable != cordoned {
+		if s.GetNode(node).Spec.Unschedulable != cordoned {
 			t.Errorf("%s is cordoned: %v", node, !cordoned)
 		}
 	}
-	if taints := s.Node("n5").Spec.Taints; len(taints) != 1 || taints[0].Key != "mine" {
+	if taints := s.GetNode("n5").Spec.Taints; len(taints) != 1 || taints[0].Key != "mine" {
 		t.Errorf("the taints of n5 are %v", taints)
 	}
 	maps := &corev1.ConfigMapList{}
@@ -76,7 +76,7 @@ func TestCleanup(t *testing.T) {
 	if maps.Items = slices.DeleteFunc(maps.Items, func(m corev1.ConfigMap) bool { return m.Name == "kube-root-ca.crt" }); len(maps.Items) != 1 {
 		t.Errorf("%d ConfigMaps are left, and one is not ours", len(maps.Items))
 	}
-	s.Must(s.Client.Delete(t.Context(), s.Skyhook("driver")))
+	s.Must(s.Client.Delete(t.Context(), s.GetSkyhook("driver")))
 	if err := s.Client.Get(t.Context(), client.ObjectKey{Name: "driver"}, &v1alpha1.Skyhook{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Skyhook cannot be deleted: %v", err)
 	}
@@ -90,8 +90,8 @@ func (s *stageSet) traces() []string {
 	s.Helper()
 	var out []string
 	for i := range 6 {
-		n := s.Node(fmt.Sprintf("n%d", i+1))
-		for _, m := range testenv.Marks(n) {
+		n := s.GetNode(fmt.Sprintf("n%d", i+1))
+		for _, m := range testenv.ListMarks(n) {
 			out = append(out, n.Name+" "+m)
 		}
 	}
@@ -102,7 +102,7 @@ func (s *stageSet) traces() []string {
 			out = append(out, h.Name+" "+f)
 		}
 	}
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		out = append(out, "pod "+p.Name)
 	}
 	slices.Sort(out)
@@ -133,7 +133,7 @@ func TestSupportBundle(t *testing.T) {
 	port := newKubelet(t)
 	for i := range 6 {
 		raw := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}`, port)
-		s.Must(s.Client.Status().Patch(t.Context(), s.Node(fmt.Sprintf("n%d", i+1)), client.RawPatch("application/merge-patch+json", []byte(raw))))
+		s.Must(s.Client.Status().Patch(t.Context(), s.GetNode(fmt.Sprintf("n%d", i+1)), client.RawPatch("application/merge-patch+json", []byte(raw))))
 	}
 	s.Must(s.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: s.Namespace}, StringData: map[string]string{"password": "tiger-in-a-secret"}}))
 	stop := s.messy()

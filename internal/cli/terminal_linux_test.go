@@ -132,7 +132,7 @@ func (s *shared) String() string {
 func TestWatchAppends(t *testing.T) {
 	s := newStage(t, 2)
 	s.Apply(messyBase)
-	s.Patch(s.Skyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	s.Patch(s.GetSkyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	out, ended := &shared{}, make(chan int, 1)
 	go func() {
@@ -148,7 +148,7 @@ func TestWatchAppends(t *testing.T) {
 	if got := out.String(); strings.Count(got, "Skyhook base: paused\n") != 1 || strings.Contains(got, "\x1b") {
 		t.Errorf("nothing changed, and it says\n%s", got)
 	}
-	s.Patch(s.Skyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	s.Patch(s.GetSkyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	s.Eventually("the change is appended", func() bool { return strings.Count(out.String(), "\n\nSkyhook base: ") > 0 })
 	cancel()
 	select {

@@ -23,7 +23,7 @@ import (
 func TestEachVerbTwice(t *testing.T) {
 	s := newScene(t, 2)
 	s.Apply(workload("app", "n1"))
-	s.Settle()
+	s.SettlePods()
 	s.Apply(driver)
 	seen := map[rollout.Verb]bool{}
 	for range 60 {
@@ -46,11 +46,11 @@ func TestEachVerbTwice(t *testing.T) {
 			}
 		}
 		s.tellAll(o, plan)
-		if len(plan.Actions) == 0 && len(s.Pods()) == 0 {
+		if len(plan.Actions) == 0 && len(s.ListPods()) == 0 {
 			break
 		}
 		s.now = s.now.Add(time.Second)
-		s.Settle()
+		s.SettlePods()
 	}
 	for _, v := range []rollout.Verb{rollout.Admit, rollout.HoldIt, rollout.Evict, rollout.Run, rollout.Record, rollout.Sweep, rollout.Release, rollout.Retire} {
 		if !seen[v] {
@@ -64,7 +64,7 @@ func TestEachVerbTwice(t *testing.T) {
 func TestOrder(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(workload("app", "n1"))
-	s.Settle()
+	s.SettlePods()
 	s.Apply(strings.Replace(driver, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
 	s.finish()
 	var got []string
@@ -100,7 +100,7 @@ func TestConflictStopsOneNode(t *testing.T) {
 	s := newScene(t, 3)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
-	s.Patch(s.Node("n2"), `{"metadata":{"labels":{"touched":"yes"}}}`)
+	s.Patch(s.GetNode("n2"), `{"metadata":{"labels":{"touched":"yes"}}}`)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
 	if err != nil {
 		t.Errorf("a conflict is no error: %v", err)
@@ -166,7 +166,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 	if !strings.Contains(out.Failed["Skyhook/demo"], "task nothing|1.0.0/apply is not owed on node n1") {
 		t.Errorf("told to the Skyhook: %v", out.Failed)
 	}
-	if got := s.Pods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
+	if got := s.ListPods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
 		t.Errorf("pods: %v", s.podNames())
 	}
 	if got := out.Again.Sub(s.now); got != shortestStumble {
@@ -233,12 +233,12 @@ func TestNameIsTaken(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		s.now = s.now.Add(time.Minute)
-		s.Settle()
+		s.SettlePods()
 	}
-	if state := s.Node("n1").Annotations["skyhook.nvidia.com/nodeState_demo"]; !strings.Contains(state, "in_progress") {
+	if state := s.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_demo"]; !strings.Contains(state, "in_progress") {
 		t.Errorf("the pod of somebody else ended, and the node records %s", state)
 	}
-	if p := s.Pods(); len(p) != 1 || p[0].DeletionTimestamp != nil {
+	if p := s.ListPods(); len(p) != 1 || p[0].DeletionTimestamp != nil {
 		t.Errorf("pods: %v", s.podNames())
 	}
 }
@@ -256,14 +256,14 @@ func TestAdmissionsAreGathered(t *testing.T) {
 	}
 	var out Outcome
 	for range 8 { // all that n1 and n2 have to do
-		s.Settle()
+		s.SettlePods()
 		s.now = s.now.Add(time.Second)
 		out = s.pass()
 	}
 	if got := s.podNodes(); len(got) > 0 {
 		t.Errorf("pods run on %v", got)
 	}
-	if got := s.Skyhook("demo").Status.CompleteNodes; got != "2/4" {
+	if got := s.GetSkyhook("demo").Status.CompleteNodes; got != "2/4" {
 		t.Errorf("complete: %s", got)
 	}
 	if !out.Again.Equal(began.Add(time.Minute)) {

@@ -52,18 +52,18 @@ func TestDisruptionBudget(t *testing.T) {
 	s.Apply(workload("guarded", "n1"))
 	s.Apply(workload("free", "n2"))
 	budget := s.guard("guarded", 0)
-	s.Settle()
+	s.SettlePods()
 	s.Apply(driver)
 	for range 30 {
 		s.pass()
-		s.Settle()
+		s.SettlePods()
 		s.now = s.now.Add(200 * time.Millisecond)
 	}
-	status := s.Skyhook("driver").Status
+	status := s.GetSkyhook("driver").Status
 	if status.NodeStatus["n2"] != v1alpha1.StatusComplete || s.exists("free") {
 		t.Errorf("n2: %s, its pod is there: %v", status.NodeStatus["n2"], s.exists("free"))
 	}
-	if n := s.Node("n1"); !n.Spec.Unschedulable || !s.exists("guarded") || len(s.Pods()) > 0 {
+	if n := s.GetNode("n1"); !n.Spec.Unschedulable || !s.exists("guarded") || len(s.ListPods()) > 0 {
 		t.Errorf("n1 is cordoned: %v, its pod is there: %v, pods of ours: %v", n.Spec.Unschedulable, s.exists("guarded"), s.podNames())
 	}
 	tries := 0
@@ -90,8 +90,8 @@ func TestDisruptionBudget(t *testing.T) {
 	s.allow(budget, 1)
 	s.now = s.now.Add(time.Minute)
 	s.finish()
-	if s.exists("guarded") || s.Node("n1").Spec.Unschedulable {
-		t.Errorf("in the end the pod is there: %v, the node cordoned: %v", s.exists("guarded"), s.Node("n1").Spec.Unschedulable)
+	if s.exists("guarded") || s.GetNode("n1").Spec.Unschedulable {
+		t.Errorf("in the end the pod is there: %v, the node cordoned: %v", s.exists("guarded"), s.GetNode("n1").Spec.Unschedulable)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestDisruptionBudget(t *testing.T) {
 func TestEvictsOnlyWhatWasSeen(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(workload("app", "n1"))
-	s.Settle()
+	s.SettlePods()
 	s.Apply(driver)
 	o, plan := s.decide(s.cluster)
 	_, err := s.cluster.Apply(context.Background(), o, plan)
@@ -111,7 +111,7 @@ func TestEvictsOnlyWhatWasSeen(t *testing.T) {
 			Verb: rollout.Evict, Rollout: "Skyhook/driver", Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app", UID: "an-earlier-one"}, Force: force,
 		}}})
 		s.Must(err)
-		s.Settle()
+		s.SettlePods()
 		if !s.exists("app") {
 			t.Fatalf("with force %v a later pod of the name was taken", force)
 		}
@@ -123,7 +123,7 @@ func TestForce(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(workload("guarded", "n1"))
 	s.guard("guarded", 0)
-	s.Settle()
+	s.SettlePods()
 	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drain: {timeout: 10m, onTimeout: Force, gracePeriodSeconds: 7}", 1))
 	s.pass()
 	s.pass()
@@ -150,14 +150,14 @@ func (s *scene) pod(name string) *corev1.Pod {
 // A person's cordon is there before, during and after.
 func TestForeignCordon(t *testing.T) {
 	s := newScene(t, 2)
-	s.Patch(s.Node("n1"), `{"spec":{"unschedulable":true}}`)
+	s.Patch(s.GetNode("n1"), `{"spec":{"unschedulable":true}}`)
 	s.Apply(driver)
 	s.finish()
-	got := []bool{s.Node("n1").Spec.Unschedulable, s.Node("n2").Spec.Unschedulable}
+	got := []bool{s.GetNode("n1").Spec.Unschedulable, s.GetNode("n2").Spec.Unschedulable}
 	if !slices.Equal(got, []bool{true, false}) {
 		t.Errorf("unschedulable afterwards: %v, want the person's cordon and no other", got)
 	}
-	if runs := s.Node("n1").Annotations[v1alpha1.PrefixNodeState+"driver"]; !strings.Contains(runs, "post-interrupt") {
+	if runs := s.GetNode("n1").Annotations[v1alpha1.PrefixNodeState+"driver"]; !strings.Contains(runs, "post-interrupt") {
 		t.Errorf("the cordoned node was not worked on: %s", runs)
 	}
 }

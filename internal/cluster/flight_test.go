@@ -100,7 +100,7 @@ func (s *scene) without(nodes ...string) {
 	s.tellAll(o, plan)
 	s.pause(nodes...)
 	s.now = s.now.Add(time.Second)
-	s.Settle()
+	s.SettlePods()
 }
 
 // A request that gets no answer keeps its own node waiting and nobody else, and nothing is sent to that node twice.
@@ -111,14 +111,14 @@ func TestSlowNode(t *testing.T) {
 		s.without("n1")
 	}
 	for _, n := range []string{"n2", "n3"} {
-		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("while n1 is slow %s is %q", n, got)
 		}
 	}
 	if g.came() != 1 {
 		t.Errorf("%d requests were sent to a node that answers none", g.came())
 	}
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		if p.Spec.NodeName == "n1" {
 			t.Errorf("pod %s runs on a node that does not record it", p.Name)
 		}
@@ -128,7 +128,7 @@ func TestSlowNode(t *testing.T) {
 	for range 12 {
 		s.without()
 	}
-	if got := s.Node("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+	if got := s.GetNode("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 		t.Errorf("when n1 answers again it becomes %q", got)
 	}
 }
@@ -147,7 +147,7 @@ func TestSlowAdmission(t *testing.T) {
 	if got := s.podNames(); len(got) > 0 {
 		t.Errorf("with a budget of one node, on its way, there are pods %v", got)
 	}
-	seats := s.Skyhook("demo").Status.Admission
+	seats := s.GetSkyhook("demo").Status.Admission
 	if seats == nil || seats.Epoch != 1 || len(seats.Seats) != 1 {
 		t.Errorf("the ledger is %+v, want it written once", seats)
 	}
@@ -157,7 +157,7 @@ func TestSlowAdmission(t *testing.T) {
 		s.without()
 	}
 	for _, n := range []string{"n1", "n2"} {
-		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("in the end %s is %q", n, got)
 		}
 	}
@@ -242,7 +242,7 @@ func TestSlowStatus(t *testing.T) {
 		s.without()
 	}
 	for _, n := range []string{"n1", "n2"} {
-		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("while the status is on its way %s is %q", n, got)
 		}
 	}
@@ -254,7 +254,7 @@ func TestSlowStatus(t *testing.T) {
 	for range 3 {
 		s.without()
 	}
-	if got := s.Skyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
+	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
 		t.Errorf("in the end the status is %q", got)
 	}
 }
@@ -271,7 +271,7 @@ func TestSlowLedger(t *testing.T) {
 	}
 	before := s.podNames()
 	s.Apply(budget("3"))
-	s.Settle()
+	s.SettlePods()
 	o, plan := s.decide(s.cluster)
 	if len(plan.Ledgers) != 1 {
 		t.Fatalf("with a third seat the ledgers are %v", plan.Ledgers)
@@ -297,7 +297,7 @@ func TestSlowLedger(t *testing.T) {
 		s.without()
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {
-		if got := s.Node(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("in the end %s is %q", n, got)
 		}
 	}

@@ -23,7 +23,7 @@ func TestKairosNodes(t *testing.T) {
 	ctx, labelers := context.Background(), client.MatchingLabels{opv1.LabelApp: opv1.AppLabeler}
 	boot := func(id string) {
 		for _, name := range []string{"n1", "n2", "n3"} {
-			n := s.Node(name)
+			n := s.GetNode(name)
 			n.Status.NodeInfo.BootID = id
 			s.Must(s.Client.Status().Update(ctx, n))
 		}
@@ -51,7 +51,7 @@ func TestKairosNodes(t *testing.T) {
 	if got := len(pods()); got != 3 {
 		t.Fatalf("%d pods look at 3 nodes", got)
 	}
-	s.Patch(s.Node("n3"), `{"metadata":{"labels":{"kairos.io/managed":"false"}}}`)
+	s.Patch(s.GetNode("n3"), `{"metadata":{"labels":{"kairos.io/managed":"false"}}}`)
 	see()
 	for range 3 {
 		s.pass()
@@ -63,11 +63,11 @@ func TestKairosNodes(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"n1": "true", "n2": "", "n3": "false"} {
-		if got := s.Node(name).Labels[opv1.LabelManaged]; got != want {
+		if got := s.GetNode(name).Labels[opv1.LabelManaged]; got != want {
 			t.Errorf("%s is labelled %q, want %q", name, got, want)
 		}
 	}
-	if v := s.Node("n1").Annotations["kairos.io/version"]; v != "v3.4.2" {
+	if v := s.GetNode("n1").Annotations["kairos.io/version"]; v != "v3.4.2" {
 		t.Errorf("version %q", v)
 	}
 	s.requests.reset()

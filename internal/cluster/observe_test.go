@@ -79,17 +79,17 @@ func TestDelayedCache(t *testing.T) {
 		t.Errorf("requests: %v", got)
 	}
 	for range 60 {
-		s.Settle()
+		s.SettlePods()
 		cache.catchUp()
 		s.now = s.now.Add(time.Second)
 		s.pass()
 		s.pass() // on the cache as it was before the first
-		if most := s.Admitted(); most > 2 {
+		if most := s.CountAdmitted(); most > 2 {
 			t.Fatalf("%d nodes are in flight, with a budget of 2", most)
 		}
 	}
-	if !testenv.Ready(s.Skyhook("demo")) {
-		t.Errorf("after 60 passes: %s", s.Skyhook("demo").Status.CompleteNodes)
+	if !testenv.IsReady(s.GetSkyhook("demo")) {
+		t.Errorf("after 60 passes: %s", s.GetSkyhook("demo").Status.CompleteNodes)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 	s.cluster.options.Live = looks
 	s.pass()
 	for _, request := range []string{demo, strings.Replace(demo, "1.1.0", "1.2.0", 1)} { // edits are no different
-		s.Patch(s.Node("n2"), `{"metadata":{"labels":{"pool":"cpu"}}}`)
+		s.Patch(s.GetNode("n2"), `{"metadata":{"labels":{"pool":"cpu"}}}`)
 		s.Apply(request)
 		delete(cache.held, fmt.Sprintf("%T", &v1alpha1.SkyhookList{}))
 		looks.lists = 0
@@ -147,7 +147,7 @@ func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 		}
 		s.cluster.options.Cached = nil
 		s.finish()
-		s.Patch(s.Node("n2"), `{"metadata":{"labels":{"pool":"gpu"}}}`)
+		s.Patch(s.GetNode("n2"), `{"metadata":{"labels":{"pool":"gpu"}}}`)
 		s.finish()
 		cache.catchUp()
 		s.cluster.options.Cached = cache
@@ -175,9 +175,9 @@ func TestNewestVersionIsNamed(t *testing.T) {
 	s.Apply(demo)
 	s.decide(s.cluster)
 	for _, n := range []string{"n1", "n2"} {
-		s.Must(s.Client.Status().Patch(context.Background(), s.Node(n), client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"images":[{"sizeBytes":1}]}}`))))
+		s.Must(s.Client.Status().Patch(context.Background(), s.GetNode(n), client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"images":[{"sizeBytes":1}]}}`))))
 	}
-	n1 := s.Node("n1")
+	n1 := s.GetNode("n1")
 	s.cluster.options.Newest = func(uid, version string) string {
 		if uid == string(n1.UID) { // of n2 nobody knows what was written
 			return n1.ResourceVersion
@@ -185,7 +185,7 @@ func TestNewestVersionIsNamed(t *testing.T) {
 		return version
 	}
 	s.pass()
-	if pods := s.Pods(); len(pods) != 1 || pods[0].Spec.NodeName != "n1" {
+	if pods := s.ListPods(); len(pods) != 1 || pods[0].Spec.NodeName != "n1" {
 		t.Errorf("pods: %v", s.podNames())
 	}
 }
@@ -196,7 +196,7 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 	s.lag()
 	s.Apply(demo)
 	s.pass()
-	first := s.Pods()
+	first := s.ListPods()
 	if len(first) != 1 {
 		t.Fatalf("pods: %v", s.podNames())
 	}
@@ -209,7 +209,7 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 		t.Errorf("after the answer the next look is at %v, now is %v", o.Again, s.now)
 	}
 	s.pass()
-	if second := s.Pods(); len(second) != 1 || second[0].UID == first[0].UID {
+	if second := s.ListPods(); len(second) != 1 || second[0].UID == first[0].UID {
 		t.Errorf("pods: %v, the first one was %s", s.podNames(), first[0].UID)
 	}
 }
@@ -237,7 +237,7 @@ func TestBadObjects(t *testing.T) {
 	// A policy that does not exist.
 	s.Apply(strings.Replace(fmt.Sprintf(others, "lawless", 3, "other", `aa: {version: 1.0.0, image: registry.example/p}`), "spec:", "spec:\n  deploymentPolicy: nowhere", 1))
 	// An annotation that cannot be read, for one Skyhook on one node.
-	s.Patch(s.Node("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":"{broken"}}}`)
+	s.Patch(s.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":"{broken"}}}`)
 	// Pods with our label that are not ours: in our namespace and in another, with and without the annotation.
 	for _, namespace := range []string{s.Namespace, "default"} {
 		for i, annotations := range []map[string]string{nil, {v1alpha1.AnnotationPackage: `{"name":"tuning","version":"1.1.0","skyhook":"demo","stage":"config","image":"x"}`}} {
@@ -251,18 +251,18 @@ func TestBadObjects(t *testing.T) {
 	for range 30 {
 		s.pass()
 		s.now = s.now.Add(time.Second)
-		s.Settle()
+		s.SettlePods()
 	}
-	demo := s.Skyhook("demo").Status
+	demo := s.GetSkyhook("demo").Status
 	if got := demo.NodeStatus; got["n1"] != v1alpha1.StatusComplete || got["n2"] != v1alpha1.StatusBlocked {
 		t.Errorf("Skyhook demo: %v", got)
 	}
-	if got := s.Node("n2").Annotations[v1alpha1.PrefixNodeState+"demo"]; got != "{broken" {
+	if got := s.GetNode("n2").Annotations[v1alpha1.PrefixNodeState+"demo"]; got != "{broken" {
 		t.Errorf("the annotation that cannot be read was changed to %q", got)
 	}
 	for name, want := range map[string]string{"squat": "belongs to somebody else", "cycle": "aa", "lawless": "nowhere"} {
 		said := ""
-		for _, c := range s.Skyhook(name).Status.Conditions {
+		for _, c := range s.GetSkyhook(name).Status.Conditions {
 			if c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionDeploymentPolicyNotFound {
 				said += c.Message + "\n"
 			}
@@ -271,7 +271,7 @@ func TestBadObjects(t *testing.T) {
 			t.Errorf("Skyhook %s does not say %q: %s", name, want, said)
 		}
 	}
-	if marks := testenv.Marks(s.Node("x1")); slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(m, "nodeState") }) {
+	if marks := testenv.ListMarks(s.GetNode("x1")); slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(m, "nodeState") }) {
 		t.Errorf("on x1 something ran: %v", marks)
 	}
 	if got := s.podNames(); !slices.Equal(got, []string{"forged-0", "forged-1"}) {
@@ -292,7 +292,7 @@ func TestHandReset(t *testing.T) {
 	if done := s.pass().Actions(); len(done) > 0 {
 		t.Fatalf("at rest: %v", done)
 	}
-	s.Patch(s.Node("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":null}}}`)
+	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":null}}}`)
 	out := s.pass()
 	if !slices.ContainsFunc(out.Actions(), func(a rollout.Action) bool { return a.Verb == rollout.Run && a.Task == "tuning|1.1.0/apply" }) {
 		t.Errorf("after the annotation was deleted: %v", out.Actions())
@@ -305,13 +305,13 @@ func TestOrphanHold(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(driver)
 	s.pass()
-	if !s.Node("n1").Spec.Unschedulable {
+	if !s.GetNode("n1").Spec.Unschedulable {
 		t.Fatal("the node is not held")
 	}
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		s.Must(s.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0)))
 	}
-	h := s.Skyhook("driver") // somebody forces it away
+	h := s.GetSkyhook("driver") // somebody forces it away
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	o, plan := s.decide(s.cluster)
@@ -319,13 +319,13 @@ func TestOrphanHold(t *testing.T) {
 		t.Errorf("at once: %v, again at %v", plan.Actions, o.Again)
 	}
 	s.now = s.now.Add(proveGone - 1)
-	if done := s.pass().Actions(); len(done) > 0 || !s.Node("n1").Spec.Unschedulable {
+	if done := s.pass().Actions(); len(done) > 0 || !s.GetNode("n1").Spec.Unschedulable {
 		t.Errorf("before the second answer: %v", done)
 	}
 	s.now = s.now.Add(1)
 	s.pass()
-	if n := s.Node("n1"); n.Spec.Unschedulable || n.Annotations[v1alpha1.PrefixCordon+"driver"] != "" {
-		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, testenv.Marks(n))
+	if n := s.GetNode("n1"); n.Spec.Unschedulable || n.Annotations[v1alpha1.PrefixCordon+"driver"] != "" {
+		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, testenv.ListMarks(n))
 	}
 	if done := s.pass().Actions(); len(done) > 0 {
 		t.Errorf("afterwards: %v", done)
@@ -338,24 +338,24 @@ func TestOrphanHoldWaitsForPods(t *testing.T) {
 	s.Apply(driver)
 	s.pass()
 	s.pass()
-	if len(s.Pods()) != 1 {
+	if len(s.ListPods()) != 1 {
 		t.Fatalf("pods: %v", s.podNames())
 	}
-	h := s.Skyhook("driver")
+	h := s.GetSkyhook("driver")
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	for range 3 {
 		s.now = s.now.Add(proveGone)
 		s.pass()
 	}
-	if !s.Node("n1").Spec.Unschedulable {
+	if !s.GetNode("n1").Spec.Unschedulable {
 		t.Fatalf("the hold was released beside %v", s.podNames())
 	}
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		s.Must(s.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0)))
 	}
 	s.pass()
-	if s.Node("n1").Spec.Unschedulable {
+	if s.GetNode("n1").Spec.Unschedulable {
 		t.Error("the pod has gone, and the hold has not")
 	}
 }
@@ -365,7 +365,7 @@ func TestOwnerComesBack(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(driver)
 	s.pass()
-	h := s.Skyhook("driver")
+	h := s.GetSkyhook("driver")
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	s.decide(s.cluster)
@@ -375,7 +375,7 @@ func TestOwnerComesBack(t *testing.T) {
 		t.Errorf("orphans: %v", o.Orphans)
 	}
 	s.finish()
-	if s.Node("n1").Spec.Unschedulable {
+	if s.GetNode("n1").Spec.Unschedulable {
 		t.Error("the node is still held")
 	}
 }

@@ -31,7 +31,7 @@ func TestOperatorsStay(t *testing.T) {
 			s.Apply(strings.Replace(pod, "namespace: default", "namespace: "+namespace, 1))
 		}
 	}
-	s.Settle()
+	s.SettlePods()
 	s.startOp("drains", "cordon: true\n  drainOptions: {enabled: true, force: true}")
 	for range 4 {
 		s.opPass(s.cluster)
@@ -57,7 +57,7 @@ func TestOperatorsStay(t *testing.T) {
 func TestBarePodsStay(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(workload("bare", "n1"))
-	s.Settle()
+	s.SettlePods()
 	s.startOp("up", "cordon: true\n  drainOptions: {enabled: true}")
 	var said []string
 	for range 6 {
@@ -154,10 +154,10 @@ func TestFailedNodeKeepsItsSeat(t *testing.T) {
 		s.endJobs(false)
 		s.now = s.now.Add(10 * time.Second)
 	}
-	if n := len(s.jobs()); n != 1 || !s.Node("n1").Spec.Unschedulable {
-		t.Fatalf("%d Jobs were made, cordoned %v: %+v", n, s.Node("n1").Spec.Unschedulable, s.nodeOp("up").Status)
+	if n := len(s.jobs()); n != 1 || !s.GetNode("n1").Spec.Unschedulable {
+		t.Fatalf("%d Jobs were made, cordoned %v: %+v", n, s.GetNode("n1").Spec.Unschedulable, s.nodeOp("up").Status)
 	}
-	s.Patch(s.Node("n1"), `{"spec":{"unschedulable":false}}`)
+	s.Patch(s.GetNode("n1"), `{"spec":{"unschedulable":false}}`)
 	s.opPasses(4, 10*time.Second)
 	if n := len(s.jobs()); n != 2 {
 		t.Errorf("%d Jobs were made after the node was given back, want 2: %+v", n, s.nodeOp("up").Status)

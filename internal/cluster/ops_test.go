@@ -85,7 +85,7 @@ func (s *scene) opPasses(times int, after time.Duration) {
 func (s *scene) endJobs(well bool) {
 	s.Helper()
 	for _, j := range s.jobs() {
-		s.Must(s.EndJob(context.Background(), &j, well, s.now))
+		s.Must(s.FinishJob(context.Background(), &j, well, s.now))
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *scene) reboots() {
 		if p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		n := s.Node(p.Spec.NodeName)
+		n := s.GetNode(p.Spec.NodeName)
 		message := string(pack.Message{Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: n.Status.NodeInfo.BootID, To: "boot-2"}}.Encode())
 		n.Status.NodeInfo.BootID = "boot-2"
 		s.Must(s.Client.Status().Update(context.Background(), n))
@@ -153,7 +153,7 @@ func TestNodeOpRuns(t *testing.T) {
 		t.Errorf("%d Jobs were made", len(jobs))
 	}
 	for _, name := range []string{"n1", "n2"} {
-		n := s.Node(name)
+		n := s.GetNode(name)
 		if n.Spec.Unschedulable || len(n.Annotations) > 0 {
 			t.Errorf("%s is left as %v %v", name, n.Spec.Unschedulable, n.Annotations)
 		}
@@ -198,14 +198,14 @@ func TestNodeOpDeleted(t *testing.T) {
 	s := newScene(t, 1)
 	s.startOp("fails", "cordon: true\n  backoffLimit: 0")
 	done := s.finishOp("fails", false)
-	if done.Status.Phase != opv1.PhaseFailed || !s.Node("n1").Spec.Unschedulable {
-		t.Fatalf("it ended as %+v, cordoned %v", done.Status, s.Node("n1").Spec.Unschedulable)
+	if done.Status.Phase != opv1.PhaseFailed || !s.GetNode("n1").Spec.Unschedulable {
+		t.Fatalf("it ended as %+v, cordoned %v", done.Status, s.GetNode("n1").Spec.Unschedulable)
 	}
 	s.Must(s.Client.Delete(context.Background(), done))
 	for range 4 {
 		s.opPass(s.cluster)
 	}
-	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
 	}
 	err := s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "fails"}, &opv1.NodeOp{})
@@ -217,14 +217,14 @@ func TestNodeOpDeleted(t *testing.T) {
 // TestNodeOpOrphan releases the hold of a NodeOp that vanished, once that is proven.
 func TestNodeOpOrphan(t *testing.T) {
 	s := newScene(t, 1)
-	s.Patch(s.Node("n1"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/gone@some-uid"}},"spec":{"unschedulable":true}}`)
+	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/gone@some-uid"}},"spec":{"unschedulable":true}}`)
 	s.opPass(s.cluster)
-	if !s.Node("n1").Spec.Unschedulable {
+	if !s.GetNode("n1").Spec.Unschedulable {
 		t.Fatal("nothing is proven yet")
 	}
 	s.now = s.now.Add(time.Minute)
 	s.opPass(s.cluster)
-	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
 	}
 }
@@ -244,7 +244,7 @@ func TestNodeOpAndSkyhook(t *testing.T) {
 	}
 	s.finishOp("first", true)
 	s.finish()
-	if got := s.Skyhook("demo").Status.Status; got != "complete" {
+	if got := s.GetSkyhook("demo").Status.Status; got != "complete" {
 		t.Errorf("the Skyhook is %s", got)
 	}
 }
@@ -253,7 +253,7 @@ func TestNodeOpAndSkyhook(t *testing.T) {
 func TestGraceOfNodeOp(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(workload("app", "n1"))
-	s.Settle()
+	s.SettlePods()
 	s.startOp("soon", "cordon: true\n  drainOptions: {enabled: true, force: true, gracePeriodSeconds: 5}")
 	for range 4 { // admitted, held, looked at, evicted
 		s.opPass(s.cluster)

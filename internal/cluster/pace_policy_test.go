@@ -42,7 +42,7 @@ func TestTopology(t *testing.T) {
 	const zone = "topology.kubernetes.io/zone"
 	s := newScene(t, 4)
 	for node, in := range map[string]string{"n1": "a", "n2": "a", "n3": "b"} {
-		n := s.Node(node)
+		n := s.GetNode(node)
 		old := n.DeepCopy()
 		n.Labels[zone] = in
 		s.Must(s.Client.Patch(t.Context(), n, client.MergeFrom(old)))
@@ -51,7 +51,7 @@ func TestTopology(t *testing.T) {
 	s.Apply(named(demo))
 	began := func(node string) bool {
 		s.Helper()
-		for _, e := range s.Node(node).Annotations {
+		for _, e := range s.GetNode(node).Annotations {
 			if strings.Contains(e, `"admission":1`) {
 				return true
 			}

@@ -60,7 +60,7 @@ func (s *scene) passes(n int) {
 	for range n {
 		s.pass()
 		s.now = s.now.Add(time.Second)
-		s.Settle()
+		s.SettlePods()
 	}
 }
 
@@ -69,11 +69,11 @@ func (s *scene) completes(name string) {
 	s.Helper()
 	for range 80 {
 		s.passes(1)
-		if s.Skyhook(name).Status.Status == v1alpha1.StatusComplete {
+		if s.GetSkyhook(name).Status.Status == v1alpha1.StatusComplete {
 			return
 		}
 	}
-	s.Errorf("after 80 passes %s is %s; n1 says %q, n2 says %q", name, s.Skyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
+	s.Errorf("after 80 passes %s is %s; n1 says %q, n2 says %q", name, s.GetSkyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
 }
 
 func (s *scene) policy() *v1alpha1.DeploymentPolicy {
@@ -92,7 +92,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	if got := s.verdict("demo", "n1"); got != "PolicyMissing: DeploymentPolicy careful does not exist: create it, or correct deploymentPolicy" {
 		t.Errorf("without its policy it says %q", got)
 	}
-	hook := s.Skyhook("demo")
+	hook := s.GetSkyhook("demo")
 	if hook.Status.Status != v1alpha1.StatusBlocked || !meta.IsStatusConditionTrue(hook.Status.Conditions, v1alpha1.ConditionDeploymentPolicyNotFound) {
 		t.Errorf("without its policy it is %s: %v", hook.Status.Status, hook.Status.Conditions)
 	}
@@ -113,7 +113,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	if status.Users != 1 || status.NodesTotal != 1 || status.CompleteNodes != "1/1" || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("its status is %+v", status)
 	}
-	s.Must(s.Client.Delete(context.Background(), s.Skyhook("demo")))
+	s.Must(s.Client.Delete(context.Background(), s.GetSkyhook("demo")))
 	s.passes(6)
 	if p := s.policy(); p.UID != "" {
 		t.Errorf("nobody uses it any more, and it stays: %v", p.Finalizers)
@@ -156,7 +156,7 @@ func TestWindowsInPolicy(t *testing.T) {
 	if want := time.Date(2030, 5, 4, 6, 0, 0, 0, time.UTC); !plan.Next.Equal(want) {
 		t.Errorf("it looks again at %s, want %s", plan.Next, want)
 	}
-	if c := s.Skyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
+	if c := s.GetSkyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
 		t.Errorf("its compartment says %q: %q", c.Reason, c.Message)
 	}
 	s.Apply(careful(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
@@ -243,7 +243,7 @@ func TestQueries(t *testing.T) {
 // offer has a node report a device and a condition.
 func (s *scene) offer(node, gpus string, deadlock corev1.ConditionStatus) {
 	s.Helper()
-	n := s.Node(node)
+	n := s.GetNode(node)
 	changed := n.DeepCopy()
 	changed.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	changed.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus)}

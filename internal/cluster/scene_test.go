@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // scene is a world that a test works on pass by pass. Its clock moves only when the test says so.
 type scene struct {
-	*testenv.World
+	*testenv.Env
 	cluster  *Cluster
 	now      time.Time
 	requests *recorder
@@ -49,7 +49,7 @@ type scene struct {
 
 func newScene(t *testing.T, nodes int) *scene {
 	t.Helper()
-	s := &scene{World: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
+	s := &scene{Env: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
 	s.cluster = s.another(s.requests)
 	return s
 }
@@ -115,11 +115,11 @@ func (s *scene) tellAll(o *Objects, plan rollout.Plan) {
 func (s *scene) finish() {
 	s.Helper()
 	for range 60 {
-		if done := s.pass().Actions(); len(done) == 0 && len(s.Pods()) == 0 {
+		if done := s.pass().Actions(); len(done) == 0 && len(s.ListPods()) == 0 {
 			return
 		}
 		s.now = s.now.Add(time.Second)
-		s.Settle()
+		s.SettlePods()
 	}
 	s.Fatalf("after 60 passes there is still something to do; pods %v", s.podNames())
 }
@@ -127,7 +127,7 @@ func (s *scene) finish() {
 // podNodes are the nodes that our pods run on.
 func (s *scene) podNodes() []string {
 	var out []string
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		out = append(out, p.Spec.NodeName)
 	}
 	slices.Sort(out)
@@ -136,7 +136,7 @@ func (s *scene) podNodes() []string {
 
 func (s *scene) podNames() []string {
 	var out []string
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		out = append(out, p.Name)
 	}
 	slices.Sort(out)
@@ -157,7 +157,7 @@ func (s *scene) state() string {
 			fmt.Fprintf(&b, "  %s %s %s\n", c.Type, c.Status, c.Reason)
 		}
 	}
-	for _, p := range s.Pods() {
+	for _, p := range s.ListPods() {
 		fmt.Fprintf(&b, "pod %s %s %v\n", p.Name, p.UID, p.DeletionTimestamp != nil)
 	}
 	for _, m := range maps.Items {

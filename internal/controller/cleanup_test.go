@@ -43,7 +43,7 @@ kind: NodeOp
 metadata: {name: runs, namespace: ` + s.Namespace + `}
 spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 `)
-	s.Eventually("the node is held", func() bool { return s.Node("n1").Spec.Unschedulable })
+	s.Eventually("the node is held", func() bool { return s.GetNode("n1").Spec.Unschedulable })
 	said := make(chan string, 100)
 	ended := make(chan error, 1)
 	limit, cancel := context.WithTimeout(ctx, 4*time.Minute)
@@ -63,7 +63,7 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 		return apierrors.IsNotFound(err)
 	})
 	s.Must(<-ended)
-	if n := s.Node("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
+	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
 	}
 	if _, err := get("done"); err != nil {
@@ -77,7 +77,7 @@ func (s *scene) endJobs() {
 	ctx, list := context.Background(), &batchv1.JobList{}
 	s.Must(s.Client.List(ctx, list, client.InNamespace(s.Namespace)))
 	for i := range list.Items {
-		if err := s.EndJob(ctx, &list.Items[i], true, time.Now()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := s.FinishJob(ctx, &list.Items[i], true, time.Now()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			s.Fatal(err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 func TestEvents(t *testing.T) {
 	w := newScene(t, 3)
 	w.Apply(demo)
-	uid := w.Skyhook("demo").UID
+	uid := w.GetSkyhook("demo").UID
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	on := func(kind string, uid types.UID) []string {
 		l := &corev1.EventList{}
 		w.Must(w.Client.List(t.Context(), l, client.InNamespace("default")))
@@ -34,7 +34,7 @@ func TestEvents(t *testing.T) {
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {
 		want := []string{"Normal Apply: Skyhook demo begins to work on the node", "Normal State: Skyhook demo is complete on the node"}
-		w.Eventually("node "+n+" was told everything", func() bool { return slices.Equal(on("Node", w.Node(n).UID), want) })
+		w.Eventually("node "+n+" was told everything", func() bool { return slices.Equal(on("Node", w.GetNode(n).UID), want) })
 	}
 	w.Eventually("the Skyhook was told that it is complete", func() bool {
 		return slices.Contains(on("Skyhook", uid), "Normal State: status changed from in_progress to complete")

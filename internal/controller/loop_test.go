@@ -72,7 +72,7 @@ func TestInstall(t *testing.T) {
 	w := newScene(t, 3)
 	w.Apply(demo)
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
 	for _, n := range []string{"n1", "n2", "n3"} {
 		if got := w.kubelet.History(n); !slices.Equal(got, want) {
@@ -91,13 +91,13 @@ func TestReboot(t *testing.T) {
 	w.Apply(driver)
 	w.start()
 	w.Eventually("n1 is done and n2 waits for the protected pod", func() bool {
-		s := w.Skyhook("driver").Status
-		return s.NodeStatus["n1"] == v1alpha1.StatusComplete && w.Node("n2").Spec.Unschedulable
+		s := w.GetSkyhook("driver").Status
+		return s.NodeStatus["n1"] == v1alpha1.StatusComplete && w.GetNode("n2").Spec.Unschedulable
 	})
 	if got := w.kubelet.History("n2"); len(got) > 0 {
 		t.Errorf("beside a protected pod ran %v", got)
 	}
-	if got := w.Node("n1").Status.NodeInfo.BootID; got != "boot-1+" {
+	if got := w.GetNode("n1").Status.NodeInfo.BootID; got != "boot-1+" {
 		t.Errorf("n1 booted %q, want once", got)
 	}
 	err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{})
@@ -105,14 +105,14 @@ func TestReboot(t *testing.T) {
 		t.Errorf("the pod that had to leave: %v", err)
 	}
 	w.Must(w.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "precious"}}))
-	w.Complete("driver")
+	w.WaitComplete("driver")
 	for _, n := range []string{"n1", "n2"} {
 		want := []string{"kernel-1.0.0 apply", "kernel-1.0.0 config", "kernel-1.0.0 interrupt", "kernel-1.0.0 post-interrupt"}
-		if got := w.kubelet.History(n); !slices.Equal(got, want) || w.Node(n).Spec.Unschedulable {
-			t.Errorf("on %s ran %v, and it is cordoned: %v", n, got, w.Node(n).Spec.Unschedulable)
+		if got := w.kubelet.History(n); !slices.Equal(got, want) || w.GetNode(n).Spec.Unschedulable {
+			t.Errorf("on %s ran %v, and it is cordoned: %v", n, got, w.GetNode(n).Spec.Unschedulable)
 		}
 	}
-	if got := w.kubelet.Most(); got != 1 {
+	if got := w.kubelet.MostAdmitted(); got != 1 {
 		t.Errorf("with a budget of one node, %d nodes were in flight at the same time", got)
 	}
 }
@@ -121,24 +121,24 @@ func TestReboot(t *testing.T) {
 // that they are known.
 func TestDeletion(t *testing.T) {
 	w := newScene(t, 3)
-	w.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
-		if p.Spec.NodeName == "n2" && strings.HasSuffix(testenv.Stage(p), "config") {
+	w.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
+		if p.Spec.NodeName == "n2" && strings.HasSuffix(testenv.StageOf(p), "config") {
 			return testenv.Hangs
 		}
-		return testenv.Ends
+		return testenv.Succeeds
 	})
 	w.Apply(strings.Replace(driver, "count: 1", "count: 3", 1))
 	w.start()
 	w.Eventually("n1 is done while n2 is in the middle", func() bool {
-		return w.Skyhook("driver").Status.NodeStatus["n1"] == v1alpha1.StatusComplete && len(w.kubelet.History("n2")) == 2
+		return w.GetSkyhook("driver").Status.NodeStatus["n1"] == v1alpha1.StatusComplete && len(w.kubelet.History("n2")) == 2
 	})
-	w.Must(w.Client.Delete(t.Context(), w.Skyhook("driver")))
+	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("driver")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "driver"}, &v1alpha1.Skyhook{}))
 	})
 	for _, n := range []string{"n1", "n2", "n3"} {
-		node := w.Node(n)
-		if got := testenv.Marks(node); !slices.Equal(got, []string{v1alpha1.AnnotationKnown}) || node.Spec.Unschedulable {
+		node := w.GetNode(n)
+		if got := testenv.ListMarks(node); !slices.Equal(got, []string{v1alpha1.AnnotationKnown}) || node.Spec.Unschedulable {
 			t.Errorf("on %s is left %v, unschedulable: %v", n, got, node.Spec.Unschedulable)
 		}
 	}
@@ -150,15 +150,15 @@ func TestDeletionUninstalls(t *testing.T) {
 	w := newScene(t, 1)
 	w.Apply(strings.Replace(demo, "version: 2.0.0", "version: 2.0.0\n      uninstall: {enabled: true}", 1))
 	w.start()
-	w.Complete("demo")
-	w.Patch(w.Skyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
-	w.Must(w.Client.Delete(t.Context(), w.Skyhook("demo")))
+	w.WaitComplete("demo")
+	w.Patch(w.GetSkyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
 	w.Eventually("the Skyhook says why it stays", func() bool {
-		return slices.ContainsFunc(w.Skyhook("demo").Status.Conditions, func(c metav1.Condition) bool {
+		return slices.ContainsFunc(w.GetSkyhook("demo").Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionDeletionBlocked && c.Reason == v1alpha1.ReasonPausedWithPendingUninstall
 		})
 	})
-	w.Patch(w.Skyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	w.Patch(w.GetSkyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "demo"}, &v1alpha1.Skyhook{}))
 	})
@@ -172,26 +172,26 @@ func TestRuntimeRequired(t *testing.T) {
 	w := newScene(t, 1)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  runtimeRequired: true\n  autoTaintNewNodes: true", 1))
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	hold := make(chan struct{})
-	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate {
+	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome {
 		select {
 		case <-hold:
-			return testenv.Ends
+			return testenv.Succeeds
 		default:
 			return testenv.Hangs
 		}
 	})
 	w.AddNode("late", map[string]string{"pool": "gpu"})
 	w.Eventually("the new node is tainted and worked on", func() bool {
-		return slices.ContainsFunc(w.Node("late").Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.Group }) && len(w.kubelet.History("late")) == 1
+		return slices.ContainsFunc(w.GetNode("late").Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.Group }) && len(w.kubelet.History("late")) == 1
 	})
 	close(hold)
-	for _, p := range w.Pods() { // what hung goes, and is tried again
+	for _, p := range w.ListPods() { // what hung goes, and is tried again
 		w.Must(w.Client.Delete(t.Context(), &p, client.GracePeriodSeconds(0)))
 	}
-	w.Eventually("the taint is gone", func() bool { return len(w.Node("late").Spec.Taints) == 0 })
-	w.Complete("demo")
+	w.Eventually("the taint is gone", func() bool { return len(w.GetNode("late").Spec.Taints) == 0 })
+	w.WaitComplete("demo")
 }
 
 // lateNode has patches of a node take their time.
@@ -216,17 +216,17 @@ func TestReadyIsTrue(t *testing.T) {
 	w.start()
 	for _, version := range []string{"1.1.0", "1.2.0", "1.3.0", "1.3.1"} {
 		w.Apply(strings.ReplaceAll(demo, "1.1.0", version))
-		generation := w.Skyhook("demo").Generation
+		generation := w.GetSkyhook("demo").Generation
 		w.Eventually("version "+version+" is ready", func() bool {
-			s := w.Skyhook("demo")
-			if !testenv.Ready(s) || s.Generation != generation {
+			s := w.GetSkyhook("demo")
+			if !testenv.IsReady(s) || s.Generation != generation {
 				return false
 			}
 			for _, n := range []string{"n1", "n2"} {
-				if state := w.Node(n).Annotations[v1alpha1.PrefixNodeState+"demo"]; !strings.Contains(state, `"tuning|`+version+`":`) || strings.Contains(state, "in_progress") {
+				if state := w.GetNode(n).Annotations[v1alpha1.PrefixNodeState+"demo"]; !strings.Contains(state, `"tuning|`+version+`":`) || strings.Contains(state, "in_progress") {
 					t.Fatalf("Ready is True for generation %d, and node %s records %s", generation, n, state)
 				}
-				if record := w.Node(n).Annotations[v1alpha1.PrefixRecord+"demo"]; strings.Contains(record, `"admitted":true`) {
+				if record := w.GetNode(n).Annotations[v1alpha1.PrefixRecord+"demo"]; strings.Contains(record, `"admitted":true`) {
 					t.Fatalf("Ready is True for generation %d, and node %s is still at work: %s", generation, n, record)
 				}
 				for key, p := range s.Status.NodeState[n] {
@@ -256,14 +256,14 @@ func TestRestarts(t *testing.T) {
 		w.stop()
 	}
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	for _, n := range []string{"n1", "n2", "n3", "n4"} {
 		want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
 		if got := w.kubelet.History(n); !slices.Equal(got, want) {
 			t.Errorf("on %s ran %v, want each stage once", n, got)
 		}
 	}
-	if got := w.kubelet.Most(); got > 2 {
+	if got := w.kubelet.MostAdmitted(); got > 2 {
 		t.Errorf("with a budget of 2 nodes, %d nodes were in flight at the same time", got)
 	}
 }
@@ -272,20 +272,20 @@ func TestRestarts(t *testing.T) {
 func TestLeader(t *testing.T) {
 	w := newScene(t, 2)
 	w.options.LeaderElection = true
-	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Hangs })
+	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Hangs })
 	w.start()
 	stopFirst, first := w.stop, w.registry
 	w.Apply(demo)
-	w.Eventually("the first operator works", func() bool { return len(w.Pods()) == 2 })
+	w.Eventually("the first operator works", func() bool { return len(w.ListPods()) == 2 })
 	w.start()
 	second := w.registry
-	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Ends })
+	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Succeeds })
 	stopFirst()
 	before := sum(t, first, "skyhook_actions_total")
-	for _, p := range w.Pods() {
+	for _, p := range w.ListPods() {
 		w.Must(client.IgnoreNotFound(w.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0))))
 	}
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	if got := sum(t, second, "skyhook_actions_total"); got == 0 || sum(t, first, "skyhook_actions_total") != before {
 		t.Errorf("the second operator did %v things, the first one %v after its end", got, sum(t, first, "skyhook_actions_total")-before)
 	}
@@ -308,7 +308,7 @@ func TestStatusRate(t *testing.T) {
 	told := &listener{}
 	w.config = told.on(plane.Config)
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	w.stop()
 	last := time.Time{}
 	for _, r := range told.heard() {
@@ -345,9 +345,9 @@ func TestSharedPolicy(t *testing.T) {
 	w.Apply(one)
 	w.Apply(strings.NewReplacer("name: driver", "name: second", "pool: gpu", "pool: other").Replace(one))
 	w.start()
-	w.Complete("driver")
-	w.Complete("second")
-	if got := w.kubelet.Most(); got != 1 {
+	w.WaitComplete("driver")
+	w.WaitComplete("second")
+	if got := w.kubelet.MostAdmitted(); got != 1 {
 		t.Errorf("%d nodes were in flight at the same time", got)
 	}
 }
@@ -372,8 +372,8 @@ spec: {command: [date], cordon: true, deploymentPolicy: careful, nodeSelector: {
 			return err == nil && o.Status.Completed >= n
 		})
 	}
-	w.Complete("driver")
-	if got := w.kubelet.Most(); got != 1 {
+	w.WaitComplete("driver")
+	if got := w.kubelet.MostAdmitted(); got != 1 {
 		t.Errorf("%d nodes were in flight at the same time", got)
 	}
 }

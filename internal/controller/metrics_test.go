@@ -46,15 +46,15 @@ func (s *scene) gauges(name string) []string {
 // The values are sums over nodes, and the series end with what they are about.
 func TestMetrics(t *testing.T) {
 	w := newScene(t, 5)
-	w.kubelet.Rule(func(p *corev1.Pod) testenv.Fate {
-		stage := testenv.Stage(p)
+	w.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
+		stage := testenv.StageOf(p)
 		switch {
 		case slices.Contains([]string{"n1", "n2"}, p.Spec.NodeName) && stage == "config":
 			return testenv.Fails
 		case p.Spec.NodeName == "n3" && stage == "apply":
 			return testenv.Hangs
 		}
-		return testenv.Ends
+		return testenv.Succeeds
 	})
 	w.Apply(strings.Split(demo, "    extra:")[0])
 	w.start()
@@ -87,8 +87,8 @@ func TestMetrics(t *testing.T) {
 		diff = cmp.Diff(want, w.gauges("demo"))
 		return diff == ""
 	})
-	w.kubelet.Rule(func(*corev1.Pod) testenv.Fate { return testenv.Ends })
-	w.Must(w.Client.Delete(t.Context(), w.Skyhook("demo")))
+	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Succeeds })
+	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
 	w.Eventually("the Skyhook and its series are gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "demo"}, &v1alpha1.Skyhook{})) && len(w.gauges("demo")) == 0
 	})

@@ -30,11 +30,11 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 	}
 	w.Apply(with("1.0.0", "one"))
 	w.start()
-	w.Complete("driver")
+	w.WaitComplete("driver")
 	ran := 0
 	expect := func(what string, stages ...string) {
 		t.Helper()
-		w.Complete("driver")
+		w.WaitComplete("driver")
 		for _, n := range []string{"n1", "n2", "n3"} {
 			got := w.kubelet.History(n)[ran:]
 			for i := range got {
@@ -56,7 +56,7 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 	change("config change", with("1.0.0", "two"), "config", "interrupt", "post-interrupt")
 	change("upgrade", with("1.1.0", "two"), "upgrade", "config", "interrupt", "post-interrupt")
 	change("downgrade", with("1.0.0", "two"), "uninstall", "interrupt", "apply", "config", "interrupt", "post-interrupt")
-	w.Must(w.Client.Delete(t.Context(), w.Skyhook("driver")))
+	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("driver")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "driver"}, &v1alpha1.Skyhook{}))
 	})
@@ -65,7 +65,7 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 			t.Errorf("deletion: on %s ran %v", n, got)
 		}
 	}
-	if got := w.kubelet.Most(); got != 1 {
+	if got := w.kubelet.MostAdmitted(); got != 1 {
 		t.Errorf("with a budget of one node, %d nodes were in flight at the same time", got)
 	}
 }
@@ -75,7 +75,7 @@ func TestSerial(t *testing.T) {
 	w := newScene(t, 2)
 	w.Apply(strings.NewReplacer("spec:", "spec:\n  serial: true", "\n      dependsOn: {tuning: 1.1.0}", "").Replace(demo))
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	want := []string{"extra-2.0.0 apply", "extra-2.0.0 config", "tuning-1.1.0 apply", "tuning-1.1.0 config"}
 	for _, n := range []string{"n1", "n2"} {
 		if got := w.kubelet.History(n); !slices.Equal(got, want) {
@@ -90,20 +90,20 @@ func TestEditsThatRunNothing(t *testing.T) {
 	w := newScene(t, 1)
 	w.Apply(demo)
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	ran := w.kubelet.History("n1")
 	for _, edit := range []struct{ from, to, says string }{
 		{"spec:", "spec:\n  priority: 100", ""},
 		{"packages/extra", "packages/other", "a rerun"},
 	} {
 		w.Apply(strings.Replace(demo, edit.from, edit.to, 1))
-		generation := w.Skyhook("demo").Generation
+		generation := w.GetSkyhook("demo").Generation
 		w.Eventually("the status speaks of the edit", func() bool {
-			s := w.Skyhook("demo")
-			return s.Status.ObservedGeneration == generation && s.Status.Status == v1alpha1.StatusComplete && testenv.Ready(s)
+			s := w.GetSkyhook("demo")
+			return s.Status.ObservedGeneration == generation && s.Status.Status == v1alpha1.StatusComplete && testenv.IsReady(s)
 		})
 		message := ""
-		for _, c := range w.Skyhook("demo").Status.Conditions {
+		for _, c := range w.GetSkyhook("demo").Status.Conditions {
 			if c.Type == v1alpha1.ConditionReady {
 				message = c.Message
 			}
@@ -129,13 +129,13 @@ func TestDeletionIsNoError(t *testing.T) {
 	}, funcr.Options{})
 	w.Apply(demo)
 	w.start()
-	w.Complete("demo")
-	w.Must(w.Client.Delete(t.Context(), w.Skyhook("demo")))
+	w.WaitComplete("demo")
+	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(t.Context(), client.ObjectKey{Name: "demo"}, &v1alpha1.Skyhook{}))
 	})
 	w.Apply(strings.ReplaceAll(demo, "demo", "next")) // whatever the deletion left to do comes before this is complete
-	w.Complete("next")
+	w.WaitComplete("next")
 	w.stop()
 	mu.Lock()
 	defer mu.Unlock()
@@ -145,7 +145,7 @@ func TestDeletionIsNoError(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"n1", "n2"} {
-		if left := testenv.Marks(w.Node(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
+		if left := testenv.ListMarks(w.GetNode(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
 			t.Errorf("on %s is left %v", n, left)
 		}
 	}

@@ -50,7 +50,7 @@ func TestNodeThatHangs(t *testing.T) {
 	w.Apply(demo)
 	w.start()
 	for _, n := range []string{"n2", "n3"} {
-		w.Eventually(n+" is complete", func() bool { return w.Skyhook("demo").Status.NodeStatus[n] == v1alpha1.StatusComplete })
+		w.Eventually(n+" is complete", func() bool { return w.GetSkyhook("demo").Status.NodeStatus[n] == v1alpha1.StatusComplete })
 	}
 	w.Eventually("a request to n1 hangs", func() bool { return h.waiting.Load() > 0 })
 	if got := w.kubelet.History("n1"); len(got) > 0 {
@@ -62,7 +62,7 @@ func TestNodeThatHangs(t *testing.T) {
 	}
 	close(h.open)
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
 	for _, n := range []string{"n1", "n2", "n3"} {
 		if got := w.kubelet.History(n); !slices.Equal(got, want) {

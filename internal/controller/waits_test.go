@@ -90,7 +90,7 @@ func TestWaitsInACluster(t *testing.T) {
 	w.start()
 	sentence := ""
 	w.Eventually("the status says that it is paused", func() bool {
-		for _, c := range w.Skyhook("demo").Status.Conditions {
+		for _, c := range w.GetSkyhook("demo").Status.Conditions {
 			if _, after, ok := strings.Cut(c.Message, "Skyhook demo is paused"); ok && c.Type == v1alpha1.ConditionReady {
 				sentence = "Skyhook demo is paused" + after
 				return strings.Contains(after, ", since 2") && strings.HasSuffix(after, " (kubectl skyhook resume demo)")
@@ -104,7 +104,7 @@ func TestWaitsInACluster(t *testing.T) {
 		return slices.ContainsFunc(l.Items, func(e corev1.Event) bool {
 			text, since, _ := strings.Cut(e.Message, ", since ")
 			_, remedy, _ := strings.Cut(since, " ")
-			return e.InvolvedObject.UID == w.Skyhook("demo").UID && e.Reason == "Paused" && strings.HasSuffix(text, ": Skyhook demo is paused") &&
+			return e.InvolvedObject.UID == w.GetSkyhook("demo").UID && e.Reason == "Paused" && strings.HasSuffix(text, ": Skyhook demo is paused") &&
 				strings.Contains(text, " and 1 more") && strings.HasSuffix(sentence, remedy)
 		})
 	})

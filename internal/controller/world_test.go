@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // scene is a world with a kubelet in which operators run.
 type scene struct {
-	*testenv.World
+	*testenv.Env
 	kubelet  *testenv.Kubelet
 	registry *prometheus.Registry // of the operator that runs
 	stop     func()               // ends it
@@ -49,7 +49,7 @@ type scene struct {
 func newScene(t *testing.T, nodes int) *scene {
 	t.Helper()
 	w := testenv.New(t, plane, nodes)
-	return &scene{World: w, kubelet: w.Kubelet(), stop: func() {}, config: plane.Config, options: Options{
+	return &scene{Env: w, kubelet: w.StartKubelet(), stop: func() {}, config: plane.Config, options: Options{
 		MetricsAddress: "0", ProbeAddress: "0", Log: printed(),
 		Skyhook: skyhook.Config{
 			Namespace: w.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
@@ -94,7 +94,7 @@ func printed() logr.Logger {
 // quiet waits until every pod is gone.
 func (s *scene) quiet() {
 	s.Helper()
-	s.Eventually("no pod is left", func() bool { return len(s.Pods()) == 0 })
+	s.Eventually("no pod is left", func() bool { return len(s.ListPods()) == 0 })
 }
 
 // sum adds up all series of a counter.

@@ -16,7 +16,7 @@ func TestWritesPerNode(t *testing.T) {
 	w := newScene(t, nodes)
 	w.Apply(demo)
 	w.start()
-	w.Complete("demo")
+	w.WaitComplete("demo")
 	w.quiet()
 	w.stop()
 	total := 0

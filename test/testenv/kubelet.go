@@ -17,37 +17,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kubelet plays the kubelets of all nodes: it walks pods of Skyhooks through their init containers, says that other
-// pods run, and lets deleted pods go.
+// Kubelet is a fake kubelet for all nodes: it completes the init containers of pods of Skyhooks, reports other pods as
+// running, and removes deleted pods.
 type Kubelet struct {
-	w    *World
+	env  *Env
 	stop func()
 
-	mu    sync.Mutex
-	judge func(*corev1.Pod) Fate
-	began []string // "node package stage" of every pod, as it began
-	most  int
+	mu           sync.Mutex
+	outcomeOf    func(*corev1.Pod) Outcome
+	started      []string // "node package stage" of every pod
+	mostAdmitted int
 }
 
-// Fate is what becomes of a pod.
-type Fate string
+// Outcome is how a pod ends.
+type Outcome string
 
-// The fates of a pod of a Skyhook; Stays is for any pod that does not go when it is deleted.
+// Outcomes of pods of Skyhooks; StuckTerminating applies to every pod.
 const (
-	Ends    Fate = ""
-	Fails   Fate = "its stage exits with 1"
-	Hangs   Fate = "its stage begins and never ends"
-	Rejects Fate = "the kubelet does not take it"
-	Stays   Fate = "it does not go when it is deleted"
+	Succeeds         Outcome = ""
+	Fails            Outcome = "its stage exits with 1"
+	Hangs            Outcome = "its stage begins and never ends"
+	Rejected         Outcome = "the kubelet rejects it"
+	StuckTerminating Outcome = "it stays terminating when it is deleted"
 )
 
-// Kubelet starts a kubelet for all nodes. It ends with the test.
-func (w *World) Kubelet() *Kubelet {
-	w.Helper()
-	c, err := kubernetes.NewForConfig(w.Config)
-	w.Must(err)
+// StartKubelet starts a fake kubelet for all nodes. It stops with the test.
+func (e *Env) StartKubelet() *Kubelet {
+	e.Helper()
+	c, err := kubernetes.NewForConfig(e.Config)
+	e.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &Kubelet{w: w, judge: func(*corev1.Pod) Fate { return Ends }}
+	k := &Kubelet{env: e, outcomeOf: func(*corev1.Pod) Outcome { return Succeeds }}
 	pods := c.CoreV1().Pods(metav1.NamespaceAll)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -58,8 +58,8 @@ func (w *World) Kubelet() *Kubelet {
 		},
 		ObjectType: &corev1.Pod{},
 		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { k.tend(ctx, o) },
-			UpdateFunc: func(_, o any) { k.tend(ctx, o) },
+			AddFunc:    func(o any) { k.syncPod(ctx, o) },
+			UpdateFunc: func(_, o any) { k.syncPod(ctx, o) },
 		},
 	})
 	var done sync.WaitGroup
@@ -69,23 +69,23 @@ func (w *World) Kubelet() *Kubelet {
 		follow.RunWithContext(ctx)
 	}()
 	k.stop = func() { cancel(); done.Wait() }
-	w.Cleanup(k.stop)
+	e.Cleanup(k.stop)
 	return k
 }
 
-// Rule changes what becomes of pods that begin from now on.
-func (k *Kubelet) Rule(judge func(*corev1.Pod) Fate) {
+// SetOutcome sets how pods end that start from now on.
+func (k *Kubelet) SetOutcome(judge func(*corev1.Pod) Outcome) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.judge = judge
+	k.outcomeOf = judge
 }
 
-// History lists the pods of Skyhooks that began on a node: "package-version stage".
+// History lists the pods of Skyhooks that started on a node: "package-version stage".
 func (k *Kubelet) History(node string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []string
-	for _, b := range k.began {
+	for _, b := range k.started {
 		if rest, on := strings.CutPrefix(b, node+" "); on {
 			out = append(out, rest)
 		}
@@ -93,83 +93,83 @@ func (k *Kubelet) History(node string) []string {
 	return out
 }
 
-// Most is how many nodes were in flight at the same time, as they record it, whenever a pod of a Skyhook began.
-func (k *Kubelet) Most() int {
+// MostAdmitted is the highest number of nodes admitted at the same time, sampled whenever a pod of a Skyhook starts.
+func (k *Kubelet) MostAdmitted() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.most
+	return k.mostAdmitted
 }
 
-// tend moves a pod one step.
-func (k *Kubelet) tend(ctx context.Context, o any) {
+// syncPod advances the status of a pod by one step.
+func (k *Kubelet) syncPod(ctx context.Context, o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok || p.Spec.NodeName == "" {
 		return
 	}
 	k.mu.Lock()
-	fate := k.judge(p)
+	outcome := k.outcomeOf(p)
 	k.mu.Unlock()
 	switch {
 	case p.DeletionTimestamp != nil:
-		if fate != Stays {
+		if outcome != StuckTerminating {
 			now := int64(0)
-			_ = k.w.Client.Delete(ctx, p, &client.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID}}) // it may be gone
+			_ = k.env.Client.Delete(ctx, p, &client.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID}}) // it may be gone
 		}
 	case p.Status.Phase != corev1.PodPending || len(p.Status.InitContainerStatuses) > 0:
 	default:
 		q := p.DeepCopy()
 		q.Status.Phase = corev1.PodRunning
-		if k.ours(p) {
-			k.begin(p)
-			k.walk(ctx, q, fate)
+		if k.isPackagePod(p) {
+			k.recordStart(p)
+			k.runInitContainers(ctx, q, outcome)
 		} else {
 			q.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
-		_ = k.w.Client.Status().Patch(ctx, q, client.MergeFrom(p)) // it may be gone
+		_ = k.env.Client.Status().Patch(ctx, q, client.MergeFrom(p)) // it may be gone
 	}
 }
 
-func (k *Kubelet) ours(p *corev1.Pod) bool { return p.Namespace == k.w.Namespace }
+func (k *Kubelet) isPackagePod(p *corev1.Pod) bool { return p.Namespace == k.env.Namespace }
 
-// begin notes that a pod of a Skyhook begins. Those of NodeOps, and those that look whether a node runs Kairos, may be there too.
-func (k *Kubelet) begin(p *corev1.Pod) {
+// recordStart records the start of a pod of a Skyhook, and ignores pods of NodeOps and Kairos probes.
+func (k *Kubelet) recordStart(p *corev1.Pod) {
 	if p.Labels["skyhook.nvidia.com/name"] == "" {
 		return
 	}
-	admitted := k.w.Admitted()
+	admitted := k.env.CountAdmitted()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.began = append(k.began, p.Spec.NodeName+" "+p.Labels["skyhook.nvidia.com/package"]+" "+Stage(p))
-	k.most = max(k.most, admitted)
+	k.started = append(k.started, p.Spec.NodeName+" "+p.Labels["skyhook.nvidia.com/package"]+" "+StageOf(p))
+	k.mostAdmitted = max(k.mostAdmitted, admitted)
 }
 
-// walk writes how the init containers of a pod went.
-func (k *Kubelet) walk(ctx context.Context, p *corev1.Pod, fate Fate) {
-	if fate == Rejects {
+// runInitContainers sets the statuses of a pod's init containers according to its outcome.
+func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome Outcome) {
+	if outcome == Rejected {
 		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"
 		return
 	}
 	for i, c := range p.Spec.InitContainers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: ended(0)}
-		works := i == 1 || c.Name == "interrupt"
-		if works && fate == Hangs {
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(0)}
+		runsStage := i == 1 || c.Name == "interrupt"
+		if runsStage && outcome == Hangs {
 			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 		}
-		if works && fate == Fails {
-			s.State = ended(1)
+		if runsStage && outcome == Fails {
+			s.State = terminatedState(1)
 		}
-		if c.Name == "interrupt" && fate == Ends && strings.Contains(p.Name, "-reboot-") {
-			k.reboot(ctx, p.Spec.NodeName)
+		if c.Name == "interrupt" && outcome == Succeeds && strings.Contains(p.Name, "-reboot-") {
+			k.rebootNode(ctx, p.Spec.NodeName)
 		}
 		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
-		if works && fate != Ends && fate != Stays {
+		if runsStage && outcome != Succeeds && outcome != StuckTerminating {
 			p.Status.Phase = corev1.PodPending
 			return
 		}
 	}
 }
 
-func ended(code int32) corev1.ContainerState {
+func terminatedState(code int32) corev1.ContainerState {
 	reason := "Completed"
 	if code != 0 {
 		reason = "Error"
@@ -177,19 +177,19 @@ func ended(code int32) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, FinishedAt: metav1.Now()}}
 }
 
-// reboot gives a node another boot.
-func (k *Kubelet) reboot(ctx context.Context, node string) {
+// rebootNode changes the boot id of a node.
+func (k *Kubelet) rebootNode(ctx context.Context, node string) {
 	n := &corev1.Node{}
-	if err := k.w.Client.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+	if err := k.env.Client.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
 		return // the node is gone
 	}
 	before := n.DeepCopy()
 	n.Status.NodeInfo.BootID += "+"
-	_ = k.w.Client.Status().Patch(ctx, n, client.MergeFrom(before)) // the node may be gone
+	_ = k.env.Client.Status().Patch(ctx, n, client.MergeFrom(before)) // the node may be gone
 }
 
-// Stage is what a pod of a Skyhook does, read off the name of its second init container.
-func Stage(p *corev1.Pod) string {
+// StageOf returns the stage that a pod of a Skyhook runs, derived from the name of its second init container.
+func StageOf(p *corev1.Pod) string {
 	if len(p.Spec.InitContainers) < 2 {
 		return "interrupt"
 	}
@@ -197,14 +197,14 @@ func Stage(p *corev1.Pod) string {
 	return strings.TrimPrefix(p.Spec.InitContainers[1].Name, copies+"-")
 }
 
-// Settle does once what kubelets do: pods of Skyhooks that began end well, all others run, and deleted pods are gone. It
-// is for tests that want to take every step themselves, and have no Kubelet.
-func (w *World) Settle() {
-	w.Helper()
-	k := &Kubelet{w: w, judge: func(*corev1.Pod) Fate { return Ends }}
+// SettlePods syncs every pod once: pods of Skyhooks succeed, others run, deleted pods are removed. It is for tests without
+// a Kubelet that control every step themselves.
+func (e *Env) SettlePods() {
+	e.Helper()
+	k := &Kubelet{env: e, outcomeOf: func(*corev1.Pod) Outcome { return Succeeds }}
 	l := &corev1.PodList{}
-	w.Must(w.Client.List(context.Background(), l))
+	e.Must(e.Client.List(context.Background(), l))
 	for i := range l.Items {
-		k.tend(context.Background(), &l.Items[i])
+		k.syncPod(context.Background(), &l.Items[i])
 	}
 }

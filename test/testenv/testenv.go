@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv gives tests a small cluster on a real API server: nodes that are ready, and one kubelet that plays all
-// of theirs. Pods do not really run; the tests on real nodes are for that.
+// Package testenv gives tests a small cluster on a real API server: ready nodes, and one fake kubelet for all of them. Pods
+// do not really run; test/e2e covers that.
 package testenv
 
 import (
@@ -27,27 +27,27 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-// World is one test's cluster. It is emptied when the test ends, so tests that have one do not run side by side.
-type World struct {
+// Env is the cluster of one test. It is emptied when the test ends, so tests that use one must not run in parallel.
+type Env struct {
 	testing.TB
 	Config    *rest.Config
 	Client    client.Client
-	Namespace string // where pods of Skyhooks belong
+	Namespace string // of the pods of Skyhooks
 }
 
-// New makes a world with nodes n1, n2, … that carry the label pool=gpu.
-func New(t testing.TB, plane *controlplane.Plane, nodes int) *World {
+// New creates an environment with nodes n1, n2, … that carry the label pool=gpu.
+func New(t testing.TB, plane *controlplane.Plane, nodes int) *Env {
 	t.Helper()
 	c, err := client.New(plane.Config, client.Options{Scheme: Scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{TB: t, Config: plane.Config, Client: c, Namespace: plane.Namespace(t)}
-	t.Cleanup(w.clear)
+	e := &Env{TB: t, Config: plane.Config, Client: c, Namespace: plane.Namespace(t)}
+	t.Cleanup(e.deleteAll)
 	for i := range nodes {
-		w.AddNode(fmt.Sprintf("n%d", i+1), map[string]string{"pool": "gpu"})
+		e.AddNode(fmt.Sprintf("n%d", i+1), map[string]string{"pool": "gpu"})
 	}
-	return w
+	return e
 }
 
 // Scheme knows the kinds of Kubernetes and of Skyhook.
@@ -62,97 +62,97 @@ func Scheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// Must ends the test when something went wrong that the test is not about.
-func (w *World) Must(err error) {
-	w.Helper()
+// Must fails the test on an error that the test is not about.
+func (e *Env) Must(err error) {
+	e.Helper()
 	if err != nil {
-		w.Fatal(err)
+		e.Fatal(err)
 	}
 }
 
-// AddNode makes a node that is ready.
-func (w *World) AddNode(name string, labels map[string]string) {
-	w.Helper()
+// AddNode creates a ready node.
+func (e *Env) AddNode(name string, labels map[string]string) {
+	e.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	w.Must(w.Client.Create(context.Background(), n))
+	e.Must(e.Client.Create(context.Background(), n))
 	lift := `[{"op":"test","path":"/spec/taints/0/key","value":"node.kubernetes.io/not-ready"},{"op":"remove","path":"/spec/taints/0"}]`
-	w.Must(w.Client.Patch(context.Background(), n, client.RawPatch(types.JSONPatchType, []byte(lift)))) // an operator's taint stays
+	e.Must(e.Client.Patch(context.Background(), n, client.RawPatch(types.JSONPatchType, []byte(lift)))) // keep the operator's taint
 	status := `{"status":{"nodeInfo":{"bootID":"boot-1"},"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
-	w.Must(w.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(status)))) // an operator may write too
+	e.Must(e.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(status)))) // the operator may write as well
 }
 
-// Patch merges JSON into an object, as a person would with kubectl.
-func (w *World) Patch(o client.Object, text string) {
-	w.Helper()
-	w.Must(w.Client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(text))))
+// Patch applies a JSON merge patch to an object.
+func (e *Env) Patch(o client.Object, text string) {
+	e.Helper()
+	e.Must(e.Client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(text))))
 }
 
 // Apply creates a Skyhook, DeploymentPolicy, Pod or PodDisruptionBudget that is written as YAML, or merges it into the
 // one that is there.
-func (w *World) Apply(text string) client.Object {
-	w.Helper()
+func (e *Env) Apply(text string) client.Object {
+	e.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	w.Must(err)
+	e.Must(err)
 	var head metav1.TypeMeta
-	w.Must(yaml.Unmarshal([]byte(text), &head))
-	made, err := w.Client.Scheme().New(head.GroupVersionKind())
-	w.Must(err)
+	e.Must(yaml.Unmarshal([]byte(text), &head))
+	made, err := e.Client.Scheme().New(head.GroupVersionKind())
+	e.Must(err)
 	o, ok := made.(client.Object)
 	if !ok {
-		w.Fatalf("%T is no object", made)
+		e.Fatalf("%T is no object", made)
 	}
-	w.Must(yaml.UnmarshalStrict([]byte(text), o))
-	err = w.Client.Create(context.Background(), o)
-	w.Must(client.IgnoreAlreadyExists(err))
+	e.Must(yaml.UnmarshalStrict([]byte(text), o))
+	err = e.Client.Create(context.Background(), o)
+	e.Must(client.IgnoreAlreadyExists(err))
 	if err != nil {
-		w.Patch(o, string(raw))
+		e.Patch(o, string(raw))
 	}
 	return o
 }
 
-// Skyhook reads a Skyhook.
-func (w *World) Skyhook(name string) *v1alpha1.Skyhook {
-	w.Helper()
+// GetSkyhook reads a Skyhook.
+func (e *Env) GetSkyhook(name string) *v1alpha1.Skyhook {
+	e.Helper()
 	s := &v1alpha1.Skyhook{}
-	w.Must(w.Client.Get(context.Background(), client.ObjectKey{Name: name}, s))
+	e.Must(e.Client.Get(context.Background(), client.ObjectKey{Name: name}, s))
 	return s
 }
 
-// Node reads a node.
-func (w *World) Node(name string) *corev1.Node {
-	w.Helper()
+// GetNode reads a node.
+func (e *Env) GetNode(name string) *corev1.Node {
+	e.Helper()
 	n := &corev1.Node{}
-	w.Must(w.Client.Get(context.Background(), client.ObjectKey{Name: name}, n))
+	e.Must(e.Client.Get(context.Background(), client.ObjectKey{Name: name}, n))
 	return n
 }
 
-// Pods lists the pods of Skyhooks.
-func (w *World) Pods() []corev1.Pod {
-	w.Helper()
+// ListPods lists the pods of Skyhooks.
+func (e *Env) ListPods() []corev1.Pod {
+	e.Helper()
 	l := &corev1.PodList{}
-	w.Must(w.Client.List(context.Background(), l, client.InNamespace(w.Namespace)))
+	e.Must(e.Client.List(context.Background(), l, client.InNamespace(e.Namespace)))
 	return l.Items
 }
 
-// Eventually waits until something is so. It asks again and again, because others have to act; the time is a bound only.
-func (w *World) Eventually(what string, so func() bool) {
-	w.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+// Eventually polls until a condition holds, and fails the test after two minutes.
+func (e *Env) Eventually(what string, holds func() bool) {
+	e.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.explain()
-			w.Fatalf("waited two minutes, and still not: %s", what)
+			e.dumpState()
+			e.Fatalf("timed out after two minutes: %s", what)
 		}
 	}
 }
 
-// Complete waits until a Skyhook is complete and says so of its present generation.
-func (w *World) Complete(name string) {
-	w.Helper()
-	w.Eventually("Skyhook "+name+" is complete", func() bool { return Ready(w.Skyhook(name)) })
+// WaitComplete waits until a Skyhook is ready for its current generation.
+func (e *Env) WaitComplete(name string) {
+	e.Helper()
+	e.Eventually("Skyhook "+name+" is complete", func() bool { return IsReady(e.GetSkyhook(name)) })
 }
 
-// Ready says that a Skyhook claims to be ready for its present generation.
-func Ready(s *v1alpha1.Skyhook) bool {
+// IsReady reports whether a Skyhook is ready for its current generation.
+func IsReady(s *v1alpha1.Skyhook) bool {
 	for _, c := range s.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {
 			return c.Status == metav1.ConditionTrue && c.ObservedGeneration == s.Generation
@@ -161,11 +161,11 @@ func Ready(s *v1alpha1.Skyhook) bool {
 	return false
 }
 
-// Admitted counts the admissions that nodes record, of Skyhooks and of NodeOps.
-func (w *World) Admitted() int {
+// CountAdmitted counts the admissions that nodes record, of Skyhooks and of NodeOps.
+func (e *Env) CountAdmitted() int {
 	l := &corev1.NodeList{}
-	if err := w.Client.List(context.Background(), l); err != nil {
-		w.Error(err)
+	if err := e.Client.List(context.Background(), l); err != nil {
+		e.Error(err)
 	}
 	n := 0
 	for _, node := range l.Items {
@@ -179,8 +179,8 @@ func (w *World) Admitted() int {
 	return n
 }
 
-// Marks lists what is ours on a node: annotations, labels, conditions and taints.
-func Marks(n *corev1.Node) []string {
+// ListMarks lists the keys of all annotations, labels, conditions and taints of Skyhook on a node.
+func ListMarks(n *corev1.Node) []string {
 	var out []string
 	add := func(key string) {
 		if strings.HasPrefix(key, v1alpha1.Group+"/") || key == v1alpha1.Group {
@@ -202,57 +202,57 @@ func Marks(n *corev1.Node) []string {
 	return out
 }
 
-// explain prints how things are, for a test that fails.
-func (w *World) explain() {
+// dumpState logs Skyhooks, nodes and pods of a test that fails.
+func (e *Env) dumpState() {
 	hooks, nodes, pods := &v1alpha1.SkyhookList{}, &corev1.NodeList{}, &corev1.PodList{}
 	for _, l := range []client.ObjectList{hooks, nodes, pods} {
-		if err := w.Client.List(context.Background(), l); err != nil {
-			w.Log(err)
+		if err := e.Client.List(context.Background(), l); err != nil {
+			e.Log(err)
 		}
 	}
 	for _, s := range hooks.Items {
 		text, err := yaml.Marshal(s.Status)
-		w.Logf("Skyhook %s: %v\n%s", s.Name, err, text)
+		e.Logf("Skyhook %s: %v\n%s", s.Name, err, text)
 	}
 	for _, n := range nodes.Items {
-		w.Logf("node %s: unschedulable %v, taints %v, annotations %v", n.Name, n.Spec.Unschedulable, n.Spec.Taints, n.Annotations)
+		e.Logf("node %s: unschedulable %v, taints %v, annotations %v", n.Name, n.Spec.Unschedulable, n.Spec.Taints, n.Annotations)
 	}
 	for _, p := range pods.Items {
-		w.Logf("pod %s/%s on %s: %s, leaving %v", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp)
+		e.Logf("pod %s/%s on %s: %s, leaving %v", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp)
 	}
 }
 
-// clear removes what a test left, so that the next one begins with nothing.
-func (w *World) clear() {
+// deleteAll removes everything that a test created.
+func (e *Env) deleteAll() {
 	ctx := context.Background()
 	hooks, pods := &v1alpha1.SkyhookList{}, &corev1.PodList{}
-	w.Must(w.Client.List(ctx, hooks))
+	e.Must(e.Client.List(ctx, hooks))
 	for i := range hooks.Items {
 		s := &hooks.Items[i]
-		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, s)))
+		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, s)))
 	}
-	w.clearOps(ctx)
+	e.deleteNodeOps(ctx)
 	policies := &v1alpha1.DeploymentPolicyList{}
-	w.Must(w.Client.List(ctx, policies))
+	e.Must(e.Client.List(ctx, policies))
 	for i := range policies.Items {
 		p := &policies.Items[i]
-		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, p)))
+		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, p)))
 	}
-	w.Must(w.Client.DeleteAllOf(ctx, &corev1.Node{}))
-	w.Must(w.Client.List(ctx, pods))
+	e.Must(e.Client.DeleteAllOf(ctx, &corev1.Node{}))
+	e.Must(e.Client.List(ctx, pods))
 	for i := range pods.Items {
-		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))))
+		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))))
 	}
 }
 
-// clearOps deletes NodeOps, upgrades and Jobs, in every namespace.
-func (w *World) clearOps(ctx context.Context) {
+// deleteNodeOps deletes NodeOps, upgrades and Jobs, in every namespace.
+func (e *Env) deleteNodeOps(ctx context.Context) {
 	ops, upgrades, jobs := &opv1.NodeOpList{}, &opv1.NodeOpUpgradeList{}, &batchv1.JobList{}
-	w.Must(w.Client.List(ctx, ops))
-	w.Must(w.Client.List(ctx, upgrades))
-	w.Must(w.Client.List(ctx, jobs))
+	e.Must(e.Client.List(ctx, ops))
+	e.Must(e.Client.List(ctx, upgrades))
+	e.Must(e.Client.List(ctx, jobs))
 	var all []client.Object
 	for i := range upgrades.Items {
 		all = append(all, &upgrades.Items[i])
@@ -264,7 +264,7 @@ func (w *World) clearOps(ctx context.Context) {
 		all = append(all, &jobs.Items[i])
 	}
 	for _, o := range all {
-		w.Must(client.IgnoreNotFound(w.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		w.Must(client.IgnoreNotFound(w.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))))
+		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))))
 	}
 }

@@ -164,7 +164,7 @@ func TestHealth(t *testing.T) {
 	w := testenv.New(t, plane, 3)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	complete(t)
-	kubelet := w.Kubelet()
+	kubelet := w.StartKubelet()
 	nodes := []string{"n1", "n2", "n3"}
 	s := follow(t, v1alpha1.GroupVersion.WithResource("skyhooks"), script(t, "skyhook.nvidia.com_Skyhook"), func() int {
 		fewest := len(kubelet.History("n1"))
@@ -197,20 +197,20 @@ spec:
 	}
 	w.Eventually("Flux and Argo CD take it for healthy", func() bool {
 		return s.has(func(v verdict) bool {
-			return v.object.GetGeneration() == w.Skyhook("healthy").Generation && v.kstatus == status.CurrentStatus && v.argo == "Healthy"
+			return v.object.GetGeneration() == w.GetSkyhook("healthy").Generation && v.kstatus == status.CurrentStatus && v.argo == "Healthy"
 		})
 	})
-	w.Patch(w.Skyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	w.Patch(w.GetSkyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	say("three")
 	w.Eventually("Argo CD sees that it is paused", func() bool { return s.has(func(v verdict) bool { return v.argo == "Suspended" }) })
-	w.Patch(w.Skyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	w.Patch(w.GetSkyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	waitReady(t, "skyhook/healthy")
 
 	// a taint that is not tolerated blocks a node
-	w.Patch(w.Node("n1"), `{"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"}]}}`)
+	w.Patch(w.GetNode("n1"), `{"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"}]}}`)
 	say("four")
 	w.Eventually("Argo CD sees that it is blocked", func() bool { return s.has(func(v verdict) bool { return v.argo == "Degraded" }) })
-	w.Patch(w.Node("n1"), `{"spec":{"taints":null}}`)
+	w.Patch(w.GetNode("n1"), `{"spec":{"taints":null}}`)
 	waitReady(t, "skyhook/healthy")
 	mustKubectl(t, "delete", "skyhook", "healthy", "--timeout=2m")
 

@@ -108,10 +108,10 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 }
 
 // looked waits until an operator that has just begun has looked at a Skyhook: it is edited in a way that costs no work.
-func looked(w *testenv.World, name string) {
+func looked(w *testenv.Env, name string) {
 	w.Helper()
-	w.Patch(w.Skyhook(name), fmt.Sprintf(`{"spec":{"priority":%d}}`, w.Skyhook(name).Spec.Priority+1))
-	w.Complete(name)
+	w.Patch(w.GetSkyhook(name), fmt.Sprintf(`{"spec":{"priority":%d}}`, w.GetSkyhook(name).Spec.Priority+1))
+	w.WaitComplete(name)
 }
 
 // jobs plays the controller of Jobs, and the nodes they run on, until the test ends: the program of each Job runs.

@@ -97,7 +97,7 @@ func TestRelease(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			forget(t)
 			w := testenv.New(t, plane, 2)
-			kubelet := w.Kubelet()
+			kubelet := w.StartKubelet()
 			jobs(t, w.Namespace)
 			mustHelm(t, c.first, w.Namespace, "install", releaseName, formerChart(t))
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
@@ -107,8 +107,8 @@ func TestRelease(t *testing.T) {
 			}
 			_, end := operator(t, w.Namespace)
 			w.Apply(simple)
-			w.Complete("simple")
-			before := w.Skyhook("simple").UID
+			w.WaitComplete("simple")
+			before := w.GetSkyhook("simple").UID
 			history := slices.Concat(kubelet.History("n1"), kubelet.History("n2"))
 
 			end()
@@ -120,7 +120,7 @@ func TestRelease(t *testing.T) {
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
 			_, end = operator(t, w.Namespace)
 			looked(w, "simple")
-			if after := slices.Concat(kubelet.History("n1"), kubelet.History("n2")); !slices.Equal(after, history) || w.Skyhook("simple").UID != before {
+			if after := slices.Concat(kubelet.History("n1"), kubelet.History("n2")); !slices.Equal(after, history) || w.GetSkyhook("simple").UID != before {
 				t.Errorf("upgrades and a downgrade of the chart made nodes do something: %v, before %v", after, history)
 			}
 
@@ -178,7 +178,7 @@ func served(t *testing.T, crd string) {
 }
 
 // gone proves that of a release nothing is left but its CRDs, and of Skyhooks nothing on the nodes but that they are known.
-func gone(t *testing.T, w *testenv.World) {
+func gone(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
@@ -217,7 +217,7 @@ func gone(t *testing.T, w *testenv.World) {
 	nodes := &corev1.NodeList{}
 	w.Must(w.Client.List(context.Background(), nodes))
 	for i := range nodes.Items {
-		for _, mark := range testenv.Marks(&nodes.Items[i]) {
+		for _, mark := range testenv.ListMarks(&nodes.Items[i]) {
 			if mark != v1alpha1.AnnotationKnown {
 				t.Errorf("node %s still carries %s", nodes.Items[i].Name, mark)
 			}
@@ -229,14 +229,14 @@ func gone(t *testing.T, w *testenv.World) {
 func TestUninstallIsHeld(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 1)
-	w.Kubelet()
+	w.StartKubelet()
 	jobs(t, w.Namespace)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.jobTimeoutSeconds=40")
 	complete(t)
 	_, end := operator(t, w.Namespace)
 	w.Apply(simple)
-	w.Complete("simple")
-	w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
+	w.WaitComplete("simple")
+	w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 
 	if out, err := helm(t, "v4", w.Namespace, "uninstall", releaseName); err == nil {
 		t.Fatalf("a release with a paused Skyhook that has a package to uninstall went:\n%s", out)
@@ -245,7 +245,7 @@ func TestUninstallIsHeld(t *testing.T) {
 	if _, err := typed(t).AppsV1().Deployments(w.Namespace).Get(ctx, releaseName+"-controller-manager", metav1.GetOptions{}); err != nil {
 		t.Errorf("the operator went before its work was done: %v", err)
 	}
-	w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
+	w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
 	end()
 	gone(t, w)
@@ -255,16 +255,16 @@ func TestUninstallIsHeld(t *testing.T) {
 func TestUninstallWithoutCleanup(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 1)
-	kubelet := w.Kubelet()
+	kubelet := w.StartKubelet()
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false")
 	complete(t)
 	_, end := operator(t, w.Namespace)
 	w.Apply(simple)
-	w.Complete("simple")
+	w.WaitComplete("simple")
 	end()
-	before := w.Skyhook("simple")
+	before := w.GetSkyhook("simple")
 	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
-	if after := w.Skyhook("simple"); after.UID != before.UID || after.DeletionTimestamp != nil {
+	if after := w.GetSkyhook("simple"); after.UID != before.UID || after.DeletionTimestamp != nil {
 		t.Errorf("the Skyhook is not what it was: %v", after.ObjectMeta)
 	}
 

@@ -48,7 +48,7 @@ func TestKubectl(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 2)
 	w.Namespace = "skyhook" // of config/default
-	w.Kubelet()
+	w.StartKubelet()
 	t.Cleanup(func() { unguard(t) })
 	url := hosted(t)
 	mustKubectl(t, "apply", "-k", url("config/default"))
@@ -63,22 +63,22 @@ func TestKubectl(t *testing.T) {
 	kept(t, w, "Delete these first") // be it for a Skyhook or for the NodeOp
 	mustKubectl(t, "delete", "-k", "config/samples", "--timeout=2m")
 	w.Apply(simple)
-	w.Complete("simple")
+	w.WaitComplete("simple")
 	w.Eventually("a complete Skyhook keeps the operator", func() bool { return strings.Contains(refusal(t, w), "Skyhook simple") })
 	kept(t, w, "Skyhook simple")
 	for _, how := range []string{"pause", "disable"} {
 		annotate := func(value string) {
-			w.Patch(w.Skyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/`+how+`":`+value+`}}}`)
+			w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/`+how+`":`+value+`}}}`)
 		}
 		annotate(`"true"`)
 		kept(t, w, "Skyhook simple")
 		annotate("null")
 	}
-	w.Complete("simple")
+	w.WaitComplete("simple")
 	end()
 	kept(t, w, "Skyhook simple") // what is left of an operator that is dead, too
 	_, end = operator(t, w.Namespace)
-	w.Must(w.Client.Delete(context.Background(), w.Skyhook("simple")))
+	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("simple")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "simple"}, &v1alpha1.Skyhook{}))
 	})
@@ -108,13 +108,13 @@ func TestKubectl(t *testing.T) {
 func TestCleanupAfterDeath(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 1)
-	w.Kubelet()
+	w.StartKubelet()
 	t.Cleanup(func() { unguard(t) })
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false,cleanup.guardRemoval=true")
 	complete(t)
 	_, end := operator(t, w.Namespace)
 	w.Apply(simple)
-	w.Complete("simple")
+	w.WaitComplete("simple")
 	said := ""
 	t.Cleanup(func() { t.Logf("deleting a CRD: %s", said) })
 	w.Eventually("uninstalling is refused", func() bool {
@@ -139,7 +139,7 @@ func TestCleanupAfterDeath(t *testing.T) {
 }
 
 // refusal is what the API server says when somebody wants to delete the operator, and nothing when it would.
-func refusal(t *testing.T, w *testenv.World) string {
+func refusal(t *testing.T, w *testenv.Env) string {
 	t.Helper()
 	words := ""
 	for _, object := range []string{"crd/skyhooks.skyhook.nvidia.com", "deployment/skyhook-operator-controller-manager"} {
@@ -154,7 +154,7 @@ func refusal(t *testing.T, w *testenv.World) string {
 
 // kept proves that the operator cannot be deleted because of somebody, and that nothing of it goes when one tries. The API
 // server looks up a second or so later who there is: until then it may name somebody who was there before.
-func kept(t *testing.T, w *testenv.World, who string) {
+func kept(t *testing.T, w *testenv.Env, who string) {
 	t.Helper()
 	said := ""
 	t.Cleanup(func() { t.Logf("deleting the operator: %s", said) })

@@ -44,7 +44,7 @@ func TestRights(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
-	w.Kubelet()
+	w.StartKubelet()
 	webhooks(t, w)
 	p, end := operator(t, w.Namespace)
 	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
@@ -60,7 +60,7 @@ func TestRights(t *testing.T) {
 }
 
 // webhooks are what an earlier operator left behind: nobody answers there, so every write of a Skyhook fails.
-func webhooks(t *testing.T, w *testenv.World) {
+func webhooks(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	fail, none, path := admissionv1.Fail, admissionv1.SideEffectClassNone, "/x"
 	rules := []admissionv1.RuleWithOperations{{
@@ -108,7 +108,7 @@ spec:
 `
 
 // drive makes the operator do everything that needs a right.
-func drive(t *testing.T, w *testenv.World) {
+func drive(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	elsewhere := map[string]string{"app": "elsewhere"} // a DaemonSet that asks for no node here
 	w.Must(w.Client.Create(context.Background(), &appsv1.DaemonSet{
@@ -148,10 +148,10 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 		return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.ObjectRef.Subresource == "eviction" })
 	})
 	say("1.0.0", "one") // it has lasted too long now
-	w.Complete("story")
+	w.WaitComplete("story")
 
 	say("1.0.0", "two") // the ConfigMap is updated
-	w.Complete("story")
+	w.WaitComplete("story")
 	again(t, w)
 	// a ConfigMap of the documented name that the operator's cache does not show
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -163,25 +163,25 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 		return asked(t, w, "get", "configmaps")
 	})
 	w.Must(w.Client.Delete(context.Background(), foreign))
-	w.Complete("story")
+	w.WaitComplete("story")
 
 	driveOps(t, w)
 	// a hold whose owner does not exist
-	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
+	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
 	w.Eventually("the operator asked for the owner of the hold", func() bool {
 		return asked(t, w, "get", "skyhooks")
 	})
-	w.Must(w.Client.Delete(context.Background(), w.Skyhook("story")))
+	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("story")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "story"}, &v1alpha1.Skyhook{}))
 	})
 }
 
 // driveOps takes a NodeOp through its life, and has one made for an upgrade.
-func driveOps(t *testing.T, w *testenv.World) {
+func driveOps(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	ctx := context.Background()
-	w.Patch(w.Node("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
+	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
 	w.Eventually("the operator asked for the NodeOp that cordoned the node", func() bool { return asked(t, w, "get", "nodeops") })
 	w.Apply(`
 apiVersion: operator.kairos.io/v1alpha1
@@ -208,18 +208,18 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfte
 }
 
 // finish plays the controller of Jobs, for those of NodeOps that have not ended.
-func finish(w *testenv.World, well bool) {
+func finish(w *testenv.Env, well bool) {
 	ctx, jobs := context.Background(), &batchv1.JobList{}
 	if w.Client.List(ctx, jobs, client.HasLabels{opv1.LabelNodeOp}) != nil {
 		return // it is tried again
 	}
 	for i := range jobs.Items {
-		_ = w.EndJob(ctx, &jobs.Items[i], well, time.Now()) // it is tried again
+		_ = w.FinishJob(ctx, &jobs.Items[i], well, time.Now()) // it is tried again
 	}
 }
 
 // again has a package run again on n1, where a pod of somebody else has the name that the next pod needs.
-func again(t *testing.T, w *testenv.World) {
+func again(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	name := ""
 	for _, r := range requests(t, w.Namespace) {
@@ -235,11 +235,11 @@ func again(t *testing.T, w *testenv.World) {
 		Spec:       corev1.PodSpec{NodeName: "n2", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	w.Must(w.Client.Create(context.Background(), squatter))
-	w.Patch(w.Node("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_story":null}}}`)
+	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_story":null}}}`)
 	w.Eventually("the operator looked at the pod that it could not create", func() bool { return asked(t, w, "get", "pods") })
 	w.Eventually("the operator said so again", func() bool { return asked(t, w, "patch", "events") })
 	w.Must(w.Client.Delete(context.Background(), squatter, client.GracePeriodSeconds(0)))
-	w.Complete("story")
+	w.WaitComplete("story")
 }
 
 // request is a line of the API server's audit log.
@@ -255,7 +255,7 @@ type request struct {
 }
 
 // asked says that the operator has done this.
-func asked(t *testing.T, w *testenv.World, verb, resource string) bool {
+func asked(t *testing.T, w *testenv.Env, verb, resource string) bool {
 	t.Helper()
 	return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.Verb == verb && r.ObjectRef.Resource == resource })
 }
@@ -287,7 +287,7 @@ func requests(t *testing.T, namespace string) []request {
 }
 
 // compare holds what the operator asked for against what it may.
-func compare(t *testing.T, w *testenv.World) {
+func compare(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	var cluster rbacv1.ClusterRole
 	var here rbacv1.Role

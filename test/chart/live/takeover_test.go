@@ -27,7 +27,7 @@ const (
 )
 
 // recorded puts the Skyhook, the nodes and the ConfigMap of the predecessor into the cluster.
-func recorded(t *testing.T, w *testenv.World) {
+func recorded(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/former.yaml")
 	if err != nil {
@@ -40,12 +40,12 @@ func recorded(t *testing.T, w *testenv.World) {
 	s.Object["status"] = status
 	w.Must(w.Client.Status().Update(context.Background(), &s))
 	mark := func(node, state, status, more string) {
-		w.Patch(w.Node(node), `{"metadata":{"labels":{"skyhook.nvidia.com/status_gpu-base":"`+status+`"},"annotations":{`+more+
+		w.Patch(w.GetNode(node), `{"metadata":{"labels":{"skyhook.nvidia.com/status_gpu-base":"`+status+`"},"annotations":{`+more+
 			`"skyhook.nvidia.com/status_gpu-base":"`+status+`","skyhook.nvidia.com/version_gpu-base":"v0.15.0","skyhook.nvidia.com/nodeState_gpu-base":`+quoted(t, state)+`}}}`)
 	}
 	mark("n1", finished, "complete", "")
 	mark("n2", `{`+agentdRuns+`,`+kernelDone+`}`, "in_progress", `"skyhook.nvidia.com/cordon_gpu-base":"true",`)
-	w.Patch(w.Node("n2"), `{"spec":{"unschedulable":true}}`)
+	w.Patch(w.GetNode("n2"), `{"spec":{"unschedulable":true}}`)
 	yes := true
 	w.Must(w.Client.Create(context.Background(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -72,7 +72,7 @@ func quoted(t *testing.T, text string) string {
 func TestTakeover(t *testing.T) {
 	forget(t)
 	w := testenv.New(t, plane, 2)
-	kubelet := w.Kubelet()
+	kubelet := w.StartKubelet()
 	mustHelm(t, "v3", w.Namespace, "install", releaseName, formerChart(t))
 	// With the webhooks of the predecessor nobody could write this: they are tried by another test.
 	for _, what := range []string{"validating", "mutating"} {
@@ -82,42 +82,42 @@ func TestTakeover(t *testing.T) {
 	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
 	complete(t)
 	_, end := operator(t, w.Namespace)
-	w.Complete("gpu-base")
+	w.WaitComplete("gpu-base")
 	if got := kubelet.History("n1"); len(got) > 0 {
 		t.Errorf("n1 was finished, and did %v", got)
 	}
 	if got, want := kubelet.History("n2"), []string{"agentd-0.9.1 apply", "agentd-0.9.1 config"}; !slices.Equal(got, want) {
 		t.Errorf("n2 did %v, want %v", got, want)
 	}
-	w.Eventually("n2 is given back", func() bool { return !w.Node("n2").Spec.Unschedulable })
+	w.Eventually("n2 is given back", func() bool { return !w.GetNode("n2").Spec.Unschedulable })
 	for _, node := range []string{"n1", "n2"} {
-		if got := w.Node(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
+		if got := w.GetNode(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
 			t.Errorf("the record on %s is\n%s\nwant\n%s", node, got, finished)
 		}
 	}
 	end()
 
-	before := w.Skyhook("gpu-base")
+	before := w.GetSkyhook("gpu-base")
 	mustHelm(t, "v3", w.Namespace, "rollback", releaseName, "1")
 	for _, what := range []string{"validating", "mutating"} {
 		remove(t, what)
 	}
-	if after := w.Skyhook("gpu-base"); after.UID != before.UID || after.DeletionTimestamp != nil || len(after.Spec.Packages) != 2 {
+	if after := w.GetSkyhook("gpu-base"); after.UID != before.UID || after.DeletionTimestamp != nil || len(after.Spec.Packages) != 2 {
 		t.Errorf("after the downgrade the Skyhook is %v", after)
 	}
-	if got := w.Node("n1").Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
+	if got := w.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
 		t.Errorf("after the downgrade the record on n1 is %s", got)
 	}
 	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
 	_, end = operator(t, w.Namespace)
-	w.Complete("gpu-base")
+	w.WaitComplete("gpu-base")
 	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got != 2 {
 		t.Errorf("coming back made nodes do something: %v, %v", kubelet.History("n1"), kubelet.History("n2"))
 	}
 
 	// and it goes on: the next version is an upgrade
-	w.Patch(w.Skyhook("gpu-base"), `{"spec":{"packages":{"agentd":{"version":"0.9.2"}}}}`)
-	w.Complete("gpu-base")
+	w.Patch(w.GetSkyhook("gpu-base"), `{"spec":{"packages":{"agentd":{"version":"0.9.2"}}}}`)
+	w.WaitComplete("gpu-base")
 	if got, want := kubelet.History("n1"), []string{"agentd-0.9.2 upgrade", "agentd-0.9.2 config"}; !slices.Equal(got, want) {
 		t.Errorf("n1 did %v, want %v", got, want)
 	}
