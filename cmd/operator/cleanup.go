@@ -46,9 +46,9 @@ func cleanup(args []string, env func(string) (string, bool), out io.Writer) erro
 	if *timeout <= 0 {
 		return fmt.Errorf("--timeout %s: it must be longer than 0", *timeout)
 	}
-	config, err := reach(*kubeconfig)
+	config, err := loadConfig(*kubeconfig)
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), *timeout)
 	defer cancel()

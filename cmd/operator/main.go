@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command operator takes the packages of Skyhooks to the nodes of a cluster. It is configured by flags and by
+// Command operator applies the packages of Skyhooks to the nodes of a cluster. It is configured by flags and by
 // environment variables; see operator --help. As operator cleanup it prepares its own removal.
 package main
 
@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skyhook-k8s/skyhook/internal/controller"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
 // version is set when a release is built.
@@ -31,11 +32,12 @@ func main() {
 		}
 		return
 	}
-	o, err := parse(os.Args[1:], os.LookupEnv, os.Stderr)
+	o, err := options.Parse(os.Args[1:], os.LookupEnv)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		_ = options.Usage(os.Stderr) // nowhere else to report an error
 		return
-	case errors.Is(err, errVersion):
+	case errors.Is(err, options.ErrVersion):
 		fmt.Println(version)
 		return
 	case err != nil:
@@ -48,34 +50,40 @@ func main() {
 		os.Exit(2)
 	}
 	if err := run(o, log); err != nil {
-		log.Error(err, "the operator stops")
+		log.Error(err, "operator failed")
 		os.Exit(1)
 	}
 }
 
-func run(o *options, log logr.Logger) error {
+func run(o *options.Options, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		adapt()
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.V(1))
-	config, err := reach(o.kubeconfig)
+	config, err := loadConfig(o.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return fmt.Errorf("loading the kubeconfig: %w", err)
 	}
-	settings, err := o.settings(log)
-	if err != nil {
-		return err
+	for _, s := range o.Ignored {
+		log.Info("option has no effect", "option", s)
 	}
-	for _, s := range o.ignored {
-		log.Info("this setting has no effect any more", "setting", s)
-	}
-	log.Info("the operator starts", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElection)
-	return controller.Run(ctrl.SetupSignalHandler(), config, settings)
+	log.Info("starting operator", "version", version, "namespace", o.Namespace, "leaderElection", o.LeaderElection)
+	return controller.Run(ctrl.SetupSignalHandler(), config, controllerOptions(o, log))
 }
 
-// reach says how to reach the API server: by a given file, or else as kubectl and pods find it.
-func reach(kubeconfig string) (*rest.Config, error) {
+// controllerOptions are the options in the form that the controller takes.
+func controllerOptions(o *options.Options, log logr.Logger) controller.Options {
+	return controller.Options{
+		Skyhook: o.Skyhook(version), NodeOps: o.NodeOps(), Node: o.Node,
+		LeaderElection: o.LeaderElection, Parallel: o.Parallel, GuardRemoval: o.GuardRemoval,
+		MetricsAddress: o.MetricsAddress, MetricsSecure: o.MetricsSecure, ProbeAddress: o.ProbeAddress, PprofAddress: o.PprofAddress,
+		Log: log,
+	}
+}
+
+// loadConfig loads the given kubeconfig, or else finds the API server as kubectl and pods do.
+func loadConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package options
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -25,23 +24,19 @@ func with(pairs ...string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
-func read(t *testing.T, env func(string) (string, bool), args ...string) *options {
+func read(t *testing.T, env func(string) (string, bool), args ...string) *Options {
 	t.Helper()
-	o, err := parse(args, env, &bytes.Buffer{})
+	o, err := Parse(args, env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
-// The defaults are those that manifests expect, but that one of several operators leads.
+// The defaults are those that published manifests expect, except for leader election.
 func TestDefaults(t *testing.T) {
 	o := read(t, with())
-	s, err := o.settings(logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := s.Skyhook
+	c := o.Skyhook("")
 	for _, d := range []struct{ what, got, want string }{
 		{"NAMESPACE", c.Namespace, "skyhook"},
 		{"IMAGE_PULL_SECRET", c.ImagePullSecret, ""},
@@ -49,12 +44,12 @@ func TestDefaults(t *testing.T) {
 		{"AGENT_LOG_ROOT", c.LogRoot, "/var/log/skyhook"},
 		{"PAUSE_IMAGE", c.PauseImage, "registry.k8s.io/pause:3.10"},
 		{"AGENT_IMAGE", c.AgentImage, "ghcr.io/nvidia/skyhook/agent:latest"},
-		{"METRICS_PORT", s.MetricsAddress, ":8080"},
-		{"PROBE_PORT", s.ProbeAddress, ":8081"},
-		{"LOG_ENCODER", o.logEncoder, "json"},
-		{"LOG_LEVEL", o.logLevel, "debug"},
-		{"LOG_STACK_TRACE_LEVEL", o.logStackLevel, "warn"},
-		{"LOG_TIME_ENCODER", o.logTimeEncoder, "rfc3339"},
+		{"METRICS_PORT", o.MetricsAddress, ":8080"},
+		{"PROBE_PORT", o.ProbeAddress, ":8081"},
+		{"LOG_ENCODER", o.LogEncoder, "json"},
+		{"LOG_LEVEL", o.LogLevel, "debug"},
+		{"LOG_STACK_TRACE_LEVEL", o.LogStackLevel, "warn"},
+		{"LOG_TIME_ENCODER", o.LogTimeEncoder, "rfc3339"},
 		{"STAGE_DEADLINE", c.StageDeadline.String(), "1h0m0s"},
 		{"INTERRUPT_DEADLINE", c.InterruptDeadline.String(), "30m0s"},
 	} {
@@ -65,8 +60,8 @@ func TestDefaults(t *testing.T) {
 	if want := (corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule}); c.RuntimeTaint != want {
 		t.Errorf("RUNTIME_REQUIRED_TAINT is %v", c.RuntimeTaint)
 	}
-	if c.ReapplyOnReboot || c.TrustAgentReboots || c.AlwaysPull || !s.LeaderElection {
-		t.Errorf("REAPPLY_ON_REBOOT %v, REBOOT_PROOF=agent %v, ALWAYS_PULL %v, LEADER_ELECTION %v", c.ReapplyOnReboot, c.TrustAgentReboots, c.AlwaysPull, s.LeaderElection)
+	if c.ReapplyOnReboot || c.TrustAgentReboots || c.AlwaysPull || !o.LeaderElection {
+		t.Errorf("REAPPLY_ON_REBOOT %v, REBOOT_PROOF=agent %v, ALWAYS_PULL %v, LEADER_ELECTION %v", c.ReapplyOnReboot, c.TrustAgentReboots, c.AlwaysPull, o.LeaderElection)
 	}
 }
 
@@ -74,21 +69,21 @@ func TestDefaults(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	env := with("NAMESPACE", "from-env", "AGENT_IMAGE", "r.example:5000/agent:v2", "REAPPLY_ON_REBOOT", "true", "COPY_DIR_ROOT", "", "STAGE_DEADLINE", "90s", "LEADER_ELECTION", "false")
 	o := read(t, env, "--namespace=from-flag", "--reboot-proof", "agent", "--leader-election")
-	if o.namespace != "from-flag" || o.agentImage != "r.example:5000/agent:v2" || !o.reapplyOnReboot || o.copyDirRoot != "/var/lib/skyhook" ||
-		o.stageDeadline != 90*time.Second || o.rebootProof != "agent" || !o.leaderElection {
+	if o.Namespace != "from-flag" || o.AgentImage != "r.example:5000/agent:v2" || !o.ReapplyOnReboot || o.CopyDirRoot != "/var/lib/skyhook" ||
+		o.StageDeadline.Duration != 90*time.Second || !o.TrustAgentReboots || !o.LeaderElection {
 		t.Errorf("%+v", o)
 	}
 }
 
-// Settings of earlier operators are accepted, and said to have no effect.
+// Settings of earlier operators are accepted, and reported as without effect.
 func TestIgnored(t *testing.T) {
 	o := read(t, with("ENABLE_WEBHOOKS", "true", "WEBHOOK_SECRET_NAME", "x", "DEFAULT_INTERVAL", "10m"), "--webhook-service-name", "y", "--enable-webhooks=false")
-	if len(o.ignored) != 5 {
-		t.Errorf("%q", o.ignored)
+	if len(o.Ignored) != 4 {
+		t.Errorf("%q", o.Ignored)
 	}
 }
 
-// What cannot be right stops the process, with the name of the setting and what to change.
+// A value that cannot work stops the process, with the name of the option and what to change.
 func TestWrong(t *testing.T) {
 	for _, c := range []struct {
 		env  func(string) (string, bool)
@@ -106,7 +101,7 @@ func TestWrong(t *testing.T) {
 		{with("RUNTIME_REQUIRED_TAINT", "a=b:Sometimes"), nil, `"a=b:Sometimes" is not a taint`},
 		{with("RUNTIME_REQUIRED_TAINT", "a b=c:NoSchedule"), nil, `"a b" is not the key of a taint`},
 		{with("RUNTIME_REQUIRED_TAINT", "a=b c:NoSchedule"), nil, `"b c" is not the value of a taint`},
-		{with("REBOOT_PROOF", "hope"), nil, `--reboot-proof (REBOOT_PROOF): "hope" is neither bootID nor agent`},
+		{with("REBOOT_PROOF", "hope"), nil, `environment variable REBOOT_PROOF: "hope" is neither bootID nor agent`},
 		{with("STAGE_DEADLINE", "soon"), nil, `environment variable STAGE_DEADLINE: "soon" is not a duration such as 90s or 1h`},
 		{with("DEFAULT_DEPLOYMENT_POLICY", "Not A Name"), nil, `--default-deployment-policy (DEFAULT_DEPLOYMENT_POLICY): "Not A Name" is not the name of a DeploymentPolicy`},
 		{with("STAGE_DEADLINE", "0s"), nil, `--stage-deadline (STAGE_DEADLINE): it must be longer than 0`},
@@ -120,12 +115,12 @@ func TestWrong(t *testing.T) {
 		{with(), []string{"--no-such"}, `flag provided but not defined: -no-such`},
 		{with(), []string{"run"}, `"run" is not a flag; see --help`},
 	} {
-		_, err := parse(c.args, c.env, &bytes.Buffer{})
+		_, err := Parse(c.args, c.env)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: the error is %v, without %q", c.args, err, c.want)
 		}
 	}
-	_, err := parse([]string{"--namespace", "A", "--reboot-proof", "x"}, with(), &bytes.Buffer{})
+	_, err := Parse([]string{"--namespace", "A", "--parallel", "0"}, with())
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two settings are wrong, and the error is %v", err)
 	}
@@ -133,47 +128,19 @@ func TestWrong(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := parse([]string{"--help"}, with(), &out); !errors.Is(err, flag.ErrHelp) {
+	if _, err := Parse([]string{"--help"}, with()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("the error is %v", err)
 	}
-	for _, s := range (&options{}).table() {
-		if !strings.Contains(out.String(), "--"+s.name) || !strings.Contains(out.String(), s.env) || !strings.Contains(out.String(), s.help) {
-			t.Errorf("help does not tell of %s", s.name)
+	if err := Usage(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range Defaults().Table() {
+		if !strings.Contains(out.String(), "--"+row.Flag) || !strings.Contains(out.String(), row.Env) || !strings.Contains(out.String(), row.Help) {
+			t.Errorf("help does not describe %s", row.Flag)
 		}
 	}
-	if _, err := parse([]string{"--version"}, with(), &out); !errors.Is(err, errVersion) {
+	if _, err := Parse([]string{"--version"}, with()); !errors.Is(err, ErrVersion) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-func TestLog(t *testing.T) {
-	for _, c := range []struct{ level, encoder, times, want string }{
-		{"info", "json", "rfc3339", `"msg":"hello"`},
-		{"info", "console", "iso8601", "\thello\t"},
-		{"error", "json", "epoch", ""},
-	} {
-		var out bytes.Buffer
-		log, err := newLogger(&options{logLevel: c.level, logEncoder: c.encoder, logTimeEncoder: c.times, logStackLevel: "panic"}, &out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Info("hello", "a", "b")
-		if got := out.String(); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%+v: logged %q", c, got)
-		}
-	}
-	for _, c := range []struct {
-		o    options
-		want string
-	}{
-		{options{logLevel: "5", logStackLevel: "warn", logEncoder: "json", logTimeEncoder: "epoch"}, "--log-level (LOG_LEVEL)"},
-		{options{logLevel: "info", logStackLevel: "x", logEncoder: "json", logTimeEncoder: "epoch"}, "--log-stack-trace-level (LOG_STACK_TRACE_LEVEL)"},
-		{options{logLevel: "info", logStackLevel: "warn", logEncoder: "xml", logTimeEncoder: "epoch"}, "--log-encoder (LOG_ENCODER)"},
-		{options{logLevel: "info", logStackLevel: "warn", logEncoder: "json", logTimeEncoder: "noon"}, "--log-time-encoder (LOG_TIME_ENCODER)"},
-	} {
-		if _, err := newLogger(&c.o, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: the error is %v", c.o, err)
-		}
 	}
 }
 
@@ -183,12 +150,12 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range (&options{}).table() {
-		initial := "`" + s.initial + "`"
-		if s.initial == "" {
+	for _, option := range Defaults().Table() {
+		initial := "`" + option.Default + "`"
+		if option.Default == "" {
 			initial = ""
 		}
-		if row := "| `--" + s.name + "` | `" + s.env + "` | " + initial; !strings.Contains(string(page), row) {
+		if row := "| `--" + option.Flag + "` | `" + option.Env + "` | " + initial; !strings.Contains(string(page), row) {
 			t.Errorf("docs/operations.md has no row that begins with %q", row)
 		}
 	}

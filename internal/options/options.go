@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package options declares the operator's settings once: flag, environment variable, default, help and meaning. The
+// operator parses its own arguments with this table. The plugin reads the Deployment of a running operator with the
+// same table, so that both decide with the same configuration.
+package options
+
+import (
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// Options are the operator's settings. Those that a decision depends on are written to JSON, which is how a dump keeps
+// them. The field names in JSON are part of the dump format.
+type Options struct {
+	Namespace           string          `json:"namespace"`
+	Node                string          `json:"node,omitempty"` // the operator runs on; empty when unknown
+	AgentImage          string          `json:"agentImage"`
+	PauseImage          string          `json:"pauseImage"`
+	CopyDirRoot         string          `json:"copyDirRoot"`
+	LogRoot             string          `json:"logRoot"`
+	RuntimeTaint        corev1.Taint    `json:"runtimeTaint"`
+	ReapplyOnReboot     bool            `json:"reapplyOnReboot,omitempty"`
+	TrustAgentReboots   bool            `json:"trustAgentReboots,omitempty"`
+	ImagePullSecret     string          `json:"imagePullSecret,omitempty"`
+	ServiceAccount      string          `json:"serviceAccount,omitempty"`
+	OwnAccount          string          `json:"ownAccount,omitempty"`
+	AlwaysPull          bool            `json:"alwaysPull,omitempty"`
+	StageDeadline       metav1.Duration `json:"stageDeadline"`
+	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
+	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
+	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
+	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
+	NodeOpNamespaces    []string        `json:"nodeOpNamespaces,omitempty"` // empty for all
+	KairosLabels        bool            `json:"kairosLabels,omitempty"`
+
+	Parallel       int      `json:"-"`
+	LeaderElection bool     `json:"-"`
+	GuardRemoval   bool     `json:"-"`
+	MetricsAddress string   `json:"-"`
+	MetricsSecure  bool     `json:"-"`
+	ProbeAddress   string   `json:"-"`
+	PprofAddress   string   `json:"-"`
+	LogEncoder     string   `json:"-"`
+	LogLevel       string   `json:"-"`
+	LogStackLevel  string   `json:"-"`
+	LogTimeEncoder string   `json:"-"`
+	Kubeconfig     string   `json:"-"`
+	Ignored        []string `json:"-"` // settings that were given and have no effect
+}
+
+// Skyhook is the configuration with which Skyhooks are compiled.
+func (o *Options) Skyhook(version string) skyhook.Config {
+	return skyhook.Config{
+		Namespace: o.Namespace, AgentImage: o.AgentImage, PauseImage: o.PauseImage,
+		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
+		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
+		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull,
+		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration,
+		DefaultPolicy: o.DefaultPolicy, Version: version,
+	}
+}
+
+// NodeOps is the configuration with which NodeOps are compiled.
+func (o *Options) NodeOps() nodeop.Config {
+	return nodeop.Config{
+		Namespace: o.Namespace, AgentImage: o.AgentImage, DefaultImage: o.NodeOpDefaultImage, SentinelImage: o.NodeOpSentinelImage,
+		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), PullSecret: o.ImagePullSecret,
+		LabelKairos: o.KairosLabels, Namespaces: o.NodeOpNamespaces,
+	}
+}
