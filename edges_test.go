@@ -43,6 +43,7 @@ var walls = []wall{
 	{"internal/policy", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a policy is read, not fetched"},
 	{"internal/cluster", []string{"our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "the back end observes and applies for the operator and the CLI alike"},
 	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
+	{"internal/options", []string{"sigs.k8s.io/", "k8s.io/client-go", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "settings are parsed alike by the operator and by the plugin; parsing needs no client and no cluster"},
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
 	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the wire carries events; what they mean is decided above it"},
 	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},

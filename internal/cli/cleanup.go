@@ -127,7 +127,7 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &remains{Finalizers: []string{}, Nodes: []string{}, Pods: []string{}, ConfigMaps: []string{}, DryRun: a.dryRun, edits: map[string]skyhook.Edit{}, config: p.Config}
+	r := &remains{Finalizers: []string{}, Nodes: []string{}, Pods: []string{}, ConfigMaps: []string{}, DryRun: a.dryRun, edits: map[string]skyhook.Edit{}, config: p.Operator.Skyhook("")}
 	for _, kind := range []struct {
 		list client.ObjectList
 		of   string
@@ -151,7 +151,7 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	r.nodes = slices.DeleteFunc(parsed(nodes), func(n *skyhook.Node) bool {
-		e := strip(n, p.Config)
+		e := strip(n, r.config)
 		if e.Empty() {
 			return true
 		}

@@ -86,7 +86,7 @@ var makeLarge = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	large.Plugin, large.Self, large.Config = p.Plugin, p.Self, p.Config
+	large.Plugin, large.Operator = p.Plugin, p.Operator
 	for _, kind := range []string{"Skyhook", "DeploymentPolicy"} {
 		all = append(all, p.Of(v1alpha1.GroupVersion.WithKind(kind))...)
 	}

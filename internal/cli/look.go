@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ func (a *app) takePicture(ctx context.Context, from string) (*picture.Picture, e
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", from, err)
 		}
+		a.noteSettings(p)
 		return p, nil
 	}
 	c, err := a.cluster()
@@ -89,10 +91,26 @@ func (a *app) takePicture(ctx context.Context, from string) (*picture.Picture, e
 	p.Plugin = a.version
 	a.prefetch(ctx, p)
 	ours := func(d *appsv1.Deployment) bool { return len(operatorImages(d)) > 0 }
-	if err := p.FindOperator(ctx, a.namespace(), ours); err != nil {
-		a.note("%v: its defaults are taken for its settings", err)
+	if err := p.FindOperator(ctx, a.namespace(), ours); err != nil && !errors.Is(err, picture.ErrNoOperator) {
+		a.warn("%v", err)
 	}
+	a.noteSettings(p)
 	return p, nil
+}
+
+// operatorSettings say with which settings of the operator decisions are made.
+type operatorSettings struct {
+	Source  string   `json:"source"`
+	Changed []string `json:"changed,omitempty"` // those that differ from their defaults, as flags
+}
+
+func settingsOf(p *picture.Picture) operatorSettings {
+	return operatorSettings{Source: cmp.Or(p.Operator.Source, "the dump"), Changed: p.Operator.Changed()}
+}
+
+func (a *app) noteSettings(p *picture.Picture) {
+	s := settingsOf(p)
+	a.note("settings of the operator from %s: %s", s.Source, cmp.Or(strings.Join(s.Changed, " "), "all defaults"))
 }
 
 // prefetch asks for the lists that are needed in any case, all at once. What goes wrong is told by who needs the list.
@@ -128,7 +146,7 @@ func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
 func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 	s := &scene{picture: p}
 	back := cluster.New(cluster.Options{
-		Config: p.Config, Live: p, Self: p.Self, Workloads: p, Clock: func() time.Time { return p.Taken },
+		Config: p.Operator.Skyhook(""), NodeOps: p.Operator.NodeOps(), Self: p.Operator.Node, Live: p, Workloads: p, Clock: func() time.Time { return p.Taken },
 	})
 	var err error
 	if s.objects, err = back.Observe(ctx); err != nil {

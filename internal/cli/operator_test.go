@@ -30,7 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 	"github.com/skyhook-k8s/skyhook/internal/controller"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -58,11 +58,11 @@ func newStage(t *testing.T, nodes int) *stageSet {
 func (s *stageSet) operate() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	config := picture.Defaults(s.Namespace)
-	config.AgentImage, config.PauseImage = "registry.example/agent:v1", "registry.example/pause:3"
+	settings := options.Defaults()
+	settings.Namespace, settings.AgentImage, settings.PauseImage = s.Namespace, "registry.example/agent:v1", "registry.example/pause:3"
 	go func() {
 		ended <- controller.Run(ctx, s.Config, controller.Options{
-			Skyhook: config, NodeOps: nodeop.Config{AgentImage: config.AgentImage, CopyDirRoot: config.CopyDirRoot, LogRoot: config.LogRoot},
+			Skyhook: settings.Skyhook(""), NodeOps: settings.NodeOps(),
 			MetricsAddress: "0", ProbeAddress: "0", Log: logr.Discard(), Registry: prometheus.NewRegistry(),
 		})
 	}()

@@ -111,6 +111,7 @@ type planned struct {
 	Changes  bool             `json:"changes"`
 	Rollouts []plannedRollout `json:"rollouts"`
 	Actions  []plannedAction  `json:"actions"` // of the next pass
+	Settings operatorSettings `json:"settings"`
 }
 
 // plannedRollout is what one rollout would do.

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *scene) planned(c *course, args []string, most int) *planned {
-	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}}
+	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}, Settings: settingsOf(s.picture)}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
 		if !meant(args, r) {

@@ -60,10 +60,10 @@ func TestOperatorsStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Config.OwnAccount = "skyhook-operator"
+		p.Operator.OwnAccount = "skyhook-operator"
 		for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
 			if pod, ok := o.(*corev1.Pod); ok && pod.Name == "train" {
-				pod.Namespace, pod.Labels, pod.Spec.ServiceAccountName = p.Config.Namespace, nil, account
+				pod.Namespace, pod.Labels, pod.Spec.ServiceAccountName = p.Operator.Namespace, nil, account
 			}
 		}
 		var out, errs bytes.Buffer
@@ -71,7 +71,7 @@ func TestOperatorsStay(t *testing.T) {
 		if code := cli.Run(t.Context(), line); code != 2 {
 			t.Fatalf("exit code %d\n%s", code, errs.String())
 		}
-		if got := strings.Contains(out.String(), "n2 evicts "+p.Config.Namespace+"/train"); got != want {
+		if got := strings.Contains(out.String(), "n2 evicts "+p.Operator.Namespace+"/train"); got != want {
 			t.Errorf("a pod of %s is evicted: %v, want %v\n%s", account, got, want, out.String())
 		}
 	}

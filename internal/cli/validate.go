@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 	"github.com/skyhook-k8s/skyhook/internal/cli/rules"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -167,7 +167,7 @@ func (j *judged) compile(o *rules.Object, policies map[string]*v1alpha1.Deployme
 		j.Errors = append(j.Errors, err.Error())
 		return
 	}
-	c := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: policy, Claims: claims, Config: picture.Defaults(defaultNamespace), Now: time.Unix(0, 0)})
+	c := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: policy, Claims: claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
 	for _, name := range skyhook.Claims(s) {
 		if _, taken := claims[name]; !taken {
 			claims[name] = s.Name

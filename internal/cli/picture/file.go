@@ -20,7 +20,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
 // What the file says it is.
@@ -35,50 +35,8 @@ type file struct {
 	Kind       string            `json:"kind"`
 	Taken      time.Time         `json:"taken"`
 	Plugin     string            `json:"plugin,omitempty"`
-	Operator   settings          `json:"operator"`
+	Operator   Operator          `json:"operator"`
 	Items      []json.RawMessage `json:"items"`
-}
-
-// settings are what the operator was started with.
-type settings struct {
-	Version           string       `json:"version,omitempty"`
-	Namespace         string       `json:"namespace"`
-	Node              string       `json:"node,omitempty"`
-	AgentImage        string       `json:"agentImage"`
-	PauseImage        string       `json:"pauseImage"`
-	CopyDirRoot       string       `json:"copyDirRoot"`
-	LogRoot           string       `json:"logRoot"`
-	RuntimeTaint      corev1.Taint `json:"runtimeTaint"`
-	ReapplyOnReboot   bool         `json:"reapplyOnReboot,omitempty"`
-	TrustAgentReboots bool         `json:"trustAgentReboots,omitempty"`
-	ImagePullSecret   string       `json:"imagePullSecret,omitempty"`
-	ServiceAccount    string       `json:"serviceAccount,omitempty"`
-	OwnAccount        string       `json:"ownAccount,omitempty"`
-	AlwaysPull        bool         `json:"alwaysPull,omitempty"`
-	StageDeadline     string       `json:"stageDeadline"`
-	InterruptDeadline string       `json:"interruptDeadline"`
-}
-
-func settingsOf(c skyhook.Config, self string) settings {
-	return settings{
-		Version: c.Version, Namespace: c.Namespace, Node: self, AgentImage: c.AgentImage, PauseImage: c.PauseImage,
-		CopyDirRoot: c.CopyDirRoot, LogRoot: c.LogRoot, RuntimeTaint: c.RuntimeTaint,
-		ReapplyOnReboot: c.ReapplyOnReboot, TrustAgentReboots: c.TrustAgentReboots, ImagePullSecret: c.ImagePullSecret,
-		ServiceAccount: c.ServiceAccount, OwnAccount: c.OwnAccount, AlwaysPull: c.AlwaysPull,
-		StageDeadline: c.StageDeadline.String(), InterruptDeadline: c.InterruptDeadline.String(),
-	}
-}
-
-func (s settings) config() skyhook.Config {
-	c := skyhook.Config{
-		Version: s.Version, Namespace: s.Namespace, AgentImage: s.AgentImage, PauseImage: s.PauseImage,
-		CopyDirRoot: s.CopyDirRoot, LogRoot: s.LogRoot, RuntimeTaint: s.RuntimeTaint,
-		ReapplyOnReboot: s.ReapplyOnReboot, TrustAgentReboots: s.TrustAgentReboots, ImagePullSecret: s.ImagePullSecret,
-		ServiceAccount: s.ServiceAccount, OwnAccount: s.OwnAccount, AlwaysPull: s.AlwaysPull,
-	}
-	c.StageDeadline = lasts(s.StageDeadline, skyhook.DefaultStageDeadline)
-	c.InterruptDeadline = lasts(s.InterruptDeadline, skyhook.DefaultInterruptDeadline)
-	return c
 }
 
 // filed are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
@@ -93,7 +51,7 @@ var filed = []schema.GroupVersionKind{
 func (p *Picture) Write(w io.Writer) error {
 	out := file{
 		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
-		Operator: settingsOf(p.Config, p.Self),
+		Operator: p.Operator,
 	}
 	var kinds []schema.GroupVersionKind
 	var objects []client.Object
@@ -150,7 +108,7 @@ func (f file) write(w io.Writer) error {
 
 // parse reads a file. Lines that hold an object each are not worth a parser for YAML.
 func parse(text []byte) (file, error) {
-	var f file
+	f := file{Operator: Operator{Options: *options.Defaults()}} // a dump of an earlier plugin does not have all of them
 	var lines []json.RawMessage
 	if head, rest, cut := bytes.Cut(text, []byte("\nitems:\n- {")); cut {
 		text = append(head, '\n')
@@ -211,7 +169,7 @@ func Read(r io.Reader) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Plugin, p.Self, p.Config = in.Plugin, in.Operator.Node, in.Operator.config()
+	p.Plugin, p.Operator = in.Plugin, in.Operator
 	decoder := serializer.NewCodecFactory(p.scheme).UniversalDeserializer()
 	for i, raw := range in.Items {
 		o, _, err := decoder.Decode(raw, nil, nil)

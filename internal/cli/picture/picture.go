@@ -33,15 +33,13 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // Picture is a cluster at one moment.
 type Picture struct {
-	Taken  time.Time
-	Plugin string // version that took it
-	Config skyhook.Config
-	Self   string // node the operator runs on; empty when unknown
+	Taken    time.Time
+	Plugin   string // version that took it
+	Operator Operator
 
 	live   client.Reader // nil: there is nobody to ask
 	scheme *runtime.Scheme

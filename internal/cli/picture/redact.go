@@ -25,7 +25,7 @@ func (p *Picture) Redacted() (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Plugin, out.Config, out.Self = p.Plugin, p.Config, p.Self
+	out.Plugin, out.Operator = p.Plugin, p.Operator
 	words := map[string]string{}
 	hide := func(value string) string {
 		if words[value] == "" {
@@ -57,7 +57,7 @@ func (p *Picture) Redacted() (*Picture, error) {
 			}
 		}
 	}
-	renamed := replacer(skyhook.Redact(hooks, frozen, p.Config, hide))
+	renamed := replacer(skyhook.Redact(hooks, frozen, p.Operator.Skyhook(""), hide))
 	err = each(len(rest), func(i int) error {
 		p.strip(rest[i], renamed)
 		return out.Put(rest[i])
@@ -93,7 +93,7 @@ func (p *Picture) strip(o client.Object, renamed *strings.Replacer) {
 	case *corev1.Node:
 		cluster.StripNode(o)
 	case *corev1.Pod:
-		if o.Namespace == p.Config.Namespace && o.Labels[v1alpha1.LabelName] != "" {
+		if o.Namespace == p.Operator.Namespace && o.Labels[v1alpha1.LabelName] != "" {
 			cluster.StripPod(o)
 			return
 		}
