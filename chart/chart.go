@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart gives programs the CRDs of the chart.
+// Package chart embeds the CRDs of the chart.
 package chart
 
 import "embed"

@@ -1,24 +1,24 @@
-{{/* What the values schema cannot say. */}}
+{{/* Rules that the values schema cannot express. */}}
 {{- define "skyhook.check" -}}
 {{- $manager := .Values.controllerManager -}}
 {{- $env := $manager.manager.env -}}
 {{- if eq .Release.Namespace "default" -}}
-{{- fail "Skyhook does not belong into the namespace default, because its LimitRange and its privileged pods would meet yours there: install it with --namespace skyhook --create-namespace" -}}
+{{- fail "Skyhook must not be installed in the namespace default, because its LimitRange would apply to your pods there: install it with --namespace skyhook --create-namespace" -}}
 {{- end -}}
 {{- if and $manager.selectors ($manager.nodeAffinity | default dict).matchExpressions -}}
-{{- fail "controllerManager.selectors and controllerManager.nodeAffinity.matchExpressions exclude each other: write the selectors as matchExpressions, or leave these out" -}}
+{{- fail "controllerManager.selectors and controllerManager.nodeAffinity.matchExpressions exclude each other: write the selectors as matchExpressions, or remove these" -}}
 {{- end -}}
 {{- $least := ($manager.podDisruptionBudget | default dict).minAvailable -}}
 {{- if and $least (not (kindIs "string" $least)) (ge (int $least) (int $manager.replicas)) -}}
-{{- fail (printf "controllerManager.podDisruptionBudget.minAvailable is %d and controllerManager.replicas is %d: no node with an operator could ever be drained. Ask for fewer, or set minAvailable to 0 for no budget" (int $least) (int $manager.replicas)) -}}
+{{- fail (printf "controllerManager.podDisruptionBudget.minAvailable is %d and controllerManager.replicas is %d: no node with an operator could be drained. Lower it, or set minAvailable to 0 for no budget" (int $least) (int $manager.replicas)) -}}
 {{- end -}}
 {{- if and (gt (int $manager.replicas) 1) (ne (toString $env.leaderElection) "true") -}}
-{{- fail "controllerManager.manager.env.leaderElection is off with more than one of controllerManager.replicas: they would work against each other. Turn it on, or ask for one replica (with podDisruptionBudget.minAvailable 0)" -}}
+{{- fail "controllerManager.manager.env.leaderElection is off with more than one of controllerManager.replicas: they would work against each other. Turn it on, or use one replica (with podDisruptionBudget.minAvailable 0)" -}}
 {{- end -}}
 {{- if and (include "skyhook.port" $env.probePort) (not (hasPrefix ":" $env.probePort)) (not (hasPrefix "0.0.0.0:" $env.probePort)) (not (hasPrefix "[::]:" $env.probePort)) -}}
-{{- fail (printf "controllerManager.manager.env.probePort %q: nodes ask from outside whether the operator lives, so write :PORT, or 0 for no probes" $env.probePort) -}}
+{{- fail (printf "controllerManager.manager.env.probePort %q: kubelets probe the operator from outside the pod, so write :PORT, or 0 for no probes" $env.probePort) -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (include "skyhook.port" $env.metricsPort)) -}}
-{{- fail "metrics.serviceMonitor.enabled needs metrics, and controllerManager.manager.env.metricsPort is off: give it a port such as :8080" -}}
+{{- fail "metrics.serviceMonitor.enabled needs metrics, and controllerManager.manager.env.metricsPort is off: set a port such as :8080" -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* Names. That of the Deployment becomes a label, so what is common to all has at most 44 characters. */}}
+{{/* Names. The Deployment's name becomes a label, so the common prefix has at most 44 characters. */}}
 {{- define "skyhook.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 44 | trimSuffix "-" -}}
 {{- end -}}
@@ -35,7 +35,7 @@ app.kubernetes.io/part-of: skyhook-operator
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_." }}
 {{- end -}}
 
-{{/* What the Deployment selects by. It can never change. */}}
+{{/* The selector of the Deployment. It is immutable. */}}
 {{- define "skyhook.selector" -}}
 app: {{ include "skyhook.manager" . }}
 control-plane: controller-manager
@@ -56,12 +56,12 @@ control-plane: controller-manager
 {{- .Values.imagePullSecret | default .Values.defaultImagePullSecret -}}
 {{- end -}}
 
-{{/* The port of an address such as :8080; empty where nothing listens. */}}
+{{/* The port of an address such as :8080; empty if nothing listens. */}}
 {{- define "skyhook.port" -}}
 {{- regexFind "[0-9]+$" (toString .) | trimPrefix "0" -}}
 {{- end -}}
 
-{{/* Not empty where there are metrics, and only those read them whom the API server allows. */}}
+{{/* Not empty if metrics are served only to subjects that the API server allows. */}}
 {{- define "skyhook.guarded" -}}
 {{- $env := .Values.controllerManager.manager.env -}}
 {{- if and (include "skyhook.port" $env.metricsPort) (eq (toString $env.metricsSecure) "true") -}}true{{- end -}}
@@ -88,7 +88,7 @@ control-plane: controller-manager
                 fieldPath: metadata.namespace
 {{- end -}}
 
-{{/* The annotations of a part of the clean-up: its weight is given. */}}
+{{/* The annotations of an object of the clean-up hook, with its weight. */}}
 {{- define "skyhook.cleanupHook" -}}
 helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}

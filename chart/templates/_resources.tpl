@@ -1,5 +1,5 @@
 {{/*
-Requests and limits of the operator: as given, or computed for N nodes and P packages from what was measured, see
+Requests and limits of the operator: as set, or computed for N nodes and P packages from measurements, see
 docs/operator_resources_at_scale.md. Values are whole millicores and mebibytes.
 */}}
 {{- define "skyhook.resources" -}}
@@ -17,7 +17,7 @@ requests:
 {{- end -}}
 {{- end -}}
 
-{{/* Where operators and the clean-up job run. */}}
+{{/* Placement of operators and the clean-up job. */}}
 {{- define "skyhook.nodeAffinity" -}}
 requiredDuringSchedulingIgnoredDuringExecution:
   nodeSelectorTerms:
