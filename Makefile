@@ -9,47 +9,47 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 # Tools are built once and kept outside the tree, keyed by their pinned versions.
 TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | sha256sum | cut -c1-12)
-# Modules with code of ours. test/cluster/hyperkube is left out: a main of ninety lines over the whole of Kubernetes, built with other
-# flags than a linter would need, and exercised by every test that needs an API server.
+# All Go modules but test/cluster/hyperkube: a main of ninety lines over the whole of Kubernetes, built with other
+# flags than a linter needs, and tested by every test that needs an API server.
 MODULES := . $(filter-out %/hyperkube,$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*/go.mod')))
 # The scaffold's scripts are templates; what they become is checked by the tests of internal/cli.
 SCRIPTS := $(filter-out internal/cli/scaffold/%,$(shell git ls-files --cached --others --exclude-standard '*.sh' '.ci/run'))
 
 .PHONY: help
-help: ## say what there is
+help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1|\2/' | column -t -s '|'
 
 .PHONY: build
-build: ## the programs, into bin/
+build: ## build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## every test that needs no root (builds an API server the first time)
+test: ## run every test that needs no root (the first run builds an API server)
 	@for m in $(filter-out test/e2e,$(MODULES)); do echo "== $$m"; \
 	  (cd $$m && go test -timeout 20m $$(go list ./... | grep -v /cluster/lab$$)); done
 
 .PHONY: test-cluster
-test-cluster: ## the tests of test/cluster that bring whole clusters up and down (needs root)
+test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
 	cd test/cluster && go test -count=1 -timeout 20m ./lab
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (10s)
+fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@grep -rl --include='*_test.go' '^func Fuzz' internal | sort | while read -r file; do \
 	  sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file | while read -r name; do \
 	    echo "== $$name in $$(dirname $$file)"; \
 	    out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),10s) -fuzzminimizetime 10x ./$$(dirname $$file) </dev/null 2>&1) && { echo "$$out"; continue; }; \
-	    case "$$out" in *"Failing input"*) ;; *"context deadline exceeded"*) echo "$$out" | sed -n '/^fuzz:/p'; echo "ok: the time was over in the middle of an input"; continue ;; esac; \
+	    case "$$out" in *"Failing input"*) ;; *"context deadline exceeded"*) echo "$$out" | sed -n '/^fuzz:/p'; echo "ok: the time ended during an input"; continue ;; esac; \
 	    echo "$$out"; exit 1; \
 	  done || exit 1; \
 	done
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## golangci-lint over every module, shellcheck over every script
+lint: $(TOOLS)/golangci-lint ## run golangci-lint over every module, shellcheck over every script
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 	@[ -z "$(SCRIPTS)" ] || shellcheck $(SCRIPTS)
 
 .PHONY: demo
-demo: ## the quick start on two real nodes of this machine (root), or on the cluster of DEMO_KUBECONFIG
+demo: ## run the quick start on two real nodes of this machine (root), or on the cluster of DEMO_KUBECONFIG
 	@test/demo/demo.sh up
 
 .PHONY: demo-down
@@ -57,62 +57,62 @@ demo-down: ## remove the demo
 	@test/demo/demo.sh down
 
 .PHONY: docs
-docs: ## check every example, command and link of the pages, with an API server
+docs: ## check every example, command and link of the documentation, with an API server
 	cd test/docs && go test ./...
 
 .PHONY: chart
-chart: ## render the chart across its values, and install, upgrade and uninstall it on an API server
+chart: ## render the chart with its values, and install, upgrade and uninstall it on an API server
 	cd test/chart && go test -timeout 20m ./...
 
 .PHONY: release
-release: ## images, chart, kubectl-skyhook, lists of contents and checksums of VERSION=v1.2.3, in dist/release
+release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION=v1.2.3 into dist/release
 	go run ./internal/image/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
 	go run ./internal/cli/mkrelease --version $(VERSION) --out dist/release
 
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))
-release-package: ## the package of TAG=NAME/VERSION, built from that tag, with its list of contents, to PUSH=registry/repository
-	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "say TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
+release-package: ## build the package of TAG=NAME/VERSION from that tag and push it with its SBOM to PUSH=registry/repository
+	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
 	rm -rf dist/package && mkdir -p dist/package && git archive "$(TAG)" $(FOLDER) | tar -x -C dist/package
 	go run ./internal/image/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
 	go run ./cmd/kubectl-skyhook package validate --strict --tag $(notdir $(TAG)) dist/package/$(FOLDER)
 	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
 
 .PHONY: generate
-generate: ## deep copies, CRDs and roles from the Go types and code, and config/ from the chart
+generate: ## generate deep copies, CRDs and roles from the Go code, and config/ from the chart
 	go generate ./api/... ./internal/controller/...
 	cd test/chart && go generate ./...
 
 .PHONY: image
-image: ## images of everything, as OCI archives in dist/images (PUSH=repository also pushes them)
+image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them)
 	go run ./internal/image/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
 
 .PHONY: e2e
-e2e: image ## the end-to-end suite on real systemd nodes (needs root; E2E=./skyhook for a part)
+e2e: image ## run the end-to-end suite on real systemd nodes (needs root; E2E=./skyhook for a part)
 	cd test/e2e && SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
 .PHONY: scale
-scale: ## what a rollout over 1,000 simulated nodes costs the operator (ARGS="--help" for more)
+scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)
 	go run ./test/scale $(ARGS)
 
 .PHONY: install
-install: ## the CRDs, into the cluster of your kubeconfig
+install: ## create the CRDs in the cluster of your kubeconfig
 	kubectl apply --server-side -f chart/files/crds
 
 .PHONY: uninstall
-uninstall: ## the CRDs, and every object of theirs, out of the cluster of your kubeconfig
+uninstall: ## delete the CRDs with all their objects from the cluster of your kubeconfig
 	kubectl delete --ignore-not-found -f chart/files/crds
 
 .PHONY: deploy
-deploy: ## the operator, by the chart, into the cluster of your kubeconfig (ARGS for helm)
+deploy: ## install the chart in the cluster of your kubeconfig (ARGS for helm)
 	cd test/chart && go tool helm.sh/helm/v4/cmd/helm upgrade --install skyhook-operator ../../chart --namespace skyhook --create-namespace --wait $(ARGS)
 
 .PHONY: undeploy
-undeploy: ## the operator, and every Skyhook before it, out of the cluster of your kubeconfig; the CRDs stay
+undeploy: ## delete every Skyhook and uninstall the chart from the cluster of your kubeconfig; the CRDs stay
 	cd test/chart && go tool helm.sh/helm/v4/cmd/helm uninstall skyhook-operator --namespace skyhook --timeout 15m
 
 .PHONY: run
-run: ## the operator from this machine, against the cluster of your kubeconfig
+run: ## run the operator on this machine, against the cluster of your kubeconfig
 	go run ./cmd/operator
 
 $(TOOLS)/%:
