@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -109,7 +109,7 @@ func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) 
 	if err != nil {
 		return nil, false
 	}
-	return cluster.InTheWay(pods, cluster.SkyhookDrain(hook, protected), s.objects.Ours, nil), true
+	return drain.SkyhookRules(hook, protected).BlockingPods(pods, s.objects.Ours, nil), true
 }
 
 // play lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.

@@ -28,6 +28,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -165,9 +166,9 @@ func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 		s.readBudgets(ctx, a)
 		for uid, budget := range s.budgets {
 			if s.objects.Refusals == nil {
-				s.objects.Refusals = map[types.UID]cluster.Refusal{}
+				s.objects.Refusals = map[types.UID]drain.Refusal{}
 			}
-			s.objects.Refusals[uid] = cluster.Refusal{Why: budget + " allows no disruption now", RetryAt: p.Taken.Add(time.Minute)}
+			s.objects.Refusals[uid] = drain.Refusal{Why: budget + " allows no disruption now", RetryAt: p.Taken.Add(time.Minute)}
 		}
 	}
 	s.decide()

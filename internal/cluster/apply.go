@@ -64,7 +64,7 @@ func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	r.tidy(ctx)
 	r.tidyOps(ctx)
 	r.protect(ctx, plan)
-	r.wantGates(plan)
+	r.awaitGates(plan)
 	return r.outcome()
 }
 

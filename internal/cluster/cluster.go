@@ -24,6 +24,8 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -36,14 +38,14 @@ type Cluster struct {
 	options  Options
 	asked    map[types.UID]int64 // what people asked for, by generation, when the API server itself was looked at; nil before the first time
 	writes   *writecache.Set
-	refusals refusals
+	refusals *drain.Refusals
 	stumbles stumbles
 	parsed   map[string]*skyhook.Node
 	defined  map[types.UID]definition
 	views    map[string]view      // of nodes, as NodeOps see them
 	missing  map[string]time.Time // owners of holds that were not found, and when that was seen first
 	names    map[string]bool      // nodes of the last look; nil before the first
-	gates    gates
+	gates    gates.Checker
 	lastNode string // that was worked on when there were more than could be
 	flights  *flights
 	ledgers  map[string]time.Time // that were written a moment ago, and when
@@ -93,14 +95,14 @@ type Objects struct {
 	Definitions map[string]*skyhook.Definition
 	NodeOps     []*opv1.NodeOp // by creation, then name
 	Upgrades    []*opv1.NodeOpUpgrade
-	Jobs        []*batchv1.Job           // of NodeOps
-	OpPods      []*corev1.Pod            // of NodeOps and of their Jobs
-	Workloads   map[string][]*corev1.Pod // by node, of the nodes that are held; missing: not seen yet
-	Refusals    map[types.UID]Refusal    // evictions that were refused, by pod
-	Gates       map[string]Gate          // what health gates found, by policy
-	Orphans     map[string]bool          // owners of holds that are proven gone
-	Trouble     error                    // what could not be looked at; everything else here is true nevertheless
-	Again       time.Time                // when to observe again though nothing has changed; zero for never
+	Jobs        []*batchv1.Job              // of NodeOps
+	OpPods      []*corev1.Pod               // of NodeOps and of their Jobs
+	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
+	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
+	Gates       map[string]gates.Result     // what health gates found, by policy
+	Orphans     map[string]bool             // owners of holds that are proven gone
+	Trouble     error                       // what could not be looked at; everything else here is true nevertheless
+	Again       time.Time                   // when to observe again though nothing has changed; zero for never
 
 	looked   time.Time          // when observing began
 	sending  map[string]bool    // nodes that were in flight then
@@ -173,7 +175,7 @@ func New(o Options) *Cluster {
 		o.Creating = func(string) {}
 	}
 	return &Cluster{
-		options: o, writes: writecache.NewSet(o.Clock), parsed: map[string]*skyhook.Node{},
+		options: o, writes: writecache.NewSet(o.Clock), refusals: drain.NewRefusals(), parsed: map[string]*skyhook.Node{},
 		defined: map[types.UID]definition{}, missing: map[string]time.Time{}, flights: newFlights(o.Parallel),
 		ledgers: map[string]time.Time{},
 	}

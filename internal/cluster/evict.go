@@ -34,10 +34,10 @@ func (r *round) evict(ctx context.Context, a rollout.Action) error {
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it goes, or is gone
-		r.refusals.accepted(uid, r.now)
+		r.refusals.AddAccepted(uid, r.now)
 		return nil
 	case refused(err):
-		r.refusals.note(uid, refusal(err), asked(err), r.now)
+		r.refusals.Add(uid, refusal(err), asked(err), r.now)
 		return nil
 	}
 	return fmt.Errorf("evicting pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)

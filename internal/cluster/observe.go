@@ -45,11 +45,11 @@ func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
 	c.viewNodes(o)
 	c.notice(o)
 	o.Definitions = c.definitions(o.ConfigMaps)
-	var unseen error
-	proving := o.proving()
-	o.Workloads, unseen = c.options.Workloads.On(ctx, o.ofInterest(proving))
-	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), unseen, c.askGates(ctx, o, proving, now))
-	o.Refusals = c.refusals.of(o.podExists())
+	unproven := o.unprovenNodes()
+	var listErr error
+	o.Workloads, listErr = c.options.Workloads.On(ctx, o.nodesOfInterest(unproven))
+	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), listErr, c.checkGates(ctx, o, unproven, now))
+	o.Refusals = c.refusals.Of(o.workloadUIDs())
 	return o, nil
 }
 
@@ -175,26 +175,32 @@ func (c *Cluster) notice(o *Objects) {
 	}
 }
 
-// ofInterest lists the nodes on which somebody has a hold of ours, which are the only ones that are about to be disrupted,
-// and those that have to prove themselves with a pod.
-func (o *Objects) ofInterest(proving map[string]map[string]bool) []string {
+// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
+// a health gate needs a pod.
+func (o *Objects) nodesOfInterest(unproven map[string][]*corev1.Node) []string {
+	isUnproven := map[string]bool{}
+	for _, nodes := range unproven {
+		for _, n := range nodes {
+			isUnproven[n.Name] = true
+		}
+	}
 	var out []string
 	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || proves(proving, n.Name) {
+		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
 			out = append(out, n.Name)
 		}
 	}
 	return out
 }
 
-func (o *Objects) podExists() func(types.UID) bool {
+func (o *Objects) workloadUIDs() map[types.UID]bool {
 	uids := map[types.UID]bool{}
 	for _, pods := range o.Workloads {
 		for _, p := range pods {
 			uids[p.UID] = true
 		}
 	}
-	return func(uid types.UID) bool { return uids[uid] }
+	return uids
 }
 
 // definition is a frozen definition and the version of the ConfigMap it was read from.

@@ -20,6 +20,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -165,19 +166,9 @@ func (o *Objects) compileOps(s *rollout.Snapshot, groups map[string]int) []Probl
 	return problems
 }
 
-// NodeOpDrain are the rules of a NodeOp; nothing is in the way when it does not drain.
-func NodeOpDrain(d *opv1.DrainOptions) (rules DrainRules, drains bool) {
-	yes := func(b *bool) bool { return b != nil && *b }
-	if d == nil || !yes(d.Enabled) {
-		return DrainRules{}, false
-	}
-	return DrainRules{Force: yes(d.Force), SpareBare: true, DeleteEmptyDir: yes(d.DeleteEmptyDirData),
-		BlockDaemons: d.IgnoreDaemonSets != nil && !*d.IgnoreDaemonSets}, true
-}
-
 // seeOp fills in the pods in the way, on the nodes that were looked at, and notes those that are left alone.
 func (o *Objects) seeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
-	rules, drains := NodeOpDrain(op.Spec.DrainOptions)
+	rules, drains := drain.NodeOpRules(op.Spec.DrainOptions)
 	for i := range c.Rollout.Targets {
 		t := &c.Rollout.Targets[i]
 		pods, seen := o.Workloads[t.Node]
@@ -188,12 +179,9 @@ func (o *Objects) seeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		if !drains {
 			continue
 		}
-		t.Pods = InTheWay(pods, rules, o.Ours, o.Refusals)
-		for _, p := range pods {
-			_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-			if !rules.Force && metav1.GetControllerOf(p) == nil && !mirror && !o.Ours(p) && !nodeop.Over(p) {
-				c.Spared[t.Node] = append(c.Spared[t.Node], p.Namespace+"/"+p.Name)
-			}
+		t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
+		if ignored := rules.IgnoredBarePods(pods, o.Ours); len(ignored) > 0 {
+			c.Spared[t.Node] = ignored
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 )
 
 // TestNodeOpPolicy has a NodeOp go by a policy that allows one node at a time, and none while its gate does not pass.
@@ -27,7 +28,7 @@ func TestNodeOpPolicy(t *testing.T) {
 	s := newScene(t, 2)
 	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
 	s.startOp("up", "deploymentPolicy: careful")
-	s.opPasses(4, gateTerm)
+	s.opPasses(4, gates.AnswerLifetime)
 	if n := len(s.jobs()); n != 0 {
 		t.Errorf("%d Jobs were made before the gate passed", n)
 	}
@@ -36,7 +37,7 @@ func TestNodeOpPolicy(t *testing.T) {
 	}
 	value.Store(5)
 	for range 4 {
-		s.now = s.now.Add(gateTerm)
+		s.now = s.now.Add(gates.AnswerLifetime)
 		s.opPass(s.cluster)
 	}
 	if n := len(s.jobs()); n != 1 {

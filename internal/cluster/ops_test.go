@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -260,40 +259,5 @@ func TestGraceOfNodeOp(t *testing.T) {
 	}
 	if p := s.pod("app"); p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 5 {
 		t.Errorf("the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
-	}
-}
-
-// TestDrainOfNodeOp judges pods by the documented options.
-func TestDrainOfNodeOp(t *testing.T) {
-	yes, no := true, false
-	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
-	owned := func(kind, version string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{Kind: kind, APIVersion: version, Controller: &yes}}}}
-	}
-	scratch := owned("ReplicaSet", "apps/v1")
-	scratch.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	for name, c := range map[string]struct {
-		options opv1.DrainOptions
-		pod     *corev1.Pod
-		evict   bool
-		keep    bool
-	}{
-		"a pod":                          {opv1.DrainOptions{}, owned("ReplicaSet", "apps/v1"), true, false},
-		"a bare pod":                     {opv1.DrainOptions{}, bare, false, false},
-		"a bare pod, forced":             {opv1.DrainOptions{Force: &yes}, bare, true, false},
-		"an emptyDir":                    {opv1.DrainOptions{}, scratch, false, true},
-		"an emptyDir, allowed":           {opv1.DrainOptions{DeleteEmptyDirData: &yes}, scratch, true, false},
-		"a DaemonSet pod":                {opv1.DrainOptions{}, owned("DaemonSet", "apps/v1"), false, false},
-		"a DaemonSet pod, not to ignore": {opv1.DrainOptions{IgnoreDaemonSets: &no}, owned("DaemonSet", "apps/v1"), false, true},
-	} {
-		c.options.Enabled = &yes
-		rules, drains := NodeOpDrain(&c.options)
-		evict, keep := rules.judge(c.pod)
-		if !drains || evict != c.evict || (keep != "") != c.keep {
-			t.Errorf("%s: evict %v, keep %q", name, evict, keep)
-		}
-	}
-	if _, drains := NodeOpDrain(nil); drains {
-		t.Error("without drainOptions nothing is drained")
 	}
 }

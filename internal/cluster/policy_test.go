@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 )
 
@@ -194,49 +195,13 @@ func TestPrometheusGate(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	value.Store(5)
-	s.now = s.now.Add(gateTerm)
+	s.now = s.now.Add(gates.AnswerLifetime)
 	s.completes("demo")
 	before := asked.Load()
-	s.now = s.now.Add(gateTerm)
+	s.now = s.now.Add(gates.AnswerLifetime)
 	s.passes(3)
 	if asked.Load() != before {
 		t.Error("it was asked though nobody waits")
-	}
-}
-
-// The answers of a Prometheus that do not let anybody begin.
-func TestQueries(t *testing.T) {
-	for _, c := range []struct{ answer, least, most, want string }{
-		{`{"resultType":"scalar","result":[0,"1.5"]}`, "", "1.5", ""},
-		{`{"resultType":"scalar","result":[0,"1.6"]}`, "", "1.5", "gate g: the query gives 1.6, and must give at most 1.5"},
-		{`{"resultType":"scalar","result":[0,"-2"]}`, "-1.5", "", "gate g: the query gives -2, and must give at least -1.5"},
-		{`{"resultType":"scalar","result":[0,"NaN"]}`, "0", "", "gate g: the query gives NaN, and must give at least 0"},
-		{`{"resultType":"vector","result":[]}`, "", "1", "gate g: the query gives no result"},
-		{`{"resultType":"vector","result":[{"metric":{"a":"1"},"value":[0,"0"]},{"metric":{"a":"2"},"value":[0,"3"]}]}`, "", "1", `gate g: the query gives 3 for {a="2"}, and must give at most 1`},
-		{`{"resultType":"matrix","result":[]}`, "", "1", "gate g: the query gives a matrix, and must give numbers"},
-	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"status":"success","data":%s}`, c.answer)
-		}))
-		g := v1alpha1.PrometheusGate{Name: "g", URL: server.URL, Query: "q"}
-		if least := v1alpha1.Decimal(c.least); least != "" {
-			g.AtLeast = &least
-		}
-		if most := v1alpha1.Decimal(c.most); most != "" {
-			g.AtMost = &most
-		}
-		p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Health: &v1alpha1.HealthGates{Prometheus: []v1alpha1.PrometheusGate{g}}}}
-		got := ""
-		if why := query(context.Background(), p); why != nil {
-			got = why.Text
-		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", c.answer, got, c.want)
-		}
-		server.Close()
-		if why := query(context.Background(), p); why == nil || !strings.Contains(why.Text, "cannot be asked") {
-			t.Errorf("a server that is gone: %v", why)
-		}
 	}
 }
 

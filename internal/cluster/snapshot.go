@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -153,7 +154,7 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 	if err != nil { // among the problems: the rollout stands still, so nobody is evicted
 		return problems
 	}
-	rules := SkyhookDrain(s, protected)
+	rules := drain.SkyhookRules(s, protected)
 	for i := range c.Rollout.Targets {
 		t := &c.Rollout.Targets[i]
 		pods, seen := o.Workloads[t.Node]
@@ -161,7 +162,7 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 			continue
 		}
 		t.PodsSeen = true
-		t.Pods = InTheWay(pods, rules, o.Ours, o.Refusals)
+		t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
 	}
 	return problems
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package drain
 
 import (
 	"context"
@@ -16,14 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubectl/pkg/drain"
+	kubectldrain "k8s.io/kubectl/pkg/drain"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// variants are all kinds of pods that the drain could meet: owners × volumes × annotations × phases × tolerations.
+// variants are all kinds of pods that a drain could find: owners × volumes × annotations × phases.
 func variants() []*corev1.Pod {
 	yes := true
 	owners := map[string][]metav1.OwnerReference{
@@ -59,10 +60,10 @@ func variants() []*corev1.Pod {
 	return out
 }
 
-func nobody(*corev1.Pod) bool { return false }
+func isNotOurs(*corev1.Pod) bool { return false }
 
-// What is evicted, skipped and refused is what kubectl drain evicts, skips and refuses, but that finished pods stay.
-func TestDrainAsKubectl(t *testing.T) {
+// TestRulesAsKubectl compares what is evicted, skipped and refused with kubectl drain. Only finished pods differ: they stay.
+func TestRulesAsKubectl(t *testing.T) {
 	api := fake.NewClientset(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}})
 	for _, p := range variants() {
 		for _, force := range []bool{false, true} {
@@ -70,7 +71,7 @@ func TestDrainAsKubectl(t *testing.T) {
 				if err := api.Tracker().Add(p); err != nil {
 					t.Fatal(err)
 				}
-				kubectl := drain.Helper{Ctx: context.Background(), Client: api, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, Force: force, DeleteEmptyDirData: empty}
+				kubectl := kubectldrain.Helper{Ctx: context.Background(), Client: api, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, Force: force, DeleteEmptyDirData: empty}
 				list, refused := kubectl.GetPodsForDeletion("n1")
 				want := ""
 				switch {
@@ -81,7 +82,7 @@ func TestDrainAsKubectl(t *testing.T) {
 					want = "evict"
 				}
 				got := ""
-				for _, g := range InTheWay([]*corev1.Pod{p}, DrainRules{Force: force, DeleteEmptyDir: empty}, nobody, nil) {
+				for _, g := range (Rules{Force: force, DeleteEmptyDirData: empty}).BlockingPods([]*corev1.Pod{p}, isNotOurs, nil) {
 					if got = "evict"; g.Keep != "" {
 						got = "keep"
 					}
@@ -97,7 +98,7 @@ func TestDrainAsKubectl(t *testing.T) {
 	}
 }
 
-func TestInTheWay(t *testing.T) {
+func TestBlockingPods(t *testing.T) {
 	pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		change(p)
@@ -110,15 +111,15 @@ func TestInTheWay(t *testing.T) {
 	}
 	protect := func(p *corev1.Pod) { p.Labels = map[string]string{"protect": "yes"} }
 	now := time.Unix(1000, 0)
-	skyhook := DrainRules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDir: true, SpareSystem: true, SpareTolerant: true}
+	skyhook := Rules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
 	for _, c := range []struct {
 		what  string
 		pod   *corev1.Pod
-		rules DrainRules
+		rules Rules
 		want  []rollout.Pod
 	}{
 		{"a bare pod is evicted", pod("a", func(*corev1.Pod) {}), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
-		{"a leaving pod is still in the way", pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), skyhook,
+		{"a pod that is being deleted still blocks", pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true}}},
 		{"a protected pod is waited for", pod("a", protect), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
 		{"also when it is pending", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodPending }), skyhook,
@@ -127,51 +128,89 @@ func TestInTheWay(t *testing.T) {
 			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true}}},
 		{"a finished protected pod is not", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodSucceeded }), skyhook, nil},
 		{"kube-system stays", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), skyhook, nil},
-		{"but not by other rules", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), DrainRules{Force: true},
+		{"but not by other rules", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), Rules{Force: true},
 			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a"}}},
 		{"who tolerates a cordon stays", pod("a", tolerates("node.kubernetes.io/unschedulable", corev1.TolerationOpExists, "")), skyhook, nil},
 		{"with whatever effect", pod("a", tolerates("node.kubernetes.io/unschedulable", corev1.TolerationOpExists, corev1.TaintEffectNoExecute)), skyhook, nil},
 		{"who tolerates everything stays", pod("a", tolerates("", corev1.TolerationOpExists, "")), skyhook, nil},
 		{"who tolerates every NoExecute does not", pod("a", tolerates("", corev1.TolerationOpExists, corev1.TaintEffectNoExecute)), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
-		{"what is kept says why", pod("a", func(*corev1.Pod) {}), DrainRules{},
+		{"what is kept says why", pod("a", func(*corev1.Pod) {}), Rules{},
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "nothing recreates it, and force is false"}}},
 		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", RetryAt: now}}},
 		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},
 	} {
 		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}
-		got := InTheWay([]*corev1.Pod{c.pod}, c.rules, func(p *corev1.Pod) bool { return p.Name == "ours" }, refused)
+		got := c.rules.BlockingPods([]*corev1.Pod{c.pod}, func(p *corev1.Pod) bool { return p.Name == "ours" }, refused)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}
 }
 
-// The order does not depend on the order of the list.
-func TestInTheWayIsSorted(t *testing.T) {
+// TestBlockingPodsAreSorted lists the pods in two orders.
+func TestBlockingPodsAreSorted(t *testing.T) {
 	all := variants()
-	first := InTheWay(all, DrainRules{}, nobody, nil)
+	first := (Rules{}).BlockingPods(all, isNotOurs, nil)
 	slices.Reverse(all)
-	if second := InTheWay(all, DrainRules{}, nobody, nil); !slices.Equal(first, second) {
-		t.Error("the pods in the way come in another order when they are listed in another order")
+	if second := (Rules{}).BlockingPods(all, isNotOurs, nil); !slices.Equal(first, second) {
+		t.Error("the order of the blocking pods depends on the order of the list")
+	}
+}
+
+// TestNodeOpRules applies the documented options.
+func TestNodeOpRules(t *testing.T) {
+	yes, no := true, false
+	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+	owned := func(kind, version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{Kind: kind, APIVersion: version, Controller: &yes}}}}
+	}
+	scratch := owned("ReplicaSet", "apps/v1")
+	scratch.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	for name, c := range map[string]struct {
+		options opv1.DrainOptions
+		pod     *corev1.Pod
+		evict   bool
+		keep    bool
+	}{
+		"a pod":                          {opv1.DrainOptions{}, owned("ReplicaSet", "apps/v1"), true, false},
+		"a bare pod":                     {opv1.DrainOptions{}, bare, false, false},
+		"a bare pod, forced":             {opv1.DrainOptions{Force: &yes}, bare, true, false},
+		"an emptyDir":                    {opv1.DrainOptions{}, scratch, false, true},
+		"an emptyDir, allowed":           {opv1.DrainOptions{DeleteEmptyDirData: &yes}, scratch, true, false},
+		"a DaemonSet pod":                {opv1.DrainOptions{}, owned("DaemonSet", "apps/v1"), false, false},
+		"a DaemonSet pod, not to ignore": {opv1.DrainOptions{IgnoreDaemonSets: &no}, owned("DaemonSet", "apps/v1"), false, true},
+	} {
+		c.options.Enabled = &yes
+		rules, drains := NodeOpRules(&c.options)
+		blocking := rules.BlockingPods([]*corev1.Pod{c.pod}, isNotOurs, nil)
+		evict := len(blocking) == 1 && blocking[0].Keep == ""
+		keep := len(blocking) == 1 && blocking[0].Keep != ""
+		if !drains || evict != c.evict || keep != c.keep {
+			t.Errorf("%s: %+v", name, blocking)
+		}
+	}
+	if _, drains := NodeOpRules(nil); drains {
+		t.Error("without drainOptions nothing is drained")
 	}
 }
 
 func TestRefusals(t *testing.T) {
-	var r refusals
+	r := NewRefusals()
+	exists := map[types.UID]bool{"p": true, "q": true}
 	now := time.Unix(1000, 0)
 	for _, want := range []time.Duration{5, 10, 20, 30, 30} {
-		r.note("p", "no", 0, now)
-		if got := r.of(func(types.UID) bool { return true })["p"]; got.RetryAt.Sub(now) != want*time.Second || got.Why != "no" {
+		r.Add("p", "no", 0, now)
+		if got := r.Of(exists)["p"]; got.RetryAt.Sub(now) != want*time.Second || got.Why != "no" {
 			t.Errorf("after another refusal: %+v, want to wait %d s", got, want)
 		}
 	}
-	r.note("q", "no", 12*time.Second, now)
-	if got := r.of(func(types.UID) bool { return true })["q"].RetryAt.Sub(now); got != 12*time.Second {
+	r.Add("q", "no", 12*time.Second, now)
+	if got := r.Of(exists)["q"].RetryAt.Sub(now); got != 12*time.Second {
 		t.Errorf("asked to wait 12 s, waits %s", got)
 	}
-	if got := r.of(func(uid types.UID) bool { return uid == "q" }); len(got) != 1 {
+	if got := r.Of(map[types.UID]bool{"q": true}); len(got) != 1 {
 		t.Errorf("refusals of pods that are gone stay: %v", got)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package gates
 
 import (
 	"context"
@@ -21,25 +21,21 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// queryLimit bounds all queries of a policy together: the loop waits for them.
-const queryLimit = 2 * time.Second
+// queryTimeout bounds all queries of a policy together: the loop waits for them.
+const queryTimeout = 2 * time.Second
 
-// query asks every Prometheus gate of a policy, side by side, and gives the first in its list that does not pass. One that
-// cannot be asked does not pass.
-func query(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+// queryAll makes all Prometheus queries of a policy concurrently and returns the first in its list that does not pass. A
+// server that does not answer does not pass.
+func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	gates := p.Spec.Health.Prometheus
 	errs := make([]error, len(gates))
-	var asked sync.WaitGroup
+	var queries sync.WaitGroup
 	for i := range gates {
-		asked.Add(1)
-		go func() {
-			defer asked.Done()
-			errs[i] = pass(ctx, &gates[i])
-		}()
+		queries.Go(func() { errs[i] = queryGate(ctx, &gates[i]) })
 	}
-	asked.Wait()
+	queries.Wait()
 	for i, err := range errs {
 		if err != nil {
 			text := fmt.Sprintf("gate %s: %v", gates[i].Name, err)
@@ -49,8 +45,8 @@ func query(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
 	return nil
 }
 
-// pass asks one gate; an error says why it does not pass.
-func pass(ctx context.Context, g *v1alpha1.PrometheusGate) error {
+// queryGate makes the query of one gate. The error says why the gate does not pass.
+func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate) error {
 	c, err := api.NewClient(api.Config{Address: g.URL})
 	if err != nil {
 		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
@@ -61,13 +57,13 @@ func pass(ctx context.Context, g *v1alpha1.PrometheusGate) error {
 	}
 	switch v := value.(type) {
 	case *model.Scalar:
-		return within(g, float64(v.Value), "")
+		return checkBounds(g, float64(v.Value), "")
 	case model.Vector:
 		if len(v) == 0 {
 			return errors.New("the query gives no result")
 		}
 		for _, s := range v {
-			if err := within(g, float64(s.Value), s.Metric.String()); err != nil {
+			if err := checkBounds(g, float64(s.Value), s.Metric.String()); err != nil {
 				return err
 			}
 		}
@@ -76,11 +72,11 @@ func pass(ctx context.Context, g *v1alpha1.PrometheusGate) error {
 	return fmt.Errorf("the query gives a %s, and must give numbers", value.Type())
 }
 
-func within(g *v1alpha1.PrometheusGate, is float64, of string) error {
-	if of != "" {
-		of = " for " + of
+func checkBounds(g *v1alpha1.PrometheusGate, value float64, metric string) error {
+	if metric != "" {
+		metric = " for " + metric
 	}
-	number := strconv.FormatFloat(is, 'g', 6, 64)
+	number := strconv.FormatFloat(value, 'g', 6, 64)
 	for _, bound := range []struct {
 		limit *v1alpha1.Decimal
 		sign  float64
@@ -93,8 +89,8 @@ func within(g *v1alpha1.PrometheusGate, is float64, of string) error {
 		if err != nil {
 			return fmt.Errorf("%s is not a number", *bound.limit)
 		}
-		if math.IsNaN(is) || bound.sign*is > bound.sign*limit {
-			return fmt.Errorf("the query gives %s%s, and must give at %s %s", number, of, bound.words, *bound.limit)
+		if math.IsNaN(value) || bound.sign*value > bound.sign*limit {
+			return fmt.Errorf("the query gives %s%s, and must give at %s %s", number, metric, bound.words, *bound.limit)
 		}
 	}
 	return nil

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package drain decides which pods have to leave a node before it counts as drained, and remembers refused evictions.
+package drain
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Rules say which pods block a node and which may be evicted.
+type Rules struct {
+	Protected          labels.Selector // pods that are waited for and never evicted; nil for none
+	Force              bool            // pods without a controller, which nothing recreates, may be evicted
+	DeleteEmptyDirData bool            // pods that lose an emptyDir may be evicted
+	IgnoreSystem       bool            // pods of kube-system stay
+	IgnoreTolerating   bool            // pods that tolerate an unschedulable node stay: they would come right back
+	IgnoreBare         bool            // without Force, pods without a controller stay and do not block the node
+	DaemonSetsBlock    bool            // DaemonSet pods block the node for good
+}
+
+// SkyhookRules are the rules of a Skyhook.
+func SkyhookRules(s *v1alpha1.Skyhook, protected labels.Selector) Rules {
+	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
+	if d := s.Spec.Drain; d != nil {
+		rules.Force = ptr.Deref(d.Force, true)
+		rules.DeleteEmptyDirData = ptr.Deref(d.DeleteEmptyDirData, true)
+	}
+	return rules
+}
+
+// NodeOpRules are the rules of a NodeOp. Nothing blocks a node when the NodeOp does not drain it.
+func NodeOpRules(d *opv1.DrainOptions) (rules Rules, drains bool) {
+	if d == nil || !ptr.Deref(d.Enabled, false) {
+		return Rules{}, false
+	}
+	return Rules{
+		Force: ptr.Deref(d.Force, false), IgnoreBare: true, DeleteEmptyDirData: ptr.Deref(d.DeleteEmptyDirData, false),
+		DaemonSetsBlock: !ptr.Deref(d.IgnoreDaemonSets, true),
+	}, true
+}
+
+// BlockingPods returns the pods that keep a node from being drained, in a stable order. Our own pods never do, nor do
+// DaemonSet pods, mirror pods and finished pods, as with kubectl drain.
+func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, refused map[types.UID]Refusal) []rollout.Pod {
+	var out []rollout.Pod
+	for _, p := range pods {
+		if nodeop.Over(p) || isOurs(p) {
+			continue
+		}
+		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Leaving: p.DeletionTimestamp != nil}
+		switch {
+		case r.Protected != nil && r.Protected.Matches(labels.Set(p.Labels)):
+			blocking.Wait = true
+		case r.ignores(p):
+			continue
+		default:
+			blocking.Keep = r.reasonToKeep(p)
+			blocking.Refused, blocking.RetryAt = refused[p.UID].Why, refused[p.UID].RetryAt
+		}
+		out = append(out, blocking)
+	}
+	slices.SortFunc(out, func(a, b rollout.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// IgnoredBarePods names the pods without a controller that are left running because the rules do not force.
+func (r Rules) IgnoredBarePods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool) []string {
+	var out []string
+	for _, p := range pods {
+		isBare := metav1.GetControllerOf(p) == nil && !isMirrorPod(p)
+		if isBare && !r.Force && !isOurs(p) && !nodeop.Over(p) {
+			out = append(out, p.Namespace+"/"+p.Name)
+		}
+	}
+	return out
+}
+
+// ignores reports whether a pod stays and does not block the node. These rules and those of reasonToKeep are kubectl
+// drain's; a test compares them with kubectl itself. Linking kubectl here would double the program and its memory.
+func (r Rules) ignores(p *corev1.Pod) bool {
+	switch {
+	case isMirrorPod(p):
+		return true
+	case r.IgnoreSystem && p.Namespace == metav1.NamespaceSystem:
+		return true
+	case r.IgnoreTolerating && toleratesCordon(p):
+		return true
+	case isDaemonSetPod(p):
+		return !r.DaemonSetsBlock
+	}
+	return r.IgnoreBare && !r.Force && metav1.GetControllerOf(p) == nil
+}
+
+// reasonToKeep says why a blocking pod must not be evicted; empty when it may be.
+func (r Rules) reasonToKeep(p *corev1.Pod) string {
+	switch {
+	case isDaemonSetPod(p):
+		return "its DaemonSet would recreate it, and ignoreDaemonSets is false"
+	case !r.DeleteEmptyDirData && hasEmptyDir(p):
+		return "it would lose its emptyDir volume, and deleteEmptyDirData is false"
+	case !r.Force && metav1.GetControllerOf(p) == nil:
+		return "nothing recreates it, and force is false"
+	}
+	return ""
+}
+
+func isMirrorPod(p *corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+func isDaemonSetPod(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String()
+}
+
+func hasEmptyDir(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+}
+
+// toleratesCordon reports whether a pod may be scheduled on a cordoned node.
+func toleratesCordon(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		if t.Key == corev1.TaintNodeUnschedulable {
+			return true
+		}
+		toleratesAll := t.Key == "" && t.Operator == corev1.TolerationOpExists
+		return toleratesAll && (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
+	})
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// unprovenNodes are the finished nodes of an open batch, by policy, where the policy has gates on DaemonSets.
+func (o *Objects) unprovenNodes() map[string][]*corev1.Node {
+	out := map[string][]*corev1.Node{}
+	for _, s := range o.Skyhooks {
+		p, _ := o.policy(s)
+		if p == nil || p.Spec.Health == nil || len(p.Spec.Health.DaemonSets) == 0 {
+			continue
+		}
+		for _, n := range o.Nodes {
+			if skyhook.Unsettled(s, p, n) {
+				out[p.Name] = append(out[p.Name], &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
+			}
+		}
+	}
+	return out
+}
+
+// checkGates evaluates the health gates of the policies in use.
+func (c *Cluster) checkGates(ctx context.Context, o *Objects, unproven map[string][]*corev1.Node, now time.Time) error {
+	inUse := map[string]bool{}
+	for _, s := range o.Skyhooks {
+		name, _ := skyhook.PolicyName(s, o.Config)
+		inUse[name] = true
+	}
+	for _, op := range o.NodeOps {
+		inUse[op.Spec.DeploymentPolicy] = true
+	}
+	in := gates.Input{Live: c.options.Live, Unproven: unproven, Pods: o.Workloads, Now: now}
+	for _, p := range o.Policies {
+		if inUse[p.Name] {
+			in.Policies = append(in.Policies, p)
+		}
+	}
+	results, retryAt, err := c.gates.Check(ctx, in)
+	o.Gates, o.Again = results, sooner(o.Again, retryAt)
+	return err
+}
+
+// awaitGates notes for which policies somebody waits to be admitted, so that their gates are checked by the next pass.
+func (r *round) awaitGates(plan rollout.Plan) {
+	awaited := map[string]bool{}
+	for _, g := range plan.Groups {
+		if g.Waiting > 0 {
+			awaited[r.o.policyOfGroup(g.Group)] = true
+		}
+	}
+	if r.gates.SetAwaited(awaited, r.o.Policies) {
+		r.later(r.now)
+	}
+}
+
+// policyOfGroup is the name of the policy that the owner of a group goes by.
+func (o *Objects) policyOfGroup(group string) string {
+	kind, rest, _ := strings.Cut(group, "/")
+	name := rest[:max(0, strings.LastIndexByte(rest, '/'))]
+	if kind == policy.Kind {
+		return name
+	}
+	for _, s := range o.Skyhooks {
+		if kind == skyhook.Kind && s.Name == name {
+			name, _ := skyhook.PolicyName(s, o.Config)
+			return name
+		}
+	}
+	for _, op := range o.NodeOps {
+		if nodeop.RolloutName(op) == kind+"/"+name {
+			return op.Spec.DeploymentPolicy
+		}
+	}
+	return name
+}
+
+// closed is the health gate for all nodes that a policy does not pass; nil for none.
+func (o *Objects) closed(p *v1alpha1.DeploymentPolicy) *rollout.Why {
+	if p == nil {
+		return nil
+	}
+	return o.Gates[p.Name].Closed
+}
+
+// unready says, by node, which health gates of a policy a node does not pass.
+func (o *Objects) unready(p *v1alpha1.DeploymentPolicy) map[string]string {
+	if p == nil {
+		return nil
+	}
+	return o.Gates[p.Name].Unready
+}
