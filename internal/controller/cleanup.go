@@ -17,6 +17,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
 // mostNamed bounds how many Skyhooks a sentence about those that are left names.
@@ -154,7 +155,7 @@ func absent(c client.Client, namespace string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	lease := &coordinationv1.Lease{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, lease)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: options.LeaseName}, lease)
 	if client.IgnoreNotFound(err) != nil {
 		return ""
 	}

@@ -29,12 +29,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
-
-// LeaseName names the lease of the leader. It is older than this program: both must never lead at the same time.
-const LeaseName = "3c22c1ae.nvidia.com"
 
 // component is what events say they come from.
 const component = "skyhook-controller"
@@ -127,7 +125,7 @@ func newManager(config *rest.Config, o Options) (manager.Manager, error) {
 		Scheme: scheme, Logger: o.Log, Cache: caches(o.Skyhook.Namespace),
 		Metrics:                metricsOptions,
 		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
-		LeaderElection: o.LeaderElection, LeaderElectionID: LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
+		LeaderElection: o.LeaderElection, LeaderElectionID: options.LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
 		LeaderElectionReleaseOnCancel: true, // the process ends when Run returns
 		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry, GracefulShutdownTimeout: &stop,
 	})

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +41,7 @@ func (p *Picture) FindOperator(ctx context.Context, namespace string, isOperator
 	}
 	d := &list.Items[i]
 	var unread []error
-	settings, err := options.FromDeployment(d, "", func(name string) map[string]string {
+	settings, err := options.FromDeployment(d, p.leaderNode(ctx, d), func(name string) map[string]string {
 		found := &corev1.ConfigMap{}
 		if err := p.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
 			unread = append(unread, fmt.Errorf("ConfigMap %s: %w", name, err))
@@ -51,4 +53,31 @@ func (p *Picture) FindOperator(ctx context.Context, namespace string, isOperator
 		return fmt.Errorf("settings of the operator in %s: %w", p.Operator.Source, err)
 	}
 	return nil
+}
+
+// leaderNode is the node that the leading operator runs on; empty when that cannot be told.
+func (p *Picture) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
+	if p.live == nil || d.Spec.Selector == nil {
+		return ""
+	}
+	pods := &corev1.PodList{}
+	if err := p.live.List(ctx, pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+		return ""
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })
+	if len(pods.Items) == 1 {
+		return pods.Items[0].Spec.NodeName
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: d.Namespace, Name: options.LeaseName}
+	if err := p.live.Get(ctx, key, lease); err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // the holder is hostname_UUID
+	for _, pod := range pods.Items {
+		if pod.Name == host || pod.Spec.HostNetwork && pod.Spec.NodeName == host {
+			return pod.Spec.NodeName
+		}
+	}
+	return ""
 }
