@@ -12,8 +12,8 @@ TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | 
 # All Go modules but test/cluster/hyperkube: a main of ninety lines over the whole of Kubernetes, built with other
 # flags than a linter needs, and tested by every test that needs an API server.
 MODULES := . $(filter-out %/hyperkube,$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*/go.mod')))
-# The scaffold's scripts are templates; what they become is checked by the tests of internal/cli.
-SCRIPTS := $(filter-out internal/cli/scaffold/%,$(shell git ls-files --cached --others --exclude-standard '*.sh' '.ci/run'))
+# The scaffold's scripts are templates; what they become is checked by the tests of internal/packagecli.
+SCRIPTS := $(filter-out internal/packagecli/scaffold/%,$(shell git ls-files --cached --others --exclude-standard '*.sh' '.ci/run'))
 
 .PHONY: help
 help: ## list the targets
@@ -21,7 +21,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/operator ./cmd/agent ./cmd/kubectl-skyhook
 
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server)
@@ -66,15 +66,15 @@ chart: ## render the chart with its values, and install, upgrade and uninstall i
 
 .PHONY: release
 release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION=v1.2.3 into dist/release
-	go run ./internal/image/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
-	go run ./internal/cli/mkrelease --version $(VERSION) --out dist/release
+	go run ./hack/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
+	go run ./hack/mkrelease --version $(VERSION) --out dist/release
 
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))
 release-package: ## build the package of TAG=NAME/VERSION from that tag and push it with its SBOM to PUSH=registry/repository
 	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
 	rm -rf dist/package && mkdir -p dist/package && git archive "$(TAG)" $(FOLDER) | tar -x -C dist/package
-	go run ./internal/image/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
+	go run ./hack/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
 	go run ./cmd/kubectl-skyhook package validate --strict --tag $(notdir $(TAG)) dist/package/$(FOLDER)
 	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
 
@@ -85,7 +85,7 @@ generate: ## generate deep copies, CRDs and roles from the Go code, and config/ 
 
 .PHONY: image
 image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them)
-	go run ./internal/image/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
+	go run ./hack/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
 
 .PHONY: e2e
 e2e: image ## run the end-to-end suite on real systemd nodes (needs root; E2E=./skyhook for a part)

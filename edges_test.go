@@ -47,6 +47,10 @@ var walls = []wall{
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
 	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the wire carries events; what they mean is decided above it"},
 	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},
+	{"internal/packagecli", []string{"our:internal/cli", "our:internal/cluster", "our:internal/controller", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/policy", "our:internal/sim", "our:api"}, "authors of packages need no cluster; internal/cli adds these commands to the root command"},
+	{"internal/packagecli", []string{"k8s.io/", "sigs.k8s.io/controller-runtime"}, "authors of packages need no cluster"},
+	{"internal/output", []string{"our:internal", "our:api", "our:cmd"}, "commands of both kinds print through this package; it knows neither"},
+	{"internal/output", []string{"k8s.io/"}, "package commands print without Kubernetes"},
 	{"internal/image", kubernetes, "images are built without a cluster"},
 	{"internal/image", []string{"our:internal", "our:api"}, "a builder of images knows files and programs, not what they are for"},
 	{"cmd", []string{"our:internal/rollout"}, "a main wires one room; decisions are made below it"},
@@ -84,7 +88,7 @@ func TestWalls(t *testing.T) {
 		{"internal/agent", "k8s.io/api/core/v1", true},
 		{"internal/cli", module + "internal/controller", true},
 		{"api", module + "internal/pack", true},
-		{"internal/image", module + "internal/image/shell", false},
+		{"internal/image", module + "cmd/shell", false},
 		{"internal/image", module + "internal/pack", true},
 	} {
 		got := false

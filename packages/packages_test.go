@@ -19,8 +19,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skyhook-k8s/skyhook/internal/cli/lint"
 	format "github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 )
 
 // ours are the packages there are.

@@ -53,7 +53,7 @@ func (s *scene) lookAhead(ctx context.Context, a *app) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	pods, err := s.picture.On(ctx, nodes)
+	pods, err := s.dump.On(ctx, nodes)
 	if err != nil {
 		return err
 	}

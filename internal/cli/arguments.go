@@ -4,9 +4,6 @@
 package cli
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,20 +11,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
-
-// exactly takes these arguments and no others. A name that ends in … stands for one or more.
-func exactly(words ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		open := len(words) > 0 && strings.HasSuffix(words[len(words)-1], "…")
-		if len(args) == len(words) || open && len(args) > len(words) {
-			return nil
-		}
-		if len(words) == 0 {
-			return fmt.Errorf("%s takes no arguments, and got %q", cmd.CommandPath(), args[0])
-		}
-		return fmt.Errorf("%s takes %s, and got %s; see --help", cmd.CommandPath(), strings.Join(words, " "), count(len(args), "argument"))
-	}
-}
 
 // complete gives the names of all objects of a kind to the shell. What goes wrong only means that nothing is offered.
 func (a *app) complete(cmd *cobra.Command, list schema.GroupVersionKind) ([]string, cobra.ShellCompDirective) {

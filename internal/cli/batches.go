@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // batches are what earlier batches taught, and the objects whose status remembers it.
@@ -30,7 +31,7 @@ func (a *app) batches(ctx context.Context, c client.Client, s *v1alpha1.Skyhook)
 		return b, nil
 	}
 	p := &v1alpha1.DeploymentPolicy{}
-	a.note("reading DeploymentPolicy %s", s.Spec.DeploymentPolicy)
+	a.Note("reading DeploymentPolicy %s", s.Spec.DeploymentPolicy)
 	if err := c.Get(ctx, client.ObjectKey{Name: s.Spec.DeploymentPolicy}, p); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading DeploymentPolicy %s: %w", s.Spec.DeploymentPolicy, err)
@@ -56,7 +57,7 @@ func (b *batches) shared() string {
 		return ""
 	}
 	return fmt.Sprintf("DeploymentPolicy %s has scope Policy: its batches begin again for %s that name it\n",
-		b.policy.Name, count(max(b.policy.Status.Users, 1), "object"))
+		b.policy.Name, output.Count(max(b.policy.Status.Users, 1), "object"))
 }
 
 // text is a table of what is remembered.
@@ -76,7 +77,7 @@ func (b *batches) text() string {
 		}
 		rows = append(rows, row)
 	}
-	return table([]string{"COMPARTMENT", "BATCH", "STOPPED", "FAILED-IN-A-ROW", "COMPLETED", "FAILED"}, rows, nil)
+	return output.FormatTable([]string{"COMPARTMENT", "BATCH", "STOPPED", "FAILED-IN-A-ROW", "COMPLETED", "FAILED"}, rows, nil)
 }
 
 // forget makes batches begin again: with no memory at all, as before the first one. Two things of the Skyhook count
@@ -116,7 +117,7 @@ func (a *app) forgetIn(ctx context.Context, c client.Client, o client.Object, mo
 		if err != nil {
 			return err
 		}
-		a.note("patching the status of %s %s: %s", kind, o.GetName(), raw)
+		a.Note("patching the status of %s %s: %s", kind, o.GetName(), raw)
 		return c.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw))
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -39,7 +40,7 @@ func (a *app) cleanupCommand() *cobra.Command {
 			"refuses: delete the Skyhooks and let the operator do it. See also reset, for one Skyhook.",
 		Example: "  kubectl skyhook cleanup --dry-run\n" +
 			"  kubectl skyhook cleanup --yes",
-		Args: exactly(),
+		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.cleanup(cmd.Context(), &sure, force) },
 	}
 	sure.flags(cmd.Flags())
@@ -68,7 +69,7 @@ func (r *remains) empty() bool {
 }
 
 func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	c, err := a.cluster()
@@ -89,7 +90,7 @@ func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error
 		fmt.Fprintln(a.ErrOut, "Nothing is left behind")
 		return nil
 	}
-	if a.dryRun || !sure.given {
+	if a.DryRun || !sure.given {
 		fmt.Fprint(a.ErrOut, a.remainsText(r))
 	}
 	if err := a.confirm(sure, "Remove all of this?"); err != nil {
@@ -98,12 +99,12 @@ func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error
 	if err := a.removeRemains(ctx, c, r); err != nil {
 		return err
 	}
-	return a.say(answer{value: r, names: kinded("node", r.Nodes), text: func(bool) string {
+	return a.Print(output.Answer{Value: r, Names: output.WithKind("node", r.Nodes...), Text: func(bool) string {
 		would := ""
-		if a.dryRun {
+		if a.DryRun {
 			would = " (dry run)"
 		}
-		return fmt.Sprintf("Cleaned up %s, %s, %s and %s%s\n", count(len(r.Nodes), "node"), count(len(r.Finalizers), "finalizer"), count(len(r.Pods), "pod"), count(len(r.ConfigMaps), "ConfigMap"), would)
+		return fmt.Sprintf("Cleaned up %s, %s, %s and %s%s\n", output.Count(len(r.Nodes), "node"), output.Count(len(r.Finalizers), "finalizer"), output.Count(len(r.Pods), "pod"), output.Count(len(r.ConfigMaps), "ConfigMap"), would)
 	}})
 }
 
@@ -127,7 +128,7 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &remains{Finalizers: []string{}, Nodes: []string{}, Pods: []string{}, ConfigMaps: []string{}, DryRun: a.dryRun, edits: map[string]skyhook.Edit{}, config: p.Operator.Skyhook("")}
+	r := &remains{Finalizers: []string{}, Nodes: []string{}, Pods: []string{}, ConfigMaps: []string{}, DryRun: a.DryRun, edits: map[string]skyhook.Edit{}, config: p.Operator.Skyhook("")}
 	for _, kind := range []struct {
 		list client.ObjectList
 		of   string
@@ -249,7 +250,7 @@ func (a *app) remainsText(r *remains) string {
 		var rows [][]string
 		for _, n := range r.nodes {
 			e := r.edits[n.Name]
-			rows = append(rows, []string{n.Name, yesNo(e.Unschedulable != nil), yesNo(len(e.RemoveTaints) > 0), some(n.Skyhooks(), 4)})
+			rows = append(rows, []string{n.Name, yesNo(e.Unschedulable != nil), yesNo(len(e.RemoveTaints) > 0), output.List(n.Skyhooks(), 4)})
 		}
 		b.WriteString("Nodes:\n" + indent(a.nodeTable([]string{"NODE", "UNCORDON", "UNTAINT", "SKYHOOKS"}, rows, nil)))
 	}
@@ -258,7 +259,7 @@ func (a *app) remainsText(r *remains) string {
 		all  []string
 	}{{"Finalizers", r.Finalizers}, {"Pods", r.Pods}, {"ConfigMaps", r.ConfigMaps}, {"Policies", r.Policies}} {
 		if len(l.all) > 0 {
-			fmt.Fprintf(&b, "%s: %s\n", l.what, some(l.all, 10))
+			fmt.Fprintf(&b, "%s: %s\n", l.what, output.List(l.all, 10))
 		}
 	}
 	return b.String()
@@ -274,13 +275,13 @@ func yesNo(b bool) string {
 // removeRemains removes objects first, then what is on nodes, and the finalizers last: as long as they are there it can be
 // done again.
 func (a *app) removeRemains(ctx context.Context, c client.Client, r *remains) error {
-	if a.dryRun {
+	if a.DryRun {
 		return nil
 	}
 	var errs []error
 	for _, o := range r.owned {
 		uid := o.GetUID()
-		a.note("deleting %s", o.GetName())
+		a.Note("deleting %s", o.GetName())
 		errs = append(errs, client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid})))
 	}
 	errs = append(errs, a.edit(ctx, c, r.nodes, func(n *skyhook.Node) (skyhook.Edit, error) { return strip(n, r.config), nil }))
@@ -293,7 +294,7 @@ func (a *app) removeRemains(ctx context.Context, c client.Client, r *remains) er
 		if err != nil {
 			return fmt.Errorf("cleaning up: %w", err)
 		}
-		a.note("patching %s: %s", o.GetName(), raw)
+		a.Note("patching %s: %s", o.GetName(), raw)
 		if err := client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.MergePatchType, raw))); err != nil {
 			return fmt.Errorf("removing the finalizer of %s: %w", o.GetName(), err)
 		}

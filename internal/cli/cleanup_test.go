@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -21,11 +22,11 @@ func TestRemainsOfManyNodes(t *testing.T) {
 		lines int
 		last  string
 	}{
-		formatTable: {mostNodes + 4, "  and 5 more nodes; -o wide shows all\n"},
-		formatJSON:  {mostNodes + 4, "  and 5 more nodes; -o wide shows all\n"},
-		formatWide:  {28, "  n24   -         -\n"},
+		output.Table: {maxNodeRows + 4, "  and 5 more nodes; -o wide shows all\n"},
+		output.JSON:  {maxNodeRows + 4, "  and 5 more nodes; -o wide shows all\n"},
+		output.Wide:  {28, "  n24   -         -\n"},
 	} {
-		got := (&app{output: format}).remainsText(r)
+		got := (&app{Printer: &output.Printer{Format: format}}).remainsText(r)
 		if strings.Count(got, "\n") != want.lines || !strings.HasSuffix(got, want.last) {
 			t.Errorf("-o %s says\n%s", format, got)
 		}

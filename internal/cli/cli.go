@@ -10,16 +10,16 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // Line is one command line and what is around it.
@@ -30,47 +30,11 @@ type Line struct {
 	Version        string // of the plugin
 }
 
-// Exit codes. A command that compares or judges says with 1 what it found, and with 2 that it could not look.
-const (
-	exitFound      = 1
-	exitCouldNotDo = 2
-)
-
 // app is what all commands share.
 type app struct {
-	genericiooptions.IOStreams
+	*output.Printer
 	version string
 	kube    *genericclioptions.ConfigFlags
-
-	output  string
-	dryRun  bool
-	verbose bool
-}
-
-// exit is an error that has an exit code of its own. Without a cause everything has been said already.
-type exit struct {
-	code int
-	err  error
-}
-
-func (e *exit) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exit) Unwrap() error { return e.err }
-
-// found ends a command that said what it found.
-func found() error { return &exit{code: exitFound} }
-
-// couldNotDo ends a judging command that could not judge.
-func couldNotDo(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exit{code: exitCouldNotDo, err: err}
 }
 
 // Run carries out a command line and returns the exit code.
@@ -80,27 +44,19 @@ func Run(ctx context.Context, l Line) int {
 	root := Command(l)
 	root.SetArgs(l.Args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
+	code, unprinted := output.ExitCode(err)
+	if unprinted {
+		fmt.Fprintf(l.Stderr, "error: %v\n", err)
 	}
-	code := 1
-	var e *exit
-	if errors.As(err, &e) {
-		code = e.code
-		if e.err == nil {
-			return code
-		}
-	}
-	fmt.Fprintf(l.Stderr, "error: %v\n", err)
 	return code
 }
 
 // Command is the whole tree of commands.
 func Command(l Line) *cobra.Command {
 	a := &app{
-		IOStreams: genericiooptions.IOStreams{In: l.Stdin, Out: l.Stdout, ErrOut: l.Stderr},
-		version:   l.Version,
-		kube:      genericclioptions.NewConfigFlags(true),
+		Printer: &output.Printer{In: l.Stdin, Out: l.Stdout, ErrOut: l.Stderr},
+		version: l.Version,
+		kube:    genericclioptions.NewConfigFlags(true),
 	}
 	a.kube.CacheDir = nil // nothing is discovered, so nothing is kept
 	*a.kube.Namespace = defaultNamespace
@@ -126,9 +82,9 @@ func Command(l Line) *cobra.Command {
 	root.SetVersionTemplate("Skyhook plugin: {{.Version}}\n")
 	flags := root.PersistentFlags()
 	a.kubeFlags(flags)
-	flags.StringVarP(&a.output, "output", "o", formatTable, "how to print: table, wide, json, yaml or name")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "tell on standard error what is read and written")
+	flags.StringVarP(&a.Format, "output", "o", output.Table, "how to print: table, wide, json, yaml or name")
+	flags.BoolVar(&a.DryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVarP(&a.Verbose, "verbose", "v", false, "tell on standard error what is read and written")
 	root.AddCommand(
 		a.pauseCommand(), a.resumeCommand(), a.disableCommand(), a.enableCommand(),
 		a.resetCommand(), a.deploymentPolicyCommand(), a.nodeCommand(), a.packageCommand(),
@@ -144,16 +100,4 @@ func helpOnly(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	return fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
-}
-
-// note tells on standard error what is done, with --verbose.
-func (a *app) note(format string, args ...any) {
-	if a.verbose {
-		fmt.Fprintf(a.ErrOut, format+"\n", args...)
-	}
-}
-
-// warn says on standard error what may surprise.
-func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.ErrOut, "warning: "+format+"\n", args...)
 }

@@ -23,7 +23,7 @@ func (c *confirmation) flags(f *pflag.FlagSet) {
 
 // confirm asks a question and gives an error unless the answer is yes. A dry run asks nothing.
 func (a *app) confirm(c *confirmation, question string) error {
-	if c.given || a.dryRun {
+	if c.given || a.DryRun {
 		return nil
 	}
 	fmt.Fprintf(a.ErrOut, "%s [y/N]: ", question)

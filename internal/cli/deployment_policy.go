@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 func (a *app) deploymentPolicyCommand() *cobra.Command {
@@ -29,7 +31,7 @@ func (a *app) deploymentPolicyResetCommand() *cobra.Command {
 			"on. Nodes keep what they have. It takes the name of a Skyhook; when its policy has scope Policy, the batches of all\n" +
 			"who name that policy begin again.",
 		Example: "  kubectl skyhook deployment-policy reset demo\n  kubectl skyhook dp reset demo --confirm",
-		Args:    exactly("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
+		Args:    output.Args("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.resetBatches(cmd.Context(), &sure, args[0]) },
 	}
 	sure.flags(cmd.Flags())
@@ -37,7 +39,7 @@ func (a *app) deploymentPolicyResetCommand() *cobra.Command {
 }
 
 func (a *app) resetBatches(ctx context.Context, sure *confirmation, name string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	c, err := a.cluster()
@@ -52,21 +54,21 @@ func (a *app) resetBatches(ctx context.Context, sure *confirmation, name string)
 	if err != nil {
 		return err
 	}
-	if a.dryRun || !sure.given {
+	if a.DryRun || !sure.given {
 		fmt.Fprint(a.ErrOut, b.shared()+b.text())
 	}
 	if err := a.confirm(sure, fmt.Sprintf("Let the batches of Skyhook %q begin again?", name)); err != nil {
 		return err
 	}
 	would := ""
-	if a.dryRun {
+	if a.DryRun {
 		would = " (dry run)"
 	} else if err := a.forget(ctx, c, b); err != nil {
 		return err
 	}
-	return a.say(answer{
-		value: map[string]any{"skyhookName": name, "compartments": len(b.compartments()), "dryRun": a.dryRun},
-		names: kinded("skyhook", []string{name}),
-		text:  func(bool) string { return fmt.Sprintf("Batch state of Skyhook %q reset%s\n", name, would) },
+	return a.Print(output.Answer{
+		Value: map[string]any{"skyhookName": name, "compartments": len(b.compartments()), "dryRun": a.DryRun},
+		Names: output.WithKind("skyhook", name),
+		Text:  func(bool) string { return fmt.Sprintf("Batch state of Skyhook %q reset%s\n", name, would) },
 	})
 }

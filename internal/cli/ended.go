@@ -11,6 +11,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -56,7 +57,7 @@ func whyEnded(o *nodeopv1.NodeOp) []because {
 	name := short(nodeop.RolloutName(o))
 	all := []because{{
 		Subject: name, Phase: "ended", Reason: string(o.Status.Phase),
-		Text: fmt.Sprintf("%d of %s done, %d skipped, %d failed", o.Status.Completed, count(int(o.Status.Total), "node"), o.Status.Skipped, o.Status.Failed),
+		Text: fmt.Sprintf("%d of %s done, %d skipped, %d failed", o.Status.Completed, output.Count(int(o.Status.Total), "node"), o.Status.Skipped, o.Status.Failed),
 	}}
 	at := map[string]int{}
 	for _, f := range endedState(o).Failures {

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -35,7 +35,7 @@ const (
 )
 
 // clones are the objects of the dump stuck.yaml with its six nodes, and what is on them, copied until there are so many.
-func clones(nodes int) ([]client.Object, *picture.Picture, error) {
+func clones(nodes int) ([]client.Object, *dump.Picture, error) {
 	p, err := readDump("testdata/dumps/stuck.yaml")
 	if err != nil {
 		return nil, nil, err
@@ -82,7 +82,7 @@ var makeLarge = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	large, err := picture.New(nil, p.Taken)
+	large, err := dump.New(nil, p.Taken)
 	if err != nil {
 		return "", err
 	}

@@ -28,7 +28,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 )
 
 // defaultNamespace is where the operator and its pods are unless somebody says otherwise.
@@ -40,7 +40,7 @@ var policyBinding = schema.GroupVersionKind{Group: "admissionregistration.k8s.io
 // known are the kinds that are read and written, with their scope: asking the server for them would cost more calls
 // than the work itself.
 func known() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme, err := picture.Scheme()
+	scheme, err := dump.Scheme()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +113,7 @@ var errNoNodeOps = errors.New("this cluster does not know NodeOps, by which this
 // skyhook reads one Skyhook; the error IsNotFound when there is none.
 func (a *app) skyhook(ctx context.Context, c client.Client, name string) (*v1alpha1.Skyhook, error) {
 	s := &v1alpha1.Skyhook{}
-	a.note("reading Skyhook %s", name)
+	a.Note("reading Skyhook %s", name)
 	err := c.Get(ctx, client.ObjectKey{Name: name}, s)
 	switch {
 	case err == nil:
@@ -135,7 +135,7 @@ func (a *app) annotate(ctx context.Context, c client.Client, s *v1alpha1.Skyhook
 	if err != nil {
 		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
 	}
-	a.note("patching Skyhook %s: %s", s.Name, raw)
+	a.Note("patching Skyhook %s: %s", s.Name, raw)
 	if err := c.Patch(ctx, s, client.RawPatch(types.MergePatchType, raw)); err != nil {
 		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
 	}

@@ -21,17 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
-	"github.com/skyhook-k8s/skyhook/internal/cli/rules"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
 )
 
 // readFiles reads objects from files, from all files of folders, and from standard input for -.
-func (a *app) readFiles(files []string) ([]*rules.Object, error) {
-	all, err := rules.Load()
+func (a *app) readFiles(files []string) ([]*manifest.Object, error) {
+	all, err := manifest.Load()
 	if err != nil {
 		return nil, err
 	}
-	var out []*rules.Object
+	var out []*manifest.Object
 	for _, name := range files {
 		names, err := expand(name)
 		if err != nil {
@@ -48,7 +48,7 @@ func (a *app) readFiles(files []string) ([]*rules.Object, error) {
 	return out, nil
 }
 
-func (a *app) readFile(all *rules.Rules, file string) ([]*rules.Object, error) {
+func (a *app) readFile(all *manifest.Rules, file string) ([]*manifest.Object, error) {
 	if file == "-" {
 		return all.Read("standard input", io.NopCloser(a.In))
 	}
@@ -86,32 +86,32 @@ func expand(name string) ([]string, error) {
 }
 
 // beginToRead reads files in the background. What it gives waits for the end of that.
-func (a *app) beginToRead(files []string) func() ([]*rules.Object, error) {
-	var objects []*rules.Object
+func (a *app) beginToRead(files []string) func() ([]*manifest.Object, error) {
+	var objects []*manifest.Object
 	var err error
 	var reading sync.WaitGroup
 	if len(files) > 0 {
 		reading.Go(func() { objects, err = a.readFiles(files) })
 	}
-	return func() ([]*rules.Object, error) {
+	return func() ([]*manifest.Object, error) {
 		reading.Wait()
 		return objects, err
 	}
 }
 
 // lay puts the objects of files over what a picture shows, as if they had been applied.
-func (a *app) lay(ctx context.Context, p *picture.Picture, files func() ([]*rules.Object, error)) error {
+func (a *app) lay(ctx context.Context, p *dump.Picture, files func() ([]*manifest.Object, error)) error {
 	objects, err := files()
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		if !o.Known {
-			a.warn("%s: %s is of another kind and is left out", o.File, o.Name())
+			a.Warn("%s: %s is of another kind and is left out", o.File, o.Name())
 			continue
 		}
 		for _, field := range o.Unknown {
-			a.warn("%s: %s: %s is unknown and would be dropped", o.File, o.Name(), field)
+			a.Warn("%s: %s: %s is unknown and would be dropped", o.File, o.Name(), field)
 		}
 		if len(o.Wrong) > 0 {
 			return fmt.Errorf("%s: %s would be refused: %s", o.File, o.Name(), strings.Join(o.Wrong, "; "))
@@ -124,8 +124,8 @@ func (a *app) lay(ctx context.Context, p *picture.Picture, files func() ([]*rule
 }
 
 // layOne applies one object: what is there keeps its identity, its status and what others wrote into its metadata.
-func layOne(ctx context.Context, p *picture.Picture, u *unstructured.Unstructured) error {
-	s, err := picture.Scheme()
+func layOne(ctx context.Context, p *dump.Picture, u *unstructured.Unstructured) error {
+	s, err := dump.Scheme()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -44,7 +44,7 @@ func (s *source) flags(cmd *cobra.Command) {
 
 // scene is what was seen, and what the engine makes of it.
 type scene struct {
-	picture  *picture.Picture
+	dump     *dump.Picture
 	objects  *cluster.Objects
 	snapshot rollout.Snapshot
 	problems []cluster.Problem
@@ -67,14 +67,14 @@ func (a *app) look(ctx context.Context, from source) (*scene, error) {
 }
 
 // takePicture reads a dump, or begins to look at the cluster.
-func (a *app) takePicture(ctx context.Context, from string) (*picture.Picture, error) {
+func (a *app) takePicture(ctx context.Context, from string) (*dump.Picture, error) {
 	if from != "" {
 		in, err := os.Open(from)
 		if err != nil {
 			return nil, fmt.Errorf("reading the dump: %w", err)
 		}
 		defer in.Close()
-		p, err := picture.Read(in)
+		p, err := dump.Read(in)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", from, err)
 		}
@@ -85,15 +85,15 @@ func (a *app) takePicture(ctx context.Context, from string) (*picture.Picture, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := picture.New(c, time.Now())
+	p, err := dump.New(c, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	p.Plugin = a.version
 	a.prefetch(ctx, p)
 	ours := func(d *appsv1.Deployment) bool { return len(operatorImages(d)) > 0 }
-	if err := p.FindOperator(ctx, a.namespace(), ours); err != nil && !errors.Is(err, picture.ErrNoOperator) {
-		a.warn("%v", err)
+	if err := p.FindOperator(ctx, a.namespace(), ours); err != nil && !errors.Is(err, dump.ErrNoOperator) {
+		a.Warn("%v", err)
 	}
 	a.noteSettings(p)
 	return p, nil
@@ -105,18 +105,18 @@ type operatorSettings struct {
 	Changed []string `json:"changed,omitempty"` // those that differ from their defaults, as flags
 }
 
-func settingsOf(p *picture.Picture) operatorSettings {
+func settingsOf(p *dump.Picture) operatorSettings {
 	return operatorSettings{Source: cmp.Or(p.Operator.Source, "the dump"), Changed: p.Operator.Changed()}
 }
 
-func (a *app) noteSettings(p *picture.Picture) {
+func (a *app) noteSettings(p *dump.Picture) {
 	s := settingsOf(p)
-	a.note("settings of the operator from %s: %s", s.Source, cmp.Or(strings.Join(s.Changed, " "), "all defaults"))
+	a.Note("settings of the operator from %s: %s", s.Source, cmp.Or(strings.Join(s.Changed, " "), "all defaults"))
 }
 
 // prefetch asks for the lists that are needed in any case, all at once. What goes wrong is told by who needs the list.
-func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
-	a.note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and the pods and ConfigMaps of ours in namespace %s", a.namespace())
+func (a *app) prefetch(ctx context.Context, p *dump.Picture) {
+	a.Note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and the pods and ConfigMaps of ours in namespace %s", a.namespace())
 	ours := client.InNamespace(a.namespace())
 	done := make(chan struct{})
 	lists := []struct {
@@ -134,7 +134,7 @@ func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			if err := p.List(ctx, l.list, l.options...); err != nil {
-				a.note("%v", err)
+				a.Note("%v", err)
 			}
 		}()
 	}
@@ -144,8 +144,8 @@ func (a *app) prefetch(ctx context.Context, p *picture.Picture) {
 }
 
 // observe compiles what a picture shows, and decides.
-func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
-	s := &scene{picture: p}
+func (a *app) observe(ctx context.Context, p *dump.Picture) (*scene, error) {
+	s := &scene{dump: p}
 	back := cluster.New(cluster.Options{
 		Config: p.Operator.Skyhook(""), NodeOps: p.Operator.NodeOps(), Self: p.Operator.Node, Live: p, Workloads: p, Clock: func() time.Time { return p.Taken },
 	})
@@ -157,10 +157,10 @@ func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 		return nil, err
 	}
 	if absent := p.Absent(); len(absent) > 0 {
-		a.warn("this cluster does not know %s: nothing is said of them, and what needs them waits until their CRDs are installed", strings.Join(absent, ", "))
+		a.Warn("this cluster does not know %s: nothing is said of them, and what needs them waits until their CRDs are installed", strings.Join(absent, ", "))
 	}
 	if s.objects.Trouble != nil {
-		a.warn("%v", s.objects.Trouble)
+		a.Warn("%v", s.objects.Trouble)
 	}
 	if len(s.objects.Workloads) > 0 {
 		s.readBudgets(ctx, a)
@@ -176,7 +176,7 @@ func (a *app) observe(ctx context.Context, p *picture.Picture) (*scene, error) {
 }
 
 func (s *scene) decide() {
-	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.picture.Taken)
+	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.dump.Taken)
 	s.plan = rollout.Decide(s.snapshot)
 	s.places = map[[2]string]int{}
 	for i := range s.snapshot.Rollouts {
@@ -190,8 +190,8 @@ func (s *scene) decide() {
 // readBudgets finds the pods in sight that a disruption budget protects now.
 func (s *scene) readBudgets(ctx context.Context, a *app) {
 	list := &policyv1.PodDisruptionBudgetList{}
-	if err := s.picture.List(ctx, list); err != nil {
-		a.warn("listing PodDisruptionBudgets: %v", err)
+	if err := s.dump.List(ctx, list); err != nil {
+		a.Warn("listing PodDisruptionBudgets: %v", err)
 		return
 	}
 	s.budgets = map[types.UID]string{}

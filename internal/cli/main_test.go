@@ -5,9 +5,7 @@ package cli_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -37,7 +35,6 @@ var (
 // Run runs the tests.
 func (s suite) Run() int {
 	code := s.m.Run()
-	_ = os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("skyhook-cli-test-%d", os.Getpid())))
 	if plane != nil {
 		if err := plane.Stop(); err != nil {
 			println(err.Error())

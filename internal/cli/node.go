@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -128,7 +129,7 @@ func tally(all []nodeSummary) string {
 	if len(parts) == 0 {
 		return "no nodes"
 	}
-	return some(parts, len(parts))
+	return output.List(parts, len(parts))
 }
 
 // ofSkyhook are the Skyhooks of a node to show: all, or the one asked for.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -21,7 +22,7 @@ func (a *app) nodeIgnoreCommand() *cobra.Command {
 		Long:  "Keep all Skyhooks away from nodes, by the label " + v1alpha1.LabelIgnore + "=true.",
 		Example: "  kubectl skyhook node ignore worker-1\n" +
 			"  kubectl skyhook node ignore 'gpu-.*' --dry-run",
-		Args: exactly("NODE…"), ValidArgsFunction: a.completeNodes,
+		Args: output.Args("NODE…"), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			yes := "true"
 			return a.ignore(cmd.Context(), args, &yes, "ignored")
@@ -35,7 +36,7 @@ func (a *app) nodeUnignoreCommand() *cobra.Command {
 		Short:   "Let Skyhooks work on nodes again",
 		Long:    "Let Skyhooks work on nodes again: the label " + v1alpha1.LabelIgnore + " goes.",
 		Example: "  kubectl skyhook node unignore worker-1",
-		Args:    exactly("NODE…"), ValidArgsFunction: a.completeNodes,
+		Args:    output.Args("NODE…"), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.ignore(cmd.Context(), args, nil, "unignored") },
 	}
 }
@@ -55,16 +56,16 @@ func (a *app) ignore(ctx context.Context, args []string, value *string, done str
 	if err != nil {
 		return fmt.Errorf("labelling nodes: %w", err)
 	}
-	return a.say(answer{
-		value: map[string]any{"nodes": names(all), "action": done, "dryRun": a.dryRun},
-		names: kinded("node", names(all)),
-		text: func(bool) string {
+	return a.Print(output.Answer{
+		Value: map[string]any{"nodes": names(all), "action": done, "dryRun": a.DryRun},
+		Names: output.WithKind("node", names(all)...),
+		Text: func(bool) string {
 			text := ""
 			for _, n := range all {
 				text += fmt.Sprintf("Node %q %s", n.Name, done)
 				if !slices.Contains(change, n) {
 					text += " (unchanged)"
-				} else if a.dryRun {
+				} else if a.DryRun {
 					text += " (dry run)"
 				}
 				text += "\n"

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -26,7 +27,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Long:  "List the nodes of a Skyhook: those it selects, and those it left something on.",
 		Example: "  kubectl skyhook node list --skyhook demo\n" +
 			"  kubectl skyhook node list --skyhook demo -o wide",
-		Args: exactly(),
+		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listNodes(cmd.Context(), name) },
 	}
 	a.skyhookFlag(cmd, &name, true)
@@ -34,7 +35,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 }
 
 func (a *app) listNodes(ctx context.Context, name string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	c, err := a.cluster()
@@ -81,13 +82,13 @@ func (a *app) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary) er
 		rows = append(rows, row{n.NodeName, n.Status, n.PackagesComplete, n.PackagesTotal, n.restarts()})
 		all = append(all, n.NodeName)
 	}
-	return a.say(answer{
-		value: struct {
+	return a.Print(output.Answer{
+		Value: struct {
 			SkyhookName string `json:"skyhookName"`
 			Nodes       []row  `json:"nodes"`
 		}{name, rows},
-		names: kinded("node", all),
-		text: func(wide bool) string {
+		Names: output.WithKind("node", all...),
+		Text: func(wide bool) string {
 			gone := ""
 			if s == nil {
 				gone = " (does not exist any more)"
@@ -103,7 +104,7 @@ func (a *app) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary) er
 				}
 				cells = append(cells, line)
 			}
-			return fmt.Sprintf("Skyhook: %s%s\nNodes: %d (%s)\n\n", name, gone, len(rows), tally(found)) + table(header, cells, a.paint())
+			return fmt.Sprintf("Skyhook: %s%s\nNodes: %d (%s)\n\n", name, gone, len(rows), tally(found)) + output.FormatTable(header, cells, a.Painter())
 		},
 	})
 }

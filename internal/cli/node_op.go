@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -95,7 +96,7 @@ func (a *app) nodeOpCommand(op *nodeOp, use, short, long, example string) *cobra
 }
 
 func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	if len(args) == 0 {
@@ -123,14 +124,14 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.confirm(&op.sure, fmt.Sprintf("%s %s: %s?", strings.ToUpper(op.verb[:1])+op.verb[1:], count(len(chosen), "node"), some(names(chosen), 10))); err != nil {
+	if err := a.confirm(&op.sure, fmt.Sprintf("%s %s: %s?", strings.ToUpper(op.verb[:1])+op.verb[1:], output.Count(len(chosen), "node"), output.List(names(chosen), 10))); err != nil {
 		return err
 	}
 	o := op.object(a.namespace(), selector)
-	if a.dryRun {
+	if a.DryRun {
 		o.Name = o.GenerateName + "…"
-		return a.say(answer{value: o, names: []string{"nodeop/" + o.Name}, text: func(bool) string {
-			return fmt.Sprintf("nodeop/%s would be created for %s (dry run)\n", o.Name, some(names(chosen), 10))
+		return a.Print(output.Answer{Value: o, Names: []string{"nodeop/" + o.Name}, Text: func(bool) string {
+			return fmt.Sprintf("nodeop/%s would be created for %s (dry run)\n", o.Name, output.List(names(chosen), 10))
 		}})
 	}
 	if !op.giveBack {
@@ -144,7 +145,7 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 	}
 	fmt.Fprintf(a.ErrOut, "nodeop/%s created in namespace %s\n", o.Name, o.Namespace)
 	if !op.wait {
-		return a.say(answer{value: o, names: []string{"nodeop/" + o.Name}, text: func(bool) string {
+		return a.Print(output.Answer{Value: o, Names: []string{"nodeop/" + o.Name}, Text: func(bool) string {
 			return fmt.Sprintf("nodeop/%s\n", o.Name)
 		}})
 	}
@@ -205,7 +206,7 @@ func (a *app) follow(ctx context.Context, c client.Client, op *nodeOp, o *nodeop
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped waiting; it goes on: kubectl skyhook status nodeop/%s/%s", o.Namespace, o.Name)
 		case client.IgnoreNotFound(err) != nil:
-			a.warn("%v; trying again", err)
+			a.Warn("%v; trying again", err)
 		case err != nil:
 			return fmt.Errorf("nodeop/%s was deleted", o.Name)
 		}
@@ -231,7 +232,7 @@ func progressOf(s nodeopv1.NodeStatus) string {
 		line = "rebooting"
 	}
 	if s.Message != "" {
-		line += ": " + clip(s.Message, 200)
+		line += ": " + output.Clip(s.Message, 200)
 	}
 	return line
 }
@@ -267,15 +268,15 @@ func (a *app) ended(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv
 	}
 	if !failed && !op.keep {
 		if err := client.IgnoreNotFound(c.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
-			a.warn("deleting nodeop/%s: %v", o.Name, err)
+			a.Warn("deleting nodeop/%s: %v", o.Name, err)
 		}
 	}
-	if err := a.say(answer{value: all, names: []string{"nodeop/" + o.Name}, text: func(bool) string { return endedText(all, &o.Status) }}); err != nil {
+	if err := a.Print(output.Answer{Value: all, Names: []string{"nodeop/" + o.Name}, Text: func(bool) string { return endedText(all, &o.Status) }}); err != nil {
 		return err
 	}
 	if failed {
 		fmt.Fprintf(a.ErrOut, "nodeop/%s failed and stays: kubectl skyhook why nodeop/%s/%s\n", o.Name, o.Namespace, o.Name)
-		return &exit{code: int(min(worst, 255))}
+		return &output.ExitError{Code: int(min(worst, 255))}
 	}
 	return nil
 }
@@ -287,7 +288,7 @@ func endedText(all []endedNode, s *nodeopv1.NodeOpStatus) string {
 			fmt.Fprintf(&b, "==> %s <==\n%s\n", n.Node, strings.TrimRight(n.Output, "\n"))
 		}
 	}
-	fmt.Fprintf(&b, "%d of %s done", s.Completed, count(int(s.Total), "node"))
+	fmt.Fprintf(&b, "%d of %s done", s.Completed, output.Count(int(s.Total), "node"))
 	if s.Failed > 0 {
 		fmt.Fprintf(&b, ", %d failed", s.Failed)
 	}

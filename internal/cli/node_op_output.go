@@ -24,7 +24,7 @@ const (
 func (a *app) readOutput(ctx context.Context, c client.Client, o *nodeopv1.NodeOp, all []endedNode) {
 	list := &corev1.PodList{}
 	if err := c.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{nodeopv1.LabelNodeOp: o.Name}); err != nil {
-		a.warn("listing the pods of nodeop/%s: %v", o.Name, err)
+		a.Warn("listing the pods of nodeop/%s: %v", o.Name, err)
 		return
 	}
 	for i := range list.Items {
@@ -56,13 +56,13 @@ func (a *app) printed(ctx context.Context, p *corev1.Pod) string {
 	limit := int64(mostOutput)
 	in, err := core.Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: p.Spec.Containers[0].Name, LimitBytes: &limit}).Stream(ctx)
 	if err != nil {
-		a.note("reading the log of pod %s: %v", p.Name, err)
+		a.Note("reading the log of pod %s: %v", p.Name, err)
 		return ""
 	}
 	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, mostOutput))
 	if err != nil {
-		a.note("reading the log of pod %s: %v", p.Name, err)
+		a.Note("reading the log of pod %s: %v", p.Name, err)
 	}
 	return string(text)
 }

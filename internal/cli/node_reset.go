@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -23,7 +24,7 @@ func (a *app) nodeResetCommand() *cobra.Command {
 		Long: "Let a Skyhook start over on nodes: every package begins with its first stage. A cordon of the Skyhook stays until\n" +
 			"the node is done. See also reset --node, which removes everything the Skyhook wrote to the node.",
 		Example: "  kubectl skyhook node reset worker-1 --skyhook demo",
-		Args:    exactly("NODE…"), ValidArgsFunction: a.completeNodes,
+		Args:    output.Args("NODE…"), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.resetNodes(cmd.Context(), args, name, &sure) },
 	}
 	a.skyhookFlag(cmd, &name, true)
@@ -42,21 +43,21 @@ func (a *app) resetNodes(ctx context.Context, args []string, name string, sure *
 	})
 	if len(change) == 0 {
 		fmt.Fprintf(a.ErrOut, "None of these nodes has state for Skyhook %q\n", name)
-	} else if err := a.confirm(sure, fmt.Sprintf("Let Skyhook %q start over on %s: %s?", name, count(len(change), "node"), some(names(change), 10))); err != nil {
+	} else if err := a.confirm(sure, fmt.Sprintf("Let Skyhook %q start over on %s: %s?", name, output.Count(len(change), "node"), output.List(names(change), 10))); err != nil {
 		return err
 	}
 	err = a.edit(ctx, c, change, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Restart(name), nil })
 	if err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
 	}
-	return a.say(answer{
-		value: map[string]any{"skyhookName": name, "nodes": names(change), "dryRun": a.dryRun},
-		names: kinded("node", names(change)),
-		text: func(bool) string {
+	return a.Print(output.Answer{
+		Value: map[string]any{"skyhookName": name, "nodes": names(change), "dryRun": a.DryRun},
+		Names: output.WithKind("node", names(change)...),
+		Text: func(bool) string {
 			text := ""
 			for _, n := range change {
 				text += fmt.Sprintf("Node %q reset for Skyhook %q", n.Name, name)
-				if a.dryRun {
+				if a.DryRun {
 					text += " (dry run)"
 				}
 				text += "\n"

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 func (a *app) nodeStatusCommand() *cobra.Command {
@@ -40,7 +42,7 @@ func (a *app) nodeStatus(ctx context.Context, args []string, only string) error 
 			nodes = append(nodes, n.Name)
 		}
 	}
-	return a.say(answer{value: found, names: kinded("node", nodes), text: func(wide bool) string {
+	return a.Print(output.Answer{Value: found, Names: output.WithKind("node", nodes...), Text: func(wide bool) string {
 		if len(found) == 0 {
 			return "No Skyhook has left anything on these nodes\n"
 		}
@@ -57,7 +59,7 @@ func (a *app) nodeStatus(ctx context.Context, args []string, only string) error 
 		for _, s := range found {
 			rows = append(rows, []string{s.NodeName, s.SkyhookName, s.Status, s.share()})
 		}
-		return text + table([]string{"NODE", "SKYHOOK", "STATUS", "PACKAGES"}, rows, a.paint())
+		return text + output.FormatTable([]string{"NODE", "SKYHOOK", "STATUS", "PACKAGES"}, rows, a.Painter())
 	}})
 }
 
@@ -71,5 +73,5 @@ func (a *app) packageRows(found []nodeSummary) string {
 			})
 		}
 	}
-	return table([]string{"NODE", "SKYHOOK", "PACKAGE", "VERSION", "STAGE", "STATE", "RESTARTS", "IMAGE"}, rows, a.paint())
+	return output.FormatTable([]string{"NODE", "SKYHOOK", "PACKAGE", "VERSION", "STAGE", "STATE", "RESTARTS", "IMAGE"}, rows, a.Painter())
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -29,7 +30,7 @@ const parallel = 16
 
 // nodes lists all nodes, by name. Only their metadata is read: the rest is most of a node, and says nothing of Skyhooks.
 func (a *app) nodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
-	a.note("listing the metadata of the nodes")
+	a.Note("listing the metadata of the nodes")
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := c.List(ctx, list); err != nil {
@@ -44,7 +45,7 @@ func (a *app) nodes(ctx context.Context, c client.Client) ([]*skyhook.Node, erro
 
 // asked refuses an unknown output format before anything is read, and then reads the nodes that the arguments name.
 func (a *app) asked(ctx context.Context, args []string) (client.Client, []*skyhook.Node, error) {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return nil, nil, err
 	}
 	c, err := a.cluster()
@@ -61,7 +62,7 @@ func (a *app) asked(ctx context.Context, args []string) (client.Client, []*skyho
 
 // wholeNodes lists all nodes, by name, with everything.
 func (a *app) wholeNodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
-	a.note("listing the nodes")
+	a.Note("listing the nodes")
 	list := &corev1.NodeList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -129,15 +130,6 @@ func names(nodes []*skyhook.Node) []string {
 	return out
 }
 
-// kinded are names as -o name prints them.
-func kinded(kind string, names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = kind + "/" + n
-	}
-	return out
-}
-
 // holds are all cordons of ours on a node, NodeOps' included.
 func holds(n *skyhook.Node) []rollout.Hold {
 	out := skyhook.Holds(n)
@@ -179,14 +171,14 @@ func (a *app) editOne(ctx context.Context, c client.Client, n *skyhook.Node, cha
 		}
 		again = true
 		e, err := change(n)
-		if err != nil || e.Empty() || a.dryRun {
+		if err != nil || e.Empty() || a.DryRun {
 			return err
 		}
 		raw, err := json.Marshal(nodePatch(n, e))
 		if err != nil {
 			return err
 		}
-		a.note("patching node %s: %s", n.Name, raw)
+		a.Note("patching node %s: %s", n.Name, raw)
 		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 		m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 		if e.TouchesNode() {
@@ -236,4 +228,20 @@ func nodePatch(n *skyhook.Node, e skyhook.Edit) map[string]any {
 		patch["spec"] = spec
 	}
 	return patch
+}
+
+// maxNodeRows is how many nodes a table lists before a question, without -o wide.
+const maxNodeRows = 20
+
+// nodeTable formats a table with a row for each node: the first ones of many nodes, and all with -o wide.
+func (a *app) nodeTable(header []string, rows [][]string, paint func(string) string) string {
+	shown := rows
+	if format, err := a.CheckFormat(); err != nil || format != output.Wide {
+		shown = rows[:min(len(rows), maxNodeRows)]
+	}
+	text := output.FormatTable(header, shown, paint)
+	if hidden := len(rows) - len(shown); hidden > 0 {
+		text += fmt.Sprintf("and %s; -o wide shows all\n", output.Count(hidden, "more node"))
+	}
+	return text
 }

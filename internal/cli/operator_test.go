@@ -28,7 +28,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
@@ -233,13 +233,13 @@ func TestDumpLeadsToTheSameDecisions(t *testing.T) {
 	}
 }
 
-func readDump(file string) (*picture.Picture, error) {
+func readDump(file string) (*dump.Picture, error) {
 	in, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	return picture.Read(in)
+	return dump.Read(in)
 }
 
 // messy lets an operator work until little goes on: the base is done but for a node that fails, and the driver waits on

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // everyday are the flags of kubectl that every help shows; the others are told of by options, as kubectl does.
@@ -27,7 +29,7 @@ func (a *app) optionsCommand() *cobra.Command {
 		Use:   "options",
 		Short: "List the flags that every command takes",
 		Long:  "List the flags that every command takes, among them all of kubectl's that choose the cluster and the user.",
-		Args:  exactly(),
+		Args:  output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(a.Out, GlobalFlags(cmd.Root()))
 			return err

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli"
 )
 
 func (a *app) packageCommand() *cobra.Command {
@@ -23,8 +26,8 @@ func (a *app) packageCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.packageStatusCommand(), a.packageLogsCommand(), a.packageRerunCommand(),
-		a.packageInitCommand(), a.packageValidateCommand(), a.packageTestCommand(), a.packageRoomCommand(), a.packageBuildCommand(), a.packagePushCommand(), a.packagePullCommand(), a.packageInspectCommand(),
 	)
+	cmd.AddCommand(packagecli.Commands(a.Printer, a.version)...)
 	return cmd
 }
 
@@ -33,14 +36,7 @@ func packageOf(s *v1alpha1.Skyhook, name string) (v1alpha1.Package, error) {
 	p, ok := s.Spec.Packages[name]
 	if !ok {
 		return p, fmt.Errorf("there is no package %q in Skyhook %s; it has %s", name, s.Name,
-			or(some(slices.Sorted(maps.Keys(s.Spec.Packages)), 20), "none"))
+			cmp.Or(output.List(slices.Sorted(maps.Keys(s.Spec.Packages)), 20), "none"))
 	}
 	return p, nil
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

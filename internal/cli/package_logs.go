@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -52,7 +54,7 @@ func (a *app) packageLogsCommand() *cobra.Command {
 			"on the node only, in the agent's log folder (by default /var/log/skyhook/SKYHOOK/PACKAGE).",
 		Example: "  kubectl skyhook package logs tuning --skyhook demo\n" +
 			"  kubectl skyhook package logs tuning --skyhook demo --node worker-1 --stage interrupt -f",
-		Args: exactly("PACKAGE"),
+		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.pkg = args[0]
 			return a.logs(cmd.Context(), &l)
@@ -89,7 +91,7 @@ func (a *app) logs(ctx context.Context, l *logging) error {
 		return err
 	}
 	if len(pods) == 0 {
-		a.warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes, in the agent's log folder", l.pkg, l.skyhook)
+		a.Warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes, in the agent's log folder", l.pkg, l.skyhook)
 		return nil
 	}
 	if l.follow {
@@ -106,7 +108,7 @@ func (a *app) logs(ctx context.Context, l *logging) error {
 
 // podsOf lists the pods of the package, the newest first.
 func (a *app) podsOf(ctx context.Context, c client.Client, l *logging) ([]*corev1.Pod, error) {
-	a.note("listing the pods of Skyhook %s in namespace %s", l.skyhook, a.namespace())
+	a.Note("listing the pods of Skyhook %s in namespace %s", l.skyhook, a.namespace())
 	list := &corev1.PodList{}
 	err := c.List(ctx, list, client.InNamespace(a.namespace()), client.MatchingLabels{v1alpha1.LabelName: l.skyhook})
 	if err != nil {
@@ -164,7 +166,7 @@ func phase(s corev1.ContainerStatus) string {
 	case s.State.Terminated != nil:
 		return fmt.Sprintf("exited with %d", s.State.Terminated.ExitCode)
 	case s.State.Waiting != nil:
-		return "waiting: " + or(s.State.Waiting.Reason, "unknown")
+		return "waiting: " + cmp.Or(s.State.Waiting.Reason, "unknown")
 	}
 	return "unknown"
 }
@@ -183,7 +185,7 @@ func (a *app) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev1.Co
 	if l.tail >= 0 {
 		options.TailLines = &l.tail
 	}
-	a.note("reading the log of container %s of pod %s", s.Name, p.Name)
+	a.Note("reading the log of container %s of pod %s", s.Name, p.Name)
 	in, err := l.pods.GetLogs(p.Name, options).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the log of pod %s, container %s: %w", p.Name, s.Name, err)
@@ -268,6 +270,6 @@ func (a *app) followOne(ctx context.Context, l *logging, p *corev1.Pod, s corev1
 		fmt.Fprintln(a.Out, prefix+line)
 	})
 	if err != nil && ctx.Err() == nil {
-		a.warn("%v", err)
+		a.Warn("%v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -39,7 +40,7 @@ func (a *app) packageRerunCommand() *cobra.Command {
 			"and with the package's interrupt.",
 		Example: "  kubectl skyhook package rerun tuning --skyhook demo --node worker-1\n" +
 			"  kubectl skyhook package rerun tuning --skyhook demo --node 'gpu-.*' --stage config --confirm",
-		Args: exactly("PACKAGE"),
+		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.pkg = args[0]
 			return a.rerun(cmd.Context(), &r)
@@ -55,7 +56,7 @@ func (a *app) packageRerunCommand() *cobra.Command {
 }
 
 func (a *app) rerun(ctx context.Context, r *rerunning) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	if r.stage != "" && !slices.Contains(rerunStages, r.stage) {
@@ -92,7 +93,7 @@ func (a *app) rerun(ctx context.Context, r *rerunning) error {
 		return fmt.Errorf("nothing to run again: %s", strings.Join(r.reasons, "; "))
 	}
 	for _, reason := range r.reasons {
-		a.warn("%s", reason)
+		a.Warn("%s", reason)
 	}
 	if err := a.confirm(&r.sure, r.question()); err != nil {
 		return err
@@ -124,20 +125,20 @@ func (r *rerunning) from() string {
 
 func (r *rerunning) question() string {
 	return fmt.Sprintf("Run package %s %s of Skyhook %s again %s on %s: %s?", r.pkg, r.version, r.skyhook, r.from(),
-		count(len(r.changed), "node"), some(names(r.changed), 10))
+		output.Count(len(r.changed), "node"), output.List(names(r.changed), 10))
 }
 
 func (a *app) rerunDone(r *rerunning) error {
-	return a.say(answer{
-		value: map[string]any{
-			"skyhookName": r.skyhook, "package": r.pkg, "version": r.version, "stage": r.stage, "nodes": names(r.changed), "dryRun": a.dryRun,
+	return a.Print(output.Answer{
+		Value: map[string]any{
+			"skyhookName": r.skyhook, "package": r.pkg, "version": r.version, "stage": r.stage, "nodes": names(r.changed), "dryRun": a.DryRun,
 		},
-		names: kinded("node", names(r.changed)),
-		text: func(bool) string {
+		Names: output.WithKind("node", names(r.changed)...),
+		Text: func(bool) string {
 			text := ""
 			for _, n := range r.changed {
 				text += fmt.Sprintf("Package %q of Skyhook %q runs again %s on node %q", r.pkg, r.skyhook, r.from(), n.Name)
-				if a.dryRun {
+				if a.DryRun {
 					text += " (dry run)"
 				}
 				text += "\n"

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 func (a *app) packageStatusCommand() *cobra.Command {
@@ -20,7 +22,7 @@ func (a *app) packageStatusCommand() *cobra.Command {
 		Long:  "Show how far a package is on nodes: on all of them, or on those named.",
 		Example: "  kubectl skyhook package status tuning --skyhook demo\n" +
 			"  kubectl skyhook package status tuning --skyhook demo --node 'gpu-.*' -o wide",
-		Args: exactly("PACKAGE"),
+		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.packageStatus(cmd.Context(), args[0], name, nodes)
 		},
@@ -43,7 +45,7 @@ func (a *app) packageStatus(ctx context.Context, pkg, name string, args []string
 	for _, n := range all {
 		s := summary(n, name, nil)
 		if s.Problem != "" {
-			a.warn("%s", s.Problem)
+			a.Warn("%s", s.Problem)
 		}
 		for _, p := range s.Packages {
 			if p.Name == pkg {
@@ -51,7 +53,7 @@ func (a *app) packageStatus(ctx context.Context, pkg, name string, args []string
 			}
 		}
 	}
-	return a.say(answer{value: rows, names: kinded("node", nodes), text: func(wide bool) string {
+	return a.Print(output.Answer{Value: rows, Names: output.WithKind("node", nodes...), Text: func(wide bool) string {
 		if len(rows) == 0 {
 			return fmt.Sprintf("No node records package %q of Skyhook %q\n", pkg, name)
 		}
@@ -66,6 +68,6 @@ func (a *app) packageStatus(ctx context.Context, pkg, name string, args []string
 			}
 			cells = append(cells, line)
 		}
-		return table(header, cells, a.paint())
+		return output.FormatTable(header, cells, a.Painter())
 	}})
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -68,7 +69,7 @@ func (a *app) leverCommand(l lever) *cobra.Command {
 		Short:   l.short,
 		Long:    l.long,
 		Example: fmt.Sprintf("  kubectl skyhook %s demo\n  kubectl skyhook %s demo --confirm", l.verb, l.verb),
-		Args:    exactly("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
+		Args:    output.Args("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.pull(cmd.Context(), l, &sure, args[0]) },
 	}
 	sure.flags(cmd.Flags())
@@ -77,7 +78,7 @@ func (a *app) leverCommand(l lever) *cobra.Command {
 
 // pull pulls the lever.
 func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	c, err := a.cluster()
@@ -95,7 +96,7 @@ func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string
 		return err
 	}
 	would := ""
-	if a.dryRun {
+	if a.DryRun {
 		would = " (dry run)"
 	} else {
 		var value *string
@@ -106,10 +107,10 @@ func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string
 			return err
 		}
 	}
-	return a.say(answer{
-		value: map[string]any{"skyhookName": name, "action": l.done, "dryRun": a.dryRun},
-		names: kinded("skyhook", []string{name}),
-		text:  func(bool) string { return fmt.Sprintf("Skyhook %q %s%s\n", name, l.done, would) },
+	return a.Print(output.Answer{
+		Value: map[string]any{"skyhookName": name, "action": l.done, "dryRun": a.DryRun},
+		Names: output.WithKind("skyhook", name),
+		Text:  func(bool) string { return fmt.Sprintf("Skyhook %q %s%s\n", name, l.done, would) },
 	})
 }
 
@@ -123,12 +124,12 @@ func (a *app) understands(ctx context.Context, c client.Client, s *v1alpha1.Skyh
 	if version == "" {
 		var err error
 		if version, err = a.operatorVersion(ctx, c); err != nil {
-			a.warn("the operator's version is not known (%v): versions before v%s do not read this annotation", err, since)
+			a.Warn("the operator's version is not known (%v): versions before v%s do not read this annotation", err, since)
 			return nil
 		}
 	}
 	if _, err := pack.ParseVersion(version); err != nil {
-		a.warn("the operator's version is %q: versions before v%s do not read this annotation", version, since)
+		a.Warn("the operator's version is %q: versions before v%s do not read this annotation", version, since)
 		return nil
 	}
 	if pack.CompareVersions(version, since) < 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
@@ -44,7 +45,7 @@ func (a *app) planCommand() *cobra.Command {
 }
 
 func (a *app) plan(ctx context.Context, from source, args []string, waves int) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	s, err := a.look(ctx, from)
@@ -59,11 +60,11 @@ func (a *app) plan(ctx context.Context, from source, args []string, waves int) e
 	}
 	waves = shownWaves(waves, 10, len(s.snapshot.Nodes))
 	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, either(shown(waves), s.through(args))), args, waves)
-	if err := a.say(answer{value: p, names: p.names(), text: func(wide bool) string { return p.text(wide) }}); err != nil {
+	if err := a.Print(output.Answer{Value: p, Names: p.names(), Text: func(wide bool) string { return p.text(wide) }}); err != nil {
 		return err
 	}
 	if p.Changes {
-		return &exit{code: exitChanges}
+		return &output.ExitError{Code: exitChanges}
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func (s *scene) names() string {
 	if len(all) == 0 {
 		return errNothing.Error()
 	}
-	return "there are " + some(all, 5)
+	return "there are " + output.List(all, 5)
 }
 
 // planned is a plan as it is printed.

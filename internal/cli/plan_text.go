@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // text is a plan for people. Wide also lists the actions of the next pass.
@@ -24,7 +26,7 @@ func (p *planned) text(wide bool) string {
 		for _, a := range p.Actions {
 			rows = append(rows, []string{a.Node, a.Verb, a.Rollout, a.What, a.Why})
 		}
-		text += "\nThe next pass:\n" + indent(table([]string{"NODE", "VERB", "ROLLOUT", "WHAT", "WHY"}, rows, nil))
+		text += "\nThe next pass:\n" + indent(output.FormatTable([]string{"NODE", "VERB", "ROLLOUT", "WHAT", "WHY"}, rows, nil))
 	}
 	if !p.Changes {
 		text += "\nNothing would change.\n"
@@ -44,9 +46,9 @@ func (r *plannedRollout) text(wide bool) string {
 	case r.Problem != "":
 		fmt.Fprintf(&b, "%s %s is not accepted: %s\n", kind, name, r.Problem)
 	case r.Changing == 0 && len(r.Never) == 0:
-		fmt.Fprintf(&b, "%s %s: nothing changes on its %s\n", kind, name, count(r.Nodes, "node"))
+		fmt.Fprintf(&b, "%s %s: nothing changes on its %s\n", kind, name, output.Count(r.Nodes, "node"))
 	default:
-		fmt.Fprintf(&b, "%s %s: %d of %s\n", kind, name, r.Changing, count(r.Nodes, "node")+howMany(r))
+		fmt.Fprintf(&b, "%s %s: %d of %s\n", kind, name, r.Changing, output.Count(r.Nodes, "node")+howMany(r))
 	}
 	for _, w := range r.Work {
 		b.WriteString("\n" + w.text())
@@ -60,12 +62,12 @@ func (r *plannedRollout) text(wide bool) string {
 	if len(r.Waves) > 0 {
 		var rows [][]string
 		for _, w := range r.Waves {
-			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, w.Group, count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6)})
+			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, w.Group, output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6)})
 		}
-		b.WriteString("\n" + indent(table([]string{"WAVE", "AFTER", "GROUP", "NODES"}, rows, nil)))
+		b.WriteString("\n" + indent(output.FormatTable([]string{"WAVE", "AFTER", "GROUP", "NODES"}, rows, nil)))
 	}
 	if r.Later > 0 {
-		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", count(r.Later, "more node"))
+		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", output.Count(r.Later, "more node"))
 	}
 	r.pods(&b, wide)
 	r.rest(&b)
@@ -104,12 +106,12 @@ func (r *plannedRollout) pods(b *strings.Builder, wide bool) {
 			pods []string
 		}{{"evicts", p.Evict}, {"waits for", p.Wait}, {"may not evict", p.Keep}, {"may not evict now", p.Refused}} {
 			if len(l.pods) > 0 {
-				fmt.Fprintf(b, "    %s %s %s\n", p.Node, l.what, some(l.pods, 5))
+				fmt.Fprintf(b, "    %s %s %s\n", p.Node, l.what, output.List(l.pods, 5))
 			}
 		}
 	}
 	if hidden := len(r.Pods) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "    and those on %s; -o wide shows all\n", count(hidden, "more node"))
+		fmt.Fprintf(b, "    and those on %s; -o wide shows all\n", output.Count(hidden, "more node"))
 	}
 }
 
@@ -119,7 +121,7 @@ func (r *plannedRollout) rest(b *strings.Builder) {
 		b.WriteString("\n  Not begun by itself:\n")
 	}
 	for _, n := range r.Never {
-		fmt.Fprintf(b, "    %s (%s): %s: %s\n", count(n.Nodes, "node"), more(n.First, n.Nodes), n.Reason, n.Text)
+		fmt.Fprintf(b, "    %s (%s): %s: %s\n", output.Count(n.Nodes, "node"), output.ListOf(n.First, n.Nodes), n.Reason, n.Text)
 	}
 	if len(r.Warnings) > 0 {
 		b.WriteString("\n")
@@ -138,5 +140,5 @@ func (w *plannedWork) text() string {
 		}
 		rows = append(rows, []string{strconv.Itoa(i + 1), s.Task, why, s.Needs})
 	}
-	return indent("On " + count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6) + "\n" + indent(table([]string{"STEP", "STAGE", "WHY", "NODE"}, rows, nil)))
+	return indent("On " + output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6) + "\n" + indent(output.FormatTable([]string{"STEP", "STAGE", "WHY", "NODE"}, rows, nil)))
 }

@@ -12,12 +12,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 func (s *scene) planned(c *course, args []string, most int) *planned {
-	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}, Settings: settingsOf(s.picture)}
+	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}, Settings: settingsOf(s.dump)}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
 		if !meant(args, r) {
@@ -202,14 +203,14 @@ func (s *scene) purpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) 
 	case p.Goal == skyhook.GoalUpgrade && p.From != "":
 		why += " from " + p.From
 	case p.Goal == skyhook.GoalConfig && len(p.Keys) > 0:
-		why = "changed: " + some(p.Keys, 3)
+		why = "changed: " + output.List(p.Keys, 3)
 	case p.Goal == "":
 		why = "goes on"
 	}
 	if k.Need == rollout.Alone && p.Interrupt != nil {
 		why = string(p.Interrupt.Type)
 		if len(p.Interrupt.Services) > 0 {
-			why += " " + some(p.Interrupt.Services, 3)
+			why += " " + output.List(p.Interrupt.Services, 3)
 		}
 	}
 	return why
@@ -303,7 +304,7 @@ func (s *scene) warnings(r *rollout.Rollout, p *plannedRollout) []string {
 	}
 	if hook := s.skyhookOf(r); hook != nil {
 		if n := s.objects.Compiled(hook).EditedNodes(); n > 0 {
-			out = append(out, fmt.Sprintf("the image, env or resources of a finished package changed on %s: that runs nothing until its next install or upgrade, or a rerun", count(n, "node")))
+			out = append(out, fmt.Sprintf("the image, env or resources of a finished package changed on %s: that runs nothing until its next install or upgrade, or a rerun", output.Count(n, "node")))
 		}
 	}
 	if len(p.Waves) == 0 || p.Changing < 2 {

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 )
 
 // Of a pod that cannot pull an image, the package's or the agent's, status and why say the same sentence, and nobody says
@@ -37,7 +37,7 @@ func TestPullIsSaidAlike(t *testing.T) {
 }
 
 // cannotPull has a container of base's pod on a node wait for its image.
-func cannotPull(t *testing.T, p *picture.Picture, node string, container int, image string) {
+func cannotPull(t *testing.T, p *dump.Picture, node string, container int, image string) {
 	t.Helper()
 	for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
 		pod, ok := o.(*corev1.Pod)
@@ -77,7 +77,7 @@ func TestOperatorsStay(t *testing.T) {
 	}
 }
 
-func writeDump(t *testing.T, p *picture.Picture) string {
+func writeDump(t *testing.T, p *dump.Picture) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.yaml")
 	var text bytes.Buffer

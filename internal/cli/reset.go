@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -35,7 +36,7 @@ func (a *app) resetCommand() *cobra.Command {
 		Example: "  kubectl skyhook reset demo\n" +
 			"  kubectl skyhook reset demo --node worker-1 --node 'gpu-.*' --confirm\n" +
 			"  kubectl skyhook reset demo --dry-run",
-		Args: exactly("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
+		Args: output.Args("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.reset(cmd.Context(), &r, args[0]) },
 	}
 	r.sure.flags(cmd.Flags())
@@ -45,7 +46,7 @@ func (a *app) resetCommand() *cobra.Command {
 }
 
 func (a *app) reset(ctx context.Context, r *resetting, name string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	c, err := a.cluster()
@@ -67,7 +68,7 @@ func (a *app) reset(ctx context.Context, r *resetting, name string) error {
 	if err != nil {
 		return err
 	}
-	if a.dryRun || !r.sure.given {
+	if a.DryRun || !r.sure.given {
 		fmt.Fprint(a.ErrOut, a.resetText(name, s, touched, b))
 	}
 	if len(touched) == 0 && b == nil {
@@ -79,7 +80,7 @@ func (a *app) reset(ctx context.Context, r *resetting, name string) error {
 	if err := a.edit(ctx, c, touched, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Reset(name, holds(n)), nil }); err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
 	}
-	if b != nil && !a.dryRun {
+	if b != nil && !a.DryRun {
 		if err := a.forget(ctx, c, b); err != nil {
 			return err
 		}
@@ -130,7 +131,7 @@ func (a *app) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Nod
 			}
 			rows = append(rows, []string{n.Name, summary(n, name, s).Status, cordon})
 		}
-		text += fmt.Sprintf("%s to reset:\n", count(len(touched), "node")) + a.nodeTable([]string{"NODE", "STATUS", "CORDON"}, rows, a.paint())
+		text += fmt.Sprintf("%s to reset:\n", output.Count(len(touched), "node")) + a.nodeTable([]string{"NODE", "STATUS", "CORDON"}, rows, a.Painter())
 	}
 	if b != nil {
 		text += b.shared() + "Batches to reset:\n" + b.text()
@@ -139,18 +140,18 @@ func (a *app) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Nod
 }
 
 func (a *app) resetDone(name string, touched []*skyhook.Node, batches bool) error {
-	return a.say(answer{
-		value: map[string]any{"skyhookName": name, "nodes": names(touched), "batchStateReset": batches, "dryRun": a.dryRun},
-		names: kinded("node", names(touched)),
-		text: func(bool) string {
+	return a.Print(output.Answer{
+		Value: map[string]any{"skyhookName": name, "nodes": names(touched), "batchStateReset": batches, "dryRun": a.DryRun},
+		Names: output.WithKind("node", names(touched)...),
+		Text: func(bool) string {
 			what, would := "", ""
 			if batches {
 				what = " and its batch state"
 			}
-			if a.dryRun {
+			if a.DryRun {
 				would = " (dry run)"
 			}
-			return fmt.Sprintf("Skyhook %q%s reset on %s%s\n", name, what, count(len(touched), "node"), would)
+			return fmt.Sprintf("Skyhook %q%s reset on %s%s\n", name, what, output.Count(len(touched), "node"), would)
 		},
 	})
 }

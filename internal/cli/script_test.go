@@ -4,118 +4,17 @@
 package cli_test
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/skyhook-k8s/skyhook/internal/image"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into the scripts, and the reference into docs/cli.md")
-
-// TestPackages plays the scripts of the commands for package authors. Each has a registry of its own, one that asks for a
-// password, and an image with sh, mkdir and cp for packages to stand on.
-func TestPackages(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			quiet := registry.Logger(log.New(io.Discard, "", 0))
-			open := httptest.NewServer(registry.New(quiet, registry.WithReferrersSupport(true)))
-			closed := httptest.NewServer(locked(registry.New(quiet), "me", "secret"))
-			env.Defer(func() { open.Close(); closed.Close() })
-			env.Setenv("REGISTRY", strings.TrimPrefix(open.URL, "http://"))
-			env.Setenv("LOCKED", strings.TrimPrefix(closed.URL, "http://"))
-			env.Setenv("BASE", filepath.Join(env.WorkDir, "base"))
-			env.Setenv("HOME", env.WorkDir)
-			return makeBase(filepath.Join(env.WorkDir, "base"))
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exitsCmd, "same": sameCmd, "login": loginCmd, "digestof": digestOfCmd, "agent": agentCmd,
-		},
-		Condition: func(name string) (bool, error) {
-			if name == "rooms" {
-				return canMakeRooms(), nil
-			}
-			return false, fmt.Errorf("condition %q is not known", name)
-		},
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		UpdateScripts:       *update,
-	})
-}
-
-var buildAgent sync.Once
-
-// agentCmd puts the agent's program into PATH: agent.
-func agentCmd(ts *testscript.TestScript, _ bool, _ []string) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("skyhook-cli-test-%d", os.Getpid()))
-	buildAgent.Do(func() {
-		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/agent")
-		cmd.Dir = "../.."
-		if said, err := cmd.CombinedOutput(); err != nil {
-			ts.Fatalf("building the agent: %v\n%s", err, said)
-		}
-		ts.Check(os.Rename(filepath.Join(dir, "agent"), filepath.Join(dir, "skyhook-agent")))
-	})
-	ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
-}
-
-// canMakeRooms says whether this process may make namespaces.
-func canMakeRooms() bool {
-	cmd := exec.Command("true")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
-	if os.Geteuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-	}
-	return cmd.Run() == nil
-}
-
-// locked asks for a password.
-func locked(next http.Handler, user, password string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
-			w.Header().Set("WWW-Authenticate", `Basic realm="packages"`)
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// makeBase writes an image for two platforms in which the programs that copy a package seem to be.
-func makeBase(dir string) error {
-	idx, err := image.Build(image.Recipe{Trees: func(p v1.Platform) ([]*image.Tree, error) {
-		t := &image.Tree{}
-		t.Bytes("/usr/bin/sh", 0o755, []byte("sh for "+p.String()))
-		t.Symlink("/usr/bin/cp", "sh")
-		t.Symlink("/usr/bin/mkdir", "/bin/sh")
-		t.Symlink("/bin", "usr/bin")
-		return []*image.Tree{t}, nil
-	}}, image.DefaultPlatforms())
-	if err != nil {
-		return err
-	}
-	return image.WriteLayout(dir, image.Named{Name: "example.org/base:1", Index: idx})
-}
 
 // exitsCmd runs a program and wants exactly this exit code: exits CODE PROGRAM [ARGUMENT…].
 func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
@@ -130,34 +29,6 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
-}
-
-// sameCmd wants two files to be equal, or not: same A B.
-func sameCmd(ts *testscript.TestScript, neg bool, args []string) {
-	a, b := ts.ReadFile(args[0]), ts.ReadFile(args[1])
-	if (a == b) == neg {
-		ts.Fatalf("%s and %s: equal is %v", args[0], args[1], a == b)
-	}
-}
-
-// loginCmd leaves credentials as docker login does: login REGISTRY USER PASSWORD.
-func loginCmd(ts *testscript.TestScript, _ bool, args []string) {
-	dir := ts.MkAbs("docker")
-	ts.Check(os.MkdirAll(dir, 0o755))
-	secret := base64.StdEncoding.EncodeToString([]byte(args[1] + ":" + args[2]))
-	ts.Check(os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, args[0], secret), 0o600))
-	ts.Setenv("DOCKER_CONFIG", dir)
-}
-
-var digestRule = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
-
-// digestOfCmd remembers the first digest of a file in a variable: digestof FILE VARIABLE.
-func digestOfCmd(ts *testscript.TestScript, _ bool, args []string) {
-	found := digestRule.Find(bytes.TrimSpace([]byte(ts.ReadFile(args[0]))))
-	if found == nil {
-		ts.Fatalf("%s has no digest", args[0])
-	}
-	ts.Setenv(args[1], string(found))
 }
 
 // TestFrom plays the scripts of the commands that need no cluster, because they look at files.

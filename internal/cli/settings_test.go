@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 )
 
 const operatorSettings = `
@@ -96,11 +96,11 @@ func (p *settingsPlan) check(t *testing.T, namespace string) {
 // A plan is decided with the settings of the operator, which are read from its Deployment and kept in a dump.
 func TestPlanUsesTheOperatorsSettings(t *testing.T) {
 	deployment := strings.ReplaceAll(operatorSettings, "NAMESPACE}", "skyhook}")
-	live, err := picture.New(nil, time.Now())
+	live, err := dump.New(nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := picture.Scheme()
+	scheme, err := dump.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

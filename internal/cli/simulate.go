@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
@@ -105,7 +107,7 @@ type playedStep struct {
 }
 
 func (a *app) simulate(ctx context.Context, in *simulating, args []string) error {
-	format, err := a.format()
+	format, err := a.CheckFormat()
 	if err != nil {
 		return err
 	}
@@ -122,11 +124,11 @@ func (a *app) simulate(ctx context.Context, in *simulating, args []string) error
 	}
 	c := s.play(times, in.limit, s.through(args))
 	p := s.played(c, args)
-	if format != formatTable && format != formatName {
+	if format != output.Table && format != output.Name {
 		p.Steps = s.playedSteps(c, args, in.nodes)
 	}
 	p.most = shownWaves(in.waves, 20, len(s.snapshot.Nodes))
-	return a.say(answer{value: p, names: p.names(), text: p.text})
+	return a.Print(output.Answer{Value: p, Names: p.names(), Text: p.text})
 }
 
 func (s *scene) played(c *course, args []string) *played {
@@ -217,19 +219,19 @@ func (p *played) text(wide bool) string {
 				hidden += len(w.Nodes)
 				continue
 			}
-			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, or(w.Ended, "not ended"), w.Group, count(len(w.Nodes), "node") + ": " + some(w.Nodes, 6)})
+			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, cmp.Or(w.Ended, "not ended"), w.Group, output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6)})
 		}
 		kind, name, _ := strings.Cut(r.Name, "/")
-		fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, count(nodes, "node"), count(len(r.Waves), "wave"))
+		fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, output.Count(nodes, "node"), output.Count(len(r.Waves), "wave"))
 		if len(rows) > 0 {
-			b.WriteString("\n" + indent(table([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))
+			b.WriteString("\n" + indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))
 		}
 		if hidden > 0 {
 			fmt.Fprintf(&b, "  then %s in %s, the last after %s; --waves 0 shows all\n",
-				count(hidden, "node"), count(len(r.Waves)-p.most, "more wave"), r.Waves[len(r.Waves)-1].After)
+				output.Count(hidden, "node"), output.Count(len(r.Waves)-p.most, "more wave"), r.Waves[len(r.Waves)-1].After)
 		}
 		for _, l := range r.Left {
-			fmt.Fprintf(&b, "  left: %s (%s): %s: %s\n", count(l.Nodes, "node"), more(l.First, l.Nodes), l.Reason, l.Text)
+			fmt.Fprintf(&b, "  left: %s (%s): %s: %s\n", output.Count(l.Nodes, "node"), output.ListOf(l.First, l.Nodes), l.Reason, l.Text)
 		}
 		b.WriteString("\n")
 	}
@@ -238,7 +240,7 @@ func (p *played) text(wide bool) string {
 		for _, s := range p.Steps {
 			rows = append(rows, []string{s.At, s.Node, s.Verb, s.Rollout, s.What})
 		}
-		b.WriteString(table([]string{"AT", "NODE", "VERB", "ROLLOUT", "WHAT"}, rows, nil) + "\n")
+		b.WriteString(output.FormatTable([]string{"AT", "NODE", "VERB", "ROLLOUT", "WHAT"}, rows, nil) + "\n")
 	}
 	if p.Complete {
 		fmt.Fprintf(&b, "Everything is done after %s.\n", p.Took)

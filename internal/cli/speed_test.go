@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -58,7 +59,8 @@ func TestTimeLeft(t *testing.T) {
 		if st.PerHour != c.perHour || st.Left != c.text {
 			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)
 		}
-		screen, line := (&app{}).screen(&st, false), (&app{}).overview([]state{st})
+		a := &app{Printer: &output.Printer{}}
+		screen, line := a.screen(&st, false), a.overview([]state{st})
 		if c.text == "" && strings.Contains(screen, "speed") {
 			t.Errorf("%s: the screen says\n%s", c.what, screen)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -37,7 +38,7 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.say(ans)
+			return a.Print(ans)
 		},
 	}
 	from.flags(cmd)
@@ -97,16 +98,16 @@ type working struct {
 }
 
 // status looks, and says whether everything it speaks of is done.
-func (a *app) status(ctx context.Context, from source, args []string) (answer, bool, error) {
-	if _, err := a.format(); err != nil {
-		return answer{}, false, err
+func (a *app) status(ctx context.Context, from source, args []string) (output.Answer, bool, error) {
+	if _, err := a.CheckFormat(); err != nil {
+		return output.Answer{}, false, err
 	}
 	s, err := a.look(ctx, from)
 	if err != nil {
-		return answer{}, false, err
+		return output.Answer{}, false, err
 	}
 	if err := s.known(args); err != nil {
-		return answer{}, false, err
+		return output.Answer{}, false, err
 	}
 	states, done := []state{}, true
 	for i := range s.snapshot.Rollouts {
@@ -122,14 +123,14 @@ func (a *app) status(ctx context.Context, from source, args []string) (answer, b
 	for _, st := range states {
 		names = append(names, strings.ToLower(st.Name))
 	}
-	ans := answer{value: any(states), names: names, text: func(wide bool) string {
+	ans := output.Answer{Value: any(states), Names: names, Text: func(wide bool) string {
 		if len(args) > 0 {
 			return a.screen(&states[0], wide)
 		}
 		return a.overview(states)
 	}}
 	if len(args) > 0 {
-		ans.value = states[0]
+		ans.Value = states[0]
 	}
 	return ans, done, nil
 }

@@ -4,10 +4,12 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -32,14 +34,14 @@ func (a *app) overview(all []state) string {
 			why = s.Failures[0].Node + ": " + s.Failures[0].Text
 		}
 		if why == "" && len(s.Reasons) > 0 {
-			why = fmt.Sprintf("%s: %s", count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
+			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
 		}
 		rows = append(rows, []string{
 			short(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), bar(s.Complete, s.Nodes, 10),
-			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), or(s.Left, "-"), why,
+			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
 		})
 	}
-	return table(head, a.clipLast(head, rows, 70, 0), a.paint())
+	return output.FormatTable(head, a.ClipLastColumn(head, rows, 70, 0), a.Painter())
 }
 
 // bar draws a share.
@@ -58,21 +60,12 @@ func percent(done, of int) string {
 	return strconv.Itoa(100*done/of) + "%"
 }
 
-// clip cuts a text to so many characters.
-func clip(text string, most int) string {
-	r := []rune(text)
-	if len(r) <= most {
-		return text
-	}
-	return string(r[:most-1]) + "…"
-}
-
 // screen is one rollout in full.
 func (a *app) screen(s *state, wide bool) string {
 	var b strings.Builder
 	kind, name, _ := strings.Cut(s.Name, "/")
 	status := s.Status
-	if paint := a.paint(); paint != nil {
+	if paint := a.Painter(); paint != nil {
 		status = paint(status)
 	}
 	fmt.Fprintf(&b, "%s %s: %s\n", kind, name, status)
@@ -80,7 +73,7 @@ func (a *app) screen(s *state, wide bool) string {
 		fmt.Fprintf(&b, "  not accepted: %s\n", s.Problem)
 	}
 	if len(s.Packages) > 0 {
-		fmt.Fprintf(&b, "  packages  %s\n", some(s.Packages, 6))
+		fmt.Fprintf(&b, "  packages  %s\n", output.List(s.Packages, 6))
 	}
 	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n", bar(s.Complete, s.Nodes, barWidth), s.Complete, s.Nodes, percent(s.Complete, s.Nodes), others(s))
 	if s.PerHour > 0 {
@@ -91,13 +84,13 @@ func (a *app) screen(s *state, wide bool) string {
 		b.WriteString("\nWorking:\n")
 	}
 	for _, w := range s.Working[:min(len(s.Working), mostReasons)] {
-		fmt.Fprintf(&b, "  %s  %s (%s)\n", pad(strconv.Itoa(w.Nodes), 5), w.Task, more(w.First, w.Nodes))
+		fmt.Fprintf(&b, "  %s  %s (%s)\n", pad(strconv.Itoa(w.Nodes), 5), w.Task, output.ListOf(w.First, w.Nodes))
 	}
 	if len(s.Reasons) > 0 {
 		b.WriteString("\nWaiting:\n")
 	}
 	for _, r := range s.Reasons[:min(len(s.Reasons), mostReasons)] {
-		fmt.Fprintf(&b, "  %s  %s: %s (%s)\n", pad(strconv.Itoa(r.Nodes), 5), r.Reason, r.Text, more(r.First, r.Nodes))
+		fmt.Fprintf(&b, "  %s  %s: %s (%s)\n", pad(strconv.Itoa(r.Nodes), 5), r.Reason, r.Text, output.ListOf(r.First, r.Nodes))
 	}
 	failures(&b, s, wide)
 	return b.String()
@@ -145,9 +138,9 @@ func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
 			g.Name, bar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed), fmt.Sprintf("%d/%s", g.Busy, budget), batch, g.Why,
 		})
 	}
-	b.WriteString("\n" + indent(table(head, a.clipLast(head, rows, 80, 2), a.paint())))
+	b.WriteString("\n" + indent(output.FormatTable(head, a.ClipLastColumn(head, rows, 80, 2), a.Painter())))
 	if hidden := len(s.Groups) - len(groups); hidden > 0 {
-		fmt.Fprintf(b, "  and %s; -o wide shows all\n", count(hidden, "more group"))
+		fmt.Fprintf(b, "  and %s; -o wide shows all\n", output.Count(hidden, "more group"))
 	}
 }
 
@@ -165,7 +158,7 @@ func failures(b *strings.Builder, s *state, wide bool) {
 		if f.Final {
 			final = ", final"
 		}
-		fmt.Fprintf(b, "  %s  %s (attempt %d%s)\n", f.Node, or(f.Task, "drain"), f.Attempts, final)
+		fmt.Fprintf(b, "  %s  %s (attempt %d%s)\n", f.Node, cmp.Or(f.Task, "drain"), f.Attempts, final)
 		for _, line := range strings.Split(f.Text, "; last output: ") {
 			for _, l := range strings.Split(line, " | ") {
 				fmt.Fprintf(b, "      %s\n", l)
@@ -173,6 +166,6 @@ func failures(b *strings.Builder, s *state, wide bool) {
 		}
 	}
 	if hidden := len(s.Failures) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "  and %s; -o wide shows all\n", count(hidden, "more node"))
+		fmt.Fprintf(b, "  and %s; -o wide shows all\n", output.Count(hidden, "more node"))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // What a terminal is told between two pictures: go home, and after each line and after all forget what was there. It is
@@ -25,7 +27,7 @@ const (
 
 // watch shows the status again and again, until everything is done.
 func (a *app) watch(ctx context.Context, from source, args []string, every time.Duration) error {
-	if f, err := a.format(); err != nil || f == formatYAML || f == formatName {
+	if f, err := a.CheckFormat(); err != nil || f == output.YAML || f == output.Name {
 		if err == nil {
 			err = fmt.Errorf("-w cannot print %s: use table, wide or json", f)
 		}
@@ -42,7 +44,7 @@ func (a *app) watch(ctx context.Context, from source, args []string, every time.
 			return err
 		case err != nil: // it may pass; what was last seen stays
 			if failed++; failed == 1 || !redraw {
-				a.warn("%v; trying again", err)
+				a.Warn("%v; trying again", err)
 			}
 		default:
 			failed = 0
@@ -66,7 +68,7 @@ func (a *app) draw(text string, last *string, first, redraw bool, height int) er
 	out := text
 	switch {
 	case redraw:
-		lines := strings.Split(strings.TrimSuffix(a.folded(text), "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(a.Wrap(text), "\n"), "\n")
 		if len(lines) >= height {
 			lines = append(lines[:max(height-2, 1)], "…")
 		}
@@ -76,7 +78,7 @@ func (a *app) draw(text string, last *string, first, redraw bool, height int) er
 		}
 	case text == *last:
 		return nil
-	case !first && a.output != formatJSON:
+	case !first && a.Format != output.JSON:
 		out = "\n" + text
 	}
 	*last = text
@@ -90,14 +92,14 @@ func (a *app) statusText(ctx context.Context, from source, args []string) (strin
 	if err != nil {
 		return "", false, err
 	}
-	text, err := a.render(ans)
+	text, err := a.Render(ans)
 	return text, done, err
 }
 
 // screenHeight is how many lines there are to redraw; false when the output is no terminal.
 func (a *app) screenHeight() (int, bool) {
-	f, ok := a.terminal()
-	if !ok || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.output, formatJSON) {
+	f, ok := a.Terminal()
+	if !ok || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.Format, output.JSON) {
 		return 0, false
 	}
 	_, height, err := term.GetSize(f)

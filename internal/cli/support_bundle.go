@@ -26,7 +26,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/picture"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // mostLog bounds what is taken of one log.
@@ -44,7 +45,7 @@ func (a *app) supportBundleCommand() *cobra.Command {
 			"packed as they are: look through them before you hand the archive on. What cannot be had is told of inside.",
 		Example: "  kubectl skyhook support-bundle\n" +
 			"  kubectl skyhook support-bundle -o /tmp/stuck.tar.gz --since 2h",
-		Args: exactly(),
+		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, since) },
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", out, "write the archive to this `FILE`")
@@ -82,7 +83,7 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 	if err != nil {
 		return err
 	}
-	a.output = formatTable
+	a.Format = output.Table
 	var b, events, logs bundle
 	var asking sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
@@ -96,14 +97,14 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 		return err
 	}
 	a.bundleScene(ctx, &b, s)
-	a.bundleVersions(ctx, &b, s.picture)
+	a.bundleVersions(ctx, &b, s.dump)
 	asking.Wait()
 	b.join(&events)
 	b.join(&logs)
 	if len(b.trouble) > 0 {
 		b.files = append(b.files, bundled{"not-collected.txt", []byte(strings.Join(b.trouble, "\n") + "\n")})
 		for _, t := range b.trouble {
-			a.warn("%s", t)
+			a.Warn("%s", t)
 		}
 	}
 	f, err := os.OpenFile(filepath.Clean(out), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -117,7 +118,7 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("writing the bundle: %w", err)
 	}
-	fmt.Fprintf(a.ErrOut, "%s written: %s\n", out, count(len(b.files), "file"))
+	fmt.Fprintf(a.ErrOut, "%s written: %s\n", out, output.Count(len(b.files), "file"))
 	return nil
 }
 
@@ -128,7 +129,7 @@ func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 	var unwritten error
 	var dumping sync.WaitGroup
 	dumping.Go(func() {
-		p, err := s.picture.Redacted()
+		p, err := s.dump.Redacted()
 		if err == nil {
 			err = p.Write(&dump)
 		}
@@ -150,7 +151,7 @@ func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 }
 
 // bundleVersions adds what runs: here, in the cluster and on its nodes.
-func (a *app) bundleVersions(ctx context.Context, b *bundle, p *picture.Picture) {
+func (a *app) bundleVersions(ctx context.Context, b *bundle, p *dump.Picture) {
 	versions := map[string]any{"plugin": a.version, "nodes": p.Systems(), "operator": orUnknown(a.operatorVersion(ctx, p))}
 	if d, err := a.kube.ToDiscoveryClient(); err == nil {
 		if v, err := d.ServerVersion(); err == nil {
@@ -186,7 +187,7 @@ func (a *app) bundleEvents(ctx context.Context, c client.Client, b *bundle) {
 			fmt.Sprint(max(e.Count, 1)), strings.Join(strings.Fields(e.Message), " "),
 		})
 	}
-	b.add("events.txt", []byte(table([]string{"LAST", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}, rows, nil)), nil)
+	b.add("events.txt", []byte(output.FormatTable([]string{"LAST", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}, rows, nil)), nil)
 }
 
 // bundleLogs adds the logs of the operator and of packages.
@@ -254,7 +255,7 @@ func silent(pods []corev1.Pod, namespace string) []string {
 				why = "it has no node: " + c.Message
 			}
 		}
-		out = append(out, fmt.Sprintf("logs/%s: the operator's pod is %s, and %s", p.Name, or(string(p.Status.Phase), "new"), why))
+		out = append(out, fmt.Sprintf("logs/%s: the operator's pod is %s, and %s", p.Name, cmp.Or(string(p.Status.Phase), "new"), why))
 	}
 	if !found {
 		out = append(out, "logs: no pod of an operator is in namespace "+namespace)

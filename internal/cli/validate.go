@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/cli/rules"
+	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
 	"github.com/skyhook-k8s/skyhook/internal/options"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -34,7 +35,7 @@ func (a *app) validateFilesCommand() *cobra.Command {
 			"warning, because it may be in the cluster; --strict makes warnings count as errors.",
 		Example: "  kubectl skyhook validate -f skyhook.yaml -f policy.yaml\n" +
 			"  kubectl skyhook validate -f deploy/ --strict -o json",
-		Args: exactly(),
+		Args: output.Args(),
 		RunE: func(*cobra.Command, []string) error { return a.validateFiles(files, strict) },
 	}
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "look at this `FILE`, at all files of a folder, or at standard input for -; may be repeated")
@@ -52,21 +53,21 @@ type judged struct {
 }
 
 func (a *app) validateFiles(files []string, strict bool) error {
-	if _, err := a.format(); err != nil {
-		return couldNotDo(err)
+	if _, err := a.CheckFormat(); err != nil {
+		return output.NotChecked(err)
 	}
 	objects, err := a.readFiles(files)
 	if err != nil {
-		return couldNotDo(err)
+		return output.NotChecked(err)
 	}
-	var ours []*rules.Object
+	var ours []*manifest.Object
 	for _, o := range objects {
 		if o.Known {
 			ours = append(ours, o)
 		}
 	}
 	if len(ours) == 0 {
-		return couldNotDo(errors.New("none of these files has a Skyhook, DeploymentPolicy, NodeOp or NodeOpUpgrade"))
+		return output.NotChecked(errors.New("none of these files has a Skyhook, DeploymentPolicy, NodeOp or NodeOpUpgrade"))
 	}
 	all, wrong := judgeAll(ours, objects), 0
 	for i := range all {
@@ -79,11 +80,11 @@ func (a *app) validateFiles(files []string, strict bool) error {
 	for _, j := range all {
 		names = append(names, strings.ToLower(strings.Replace(j.Object, " ", "/", 1)))
 	}
-	if err := a.say(answer{value: all, names: names, text: func(bool) string { return judgedText(all) }}); err != nil {
-		return couldNotDo(err)
+	if err := a.Print(output.Answer{Value: all, Names: names, Text: func(bool) string { return judgedText(all) }}); err != nil {
+		return output.NotChecked(err)
 	}
 	if wrong > 0 {
-		return found()
+		return output.ProblemsFound()
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func judgedText(all []judged) string {
 	case bad > 0:
 		fmt.Fprintf(&b, "%d of %s not valid\n", bad, are(len(all)))
 	case warned > 0:
-		fmt.Fprintf(&b, "%s valid, with %s\n", are(len(all)), count(warned, "warning"))
+		fmt.Fprintf(&b, "%s valid, with %s\n", are(len(all)), output.Count(warned, "warning"))
 	default:
 		fmt.Fprintf(&b, "%s valid\n", are(len(all)))
 	}
@@ -120,7 +121,7 @@ func are(n int) string {
 }
 
 // judgeAll adds to what the rules say of each object what needs all of them.
-func judgeAll(ours, objects []*rules.Object) []judged {
+func judgeAll(ours, objects []*manifest.Object) []judged {
 	policies, twice := map[string]*v1alpha1.DeploymentPolicy{}, map[string]string{}
 	for _, o := range ours {
 		if o.GetKind() == "DeploymentPolicy" && len(o.Wrong) == 0 {
@@ -153,7 +154,7 @@ func judgeAll(ours, objects []*rules.Object) []judged {
 }
 
 // compile finds what the front end says of an object that the API server would take.
-func (j *judged) compile(o *rules.Object, policies map[string]*v1alpha1.DeploymentPolicy, claims map[string]string, objects []*rules.Object) {
+func (j *judged) compile(o *manifest.Object, policies map[string]*v1alpha1.DeploymentPolicy, claims map[string]string, objects []*manifest.Object) {
 	named, _, _ := unstructured.NestedString(o.Object, "spec", "deploymentPolicy")
 	policy, has := policies[named]
 	if named != "" && !has && !among(objects, named) {
@@ -185,6 +186,6 @@ func (j *judged) compile(o *rules.Object, policies map[string]*v1alpha1.Deployme
 }
 
 // among says that a policy is among the objects, whatever is wrong with it.
-func among(objects []*rules.Object, policy string) bool {
-	return slices.ContainsFunc(objects, func(o *rules.Object) bool { return o.GetKind() == "DeploymentPolicy" && o.GetName() == policy })
+func among(objects []*manifest.Object, policy string) bool {
+	return slices.ContainsFunc(objects, func(o *manifest.Object) bool { return o.GetKind() == "DeploymentPolicy" && o.GetName() == policy })
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // labelVersion is where a chart writes what it installs.
@@ -27,9 +29,9 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Say the versions of the plugin and of the operator",
 		Example: "  kubectl skyhook version\n" +
 			"  kubectl skyhook version --client-only",
-		Args: exactly(),
+		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.format(); err != nil {
+			if _, err := a.CheckFormat(); err != nil {
 				return err
 			}
 			value := map[string]string{"plugin": a.version}
@@ -40,7 +42,7 @@ func (a *app) versionCommand() *cobra.Command {
 				value["operator"] = a.operator(ctx)
 				text += fmt.Sprintf("Skyhook operator:\t%s\n", value["operator"])
 			}
-			return a.say(answer{value: value, names: []string{a.version}, text: func(bool) string { return text }})
+			return a.Print(output.Answer{Value: value, Names: []string{a.version}, Text: func(bool) string { return text }})
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to look for the operator")
@@ -67,7 +69,7 @@ func orUnknown(version string, err error) string {
 
 // operatorVersion finds the operator among the deployments of its namespace.
 func (a *app) operatorVersion(ctx context.Context, c client.Reader) (string, error) {
-	a.note("listing the deployments of namespace %s", a.namespace())
+	a.Note("listing the deployments of namespace %s", a.namespace())
 	list := &appsv1.DeploymentList{}
 	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {
 		return "", fmt.Errorf("listing deployments in namespace %s: %w", a.namespace(), err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -28,7 +29,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Example: "  kubectl skyhook why worker-1\n" +
 			"  kubectl skyhook why demo\n" +
 			"  kubectl skyhook why nodeop/kernel-version",
-		Args: exactly("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: a.completeNodes,
+		Args: output.Args("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), from, args[0]) },
 	}
 	from.flags(cmd)
@@ -48,7 +49,7 @@ type because struct {
 }
 
 func (a *app) why(ctx context.Context, from source, arg string) error {
-	if _, err := a.format(); err != nil {
+	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	s, err := a.look(ctx, from)
@@ -65,7 +66,7 @@ func (a *app) why(ctx context.Context, from source, arg string) error {
 	default:
 		return fmt.Errorf("there is no node and no rollout %q: %s", arg, s.names())
 	}
-	return a.say(answer{value: all, names: subjects(all), text: func(bool) string { return chainText(all, 0) }})
+	return a.Print(output.Answer{Value: all, Names: subjects(all), Text: func(bool) string { return chainText(all, 0) }})
 }
 
 func subjects(all []because) []string {

@@ -57,7 +57,7 @@ programs() {
 }
 
 images() { # [FLAG…]
-  show go run ./internal/image/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
+  show go run ./hack/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
 }
 
 forget() {

@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	"github.com/skyhook-k8s/skyhook/internal/cli/trial"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/sandbox"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
@@ -153,7 +153,7 @@ func check(b block) error {
 	case "values":
 		return values(b.text)
 	case "test.yaml":
-		_, err := trial.ReadSpec([]byte(b.text))
+		_, err := sandbox.ReadSpec([]byte(b.text))
 		return err
 	}
 	if frame, known := wrap[b.more]; known {

@@ -20,7 +20,7 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	cmd := exec.Command("go", "run", "./internal/cli/mkrelease", "--version", "v7.8.9", "--platform", "", "--out", out)
+	cmd := exec.Command("go", "run", "./hack/mkrelease", "--version", "v7.8.9", "--platform", "", "--out", out)
 	cmd.Dir = root
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)

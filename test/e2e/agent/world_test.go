@@ -91,7 +91,7 @@ func push(ctx context.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(temp) }()
-		cmd := exec.CommandContext(ctx, "go", "run", "./internal/image/mkimage", "--only", "agent", "--platform", "linux/amd64", "--out", temp)
+		cmd := exec.CommandContext(ctx, "go", "run", "./hack/mkimage", "--only", "agent", "--platform", "linux/amd64", "--out", temp)
 		cmd.Dir = "../../.."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building the agent's image: %w\n%s", err, out)

@@ -105,7 +105,7 @@ func push(ctx context.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(temp) }()
-		cmd := exec.CommandContext(ctx, "go", "run", "./internal/image/mkimage", "--only", "operator,agent,pause,packages/shellscript", "--platform", "linux/amd64", "--out", temp)
+		cmd := exec.CommandContext(ctx, "go", "run", "./hack/mkimage", "--only", "operator,agent,pause,packages/shellscript", "--platform", "linux/amd64", "--out", temp)
 		cmd.Dir = root()
 		if _, err := output(cmd); err != nil {
 			return err

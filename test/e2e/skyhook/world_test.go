@@ -105,7 +105,7 @@ func push(ctx context.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(temp) }()
-		cmd := exec.CommandContext(ctx, "go", "run", "./internal/image/mkimage", "--only", "operator,agent,pause,packages", "--platform", "linux/amd64", "--out", temp)
+		cmd := exec.CommandContext(ctx, "go", "run", "./hack/mkimage", "--only", "operator,agent,pause,packages", "--platform", "linux/amd64", "--out", temp)
 		cmd.Dir = root()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building images: %w\n%s", err, out)

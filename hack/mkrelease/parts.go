@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+)
+
+// The two lines of Chart.yaml that a release sets.
+var (
+	chartVersion = regexp.MustCompile(`(?m)^version: .*$`)
+	appVersion   = regexp.MustCompile(`(?m)^appVersion: (.*)$`)
+)
+
+// chart packs the chart as Helm does, for this version.
+func (r *release) chart() error {
+	dir := filepath.Join(r.root, "chart")
+	var members []member
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(file) == ".go" {
+			return err
+		}
+		content, err := os.ReadFile(file) //nolint:gosec // G122: the tree is its maker's
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, file)
+		if name == "Chart.yaml" {
+			content = chartVersion.ReplaceAll(content, []byte("version: "+strings.TrimPrefix(r.version, "v")))
+			content = appVersion.ReplaceAll(content, []byte("appVersion: "+r.version))
+		}
+		members = append(members, member{name: "skyhook-operator/" + filepath.ToSlash(name), content: content})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	packed, err := tarball(members)
+	if err != nil {
+		return err
+	}
+	return r.write("skyhook-operator-"+strings.TrimPrefix(r.version, "v")+".tgz", packed)
+}
+
+// manifests is what kubectl installs, with the images of this version.
+func (r *release) manifests() error {
+	chart, err := os.ReadFile(filepath.Join(r.root, "chart", "Chart.yaml"))
+	if err != nil {
+		return fmt.Errorf("reading the chart: %w", err)
+	}
+	of := appVersion.FindSubmatch(chart)
+	if of == nil {
+		return errors.New("chart/Chart.yaml has no appVersion")
+	}
+	text, err := os.ReadFile(filepath.Join(r.root, "config", "default", "install.yaml"))
+	if err != nil {
+		return fmt.Errorf("reading the manifests: %w", err)
+	}
+	before := regexp.MustCompile(`(ghcr\.io/skyhook-k8s/skyhook/[a-z]+:|app\.kubernetes\.io/version: )` + regexp.QuoteMeta(string(of[1])) + `\b`)
+	return r.write("install.yaml", before.ReplaceAll(text, []byte("${1}"+r.version)))
+}
+
+// program compiles kubectl-skyhook for a platform and packs it.
+func (r *release) program(platform string) error {
+	system, arch, _ := strings.Cut(platform, "/")
+	base, extension, name := packed(r.version, platform)
+	temp, err := os.MkdirTemp("", "mkrelease-")
+	if err != nil {
+		return fmt.Errorf("making a folder for a program: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	file := filepath.Join(temp, name)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", file, "./cmd/kubectl-skyhook")
+	cmd.Dir = r.root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling kubectl-skyhook for %s: %w\n%s", platform, err, out)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading kubectl-skyhook for %s: %w", platform, err)
+	}
+	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
+	if err != nil {
+		return fmt.Errorf("reading the licence: %w", err)
+	}
+	members := []member{{name: "LICENSE", content: license}, {name: name, content: content, executable: true}}
+	pack := tarball
+	if extension == ".zip" {
+		pack = zipped
+	}
+	archive, err := pack(members)
+	if err != nil {
+		return err
+	}
+	list, err := pkgimage.ProgramSBOM("kubectl-skyhook", r.version, []pkgimage.Program{{Platform: platform, Content: content}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.write(base+extension, archive), r.write(base+".spdx.json", list))
+}
+
+// packed says how kubectl-skyhook is packed for a platform: what its files are called without their extension, the
+// extension of the archive, and the program inside. .krew.yaml says the same, which a test compares.
+func packed(version, platform string) (base, extension, program string) {
+	system, arch, _ := strings.Cut(platform, "/")
+	base = fmt.Sprintf("kubectl-skyhook_%s_%s_%s", version, system, arch)
+	if system == "windows" {
+		return base, ".zip", "kubectl-skyhook.exe"
+	}
+	return base, ".tar.gz", "kubectl-skyhook"
+}
+
+// images lists what each image of the folder images consists of: the files of a package, the modules of a program.
+func (r *release) images() error {
+	files, err := filepath.Glob(filepath.Join(r.out, "images", "*.tar"))
+	if err != nil {
+		return fmt.Errorf("looking for images: %w", err)
+	}
+	for _, file := range files {
+		all, err := image.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		short := strings.TrimSuffix(filepath.Base(file), ".tar")
+		for _, img := range all {
+			list, err := r.contents(short, img)
+			if err != nil {
+				return err
+			}
+			if err := r.write(filepath.Join("images", short+".spdx.json"), list); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *release) contents(short string, img image.Named) ([]byte, error) {
+	if strings.HasPrefix(short, "packages-") {
+		return pkgimage.SBOM(img.Index)
+	}
+	listed, err := image.List(img.Index)
+	if err != nil {
+		return nil, err
+	}
+	var programs []pkgimage.Program
+	for _, l := range listed[1:] {
+		platform, err := v1.ParsePlatform(l.Platform)
+		if err != nil {
+			return nil, fmt.Errorf("looking into image %s: %w", short, err)
+		}
+		one, err := image.ForPlatform(img.Index, *platform)
+		if err != nil {
+			return nil, err
+		}
+		files := mutate.Extract(one)
+		found, err := within(files, l.Platform)
+		if err = errors.Join(err, files.Close()); err != nil {
+			return nil, fmt.Errorf("looking into image %s for %s: %w", short, l.Platform, err)
+		}
+		programs = append(programs, found...)
+	}
+	return pkgimage.ProgramSBOM("skyhook-"+short, r.version, programs)
+}
+
+// within finds the Go programs among the files of an image.
+func within(files io.Reader, platform string) ([]pkgimage.Program, error) {
+	var found []pkgimage.Program
+	for t := tar.NewReader(files); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			if len(found) == 0 {
+				return nil, errors.New("there is no program in it")
+			}
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		content, err := io.ReadAll(t)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := buildinfo.Read(bytes.NewReader(content)); err == nil {
+			found = append(found, pkgimage.Program{Platform: platform + " " + "/" + strings.TrimPrefix(h.Name, "/"), Content: content})
+		}
+	}
+}

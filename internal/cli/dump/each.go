@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dump
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+)
+
+// each does something for each of so many, on as many processors as there are.
+func each(many int, do func(int) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, min(many, runtime.GOMAXPROCS(0)))
+	for w := range errs {
+		group.Go(func() {
+			for i := w; i < many && errs[w] == nil; i += len(errs) {
+				errs[w] = do(i)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

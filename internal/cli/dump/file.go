@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dump
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/options"
+)
+
+// What the file says it is.
+const (
+	fileVersion = "cli." + v1alpha1.Group + "/v1"
+	fileKind    = "Dump"
+)
+
+// file is a picture as it is written.
+type file struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Taken      time.Time         `json:"taken"`
+	Plugin     string            `json:"plugin,omitempty"`
+	Operator   Operator          `json:"operator"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// filed are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
+var filed = []schema.GroupVersionKind{
+	v1alpha1.GroupVersion.WithKind("Skyhook"), v1alpha1.GroupVersion.WithKind("DeploymentPolicy"),
+	nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
+	corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+}
+
+// Write writes a picture that Redact made.
+func (p *Picture) Write(w io.Writer) error {
+	out := file{
+		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
+		Operator: p.Operator,
+	}
+	var kinds []schema.GroupVersionKind
+	var objects []client.Object
+	for _, gvk := range filed {
+		for _, o := range p.Of(gvk) {
+			kinds, objects = append(kinds, gvk), append(objects, o)
+		}
+	}
+	out.Items = make([]json.RawMessage, len(objects))
+	err := each(len(objects), func(i int) (err error) {
+		if out.Items[i], err = item(kinds[i], objects[i]); err != nil {
+			return fmt.Errorf("writing %s %s: %w", kinds[i].Kind, objects[i].GetName(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return out.write(w)
+}
+
+// item is one object as it is written.
+func item(gvk schema.GroupVersionKind, o client.Object) ([]byte, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	raw["apiVersion"], raw["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	return json.Marshal(pruned(raw))
+}
+
+// spacious is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads
+// so much from the first to the last line, and YAML of that size takes many seconds to write and to read.
+const spacious = 500
+
+func (f file) write(w io.Writer) error {
+	items := f.Items
+	if len(items) > spacious {
+		f.Items = nil
+	}
+	text, err := yaml.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("writing the dump: %w", err)
+	}
+	if len(items) > spacious {
+		text = append(bytes.Replace(text, []byte("items: null\n"), nil, 1), "items:\n"...)
+		for _, item := range items {
+			text = append(append(append(text, "- "...), item...), '\n')
+		}
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// parse reads a file. Lines that hold an object each are not worth a parser for YAML.
+func parse(text []byte) (file, error) {
+	f := file{Operator: Operator{Options: *options.Defaults()}} // a dump of an earlier plugin does not have all of them
+	var lines []json.RawMessage
+	if head, rest, cut := bytes.Cut(text, []byte("\nitems:\n- {")); cut {
+		text = append(head, '\n')
+		for _, line := range bytes.Split(append([]byte("- {"), rest...), []byte("\n")) {
+			item, is := bytes.CutPrefix(line, []byte("- "))
+			if len(line) > 0 && (!is || !json.Valid(item)) {
+				return f, fmt.Errorf("a line is no object: %.40s", line)
+			}
+			if is {
+				lines = append(lines, item)
+			}
+		}
+	}
+	err := yaml.Unmarshal(text, &f)
+	f.Items = append(f.Items, lines...)
+	return f, err
+}
+
+// pruned leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
+// file is a file.
+func pruned(m map[string]any) map[string]any {
+	for key, value := range m {
+		switch v := value.(type) {
+		case nil:
+			delete(m, key)
+		case map[string]any:
+			if key == "data" || key == "configMap" || key == "labels" || key == "annotations" {
+				continue
+			}
+			if pruned(v); len(v) == 0 && key != "emptyDir" {
+				delete(m, key)
+			}
+		case []any:
+			for _, item := range v {
+				if inner, ok := item.(map[string]any); ok {
+					pruned(inner)
+				}
+			}
+		}
+	}
+	return m
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*Picture, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	in, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("it is not a dump: %w", err)
+	}
+	if in.APIVersion != fileVersion || in.Kind != fileKind {
+		return nil, errors.New("it is not a dump: kubectl skyhook dump makes one")
+	}
+	p, err := New(nil, in.Taken)
+	if err != nil {
+		return nil, err
+	}
+	p.Plugin, p.Operator = in.Plugin, in.Operator
+	decoder := serializer.NewCodecFactory(p.scheme).UniversalDeserializer()
+	for i, raw := range in.Items {
+		o, _, err := decoder.Decode(raw, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("reading item %d: %w", i+1, err)
+		}
+		object, ok := o.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("item %d is a list", i+1)
+		}
+		if err := p.Put(object); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}

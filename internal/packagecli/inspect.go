@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packagecli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+)
+
+// inspection is what is to know about a package.
+type inspection struct {
+	Package     string            `json:"package"`
+	Version     string            `json:"version"`
+	From        string            `json:"from"`
+	Digest      string            `json:"digest,omitempty"`
+	Base        string            `json:"base,omitempty"`
+	Images      []imageListing    `json:"images,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	SBOM        []string          `json:"sbom,omitempty"`
+	Valid       bool              `json:"valid"`
+	Lifecycle   []lint.Stage      `json:"lifecycle"`
+	Config      pack.Config       `json:"config"`
+}
+
+func (a *app) packageInspectCommand() *cobra.Command {
+	var r image.Registry
+	var platform string
+	cmd := &cobra.Command{
+		Use:   "inspect IMAGE|DIR",
+		Short: "Show what is in a package",
+		Long: "Show what is in a package: its steps, and for an image its digest, platforms, sizes, base and SBOM. IMAGE is a\n" +
+			"reference, an OCI archive or an OCI layout folder. -o json has the whole config.json.",
+		Example: "  kubectl skyhook package inspect ghcr.io/acme/motd:1.2.0\n" +
+			"  kubectl skyhook package inspect ./motd -o json",
+		Args: output.Args("IMAGE|DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.inspect(cmd.Context(), r, args[0], platform) },
+	}
+	cmd.Flags().StringVar(&platform, "platform", "", "show the package of this `platform` of an image, such as linux/arm64")
+	registryFlags(cmd, &r)
+	return cmd
+}
+
+func (a *app) inspect(ctx context.Context, r image.Registry, what, platform string) (err error) {
+	if _, err := a.CheckFormat(); err != nil {
+		return err
+	}
+	p, err := pkgimage.Open(ctx, r, what, platform)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	config, problems := pack.Validate(os.DirFS(p.Dir), p.Want())
+	out := inspection{
+		Package: config.Name, Version: config.Version, From: what, Valid: !problems.Failed(),
+		Lifecycle: lint.Coverage(config), Config: config,
+	}
+	if p.Index != nil {
+		if err := out.image(ctx, r, p); err != nil {
+			return err
+		}
+	}
+	return a.Print(output.Answer{
+		Value: out, Names: output.WithKind("package", config.Name),
+		Text: func(wide bool) string { return out.text(wide) },
+	})
+}
+
+// image adds what only an image has.
+func (i *inspection) image(ctx context.Context, r image.Registry, p *pkgimage.Parcel) error {
+	digest, err := p.Index.Digest()
+	if err != nil {
+		return err
+	}
+	i.Digest = digest.String()
+	if i.Images, err = listing(p.Index); err != nil {
+		return err
+	}
+	manifest, err := p.Index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	i.Annotations = manifest.Annotations
+	const base = "org.opencontainers.image.base."
+	if d := i.Annotations[base+"digest"]; d != "" {
+		i.Base = strings.TrimPrefix(i.Annotations[base+"name"]+"@"+d, "@")
+	}
+	if p.Ref != nil {
+		i.SBOM, err = r.Attached(ctx, p.From, digest, pkgimage.SBOMType)
+	}
+	return err
+}
+
+func (i *inspection) text(wide bool) string {
+	text := fmt.Sprintf("Package:  %s %s\nFrom:     %s\n", cmp.Or(i.Package, "unknown"), i.Version, i.From)
+	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}} {
+		if line[1] != "" {
+			text += fmt.Sprintf("%-9s %s\n", line[0]+":", line[1])
+		}
+	}
+	if !i.Valid {
+		text += "It is not valid: see package validate\n"
+	}
+	if len(i.Config.ExpectedConfigFiles) > 0 {
+		text += "Expects:  " + strings.Join(i.Config.ExpectedConfigFiles, ", ") + "\n"
+	}
+	if len(i.Images) > 0 {
+		text += "\n" + imageTable(i.Images)
+	}
+	header, rows := []string{"MODE", "STEP", "FILE", "ARGUMENTS"}, [][]string{}
+	if wide {
+		header = append(header, "TIMEOUT", "RETURNCODES", "IDEMPOTENCE")
+	}
+	for _, m := range pack.Modes() {
+		for _, s := range i.Config.Steps(m) {
+			row := []string{string(m), s.Name, s.File(), strings.Join(s.Arguments, " ")}
+			if wide {
+				timeout := "-"
+				if s.Timeout > 0 {
+					timeout = s.Timeout.String()
+				}
+				row = append(row, timeout, strings.Trim(fmt.Sprint(s.ReturnCodes), "[]"), fmt.Sprint(s.Idempotence))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return text + "\n" + output.FormatTable(header, rows, nil)
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pkgimage
+
+import (
+	"archive/tar"
+	"crypto/sha1" //nolint:gosec // G505: SPDX asks for SHA-1 of every file
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// below is the package's place in an image, as archives name it.
+var below = strings.TrimPrefix(image.PackageDir, "/") + "/"
+
+// walk shows every entry of an image as it is when all layers are laid over each other.
+func walk(img v1.Image, see func(name string, h *tar.Header, content io.Reader) error) error {
+	flat := mutate.Extract(img)
+	in := tar.NewReader(flat)
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) { // an error in a layer comes after the end
+			_, err = io.Copy(io.Discard, flat)
+			return errors.Join(err, flat.Close())
+		}
+		if err == nil {
+			err = see(strings.TrimPrefix(path.Clean("/"+h.Name), "/"), h, in)
+		}
+		if err != nil {
+			return errors.Join(err, flat.Close())
+		}
+	}
+}
+
+// extract writes the package of an image to a folder. Nothing is written outside of it, whatever the image says.
+func extract(img v1.Image, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	seen := false
+	err = walk(img, func(name string, h *tar.Header, content io.Reader) error {
+		file, ours := strings.CutPrefix(name, below)
+		if !ours {
+			return nil
+		}
+		seen = true
+		if err := place(root, file, h, content); err != nil {
+			return fmt.Errorf("unpacking %s: %w", name, err)
+		}
+		return nil
+	})
+	if err == nil && !seen {
+		err = fmt.Errorf("it is not a package: it has no %s", image.PackageDir)
+	}
+	return err
+}
+
+func place(root *os.Root, file string, h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeDir {
+		return root.MkdirAll(file, 0o755)
+	}
+	if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		mode := h.FileInfo().Mode().Perm()
+		out, err := root.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		if err != nil {
+			return err
+		}
+		_, err = io.CopyN(out, content, h.Size)
+		return errors.Join(err, out.Chmod(mode), out.Close()) // the umask shall not decide
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, file)
+	case tar.TypeLink:
+		target, ours := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), below)
+		if !ours {
+			return fmt.Errorf("it is a link to %s, which is not in the package", h.Linkname)
+		}
+		return root.Link(target, file)
+	}
+	return fmt.Errorf("it is a %s; a package has files, folders and links", h.FileInfo().Mode().Type())
+}
+
+// content is what an image holds, as far as a package is concerned.
+type content struct {
+	files map[string]file   // of the package, by path below it
+	other map[string]string // everything else: the target of a link, or nothing
+	sums  string
+}
+
+type file struct {
+	size         int64
+	sha1, sha256 string
+}
+
+// contents reads an image once, whole.
+func contents(img v1.Image) (content, error) {
+	c := content{files: map[string]file{}, other: map[string]string{}}
+	err := walk(img, func(name string, h *tar.Header, in io.Reader) error {
+		short, ours := strings.CutPrefix(name, below)
+		switch {
+		case ours && h.Typeflag == tar.TypeReg:
+			old, strong := sha1.New(), sha256.New() //nolint:gosec // G401: SPDX asks for SHA-1 of every file
+			n, err := io.Copy(io.MultiWriter(old, strong), in)
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", name, err)
+			}
+			c.files[short] = file{size: n, sha1: fmt.Sprintf("%x", old.Sum(nil)), sha256: fmt.Sprintf("%x", strong.Sum(nil))}
+		case "/"+name == image.PackageSums:
+			raw, err := io.ReadAll(in)
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", name, err)
+			}
+			c.sums = string(raw)
+		default:
+			c.other[name] = h.Linkname
+		}
+		return nil
+	})
+	return c, err
+}
+
+// has says that a program is in the image, links followed.
+func (c content) has(name string) bool {
+	for range 40 {
+		target, ok := c.other[name]
+		if ok && target == "" {
+			return true
+		}
+		if ok {
+			name = absolute(path.Dir(name), target)
+			continue
+		}
+		moved := false
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) { // a folder above may be a link: /bin → /usr/bin
+			if target := c.other[dir]; target != "" {
+				name, moved = absolute(path.Dir(dir), target)+strings.TrimPrefix(name, dir), true
+				break
+			}
+		}
+		if !moved {
+			return false
+		}
+	}
+	return false
+}
+
+func absolute(dir, target string) string {
+	if !path.IsAbs(target) {
+		target = path.Join("/", dir, target)
+	}
+	return strings.TrimPrefix(path.Clean(target), "/")
+}
+
+// Around says what is wrong with the images of an index around their package: what copies the package to a host is
+// missing, or files are not those that were built.
+func Around(idx v1.ImageIndex) (pack.Problems, error) {
+	all, err := images(idx)
+	if err != nil {
+		return nil, err
+	}
+	var found pack.Problems
+	for _, img := range all {
+		c, err := contents(img)
+		if err != nil {
+			return nil, fmt.Errorf("reading the image for %s: %w", img.platform, err)
+		}
+		found = append(found, c.problems(img.platform)...)
+	}
+	return found, nil
+}
+
+func (c content) problems(platform string) pack.Problems {
+	var found pack.Problems
+	fail := func(rule, message, fix string) {
+		found = append(found, pack.Problem{Severity: pack.Error, Rule: rule, File: "image for " + platform, Message: message, Fix: fix})
+	}
+	if _, ok := c.files[pack.ConfigFile]; !ok {
+		fail("image-package", "it has no "+image.PackageDir+"/"+pack.ConfigFile, "copy the package's folder to "+image.PackageDir)
+	}
+	for _, tool := range []string{"sh", "mkdir", "cp"} {
+		if !c.has("bin/"+tool) && !c.has("usr/bin/"+tool) {
+			fail("image-tools", "it has no "+tool+", which copies the package to a host", "build it on an image with sh, mkdir and cp")
+		}
+	}
+	if c.sums == "" {
+		return found
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(c.sums) {
+		if sum, name, ok := strings.Cut(strings.TrimRight(line, "\n"), "  "); ok {
+			want[strings.TrimPrefix(name, below)] = sum
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.files)) {
+		if want[name] != c.files[name].sha256 {
+			fail("image-sums", name+" is not the file that "+image.PackageSums+" lists", "build the image again")
+		}
+		delete(want, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		fail("image-sums", name+" is listed in "+image.PackageSums+" and not there", "build the image again")
+	}
+	return found
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pkgimage is a package as people hand it around: a folder, an OCI layout or archive, or an image of a registry.
+// Whatever it is, Open gives a folder to look at, and for an image what surrounds the folder there.
+package pkgimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// A Parcel is an opened package. Close it.
+type Parcel struct {
+	Dir      string         // the root of the package, on this machine
+	From     string         // what was opened, as it was named
+	Index    v1.ImageIndex  // nil for a folder
+	Platform string         // of the image whose package is in Dir
+	Ref      name.Reference // nil unless it came from a registry
+	temp     string
+}
+
+// Open opens a package. A path that exists is a folder with a config.json, an OCI layout or an OCI archive; anything else
+// is the reference of an image. With an image, platform chooses which one; empty takes this machine's, else the first.
+func Open(ctx context.Context, registry image.Registry, what, platform string) (*Parcel, error) {
+	p := &Parcel{From: what}
+	st, err := os.Stat(what)
+	switch {
+	case err == nil && st.IsDir() && !isLayout(what):
+		p.Dir = filepath.Clean(what)
+		return p, nil
+	case err == nil && filepath.Base(what) == pack.ConfigFile:
+		p.Dir = filepath.Dir(what)
+		return p, nil
+	case err == nil:
+		p.Index, err = one(what)
+	case strings.HasPrefix(what, ".") || filepath.IsAbs(what) || !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("opening package %s: %w", what, err)
+	default:
+		if p.Ref, err = registry.Reference(what); err == nil {
+			p.Index, err = registry.Pull(ctx, what)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, p.unpack(platform)
+}
+
+func isLayout(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "oci-layout"))
+	return err == nil
+}
+
+// one is the only image of a layout or archive.
+func one(file string) (v1.ImageIndex, error) {
+	images, err := image.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(images) != 1 {
+		return nil, fmt.Errorf("%s holds %d images; a package is one", file, len(images))
+	}
+	return images[0].Index, nil
+}
+
+// Close removes what was unpacked.
+func (p *Parcel) Close() error {
+	if p.temp == "" {
+		return nil
+	}
+	if err := os.RemoveAll(p.temp); err != nil {
+		return fmt.Errorf("removing what was unpacked of %s: %w", p.From, err)
+	}
+	return nil
+}
+
+// unpack writes the package of one of the images to a folder.
+func (p *Parcel) unpack(platform string) error {
+	img, chosen, err := choose(p.Index, platform)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", p.From, err)
+	}
+	p.Platform = chosen
+	if p.temp, err = os.MkdirTemp("", "skyhook-package-"); err != nil {
+		return fmt.Errorf("opening %s: %w", p.From, err)
+	}
+	p.Dir = filepath.Join(p.temp, "package")
+	if err = os.Mkdir(p.Dir, 0o755); err == nil { //nolint:gosec // G301: as folders of a package are, for who looks at it
+		err = extract(img, p.Dir)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("opening %s: %w", p.From, err), p.Close())
+	}
+	return nil
+}
+
+func choose(idx v1.ImageIndex, platform string) (v1.Image, string, error) {
+	if platform != "" {
+		want, err := v1.ParsePlatform(platform)
+		if err != nil {
+			return nil, "", fmt.Errorf("platform %q: %w", platform, err)
+		}
+		img, err := image.ForPlatform(idx, *want)
+		return img, platform, err
+	}
+	if img, err := image.ForPlatform(idx, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}); err == nil {
+		return img, "linux/" + runtime.GOARCH, nil
+	}
+	all, err := images(idx)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(all) == 0 {
+		return nil, "", errors.New("there is no image in it")
+	}
+	return all[0].Image, all[0].platform, nil
+}
+
+// onPlatform is one image of an index.
+type onPlatform struct {
+	v1.Image
+	platform string
+}
+
+func images(idx v1.ImageIndex) ([]onPlatform, error) {
+	manifest, err := idx.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the index: %w", err)
+	}
+	var out []onPlatform
+	for _, d := range manifest.Manifests {
+		if !d.MediaType.IsImage() || d.Platform == nil || d.Platform.OS == "unknown" {
+			continue
+		}
+		img, err := idx.Image(d.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("reading image %s: %w", d.Digest, err)
+		}
+		out = append(out, onPlatform{img, d.Platform.String()})
+	}
+	return out, nil
+}
+
+// Want is what the surroundings say the package should be: the image's name and tag. A tag cannot have the plus sign a
+// version may have.
+func (p *Parcel) Want() pack.Want {
+	tag, ok := p.Ref.(name.Tag)
+	if !ok {
+		return pack.Want{}
+	}
+	return WantOf(tag)
+}
+
+// WantOf is what a tag says the package should be.
+func WantOf(tag name.Tag) pack.Want {
+	return pack.Want{Name: path.Base(tag.RepositoryStr()), Version: strings.ReplaceAll(tag.TagStr(), "_", "+")}
+}
+
+// Tag is the tag for a version of a package.
+func Tag(version string) string { return strings.ReplaceAll(version, "+", "_") }

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packagecli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+)
+
+// pulling is one pull.
+type pulling struct {
+	registry            image.Registry
+	shape, to, platform string
+	asJSON              bool
+}
+
+func (a *app) packagePullCommand() *cobra.Command {
+	var p pulling
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE",
+		Short: "Fetch a package from a registry",
+		Long: "Fetch a package from a registry: its folder, as it was built from, or the image as an OCI archive or layout. Nothing\n" +
+			"that is there already is overwritten.",
+		Example: "  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0\n" +
+			"  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0 -o archive --to motd.tar",
+		Args: output.Args("IMAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.pullPackage(cmd.Context(), &p, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&p.shape, "output", "o", shapeFolder, "write the package's `folder`, or the image as archive or layout")
+	f.StringVar(&p.to, "to", "", "the `path` to write to (default NAME-VERSION, with .tar for an archive)")
+	f.StringVar(&p.platform, "platform", "", "take the folder from this `platform`, such as linux/arm64")
+	f.BoolVar(&p.asJSON, "json", false, "print the result as JSON")
+	registryFlags(cmd, &p.registry)
+	return cmd
+}
+
+func (a *app) pullPackage(ctx context.Context, p *pulling, ref string) (err error) {
+	if p.shape != shapeFolder && p.shape != shapeLayout && p.shape != shapeArchive {
+		return fmt.Errorf("--output %q must be folder, archive or layout", p.shape)
+	}
+	from, err := pkgimage.Open(ctx, p.registry, ref, p.platform)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if from.Ref == nil {
+		return fmt.Errorf("pulling %s: it is on this machine already", ref)
+	}
+	config, problems := pack.Validate(os.DirFS(from.Dir), from.Want())
+	for _, problem := range problems.Only(pack.Error) {
+		fmt.Fprintln(a.ErrOut, problem)
+	}
+	if p.to == "" && config.Name == "" {
+		return fmt.Errorf("pulling %s: it tells no name; say with --to where it goes", ref)
+	}
+	to := p.to
+	if to == "" {
+		to = config.Name + "-" + config.Version
+		if p.shape == shapeArchive {
+			to += ".tar"
+		}
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("pulling %s: %s is there already; remove it, or say with --to where it goes", ref, to)
+	}
+	digest, err := from.Index.Digest()
+	if err != nil {
+		return err
+	}
+	switch p.shape {
+	case shapeFolder:
+		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil { //nolint:gosec // G301: a folder of the user's, who has an umask
+			err = os.CopyFS(to, os.DirFS(from.Dir))
+		}
+	default:
+		sbom, failed := pkgimage.Attachment(from.Index)
+		if failed != nil {
+			return failed
+		}
+		_, err = write(p.shape, to, config, image.Named{Name: from.Ref.Name(), Index: from.Index}, sbom)
+	}
+	if err != nil {
+		return fmt.Errorf("pulling %s: %w", ref, err)
+	}
+	return a.sayAs(p.asJSON, output.Answer{
+		Value: map[string]string{"reference": from.Ref.Name(), "digest": digest.String(), "package": config.Name, "version": config.Version, "file": to},
+		Text:  func(bool) string { return fmt.Sprintf("pulled %s@%s to %s\n", from.Ref.Name(), digest, to) },
+	})
+}

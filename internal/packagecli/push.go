@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packagecli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+)
+
+func (a *app) packagePushCommand() *cobra.Command {
+	var r image.Registry
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "push ARCHIVE|LAYOUT REFERENCE",
+		Short: "Push the image of a package that was built before",
+		Long: "Push the image of a package that was built before, and attach the list of what it consists of (SPDX) to it. A\n" +
+			"reference without a tag gets the package's version as its tag. The digest is the one that was built.",
+		Example: "  kubectl skyhook package push motd-1.2.0.tar ghcr.io/acme/motd",
+		Args:    output.Args("ARCHIVE|LAYOUT", "REFERENCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.push(cmd.Context(), r, args[0], args[1], asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	registryFlags(cmd, &r)
+	return cmd
+}
+
+func (a *app) push(ctx context.Context, r image.Registry, file, ref string, asJSON bool) (err error) {
+	to, tagged, err := reference(r, ref)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(file); err != nil {
+		return fmt.Errorf("pushing %s: %w", file, err)
+	}
+	p, err := pkgimage.Open(ctx, r, file, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if p.Index == nil {
+		return fmt.Errorf("pushing %s: it is the folder of a package, not an image; push it with package build %s -t %s --push", file, file, ref)
+	}
+	config, problems := pack.Validate(os.DirFS(p.Dir), wantOf(to, tagged))
+	for _, p := range problems {
+		if p.Rule == "version-mismatch" || p.Rule == "name-mismatch" {
+			fmt.Fprintln(a.ErrOut, p)
+		}
+	}
+	if !tagged {
+		if config.Version == "" {
+			return fmt.Errorf("pushing %s: it tells no version; give the reference a tag", file)
+		}
+		to = to.(name.Tag).Context().Tag(pkgimage.Tag(config.Version))
+	}
+	sbom, err := pkgimage.Attachment(p.Index)
+	if err != nil {
+		return err
+	}
+	list, err := listing(p.Index)
+	if err != nil {
+		return err
+	}
+	digest, err := p.Index.Digest()
+	if err != nil {
+		return err
+	}
+	out := product{Reference: to.Name(), Digest: digest.String(), Images: list, Pushed: true, Problems: pack.Problems{}}
+	if out.SBOM, err = a.publish(ctx, r, to.Name(), p.Index, sbom); err != nil {
+		return err
+	}
+	return a.sayAs(asJSON, output.Answer{Value: out, Text: func(bool) string { return out.text() }})
+}

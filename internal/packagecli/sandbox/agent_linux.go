@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// Where the agent keeps what is its own, as under the operator.
+const (
+	skyhook   = "trial"
+	uid       = "00000000-0000-4000-8000-000000000000"
+	recordDir = "/var/lib/skyhook/" + skyhook
+	logDir    = "/var/log/skyhook/" + skyhook
+)
+
+// searchPath is where programs are looked for on a host.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// rebootsAt is how often is looked whether a reboot was asked for.
+const rebootsAt = 20 * time.Millisecond
+
+// inSkyhook is the name of the package in a Skyhook: no underscores there.
+func (v Version) inSkyhook() string {
+	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(v.Name))
+}
+
+func (j *journey) copyDir() string {
+	return fmt.Sprintf("%s/%s-%s-%s-%d", recordDir, j.pkg.inSkyhook(), j.pkg.Version, uid, j.generation)
+}
+
+// pod is what the operator does for a stage: it brings the package, and runs the stage and its check.
+func (j *journey) pod(s *Stage, m pack.Mode) (bool, error) {
+	j.pods++
+	id := fmt.Sprintf("pod-%d", j.pods)
+	if err := j.bring(j.copyDir() + "." + id); err != nil {
+		return false, fmt.Errorf("bringing the package to the host: %w", err)
+	}
+	for _, mode := range []pack.Mode{m, m.Check()} {
+		run, err := j.agent(mode, []string{string(mode), j.dir, j.copyDir()}, "SKYHOOK_POD_UID="+id)
+		if err != nil {
+			return false, err
+		}
+		s.Runs = append(s.Runs, run)
+		if run.Exit != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// bring copies the package to the host as its image has it, with the config and the node's metadata beside it.
+func (j *journey) bring(to string) error {
+	from, err := os.OpenRoot(j.pkg.Dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	err = fs.WalkDir(from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != "." && image.NotForHosts(name) && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || image.NotForHosts(name):
+			return nil
+		}
+		return j.bringOne(from, name, path.Join(to, name), d)
+	})
+	if err != nil {
+		return err
+	}
+	for key, value := range j.config {
+		if err := j.write(path.Join(to, pack.ConfigMapDir, key), value, 0o600); err != nil {
+			return err
+		}
+	}
+	about, err := json.Marshal(map[string]any{"packages": map[string]any{
+		j.pkg.inSkyhook(): map[string]string{"name": j.pkg.inSkyhook(), "version": j.pkg.Version},
+	}})
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		"labels.json": `{"kubernetes.io/hostname":"trial"}`, "annotations.json": "{}", "packages.json": string(about),
+	} {
+		if err := j.write(path.Join(to, pack.NodeMetadataDir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *journey) bringOne(from *os.Root, name, to string, d fs.DirEntry) error {
+	if d.Type() == fs.ModeSymlink {
+		target, err := from.Readlink(name)
+		if err != nil {
+			return err
+		}
+		if err := j.root.MkdirAll(path.Dir(to)[1:], 0o755); err != nil {
+			return err
+		}
+		return j.root.Symlink(target, to[1:])
+	}
+	content, err := from.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	st, err := d.Info()
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if st.Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	return j.write(to, string(content), mode)
+}
+
+// environment is what the operator gives the agent.
+func (j *journey) environment(more ...string) []string {
+	env := []string{"PATH=" + searchPath}
+	for key, value := range j.Spec.Env {
+		env = append(env, key+"="+value)
+	}
+	slices.Sort(env)
+	env = append(env,
+		pack.EnvLogDir+"="+logDir, pack.EnvRootDir+"="+recordDir, pack.EnvCopyResolv+"=false", pack.EnvNodeOrder+"=0",
+		pack.EnvResourceID+"="+pack.ResourceID{
+			Owner: fmt.Sprintf("%s-%s-%d", skyhook, uid, j.generation), Package: j.pkg.inSkyhook(), Version: j.pkg.Version,
+		}.String(),
+		fmt.Sprintf("%s=run-%d", pack.EnvRunID, j.run),
+		pack.EnvConfigDigest+"="+pack.ConfigDigest(j.config),
+		pack.EnvDataDir+"=/nonexistent",
+		"SKYHOOK_TERMINATION_LOG="+j.message(),
+	)
+	if j.Timeout > 0 {
+		env = append(env, pack.EnvDeadline+"="+pack.FormatDeadline(time.Now().Add(j.Timeout)))
+	}
+	return append(env, more...)
+}
+
+func (j *journey) message() string { return filepath.Join(j.Work, "message") }
+
+// agent runs the agent once.
+func (j *journey) agent(m pack.Mode, args []string, more ...string) (Run, error) {
+	cmd, said, err := j.start(args, more...)
+	if err != nil {
+		return Run{}, err
+	}
+	return j.ended(m, cmd.Wait(), said)
+}
+
+func (j *journey) start(args []string, more ...string) (*exec.Cmd, *bytes.Buffer, error) {
+	if err := os.WriteFile(j.message(), nil, 0o600); err != nil {
+		return nil, nil, err
+	}
+	said := &bytes.Buffer{}
+	cmd := exec.Command(j.Agent, args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = j.environment(more...), "/", said, said
+	if j.Loud {
+		cmd.Stdout = io.MultiWriter(said, os.Stderr)
+		cmd.Stderr = cmd.Stdout
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("starting the agent: %w", err)
+	}
+	return cmd, said, nil
+}
+
+// ended reads what a run of the agent left.
+func (j *journey) ended(m pack.Mode, err error, said *bytes.Buffer) (Run, error) {
+	run := Run{Mode: m}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		run.Exit = exit.ExitCode()
+	case err != nil:
+		return run, fmt.Errorf("running the agent: %w", err)
+	}
+	raw, err := os.ReadFile(j.message())
+	if err != nil {
+		return run, err
+	}
+	if left, ok := pack.DecodeMessage(string(raw)); ok {
+		run.Class, run.Reason, run.Ran, run.Lines = left.Class, left.Reason, left.Ran, left.Lines
+		return run, nil
+	}
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	run.Lines = lines[max(0, len(lines)-10):]
+	run.Reason = "it left no message"
+	if run.Exit == 0 {
+		return run, fmt.Errorf("%s is not an agent that can be used: it left no message; it said: %s", j.Agent, strings.Join(run.Lines, " | "))
+	}
+	return run, nil
+}
+
+// interrupt does what the Skyhook says. A reboot is played: when the agent asks for it, everything is killed and the
+// agent starts again in the next boot.
+func (j *journey) interrupt(s *Stage) (bool, error) {
+	what, err := j.Spec.Interrupt.encoded()
+	if err != nil {
+		return false, err
+	}
+	args := []string{string(pack.ModeInterrupt), j.dir, j.copyDir(), what}
+	id := fmt.Sprintf("%s=interrupt-%d", pack.EnvInterruptID, j.run)
+	cmd, said, err := j.start(args, id)
+	if err != nil {
+		return false, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(rebootsAt)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			run, err := j.ended(pack.ModeInterrupt, err, said)
+			s.Runs = append(s.Runs, run)
+			return run.Exit == 0, err
+		case <-tick.C:
+		}
+		if _, err := j.root.Stat(rebootFile); err != nil {
+			continue
+		}
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+			return false, fmt.Errorf("playing a reboot: %w", err)
+		}
+		<-ended //nolint:errcheck // it was killed
+		if err := j.boot(); err != nil {
+			return false, fmt.Errorf("playing a reboot: %w", err)
+		}
+		if cmd, said, err = j.start(args, id); err != nil {
+			return false, err
+		}
+		go func() { ended <- cmd.Wait() }()
+	}
+}

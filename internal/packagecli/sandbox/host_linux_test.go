@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree makes files by path; a folder ends in /, a link has -> in its content.
+func tree(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		target, isLink := strings.CutPrefix(content, "-> ")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(at, 0o755)
+		case isLink:
+			err = os.Symlink(target, at)
+		default:
+			err = os.WriteFile(at, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCopyTree(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	tree(t, from, map[string]string{"etc/a": "x", "bin": "-> usr/bin", "usr/bin/": "", "proc/1/status": "x", "out": "-> /etc/passwd"})
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(from, "etc/a"), 3, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range []error{
+		os.Link(filepath.Join(from, "etc/a"), filepath.Join(from, "etc/b")), os.Chmod(filepath.Join(from, "etc/a"), 0o755|os.ModeSetuid),
+		os.Chmod(filepath.Join(from, "usr"), 0o700), unix.Mkfifo(filepath.Join(from, "pipe"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyTree(from, to); err != nil {
+		t.Fatal(err)
+	}
+	look := func(dir string) snapshot {
+		h := &host{dir: dir}
+		tree(t, dir, map[string]string{stateDir + "/units/": ""})
+		s, err := h.look(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if other := look(to).since(look(from)); len(other) > 0 {
+		t.Errorf("the copy differs: %+v", other)
+	}
+	one, err := os.Stat(filepath.Join(to, "etc/a"))
+	two, err2 := os.Stat(filepath.Join(to, "etc/b"))
+	if err != nil || err2 != nil || !os.SameFile(one, two) || one.Mode()&os.ModeSetuid == 0 {
+		t.Errorf("the two names: %v %v %v %v", one, two, err, err2)
+	}
+	if _, err := os.Stat(filepath.Join(to, "proc/1")); err == nil {
+		t.Error("what /proc shows was copied")
+	}
+	if err := copyTree(filepath.Join(from, "etc/a"), to); err == nil {
+		t.Error("a file is copied as a root file system")
+	}
+}
+
+// A change is seen even when size and time of the file stay.
+func TestLookSeesEveryChange(t *testing.T) {
+	h := &host{dir: t.TempDir()}
+	tree(t, h.dir, map[string]string{stateDir + "/units/cron.service": "active\n", "etc/a": "one", "etc/l": "-> a", "etc/gone": "x", "srv/": ""})
+	before, err := h.look(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(h.dir, name) }
+	st, err := os.Stat(at("etc/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.WriteFile(at("etc/a"), []byte("two"), 0o644), os.Chtimes(at("etc/a"), time.Now(), st.ModTime()),
+		os.Remove(at("etc/l")), os.Symlink("b", at("etc/l")), os.Remove(at("etc/gone")), os.Mkdir(at("etc/gone"), 0o755),
+		os.Chmod(at("srv"), 0o700), os.Remove(at(stateDir + "/units/cron.service")), os.WriteFile(at("run/x"), nil, 0o644),
+		os.MkdirAll(at("var/lib/skyhook/x"), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := h.look(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range after.since(before) {
+		got = append(got, c.Kind+" "+c.Path+": "+c.What)
+	}
+	want := `changed /etc/a: content
+changed /etc/gone: file is now folder 0755
+changed /etc/l: link to a leads to b now
+changed /srv: mode 0755 is now 0700
+added /var: folder 0755
+added /var/lib: folder 0755
+removed service cron.service: active`
+	if strings.Join(got, "\n") != want {
+		t.Errorf("changes\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	if again, err := h.look(after); err != nil || len(again.since(after)) > 0 {
+		t.Errorf("nothing happened, and %v changed, %v", again.since(after), err)
+	}
+}

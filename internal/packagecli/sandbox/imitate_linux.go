@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed all:like
+var likes embed.FS
+
+// emptyFolders are those of a Debian host that matter though nothing is in them.
+var emptyFolders = strings.Fields(`boot/grub etc/apt/apt.conf.d etc/apt/keyrings etc/apt/sources.list.d etc/cron.d etc/cron.daily
+etc/cron.hourly etc/default/grub.d etc/kubernetes etc/logrotate.d etc/modprobe.d etc/modules-load.d etc/profile.d etc/security/limits.d
+etc/ssh/sshd_config.d etc/ssl/certs etc/sudoers.d etc/sysctl.d etc/systemd/journald.conf.d etc/systemd/network etc/systemd/system.conf.d
+etc/systemd/system/multi-user.target.wants etc/tmpfiles.d etc/udev/rules.d etc/update-motd.d home media mnt opt srv usr/local/bin
+usr/local/etc usr/local/lib usr/local/sbin usr/local/share usr/share/keyrings var/cache/apt/archives var/lib/apt/lists
+var/lib/dpkg/info var/lib/dpkg/updates var/spool/cron/crontabs`)
+
+// usualServices run on every imitated host.
+var usualServices = []string{"containerd", "cron", "dbus", "kubelet", "rsyslog", "ssh"}
+
+// needed are the programs without which no host can be imitated, and usual those that are there if this machine has them:
+// what Debian calls essential, and what a node of a cluster has besides.
+var (
+	needed = strings.Fields("sh bash cat cp ls mkdir rm sed grep")
+	usual  = strings.Fields(`[ arch awk b2sum base32 base64 basename chcon chgrp chmod chown chpasswd chroot cksum cmp comm csplit cut date
+dd df diff diff3 dir dircolors dirname dmesg dnsdomainname domainname dpkg dpkg-query dpkg-divert dpkg-statoverride du echo egrep
+env expand expr factor false fgrep find findmnt flock fmt fold free getconf getent getopt groupadd groupdel groupmod groups gunzip
+gzip head hostid hostname id install ionice ip ipcs iptables join kill killall last ldconfig ldd link ln locale logger logname lsblk
+lscpu lsmod lsns mawk md5sum mkfifo mknod mktemp modinfo more mount mountpoint mv nice nl nohup nproc nsenter numfmt od passwd paste
+pathchk perl pgrep pidof pinky pkill pr printenv printf prlimit ps ptx pwd readlink realpath renice rev rmdir run-parts runcon
+sdiff seq setarch setpriv setsid sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split ss start-stop-daemon
+stat stdbuf stty su sum swapoff swapon sync sysctl tac tail tar taskset tee tempfile test timeout top touch tr true truncate tsort
+tty ulimit umount uname unexpand uniq unlink unshare update-alternatives uptime useradd userdel usermod vdir vmstat wall wc which who
+whoami xargs xz yes zcat zgrep zstd`)
+)
+
+// imitate makes a small root file system that looks like a distribution: its folders and files, and the programs of this
+// machine. It is no copy of this machine: nothing of its configuration is in it.
+func imitate(what, dir string) error {
+	if !slices.Contains(Likes, what) {
+		return fmt.Errorf("a host like %q is not known; there are %s", what, strings.Join(Likes, ", "))
+	}
+	for link, target := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"} {
+		if err := os.MkdirAll(filepath.Join(dir, target), 0o755); err != nil { //nolint:gosec // G301: as on every host
+			return err
+		}
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			return err
+		}
+	}
+	for _, f := range emptyFolders {
+		if err := os.MkdirAll(filepath.Join(dir, f), 0o755); err != nil { //nolint:gosec // G301: as on every host
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "root"), 0o700); err != nil {
+		return err
+	}
+	if err := layOut(what, dir); err != nil {
+		return err
+	}
+	return programs(dir)
+}
+
+// layOut writes the files of all distributions and then of this one.
+func layOut(what, dir string) error {
+	for _, part := range []string{"like/common", "like/" + what} {
+		err := fs.WalkDir(likes, part, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := likes.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			mode := fs.FileMode(0o644)
+			if d.Name() == "shadow" {
+				mode = 0o640
+			}
+			return put(dir, strings.TrimPrefix(name, part+"/"), string(content), mode)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range usualServices {
+		text := fmt.Sprintf("[Unit]\nDescription=%s\n\n[Service]\nExecStart=/usr/bin/%s\n\n[Install]\nWantedBy=multi-user.target\n", name, name)
+		if err := put(dir, "usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
+			return err
+		}
+		link := filepath.Join(dir, "etc/systemd/system/multi-user.target.wants", name+".service")
+		if err := os.Symlink("/usr/lib/systemd/system/"+name+".service", link); err != nil {
+			return err
+		}
+	}
+	sysctl := "[Unit]\nDescription=Apply Kernel Variables\n\n[Service]\nType=oneshot\nExecStart=/usr/lib/systemd/systemd-sysctl\n"
+	if err := put(dir, "usr/lib/systemd/system/systemd-sysctl.service", sysctl, 0o644); err != nil {
+		return err
+	}
+	if err := put(dir, "usr/sbin/update-grub", updateGrub, 0o755); err != nil {
+		return err
+	}
+	if err := put(dir, "usr/sbin/update-initramfs", "#!/bin/sh\n# There is no initramfs on a host that is only tried on.\n", 0o755); err != nil {
+		return err
+	}
+	return put(dir, "boot/grub/grub.cfg", "menuentry 'trial' {\n  linux /boot/vmlinuz root=/dev/vda1 ro quiet\n}\n", 0o644)
+}
+
+func put(dir, name, content string, mode fs.FileMode) error {
+	at := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // G301: as on every host
+		return err
+	}
+	if err := os.WriteFile(at, []byte(content), mode); err != nil {
+		return err
+	}
+	return os.Chmod(at, mode)
+}
+
+// programs copies programs of this machine with the libraries they need.
+func programs(dir string) error {
+	libraries := newLibraries()
+	for i, name := range append(slices.Clone(needed), usual...) {
+		at, err := find(name)
+		if err != nil {
+			if i < len(needed) {
+				return fmt.Errorf("this machine has no %s, so it cannot imitate a host; name a root file system with --root", name)
+			}
+			continue
+		}
+		to := filepath.Join(dir, merged(at))
+		if _, err := os.Lstat(to); err == nil {
+			continue // ours
+		}
+		if err := libraries.copyProgram(at, to); err != nil {
+			return fmt.Errorf("copying program %s: %w", name, err)
+		}
+	}
+	if err := libraries.copyTo(dir); err != nil {
+		return err
+	}
+	for _, pattern := range []string{"/usr/lib/*/perl-base", "/usr/lib/locale/C.utf8"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, at := range found {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, at)), 0o755); err != nil { //nolint:gosec // G301: as on every host
+				return err
+			}
+			if err := copyTree(at, filepath.Join(dir, at)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find is where a program of this machine is, in the places of a host.
+func find(name string) (string, error) {
+	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin"} {
+		at := filepath.Join(dir, name)
+		if st, err := os.Stat(at); err == nil && st.Mode().IsRegular() && unix.Access(at, unix.R_OK|unix.X_OK) == nil {
+			return at, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: errors.New("not found")}
+}
+
+// merged is a path on a host whose /bin, /sbin and /lib are links to folders below /usr.
+func merged(name string) string {
+	for _, top := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
+		if strings.HasPrefix(name, top) {
+			return path.Join("/usr", name)
+		}
+	}
+	return name
+}

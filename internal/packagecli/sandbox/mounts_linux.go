@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// devices are all that a step finds below /dev.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// mounts gives the host what a running one has. The processes are those of the room; kernel settings, devices and all
+// else are the host's own.
+func (h *host) mounts() error {
+	at := func(name string) string { return filepath.Join(h.dir, name) }
+	for _, m := range []struct {
+		what, where string
+		flags       uintptr
+		data        string
+	}{
+		{"proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
+		{"tmpfs", "proc/sys", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+		{"tmpfs", "sys", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+		{"tmpfs", "dev", unix.MS_NOSUID, "mode=755"},
+		{"tmpfs", "run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
+	} {
+		if err := unix.Mount(m.what, at(m.where), m.what, m.flags, m.data); err != nil {
+			return fmt.Errorf("mounting /%s: %w", m.where, err)
+		}
+	}
+	for _, name := range devices {
+		if err := os.WriteFile(at("dev/"+name), nil, 0o666); err != nil { //nolint:gosec // G306: a place to mount a device on
+			return err
+		}
+		if err := unix.Mount("/dev/"+name, at("dev/"+name), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting /dev/%s: %w", name, err)
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+	} {
+		if err := os.Symlink(target, at("dev/"+name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(at("dev/shm"), 0o777); err != nil { //nolint:gosec // G301: as on every host
+		return err
+	}
+	// The kernel's command line comes from the boot loader's configuration, if the host has one.
+	if err := os.WriteFile(at("run/.cmdline"), nil, 0o644); err != nil { //nolint:gosec // G306: as on every host
+		return err
+	}
+	if err := unix.Mount(at("run/.cmdline"), at("proc/cmdline"), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting /proc/cmdline: %w", err)
+	}
+	return os.Remove(at("run/.cmdline"))
+}
+
+// bootID is the setting that tells one boot from another.
+const bootID = "kernel/random/boot_id"
+
+// readSettings reads the kernel's settings as this machine has them. What cannot be read is not there. Some count what
+// happens on the machine, so they are read once for all hosts.
+func readSettings() (map[string]string, error) {
+	settings := map[string]string{}
+	err := filepath.WalkDir("/proc/sys", func(name string, d fs.DirEntry, err error) error {
+		short := strings.TrimPrefix(name, "/proc/sys/")
+		switch {
+		case err != nil || short == "fs/binfmt_misc":
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return nil
+		}
+		if content, err := os.ReadFile(name); err == nil { //nolint:gosec // G122: nobody puts links below /proc/sys
+			settings[short] = string(content)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the kernel's settings: %w", err)
+	}
+	return settings, nil
+}
+
+// resetSettings makes the settings what they are at boot. They are files here: writing one changes no kernel.
+func (h *host) resetSettings() error {
+	settings := filepath.Join(h.dir, "proc/sys")
+	there, err := os.ReadDir(settings)
+	if err != nil {
+		return err
+	}
+	for _, d := range there {
+		if err := os.RemoveAll(filepath.Join(settings, d.Name())); err != nil {
+			return err
+		}
+	}
+	for name, content := range h.settings {
+		if name == bootID {
+			content = fmt.Sprintf("%08d-0000-4000-8000-000000000000\n", h.boots)
+		}
+		file := filepath.Join(settings, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // G301: as on every host
+			return err
+		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil { //nolint:gosec // G306: as on every host
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTree copies a root file system: files, folders, links, owners and modes. What only root may make is left out for
+// others, and so is what other file systems show there.
+func copyTree(from, to string) error {
+	st, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return fmt.Errorf("%s is not a folder; unpack it first", from)
+	}
+	seen := map[[2]uint64]string{} // copies of files with several names
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		var info unix.Stat_t
+		if err := unix.Lstat(name, &info); err != nil {
+			return fmt.Errorf("copying %s: %w", name, err)
+		}
+		at := filepath.Join(to, rel)
+		if err := copyOne(name, at, info, seen); err != nil {
+			return fmt.Errorf("copying %s: %w", name, err)
+		}
+		if d.IsDir() && (rel == "proc" || rel == "sys" || rel == "dev" || rel == "run") {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+func copyOne(name, at string, info unix.Stat_t, seen map[[2]uint64]string) error {
+	mode := info.Mode & 0o7777
+	id := [2]uint64{uint64(info.Dev), info.Ino}
+	switch kind := info.Mode & unix.S_IFMT; kind {
+	case unix.S_IFDIR:
+		if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // G301: the real mode comes below
+			return err
+		}
+	case unix.S_IFLNK:
+		target, err := os.Readlink(name)
+		if err == nil {
+			err = os.Symlink(target, at)
+		}
+		if err != nil {
+			return err
+		}
+		return owned(unix.Lchown(at, int(info.Uid), int(info.Gid)))
+	case unix.S_IFREG:
+		if first, again := seen[id]; again {
+			return os.Link(first, at)
+		}
+		if info.Nlink > 1 {
+			seen[id] = at
+		}
+		if err := copyFile(name, at); err != nil {
+			return err
+		}
+	case unix.S_IFIFO:
+		if err := unix.Mkfifo(at, mode); err != nil {
+			return err
+		}
+	default:
+		return nil // a device or a socket means nothing in a copy
+	}
+	if err := owned(unix.Lchown(at, int(info.Uid), int(info.Gid))); err != nil {
+		return err
+	}
+	return unix.Chmod(at, mode) // after the owner: changing that takes set-user-ID away
+}
+
+// owned forgives that owners cannot be set: in a room of a user who is not root there is only one.
+func owned(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+func copyFile(name, at string) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(at, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = out.ReadFrom(in)
+	return errors.Join(err, out.Close())
+}

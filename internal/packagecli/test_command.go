@@ -1,0 +1,340 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package packagecli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/sandbox"
+)
+
+// roomCommand is the inside of package test: the program calls itself by this name.
+const roomCommand = "test-room"
+
+// agentProgram is what runs the steps.
+const agentProgram = "skyhook-agent"
+
+// trying is one test.
+type trying struct {
+	registry           image.Registry
+	platform           string
+	root, like         string
+	older              string
+	agent              string
+	spec               string
+	config, change     string
+	interrupt          string
+	env, ignore        []string
+	network, showDiffs bool
+	timeout            time.Duration
+}
+
+func (a *app) packageTestCommand() *cobra.Command {
+	var t trying
+	cmd := &cobra.Command{
+		Use:   "test DIR|IMAGE",
+		Short: "Take a package through its life on a throw-away host",
+		Long: "Take a package through its life on a throw-away host: install, install again, change the config, change it back,\n" +
+			"uninstall, uninstall again; and with --upgrade-from, from an older version upwards. After each stage it shows what\n" +
+			"changed on the host. It fails when a step or check fails, when doing the same again changes anything, when going back\n" +
+			"to an earlier config does not lead back to the earlier host, and when the uninstall leaves anything.\n\n" +
+			"The host is a copy of a root file system (--root), or a small one that looks like a distribution (--host-like) with\n" +
+			"the programs of this machine. Steps run in it with the real agent, as root, apart from this machine: kernel settings\n" +
+			"are files there, services are words that a systemctl of ours keeps, and a reboot is played. There is no network\n" +
+			"unless --network is given. -v shows what the agent and the steps say.\n\n" +
+			"What the package gets is in " + sandbox.SpecFile + " of its folder: config, change, env, services, interrupt, host, ignore.\n" +
+			"Flags come on top. It needs Linux, and root or user namespaces.\n\n" +
+			"Exit code 0 means passed, 1 failed, 2 that it could not be tried.",
+		Example: "  kubectl skyhook package test ./motd --host-like debian\n" +
+			"  kubectl skyhook package test ./motd --root /srv/roots/bookworm --upgrade-from ghcr.io/acme/motd:1.1.0\n" +
+			"  kubectl skyhook package test ./tuning --host-like debian --interrupt reboot --diff",
+		Args: output.Args("DIR|IMAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.test(cmd.Context(), &t, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.root, "root", "", "copy this root file system, a `folder`")
+	f.StringVar(&t.like, "host-like", "", "make a host that looks like this `distribution`: "+strings.Join(sandbox.Likes, ", "))
+	f.StringVar(&t.older, "upgrade-from", "", "an older version of the package, a `folder or image`")
+	f.StringVar(&t.agent, "agent", "", "the `program` "+agentProgram+" (default: the one beside this program, then the one in PATH)")
+	f.StringVar(&t.spec, "spec", "", "read this `file` instead of "+sandbox.SpecFile)
+	f.StringVar(&t.config, "config", "", "the configMap of the first install: a `folder` with a file for each key")
+	f.StringVar(&t.change, "change", "", "the configMap after the change: a `folder` with a file for each key")
+	f.StringVar(&t.interrupt, "interrupt", "", "what the Skyhook says: reboot, restartAllServices, noop or service=NAME,NAME")
+	f.StringArrayVar(&t.env, "env", nil, "a variable of the package, as `NAME=VALUE`; may be repeated")
+	f.StringArrayVar(&t.ignore, "ignore", nil, "a `path` in which differences do not count, such as /var/cache/**; may be repeated")
+	f.BoolVar(&t.network, "network", false, "let steps use this machine's network")
+	f.BoolVar(&t.showDiffs, "diff", false, "show what changed inside of text files")
+	f.DurationVar(&t.timeout, "timeout", 10*time.Minute, "how long a stage may take")
+	f.StringVar(&t.platform, "platform", "", "try the package of this `platform` of an image")
+	registryFlags(cmd, &t.registry)
+	return cmd
+}
+
+// packageRoomCommand is for the program itself, not for people.
+func (a *app) packageRoomCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: roomCommand, Hidden: true, Args: output.Args(),
+		RunE: func(*cobra.Command, []string) error { return sandbox.Serve(a.In, a.Out) },
+	}
+}
+
+func (a *app) test(ctx context.Context, t *trying, what string) error {
+	if _, err := a.CheckFormat(); err != nil {
+		return output.NotChecked(err)
+	}
+	report, err := a.try(ctx, t, what)
+	if err != nil {
+		return output.NotChecked(err)
+	}
+	err = a.Print(output.Answer{
+		Value: report, Names: output.WithKind("package", report.Package),
+		Text: func(bool) string {
+			var b bytes.Buffer
+			report.Text(&b, t.showDiffs)
+			return b.String()
+		},
+	})
+	if err != nil {
+		return output.NotChecked(err)
+	}
+	if !report.Passed {
+		return output.ProblemsFound()
+	}
+	return nil
+}
+
+// try prepares everything and plays it.
+func (a *app) try(ctx context.Context, t *trying, what string) (report sandbox.Report, err error) {
+	o, err := t.order()
+	if err != nil {
+		return report, err
+	}
+	o.Loud = a.Verbose
+	p, err := pkgimage.Open(ctx, t.registry, what, t.platform)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if o.Package, err = version(p); err != nil {
+		return report, err
+	}
+	if o.Spec, err = t.specOf(p.Dir); err != nil {
+		return report, err
+	}
+	if t.older != "" {
+		older, err := pkgimage.Open(ctx, t.registry, t.older, t.platform)
+		if err != nil {
+			return report, err
+		}
+		defer func() { err = errors.Join(err, older.Close()) }()
+		if err := o.upgradeFrom(older); err != nil {
+			return report, err
+		}
+	}
+	if o.Work, err = os.MkdirTemp("", "skyhook-test-"); err != nil {
+		return report, fmt.Errorf("making a folder for the host: %w", err)
+	}
+	defer func() { err = errors.Join(err, clearAway(o.Work)) }()
+	return sandbox.Try(ctx, []string{os.Args[0], "package", roomCommand}, o.Order, a.ErrOut)
+}
+
+// order is a sandbox.Order being made.
+type order struct{ sandbox.Order }
+
+// order checks the flags that need no package.
+func (t *trying) order() (order, error) {
+	o := order{sandbox.Order{Root: t.root, Like: t.like, Network: t.network, Timeout: t.timeout}}
+	if (t.root == "") == (t.like == "") {
+		return o, errors.New("name the host: --root with a root file system, or --host-like with one of " + strings.Join(sandbox.Likes, ", "))
+	}
+	if t.like != "" && !slices.Contains(sandbox.Likes, t.like) {
+		return o, fmt.Errorf("--host-like %q is not one of %s", t.like, strings.Join(sandbox.Likes, ", "))
+	}
+	if t.root != "" {
+		if st, err := os.Stat(t.root); err != nil || !st.IsDir() {
+			return o, fmt.Errorf("--root %s is not a folder: unpack the root file system there", t.root)
+		}
+	}
+	var err error
+	if o.Root, err = filepath.Abs(t.root); t.root == "" {
+		o.Root = ""
+	}
+	if err != nil {
+		return o, err
+	}
+	o.Agent, err = t.findAgent()
+	return o, err
+}
+
+// findAgent is the agent's program.
+func (t *trying) findAgent() (string, error) {
+	if t.agent != "" {
+		if _, err := exec.LookPath(t.agent); err != nil {
+			return "", fmt.Errorf("--agent %s cannot be run: %w", t.agent, err)
+		}
+		return filepath.Abs(t.agent)
+	}
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), agentProgram); isProgram(beside) {
+			return beside, nil
+		}
+	}
+	at, err := exec.LookPath(agentProgram)
+	if err != nil {
+		return "", fmt.Errorf("there is no %s beside this program and none in PATH: install it from the same release, or name it with --agent", agentProgram)
+	}
+	return filepath.Abs(at)
+}
+
+func isProgram(file string) bool {
+	st, err := os.Stat(file)
+	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o111 != 0
+}
+
+// version is what an opened package says it is. One that is not valid is not tried.
+func version(p *pkgimage.Parcel) (sandbox.Version, error) {
+	config, problems := pack.Validate(os.DirFS(p.Dir), pack.Want{})
+	if err := problems.Err(); err != nil {
+		return sandbox.Version{}, fmt.Errorf("package %s is not valid: %w; see package validate", p.From, err)
+	}
+	dir, err := filepath.Abs(p.Dir)
+	return sandbox.Version{Dir: dir, Name: config.Name, Version: config.Version}, err
+}
+
+func (o *order) upgradeFrom(p *pkgimage.Parcel) error {
+	older, err := version(p)
+	if err != nil {
+		return err
+	}
+	if pack.CompareVersions(older.Version, o.Package.Version) >= 0 {
+		return fmt.Errorf("--upgrade-from: %s is version %s, which is not older than %s: raise package_version, or name an older package",
+			p.From, older.Version, o.Package.Version)
+	}
+	if older.Name != o.Package.Name {
+		return fmt.Errorf("--upgrade-from: %s is package %s, not %s", p.From, older.Name, o.Package.Name)
+	}
+	o.Older = &older
+	return nil
+}
+
+// specOf reads what the package gets, and lays the flags over it.
+func (t *trying) specOf(dir string) (sandbox.Spec, error) {
+	file := cmp.Or(t.spec, filepath.Join(dir, filepath.FromSlash(sandbox.SpecFile)))
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && t.spec == "" {
+		err = nil
+	}
+	if err != nil {
+		return sandbox.Spec{}, fmt.Errorf("reading what the package gets: %w", err)
+	}
+	spec, err := sandbox.ReadSpec(raw)
+	if err != nil {
+		return spec, fmt.Errorf("%s: %w", file, err)
+	}
+	if t.config != "" {
+		if spec.Config, err = keys(t.config); err != nil {
+			return spec, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if t.change != "" {
+		if spec.Change, err = changes(spec.Config, t.change); err != nil {
+			return spec, fmt.Errorf("--change: %w", err)
+		}
+	}
+	for _, pair := range t.env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return spec, fmt.Errorf("--env %q must be NAME=VALUE", pair)
+		}
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[name] = value
+	}
+	if t.interrupt != "" {
+		kind, services, _ := strings.Cut(t.interrupt, "=")
+		spec.Interrupt = &sandbox.Interrupt{Type: kind}
+		if services != "" {
+			spec.Interrupt.Services = strings.Split(services, ",")
+		}
+	}
+	spec.Ignore = append(spec.Ignore, t.ignore...)
+	// Once more, with the flags: the same rules hold for them.
+	whole, err := json.Marshal(spec)
+	if err != nil {
+		return spec, err
+	}
+	if spec, err = sandbox.ReadSpec(whole); err != nil {
+		return spec, fmt.Errorf("--interrupt or --ignore: %w", err)
+	}
+	return spec, nil
+}
+
+// keys are the files of a folder, as a configMap.
+func keys(dir string) (map[string]string, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, f := range list {
+		if !f.Type().IsRegular() {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		out[f.Name()] = string(content)
+	}
+	return out, nil
+}
+
+// changes lead from a configMap to that of a folder.
+func changes(from map[string]string, dir string) (map[string]*string, error) {
+	to, err := keys(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*string{}
+	for key := range from {
+		out[key] = nil
+	}
+	for key, value := range to {
+		out[key] = &value
+	}
+	return out, nil
+}
+
+// clearAway removes the throw-away hosts. Steps may have made folders that their owner cannot write to.
+func clearAway(dir string) error {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(name, 0o700) //nolint:gosec // G302: a folder that is to go
+		}
+		return err
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the throw-away host: %w", err)
+	}
+	return nil
+}
