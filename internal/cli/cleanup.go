@@ -173,7 +173,7 @@ func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) err
 		return fmt.Errorf("listing ConfigMaps in namespace %s: %w", a.namespace(), err)
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; ourOwner(p) || nodeop.Looking(p, a.namespace()) {
+		if p := &pods.Items[i]; ourOwner(p) || nodeop.IsKairosProbe(p, a.namespace()) {
 			r.owned, r.Pods = append(r.owned, p), append(r.Pods, p.Name)
 		}
 	}
@@ -219,14 +219,14 @@ func strip(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
 			clean.Annotations[key] = nil
 		}
 	}
-	kairos := nodeop.LabelledByUs(n.Annotations)
+	kairos := nodeop.HasOwnKairosLabels(n.Annotations)
 	for key := range n.Annotations {
-		if kairos && nodeop.KairosAnnotation(key) {
+		if kairos && nodeop.IsKairosAnnotation(key) {
 			clean.Annotations[key] = nil
 		}
 	}
 	for key := range n.Labels {
-		if kairos && nodeop.KairosLabel(key) || strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore {
+		if kairos && nodeop.IsKairosLabel(key) || strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore {
 			clean.Labels[key] = nil
 		}
 	}

@@ -32,7 +32,7 @@ type round struct {
 	o      *Objects
 	now    time.Time
 	denied map[string]bool // ledgers that somebody else wrote meanwhile
-	looks  nodeop.Looks
+	looks  nodeop.KairosProbes
 	stuck  map[string]bool // rollouts that are not ready to be worked on
 	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
 }

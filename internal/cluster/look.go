@@ -14,17 +14,17 @@ import (
 )
 
 // look has nodes looked at whether they run Kairos. What was found is written by those who gather the work on nodes.
-func (r *round) look(ctx context.Context) nodeop.Looks {
-	looks := nodeop.Look(r.o.opNodes, r.o.OpPods, r.o.opConfig, r.now)
-	if !looks.Again.IsZero() {
-		r.later(looks.Again)
+func (r *round) look(ctx context.Context) nodeop.KairosProbes {
+	probes := nodeop.PlanKairosProbes(r.o.opNodes, r.o.OpPods, r.o.opConfig, r.now)
+	if !probes.RetryAt.IsZero() {
+		r.later(probes.RetryAt)
 	}
-	for _, p := range looks.Drop {
+	for _, p := range probes.Delete {
 		if err := r.deleteOpPod(ctx, p); err != nil {
 			r.fail("", err)
 		}
 	}
-	for _, p := range looks.Make {
+	for _, p := range probes.Create {
 		err := r.options.Client.Create(ctx, p)
 		switch {
 		case err == nil:
@@ -33,8 +33,8 @@ func (r *round) look(ctx context.Context) nodeop.Looks {
 			r.later(r.now.Add(time.Second))
 		default:
 			r.fail("", fmt.Errorf("creating pod %s, which looks whether node %s runs Kairos: %w", p.Name, p.Spec.NodeName, err))
-			return looks // the others would fail in the same way
+			return probes // the others would fail in the same way
 		}
 	}
-	return looks
+	return probes
 }

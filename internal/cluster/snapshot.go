@@ -170,7 +170,7 @@ func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 // Ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
 // cordoned nobody could start another.
 func (o *Objects) Ours(p *corev1.Pod) bool {
-	if o.ofNodeOp(p) || nodeop.Looking(p, o.Config.Namespace) {
+	if o.ofNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
 		return true
 	}
 	if p.Namespace != o.Config.Namespace {

@@ -19,7 +19,7 @@ func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit
 	if a.Verb == rollout.Release {
 		return c.release(n, holds), nil
 	}
-	if p := n.records[recordKey(string(c.in.NodeOp.UID))].problem; p != "" {
+	if p := n.records[c.op.recordKey()].problem; p != "" {
 		return Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
@@ -39,11 +39,10 @@ func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit
 
 // recordOf is what counts of the node's record now: a record, what was inherited, or nothing.
 func (c *Compiled) recordOf(n *Node) Record {
-	o := c.in.NodeOp
-	if p, ok := n.records[recordKey(string(o.UID))]; ok && p.problem == "" && p.record.NodeOp == v1alpha1.CordonedBy(o) && p.record.Node == n.UID {
-		return p.record.clone()
+	if rec, ok := c.op.recordOn(n); ok {
+		return rec.clone()
 	}
-	if t := c.targets[n.Name]; t != nil && (t.adopted || t.rec.Result != nil) {
+	if t := c.targets[n.Name]; t != nil && (t.inherited || t.rec.Result != nil) {
 		return t.rec.clone()
 	}
 	return Record{}
@@ -52,13 +51,13 @@ func (c *Compiled) recordOf(n *Node) Record {
 func (c *Compiled) edit(n *Node, change func(*Record)) Edit {
 	rec := c.recordOf(n)
 	change(&rec)
-	rec.Node, rec.NodeOp = n.UID, v1alpha1.CordonedBy(c.in.NodeOp)
+	rec.Node, rec.NodeOp = n.UID, c.op.mark()
 	e := Edit{}
-	e.annotate(n, recordKey(string(c.in.NodeOp.UID)), writeRecord(rec))
+	e.annotate(n, c.op.recordKey(), writeRecord(rec))
 	return e
 }
 
-func (c *Compiled) step(state string) *Step { return &Step{State: state, At: whole(c.in.Now)} }
+func (c *Compiled) step(state string) *Step { return &Step{State: state, At: wholeSeconds(c.op.now)} }
 
 // admit takes a seat: from now on the node is in progress, whatever happens to us.
 func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
@@ -66,7 +65,7 @@ func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
 		if rec.Admitted {
 			return
 		}
-		now := whole(c.in.Now)
+		now := wholeSeconds(c.op.now)
 		*rec = Record{Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: &now, Order: a.Order, Batch: a.Batch, Group: a.Group}
 	})
 }
@@ -75,13 +74,13 @@ func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
 func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
 	e := Edit{}
 	if rest := c.others(holds); c.recordOf(n).Held == nil {
-		was := n.Unschedulable && n.Annotations[v1alpha1.AnnotationCordonedBy] != v1alpha1.CordonedBy(c.in.NodeOp)
+		was := n.Unschedulable && n.Annotations[v1alpha1.AnnotationCordonedBy] != c.op.mark()
 		if len(rest) > 0 {
 			was = was && slices.ContainsFunc(rest, func(h rollout.Hold) bool { return h.WasCordoned })
 		}
-		e = c.edit(n, func(rec *Record) { rec.Held = &Held{At: whole(c.in.Now), WasCordoned: was} })
+		e = c.edit(n, func(rec *Record) { rec.Held = &Held{At: wholeSeconds(c.op.now), WasCordoned: was} })
 		if !was && n.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
-			e.annotate(n, v1alpha1.AnnotationCordonedBy, v1alpha1.CordonedBy(c.in.NodeOp))
+			e.annotate(n, v1alpha1.AnnotationCordonedBy, c.op.mark())
 		}
 	}
 	if !n.Unschedulable {
@@ -99,9 +98,9 @@ func (c *Compiled) others(holds []rollout.Hold) []rollout.Hold {
 // schedulable before.
 func (c *Compiled) release(n *Node, holds []rollout.Hold) Edit {
 	e := Edit{}
-	key := recordKey(string(c.in.NodeOp.UID))
+	key := c.op.recordKey()
 	p, there := n.records[key]
-	ours := n.Annotations[v1alpha1.AnnotationCordonedBy] == v1alpha1.CordonedBy(c.in.NodeOp)
+	ours := n.Annotations[v1alpha1.AnnotationCordonedBy] == c.op.mark()
 	held := ours
 	was := false
 	switch {
@@ -137,7 +136,7 @@ func (c *Compiled) run(a rollout.Action, n *Node) Edit {
 			rec.Preflight = c.step(stepRunning)
 		case taskCommand:
 			rec.Command = c.step(stepRunning)
-			rec.Job, rec.Boot = c.nameOf("", n, rec.Admission), n.BootID
+			rec.Job, rec.Boot = c.op.objectName("", n, rec.Admission), n.BootID
 		case taskReboot:
 			rec.Reboot = c.step(stepRunning)
 		}
@@ -152,7 +151,7 @@ func (c *Compiled) record(a rollout.Action, n *Node) Edit {
 			rec.Result = &Result{}
 		}
 		r := rec.Result
-		r.At = whole(c.in.Now)
+		r.At = wholeSeconds(c.op.now)
 		step := c.step(stepDone)
 		if a.State != rollout.Done {
 			step = c.step(stepFailing)
@@ -162,7 +161,7 @@ func (c *Compiled) record(a rollout.Action, n *Node) Edit {
 		case taskPreflight:
 			rec.Preflight = step
 			if t != nil && a.State == rollout.Done {
-				if text := c.verdictOf(t); text != "" {
+				if text := t.skipReason(); text != "" {
 					r.Skipped, r.Message = true, prefixSkipped+text
 				}
 			}
@@ -182,8 +181,8 @@ func (c *Compiled) record(a rollout.Action, n *Node) Edit {
 
 // booted is the version that came up, as far as the pod that rebooted the node can tell.
 func (c *Compiled) booted(t *target) string {
-	if p := c.rebootPod(t); p != nil {
-		if proof := rebooted(p); proof != nil {
+	if p := t.rebootPod(); p != nil {
+		if proof := readRebootProof(p); proof != nil {
 			return proof.Version
 		}
 	}
@@ -204,12 +203,12 @@ func said(a rollout.Action) string {
 
 // keepWords keeps what the Job said, because the Job goes one day.
 func (c *Compiled) keepWords(t *target, r *Result) {
-	last := t.lastRun()
+	last := t.objects.lastRun(t.rec.Job)
 	r.Exit, r.Output = last.exit, last.output
 	if j := t.job(); j != nil {
 		r.Attempts = j.Status.Failed
 		if r.Output == "" {
-			r.Output = failedBecause(j)
+			r.Output = jobFailure(j)
 		}
 	}
 	if target, ok := strings.CutPrefix(r.Output, prefixTarget); ok {
@@ -223,18 +222,18 @@ const prefixTarget = "target "
 // retire gives the seat back, and says how it ended here. A node that leaves before its command began is forgotten.
 func (c *Compiled) retire(a rollout.Action, n *Node) Edit {
 	rec := c.recordOf(n)
-	reboot := on(c.in.NodeOp.Spec.RebootOnSuccess)
+	reboot := c.op.reboots()
 	well := rec.Command.is(stepDone) && (!reboot || rec.Reboot.is(stepDone))
 	begun := rec.Command != nil
-	if a.Wipe || c.in.NodeOp.DeletionTimestamp != nil || a.Why.Reason == rollout.ReasonLeft && !begun && rec.Held == nil {
+	if a.Wipe || c.op.isDeleting() || a.Why.Reason == rollout.ReasonLeft && !begun && rec.Held == nil {
 		e := Edit{}
-		e.strip(n, recordKey(string(c.in.NodeOp.UID)))
+		e.strip(n, c.op.recordKey())
 		return e
 	}
 	return c.edit(n, func(rec *Record) {
 		rec.Admitted = false
 		if rec.Result == nil {
-			rec.Result = &Result{At: whole(c.in.Now)}
+			rec.Result = &Result{At: wholeSeconds(c.op.now)}
 		}
 		r := rec.Result
 		switch {
@@ -248,6 +247,6 @@ func (c *Compiled) retire(a rollout.Action, n *Node) Edit {
 		default:
 			r.Phase, r.Message = v1alpha1.PhaseCompleted, textJobDone
 		}
-		r.At = whole(c.in.Now)
+		r.At = wholeSeconds(c.op.now)
 	})
 }

@@ -19,8 +19,8 @@ import (
 // node has its turn.
 func TestDeadline(t *testing.T) {
 	for spec, limit := range map[string]time.Duration{
-		"activeDeadlineSeconds: 60": time.Minute + grace,
-		"backoffLimit: 1":           2*(defaultTry+longestPause) + grace,
+		"activeDeadlineSeconds: 60": time.Minute + deadlineGrace,
+		"backoffLimit: 1":           2*(defaultTryTimeout+maxRetryDelay) + deadlineGrace,
 	} {
 		w := newWorld(t, "n1", "n2")
 		o := w.apply(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, uncordonOnFailure: true, ` + spec + `}}`)

@@ -124,11 +124,12 @@ func TestImages(t *testing.T) {
 		o.Spec.Image = c.spec
 		in := w.input(o)
 		in.Config.DefaultImage = c.config
-		want(t, "image", Compile(in).image(), c.want)
-		in.Config.SentinelImage = "tools"
-		want(t, "sentinel", Compile(in).sentinel().Image, "tools")
-		in.Config.SentinelImage = ""
-		want(t, "sentinel", Compile(in).sentinel().Image, "example.org/agent:v1")
+		r := &renderer{operation: Compile(in).op}
+		want(t, "image", r.image(), c.want)
+		r.config.SentinelImage = "tools"
+		want(t, "sentinel", r.sentinelContainer().Image, "tools")
+		r.config.SentinelImage = ""
+		want(t, "sentinel", r.sentinelContainer().Image, "example.org/agent:v1")
 	}
 }
 

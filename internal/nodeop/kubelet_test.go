@@ -32,10 +32,10 @@ func (w *world) settle() {
 
 func (w *world) work(j *batchv1.Job) {
 	node := j.Spec.Template.Spec.NodeName
-	if done, _ := finished(j); done || w.node(node) == nil {
+	if done, _ := jobOutcome(j); done || w.node(node) == nil {
 		return
 	}
-	if pod(w.pods, j.Name+"-x") == nil {
+	if findPod(w.pods, j.Name+"-x") == nil {
 		yes := true
 		w.pods = append(w.pods, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: j.Name + "-x", Namespace: j.Namespace, Labels: j.Spec.Template.Labels, CreationTimestamp: metav1.NewTime(w.now),
@@ -45,7 +45,7 @@ func (w *world) work(j *batchv1.Job) {
 		j.Status.Active = 1
 		return
 	}
-	p := pod(w.pods, j.Name+"-x")
+	p := findPod(w.pods, j.Name+"-x")
 	end := func(code int32, message string, kind batchv1.JobConditionType) {
 		p.Status.Phase = corev1.PodSucceeded
 		if code != 0 {
@@ -88,7 +88,7 @@ func (w *world) reboot(p *corev1.Pod) {
 	n := w.node(p.Spec.NodeName)
 	waits := slices.Contains(p.Spec.Containers[0].Args, "--after-file")
 	ready := slices.ContainsFunc(w.jobs, func(j *batchv1.Job) bool {
-		done, well := finished(j)
+		done, well := jobOutcome(j)
 		return done && well && j.Spec.Template.Spec.NodeName == p.Spec.NodeName && slices.Contains(p.Spec.Containers[0].Args, j.Name)
 	})
 	if n == nil || Over(p) || waits && !ready {

@@ -150,7 +150,7 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 	for _, j := range w.jobs {
 		running := 0
 		for _, k := range w.jobs {
-			if done, _ := finished(k); !done && k.OwnerReferences[0].UID == j.OwnerReferences[0].UID && k.Spec.Template.Spec.NodeName == j.Spec.Template.Spec.NodeName {
+			if done, _ := jobOutcome(k); !done && k.OwnerReferences[0].UID == j.OwnerReferences[0].UID && k.Spec.Template.Spec.NodeName == j.Spec.Template.Spec.NodeName {
 				running++
 			}
 		}
@@ -168,7 +168,7 @@ func (w *world) failedOn(n *Node, r Record) bool {
 		}
 	}
 	for _, j := range w.jobs {
-		if done, well := finished(j); j.Name == r.Job && done && !well {
+		if done, well := jobOutcome(j); j.Name == r.Job && done && !well {
 			return true
 		}
 	}

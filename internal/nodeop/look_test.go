@@ -34,7 +34,7 @@ func newLooker(t *testing.T, nodes ...string) *looker {
 func (l *looker) pass() int {
 	l.t.Helper()
 	views := l.input(&v1alpha1.NodeOp{}).Nodes
-	looks := Look(views, l.pods, looking, l.now)
+	looks := PlanKairosProbes(views, l.pods, looking, l.now)
 	for _, e := range looks.Edits {
 		n := l.node(e.Node)
 		l.edit(n, e.Edit)
@@ -46,11 +46,11 @@ func (l *looker) pass() int {
 			}
 		}
 	}
-	l.make(Objects{Pods: looks.Make})
-	for _, p := range looks.Drop {
+	l.make(Objects{Pods: looks.Create})
+	for _, p := range looks.Delete {
 		l.pods = slices.DeleteFunc(l.pods, func(q *corev1.Pod) bool { return q == p })
 	}
-	return len(looks.Edits) + len(looks.Make) + len(looks.Drop)
+	return len(looks.Edits) + len(looks.Create) + len(looks.Delete)
 }
 
 // see lets every pod end.
@@ -61,7 +61,7 @@ func (l *looker) see() {
 		}
 		if k := l.hosts[p.Spec.NodeName]; k != nil {
 			p.Status.Phase = corev1.PodSucceeded
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: labeler, State: corev1.ContainerState{
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerProbe, State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{Message: string(k.Encode())}}}}
 		} else {
 			p.Status.Phase = corev1.PodFailed
@@ -114,7 +114,7 @@ func TestNodesAreLabelled(t *testing.T) {
 // The pod may read /etc and nothing else.
 func TestLookPod(t *testing.T) {
 	l := newLooker(t, "n1")
-	golden(t, "look.pod.yaml", text(t, looking.lookPod(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
+	golden(t, "look.pod.yaml", text(t, looking.kairosProbe(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
 }
 
 // Each boot is looked at once; what is not so any more goes, and what is somebody else's stays.
@@ -133,7 +133,7 @@ func TestLooksOncePerBoot(t *testing.T) {
 	l.settle()
 	want(t, "pods made", len(l.made), 2)
 	want(t, "version", n.Annotations[annotationVersion], "v3.5.0")
-	want(t, "system", n.Labels[labelBoot], pack.KairosPassive)
+	want(t, "system", n.Labels[labelBootState], pack.KairosPassive)
 	_, still := n.Labels["kairos.io/flavor"]
 	want(t, "flavor", still, false)
 	delete(n.Labels, v1alpha1.LabelManaged) // somebody took it away: it comes back
@@ -169,7 +169,7 @@ func TestOptOut(t *testing.T) {
 	want(t, "pods made", len(l.made), 1)
 	off := looking
 	off.LabelKairos = false
-	want(t, "switched off", len(Look(l.nodes, nil, off, l.now).Make), 0)
+	want(t, "switched off", len(PlanKairosProbes(l.nodes, nil, off, l.now).Create), 0)
 }
 
 // Few nodes are looked at at the same time; one that is not ready keeps no place; one that failed is tried again later.
@@ -180,20 +180,20 @@ func TestLooksArePaced(t *testing.T) {
 	}
 	l := newLooker(t, names...)
 	l.pass()
-	want(t, "pods", len(l.pods), mostLooks)
+	want(t, "pods", len(l.pods), maxKairosProbes)
 	l.pass()
-	want(t, "pods", len(l.pods), mostLooks)
+	want(t, "pods", len(l.pods), maxKairosProbes)
 	l.nodes[0].Ready = false
 	l.pass()
-	want(t, "pods", len(l.pods), mostLooks+1)
+	want(t, "pods", len(l.pods), maxKairosProbes+1)
 	l.nodes[0].Ready = true
 	l.see() // all of them fail
 	l.settle()
 	want(t, "pods made", len(l.made), 25)
 	want(t, "pods", len(l.pods), 25)
-	looks := Look(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, looking, l.now)
-	want(t, "again", looks.Again.Sub(l.now), lookAgain)
-	l.now = l.now.Add(lookAgain)
+	looks := PlanKairosProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, looking, l.now)
+	want(t, "again", looks.RetryAt.Sub(l.now), kairosProbeRetry)
+	l.now = l.now.Add(kairosProbeRetry)
 	for _, name := range names {
 		l.hosts[name] = &pack.Kairos{}
 	}
@@ -223,6 +223,6 @@ func TestSanitise(t *testing.T) {
 		"v1.32.4+k3s1": "v1.32.4-k3s1", "plain": "plain", "": "", "+++": "", "-x-": "x", "_a.b_": "a.b", "a b/c": "a-b-c",
 		strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62), "é": "",
 	} {
-		want(t, in, sanitise(in), out)
+		want(t, in, sanitize(in), out)
 	}
 }

@@ -16,10 +16,13 @@
 package nodeop
 
 import (
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -60,22 +63,45 @@ type Config struct {
 	Namespaces    []string // whose NodeOps are carried out; none for all
 }
 
-// Compiled is a NodeOp made ready for the engine, with what the other doors need to carry a plan out.
+// Compiled is a NodeOp as the engine knows it, with what is needed to carry a plan out and to report about it.
 type Compiled struct {
 	Rollout  rollout.Rollout
 	Groups   []rollout.Group
-	Ledger   rollout.Ledger // of this NodeOp; the policy's is used instead when its scope is Policy
+	Ledger   rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
 	Problems []Problem
-	Adopt    []NodeEdit          // what is written without a plan: what was seen of jobs, and what a finished NodeOp leaves behind
-	Spared   map[string][]string // pods that were left on nodes though nothing recreates them; filled in by who looks at pods
-	Removed  bool                // deleted, and no node carries anything of it: the finalizer may go
+	Adopt    []NodeEdit          // written without an action of a plan
+	Spared   map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
+	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 
-	in      *Input
-	final   bool // its phase is terminal
-	ghost   bool // it does not exist any more
-	targets map[string]*target
-	order   []*target
-	gone    []string // nodes that were started and do not exist any more
+	op           *operation
+	sharesBudget bool // of a policy
+	ghost        bool // the NodeOp does not exist any more
+	targets      map[string]*target
+	order        []*target
+	missing      []string // nodes that were started and do not exist any more
+}
+
+// Final reports whether the NodeOp has finished.
+func (c *Compiled) Final() bool { return c.op.isFinished() }
+
+// Grace is the grace period of evictions; nil for that of each pod.
+func (c *Compiled) Grace() *int64 {
+	d := c.op.spec().DrainOptions
+	if d == nil || d.GracePeriodSeconds == nil || *d.GracePeriodSeconds < 0 {
+		return nil
+	}
+	return new(int64(*d.GracePeriodSeconds))
+}
+
+// Ghost compiles a NodeOp that does not exist any more and left a hold behind, so that the hold is released.
+func Ghost(owner string, in Input) *Compiled {
+	path, uid, _ := strings.Cut(strings.TrimPrefix(owner, Kind+"/"), "@")
+	in.NodeOp = &v1alpha1.NodeOp{}
+	in.NodeOp.Namespace, in.NodeOp.Name, _ = strings.Cut(path, "/")
+	in.NodeOp.UID, in.NodeOp.DeletionTimestamp = types.UID(uid), &metav1.Time{Time: in.Now}
+	c := Compile(&in)
+	c.Rollout.Name, c.Rollout.UID, c.ghost = owner, uid, true
+	return c
 }
 
 // Problem is something about a NodeOp that a person should change.
@@ -100,12 +126,4 @@ type NodeEdit struct {
 // Empty says that the edit changes nothing.
 func (e Edit) Empty() bool {
 	return len(e.Annotations) == 0 && len(e.Labels) == 0 && e.Unschedulable == nil
-}
-
-// Event is something worth telling on the NodeOp, or on a node too.
-type Event struct {
-	Node    string // empty: on the NodeOp only
-	Type    string // corev1.EventTypeNormal or corev1.EventTypeWarning
-	Reason  string
-	Message string
 }

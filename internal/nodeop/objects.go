@@ -5,8 +5,8 @@ package nodeop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,62 +17,84 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// objects are the Jobs and Pods of this NodeOp on one node.
-type objects struct {
-	jobs       []*batchv1.Job
-	preflights []*corev1.Pod
-	reboots    []*corev1.Pod
-	workers    []*corev1.Pod // made by a Job
-}
-
-// objectsByNode sorts what is this NodeOp's by node.
-func (c *Compiled) objectsByNode() map[string]objects {
-	out := map[string]objects{}
-	jobs := map[string]bool{}
-	for _, j := range c.in.Jobs {
-		if c.owned(j) {
-			jobs[string(j.UID)] = true
-			of := out[j.Spec.Template.Spec.NodeName]
-			of.jobs = append(of.jobs, j)
-			out[j.Spec.Template.Spec.NodeName] = of
-		}
-	}
-	for _, p := range c.in.Pods {
-		of := out[p.Spec.NodeName]
-		owner := metav1.GetControllerOf(p)
-		switch {
-		case owner != nil && owner.Kind == "Job" && jobs[string(owner.UID)]:
-			of.workers = append(of.workers, p)
-		case !c.owned(p):
-			continue
-		case p.Labels[v1alpha1.LabelReboot] == "true":
-			of.reboots = append(of.reboots, p)
-		case p.Labels[v1alpha1.LabelPreflight] == "true":
-			of.preflights = append(of.preflights, p)
-		}
-		out[p.Spec.NodeName] = of
-	}
-	return out
-}
-
-// Objects are named with their kind, as in "Job check-n1-abcde".
+// Prefixes of the names that objects have in a plan, as in "Job check-n1-abcde".
 const (
 	kindJob = "Job "
 	kindPod = "Pod "
 )
 
-// job finds the Job the record names. One made for another node of the same name is not it.
-func (t *target) job() *batchv1.Job {
-	for _, j := range t.objects.jobs {
-		if uid := j.Annotations[annotationNodeUID]; j.Name == t.rec.Job && (uid == "" || uid == t.node.UID) {
+// nodeObjects are the Jobs and pods of a NodeOp on one node.
+type nodeObjects struct {
+	jobs       []*batchv1.Job
+	preflights []*corev1.Pod
+	reboots    []*corev1.Pod
+	workers    []*corev1.Pod // made by the Job controller
+}
+
+// groupByNode selects the objects of a NodeOp and groups them by node.
+func groupByNode(op *operation, jobs []*batchv1.Job, pods []*corev1.Pod) map[string]nodeObjects {
+	out := map[string]nodeObjects{}
+	ours := map[string]bool{}
+	for _, j := range jobs {
+		if !op.owns(j) {
+			continue
+		}
+		ours[string(j.UID)] = true
+		node := j.Spec.Template.Spec.NodeName
+		on := out[node]
+		on.jobs = append(on.jobs, j)
+		out[node] = on
+	}
+	for _, p := range pods {
+		on := out[p.Spec.NodeName]
+		owner := metav1.GetControllerOf(p)
+		switch {
+		case owner != nil && owner.Kind == "Job" && ours[string(owner.UID)]:
+			on.workers = append(on.workers, p)
+		case !op.owns(p):
+			continue
+		case p.Labels[v1alpha1.LabelReboot] == "true":
+			on.reboots = append(on.reboots, p)
+		case p.Labels[v1alpha1.LabelPreflight] == "true":
+			on.preflights = append(on.preflights, p)
+		}
+		out[p.Spec.NodeName] = on
+	}
+	return out
+}
+
+func (o *nodeObjects) findJob(name, nodeUID string) *batchv1.Job {
+	for _, j := range o.jobs {
+		uid := j.Annotations[annotationNodeUID]
+		if j.Name == name && (uid == "" || uid == nodeUID) {
 			return j
 		}
 	}
 	return nil
 }
 
-func pod(of []*corev1.Pod, name string) *corev1.Pod {
-	for _, p := range of {
+// findUnfinishedJob finds a Job that has not ended, such as one for an earlier node of that name.
+func (o *nodeObjects) findUnfinishedJob() *batchv1.Job {
+	for _, j := range o.jobs {
+		if finished, _ := jobOutcome(j); !finished {
+			return j
+		}
+	}
+	return nil
+}
+
+// findPredecessorReboot finds the reboot pod of a predecessor, which does not note the UID of the node.
+func (o *nodeObjects) findPredecessorReboot() *corev1.Pod {
+	for _, p := range o.reboots {
+		if p.Annotations[annotationNodeUID] == "" && p.DeletionTimestamp == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func findPod(pods []*corev1.Pod, name string) *corev1.Pod {
+	for _, p := range pods {
 		if p.Name == name {
 			return p
 		}
@@ -80,122 +102,72 @@ func pod(of []*corev1.Pod, name string) *corev1.Pod {
 	return nil
 }
 
-// Over says that everything in a pod has ended, well or not.
+// Over reports whether all containers of a pod have ended.
 func Over(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// strays are objects that belong to nothing that is owed. What has ended stays: its logs are read until the TTL.
-func (c *Compiled) strays(t *target) (strays, going []string) {
-	add := func(what string, m metav1.Object, done bool) {
-		switch {
-		case m.GetDeletionTimestamp() != nil && !done:
-			going = append(going, what+m.GetName())
-		case m.GetDeletionTimestamp() == nil:
-			strays = append(strays, what+m.GetName())
-		}
-	}
-	owed := t.rec.Admitted && t.problem == ""
-	for _, j := range t.objects.jobs {
-		if done, _ := finished(j); !done && !(owed && t.job() == j) {
-			add(kindJob, j, done)
-		}
-	}
-	for _, p := range t.objects.preflights {
-		if !(owed && p.Name == c.preflightName(t) && !t.rec.Preflight.is(stepDone)) {
-			add(kindPod, p, Over(p))
-		}
-	}
-	for _, p := range t.objects.reboots {
-		if !Over(p) && !(owed && c.reboots(t, p)) {
-			add(kindPod, p, false)
-		}
-	}
-	return strays, going
-}
-
-// reboots says that a pod is the one that reboots the node in this admission.
-func (c *Compiled) reboots(t *target, p *corev1.Pod) bool {
-	return p == c.rebootPod(t)
-}
-
-// rebootPod finds the pod that reboots: ours, or one of a predecessor when the admission was its.
-func (c *Compiled) rebootPod(t *target) *corev1.Pod {
-	if p := pod(t.objects.reboots, c.nameOf(containerReboot, t.node, t.rec.Admission)); p != nil {
-		return p
-	}
-	if t.adopted || t.rec.Boot == "" {
-		for _, p := range t.objects.reboots {
-			if p.Annotations[annotationNodeUID] == "" && p.DeletionTimestamp == nil {
-				return p
-			}
+// finalCondition returns the condition that says that a Job has ended; nil before. Only then no pod of it runs any more.
+func finalCondition(j *batchv1.Job) *batchv1.JobCondition {
+	for i := range j.Status.Conditions {
+		cond := &j.Status.Conditions[i]
+		isFinal := cond.Type == batchv1.JobComplete || cond.Type == batchv1.JobFailed
+		if isFinal && cond.Status == corev1.ConditionTrue {
+			return cond
 		}
 	}
 	return nil
 }
 
-func (c *Compiled) preflightName(t *target) string {
-	return c.nameOf(containerPreflight, t.node, max(1, t.rec.Admission))
+func jobOutcome(j *batchv1.Job) (finished, succeeded bool) {
+	cond := finalCondition(j)
+	return cond != nil, cond != nil && cond.Type == batchv1.JobComplete
 }
 
-// finished says whether a Job has ended, and how. Only then no pod of it runs any more.
-func finished(j *batchv1.Job) (done, well bool) {
-	for _, cond := range j.Status.Conditions {
-		if cond.Status == corev1.ConditionTrue && (cond.Type == batchv1.JobComplete || cond.Type == batchv1.JobFailed) {
-			return true, cond.Type == batchv1.JobComplete
-		}
+// jobFailure is the reason and message of a failed Job; empty for any other.
+func jobFailure(j *batchv1.Job) string {
+	cond := finalCondition(j)
+	if cond == nil || cond.Type != batchv1.JobFailed {
+		return ""
 	}
-	return false, false
+	text := strings.TrimPrefix(cond.Reason+": "+cond.Message, ": ")
+	return strings.TrimSuffix(bounded(text, 300), ".")
 }
 
-// failedBecause is what a Job says of its failure.
-func failedBecause(j *batchv1.Job) string {
-	for _, cond := range j.Status.Conditions {
-		if cond.Status == corev1.ConditionTrue && cond.Type == batchv1.JobFailed {
-			return strings.TrimSuffix(bounded(strings.TrimPrefix(cond.Reason+": "+cond.Message, ": "), 300), ".")
-		}
-	}
-	return ""
-}
-
-// run is what the command's latest run says of itself.
-type run struct {
+// commandRun is the state of the newest pod of a Job.
+type commandRun struct {
 	exit    *int32
 	output  string
-	started time.Time
-	waiting string // why it cannot start
+	waiting string // why a container cannot start
 	reason  rollout.Reason
 }
 
-// lastRun reads the newest pod of the Job.
-func (t *target) lastRun() run {
+func (o *nodeObjects) lastRun(job string) commandRun {
 	var newest *corev1.Pod
-	for _, p := range t.objects.workers {
-		if owner := metav1.GetControllerOf(p); owner.Name == t.rec.Job && (newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp)) {
+	for _, p := range o.workers {
+		isOlder := newest != nil && !newest.CreationTimestamp.Before(&p.CreationTimestamp)
+		if metav1.GetControllerOf(p).Name == job && !isOlder {
 			newest = p
 		}
 	}
+	out := commandRun{}
 	if newest == nil {
-		return run{}
+		return out
 	}
-	out := run{}
-	for _, s := range append(append([]corev1.ContainerStatus{}, newest.Status.InitContainerStatuses...), newest.Status.ContainerStatuses...) {
-		if s.Name == containerCommand && s.State.Terminated != nil {
-			code := s.State.Terminated.ExitCode
-			out.exit, out.output = &code, bounded(strings.TrimSpace(s.State.Terminated.Message), 1000)
+	for _, s := range slices.Concat(newest.Status.InitContainerStatuses, newest.Status.ContainerStatuses) {
+		if ended := s.State.Terminated; ended != nil && s.Name == containerCommand {
+			out.exit, out.output = new(ended.ExitCode), bounded(strings.TrimSpace(ended.Message), 1000)
 		}
-		if s.State.Running != nil && out.started.IsZero() {
-			out.started = s.State.Running.StartedAt.Time
-		}
-		if w := s.State.Waiting; w != nil && out.waiting == "" {
-			out.reason, out.waiting = stuck(&s, w)
+		if s.State.Waiting != nil && out.waiting == "" {
+			out.reason, out.waiting = startFailure(&s)
 		}
 	}
 	return out
 }
 
-// stuck says why a container cannot start; nothing when it only takes its time.
-func stuck(s *corev1.ContainerStatus, w *corev1.ContainerStateWaiting) (rollout.Reason, string) {
+// startFailure says why a waiting container cannot start; nothing when it only takes time.
+func startFailure(s *corev1.ContainerStatus) (rollout.Reason, string) {
+	w := s.State.Waiting
 	message := bounded(strings.TrimSpace(w.Message), 200)
 	if message == "" {
 		message = w.Reason
@@ -209,34 +181,45 @@ func stuck(s *corev1.ContainerStatus, w *corev1.ContainerStateWaiting) (rollout.
 	return "", ""
 }
 
-// single reads the one container of a preflight or reboot pod.
-func single(p *corev1.Pod) (state corev1.ContainerState, last *corev1.ContainerStateTerminated, why *rollout.Why) {
-	for i := range p.Status.ContainerStatuses {
-		s := &p.Status.ContainerStatuses[i]
-		if s.Name != containerPreflight && s.Name != containerReboot {
-			continue
-		}
-		if w := s.State.Waiting; w != nil {
-			if reason, text := stuck(s, w); reason != "" {
-				why = &rollout.Why{Reason: reason, Text: text, About: kindPod + p.Namespace + "/" + p.Name}
-			}
-		}
-		last = s.LastTerminationState.Terminated
-		if s.State.Terminated != nil {
-			last = s.State.Terminated
-		}
-		return s.State, last, why
-	}
-	return corev1.ContainerState{}, nil, nil
+// podRun is the state of the only container of a preflight or reboot pod.
+type podRun struct {
+	started *metav1.Time                     // nil before the first start
+	ended   *corev1.ContainerStateTerminated // the last time
+	why     *rollout.Why                     // why it cannot start
 }
 
-// rebooted is what the agent says of a reboot; nil when it says nothing.
-func rebooted(p *corev1.Pod) *pack.Reboot {
-	_, last, _ := single(p)
-	if last == nil || last.ExitCode != 0 {
+func readPodRun(p *corev1.Pod) podRun {
+	isOurs := func(s corev1.ContainerStatus) bool { return s.Name == containerPreflight || s.Name == containerReboot }
+	at := slices.IndexFunc(p.Status.ContainerStatuses, isOurs)
+	if at < 0 {
+		return podRun{}
+	}
+	s := &p.Status.ContainerStatuses[at]
+	out := podRun{ended: s.LastTerminationState.Terminated}
+	if s.State.Terminated != nil {
+		out.ended = s.State.Terminated
+	}
+	if s.State.Waiting != nil {
+		if reason, text := startFailure(s); reason != "" {
+			out.why = &rollout.Why{Reason: reason, Text: text, About: kindPod + p.Namespace + "/" + p.Name}
+		}
+	}
+	switch {
+	case s.State.Running != nil:
+		out.started = &s.State.Running.StartedAt
+	case out.ended != nil:
+		out.started = &out.ended.StartedAt
+	}
+	return out
+}
+
+// readRebootProof is what the agent reports about a reboot; nil when it reports nothing.
+func readRebootProof(p *corev1.Pod) *pack.Reboot {
+	ended := readPodRun(p).ended
+	if ended == nil || ended.ExitCode != 0 {
 		return nil
 	}
-	if m, ok := pack.DecodeMessage(last.Message); ok {
+	if m, ok := pack.DecodeMessage(ended.Message); ok {
 		return m.Reboot
 	}
 	return nil

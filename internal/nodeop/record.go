@@ -65,6 +65,8 @@ const (
 	stepDone    = "done"
 )
 
+func (r *Result) isFailed() bool { return r != nil && r.Phase == v1alpha1.PhaseFailed }
+
 func (s *Step) is(state string) bool { return s != nil && s.State == state }
 
 // recordKey is the annotation of a NodeOp's record.
@@ -112,5 +114,5 @@ func copied[T any](p *T) *T {
 	return &c
 }
 
-// whole drops fractions of a second: records are read by people.
-func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+// wholeSeconds drops fractions of a second, because people read records.
+func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

@@ -64,9 +64,9 @@ func TestStatusIsBounded(t *testing.T) {
 
 // Names fit, and long ones are cut where they have to be.
 func TestNames(t *testing.T) {
-	want(t, "short", truncated("kairos-upgrade-node1", 57), "kairos-upgrade-node1")
-	want(t, "at the limit", truncated(strings.Repeat("a", 57), 57), strings.Repeat("a", 57))
-	cut := truncated(strings.Repeat("a", 43)+"."+strings.Repeat("b", 40), 57)
+	want(t, "short", truncateName("kairos-upgrade-node1", 57), "kairos-upgrade-node1")
+	want(t, "at the limit", truncateName(strings.Repeat("a", 57), 57), strings.Repeat("a", 57))
+	cut := truncateName(strings.Repeat("a", 43)+"."+strings.Repeat("b", 40), 57)
 	if len(cut) > 57 || strings.Contains(cut, ".-") {
 		t.Errorf("cut to %q", cut)
 	}
@@ -106,7 +106,7 @@ func TestStuck(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.apply(plainOp)
 	w.turn()
-	p := pod(w.pods, w.jobs[0].Name+"-x")
+	p := findPod(w.pods, w.jobs[0].Name+"-x")
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, Image: "busybox:latest",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
 	w.pass()
@@ -121,7 +121,7 @@ func TestStuck(t *testing.T) {
 	}
 	w.jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
 	w.pass()
-	want(t, "phase", ended(o.Status.NodeStatuses["n1"]), false) // its pods may still be ending
+	want(t, "phase", isEntryFinal(o.Status.NodeStatuses["n1"]), false) // its pods may still be ending
 }
 
 // NodeOps of a namespace that the operator was not given are refused, and say so; what an operator began it ends.

@@ -6,198 +6,219 @@ package nodeop
 import (
 	"cmp"
 	"maps"
-	"reflect"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// mostListed bounds the nodes in status.
-const mostListed = 200
+// maxEntries bounds the nodes in status.
+const maxEntries = 200
 
-// Status says how far the NodeOp is. A terminal one is as it was.
+// reporter builds the status of a NodeOp from the report of the engine.
+type reporter struct {
+	*operation
+	compiled *Compiled
+	report   rollout.Report
+}
+
+// Status is the status that follows from a report. A terminal status does not change.
 func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v1alpha1.NodeOpStatus {
-	o := c.in.NodeOp
-	was := o.Status
-	if c.final {
+	was := c.op.nodeOp.Status
+	if c.op.isFinished() {
 		return *was.DeepCopy()
 	}
-	out := v1alpha1.NodeOpStatus{ObservedGeneration: o.Generation, Admission: was.Admission.DeepCopy(), LastUpdated: was.LastUpdated}
-	all, total := c.entries(report)
+	r := &reporter{c.op, c, report}
+	entries, total := r.entries()
+
+	out := v1alpha1.NodeOpStatus{ObservedGeneration: c.op.nodeOp.Generation, Admission: was.Admission.DeepCopy(), LastUpdated: was.LastUpdated}
+	out.Counters = countEntries(entries)
 	out.Total = total
-	for _, e := range all {
+	out.Phase = r.phase(out.Counters, len(entries))
+	out.NodeStatuses = limitEntries(entries)
+	out.CompartmentStatuses = c.op.compartmentStatuses(groups)
+	out.Conditions = r.conditions(&out)
+	setUpdateTimes(&out, &was, c.op.now)
+	return out
+}
+
+func countEntries(entries map[string]v1alpha1.NodeStatus) v1alpha1.Counters {
+	var out v1alpha1.Counters
+	for _, e := range entries {
 		switch {
-		case !ended(e):
+		case !isEntryFinal(e):
 			out.InProgress++
 		case e.Phase == v1alpha1.PhaseFailed:
 			out.Failed++
-		case skipped(e):
+		case isEntrySkipped(e):
 			out.Skipped++
 		default:
 			out.Completed++
 		}
 	}
-	out.Phase = c.phase(out.Counters, len(all))
-	out.NodeStatuses = listed(all)
-	c.compartments(&out, groups)
-	c.conditions(&out, report)
-	now := metav1.NewTime(whole(c.in.Now))
+	return out
+}
+
+// setUpdateTimes sets the times of the last update where anything but a time differs from the status before.
+func setUpdateTimes(out, was *v1alpha1.NodeOpStatus, t time.Time) {
+	now := metav1.NewTime(wholeSeconds(t))
 	for name, e := range out.NodeStatuses {
 		old := was.NodeStatuses[name]
 		e.LastUpdated = old.LastUpdated
-		if !reflect.DeepEqual(plain(e), plain(old)) || old.LastUpdated.IsZero() {
+		if old.LastUpdated.IsZero() || !equality.Semantic.DeepEqual(e, old) {
 			e.LastUpdated = now
 		}
 		out.NodeStatuses[name] = e
 	}
-	if !reflect.DeepEqual(untimed(out), untimed(was)) {
+
+	a, b := out.DeepCopy(), was.DeepCopy()
+	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
+		s.LastUpdated, s.Admission = metav1.Time{}, nil
+		clearTimes(s.Conditions, s.NodeStatuses)
+	}
+	if !equality.Semantic.DeepEqual(a, b) {
 		out.LastUpdated = now
 	}
-	return out
 }
 
-// plain makes lines comparable as they are on the wire.
-func plain(e v1alpha1.NodeStatus) v1alpha1.NodeStatus {
-	e.LastUpdated = metav1.Time{}
-	for _, t := range []**metav1.Time{&e.StartTime, &e.CompletionTime} {
-		if *t != nil {
-			utc := metav1.NewTime((*t).UTC())
-			*t = &utc
+// clearTimes makes statuses comparable that differ in the times of their updates.
+func clearTimes(conditions []metav1.Condition, entries map[string]v1alpha1.NodeStatus) {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	for name, e := range entries {
+		e.LastUpdated = metav1.Time{}
+		entries[name] = e
+	}
+}
+
+// isEntrySkipped reports whether the check skipped the node.
+func isEntrySkipped(e v1alpha1.NodeStatus) bool {
+	return e.Phase == v1alpha1.PhaseCompleted && e.JobName == ""
+}
+
+// entries are the entries of all nodes that were started, and the number of all nodes.
+func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int32) {
+	verdicts := map[string]rollout.Verdict{}
+	for _, v := range r.report.Verdicts {
+		verdicts[v.Node] = v
+	}
+	entries = map[string]v1alpha1.NodeStatus{}
+	for _, t := range r.compiled.order {
+		started := t.rec.Admitted || t.rec.Result != nil
+		if started {
+			entries[t.node.Name] = r.entry(t, verdicts[t.node.Name])
 		}
+		if started || !t.leaving {
+			total++
+		}
+	}
+	for _, name := range r.compiled.missing {
+		entries[name] = r.missingEntry(r.nodeOp.Status.NodeStatuses[name])
+		total++
+	}
+	return entries, total
+}
+
+// missingEntry is the entry of a node that does not exist any more. Unless it was final before, it fails.
+func (r *reporter) missingEntry(e v1alpha1.NodeStatus) v1alpha1.NodeStatus {
+	if isEntryFinal(e) {
+		return e
+	}
+	e.Phase, e.Message = v1alpha1.PhaseFailed, "the node does not exist any more"
+	e.CompletionTime = new(metav1.NewTime(wholeSeconds(r.now)))
+	if e.RebootStatus == v1alpha1.RebootPending {
+		e.RebootStatus = v1alpha1.RebootCancelled
 	}
 	return e
 }
 
-func untimed(s v1alpha1.NodeOpStatus) v1alpha1.NodeOpStatus {
-	s = *s.DeepCopy()
-	s.LastUpdated, s.Admission = metav1.Time{}, nil
-	for name, e := range s.NodeStatuses {
-		s.NodeStatuses[name] = plain(e)
+// entry is the entry of a node that was started.
+func (r *reporter) entry(t *target, v rollout.Verdict) v1alpha1.NodeStatus {
+	isPredecessors := t.rec.Node == "" && t.hasEntry && isEntryFinal(t.entry)
+	if isPredecessors && !t.rec.Admitted {
+		return t.entry
 	}
-	for i := range s.Conditions {
-		s.Conditions[i].LastTransitionTime = metav1.Time{}
-	}
-	if len(s.NodeStatuses) == 0 {
-		s.NodeStatuses = nil
-	}
-	return s
-}
 
-func skipped(e v1alpha1.NodeStatus) bool {
-	return e.Phase == v1alpha1.PhaseCompleted && e.JobName == ""
-}
-
-// entries are the lines of all nodes that were started, and how many nodes there are in all.
-func (c *Compiled) entries(report rollout.Report) (map[string]v1alpha1.NodeStatus, int32) {
-	out := map[string]v1alpha1.NodeStatus{}
-	total := int32(0)
-	verdicts := map[string]rollout.Verdict{}
-	for _, v := range report.Verdicts {
-		verdicts[v.Node] = v
-	}
-	for _, t := range c.order {
-		if t.rec.Result == nil && !t.rec.Admitted && t.leaving {
-			continue
-		}
-		total++
-		if e, ok := c.entry(t, verdicts[t.node.Name]); ok {
-			out[t.node.Name] = e
-		}
-	}
-	for _, name := range c.gone {
-		total++
-		e := c.in.NodeOp.Status.NodeStatuses[name]
-		if !ended(e) {
-			e.Phase, e.Message = v1alpha1.PhaseFailed, "the node does not exist any more"
-			if e.RebootStatus == v1alpha1.RebootPending {
-				e.RebootStatus = v1alpha1.RebootCancelled
-			}
-			now := metav1.NewTime(whole(c.in.Now))
-			e.CompletionTime = &now
-		}
-		out[name] = e
-	}
-	return out, total
-}
-
-// entry is the line of one node; none when nothing has begun there.
-func (c *Compiled) entry(t *target, v rollout.Verdict) (v1alpha1.NodeStatus, bool) {
-	r := t.rec.Result
-	if !t.rec.Admitted && r == nil {
-		return v1alpha1.NodeStatus{}, false
-	}
-	if !t.rec.Admitted && t.listed && ended(t.entry) && t.rec.Node == "" { // a predecessor's: as it was
-		return t.entry, true
-	}
 	out := v1alpha1.NodeStatus{JobName: t.rec.Job, RebootStatus: v1alpha1.RebootNotRequested}
-	if on(c.in.NodeOp.Spec.RebootOnSuccess) {
+	if r.reboots() {
 		out.RebootStatus = v1alpha1.RebootPending
 	}
 	if t.rec.At != nil {
-		at := metav1.NewTime(*t.rec.At)
-		out.StartTime = &at
+		out.StartTime = new(metav1.NewTime(*t.rec.At))
 	}
-	if r != nil {
-		out.ExitCode, out.Attempts, out.Output, out.TargetVersion = r.Exit, r.Attempts, r.Output, r.Target
-		out.Message, out.CurrentVersion = r.Message, r.Booted
+	if result := t.rec.Result; result != nil {
+		out.ExitCode, out.Attempts, out.Output, out.Message = result.Exit, result.Attempts, result.Output, result.Message
+		out.TargetVersion, out.CurrentVersion = result.Target, result.Booted
 	}
 	if t.rec.Admitted {
-		c.inFlight(t, v, &out)
-		return out, true
+		r.setProgress(&out, t, v.Why)
+	} else {
+		setOutcome(&out, t.rec.Result)
 	}
-	at := metav1.NewTime(r.At)
-	out.Phase, out.CompletionTime = r.Phase, &at
+	return out
+}
+
+// setOutcome fills in how the operation ended on a node.
+func setOutcome(out *v1alpha1.NodeStatus, result *Result) {
+	out.Phase, out.CompletionTime = result.Phase, new(metav1.NewTime(result.At))
 	switch {
-	case r.Skipped:
+	case result.Skipped:
 		out.RebootStatus, out.JobName = v1alpha1.RebootNotRequested, ""
 	case out.RebootStatus != v1alpha1.RebootPending:
-	case r.Phase == v1alpha1.PhaseFailed && r.Booted == "":
+	case result.isFailed() && result.Booted == "":
 		out.RebootStatus = v1alpha1.RebootCancelled
 	default:
 		out.RebootStatus = v1alpha1.RebootCompleted
 	}
-	return out, true
 }
 
-// inFlight is the line of a node that is worked on.
-func (c *Compiled) inFlight(t *target, v rollout.Verdict, out *v1alpha1.NodeStatus) {
-	busy := v.Why.Reason == "" || v.Why.Reason == rollout.ReasonWorking || v.Why.Reason == rollout.ReasonUpNext || v.Why.Reason == rollout.ReasonFinished
-	switch command := t.rec.Command; {
-	case command == nil && c.in.NodeOp.Spec.Preflight != nil && !t.rec.Preflight.is(stepDone):
+// setProgress fills in how far a node in progress is. A reason why it waits is the message.
+func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.Why) {
+	command, j := t.rec.Command, t.job()
+	inPreflight := command == nil && r.spec().Preflight != nil && !t.rec.Preflight.is(stepDone)
+	switch {
+	case inPreflight:
 		out.Phase, out.Message, out.RebootStatus = v1alpha1.PhasePreflight, "Preflight in progress", v1alpha1.RebootNotRequested
 	case command == nil:
 		out.Phase, out.Message = v1alpha1.PhasePending, "The node is prepared"
 	case command.is(stepDone):
 		out.Phase, out.Message = v1alpha1.PhaseCompleted, textJobDone
 		if out.RebootStatus != v1alpha1.RebootPending {
-			out.Phase = v1alpha1.PhaseRunning // until it is given back
+			out.Phase = v1alpha1.PhaseRunning // until the node is released
 		}
-	case t.job() == nil || t.job().Status.Active == 0 && t.job().Status.Failed == 0 && len(t.objects.workers) == 0:
+	case j == nil || !t.hasRun(j):
 		out.Phase, out.Message = v1alpha1.PhasePending, "Job created"
 	default:
-		out.Phase, out.Message = v1alpha1.PhaseRunning, "Job is running"
-		if j := t.job(); j.Status.Failed > 0 {
-			out.Attempts = j.Status.Failed
-		}
+		out.Phase, out.Message, out.Attempts = v1alpha1.PhaseRunning, "Job is running", cmp.Or(j.Status.Failed, out.Attempts)
 	}
-	if !busy && v.Why.Text != "" {
-		out.Message = bounded(v.Why.Text, 500)
+	if why.Text != "" && isWaitReason(why.Reason) {
+		out.Message = bounded(why.Text, 500)
 	}
 }
 
-// phase sums up. Nothing is final while any node is at work.
-func (c *Compiled) phase(n v1alpha1.Counters, started int) v1alpha1.Phase {
-	done := n.Completed + n.Failed + n.Skipped
-	stopped := n.Failed > 0 && on(c.in.NodeOp.Spec.StopOnFailure)
-	broken := c.Rollout.Broken != nil
+// isWaitReason reports whether a reason says why a node does not go on.
+func isWaitReason(reason rollout.Reason) bool {
+	switch reason {
+	case "", rollout.ReasonWorking, rollout.ReasonUpNext, rollout.ReasonFinished:
+		return false
+	}
+	return true
+}
+
+// phase sums up the nodes. It is not final while any node is in progress.
+func (r *reporter) phase(n v1alpha1.Counters, started int) v1alpha1.Phase {
+	allDone := n.Total > 0 && n.Completed+n.Failed+n.Skipped >= n.Total
+	isStopped := n.Failed > 0 && isTrue(r.spec().StopOnFailure)
+	isFinal := n.InProgress == 0 && r.compiled.Rollout.Broken == nil && (allDone || isStopped)
 	switch {
-	case n.InProgress == 0 && !broken && n.Total > 0 && (done >= n.Total || stopped):
-		if n.Failed > 0 {
-			return v1alpha1.PhaseFailed
-		}
+	case isFinal && n.Failed > 0:
+		return v1alpha1.PhaseFailed
+	case isFinal:
 		return v1alpha1.PhaseCompleted
 	case started == 0:
 		return v1alpha1.PhasePending
@@ -205,44 +226,24 @@ func (c *Compiled) phase(n v1alpha1.Counters, started int) v1alpha1.Phase {
 	return v1alpha1.PhaseRunning
 }
 
-// listed keeps the lines of a small cluster; of a large one those that are not complete, the worst first.
-func listed(all map[string]v1alpha1.NodeStatus) map[string]v1alpha1.NodeStatus {
-	if len(all) <= mostListed {
+// limitEntries returns all entries of a small cluster; of a large one those that are not complete, failures first.
+func limitEntries(all map[string]v1alpha1.NodeStatus) map[string]v1alpha1.NodeStatus {
+	if len(all) <= maxEntries {
 		return all
 	}
-	names := slices.Sorted(maps.Keys(all))
-	names = slices.DeleteFunc(names, func(name string) bool { e := all[name]; return ended(e) && e.Phase == v1alpha1.PhaseCompleted })
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(weight(all[a]), weight(all[b])) })
+	var failed, open []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch e := all[name]; {
+		case e.Phase == v1alpha1.PhaseFailed:
+			failed = append(failed, name)
+		case !isEntryFinal(e):
+			open = append(open, name)
+		}
+	}
+	names := append(failed, open...)
 	out := map[string]v1alpha1.NodeStatus{}
-	for _, name := range names[:min(len(names), mostListed)] {
+	for _, name := range names[:min(len(names), maxEntries)] {
 		out[name] = all[name]
 	}
 	return out
-}
-
-func weight(e v1alpha1.NodeStatus) int {
-	if e.Phase == v1alpha1.PhaseFailed {
-		return 0
-	}
-	return 1
-}
-
-func (c *Compiled) compartments(out *v1alpha1.NodeOpStatus, groups []rollout.GroupReport) {
-	for _, g := range groups {
-		name, ours := cutPrefix(g.Group, c.Rollout.Name+"/")
-		if !ours {
-			continue
-		}
-		if out.CompartmentStatuses == nil {
-			out.CompartmentStatuses = map[string]v1alpha1.CompartmentStatus{}
-		}
-		s := v1alpha1.CompartmentStatus{Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: batches(g.Memory)}
-		if g.Ceiling == rollout.Unlimited {
-			s.Ceiling = g.Matched
-		}
-		if g.Matched > 0 {
-			s.ProgressPercent = g.Finished * 100 / g.Matched
-		}
-		out.CompartmentStatuses[name] = s
-	}
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -19,17 +21,6 @@ const (
 	taskPreflight = "preflight"
 	taskCommand   = "command"
 	taskReboot    = "reboot"
-)
-
-// Limits of what the spec does not say.
-const (
-	defaultPreflight = 120 * time.Second
-	defaultTry       = time.Hour
-	defaultReboot    = 30 * time.Minute
-	defaultBackoff   = 6
-	pullLimit        = time.Hour        // of a preflight's image
-	longestPause     = 6 * time.Minute  // between two tries of a Job
-	grace            = 90 * time.Second // after which a Job that ought to have ended by itself is ended
 )
 
 // Prefixes and texts that other programs read.
@@ -42,30 +33,32 @@ const (
 	textRebootDone        = "Job and reboot completed successfully"
 )
 
-// tasks are what a node in flight, or one that waits for its turn, owes.
-func (c *Compiled) tasks(t *target) []rollout.Task {
-	s := &c.in.NodeOp.Spec
+// tasks are the tasks of a node that is in progress, or waits to be admitted.
+func (t *target) tasks() []rollout.Task {
 	var out []rollout.Task
-	after := []string(nil)
-	if s.Preflight != nil && t.rec.Command == nil {
-		task, skips := c.preflightTask(t)
-		out, after = append(out, task), []string{task.ID}
+	var after []string
+	if t.op.spec().Preflight != nil && t.rec.Command == nil {
+		preflight, skips := t.preflightTask()
+		out = append(out, preflight)
 		if skips {
 			return out
 		}
+		after = []string{preflight.ID}
 	}
-	command := c.commandTask(t)
+
+	command := t.commandTask()
 	command.After = after
 	out = append(out, command)
-	if on(s.RebootOnSuccess) {
-		reboot := c.rebootTask(t, command.State)
+
+	if t.op.reboots() {
+		reboot := t.rebootTask(command.State)
 		reboot.After = []string{command.ID}
 		out = append(out, reboot)
 	}
 	return out
 }
 
-func recorded(s *Step) rollout.State {
+func recordedState(s *Step) rollout.State {
 	switch {
 	case s.is(stepRunning):
 		return rollout.Running
@@ -77,29 +70,40 @@ func recorded(s *Step) rollout.State {
 	return rollout.Pending
 }
 
-// task is what all tasks have in common: one failure is final.
-func (c *Compiled) task(id string, s *Step) rollout.Task {
-	out := rollout.Task{ID: id, Label: id, State: recorded(s), Recorded: recorded(s), Retries: 1, Bounded: true}
-	if out.Recorded == rollout.Failing {
+// newTask is a task as the node records it. One failure is final.
+func newTask(id string, s *Step) rollout.Task {
+	state := recordedState(s)
+	out := rollout.Task{ID: id, Label: id, State: state, Recorded: state, Retries: 1, Bounded: true}
+	if state == rollout.Failing {
 		out.Attempts, out.Noted, out.FailedAt = 1, 1, s.At
 	}
 	return out
 }
 
-// fails marks an attempt that failed.
-func fails(task *rollout.Task, reason rollout.Reason, text, about string, at time.Time) {
-	task.State, task.Attempts, task.FailedAt = rollout.Failing, 1, at
-	task.Why = &rollout.Why{Reason: reason, Text: text, About: about, Since: at}
+// failedTask is the task of a node on which the operation has failed.
+func failedTask(r *Result) rollout.Task {
+	reason := rollout.Reason(r.Reason)
+	if reason == "" {
+		reason = rollout.ReasonStageFailed
+	}
+	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.Failing, Recorded: rollout.Failing, Attempts: 1, Noted: 1,
+		Retries: 1, Bounded: true, Why: &rollout.Why{Reason: reason, Text: r.Message, Since: r.At}}
+}
+
+// failTask marks an attempt that failed and is not recorded yet.
+func failTask(task *rollout.Task, why rollout.Why) {
+	task.State, task.Attempts, task.FailedAt = rollout.Failing, 1, why.Since
+	task.Why = &why
 }
 
 // preflightTask is the check. It skips the node when it ended well with a message.
-func (c *Compiled) preflightTask(t *target) (task rollout.Task, skips bool) {
-	task = c.task(taskPreflight, t.rec.Preflight)
+func (t *target) preflightTask() (task rollout.Task, skips bool) {
+	task = newTask(taskPreflight, t.rec.Preflight)
 	if task.Recorded == rollout.Done {
 		return task, t.rec.Result != nil && t.rec.Result.Skipped
 	}
-	name := c.preflightName(t)
-	p := pod(t.objects.preflights, name)
+	name := t.op.preflightName(t.node, &t.rec)
+	p := findPod(t.objects.preflights, name)
 	if p == nil {
 		task.Lost = task.Recorded == rollout.Running
 		return task, false
@@ -112,200 +116,224 @@ func (c *Compiled) preflightTask(t *target) (task rollout.Task, skips bool) {
 	if task.Recorded == rollout.Failing {
 		return task, false
 	}
-	task.Object, task.State, task.Leaving = kindPod+name, rollout.Running, p.DeletionTimestamp != nil
-	state, last, why := single(p)
-	task.Why = why
-	task.Limit = c.preflightLimit()
-	if state.Running != nil {
-		task.Started = state.Running.StartedAt.Time
-	} else if last != nil {
-		task.Started = last.StartedAt.Time
-	} else {
-		task.Started, task.Limit = p.CreationTimestamp.Time, pullLimit // the image is pulled: that is not the check's time
+	t.observePreflight(&task, p)
+	return task, t.skipReason() != ""
+}
+
+// observePreflight fills in the state of the pod of a check.
+func (t *target) observePreflight(task *rollout.Task, p *corev1.Pod) {
+	run := readPodRun(p)
+	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.Running, p.DeletionTimestamp != nil, run.why
+	task.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
+	if run.started != nil { // pulling the image does not count
+		task.Started, task.Limit = run.started.Time, t.op.preflightTimeout()
 	}
-	switch {
+
+	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.op.now}
+	switch isLate := !t.op.now.Before(task.Started.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
 		task.State, task.Leaving = rollout.Succeeded, false
-		return task, c.verdictOf(t) != ""
 	case p.Status.Phase == corev1.PodFailed:
-		fails(&task, rollout.ReasonStageFailed, prefixPreflightFailed+whyFailed(p, last), kindPod+p.Namespace+"/"+name, c.in.Now)
-	case !c.in.Now.Before(task.Started.Add(task.Limit)):
-		text := "it took longer than " + task.Limit.String()
-		if last != nil && last.ExitCode != 0 {
-			text = fmt.Sprintf("exit %d, and %s", last.ExitCode, text)
-		}
-		if why != nil {
-			text = why.Text
-		}
-		fails(&task, rollout.ReasonDeadline, prefixPreflightFailed+text, kindPod+p.Namespace+"/"+name, c.in.Now)
+		why.Text = prefixPreflightFailed + podFailure(p, run.ended)
+		failTask(task, why)
+	case isLate:
+		why.Reason, why.Text = rollout.ReasonDeadline, prefixPreflightFailed+run.lateness(task.Limit)
+		failTask(task, why)
 	}
-	return task, false
 }
 
-func (c *Compiled) preflightLimit() time.Duration {
-	if d := c.in.NodeOp.Spec.Preflight.ActiveDeadlineSeconds; d != nil && *d > 0 {
-		return time.Duration(*d) * time.Second
-	}
-	return defaultPreflight
-}
-
-// verdictOf is why the check skips a node; empty when it does not.
-func (c *Compiled) verdictOf(t *target) string {
-	p := pod(t.objects.preflights, c.preflightName(t))
-	if p == nil || p.Status.Phase != corev1.PodSucceeded {
-		return ""
-	}
-	_, last, _ := single(p)
-	if last == nil {
-		return ""
-	}
-	return bounded(strings.TrimSpace(last.Message), 1000)
-}
-
-func whyFailed(p *corev1.Pod, last *corev1.ContainerStateTerminated) string {
+// lateness describes a check that has exceeded its time.
+func (r *podRun) lateness(limit time.Duration) string {
+	text := "it took longer than " + limit.String()
 	switch {
-	case last != nil && last.Reason != "" && last.Reason != "Error":
-		return last.Reason
-	case last != nil:
-		return fmt.Sprintf("exit %d", last.ExitCode)
+	case r.why != nil:
+		return r.why.Text
+	case r.ended != nil && r.ended.ExitCode != 0:
+		return fmt.Sprintf("exit %d, and %s", r.ended.ExitCode, text)
+	}
+	return text
+}
+
+// podFailure describes a pod that failed.
+func podFailure(p *corev1.Pod, ended *corev1.ContainerStateTerminated) string {
+	switch {
+	case ended != nil && ended.Reason != "" && ended.Reason != "Error":
+		return ended.Reason
+	case ended != nil:
+		return fmt.Sprintf("exit %d", ended.ExitCode)
 	case p.Status.Reason != "":
 		return bounded(p.Status.Reason+": "+p.Status.Message, 300)
 	}
 	return "it did not report"
 }
 
+// skipReason is the message with which the check skips the node; empty when it does not.
+func (t *target) skipReason() string {
+	p := findPod(t.objects.preflights, t.op.preflightName(t.node, &t.rec))
+	if p == nil || p.Status.Phase != corev1.PodSucceeded {
+		return ""
+	}
+	if ended := readPodRun(p).ended; ended != nil {
+		return bounded(strings.TrimSpace(ended.Message), 1000)
+	}
+	return ""
+}
+
+// aboutJob is the name of a Job as the About of a reason.
+func (t *target) aboutJob(name string) string { return kindJob + t.op.nodeOp.Namespace + "/" + name }
+
 // commandTask is the Job.
-func (c *Compiled) commandTask(t *target) rollout.Task {
-	s := &c.in.NodeOp.Spec
-	task := c.task(taskCommand, t.rec.Command)
-	if on(s.Cordon) {
+func (t *target) commandTask() rollout.Task {
+	task := newTask(taskCommand, t.rec.Command)
+	if isTrue(t.op.spec().Cordon) {
 		task.Need = rollout.Drained
 	}
-	if task.Recorded == rollout.Done || task.Recorded == rollout.Failing {
+	switch task.Recorded {
+	case rollout.Done, rollout.Failing:
 		return task
-	}
-	j := t.job()
-	if task.Recorded == rollout.Pending {
-		if old := t.unfinished(); old != "" {
+	case rollout.Pending:
+		if old := t.objects.findUnfinishedJob(); old != nil {
 			task.Leaving = true
-			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier job " + old + " has to go first", About: kindJob + c.in.NodeOp.Namespace + "/" + old}
+			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier job " + old.Name + " has to go first", About: t.aboutJob(old.Name)}
 		}
 		return task
 	}
-	about := kindJob + c.in.NodeOp.Namespace + "/" + t.rec.Job
-	if j == nil {
-		if t.rec.Command.Seen { // it was there, and somebody deleted it: nobody knows what it did
-			fails(&task, rollout.ReasonPodLost, textJobNotFound, about, c.in.Now)
-			return task
-		}
+
+	j := t.job()
+	switch {
+	case j != nil:
+		t.observeJob(&task, j)
+	case t.rec.Command.Seen: // somebody deleted it: its outcome is unknown
+		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.op.now})
+	default:
 		task.Lost = true
-		return task
 	}
-	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.Running, t.rec.Command.At, c.commandLimit()
-	done, well := finished(j)
-	switch last := t.lastRun(); {
-	case done && well:
+	return task
+}
+
+// observeJob fills in the state of the Job.
+func (t *target) observeJob(task *rollout.Task, j *batchv1.Job) {
+	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.Running, t.rec.Command.At, t.op.commandTimeout()
+	about := t.aboutJob(j.Name)
+	finished, succeeded := jobOutcome(j)
+	last := t.objects.lastRun(j.Name)
+	switch {
+	case succeeded:
 		task.State = rollout.Succeeded
-	case done:
-		fails(&task, rollout.ReasonStageFailed, textJobFailed, about, c.in.Now)
+	case finished:
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.op.now})
 	case j.DeletionTimestamp != nil:
 		task.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "job " + j.Name + " is being deleted", About: about}
 	case last.reason != "":
 		task.Why = &rollout.Why{Reason: last.reason, Text: last.waiting, About: about}
-	case j.Status.Active == 0 && j.Status.Failed == 0 && len(t.objects.workers) == 0 && !c.in.Now.Before(t.rec.Command.At.Add(grace)):
+	case !t.hasRun(j) && !t.op.now.Before(t.rec.Command.At.Add(deadlineGrace)):
 		task.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, About: about,
 			Text: "no pod was made for job " + j.Name + ": see its events; the namespace may forbid privileged pods"}
 	}
-	if !t.rec.Command.Seen && !t.adopted {
-		c.note(t)
+	if !t.rec.Command.Seen {
+		t.recordJobSeen()
 	}
-	return task
 }
 
-// unfinished is a Job on the node that has not ended, such as one for an earlier node of that name.
-func (t *target) unfinished() string {
-	for _, j := range t.objects.jobs {
-		if done, _ := finished(j); !done {
-			return j.Name
-		}
-	}
-	return ""
+// hasRun reports whether a pod of the Job exists or existed.
+func (t *target) hasRun(j *batchv1.Job) bool {
+	return j.Status.Active > 0 || j.Status.Failed > 0 || len(t.objects.workers) > 0
 }
 
-// note writes that the Job was seen, so that deleting it is not mistaken for a crash before it was made.
-func (c *Compiled) note(t *target) {
-	rec := t.rec.clone()
-	rec.Command.Seen = true
-	e := Edit{}
-	e.annotate(t.node, recordKey(string(c.in.NodeOp.UID)), writeRecord(rec))
-	c.Adopt = append(c.Adopt, NodeEdit{t.node.Name, e})
-	t.rec.Command = copied(t.rec.Command)
+// recordJobSeen writes that the Job exists. If it is missing later, somebody deleted it; otherwise it was never created.
+func (t *target) recordJobSeen() {
+	t.rec = t.rec.clone()
 	t.rec.Command.Seen = true
+	t.writeRecord(t.rec)
 }
 
-func (c *Compiled) backoff() int32 {
-	if b := c.in.NodeOp.Spec.BackoffLimit; b != nil {
-		return *b
-	}
-	return defaultBackoff
-}
-
-// commandLimit is when a Job is given up that does not end by itself.
-func (c *Compiled) commandLimit() time.Duration {
-	if d := c.in.NodeOp.Spec.ActiveDeadlineSeconds; d != nil {
-		return time.Duration(*d)*time.Second + grace
-	}
-	tries := time.Duration(min(c.backoff(), 1000)) + 1
-	return tries*(defaultTry+longestPause) + grace
-}
-
-func (c *Compiled) rebootLimit() time.Duration {
-	if d := c.in.NodeOp.Spec.RebootTimeoutSeconds; d != nil {
-		return time.Duration(*d) * time.Second
-	}
-	return defaultReboot
-}
-
-// rebootTask is the reboot. Its pod exists since before the Job; it is a task of its own once the Job has ended well.
-func (c *Compiled) rebootTask(t *target, command rollout.State) rollout.Task {
-	task := c.task(taskReboot, t.rec.Reboot)
-	if on(c.in.NodeOp.Spec.Cordon) {
+// rebootTask is the reboot. Its pod exists since before the Job, and counts once the Job has succeeded.
+func (t *target) rebootTask(command rollout.State) rollout.Task {
+	task := newTask(taskReboot, t.rec.Reboot)
+	if isTrue(t.op.spec().Cordon) {
 		task.Need = rollout.Alone
 	}
-	ended := command == rollout.Done || command == rollout.Succeeded
-	if !ended || task.Recorded == rollout.Done || task.Recorded == rollout.Failing {
+	commandSucceeded := command == rollout.Done || command == rollout.Succeeded
+	if !commandSucceeded || task.Recorded == rollout.Done || task.Recorded == rollout.Failing {
 		return task
 	}
-	p := c.rebootPod(t)
+	p := t.rebootPod()
 	if p == nil {
 		task.Lost, task.State = true, rollout.Pending
 		return task
 	}
-	_, _, why := single(p)
-	task.Object, task.State, task.Why = kindPod+p.Name, rollout.Running, why
+
+	task.Object, task.State, task.Why = kindPod+p.Name, rollout.Running, readPodRun(p).why
 	task.Leaving, task.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
-	task.Started, task.Limit, task.BootID = t.rec.Command.At, c.rebootLimit(), t.rec.Boot
+	task.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
 	if command == rollout.Succeeded {
-		task.Started = c.in.Now
+		task.Started = t.op.now
 	}
-	wait := func(reason rollout.Reason, text string) {
-		task.Why = &rollout.Why{Reason: reason, Text: text, About: "Node " + t.node.Name}
+	if p.Status.Phase == corev1.PodSucceeded {
+		t.verifyReboot(&task, p)
 	}
-	proof := rebooted(p)
+	return task
+}
+
+// verifyReboot decides whether the node came up again. Only a new boot id and a ready node prove it.
+func (t *target) verifyReboot(task *rollout.Task, p *corev1.Pod) {
+	about := "Node " + t.node.Name
+	proof := readRebootProof(p)
+	provenByPredecessor := p.Annotations[v1alpha1.AnnotationRebootState] == string(v1alpha1.RebootCompleted)
+	fallback := t.fallback(proof)
 	switch {
-	case p.Status.Phase != corev1.PodSucceeded:
-		return task
 	case proof != nil && proof.To != t.node.BootID:
-		wait(rollout.ReasonRebootTimeout, "the agent saw the reboot, and the node has not reported boot "+bounded(proof.To, 40)+" yet")
-	case proof == nil && p.Annotations[v1alpha1.AnnotationRebootState] != string(v1alpha1.RebootCompleted) && t.node.BootID == t.rec.Boot:
-		wait(rollout.ReasonRebootNotStarted, "the reboot pod ended, and the node still reports the boot from before it")
+		task.Why = &rollout.Why{Reason: rollout.ReasonRebootTimeout, About: about,
+			Text: "the agent saw the reboot, and the node has not reported boot " + bounded(proof.To, 40) + " yet"}
+	case proof == nil && !provenByPredecessor && t.node.BootID == t.rec.Boot:
+		task.Why = &rollout.Why{Reason: rollout.ReasonRebootNotStarted, About: about,
+			Text: "the reboot pod ended, and the node still reports the boot from before it"}
 	case !t.node.Ready:
-		wait(rollout.ReasonNodeNotReady, "the node booted again and is not ready yet")
-	case c.fellBack(t, proof) != "":
-		fails(&task, rollout.ReasonStageFailed, c.fellBack(t, proof), "Node "+t.node.Name, c.in.Now)
+		task.Why = &rollout.Why{Reason: rollout.ReasonNodeNotReady, About: about, Text: "the node booted again and is not ready yet"}
+	case fallback != "":
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.op.now})
 	default:
 		task.State, task.Leaving, task.Why = rollout.Succeeded, false, nil
 	}
-	return task
+}
+
+// fallback says which system came up in place of the one that an upgrade installed. It is empty when the upgraded system
+// came up, or when that is unknown. A node falls back to the system from before when the new one does not boot.
+func (t *target) fallback(proof *pack.Reboot) string {
+	if proof == nil || !t.op.isUpgrade() {
+		return ""
+	}
+	want := t.upgradeVersion()
+	switch proof.System {
+	case pack.KairosPassive, pack.KairosRecovery, pack.KairosLive:
+	default:
+		if want == "" || proof.Version == "" || want == proof.Version {
+			return ""
+		}
+	}
+
+	version, system := proof.Version, ""
+	if version == "" {
+		version = "an unknown version"
+	}
+	if proof.System != "" && proof.System != pack.KairosUnknown {
+		system = " (" + proof.System + ")"
+	}
+	if want == "" {
+		want = "the upgraded system"
+	}
+	return "the node booted " + version + system + " and not " + want
+}
+
+// upgradeVersion is the version that the command of an upgrade installed; empty when it is unknown.
+func (t *target) upgradeVersion() string {
+	if r := t.rec.Result; r != nil && r.Target != "" {
+		return r.Target
+	}
+	version, ok := strings.CutPrefix(t.objects.lastRun(t.rec.Job).output, prefixTarget)
+	if !ok {
+		return ""
+	}
+	return version
 }

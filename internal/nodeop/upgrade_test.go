@@ -33,11 +33,11 @@ func TestChild(t *testing.T) {
   concurrency: 1, stopOnFailure: true}`)
 	golden(t, "upgrade.nodeop.yaml", text(t, Child(u)))
 	c := Child(upgradeOf(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
-	want(t, "reboot", on(c.Spec.RebootOnSuccess), false)
-	want(t, "cordon", on(c.Spec.Cordon), false) // nothing is disturbed
+	want(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
+	want(t, "cordon", isTrue(c.Spec.Cordon), false) // nothing is disturbed
 	want(t, "preflight", c.Spec.Preflight == nil, true)
 	want(t, "preflight", Child(upgradeOf(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
-	want(t, "reboot", on(Child(upgradeOf(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
+	want(t, "reboot", isTrue(Child(upgradeOf(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
 }
 
 // TestUpgradeScript runs the script with a kairos-agent that writes down how it was called.
@@ -148,7 +148,7 @@ func TestUpgradeStatus(t *testing.T) {
 	want(t, "message", u.Status.Message, "NodeOp created")
 	o.Status.Phase = v1alpha1.PhaseCompleted
 	o.Status.NodeStatuses = map[string]v1alpha1.NodeStatus{"n1": {Phase: v1alpha1.PhaseCompleted, RebootStatus: v1alpha1.RebootCompleted, TargetVersion: "v4.1.0-k3sv1.34.7+k3s1"}}
-	n := &Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelPrefix: "k3s", labelSoftware: "v1.34.7-k3s1"}}
+	n := &Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelVersionPrefix: "k3s", labelVersion: "v1.34.7-k3s1"}}
 	s = UpgradeStatus(u, o, []*Node{n}, now)
 	want(t, "message", s.Message, "Upgrade operation completed successfully")
 	n.Annotations[annotationVersion] = "v4.0.0"
@@ -216,7 +216,7 @@ func TestUpgradeJob(t *testing.T) {
 // Labels of a boot that is over say nothing about this one.
 func TestVersionOfBoot(t *testing.T) {
 	n := &Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
-	want(t, "version", versionOf(n), "")
+	want(t, "version", kairosVersion(n), "")
 	n.Annotations[v1alpha1.AnnotationLooked] = "b2 kairos"
-	want(t, "version", versionOf(n), "v1-")
+	want(t, "version", kairosVersion(n), "v1-")
 }

@@ -114,7 +114,7 @@ func (w *world) add(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 		o.Namespace = "default"
 	}
 	if o.UID == "" {
-		o.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", sum(o.Name)>>32, len(w.ops)+1))
+		o.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", hashParts(o.Name)>>32, len(w.ops)+1))
 	}
 	o.Generation = 1
 	w.ops = append(w.ops, o)
@@ -266,7 +266,7 @@ func (w *world) sweep(c *Compiled, object string) {
 
 func (w *world) make(o Objects) {
 	for _, p := range o.Pods {
-		if pod(w.pods, p.Name) == nil {
+		if findPod(w.pods, p.Name) == nil {
 			p.UID, p.CreationTimestamp = types.UID("pod-"+p.Name), metav1.NewTime(w.now)
 			w.pods = append(w.pods, p)
 			w.made = append(w.made, "Pod "+p.Name)

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// addGroups puts every target into the NodeOp's own group, or into the groups of its policy.
+func (c *compiler) addGroups() {
+	var frozen *rollout.Why
+	if c.failed != "" && isTrue(c.op.spec().StopOnFailure) {
+		frozen = &rollout.Why{Reason: rollout.ReasonStopped, About: "Node " + c.failed, Text: "node " + c.failed + " failed, and stopOnFailure is set"}
+	}
+	own := c.op.rolloutName() + "/" + v1alpha1.DefaultCompartment
+	if c.in.Budget != nil {
+		c.useBudget(own, frozen)
+		return
+	}
+
+	c.out.Groups = []rollout.Group{c.ownGroup(own, frozen)}
+	for i := range c.out.Rollout.Targets {
+		c.out.Rollout.Targets[i].Group = own
+	}
+}
+
+// ownGroup is a sliding window as wide as the concurrency.
+func (c *compiler) ownGroup(name string, frozen *rollout.Why) rollout.Group {
+	limit := int(c.op.spec().Concurrency)
+	if limit == 0 {
+		limit = rollout.Unlimited
+	}
+	pace := rollout.Pace{Kind: rollout.Window}
+	if isTrue(c.op.spec().StopOnFailure) {
+		pace.StopAfter, pace.SafetyLimit = 1, 101
+	}
+	remembered := c.in.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
+	return rollout.Group{Name: name, Ledger: c.op.rolloutName(), Limit: limit, Pace: pace, Memory: Remembered(remembered), Frozen: frozen}
+}
+
+// useBudget uses the groups of a policy. Other rollouts may share them, so a failure blocks the targets and not the groups.
+func (c *compiler) useBudget(own string, frozen *rollout.Why) {
+	budget := c.in.Budget
+	c.out.Groups = append(c.out.Groups, budget.Groups...)
+	c.countFailedNodes()
+	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
+	for i := range c.out.Rollout.Targets {
+		t := &c.out.Rollout.Targets[i]
+		t.Group, t.Place = cmp.Or(budget.Of[t.Node], own), budget.Place[t.Node]
+		startsLater := !t.Admitted && !t.Skipped && len(t.Tasks) > 0
+		if frozen != nil && startsLater {
+			t.Blocked = frozen
+		}
+	}
+}
+
+// countFailedNodes counts nodes that are unavailable because this NodeOp failed there against the budget of the policy.
+// Otherwise one node after the other would become unavailable.
+func (c *compiler) countFailedNodes() {
+	for _, t := range c.out.order {
+		if t.rec.Admitted || !t.rec.Result.isFailed() || t.isAvailable() {
+			continue
+		}
+		group := c.in.Budget.Of[t.node.Name]
+		at := slices.IndexFunc(c.out.Groups, func(g rollout.Group) bool { return g.Name == group })
+		if at >= 0 {
+			c.out.Groups[at].Taken = append(slices.Clip(c.out.Groups[at].Taken), t.node.Name)
+		}
+	}
+}
+
+// isAvailable reports whether the node is ready and not cordoned by this NodeOp.
+func (t *target) isAvailable() bool {
+	isCordoned := t.rec.Held != nil && t.node.Unschedulable
+	return t.node.Ready && !isCordoned
+}
+
+// ledger reads the admissions in the status.
+func (op *operation) ledger() rollout.Ledger {
+	l := rollout.Ledger{Name: op.rolloutName()}
+	a := op.nodeOp.Status.Admission
+	if a == nil {
+		return l
+	}
+	l.Epoch = a.Epoch
+	for _, s := range a.Seats {
+		l.Admitting = append(l.Admitting, rollout.Seat{
+			Rollout: cmp.Or(s.Rollout, l.Name), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
+			Group: l.Name + "/" + cmp.Or(s.Compartment, v1alpha1.DefaultCompartment),
+		})
+	}
+	return l
+}
+
+// Admission converts a ledger to the status of its NodeOp.
+func Admission(l rollout.Ledger) *v1alpha1.Admission {
+	out := &v1alpha1.Admission{Epoch: l.Epoch}
+	for _, s := range l.Admitting {
+		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(wholeSeconds(s.Since))}
+		if s.Rollout != l.Name {
+			seat.Rollout = s.Rollout
+		}
+		if name := strings.TrimPrefix(s.Group, l.Name+"/"); name != v1alpha1.DefaultCompartment {
+			seat.Compartment = name
+		}
+		out.Seats = append(out.Seats, seat)
+	}
+	return out
+}
+
+// Remembered converts the batch state of a status to the memory of a group.
+func Remembered(b *v1alpha1.BatchState) rollout.Memory {
+	if b == nil {
+		return rollout.Memory{}
+	}
+	return rollout.Memory{
+		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
+		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From,
+	}
+}
+
+// compartmentStatuses converts the reports of the NodeOp's own groups.
+func (op *operation) compartmentStatuses(groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+	var out map[string]v1alpha1.CompartmentStatus
+	for name, s := range policy.CompartmentsOf(op.rolloutName(), groups) {
+		if out == nil {
+			out = map[string]v1alpha1.CompartmentStatus{}
+		}
+		status := v1alpha1.CompartmentStatus{Matched: s.Matched, Ceiling: s.Ceiling, InProgress: s.InProgress, Completed: s.Completed, ProgressPercent: s.ProgressPercent}
+		if b := s.BatchState; b != nil {
+			status.BatchState = &v1alpha1.BatchState{
+				CurrentBatch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, CompletedNodes: b.CompletedNodes, FailedNodes: b.FailedNodes,
+				LastBatchSize: b.LastBatchSize, LastBatchFailed: b.LastBatchFailed, ShouldStop: b.ShouldStop, Open: b.Open, From: b.From,
+			}
+		}
+		out[name] = status
+	}
+	return out
+}

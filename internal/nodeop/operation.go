@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Limits that apply where the spec sets none.
+const (
+	defaultPreflightTimeout = 120 * time.Second
+	defaultTryTimeout       = time.Hour // of one pod of a Job
+	defaultRebootTimeout    = 30 * time.Minute
+	defaultBackoffLimit     = 6
+	imagePullTimeout        = time.Hour        // of a preflight pod
+	maxRetryDelay           = 6 * time.Minute  // between two tries of a Job
+	deadlineGrace           = 90 * time.Second // after which a Job that missed its own deadline is failed
+)
+
+// operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every stage
+// reads it.
+type operation struct {
+	nodeOp *v1alpha1.NodeOp
+	config Config
+	now    time.Time
+}
+
+func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }
+
+func (op *operation) rolloutName() string { return RolloutName(op.nodeOp) }
+
+// mark is the value that names this NodeOp in annotations of nodes.
+func (op *operation) mark() string { return v1alpha1.CordonedBy(op.nodeOp) }
+
+func (op *operation) recordKey() string { return recordKey(string(op.nodeOp.UID)) }
+
+func (op *operation) isDeleting() bool { return op.nodeOp.DeletionTimestamp != nil }
+
+// isFinished reports whether the phase is terminal.
+func (op *operation) isFinished() bool {
+	phase := op.nodeOp.Status.Phase
+	return phase == v1alpha1.PhaseCompleted || phase == v1alpha1.PhaseFailed
+}
+
+// selectsNodes reports whether further nodes may be started.
+func (op *operation) selectsNodes() bool { return !op.isFinished() && !op.isDeleting() }
+
+func (op *operation) reboots() bool { return isTrue(op.spec().RebootOnSuccess) }
+
+// isUpgrade reports whether this NodeOp carries a NodeOpUpgrade out.
+func (op *operation) isUpgrade() bool {
+	owner := metav1.GetControllerOf(op.nodeOp)
+	return owner != nil && owner.Kind == UpgradeKind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
+}
+
+// owns reports whether a Job or Pod is controlled by this NodeOp.
+func (op *operation) owns(m metav1.Object) bool {
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.UID == op.nodeOp.UID && owner.UID != ""
+}
+
+// recordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
+func (op *operation) recordOn(n *Node) (rec Record, ok bool) {
+	p := n.records[op.recordKey()]
+	ok = p.problem == "" && p.record.NodeOp == op.mark() && p.record.Node == n.UID
+	return p.record, ok
+}
+
+// isOn reports whether a node carries an annotation of this NodeOp.
+func (op *operation) isOn(n *Node) bool {
+	_, recorded := n.Annotations[op.recordKey()]
+	return recorded || op.isCordonedByMark(n)
+}
+
+// isCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
+func (op *operation) isCordonedByMark(n *Node) bool {
+	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.mark()
+}
+
+// objectName names the Job (what is empty) or a pod for one admission of a node. The same input gives the same name.
+func (op *operation) objectName(what string, n *Node, admission int) string {
+	parts := []string{op.nodeOp.Name, what, n.Name}
+	if what == "" {
+		parts = []string{op.nodeOp.Name, n.Name}
+	}
+	return truncateName(strings.Join(parts, "-"), 57) + "-" + nameSuffix(string(op.nodeOp.UID), n.UID, n.Name, what, strconv.Itoa(admission))
+}
+
+func (op *operation) preflightName(n *Node, rec *Record) string {
+	return op.objectName(containerPreflight, n, max(1, rec.Admission))
+}
+
+func (op *operation) preflightTimeout() time.Duration {
+	if d := op.spec().Preflight.ActiveDeadlineSeconds; d != nil && *d > 0 {
+		return time.Duration(*d) * time.Second
+	}
+	return defaultPreflightTimeout
+}
+
+func (op *operation) backoffLimit() int32 {
+	if limit := op.spec().BackoffLimit; limit != nil {
+		return *limit
+	}
+	return defaultBackoffLimit
+}
+
+// commandTimeout is the time after which a Job is failed that does not end by itself.
+func (op *operation) commandTimeout() time.Duration {
+	if d := op.spec().ActiveDeadlineSeconds; d != nil {
+		return time.Duration(*d)*time.Second + deadlineGrace
+	}
+	tries := time.Duration(min(op.backoffLimit(), 1000)) + 1
+	return tries*(defaultTryTimeout+maxRetryDelay) + deadlineGrace
+}
+
+func (op *operation) rebootTimeout() time.Duration {
+	if d := op.spec().RebootTimeoutSeconds; d != nil {
+		return time.Duration(*d) * time.Second
+	}
+	return defaultRebootTimeout
+}
+
+// drain translates the drain options. With a timeout the node is skipped when it is over.
+func (op *operation) drain() rollout.Drain {
+	d := op.spec().DrainOptions
+	if d == nil || d.TimeoutSeconds == nil || *d.TimeoutSeconds <= 0 {
+		return rollout.Drain{OnTimeout: rollout.DrainWait}
+	}
+	return rollout.Drain{Timeout: time.Duration(*d.TimeoutSeconds) * time.Second, OnTimeout: rollout.DrainSkip}
+}
+
+// isTrue reports whether an optional field is set to true.
+func isTrue(b *bool) bool { return b != nil && *b }

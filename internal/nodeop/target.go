@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// target is a node of this NodeOp with everything known about it.
+type target struct {
+	op        *operation
+	node      *Node
+	rec       Record // on the node, or inherited from what a predecessor left
+	inherited bool   // rec was rebuilt and is written by one of edits
+	problem   string // why the record cannot be read
+	held      bool   // this NodeOp holds the node
+	leaving   bool   // not selected any more
+	entry     v1alpha1.NodeStatus
+	hasEntry  bool
+	objects   nodeObjects
+	edits     []Edit // written without an action of a plan
+}
+
+func newTarget(op *operation, n *Node, objects nodeObjects) *target {
+	t := &target{op: op, node: n, objects: objects, problem: n.records[op.recordKey()].problem}
+	t.entry, t.hasEntry = op.nodeOp.Status.NodeStatuses[n.Name]
+	for _, h := range n.holds {
+		t.held = t.held || h.UID == string(op.nodeOp.UID) && h.Owner == op.rolloutName()
+	}
+
+	rec, ok := op.recordOn(n)
+	switch {
+	case ok:
+		t.rec = rec
+	case t.problem == "" && t.hasEntry && op.selectsNodes():
+		t.inheritEntry()
+	}
+	return t
+}
+
+// hasBegun reports whether work on the node was started and is not finished, or may be.
+func (t *target) hasBegun() bool { return t.rec.Admitted || t.held || t.problem != "" }
+
+// inheritEntry rebuilds the record from what a predecessor wrote to the status. An entry of a node that began with no more
+// than a check, or that is older than the node, is ignored: the node starts again.
+func (t *target) inheritEntry() {
+	e, at := t.entry, t.entry.LastUpdated.Time
+	if isEntryFinal(e) {
+		t.rec.Job = e.JobName
+		t.rec.Result = &Result{Phase: e.Phase, Skipped: isEntrySkipped(e), Message: e.Message, At: at, Exit: e.ExitCode, Attempts: e.Attempts, Output: e.Output}
+		return
+	}
+	if e.JobName == "" || t.node.Created.After(at) {
+		return
+	}
+
+	command := &Step{State: stepRunning, At: wholeSeconds(t.op.now), Seen: true} // its deadline counts from now
+	if e.Phase == v1alpha1.PhaseCompleted {
+		command.State = stepDone
+	}
+	t.inherited = true
+	t.rec = Record{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
+	t.writeRecord(t.rec)
+}
+
+// writeRecord adds an edit that writes the record to the node.
+func (t *target) writeRecord(rec Record) {
+	e := Edit{}
+	e.annotate(t.node, t.op.recordKey(), writeRecord(rec))
+	t.edits = append(t.edits, e)
+}
+
+// removeRecord adds an edit that takes the record of a finished or deleted NodeOp from the node. A hold that stays after a
+// failure keeps its record, unless a person has uncordoned the node. Before a deletion the hold is released.
+func (t *target) removeRecord() {
+	key := t.op.recordKey()
+	_, recorded := t.node.Annotations[key]
+	keepsHold := t.rec.Held != nil && (t.node.Unschedulable || t.op.isDeleting())
+	if !recorded || t.rec.Admitted || keepsHold {
+		return
+	}
+	e := Edit{}
+	e.strip(t.node, key)
+	if t.op.isCordonedByMark(t.node) {
+		e.strip(t.node, v1alpha1.AnnotationCordonedBy)
+	}
+	t.edits = append(t.edits, e)
+}
+
+// compile describes the node to the engine.
+func (t *target) compile() rollout.Target {
+	out := rollout.Target{
+		Node: t.node.Name, UID: t.node.UID, Class: orderClass(t.node), Leaving: t.leaving,
+		Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group,
+	}
+	if out.Admitted && t.rec.At != nil {
+		out.AdmittedAt = *t.rec.At
+	}
+	if t.held {
+		out.HeldAt = t.op.now
+		if t.rec.Held != nil {
+			out.HeldAt = t.rec.Held.At
+		}
+	}
+
+	switch {
+	case t.problem != "":
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.problem, About: "Node " + t.node.Name}
+	case t.rec.Admitted:
+		out.Tasks = t.tasks()
+	case t.op.isFinished(): // what is held stays held after a failure
+		out.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.isFailed()
+	case t.rec.Result != nil:
+		t.compileResult(&out)
+	default:
+		out.Tasks = t.tasks()
+	}
+	out.Strays, out.Going = t.strays()
+	return out
+}
+
+// compileResult describes a node on which the operation has ended. A failure stays as a task that is never retried.
+func (t *target) compileResult(out *rollout.Target) {
+	r := t.rec.Result
+	out.Skipped = r.isFailed()
+	if out.Skipped && !t.leaving {
+		out.Tasks = []rollout.Task{failedTask(r)}
+	}
+	if r.Phase == v1alpha1.PhaseCompleted {
+		out.FinishedAt = r.At
+	}
+}
+
+// strays lists the Jobs and pods that no task needs, those that are being deleted already as going. Jobs and reboot pods
+// that have ended are kept for their logs.
+func (t *target) strays() (strays, going []string) {
+	add := func(object string, m metav1.Object) {
+		if m.GetDeletionTimestamp() == nil {
+			strays = append(strays, object)
+		} else {
+			going = append(going, object)
+		}
+	}
+	for _, j := range t.objects.jobs {
+		if finished, _ := jobOutcome(j); !finished && !t.needsJob(j) {
+			add(kindJob+j.Name, j)
+		}
+	}
+	for _, p := range t.objects.preflights {
+		almostGone := p.DeletionTimestamp != nil && Over(p)
+		if !almostGone && !t.needsPreflight(p) {
+			add(kindPod+p.Name, p)
+		}
+	}
+	for _, p := range t.objects.reboots {
+		if !Over(p) && !t.needsReboot(p) {
+			add(kindPod+p.Name, p)
+		}
+	}
+	return strays, going
+}
+
+func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }
+
+func (t *target) needsJob(j *batchv1.Job) bool { return t.hasTasks() && t.job() == j }
+
+func (t *target) needsPreflight(p *corev1.Pod) bool {
+	return t.hasTasks() && p.Name == t.op.preflightName(t.node, &t.rec) && !t.rec.Preflight.is(stepDone)
+}
+
+func (t *target) needsReboot(p *corev1.Pod) bool { return t.hasTasks() && t.rebootPod() == p }
+
+// job finds the Job that the record names. One that was made for another node of that name does not count.
+func (t *target) job() *batchv1.Job { return t.objects.findJob(t.rec.Job, t.node.UID) }
+
+// rebootPod finds the pod that reboots the node in this admission. A predecessor's pod has a name of its own.
+func (t *target) rebootPod() *corev1.Pod {
+	if p := findPod(t.objects.reboots, t.op.objectName(containerReboot, t.node, t.rec.Admission)); p != nil {
+		return p
+	}
+	if t.inherited || t.rec.Boot == "" {
+		return t.objects.findPredecessorReboot()
+	}
+	return nil
+}
+
+// orderClass makes control-plane nodes go first.
+func orderClass(n *Node) int {
+	if isControlPlane(n) {
+		return 0
+	}
+	return 1
+}
+
+func isControlPlane(n *Node) bool {
+	_, master := n.Labels["node-role.kubernetes.io/master"]
+	_, plane := n.Labels["node-role.kubernetes.io/control-plane"]
+	return master || plane
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+)
+
+// foreignNodeOp is the message of an upgrade whose name is taken.
+const foreignNodeOp = "a NodeOp of this name exists and is not this upgrade's: delete it, or choose another name"
+
+// upgradeMessage is the message of an upgrade, by the phase of its NodeOp.
+func upgradeMessage(phase v1alpha1.Phase) string {
+	switch phase {
+	case v1alpha1.PhaseRunning:
+		return "Upgrade operation is running"
+	case v1alpha1.PhaseCompleted:
+		return "Upgrade operation completed successfully"
+	case v1alpha1.PhaseFailed:
+		return "Upgrade operation failed"
+	}
+	return "Upgrade operation is pending"
+}
+
+// UpgradeStatus is the status of an upgrade whose NodeOp is o; nil when there is none. A NodeOp that was deleted is not created
+// again, because it would upgrade every node again.
+func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*Node, now time.Time) v1alpha1.NodeOpUpgradeStatus {
+	was := u.Status
+	out := *was.DeepCopy()
+	out.ObservedGeneration = u.Generation
+	switch {
+	case o != nil && !Carries(o, u):
+		out.Message, out.Phase = foreignNodeOp, v1alpha1.PhasePending
+	case o == nil && UpgradeFinal(u):
+		return was
+	case o == nil && was.NodeOpName != "":
+		out.NodeOpName, out.Phase, out.Message = u.Name, v1alpha1.PhaseFailed, "its NodeOp was deleted: create another NodeOpUpgrade to upgrade again"
+	case o == nil:
+		out.Phase, out.Message = v1alpha1.PhasePending, upgradeMessage("")
+	case o.Status.Phase == "":
+		out.NodeOpName, out.Phase, out.Message = u.Name, v1alpha1.PhaseInitializing, "NodeOp created"
+	default:
+		out.NodeOpName = u.Name
+		mirrorNodeOp(&out, o, nodes)
+	}
+	out.Conditions = upgradeConditions(u, o, &out, now)
+
+	a, b := out.DeepCopy(), was.DeepCopy()
+	for _, s := range []*v1alpha1.NodeOpUpgradeStatus{a, b} {
+		s.LastUpdated = metav1.Time{}
+		clearTimes(s.Conditions, s.NodeStatuses)
+	}
+	if !equality.Semantic.DeepEqual(a, b) {
+		out.LastUpdated = metav1.NewTime(wholeSeconds(now))
+	}
+	return out
+}
+
+// upgradeConditions mirrors the conditions of the NodeOp, if there is one that belongs to the upgrade.
+func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alpha1.NodeOpUpgradeStatus, now time.Time) []metav1.Condition {
+	s := &conditionSet{slices.Clone(u.Status.Conditions), u.Generation, now}
+	isForeign := o != nil && !Carries(o, u)
+	if isForeign {
+		s.set(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, foreignNodeOp)
+	} else {
+		s.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
+	}
+
+	reason := v1alpha1.ReasonWaiting
+	if out.Phase == v1alpha1.PhaseFailed {
+		reason = v1alpha1.ReasonFailed
+	}
+	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionReady} {
+		if o == nil || isForeign {
+			s.set(kind, false, reason, out.Message)
+		} else if cond := meta.FindStatusCondition(o.Status.Conditions, kind); cond != nil {
+			s.set(kind, cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message)
+		}
+	}
+	return s.conditions
+}
+
+// mirrorNodeOp copies the entries of the NodeOp, and compares the version that a node runs with that of the image.
+func mirrorNodeOp(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes []*Node) {
+	out.Phase, out.Counters, out.Message = o.Status.Phase, o.Status.Counters, upgradeMessage(o.Status.Phase)
+	out.NodeStatuses = o.Status.DeepCopy().NodeStatuses
+	for _, n := range nodes {
+		e, ok := out.NodeStatuses[n.Name]
+		version := kairosVersion(n)
+		// The reboot may have reported the same version with characters that a label cannot have.
+		if ok && version != "" && sanitize(version) != sanitize(e.CurrentVersion) {
+			e.CurrentVersion = version
+			out.NodeStatuses[n.Name] = e
+		}
+	}
+	if out.Phase != v1alpha1.PhaseCompleted {
+		return
+	}
+
+	var behind []string
+	for name, e := range out.NodeStatuses {
+		rebooted := e.RebootStatus == v1alpha1.RebootCompleted
+		isKnown := e.TargetVersion != "" && e.CurrentVersion != ""
+		if rebooted && isKnown && sanitize(e.TargetVersion) != sanitize(e.CurrentVersion) {
+			behind = append(behind, name)
+		}
+	}
+	if len(behind) > 0 {
+		out.Message += ", but these nodes booted another version: " + listNames(behind)
+	}
+}
