@@ -26,26 +26,26 @@ type wave struct {
 	after  time.Duration
 }
 
-// course is how the engine goes on when everything ends well.
-type course struct {
+// forecast is how the engine goes on when everything ends well.
+type forecast struct {
 	timeline sim.Timeline
 	last     sim.Moment // that was played
 	began    time.Time
-	waves    map[string][]wave            // by rollout
-	steps    map[string]map[string][]step // by rollout and node
+	waves    map[string][]wave               // by rollout
+	steps    map[string]map[string][]taskRun // by rollout and node
 }
 
-// step is one task that runs on a node.
-type step struct {
+// taskRun is one task that runs on a node.
+type taskRun struct {
 	task   string
 	covers []string
 	at     time.Duration
 }
 
-// lookAhead lists the pods on the nodes that are admitted next and have to become quiet, and looks at their budgets.
-func (s *scene) lookAhead(ctx context.Context, a *app) error {
+// loadNextPods lists the pods on the nodes that are admitted next and have to become quiet, and looks at their budgets.
+func (s *view) loadNextPods(ctx context.Context, a *factory) error {
 	var nodes []string
-	for _, n := range s.admittedNext() {
+	for _, n := range s.nodesAdmittedNext() {
 		if _, seen := s.objects.Workloads[n]; !seen {
 			nodes = append(nodes, n)
 		}
@@ -63,19 +63,19 @@ func (s *scene) lookAhead(ctx context.Context, a *app) error {
 	for n, found := range pods {
 		s.objects.Workloads[n] = found
 	}
-	s.readBudgets(ctx, a)
+	s.loadBudgets(ctx, a)
 	return nil
 }
 
-// admittedNext are the nodes that the plan admits for work that needs them quiet.
-func (s *scene) admittedNext() []string {
+// nodesAdmittedNext are the nodes that the plan admits for work that needs them quiet.
+func (s *view) nodesAdmittedNext() []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, act := range s.plan.Actions {
 		if act.Verb != rollout.Admit || seen[act.Node] {
 			continue
 		}
-		if t := s.target(act.Rollout, act.Node); t != nil && disruptive(t) {
+		if t := s.findTarget(act.Rollout, act.Node); t != nil && isDisruptive(t) {
 			seen[act.Node] = true
 			out = append(out, act.Node)
 		}
@@ -83,23 +83,23 @@ func (s *scene) admittedNext() []string {
 	return out
 }
 
-func (s *scene) target(name, node string) *rollout.Target {
+func (s *view) findTarget(name, node string) *rollout.Target {
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if at, ok := s.places[[2]string{name, node}]; ok && r.Name == name {
+		if at, ok := s.targetIndex[[2]string{name, node}]; ok && r.Name == name {
 			return &r.Targets[at]
 		}
 	}
 	return nil
 }
 
-// disruptive says that something that is owed on a target needs the node quiet.
-func disruptive(t *rollout.Target) bool {
+// isDisruptive says that something that is owed on a target needs the node quiet.
+func isDisruptive(t *rollout.Target) bool {
 	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done && k.Need != rollout.Nothing })
 }
 
-// inTheWay are the pods that a Skyhook would have to move off a node; false when nobody looked.
-func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) {
+// podsInTheWay are the pods that a Skyhook would have to move off a node; false when nobody looked.
+func (s *view) podsInTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) {
 	pods, seen := s.objects.Workloads[node]
 	hook := s.skyhookOf(r)
 	if !seen || hook == nil {
@@ -112,18 +112,18 @@ func (s *scene) inTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, bool) 
 	return drain.SkyhookRules(hook, protected).BlockingPods(pods, s.objects.Ours, nil), true
 }
 
-// play lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.
-func (s *scene) play(times sim.Times, limit time.Duration, enough func(*course) bool) *course {
-	c := &course{began: s.snapshot.Now, waves: map[string][]wave{}, steps: map[string]map[string][]step{}}
+// forecast lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.
+func (s *view) forecast(times sim.Times, limit time.Duration, enough func(*forecast) bool) *forecast {
+	c := &forecast{began: s.snapshot.Now, waves: map[string][]wave{}, steps: map[string]map[string][]taskRun{}}
 	snapshot := sim.Clone(s.snapshot)
 	for i := range snapshot.Rollouts {
 		r := &snapshot.Rollouts[i]
 		for j := range r.Targets {
-			if !disruptive(&r.Targets[j]) { // other rollouts have other rules for the same pods
+			if !isDisruptive(&r.Targets[j]) { // other rollouts have other rules for the same pods
 				r.Targets[j].Pods = nil
 				continue
 			}
-			pods, _ := s.inTheWay(r, r.Targets[j].Node)
+			pods, _ := s.podsInTheWay(r, r.Targets[j].Node)
 			for k := range pods { // what a budget forbids now is not forbidden for ever
 				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
 			}
@@ -133,16 +133,16 @@ func (s *scene) play(times sim.Times, limit time.Duration, enough func(*course) 
 		}
 	}
 	times.Enough = func(m sim.Moment) bool {
-		c.note(m)
+		c.record(m)
 		return enough != nil && enough(c)
 	}
 	c.timeline = sim.Play(snapshot, times, limit)
 	return c
 }
 
-// shown is enough when a rollout has had more waves than are to be shown; 0 is never enough.
-func shown(most int) func(*course) bool {
-	return func(c *course) bool {
+// afterWaves is enough when a rollout has had more waves than are to be shown; 0 is never enough.
+func afterWaves(most int) func(*forecast) bool {
+	return func(c *forecast) bool {
 		for _, waves := range c.waves {
 			if most > 0 && len(waves) > most {
 				return true
@@ -152,34 +152,34 @@ func shown(most int) func(*course) bool {
 	}
 }
 
-// either is enough when one of both is.
-func either(a, b func(*course) bool) func(*course) bool {
+// anyOf is enough when one of both is.
+func anyOf(a, b func(*forecast) bool) func(*forecast) bool {
 	if b == nil {
 		return a
 	}
-	return func(c *course) bool { return b(c) || a(c) } // b counts, so it is asked each time
+	return func(c *forecast) bool { return b(c) || a(c) } // b counts, so it is asked each time
 }
 
-// through is enough when everything has ended that these rollouts can do; how others go on is not asked for.
-func (s *scene) through(args []string) func(*course) bool {
+// untilDone is enough when everything has ended that these rollouts can do; how others go on is not asked for.
+func (s *view) untilDone(args []string) func(*forecast) bool {
 	if len(args) == 0 {
 		return nil
 	}
 	busy := 0
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if !meant(args, r) || r.Paused || r.Broken != nil {
+		if !isSelected(args, r) || r.Paused || r.Broken != nil {
 			continue
 		}
 		for j := range r.Targets {
-			if t := &r.Targets[j]; t.Admitted || owes(t) && t.Blocked == nil && !t.Gone && !t.Skipped {
+			if t := &r.Targets[j]; t.Admitted || hasOpenTasks(t) && t.Blocked == nil && !t.Gone && !t.Skipped {
 				busy++
 			}
 		}
 	}
-	return func(c *course) bool {
+	return func(c *forecast) bool {
 		for _, act := range c.last.Actions {
-			if act.Verb == rollout.Retire && slices.ContainsFunc(args, func(arg string) bool { return answersToName(act.Rollout, arg) }) {
+			if act.Verb == rollout.Retire && slices.ContainsFunc(args, func(arg string) bool { return matchesName(act.Rollout, arg) }) {
 				busy--
 			}
 		}
@@ -187,24 +187,24 @@ func (s *scene) through(args []string) func(*course) bool {
 	}
 }
 
-// note reads one moment of the play.
-func (c *course) note(m sim.Moment) {
+// record reads one moment of the play.
+func (c *forecast) record(m sim.Moment) {
 	c.last = m
 	at := m.At.Sub(c.began)
 	for _, act := range m.Actions {
 		switch act.Verb {
 		case rollout.Admit:
-			c.admit(act, at)
+			c.recordAdmission(act, at)
 		case rollout.Run:
 			if c.steps[act.Rollout] == nil {
-				c.steps[act.Rollout] = map[string][]step{}
+				c.steps[act.Rollout] = map[string][]taskRun{}
 			}
-			c.steps[act.Rollout][act.Node] = append(c.steps[act.Rollout][act.Node], step{task: act.Task, covers: act.Covers, at: at})
+			c.steps[act.Rollout][act.Node] = append(c.steps[act.Rollout][act.Node], taskRun{task: act.Task, covers: act.Covers, at: at})
 		}
 	}
 }
 
-func (c *course) admit(act rollout.Action, at time.Duration) {
+func (c *forecast) recordAdmission(act rollout.Action, at time.Duration) {
 	waves := c.waves[act.Rollout]
 	for i := range waves {
 		if waves[i].after == at && waves[i].Group == act.Group {
@@ -212,27 +212,27 @@ func (c *course) admit(act rollout.Action, at time.Duration) {
 			return
 		}
 	}
-	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, Group: act.Group, After: span(at), after: at, Nodes: []string{act.Node}})
+	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, Group: act.Group, After: formatDuration(at), after: at, Nodes: []string{act.Node}})
 }
 
-// span is a duration as people read it: at most two units.
-func span(d time.Duration) string {
+// formatDuration is a duration as people read it: at most two units.
+func formatDuration(d time.Duration) string {
 	d = d.Round(time.Second)
 	day := 24 * time.Hour
 	switch {
 	case d < 0:
-		return "-" + span(-d)
+		return "-" + formatDuration(-d)
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
-		return two(d/time.Minute, "m", d%time.Minute/time.Second, "s")
+		return formatUnits(d/time.Minute, "m", d%time.Minute/time.Second, "s")
 	case d < day:
-		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
+		return formatUnits(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
 	}
-	return two(d/day, "d", d%day/time.Hour, "h")
+	return formatUnits(d/day, "d", d%day/time.Hour, "h")
 }
 
-func two(a time.Duration, unit string, b time.Duration, small string) string {
+func formatUnits(a time.Duration, unit string, b time.Duration, small string) string {
 	if b == 0 {
 		return fmt.Sprintf("%d%s", a, unit)
 	}

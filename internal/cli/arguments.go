@@ -13,8 +13,8 @@ import (
 )
 
 // complete gives the names of all objects of a kind to the shell. What goes wrong only means that nothing is offered.
-func (a *app) complete(cmd *cobra.Command, list schema.GroupVersionKind) ([]string, cobra.ShellCompDirective) {
-	c, err := a.cluster()
+func (a *factory) complete(cmd *cobra.Command, list schema.GroupVersionKind) ([]string, cobra.ShellCompDirective) {
+	c, err := a.newClient()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -30,19 +30,19 @@ func (a *app) complete(cmd *cobra.Command, list schema.GroupVersionKind) ([]stri
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) completeSkyhooks(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *factory) completeSkyhooks(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.complete(cmd, v1alpha1.GroupVersion.WithKind("SkyhookList"))
 }
 
-func (a *app) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *factory) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, corev1.SchemeGroupVersion.WithKind("NodeList"))
 }
 
 // skyhookFlag adds --skyhook.
-func (a *app) skyhookFlag(cmd *cobra.Command, name *string, required bool) {
+func (a *factory) skyhookFlag(cmd *cobra.Command, name *string, required bool) {
 	usage := "the `Skyhook`"
 	if required {
 		usage += "; required"
@@ -57,7 +57,7 @@ func (a *app) skyhookFlag(cmd *cobra.Command, name *string, required bool) {
 }
 
 // nodeFlag adds --node, which may be given several times.
-func (a *app) nodeFlag(cmd *cobra.Command, nodes *[]string, usage string) {
+func (a *factory) nodeFlag(cmd *cobra.Command, nodes *[]string, usage string) {
 	cmd.Flags().StringArrayVar(nodes, "node", nil, usage)
 	_ = cmd.RegisterFlagCompletionFunc("node", a.completeNodes)
 }

@@ -21,15 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// arriving is a client that reads the list of all nodes while it arrives, and of each node only what somebody here looks
+// trimmedNodes is a client that reads the list of all nodes while it arrives, and of each node only what somebody here looks
 // at: thousands of nodes are tens of megabytes, and most of that are the names of images. Every other request is as ever.
-type arriving struct {
+type trimmedNodes struct {
 	client.Client
 	core rest.Interface
 }
 
 // List reads many objects.
-func (c arriving) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c trimmedNodes) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	nodes, ok := list.(*corev1.NodeList)
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if !ok || o.LabelSelector != nil || o.FieldSelector != nil || o.Limit > 0 || o.Continue != "" {
@@ -56,11 +56,11 @@ const (
 	listItems    protowire.Number = 2
 )
 
-// part says which fields of a message nobody reads: nil for the whole field, otherwise which fields of it.
-type part map[protowire.Number]part
+// fieldSet says which fields of a message nobody reads: nil for the whole field, otherwise which fields of it.
+type fieldSet map[protowire.Number]fieldSet
 
-// unread are metadata.managedFields and status.images of a node.
-var unread = part{1: {17: nil}, 3: {8: nil}}
+// unreadFields are metadata.managedFields and status.images of a node.
+var unreadFields = fieldSet{1: {17: nil}, 3: {8: nil}}
 
 // readNodes reads a NodeList from in.
 func readNodes(in *bufio.Reader, into *corev1.NodeList) error {
@@ -74,21 +74,21 @@ func readNodes(in *bufio.Reader, into *corev1.NodeList) error {
 	opened := false
 	err := eachField(in, -1, func(number protowire.Number, length int64) error {
 		if number != envelopeRaw {
-			return skip(in, length)
+			return skipBytes(in, length)
 		}
 		opened = true
 		return eachField(in, length, func(number protowire.Number, length int64) (err error) {
 			if number != listMetadata && number != listItems {
-				return skip(in, length)
+				return skipBytes(in, length)
 			}
-			if buffer, err = fill(in, buffer, length); err != nil {
+			if buffer, err = readBytes(in, buffer, length); err != nil {
 				return err
 			}
 			if number == listMetadata {
 				into.ListMeta = metav1.ListMeta{}
 				return into.ListMeta.Unmarshal(buffer)
 			}
-			if cut, err = unread.cutFrom(cut[:0], buffer); err != nil {
+			if cut, err = unreadFields.trimInto(cut[:0], buffer); err != nil {
 				return err
 			}
 			into.Items = append(into.Items, corev1.Node{})
@@ -110,11 +110,11 @@ func eachField(in *bufio.Reader, length int64, take func(number protowire.Number
 			return nil
 		}
 		if err != nil {
-			return cutShort(err)
+			return asUnexpectedEOF(err)
 		}
 		size, err := binary.ReadUvarint(in)
 		if err != nil {
-			return cutShort(err)
+			return asUnexpectedEOF(err)
 		}
 		number, kind := protowire.DecodeTag(tag)
 		if kind != protowire.BytesType || size > 1<<32 {
@@ -128,31 +128,31 @@ func eachField(in *bufio.Reader, length int64, take func(number protowire.Number
 	return nil
 }
 
-func skip(in *bufio.Reader, length int64) error {
+func skipBytes(in *bufio.Reader, length int64) error {
 	_, err := io.CopyN(io.Discard, in, length)
-	return cutShort(err)
+	return asUnexpectedEOF(err)
 }
 
-// fill reads so many bytes into a buffer, which is replaced when it is too small.
-func fill(in io.Reader, buffer []byte, length int64) ([]byte, error) {
+// readBytes reads so many bytes into a buffer, which is replaced when it is too small.
+func readBytes(in io.Reader, buffer []byte, length int64) ([]byte, error) {
 	if int64(cap(buffer)) < length {
 		buffer = make([]byte, length+length/4)
 	}
 	buffer = buffer[:length]
 	_, err := io.ReadFull(in, buffer)
-	return buffer, cutShort(err)
+	return buffer, asUnexpectedEOF(err)
 }
 
-// cutShort says what it means when an answer ends in the middle.
-func cutShort(err error) error {
+// asUnexpectedEOF says what it means when an answer ends in the middle.
+func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// cutFrom appends a message to out without what nobody reads.
-func (p part) cutFrom(out, message []byte) ([]byte, error) {
+// trimInto appends a message to out without what nobody reads.
+func (p fieldSet) trimInto(out, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
@@ -168,7 +168,7 @@ func (p part) cutFrom(out, message []byte) ([]byte, error) {
 			out = append(out, message[:tag+length]...)
 		case inner != nil:
 			value, _ := protowire.ConsumeBytes(message[tag:])
-			less, err := inner.cutFrom(make([]byte, 0, len(value)), value)
+			less, err := inner.trimInto(make([]byte, 0, len(value)), value)
 			if err != nil {
 				return nil, err
 			}

@@ -25,7 +25,7 @@ type batches struct {
 }
 
 // batches finds out where a Skyhook's batches are remembered.
-func (a *app) batches(ctx context.Context, c client.Client, s *v1alpha1.Skyhook) (*batches, error) {
+func (a *factory) batches(ctx context.Context, c client.Client, s *v1alpha1.Skyhook) (*batches, error) {
 	b := &batches{skyhook: s}
 	if s.Spec.DeploymentPolicy == "" {
 		return b, nil
@@ -82,7 +82,7 @@ func (b *batches) text() string {
 
 // forget makes batches begin again: with no memory at all, as before the first one. Two things of the Skyhook count
 // along with them: where nodes are numbered from, and when each was admitted.
-func (a *app) forget(ctx context.Context, c client.Client, b *batches) error {
+func (a *factory) forget(ctx context.Context, c client.Client, b *batches) error {
 	if b.policy != nil {
 		if err := a.forgetIn(ctx, c, b.policy, nil); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (a *app) forget(ctx context.Context, c client.Client, b *batches) error {
 }
 
 // forgetIn patches the status of one object, provided that it is the version that was read.
-func (a *app) forgetIn(ctx context.Context, c client.Client, o client.Object, more map[string]any) error {
+func (a *factory) forgetIn(ctx context.Context, c client.Client, o client.Object, more map[string]any) error {
 	kind, again := kindOf(o), false
 	err := onConflict(func() error {
 		if again {

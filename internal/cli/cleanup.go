@@ -27,7 +27,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *app) cleanupCommand() *cobra.Command {
+func (a *factory) cleanupCommand() *cobra.Command {
 	var sure confirmation
 	force := false
 	cmd := &cobra.Command{
@@ -68,11 +68,11 @@ func (r *remains) empty() bool {
 	return len(r.Finalizers)+len(r.Nodes)+len(r.Pods)+len(r.ConfigMaps)+len(r.Policies) == 0
 }
 
-func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error {
+func (a *factory) cleanup(ctx context.Context, sure *confirmation, force bool) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (a *app) cleanup(ctx context.Context, sure *confirmation, force bool) error
 }
 
 // operatorRuns says that a deployment of the operator has pods.
-func (a *app) operatorRuns(ctx context.Context, c client.Client) (bool, error) {
+func (a *factory) operatorRuns(ctx context.Context, c client.Client) (bool, error) {
 	list := &appsv1.DeploymentList{}
 	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {
 		return false, fmt.Errorf("listing deployments in namespace %s: %w", a.namespace(), err)
@@ -123,8 +123,8 @@ func (a *app) operatorRuns(ctx context.Context, c client.Client) (bool, error) {
 }
 
 // remains looks for everything of ours.
-func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
-	p, err := a.takePicture(ctx, "")
+func (a *factory) remains(ctx context.Context, c client.Client) (*remains, error) {
+	p, err := a.openCluster(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +133,14 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 		list client.ObjectList
 		of   string
 	}{{&v1alpha1.SkyhookList{}, "Skyhook"}, {&v1alpha1.DeploymentPolicyList{}, "DeploymentPolicy"}, {&nodeopv1.NodeOpList{}, "NodeOp"}} {
-		if err := p.List(ctx, kind.list); err != nil && !unknownKind(err) {
+		if err := p.List(ctx, kind.list); err != nil && !isUnknownKind(err) {
 			return nil, fmt.Errorf("listing %ss: %w", kind.of, err)
 		}
 		gv := v1alpha1.GroupVersion
 		if kind.of == "NodeOp" {
 			gv = nodeopv1.GroupVersion
 		}
-		for _, o := range p.Of(gv.WithKind(kind.of)) {
+		for _, o := range p.Objects(gv.WithKind(kind.of)) {
 			if slices.ContainsFunc(o.GetFinalizers(), ourFinalizer) {
 				r.objects = append(r.objects, o)
 				r.Finalizers = append(r.Finalizers, strings.ToLower(kind.of)+"/"+o.GetName())
@@ -164,7 +164,7 @@ func (a *app) remains(ctx context.Context, c client.Client) (*remains, error) {
 }
 
 // ownedRemains finds our pods and ConfigMaps, those owned by one of ours, and what says that NodeOps need us.
-func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) error {
+func (a *factory) ownedRemains(ctx context.Context, c client.Client, r *remains) error {
 	pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
 	if err := c.List(ctx, pods, client.InNamespace(a.namespace())); err != nil {
 		return fmt.Errorf("listing pods in namespace %s: %w", a.namespace(), err)
@@ -185,7 +185,7 @@ func (a *app) ownedRemains(ctx context.Context, c client.Client, r *remains) err
 	binding := &metav1.PartialObjectMetadata{}
 	binding.SetGroupVersionKind(policyBinding)
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.InUseByNodeOps}, binding)
-	if err != nil && !apierrors.IsNotFound(err) && !unknownKind(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !isUnknownKind(err) {
 		return fmt.Errorf("reading ValidatingAdmissionPolicyBinding %s: %w", v1alpha1.InUseByNodeOps, err)
 	}
 	if err == nil {
@@ -244,7 +244,7 @@ func strip(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
 }
 
 // remainsText says what will be removed.
-func (a *app) remainsText(r *remains) string {
+func (a *factory) remainsText(r *remains) string {
 	var b strings.Builder
 	if len(r.nodes) > 0 {
 		var rows [][]string
@@ -274,7 +274,7 @@ func yesNo(b bool) string {
 
 // removeRemains removes objects first, then what is on nodes, and the finalizers last: as long as they are there it can be
 // done again.
-func (a *app) removeRemains(ctx context.Context, c client.Client, r *remains) error {
+func (a *factory) removeRemains(ctx context.Context, c client.Client, r *remains) error {
 	if a.DryRun {
 		return nil
 	}

@@ -30,11 +30,11 @@ type Line struct {
 	Version        string // of the plugin
 }
 
-// app is what all commands share.
-type app struct {
+// factory is what all commands share.
+type factory struct {
 	*output.Printer
-	version string
-	kube    *genericclioptions.ConfigFlags
+	version   string
+	kubeFlags *genericclioptions.ConfigFlags
 }
 
 // Run carries out a command line and returns the exit code.
@@ -53,14 +53,14 @@ func Run(ctx context.Context, l Line) int {
 
 // Command is the whole tree of commands.
 func Command(l Line) *cobra.Command {
-	a := &app{
-		Printer: &output.Printer{In: l.Stdin, Out: l.Stdout, ErrOut: l.Stderr},
-		version: l.Version,
-		kube:    genericclioptions.NewConfigFlags(true),
+	a := &factory{
+		Printer:   &output.Printer{In: l.Stdin, Out: l.Stdout, ErrOut: l.Stderr},
+		version:   l.Version,
+		kubeFlags: genericclioptions.NewConfigFlags(true),
 	}
-	a.kube.CacheDir = nil // nothing is discovered, so nothing is kept
-	*a.kube.Namespace = defaultNamespace
-	a.kube.WrapConfigFn = func(c *rest.Config) *rest.Config {
+	a.kubeFlags.CacheDir = nil // nothing is discovered, so nothing is kept
+	*a.kubeFlags.Namespace = defaultNamespace
+	a.kubeFlags.WrapConfigFn = func(c *rest.Config) *rest.Config {
 		c.QPS, c.Burst = -1, 0 // a few lists, and writes that we pace ourselves
 		c.UserAgent = "kubectl-skyhook/" + l.Version + " skyhook-plugin"
 		return c
@@ -81,7 +81,7 @@ func Command(l Line) *cobra.Command {
 	root.SetErr(l.Stderr)
 	root.SetVersionTemplate("Skyhook plugin: {{.Version}}\n")
 	flags := root.PersistentFlags()
-	a.kubeFlags(flags)
+	a.addKubeFlags(flags)
 	flags.StringVarP(&a.Format, "output", "o", output.Table, "how to print: table, wide, json, yaml or name")
 	flags.BoolVar(&a.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	flags.BoolVarP(&a.Verbose, "verbose", "v", false, "tell on standard error what is read and written")

@@ -22,7 +22,7 @@ func (c *confirmation) flags(f *pflag.FlagSet) {
 }
 
 // confirm asks a question and gives an error unless the answer is yes. A dry run asks nothing.
-func (a *app) confirm(c *confirmation, question string) error {
+func (a *factory) confirm(c *confirmation, question string) error {
 	if c.given || a.DryRun {
 		return nil
 	}

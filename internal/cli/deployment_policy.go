@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *app) deploymentPolicyCommand() *cobra.Command {
+func (a *factory) deploymentPolicyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deployment-policy", Aliases: []string{"dp"},
 		Short: "Steer what a DeploymentPolicy learned",
@@ -22,7 +22,7 @@ func (a *app) deploymentPolicyCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) deploymentPolicyResetCommand() *cobra.Command {
+func (a *factory) deploymentPolicyResetCommand() *cobra.Command {
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",
@@ -38,15 +38,15 @@ func (a *app) deploymentPolicyResetCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) resetBatches(ctx context.Context, sure *confirmation, name string) error {
+func (a *factory) resetBatches(ctx context.Context, sure *confirmation, name string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	s, err := a.skyhook(ctx, c, name)
+	s, err := a.getSkyhook(ctx, c, name)
 	if err != nil {
 		return err
 	}

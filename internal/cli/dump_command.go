@@ -14,7 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *app) dumpCommand() *cobra.Command {
+func (a *factory) dumpCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "dump",
@@ -32,12 +32,12 @@ func (a *app) dumpCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) dump(ctx context.Context, out string) error {
-	s, err := a.look(ctx, source{})
+func (a *factory) dump(ctx context.Context, out string) error {
+	s, err := a.loadView(ctx, viewOptions{})
 	if err != nil {
 		return err
 	}
-	if err := s.lookAhead(ctx, a); err != nil { // so that plan has as much to say as here
+	if err := s.loadNextPods(ctx, a); err != nil { // so that plan has as much to say as here
 		return err
 	}
 	p, err := s.dump.Redacted()

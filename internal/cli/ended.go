@@ -15,9 +15,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// ended is the NodeOp of a rollout, once it has ended: nodes carry nothing of it any more, and its status is all there is
+// endedNodeOp is the NodeOp of a rollout, once it has ended: nodes carry nothing of it any more, and its status is all there is
 // to tell. It is nil for everything else.
-func (s *scene) ended(r *rollout.Rollout) *nodeopv1.NodeOp {
+func (s *view) endedNodeOp(r *rollout.Rollout) *nodeopv1.NodeOp {
 	for _, o := range s.objects.NodeOps {
 		if nodeop.RolloutName(o) == r.Name && (o.Status.Phase == nodeopv1.PhaseCompleted || o.Status.Phase == nodeopv1.PhaseFailed) {
 			return o
@@ -26,11 +26,11 @@ func (s *scene) ended(r *rollout.Rollout) *nodeopv1.NodeOp {
 	return nil
 }
 
-// endedState is what the status of a NodeOp that has ended says.
-func endedState(o *nodeopv1.NodeOp) state {
-	st := state{
+// summarizeEnded is what the status of a NodeOp that has ended says.
+func summarizeEnded(o *nodeopv1.NodeOp) rolloutStatus {
+	st := rolloutStatus{
 		Name: nodeop.RolloutName(o), Status: "complete", Ended: true, Nodes: int(o.Status.Total), Complete: int(o.Status.Completed + o.Status.Skipped),
-		Failing: int(o.Status.Failed), Groups: []groupState{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []working{},
+		Failing: int(o.Status.Failed), Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{},
 	}
 	if o.Status.Phase == nodeopv1.PhaseFailed {
 		st.Status = "failed"
@@ -52,21 +52,21 @@ func endedState(o *nodeopv1.NodeOp) state {
 	return st
 }
 
-// whyEnded says how a NodeOp ended: each message of a failure once.
-func whyEnded(o *nodeopv1.NodeOp) []because {
-	name := short(nodeop.RolloutName(o))
-	all := []because{{
+// explainEnded says how a NodeOp ended: each message of a failure once.
+func explainEnded(o *nodeopv1.NodeOp) []explanation {
+	name := shortName(nodeop.RolloutName(o))
+	all := []explanation{{
 		Subject: name, Phase: "ended", Reason: string(o.Status.Phase),
 		Text: fmt.Sprintf("%d of %s done, %d skipped, %d failed", o.Status.Completed, output.Count(int(o.Status.Total), "node"), o.Status.Skipped, o.Status.Failed),
 	}}
 	at := map[string]int{}
-	for _, f := range endedState(o).Failures {
+	for _, f := range summarizeEnded(o).Failures {
 		if i, told := at[f.Text]; told {
 			all[i].Nodes++
 			continue
 		}
 		at[f.Text] = len(all)
-		all = append(all, because{
+		all = append(all, explanation{
 			Subject: name + " on " + f.Node, Nodes: 1, Phase: "failed", Reason: string(rollout.ReasonStageFailed), Text: f.Text,
 			Help: "mend the cause, and create the NodeOp anew: one that has ended stays so",
 		})

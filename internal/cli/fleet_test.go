@@ -35,13 +35,13 @@ const (
 )
 
 // clones are the objects of the dump stuck.yaml with its six nodes, and what is on them, copied until there are so many.
-func clones(nodes int) ([]client.Object, *dump.Picture, error) {
+func clones(nodes int) ([]client.Object, *dump.Cluster, error) {
 	p, err := readDump("testdata/dumps/stuck.yaml")
 	if err != nil {
 		return nil, nil, err
 	}
-	six := p.Of(corev1.SchemeGroupVersion.WithKind(nodeKind))
-	pods := p.Of(corev1.SchemeGroupVersion.WithKind(podKind))
+	six := p.Objects(corev1.SchemeGroupVersion.WithKind(nodeKind))
+	pods := p.Objects(corev1.SchemeGroupVersion.WithKind(podKind))
 	var out []client.Object
 	for i := range nodes {
 		from := six[i%len(six)]
@@ -88,10 +88,10 @@ var makeLarge = sync.OnceValues(func() (string, error) {
 	}
 	large.Plugin, large.Operator = p.Plugin, p.Operator
 	for _, kind := range []string{"Skyhook", "DeploymentPolicy"} {
-		all = append(all, p.Of(v1alpha1.GroupVersion.WithKind(kind))...)
+		all = append(all, p.Objects(v1alpha1.GroupVersion.WithKind(kind))...)
 	}
-	all = append(all, p.Of(corev1.SchemeGroupVersion.WithKind("ConfigMap"))...)
-	all = append(all, p.Of(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"))...)
+	all = append(all, p.Objects(corev1.SchemeGroupVersion.WithKind("ConfigMap"))...)
+	all = append(all, p.Objects(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"))...)
 	for _, o := range all {
 		if err := large.Put(o); err != nil {
 			return "", err
@@ -118,7 +118,7 @@ func (s *stageSet) populate(nodes int) {
 	all, p, err := clones(nodes)
 	s.Must(err)
 	for _, kind := range []string{"DeploymentPolicy", "Skyhook"} {
-		for _, o := range p.Of(v1alpha1.GroupVersion.WithKind(kind)) {
+		for _, o := range p.Objects(v1alpha1.GroupVersion.WithKind(kind)) {
 			o.SetResourceVersion("")
 			o.SetUID("")
 			o.SetFinalizers(nil)

@@ -37,9 +37,9 @@ const defaultNamespace = "skyhook"
 // policyBinding is read by its name only.
 var policyBinding = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}
 
-// known are the kinds that are read and written, with their scope: asking the server for them would cost more calls
+// supportedKinds are the kinds that are read and written, with their scope: asking the server for them would cost more calls
 // than the work itself.
-func known() (*runtime.Scheme, meta.RESTMapper, error) {
+func supportedKinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme, err := dump.Scheme()
 	if err != nil {
 		return nil, nil, err
@@ -61,18 +61,18 @@ func known() (*runtime.Scheme, meta.RESTMapper, error) {
 	return scheme, mapper, nil
 }
 
-func (a *app) config() (*rest.Config, error) {
-	c, err := a.kube.ToRESTConfig()
+func (a *factory) restConfig() (*rest.Config, error) {
+	c, err := a.kubeFlags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	c.DisableCompression = c.DisableCompression || nearby(c.Host)
+	c.DisableCompression = c.DisableCompression || isLocal(c.Host)
 	return c, nil
 }
 
-// nearby says that a server is on this machine: to it nothing is gained by packing answers, and packing takes longer than
+// isLocal says that a server is on this machine: to it nothing is gained by packing answers, and packing takes longer than
 // everything else.
-func nearby(server string) bool {
+func isLocal(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
 		return false
@@ -81,15 +81,15 @@ func nearby(server string) bool {
 	return u.Hostname() == "localhost" || address != nil && address.IsLoopback()
 }
 
-func (a *app) namespace() string { return *a.kube.Namespace }
+func (a *factory) namespace() string { return *a.kubeFlags.Namespace }
 
-// cluster is the API server.
-func (a *app) cluster() (client.Client, error) {
-	config, err := a.config()
+// newClient is the API server.
+func (a *factory) newClient() (client.Client, error) {
+	config, err := a.restConfig()
 	if err != nil {
 		return nil, err
 	}
-	scheme, mapper, err := known()
+	scheme, mapper, err := supportedKinds()
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a *app) cluster() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	return arriving{c, core.RESTClient()}, nil
+	return trimmedNodes{c, core.RESTClient()}, nil
 }
 
 // errNotInstalled says that the server does not know the kind at all.
@@ -110,27 +110,27 @@ var errNotInstalled = errors.New("this cluster does not know Skyhooks: install t
 // errNoNodeOps says that the server knows no NodeOps.
 var errNoNodeOps = errors.New("this cluster does not know NodeOps, by which this is done: install the CRDs of the chart, or choose another --context")
 
-// skyhook reads one Skyhook; the error IsNotFound when there is none.
-func (a *app) skyhook(ctx context.Context, c client.Client, name string) (*v1alpha1.Skyhook, error) {
+// getSkyhook reads one Skyhook; the error IsNotFound when there is none.
+func (a *factory) getSkyhook(ctx context.Context, c client.Client, name string) (*v1alpha1.Skyhook, error) {
 	s := &v1alpha1.Skyhook{}
 	a.Note("reading Skyhook %s", name)
 	err := c.Get(ctx, client.ObjectKey{Name: name}, s)
 	switch {
 	case err == nil:
 		return s, nil
-	case unknownKind(err):
+	case isUnknownKind(err):
 		return nil, errNotInstalled
 	}
 	return nil, fmt.Errorf("reading Skyhook %s: %w", name, err)
 }
 
-// unknownKind tells a server that lacks the CRD from one that lacks the object.
-func unknownKind(err error) bool {
+// isUnknownKind tells a server that lacks the CRD from one that lacks the object.
+func isUnknownKind(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// annotate sets or, with nil, removes one annotation of a Skyhook. Nobody else writes it, so nothing is compared.
-func (a *app) annotate(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, key string, value *string) error {
+// patchAnnotation sets or, with nil, removes one annotation of a Skyhook. Nobody else writes it, so nothing is compared.
+func (a *factory) patchAnnotation(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, key string, value *string) error {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}})
 	if err != nil {
 		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)

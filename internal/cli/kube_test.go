@@ -11,7 +11,7 @@ func TestNearby(t *testing.T) {
 		"https://127.0.0.1:6443": true, "https://[::1]:6443": true, "https://localhost:6443": true, "http://127.1.2.3": true,
 		"https://10.0.0.1:6443": false, "https://api.example.org": false, "https://localhost.example.org": false, "api.example.org": false, "": false, ":%": false,
 	} {
-		if nearby(server) != want {
+		if isLocal(server) != want {
 			t.Errorf("%q: %v", server, !want)
 		}
 	}

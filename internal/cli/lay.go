@@ -26,14 +26,14 @@ import (
 )
 
 // readFiles reads objects from files, from all files of folders, and from standard input for -.
-func (a *app) readFiles(files []string) ([]*manifest.Object, error) {
+func (a *factory) readFiles(files []string) ([]*manifest.Object, error) {
 	all, err := manifest.Load()
 	if err != nil {
 		return nil, err
 	}
 	var out []*manifest.Object
 	for _, name := range files {
-		names, err := expand(name)
+		names, err := expandFolder(name)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (a *app) readFiles(files []string) ([]*manifest.Object, error) {
 	return out, nil
 }
 
-func (a *app) readFile(all *manifest.Rules, file string) ([]*manifest.Object, error) {
+func (a *factory) readFile(all *manifest.Validator, file string) ([]*manifest.Object, error) {
 	if file == "-" {
 		return all.Read("standard input", io.NopCloser(a.In))
 	}
@@ -60,8 +60,8 @@ func (a *app) readFile(all *manifest.Rules, file string) ([]*manifest.Object, er
 	return all.Read(file, in)
 }
 
-// expand gives the files of a folder, or the file itself.
-func expand(name string) ([]string, error) {
+// expandFolder gives the files of a folder, or the file itself.
+func expandFolder(name string) ([]string, error) {
 	if name == "-" {
 		return []string{name}, nil
 	}
@@ -85,8 +85,8 @@ func expand(name string) ([]string, error) {
 	return out, nil
 }
 
-// beginToRead reads files in the background. What it gives waits for the end of that.
-func (a *app) beginToRead(files []string) func() ([]*manifest.Object, error) {
+// startReading reads files in the background. What it gives waits for the end of that.
+func (a *factory) startReading(files []string) func() ([]*manifest.Object, error) {
 	var objects []*manifest.Object
 	var err error
 	var reading sync.WaitGroup
@@ -99,8 +99,8 @@ func (a *app) beginToRead(files []string) func() ([]*manifest.Object, error) {
 	}
 }
 
-// lay puts the objects of files over what a picture shows, as if they had been applied.
-func (a *app) lay(ctx context.Context, p *dump.Picture, files func() ([]*manifest.Object, error)) error {
+// mergeManifests puts the objects of files over what a picture shows, as if they had been applied.
+func (a *factory) mergeManifests(ctx context.Context, p *dump.Cluster, files func() ([]*manifest.Object, error)) error {
 	objects, err := files()
 	if err != nil {
 		return err
@@ -116,15 +116,15 @@ func (a *app) lay(ctx context.Context, p *dump.Picture, files func() ([]*manifes
 		if len(o.Wrong) > 0 {
 			return fmt.Errorf("%s: %s would be refused: %s", o.File, o.Name(), strings.Join(o.Wrong, "; "))
 		}
-		if err := layOne(ctx, p, o.Unstructured); err != nil {
+		if err := mergeManifest(ctx, p, o.Unstructured); err != nil {
 			return fmt.Errorf("%s: %s: %w", o.File, o.Name(), err)
 		}
 	}
 	return nil
 }
 
-// layOne applies one object: what is there keeps its identity, its status and what others wrote into its metadata.
-func layOne(ctx context.Context, p *dump.Picture, u *unstructured.Unstructured) error {
+// mergeManifest applies one object: what is there keeps its identity, its status and what others wrote into its metadata.
+func mergeManifest(ctx context.Context, p *dump.Cluster, u *unstructured.Unstructured) error {
 	s, err := dump.Scheme()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func layOne(ctx context.Context, p *dump.Picture, u *unstructured.Unstructured) 
 	is.SetUID(types.UID("planned-" + strings.ToLower(u.GetKind()) + "-" + u.GetName()))
 	is.SetGeneration(1)
 	is.SetCreationTimestamp(metav1.NewTime(p.Taken))
-	if err := typed(is, into); err != nil { // as the API server would give it back
+	if err := convertThrough(is, into); err != nil { // as the API server would give it back
 		return err
 	}
 	if was.GetUID() != "" {
@@ -154,7 +154,7 @@ func layOne(ctx context.Context, p *dump.Picture, u *unstructured.Unstructured) 
 		if err != nil {
 			return err
 		}
-		merge(is, &unstructured.Unstructured{Object: before})
+		keepServerFields(is, &unstructured.Unstructured{Object: before})
 	}
 	laid, err := s.New(u.GroupVersionKind())
 	if err != nil {
@@ -169,8 +169,8 @@ func layOne(ctx context.Context, p *dump.Picture, u *unstructured.Unstructured) 
 	return nil
 }
 
-// typed takes an object through its type, which drops what is empty.
-func typed(u *unstructured.Unstructured, through client.Object) error {
+// convertThrough takes an object through its type, which drops what is empty.
+func convertThrough(u *unstructured.Unstructured, through client.Object) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, through); err != nil {
 		return err
 	}
@@ -179,8 +179,8 @@ func typed(u *unstructured.Unstructured, through client.Object) error {
 	return err
 }
 
-// merge keeps of what is there what an apply does not change.
-func merge(is, was *unstructured.Unstructured) {
+// keepServerFields keeps of what is there what an apply does not change.
+func keepServerFields(is, was *unstructured.Unstructured) {
 	annotations, labels, spec := was.GetAnnotations(), was.GetLabels(), is.Object["spec"]
 	for key, value := range is.GetAnnotations() {
 		if annotations == nil {

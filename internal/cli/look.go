@@ -32,42 +32,42 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// source is where a command looks: at the cluster, or at a dump of one, with files laid over it.
-type source struct {
+// viewOptions is where a command looks: at the cluster, or at a dump of one, with files laid over it.
+type viewOptions struct {
 	from  string
 	files []string
 }
 
-func (s *source) flags(cmd *cobra.Command) {
+func (s *viewOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.from, "from", "", "look at this `FILE` made by dump, and at no cluster")
 }
 
-// scene is what was seen, and what the engine makes of it.
-type scene struct {
-	dump     *dump.Picture
-	objects  *cluster.Objects
-	snapshot rollout.Snapshot
-	problems []cluster.Problem
-	plan     rollout.Plan
-	places   map[[2]string]int    // by rollout and node: where the target is
-	budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
+// view is what was seen, and what the engine makes of it.
+type view struct {
+	dump        *dump.Cluster
+	objects     *cluster.Objects
+	snapshot    rollout.Snapshot
+	problems    []cluster.Problem
+	plan        rollout.Plan
+	targetIndex map[[2]string]int    // by rollout and node: where the target is
+	budgets     map[types.UID]string // by pod: the disruption budget that allows no eviction now
 }
 
-// look sees everything that a decision depends on, and decides.
-func (a *app) look(ctx context.Context, from source) (*scene, error) {
-	files := a.beginToRead(from.files) // meanwhile: their rules take a while to compile
-	p, err := a.takePicture(ctx, from.from)
+// loadView sees everything that a decision depends on, and decides.
+func (a *factory) loadView(ctx context.Context, from viewOptions) (*view, error) {
+	files := a.startReading(from.files) // meanwhile: their rules take a while to compile
+	p, err := a.openCluster(ctx, from.from)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.lay(ctx, p, files); err != nil {
+	if err := a.mergeManifests(ctx, p, files); err != nil {
 		return nil, err
 	}
-	return a.observe(ctx, p)
+	return a.newView(ctx, p)
 }
 
-// takePicture reads a dump, or begins to look at the cluster.
-func (a *app) takePicture(ctx context.Context, from string) (*dump.Picture, error) {
+// openCluster reads a dump, or begins to look at the cluster.
+func (a *factory) openCluster(ctx context.Context, from string) (*dump.Cluster, error) {
 	if from != "" {
 		in, err := os.Open(from)
 		if err != nil {
@@ -81,7 +81,7 @@ func (a *app) takePicture(ctx context.Context, from string) (*dump.Picture, erro
 		a.noteSettings(p)
 		return p, nil
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +105,17 @@ type operatorSettings struct {
 	Changed []string `json:"changed,omitempty"` // those that differ from their defaults, as flags
 }
 
-func settingsOf(p *dump.Picture) operatorSettings {
+func settingsOf(p *dump.Cluster) operatorSettings {
 	return operatorSettings{Source: cmp.Or(p.Operator.Source, "the dump"), Changed: p.Operator.Changed()}
 }
 
-func (a *app) noteSettings(p *dump.Picture) {
+func (a *factory) noteSettings(p *dump.Cluster) {
 	s := settingsOf(p)
 	a.Note("settings of the operator from %s: %s", s.Source, cmp.Or(strings.Join(s.Changed, " "), "all defaults"))
 }
 
 // prefetch asks for the lists that are needed in any case, all at once. What goes wrong is told by who needs the list.
-func (a *app) prefetch(ctx context.Context, p *dump.Picture) {
+func (a *factory) prefetch(ctx context.Context, p *dump.Cluster) {
 	a.Note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and the pods and ConfigMaps of ours in namespace %s", a.namespace())
 	ours := client.InNamespace(a.namespace())
 	done := make(chan struct{})
@@ -143,15 +143,15 @@ func (a *app) prefetch(ctx context.Context, p *dump.Picture) {
 	}
 }
 
-// observe compiles what a picture shows, and decides.
-func (a *app) observe(ctx context.Context, p *dump.Picture) (*scene, error) {
-	s := &scene{dump: p}
+// newView compiles what a picture shows, and decides.
+func (a *factory) newView(ctx context.Context, p *dump.Cluster) (*view, error) {
+	s := &view{dump: p}
 	back := cluster.New(cluster.Options{
 		Config: p.Operator.Skyhook(""), NodeOps: p.Operator.NodeOps(), Self: p.Operator.Node, Live: p, Workloads: p, Clock: func() time.Time { return p.Taken },
 	})
 	var err error
 	if s.objects, err = back.Observe(ctx); err != nil {
-		if unknownKind(err) || meta.IsNoMatchError(err) {
+		if isUnknownKind(err) || meta.IsNoMatchError(err) {
 			return nil, errNotInstalled
 		}
 		return nil, err
@@ -163,7 +163,7 @@ func (a *app) observe(ctx context.Context, p *dump.Picture) (*scene, error) {
 		a.Warn("%v", s.objects.Trouble)
 	}
 	if len(s.objects.Workloads) > 0 {
-		s.readBudgets(ctx, a)
+		s.loadBudgets(ctx, a)
 		for uid, budget := range s.budgets {
 			if s.objects.Refusals == nil {
 				s.objects.Refusals = map[types.UID]drain.Refusal{}
@@ -175,20 +175,20 @@ func (a *app) observe(ctx context.Context, p *dump.Picture) (*scene, error) {
 	return s, nil
 }
 
-func (s *scene) decide() {
+func (s *view) decide() {
 	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.dump.Taken)
 	s.plan = rollout.Decide(s.snapshot)
-	s.places = map[[2]string]int{}
+	s.targetIndex = map[[2]string]int{}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
 		for j := range r.Targets {
-			s.places[[2]string{r.Name, r.Targets[j].Node}] = j
+			s.targetIndex[[2]string{r.Name, r.Targets[j].Node}] = j
 		}
 	}
 }
 
-// readBudgets finds the pods in sight that a disruption budget protects now.
-func (s *scene) readBudgets(ctx context.Context, a *app) {
+// loadBudgets finds the pods in sight that a disruption budget protects now.
+func (s *view) loadBudgets(ctx context.Context, a *factory) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := s.dump.List(ctx, list); err != nil {
 		a.Warn("listing PodDisruptionBudgets: %v", err)
@@ -211,21 +211,21 @@ func (s *scene) readBudgets(ctx context.Context, a *app) {
 	}
 }
 
-// rollout finds a rollout of the snapshot with its report, by an argument such as demo, skyhook/demo or nodeop/NAME.
-func (s *scene) rollout(arg string) (*rollout.Rollout, *rollout.Report, bool) {
+// findRollout finds a rollout of the snapshot with its report, by an argument such as demo, skyhook/demo or nodeop/NAME.
+func (s *view) findRollout(arg string) (*rollout.Rollout, *rollout.Report, bool) {
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if answersTo(r, arg) {
-			return r, s.report(r.Name), true
+		if matchesRollout(r, arg) {
+			return r, s.reportOf(r.Name), true
 		}
 	}
 	return nil, nil, false
 }
 
-// answersTo says that an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
-func answersTo(r *rollout.Rollout, arg string) bool { return answersToName(r.Name, arg) }
+// matchesRollout says that an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
+func matchesRollout(r *rollout.Rollout, arg string) bool { return matchesName(r.Name, arg) }
 
-func answersToName(full, arg string) bool {
+func matchesName(full, arg string) bool {
 	kind, name, _ := strings.Cut(full, "/")
 	if kind == "Skyhook" && arg == name || strings.EqualFold(arg, full) {
 		return true
@@ -238,12 +238,12 @@ func answersToName(full, arg string) bool {
 	return rest == name || namespaced && rest == bare
 }
 
-// meant says that one of the arguments names a rollout, or that there are none.
-func meant(args []string, r *rollout.Rollout) bool {
-	return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return answersTo(r, arg) })
+// isSelected says that one of the arguments names a rollout, or that there are none.
+func isSelected(args []string, r *rollout.Rollout) bool {
+	return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return matchesRollout(r, arg) })
 }
 
-func (s *scene) report(name string) *rollout.Report {
+func (s *view) reportOf(name string) *rollout.Report {
 	at := slices.IndexFunc(s.plan.Reports, func(r rollout.Report) bool { return r.Rollout == name })
 	if at < 0 {
 		return &rollout.Report{Rollout: name}
@@ -251,8 +251,8 @@ func (s *scene) report(name string) *rollout.Report {
 	return &s.plan.Reports[at]
 }
 
-// group finds a group of the snapshot, and what the plan says of it.
-func (s *scene) group(name string) (*rollout.Group, rollout.GroupReport) {
+// findGroup finds a group of the snapshot, and what the plan says of it.
+func (s *view) findGroup(name string) (*rollout.Group, rollout.GroupReport) {
 	var g *rollout.Group
 	for i := range s.snapshot.Groups {
 		if s.snapshot.Groups[i].Name == name {
@@ -268,7 +268,7 @@ func (s *scene) group(name string) (*rollout.Group, rollout.GroupReport) {
 }
 
 // skyhookOf is the Skyhook that a rollout was compiled from; nil for other kinds.
-func (s *scene) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
+func (s *view) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 	for _, hook := range s.objects.Skyhooks {
 		if r.Name == "Skyhook/"+hook.Name {
 			return hook
@@ -277,8 +277,8 @@ func (s *scene) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 	return nil
 }
 
-// short is a rollout's name as people type it.
-func short(name string) string {
+// shortName is a rollout's name as people type it.
+func shortName(name string) string {
 	kind, rest, _ := strings.Cut(name, "/")
 	if kind == "Skyhook" {
 		return rest
@@ -286,5 +286,5 @@ func short(name string) string {
 	return strings.ToLower(kind) + "/" + rest
 }
 
-// errNothing says that no object of ours is there.
-var errNothing = errors.New("there is no Skyhook and no NodeOp")
+// errNoObjects says that no object of ours is there.
+var errNoObjects = errors.New("there is no Skyhook and no NodeOp")

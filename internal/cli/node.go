@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *app) nodeCommand() *cobra.Command {
+func (a *factory) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "See and steer what Skyhooks do on nodes",

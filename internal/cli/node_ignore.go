@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *app) nodeIgnoreCommand() *cobra.Command {
+func (a *factory) nodeIgnoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ignore NODE…",
 		Short: "Keep all Skyhooks away from nodes",
@@ -30,7 +30,7 @@ func (a *app) nodeIgnoreCommand() *cobra.Command {
 	}
 }
 
-func (a *app) nodeUnignoreCommand() *cobra.Command {
+func (a *factory) nodeUnignoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "unignore NODE…",
 		Short:   "Let Skyhooks work on nodes again",
@@ -41,7 +41,7 @@ func (a *app) nodeUnignoreCommand() *cobra.Command {
 	}
 }
 
-func (a *app) ignore(ctx context.Context, args []string, value *string, done string) error {
+func (a *factory) ignore(ctx context.Context, args []string, value *string, done string) error {
 	c, all, err := a.asked(ctx, args)
 	if err != nil {
 		return err

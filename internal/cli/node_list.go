@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *app) nodeListCommand() *cobra.Command {
+func (a *factory) nodeListCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "list --skyhook SKYHOOK",
@@ -28,25 +28,25 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Example: "  kubectl skyhook node list --skyhook demo\n" +
 			"  kubectl skyhook node list --skyhook demo -o wide",
 		Args: output.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listNodes(cmd.Context(), name) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runNodeList(cmd.Context(), name) },
 	}
 	a.skyhookFlag(cmd, &name, true)
 	return cmd
 }
 
-func (a *app) listNodes(ctx context.Context, name string) error {
+func (a *factory) runNodeList(ctx context.Context, name string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	s, missing := a.skyhook(ctx, c, name)
+	s, missing := a.getSkyhook(ctx, c, name)
 	if missing != nil && !apierrors.IsNotFound(missing) {
 		return missing
 	}
-	all, err := a.nodes(ctx, c)
+	all, err := a.listNodeMetadata(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *app) listNodes(ctx context.Context, name string) error {
 	return a.sayNodes(name, s, found)
 }
 
-func (a *app) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary) error {
+func (a *factory) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary) error {
 	type row struct {
 		NodeName         string `json:"nodeName"`
 		Status           string `json:"status"`

@@ -38,7 +38,7 @@ type nodeOp struct {
 	command     []string
 }
 
-func (a *app) nodeRebootCommand() *cobra.Command {
+func (a *factory) nodeRebootCommand() *cobra.Command {
 	op := &nodeOp{verb: "reboot", reboot: true, drain: true, giveBack: true}
 	return a.nodeOpCommand(op, "reboot NODE… [-- CMD…]", "Drain and reboot nodes, one after the other, and wait until they are back",
 		"Drain and reboot nodes, one after the other, and wait until each is back: ready, with another boot id. With a command it\n"+
@@ -47,7 +47,7 @@ func (a *app) nodeRebootCommand() *cobra.Command {
 			"  kubectl skyhook node reboot 'gpu-.*' --concurrency 2 --yes -- /host/usr/local/bin/before-reboot")
 }
 
-func (a *app) nodeDrainCommand() *cobra.Command {
+func (a *factory) nodeDrainCommand() *cobra.Command {
 	op := &nodeOp{verb: "drain", drain: true}
 	return a.nodeOpCommand(op, "drain NODE… [-- CMD…]", "Cordon nodes and move their pods away",
 		"Cordon nodes and move their pods away, one node after the other, as disruption budgets allow. A node that a Skyhook works\n"+
@@ -56,7 +56,7 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 			"  kubectl skyhook node drain worker-1 --give-back -- chroot /host systemctl restart containerd")
 }
 
-func (a *app) nodeRunCommand() *cobra.Command {
+func (a *factory) nodeRunCommand() *cobra.Command {
 	op := &nodeOp{verb: "run", giveBack: true}
 	return a.nodeOpCommand(op, "run NODE… -- CMD…", "Run a command once on nodes, and wait for it",
 		"Run a command once on nodes, privileged and with the host's file system below /host, and wait for it. What it prints is\n"+
@@ -65,7 +65,7 @@ func (a *app) nodeRunCommand() *cobra.Command {
 			"  kubectl skyhook node run 'gpu-.*' --concurrency 0 --image busybox:1.36 -- chroot /host nvidia-smi -L")
 }
 
-func (a *app) nodeOpCommand(op *nodeOp, use, short, long, example string) *cobra.Command {
+func (a *factory) nodeOpCommand(op *nodeOp, use, short, long, example string) *cobra.Command {
 	op.concurrency, op.wait = 1, true
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, ValidArgsFunction: a.completeNodes,
@@ -95,7 +95,7 @@ func (a *app) nodeOpCommand(op *nodeOp, use, short, long, example string) *cobra
 	return cmd
 }
 
-func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
+func (a *factory) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
@@ -105,15 +105,15 @@ func (a *app) operateOn(ctx context.Context, op *nodeOp, args []string) error {
 	if op.verb == "run" && len(op.command) == 0 {
 		return errors.New("node run takes a command after --, such as -- chroot /host uname -r")
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	all, err := a.nodes(ctx, c)
+	all, err := a.listNodeMetadata(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := c.List(ctx, &nodeopv1.NodeOpList{}, client.InNamespace(a.namespace()), client.Limit(1)); unknownKind(err) { // before a node is cordoned
+	if err := c.List(ctx, &nodeopv1.NodeOpList{}, client.InNamespace(a.namespace()), client.Limit(1)); isUnknownKind(err) { // before a node is cordoned
 		return errNoNodeOps
 	}
 	chosen, err := named(all, args)
@@ -194,7 +194,7 @@ func (op *nodeOp) object(namespace string, selector nodeopv1.LabelSelector) *nod
 }
 
 // follow tells of progress until the operation has ended.
-func (a *app) follow(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv1.NodeOp) error {
+func (a *factory) follow(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv1.NodeOp) error {
 	if op.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, op.timeout)
 		defer cancel()
@@ -247,7 +247,7 @@ type endedNode struct {
 }
 
 // ended says how each node ended, and ends with the worst exit code.
-func (a *app) ended(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv1.NodeOp) error {
+func (a *factory) ended(ctx context.Context, c client.Client, op *nodeOp, o *nodeopv1.NodeOp) error {
 	all := []endedNode{}
 	for _, name := range slices.Sorted(maps.Keys(o.Status.NodeStatuses)) {
 		s := o.Status.NodeStatuses[name]

@@ -21,7 +21,7 @@ const (
 )
 
 // readOutput finds what each node's command printed. What is not there any more is left out.
-func (a *app) readOutput(ctx context.Context, c client.Client, o *nodeopv1.NodeOp, all []endedNode) {
+func (a *factory) readOutput(ctx context.Context, c client.Client, o *nodeopv1.NodeOp, all []endedNode) {
 	list := &corev1.PodList{}
 	if err := c.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{nodeopv1.LabelNodeOp: o.Name}); err != nil {
 		a.Warn("listing the pods of nodeop/%s: %v", o.Name, err)
@@ -44,8 +44,8 @@ func (a *app) readOutput(ctx context.Context, c client.Client, o *nodeopv1.NodeO
 }
 
 // printed is what the first container of a pod printed last.
-func (a *app) printed(ctx context.Context, p *corev1.Pod) string {
-	config, err := a.config()
+func (a *factory) printed(ctx context.Context, p *corev1.Pod) string {
+	config, err := a.restConfig()
 	if err != nil {
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *app) nodeResetCommand() *cobra.Command {
+func (a *factory) nodeResetCommand() *cobra.Command {
 	var name string
 	var sure confirmation
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ func (a *app) nodeResetCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) resetNodes(ctx context.Context, args []string, name string, sure *confirmation) error {
+func (a *factory) resetNodes(ctx context.Context, args []string, name string, sure *confirmation) error {
 	c, all, err := a.asked(ctx, args)
 	if err != nil {
 		return err

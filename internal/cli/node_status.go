@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *app) nodeStatusCommand() *cobra.Command {
+func (a *factory) nodeStatusCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "status [NODE…]",
@@ -27,7 +27,7 @@ func (a *app) nodeStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) nodeStatus(ctx context.Context, args []string, only string) error {
+func (a *factory) nodeStatus(ctx context.Context, args []string, only string) error {
 	_, all, err := a.asked(ctx, args)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *app) nodeStatus(ctx context.Context, args []string, only string) error 
 }
 
 // packageRows is one line for each package on each node.
-func (a *app) packageRows(found []nodeSummary) string {
+func (a *factory) packageRows(found []nodeSummary) string {
 	var rows [][]string
 	for _, s := range found {
 		for _, p := range s.Packages {

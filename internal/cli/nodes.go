@@ -28,8 +28,8 @@ import (
 // parallel is how many nodes are written at the same time.
 const parallel = 16
 
-// nodes lists all nodes, by name. Only their metadata is read: the rest is most of a node, and says nothing of Skyhooks.
-func (a *app) nodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
+// listNodeMetadata lists all nodes, by name. Only their metadata is read: the rest is most of a node, and says nothing of Skyhooks.
+func (a *factory) listNodeMetadata(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
 	a.Note("listing the metadata of the nodes")
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
@@ -44,15 +44,15 @@ func (a *app) nodes(ctx context.Context, c client.Client) ([]*skyhook.Node, erro
 }
 
 // asked refuses an unknown output format before anything is read, and then reads the nodes that the arguments name.
-func (a *app) asked(ctx context.Context, args []string) (client.Client, []*skyhook.Node, error) {
+func (a *factory) asked(ctx context.Context, args []string) (client.Client, []*skyhook.Node, error) {
 	if _, err := a.CheckFormat(); err != nil {
 		return nil, nil, err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := a.nodes(ctx, c)
+	all, err := a.listNodeMetadata(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,8 +60,8 @@ func (a *app) asked(ctx context.Context, args []string) (client.Client, []*skyho
 	return c, all, err
 }
 
-// wholeNodes lists all nodes, by name, with everything.
-func (a *app) wholeNodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
+// listNodes lists all nodes, by name, with everything.
+func (a *factory) listNodes(ctx context.Context, c client.Client) ([]*skyhook.Node, error) {
 	a.Note("listing the nodes")
 	list := &corev1.NodeList{}
 	if err := c.List(ctx, list); err != nil {
@@ -142,7 +142,7 @@ func holds(n *skyhook.Node) []rollout.Hold {
 // edit writes a change to each node, several at a time, provided that the node is still the one it was made for. When it
 // is not, the change is made anew from what is there now. A node that cannot be written does not keep the others from
 // it. With a dry run nothing is written.
-func (a *app) edit(ctx context.Context, c client.Client, nodes []*skyhook.Node, change func(*skyhook.Node) (skyhook.Edit, error)) error {
+func (a *factory) edit(ctx context.Context, c client.Client, nodes []*skyhook.Node, change func(*skyhook.Node) (skyhook.Edit, error)) error {
 	errs := make([]error, len(nodes))
 	var group sync.WaitGroup
 	seats := make(chan struct{}, parallel)
@@ -159,7 +159,7 @@ func (a *app) edit(ctx context.Context, c client.Client, nodes []*skyhook.Node, 
 	return errors.Join(errs...)
 }
 
-func (a *app) editOne(ctx context.Context, c client.Client, n *skyhook.Node, change func(*skyhook.Node) (skyhook.Edit, error)) error {
+func (a *factory) editOne(ctx context.Context, c client.Client, n *skyhook.Node, change func(*skyhook.Node) (skyhook.Edit, error)) error {
 	again := false
 	return onConflict(func() error {
 		if again {
@@ -195,7 +195,7 @@ func (a *app) editOne(ctx context.Context, c client.Client, n *skyhook.Node, cha
 }
 
 // forgetConditions removes conditions by their type and leaves all others alone.
-func (a *app) forgetConditions(ctx context.Context, c client.Client, m *metav1.PartialObjectMetadata, e skyhook.Edit) error {
+func (a *factory) forgetConditions(ctx context.Context, c client.Client, m *metav1.PartialObjectMetadata, e skyhook.Edit) error {
 	conditions := []any{}
 	for _, t := range e.RemoveConditions {
 		conditions = append(conditions, map[string]any{"$patch": "delete", "type": t})
@@ -234,7 +234,7 @@ func nodePatch(n *skyhook.Node, e skyhook.Edit) map[string]any {
 const maxNodeRows = 20
 
 // nodeTable formats a table with a row for each node: the first ones of many nodes, and all with -o wide.
-func (a *app) nodeTable(header []string, rows [][]string, paint func(string) string) string {
+func (a *factory) nodeTable(header []string, rows [][]string, paint func(string) string) string {
 	shown := rows
 	if format, err := a.CheckFormat(); err != nil || format != output.Wide {
 		shown = rows[:min(len(rows), maxNodeRows)]

@@ -233,7 +233,7 @@ func TestDumpLeadsToTheSameDecisions(t *testing.T) {
 	}
 }
 
-func readDump(file string) (*dump.Picture, error) {
+func readDump(file string) (*dump.Cluster, error) {
 	in, err := os.Open(file)
 	if err != nil {
 		return nil, err

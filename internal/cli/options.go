@@ -16,15 +16,15 @@ import (
 // everyday are the flags of kubectl that every help shows; the others are told of by options, as kubectl does.
 var everyday = []string{"context", "kubeconfig", "namespace"}
 
-// kubeFlags adds kubectl's flags to those of all commands.
-func (a *app) kubeFlags(all *pflag.FlagSet) {
+// addKubeFlags adds kubectl's flags to those of all commands.
+func (a *factory) addKubeFlags(all *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
-	a.kube.AddFlags(kube)
+	a.kubeFlags.AddFlags(kube)
 	kube.VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(everyday, f.Name) })
 	all.AddFlagSet(kube)
 }
 
-func (a *app) optionsCommand() *cobra.Command {
+func (a *factory) optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags that every command takes",

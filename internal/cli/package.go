@@ -16,7 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli"
 )
 
-func (a *app) packageCommand() *cobra.Command {
+func (a *factory) packageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "package",
 		Short: "See and steer packages on nodes, and make packages",

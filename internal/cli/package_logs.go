@@ -45,7 +45,7 @@ type logging struct {
 	mu   sync.Mutex // over the output
 }
 
-func (a *app) packageLogsCommand() *cobra.Command {
+func (a *factory) packageLogsCommand() *cobra.Command {
 	l := logging{tail: -1}
 	cmd := &cobra.Command{
 		Use:   "logs PACKAGE --skyhook SKYHOOK",
@@ -69,11 +69,11 @@ func (a *app) packageLogsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, l *logging) error {
+func (a *factory) logs(ctx context.Context, l *logging) error {
 	if l.stage != "" && !slices.Contains(logStages, l.stage) {
 		return fmt.Errorf("--stage %q is not one of %s", l.stage, strings.Join(logStages, ", "))
 	}
-	config, err := a.config()
+	config, err := a.restConfig()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *app) logs(ctx context.Context, l *logging) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	l.pods = core.Pods(a.namespace())
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *app) logs(ctx context.Context, l *logging) error {
 }
 
 // podsOf lists the pods of the package, the newest first.
-func (a *app) podsOf(ctx context.Context, c client.Client, l *logging) ([]*corev1.Pod, error) {
+func (a *factory) podsOf(ctx context.Context, c client.Client, l *logging) ([]*corev1.Pod, error) {
 	a.Note("listing the pods of Skyhook %s in namespace %s", l.skyhook, a.namespace())
 	list := &corev1.PodList{}
 	err := c.List(ctx, list, client.InNamespace(a.namespace()), client.MatchingLabels{v1alpha1.LabelName: l.skyhook})
@@ -172,7 +172,7 @@ func phase(s corev1.ContainerStatus) string {
 }
 
 // printLog prints what one container said, and for one that waits to be started again what it said before.
-func (a *app) printLog(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) error {
+func (a *factory) printLog(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fmt.Fprintf(a.Out, "==> Pod: %s, Container: %s [%s], Node: %s <==\n", p.Name, s.Name, phase(s), p.Spec.NodeName)
@@ -180,7 +180,7 @@ func (a *app) printLog(ctx context.Context, l *logging, p *corev1.Pod, s corev1.
 }
 
 // stream hands the lines of one container on.
-func (a *app) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus, follow bool, line func(string)) error {
+func (a *factory) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus, follow bool, line func(string)) error {
 	options := &corev1.PodLogOptions{Container: s.Name, Follow: follow, Previous: s.State.Waiting != nil}
 	if l.tail >= 0 {
 		options.TailLines = &l.tail
@@ -217,7 +217,7 @@ func run(p *corev1.Pod, s corev1.ContainerStatus) string {
 
 // followLogs prints every line of every container as it comes, with its node and container before it, and looks for
 // containers that start later, until no pod is left that has anything to run.
-func (a *app) followLogs(ctx context.Context, c client.Client, l *logging, pods []*corev1.Pod) error {
+func (a *factory) followLogs(ctx context.Context, c client.Client, l *logging, pods []*corev1.Pod) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	seen := map[string]bool{}
@@ -262,7 +262,7 @@ func underWay(p *corev1.Pod) bool {
 }
 
 // followOne follows one container to its end. A container that cannot be read is told of and does not end the others.
-func (a *app) followOne(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) {
+func (a *factory) followOne(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) {
 	prefix := fmt.Sprintf("[%s %s] ", p.Spec.NodeName, s.Name)
 	err := a.stream(ctx, l, p, s, s.State.Running != nil, func(line string) {
 		l.mu.Lock()

@@ -31,7 +31,7 @@ type rerunning struct {
 	reasons             []string        // why others do not run it
 }
 
-func (a *app) packageRerunCommand() *cobra.Command {
+func (a *factory) packageRerunCommand() *cobra.Command {
 	var r rerunning
 	cmd := &cobra.Command{
 		Use:   "rerun PACKAGE --skyhook SKYHOOK --node NODE",
@@ -55,18 +55,18 @@ func (a *app) packageRerunCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) rerun(ctx context.Context, r *rerunning) error {
+func (a *factory) rerun(ctx context.Context, r *rerunning) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
 	if r.stage != "" && !slices.Contains(rerunStages, r.stage) {
 		return fmt.Errorf("--stage %q is not one of %s", r.stage, strings.Join(rerunStages, ", "))
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	s, err := a.skyhook(ctx, c, r.skyhook)
+	s, err := a.getSkyhook(ctx, c, r.skyhook)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *app) rerun(ctx context.Context, r *rerunning) error {
 		return fmt.Errorf("--stage %s: package %s of Skyhook %s has no interrupt, so it has no such stage", r.stage, r.pkg, r.skyhook)
 	}
 	r.version = string(p.Version)
-	all, err := a.nodes(ctx, c)
+	all, err := a.listNodeMetadata(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *rerunning) question() string {
 		output.Count(len(r.changed), "node"), output.List(names(r.changed), 10))
 }
 
-func (a *app) rerunDone(r *rerunning) error {
+func (a *factory) rerunDone(r *rerunning) error {
 	return a.Print(output.Answer{
 		Value: map[string]any{
 			"skyhookName": r.skyhook, "package": r.pkg, "version": r.version, "stage": r.stage, "nodes": names(r.changed), "dryRun": a.DryRun,

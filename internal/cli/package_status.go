@@ -13,7 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *app) packageStatusCommand() *cobra.Command {
+func (a *factory) packageStatusCommand() *cobra.Command {
 	var name string
 	var nodes []string
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ func (a *app) packageStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) packageStatus(ctx context.Context, pkg, name string, args []string) error {
+func (a *factory) packageStatus(ctx context.Context, pkg, name string, args []string) error {
 	_, all, err := a.asked(ctx, args)
 	if err != nil {
 		return err

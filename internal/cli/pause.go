@@ -20,7 +20,7 @@ import (
 const since = "0.8.0"
 
 // A lever is one of the two annotations that stop a Skyhook, set or taken away.
-type lever struct {
+type toggle struct {
 	verb, done string
 	annotation string
 	set        bool
@@ -29,8 +29,8 @@ type lever struct {
 	field      string // of the spec, in operators before the annotations
 }
 
-func (a *app) pauseCommand() *cobra.Command {
-	return a.leverCommand(lever{
+func (a *factory) pauseCommand() *cobra.Command {
+	return a.leverCommand(toggle{
 		verb: "pause", done: "paused", annotation: v1alpha1.AnnotationPause, set: true, field: "pause",
 		short: "Stop a Skyhook from starting anything",
 		long: "Stop a Skyhook from starting anything. What runs on a node ends; later Skyhooks go on waiting for this one.\n" +
@@ -38,31 +38,31 @@ func (a *app) pauseCommand() *cobra.Command {
 	})
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	return a.leverCommand(lever{
+func (a *factory) resumeCommand() *cobra.Command {
+	return a.leverCommand(toggle{
 		verb: "resume", done: "resumed", annotation: v1alpha1.AnnotationPause, field: "pause",
 		short: "Let a paused Skyhook go on",
 		long:  "Let a paused Skyhook go on.",
 	})
 }
 
-func (a *app) disableCommand() *cobra.Command {
-	return a.leverCommand(lever{
+func (a *factory) disableCommand() *cobra.Command {
+	return a.leverCommand(toggle{
 		verb: "disable", done: "disabled", annotation: v1alpha1.AnnotationDisable, set: true, field: "disable",
 		short: "Stop a Skyhook and let others pass",
 		long:  "Stop a Skyhook from starting anything, and let later Skyhooks pass it. What it installed stays.",
 	})
 }
 
-func (a *app) enableCommand() *cobra.Command {
-	return a.leverCommand(lever{
+func (a *factory) enableCommand() *cobra.Command {
+	return a.leverCommand(toggle{
 		verb: "enable", done: "enabled", annotation: v1alpha1.AnnotationDisable, field: "disable",
 		short: "Let a disabled Skyhook go on",
 		long:  "Let a disabled Skyhook go on.",
 	})
 }
 
-func (a *app) leverCommand(l lever) *cobra.Command {
+func (a *factory) leverCommand(l toggle) *cobra.Command {
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use:     l.verb + " SKYHOOK",
@@ -77,15 +77,15 @@ func (a *app) leverCommand(l lever) *cobra.Command {
 }
 
 // pull pulls the lever.
-func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string) error {
+func (a *factory) pull(ctx context.Context, l toggle, sure *confirmation, name string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	s, err := a.skyhook(ctx, c, name)
+	s, err := a.getSkyhook(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string
 		if yes := "true"; l.set {
 			value = &yes
 		}
-		if err := a.annotate(ctx, c, s, l.annotation, value); err != nil {
+		if err := a.patchAnnotation(ctx, c, s, l.annotation, value); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (a *app) pull(ctx context.Context, l lever, sure *confirmation, name string
 
 // understands makes sure that the operator reads the annotation. One that accepts Skyhooks does: operators that are too old
 // know no such condition, and count their versions differently.
-func (a *app) understands(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, l lever) error {
+func (a *factory) understands(ctx context.Context, c client.Client, s *v1alpha1.Skyhook, l toggle) error {
 	if meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionAccepted) != nil {
 		return nil
 	}

@@ -22,8 +22,8 @@ const exitChanges = 2
 // fewNodes is up to how many nodes a plan is played to its end without being asked to.
 const fewNodes = 500
 
-func (a *app) planCommand() *cobra.Command {
-	var from source
+func (a *factory) planCommand() *cobra.Command {
+	var from viewOptions
 	waves := -1
 	cmd := &cobra.Command{
 		Use:   "plan [SKYHOOK|nodeop/NAME…]",
@@ -38,28 +38,28 @@ func (a *app) planCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSkyhooks,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), from, args, waves) },
 	}
-	from.flags(cmd)
+	from.addFlags(cmd)
 	cmd.Flags().StringSliceVarP(&from.files, "filename", "f", nil, "lay the objects of this `FILE` or folder over what is there; - for standard input; may be repeated")
 	cmd.Flags().IntVar(&waves, "waves", waves, fmt.Sprintf("show so many waves; 0 for all; by default all up to %d nodes, and 10 beyond", fewNodes))
 	return cmd
 }
 
-func (a *app) plan(ctx context.Context, from source, args []string, waves int) error {
+func (a *factory) plan(ctx context.Context, from viewOptions, args []string, waves int) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	s, err := a.look(ctx, from)
+	s, err := a.loadView(ctx, from)
 	if err != nil {
 		return err
 	}
-	if err := s.known(args); err != nil {
+	if err := s.checkNames(args); err != nil {
 		return err
 	}
-	if err := s.lookAhead(ctx, a); err != nil {
+	if err := s.loadNextPods(ctx, a); err != nil {
 		return err
 	}
 	waves = shownWaves(waves, 10, len(s.snapshot.Nodes))
-	p := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, either(shown(waves), s.through(args))), args, waves)
+	p := s.buildPlan(s.forecast(everyStage(2*time.Minute), 365*24*time.Hour, anyOf(afterWaves(waves), s.untilDone(args))), args, waves)
 	if err := a.Print(output.Answer{Value: p, Names: p.names(), Text: func(wide bool) string { return p.text(wide) }}); err != nil {
 		return err
 	}
@@ -85,74 +85,74 @@ func everyStage(d time.Duration) sim.Times {
 	return sim.Times{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
 }
 
-// known says which of the arguments names no rollout.
-func (s *scene) known(args []string) error {
+// checkNames says which of the arguments names no rollout.
+func (s *view) checkNames(args []string) error {
 	for _, arg := range args {
-		if _, _, ok := s.rollout(arg); !ok {
-			return fmt.Errorf("there is no %s: %s", arg, s.names())
+		if _, _, ok := s.findRollout(arg); !ok {
+			return fmt.Errorf("there is no %s: %s", arg, s.listNames())
 		}
 	}
 	return nil
 }
 
-// names lists what could have been meant.
-func (s *scene) names() string {
+// listNames lists what could have been meant.
+func (s *view) listNames() string {
 	var all []string
 	for i := range s.snapshot.Rollouts {
-		all = append(all, short(s.snapshot.Rollouts[i].Name))
+		all = append(all, shortName(s.snapshot.Rollouts[i].Name))
 	}
 	if len(all) == 0 {
-		return errNothing.Error()
+		return errNoObjects.Error()
 	}
 	return "there are " + output.List(all, 5)
 }
 
-// planned is a plan as it is printed.
-type planned struct {
+// plan is a plan as it is printed.
+type plan struct {
 	Changes  bool             `json:"changes"`
-	Rollouts []plannedRollout `json:"rollouts"`
-	Actions  []plannedAction  `json:"actions"` // of the next pass
+	Rollouts []rolloutPlan    `json:"rollouts"`
+	Actions  []planAction     `json:"actions"` // of the next pass
 	Settings operatorSettings `json:"settings"`
 }
 
-// plannedRollout is what one rollout would do.
-type plannedRollout struct {
+// rolloutPlan is what one rollout would do.
+type rolloutPlan struct {
 	Name     string        `json:"name"`
 	Nodes    int           `json:"nodes"`    // selected
 	Changing int           `json:"changing"` // of them that owe work and can be worked on
-	Work     []plannedWork `json:"work"`
+	Work     []planWork    `json:"work"`
 	Waves    []wave        `json:"waves"`
-	Closed   []plannedStop `json:"closed,omitempty"` // groups that begin nothing now, whatever else would allow it
+	Closed   []closedGroup `json:"closed,omitempty"` // groups that begin nothing now, whatever else would allow it
 	Later    int           `json:"later"`            // nodes that begin after the waves shown
 	Never    []reasonCount `json:"waiting,omitempty"`
-	Pods     []plannedPods `json:"pods,omitempty"`
+	Pods     []nodePods    `json:"pods,omitempty"`
 	Warnings []string      `json:"warnings,omitempty"`
 	Problem  string        `json:"problem,omitempty"`
 }
 
-// plannedWork is what runs on nodes that stand alike, in its order.
-type plannedWork struct {
-	Nodes []string      `json:"nodes"`
-	Steps []plannedStep `json:"steps"`
+// planWork is what runs on nodes that stand alike, in its order.
+type planWork struct {
+	Nodes []string   `json:"nodes"`
+	Steps []planStep `json:"steps"`
 }
 
-// plannedStop is why a group begins nothing now.
-type plannedStop struct {
+// closedGroup is why a group begins nothing now.
+type closedGroup struct {
 	Group  string `json:"group"`
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
 }
 
-// plannedStep is one stage.
-type plannedStep struct {
+// planStep is one stage.
+type planStep struct {
 	Task   string   `json:"task"`
 	Why    string   `json:"why"`
 	Needs  string   `json:"needs,omitempty"`
 	Covers []string `json:"covers,omitempty"`
 }
 
-// plannedPods are the pods on one node of the first wave.
-type plannedPods struct {
+// nodePods are the pods on one node of the first wave.
+type nodePods struct {
 	Node    string   `json:"node"`
 	Evict   []string `json:"evict,omitempty"`
 	Wait    []string `json:"waitFor,omitempty"`
@@ -160,8 +160,8 @@ type plannedPods struct {
 	Refused []string `json:"refusedNow,omitempty"`
 }
 
-// plannedAction is one action of the next pass.
-type plannedAction struct {
+// planAction is one action of the next pass.
+type planAction struct {
 	Node    string `json:"node"`
 	Verb    string `json:"verb"`
 	Rollout string `json:"rollout"`
@@ -169,7 +169,7 @@ type plannedAction struct {
 	Why     string `json:"why"`
 }
 
-func (p *planned) names() []string {
+func (p *plan) names() []string {
 	var out []string
 	for _, r := range p.Rollouts {
 		if r.Changing > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // text is a plan for people. Wide also lists the actions of the next pass.
-func (p *planned) text(wide bool) string {
+func (p *plan) text(wide bool) string {
 	if len(p.Rollouts) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
@@ -39,7 +39,7 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-func (r *plannedRollout) text(wide bool) string {
+func (r *rolloutPlan) text(wide bool) string {
 	var b strings.Builder
 	kind, name, _ := strings.Cut(r.Name, "/")
 	switch {
@@ -74,7 +74,7 @@ func (r *plannedRollout) text(wide bool) string {
 	return b.String()
 }
 
-func howMany(r *plannedRollout) string {
+func howMany(r *rolloutPlan) string {
 	text := " changes"
 	if r.Changing != 1 {
 		text = " change"
@@ -92,7 +92,7 @@ func howMany(r *plannedRollout) string {
 const mostPods = 10
 
 // pods are those that would have to go.
-func (r *plannedRollout) pods(b *strings.Builder, wide bool) {
+func (r *rolloutPlan) pods(b *strings.Builder, wide bool) {
 	if len(r.Pods) > 0 {
 		b.WriteString("\n  Pods on the nodes that come first:\n")
 	}
@@ -116,7 +116,7 @@ func (r *plannedRollout) pods(b *strings.Builder, wide bool) {
 }
 
 // rest is what stands in the way, and what may surprise.
-func (r *plannedRollout) rest(b *strings.Builder) {
+func (r *rolloutPlan) rest(b *strings.Builder) {
 	if len(r.Never) > 0 {
 		b.WriteString("\n  Not begun by itself:\n")
 	}
@@ -131,7 +131,7 @@ func (r *plannedRollout) rest(b *strings.Builder) {
 	}
 }
 
-func (w *plannedWork) text() string {
+func (w *planWork) text() string {
 	var rows [][]string
 	for i, s := range w.Steps {
 		why := s.Why

@@ -17,40 +17,40 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (s *scene) planned(c *course, args []string, most int) *planned {
-	p := &planned{Rollouts: []plannedRollout{}, Actions: []plannedAction{}, Settings: settingsOf(s.dump)}
+func (s *view) buildPlan(c *forecast, args []string, most int) *plan {
+	p := &plan{Rollouts: []rolloutPlan{}, Actions: []planAction{}, Settings: settingsOf(s.dump)}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if !meant(args, r) {
+		if !isSelected(args, r) {
 			continue
 		}
-		one := s.plannedRollout(c, r, most)
+		one := s.buildRolloutPlan(c, r, most)
 		p.Changes = p.Changes || one.Changing > 0
 		p.Rollouts = append(p.Rollouts, one)
 		for _, act := range s.plan.Actions {
 			if act.Rollout == r.Name {
 				p.Changes = true
-				p.Actions = append(p.Actions, plannedAction{act.Node, string(act.Verb), short(r.Name), s.object(r, act), act.Why.Text})
+				p.Actions = append(p.Actions, planAction{act.Node, string(act.Verb), shortName(r.Name), s.actionObject(r, act), act.Why.Text})
 			}
 		}
 	}
 	return p
 }
 
-// object says what an action is done to.
-func (s *scene) object(r *rollout.Rollout, act rollout.Action) string {
+// actionObject says what an action is done to.
+func (s *view) actionObject(r *rollout.Rollout, act rollout.Action) string {
 	switch {
 	case act.Pod.Name != "":
 		return act.Pod.Namespace + "/" + act.Pod.Name
 	case act.Task != "":
-		return s.label(r.Name, act.Node, act.Task)
+		return s.taskLabel(r.Name, act.Node, act.Task)
 	}
 	return act.Object
 }
 
-// label is a task as people read it.
-func (s *scene) label(name, node, task string) string {
-	if t := s.target(name, node); t != nil {
+// taskLabel is a task as people read it.
+func (s *view) taskLabel(name, node, task string) string {
+	if t := s.findTarget(name, node); t != nil {
 		for i := range t.Tasks {
 			if t.Tasks[i].ID == task && t.Tasks[i].Label != "" {
 				return t.Tasks[i].Label
@@ -60,8 +60,8 @@ func (s *scene) label(name, node, task string) string {
 	return task
 }
 
-func (s *scene) plannedRollout(c *course, r *rollout.Rollout, most int) plannedRollout {
-	out := plannedRollout{Name: r.Name, Work: []plannedWork{}, Waves: []wave{}}
+func (s *view) buildRolloutPlan(c *forecast, r *rollout.Rollout, most int) rolloutPlan {
+	out := rolloutPlan{Name: r.Name, Work: []planWork{}, Waves: []wave{}}
 	if r.Broken != nil {
 		out.Problem = r.Broken.Text
 	}
@@ -79,7 +79,7 @@ func (s *scene) plannedRollout(c *course, r *rollout.Rollout, most int) plannedR
 		}
 	}
 	never := map[rollout.Reason][]rollout.Verdict{}
-	left := s.left(c, r)
+	left := s.waitingVerdicts(c, r)
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if !t.Leaving && !t.Gone {
@@ -87,47 +87,47 @@ func (s *scene) plannedRollout(c *course, r *rollout.Rollout, most int) plannedR
 		}
 		v, stays := left[t.Node]
 		switch {
-		case !owes(t) && !t.Admitted:
+		case !hasOpenTasks(t) && !t.Admitted:
 		case began[t.Node] || t.Admitted:
 			out.Changing++
-		case stays && !most0(most, waves):
+		case stays && !isCutShort(most, waves):
 			never[v.Why.Reason] = append(never[v.Why.Reason], v)
 		default:
 			out.Changing++
 			out.Later++
 		}
 	}
-	out.Closed = s.closed(r, never)
-	out.Never = grouped(never)
-	out.Work = s.work(c, r, began)
+	out.Closed = s.closedGroups(r, never)
+	out.Never = countReasons(never)
+	out.Work = s.groupWork(c, r, began)
 	out.Pods = s.podsToMove(r)
 	out.Warnings = s.warnings(r, &out)
 	return out
 }
 
-// closed are the groups of a rollout that owe work and may not begin any yet, as when their windows are closed. What never
+// closedGroups are the groups of a rollout that owe work and may not begin any yet, as when their windows are closed. What never
 // begins by itself is said elsewhere.
-func (s *scene) closed(r *rollout.Rollout, never map[rollout.Reason][]rollout.Verdict) []plannedStop {
+func (s *view) closedGroups(r *rollout.Rollout, never map[rollout.Reason][]rollout.Verdict) []closedGroup {
 	owing := map[string]bool{}
 	for i := range r.Targets {
-		if t := &r.Targets[i]; owes(t) && !t.Admitted {
+		if t := &r.Targets[i]; hasOpenTasks(t) && !t.Admitted {
 			owing[t.Group] = true
 		}
 	}
-	var out []plannedStop
+	var out []closedGroup
 	for _, g := range s.snapshot.Groups {
 		if owing[g.Name] && g.Frozen != nil && never[g.Frozen.Reason] == nil {
-			out = append(out, plannedStop{Group: groupName(r, g.Name), Reason: string(g.Frozen.Reason), Text: g.Frozen.Text})
+			out = append(out, closedGroup{Group: groupName(r, g.Name), Reason: string(g.Frozen.Reason), Text: g.Frozen.Text})
 		}
 	}
 	return out
 }
 
-// most0 says that the play ended before this rollout's end because enough was seen.
-func most0(most int, waves []wave) bool { return most > 0 && len(waves) > most }
+// isCutShort says that the play ended before this rollout's end because enough was seen.
+func isCutShort(most int, waves []wave) bool { return most > 0 && len(waves) > most }
 
-// left are the verdicts of the targets that were still waiting when the play ended.
-func (s *scene) left(c *course, r *rollout.Rollout) map[string]rollout.Verdict {
+// waitingVerdicts are the verdicts of the targets that were still waiting when the play ended.
+func (s *view) waitingVerdicts(c *forecast, r *rollout.Rollout) map[string]rollout.Verdict {
 	out := map[string]rollout.Verdict{}
 	for _, rep := range c.timeline.Left {
 		if rep.Rollout == r.Name {
@@ -139,7 +139,7 @@ func (s *scene) left(c *course, r *rollout.Rollout) map[string]rollout.Verdict {
 	return out
 }
 
-func owes(t *rollout.Target) bool {
+func hasOpenTasks(t *rollout.Target) bool {
 	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done })
 }
 
@@ -148,48 +148,48 @@ func groupName(r *rollout.Rollout, name string) string {
 	return strings.TrimPrefix(name, r.Name+"/")
 }
 
-// work puts nodes together on which the same things happen.
-func (s *scene) work(c *course, r *rollout.Rollout, began map[string]bool) []plannedWork {
-	bySign := map[string]*plannedWork{}
+// groupWork puts nodes together on which the same things happen.
+func (s *view) groupWork(c *forecast, r *rollout.Rollout, began map[string]bool) []planWork {
+	bySign := map[string]*planWork{}
 	played := map[string]bool{}
 	var order []string
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		if !owes(t) || t.Blocked != nil || t.Gone {
+		if !hasOpenTasks(t) || t.Blocked != nil || t.Gone {
 			continue
 		}
-		sign := s.sign(r, t)
+		sign := s.workKey(r, t)
 		if bySign[sign] == nil {
-			bySign[sign] = &plannedWork{}
+			bySign[sign] = &planWork{}
 			order = append(order, sign)
 		}
 		w := bySign[sign]
 		w.Nodes = append(w.Nodes, t.Node)
 		if steps := c.steps[r.Name][t.Node]; !played[sign] && (len(w.Steps) == 0 || len(steps) > 0 && began[t.Node]) {
 			played[sign] = len(steps) > 0
-			w.Steps = s.steps(r, t, steps)
+			w.Steps = s.planSteps(r, t, steps)
 		}
 	}
-	out := []plannedWork{}
+	out := []planWork{}
 	for _, sign := range order {
 		out = append(out, *bySign[sign])
 	}
 	return out
 }
 
-// sign is the same for targets on which the same things happen.
-func (s *scene) sign(r *rollout.Rollout, t *rollout.Target) string {
+// workKey is the same for targets on which the same things happen.
+func (s *view) workKey(r *rollout.Rollout, t *rollout.Target) string {
 	var b strings.Builder
 	for i := range t.Tasks {
 		if k := &t.Tasks[i]; k.State != rollout.Done {
-			fmt.Fprintf(&b, "%s %s %s\n", k.ID, k.CoveredBy, s.purpose(r, t, k))
+			fmt.Fprintf(&b, "%s %s %s\n", k.ID, k.CoveredBy, s.taskPurpose(r, t, k))
 		}
 	}
 	return b.String()
 }
 
-// purpose says why a task is owed.
-func (s *scene) purpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) string {
+// taskPurpose says why a task is owed.
+func (s *view) taskPurpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) string {
 	hook := s.skyhookOf(r)
 	if hook == nil {
 		return ""
@@ -216,20 +216,20 @@ func (s *scene) purpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) 
 	return why
 }
 
-// steps are the tasks of one target in the order in which the play ran them; those it did not run follow as they are.
-func (s *scene) steps(r *rollout.Rollout, t *rollout.Target, ran []step) []plannedStep {
+// planSteps are the tasks of one target in the order in which the play ran them; those it did not run follow as they are.
+func (s *view) planSteps(r *rollout.Rollout, t *rollout.Target, ran []taskRun) []planStep {
 	byID := map[string]*rollout.Task{}
 	for i := range t.Tasks {
 		if t.Tasks[i].State != rollout.Done {
 			byID[t.Tasks[i].ID] = &t.Tasks[i]
 		}
 	}
-	var out []plannedStep
+	var out []planStep
 	add := func(k *rollout.Task, covers []string) {
 		delete(byID, k.ID)
-		p := plannedStep{Task: k.Label, Why: s.purpose(r, t, k), Needs: needs(k.Need)}
+		p := planStep{Task: k.Label, Why: s.taskPurpose(r, t, k), Needs: needs(k.Need)}
 		for _, id := range covers {
-			p.Covers = append(p.Covers, s.label(r.Name, t.Node, id))
+			p.Covers = append(p.Covers, s.taskLabel(r.Name, t.Node, id))
 			delete(byID, id)
 		}
 		out = append(out, p)
@@ -263,18 +263,18 @@ func needs(n rollout.Need) string {
 }
 
 // podsToMove are the pods on the nodes that are held, or begin next and have to become quiet.
-func (s *scene) podsToMove(r *rollout.Rollout) []plannedPods {
-	var out []plannedPods
+func (s *view) podsToMove(r *rollout.Rollout) []nodePods {
+	var out []nodePods
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		if !disruptive(t) {
+		if !isDisruptive(t) {
 			continue
 		}
-		pods, seen := s.inTheWay(r, t.Node)
+		pods, seen := s.podsInTheWay(r, t.Node)
 		if !seen || len(pods) == 0 {
 			continue
 		}
-		p := plannedPods{Node: t.Node}
+		p := nodePods{Node: t.Node}
 		for _, pod := range pods {
 			name := pod.Namespace + "/" + pod.Name
 			switch {
@@ -290,12 +290,12 @@ func (s *scene) podsToMove(r *rollout.Rollout) []plannedPods {
 		}
 		out = append(out, p)
 	}
-	slices.SortFunc(out, func(a, b plannedPods) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b nodePods) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 
 // warnings are what may surprise: too many nodes at once, nothing tried first, what a spec says in vain.
-func (s *scene) warnings(r *rollout.Rollout, p *plannedRollout) []string {
+func (s *view) warnings(r *rollout.Rollout, p *rolloutPlan) []string {
 	var out []string
 	for _, problem := range s.problems {
 		if problem.Rollout == r.Name && (r.Broken == nil || problem.Text != r.Broken.Text) {
@@ -316,7 +316,7 @@ func (s *scene) warnings(r *rollout.Rollout, p *plannedRollout) []string {
 			first += len(w.Nodes)
 		}
 	}
-	quiet := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return owes(&t) && disruptive(&t) })
+	quiet := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return hasOpenTasks(&t) && isDisruptive(&t) })
 	switch {
 	case first == p.Changing && quiet:
 		out = append(out, fmt.Sprintf("all %d nodes begin at once and are drained together: give it a smaller budget", first))
@@ -336,8 +336,8 @@ type reasonCount struct {
 	First  []string `json:"first"`
 }
 
-// grouped counts verdicts by reason, the largest group first.
-func grouped(by map[rollout.Reason][]rollout.Verdict) []reasonCount {
+// countReasons counts verdicts by reason, the largest group first.
+func countReasons(by map[rollout.Reason][]rollout.Verdict) []reasonCount {
 	var out []reasonCount
 	for _, reason := range slices.Sorted(maps.Keys(by)) {
 		c := reasonCount{Reason: string(reason), Nodes: len(by[reason]), Text: by[reason][0].Why.Text}

@@ -37,9 +37,9 @@ func TestPullIsSaidAlike(t *testing.T) {
 }
 
 // cannotPull has a container of base's pod on a node wait for its image.
-func cannotPull(t *testing.T, p *dump.Picture, node string, container int, image string) {
+func cannotPull(t *testing.T, p *dump.Cluster, node string, container int, image string) {
 	t.Helper()
-	for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
+	for _, o := range p.Objects(corev1.SchemeGroupVersion.WithKind(podKind)) {
 		pod, ok := o.(*corev1.Pod)
 		if !ok || pod.Spec.NodeName != node || !strings.HasPrefix(pod.Name, "base-") {
 			continue
@@ -61,7 +61,7 @@ func TestOperatorsStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Operator.OwnAccount = "skyhook-operator"
-		for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind(podKind)) {
+		for _, o := range p.Objects(corev1.SchemeGroupVersion.WithKind(podKind)) {
 			if pod, ok := o.(*corev1.Pod); ok && pod.Name == "train" {
 				pod.Namespace, pod.Labels, pod.Spec.ServiceAccountName = p.Operator.Namespace, nil, account
 			}
@@ -77,7 +77,7 @@ func TestOperatorsStay(t *testing.T) {
 	}
 }
 
-func writeDump(t *testing.T, p *dump.Picture) string {
+func writeDump(t *testing.T, p *dump.Cluster) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.yaml")
 	var text bytes.Buffer

@@ -24,7 +24,7 @@ type resetting struct {
 	nodes       []string // names or expressions; none for all
 }
 
-func (a *app) resetCommand() *cobra.Command {
+func (a *factory) resetCommand() *cobra.Command {
 	var r resetting
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",
@@ -45,15 +45,15 @@ func (a *app) resetCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) reset(ctx context.Context, r *resetting, name string) error {
+func (a *factory) reset(ctx context.Context, r *resetting, name string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	c, err := a.cluster()
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
-	s, missing := a.skyhook(ctx, c, name)
+	s, missing := a.getSkyhook(ctx, c, name)
 	if missing != nil && !apierrors.IsNotFound(missing) {
 		return missing
 	}
@@ -89,8 +89,8 @@ func (a *app) reset(ctx context.Context, r *resetting, name string) error {
 }
 
 // touched are the nodes, among those named, on which the Skyhook left anything.
-func (a *app) touched(ctx context.Context, c client.Client, name string, args []string) ([]*skyhook.Node, error) {
-	all, err := a.wholeNodes(ctx, c)
+func (a *factory) touched(ctx context.Context, c client.Client, name string, args []string) ([]*skyhook.Node, error) {
+	all, err := a.listNodes(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (a *app) touched(ctx context.Context, c client.Client, name string, args []
 }
 
 // resetsBatches finds the batches to reset; nil when there are none to touch.
-func (a *app) resetsBatches(ctx context.Context, c client.Client, r *resetting, s *v1alpha1.Skyhook) (*batches, error) {
+func (a *factory) resetsBatches(ctx context.Context, c client.Client, r *resetting, s *v1alpha1.Skyhook) (*batches, error) {
 	if s == nil || r.skipBatches || len(r.nodes) > 0 {
 		return nil, nil
 	}
@@ -112,7 +112,7 @@ func (a *app) resetsBatches(ctx context.Context, c client.Client, r *resetting, 
 }
 
 // resetText says what a reset will do.
-func (a *app) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Node, b *batches) string {
+func (a *factory) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Node, b *batches) string {
 	text := ""
 	if s == nil {
 		text = fmt.Sprintf("Skyhook %q does not exist; what it left on nodes is removed\n", name)
@@ -139,7 +139,7 @@ func (a *app) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Nod
 	return text
 }
 
-func (a *app) resetDone(name string, touched []*skyhook.Node, batches bool) error {
+func (a *factory) resetDone(name string, touched []*skyhook.Node, batches bool) error {
 	return a.Print(output.Answer{
 		Value: map[string]any{"skyhookName": name, "nodes": names(touched), "batchStateReset": batches, "dryRun": a.DryRun},
 		Names: output.WithKind("node", names(touched)...),

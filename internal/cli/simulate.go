@@ -19,9 +19,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// simulating is one simulation.
-type simulating struct {
-	from   source
+// simulateOptions is one simulation.
+type simulateOptions struct {
+	from   viewOptions
 	stage  time.Duration
 	pod    time.Duration
 	limit  time.Duration
@@ -30,8 +30,8 @@ type simulating struct {
 	waves  int
 }
 
-func (a *app) simulateCommand() *cobra.Command {
-	var s simulating
+func (a *factory) simulateCommand() *cobra.Command {
+	var s simulateOptions
 	cmd := &cobra.Command{
 		Use:   "simulate [SKYHOOK|nodeop/NAME…]",
 		Short: "Play a rollout to its end on a virtual clock",
@@ -44,7 +44,7 @@ func (a *app) simulateCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSkyhooks,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.simulate(cmd.Context(), &s, args) },
 	}
-	s.from.flags(cmd)
+	s.from.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringSliceVarP(&s.from.files, "filename", "f", nil, "lay the objects of this `FILE` or folder over what is there; - for standard input; may be repeated")
 	f.DurationVar(&s.stage, "stage", 2*time.Minute, "how long a stage takes")
@@ -57,7 +57,7 @@ func (a *app) simulateCommand() *cobra.Command {
 }
 
 // times reads the durations.
-func (s *simulating) times() (sim.Times, error) {
+func (s *simulateOptions) times() (sim.Times, error) {
 	given := map[string]time.Duration{}
 	for _, text := range s.stages {
 		what, long, ok := strings.Cut(text, "=")
@@ -78,27 +78,27 @@ func (s *simulating) times() (sim.Times, error) {
 	}}, nil
 }
 
-// played is a simulation as it is printed.
-type played struct {
-	Took     string          `json:"took"`
-	Complete bool            `json:"complete"`
-	Rollouts []playedRollout `json:"rollouts"`
-	Steps    []playedStep    `json:"steps"`
-	most     int             // waves that are printed of each; 0 for all
+// simulation is a simulation as it is printed.
+type simulation struct {
+	Took     string             `json:"took"`
+	Complete bool               `json:"complete"`
+	Rollouts []simulatedRollout `json:"rollouts"`
+	Steps    []simulatedStep    `json:"steps"`
+	most     int                // waves that are printed of each; 0 for all
 }
 
-type playedRollout struct {
-	Name  string        `json:"name"`
-	Waves []playedWave  `json:"waves"`
-	Left  []reasonCount `json:"left,omitempty"`
+type simulatedRollout struct {
+	Name  string          `json:"name"`
+	Waves []simulatedWave `json:"waves"`
+	Left  []reasonCount   `json:"left,omitempty"`
 }
 
-type playedWave struct {
+type simulatedWave struct {
 	wave
 	Ended string `json:"ended,omitempty"`
 }
 
-type playedStep struct {
+type simulatedStep struct {
 	At      string `json:"at"`
 	Node    string `json:"node"`
 	Rollout string `json:"rollout"`
@@ -106,7 +106,7 @@ type playedStep struct {
 	What    string `json:"what,omitempty"`
 }
 
-func (a *app) simulate(ctx context.Context, in *simulating, args []string) error {
+func (a *factory) simulate(ctx context.Context, in *simulateOptions, args []string) error {
 	format, err := a.CheckFormat()
 	if err != nil {
 		return err
@@ -115,33 +115,33 @@ func (a *app) simulate(ctx context.Context, in *simulating, args []string) error
 	if err != nil {
 		return err
 	}
-	s, err := a.look(ctx, in.from)
+	s, err := a.loadView(ctx, in.from)
 	if err != nil {
 		return err
 	}
-	if err := s.known(args); err != nil {
+	if err := s.checkNames(args); err != nil {
 		return err
 	}
-	c := s.play(times, in.limit, s.through(args))
-	p := s.played(c, args)
+	c := s.forecast(times, in.limit, s.untilDone(args))
+	p := s.buildSimulation(c, args)
 	if format != output.Table && format != output.Name {
-		p.Steps = s.playedSteps(c, args, in.nodes)
+		p.Steps = s.simulationSteps(c, args, in.nodes)
 	}
 	p.most = shownWaves(in.waves, 20, len(s.snapshot.Nodes))
 	return a.Print(output.Answer{Value: p, Names: p.names(), Text: p.text})
 }
 
-func (s *scene) played(c *course, args []string) *played {
-	p := &played{Took: span(c.timeline.End.Sub(c.began)), Complete: true, Rollouts: []playedRollout{}, Steps: []playedStep{}}
-	ends := c.ends()
+func (s *view) buildSimulation(c *forecast, args []string) *simulation {
+	p := &simulation{Took: formatDuration(c.timeline.End.Sub(c.began)), Complete: true, Rollouts: []simulatedRollout{}, Steps: []simulatedStep{}}
+	ends := c.findEnds()
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if !meant(args, r) {
+		if !isSelected(args, r) {
 			continue
 		}
-		one := playedRollout{Name: r.Name, Waves: []playedWave{}}
+		one := simulatedRollout{Name: r.Name, Waves: []simulatedWave{}}
 		for _, w := range c.waves[r.Name] {
-			pw := playedWave{wave: w}
+			pw := simulatedWave{wave: w}
 			pw.Group = groupName(r, w.Group)
 			last, all := time.Duration(0), true
 			for _, n := range w.Nodes {
@@ -149,26 +149,26 @@ func (s *scene) played(c *course, args []string) *played {
 				last, all = max(last, at), all && ok
 			}
 			if all {
-				pw.Ended = span(last)
+				pw.Ended = formatDuration(last)
 			}
 			one.Waves = append(one.Waves, pw)
 		}
 		by := map[rollout.Reason][]rollout.Verdict{}
-		for _, v := range s.left(c, r) {
+		for _, v := range s.waitingVerdicts(c, r) {
 			by[v.Why.Reason] = append(by[v.Why.Reason], v)
 		}
 		for _, vs := range by {
 			slices.SortFunc(vs, func(a, b rollout.Verdict) int { return strings.Compare(a.Node, b.Node) })
 		}
-		one.Left = grouped(by)
+		one.Left = countReasons(by)
 		p.Complete = p.Complete && len(one.Left) == 0
 		p.Rollouts = append(p.Rollouts, one)
 	}
 	return p
 }
 
-// ends is when each target gave its seat back, for the last time.
-func (c *course) ends() map[string]time.Duration {
+// findEnds is when each target gave its seat back, for the last time.
+func (c *forecast) findEnds() map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, m := range c.timeline.Moments {
 		for _, act := range m.Actions {
@@ -180,18 +180,18 @@ func (c *course) ends() map[string]time.Duration {
 	return out
 }
 
-// playedSteps is what happens on nodes, rollout by rollout; no nodes are all.
-func (s *scene) playedSteps(c *course, args, nodes []string) []playedStep {
-	out := []playedStep{}
+// simulationSteps is what happens on nodes, rollout by rollout; no nodes are all.
+func (s *view) simulationSteps(c *forecast, args, nodes []string) []simulatedStep {
+	out := []simulatedStep{}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if !meant(args, r) {
+		if !isSelected(args, r) {
 			continue
 		}
 		for _, m := range c.timeline.Moments {
 			for _, act := range m.Actions {
 				if act.Rollout == r.Name && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
-					out = append(out, playedStep{span(m.At.Sub(c.began)), act.Node, short(r.Name), string(act.Verb), s.object(r, act)})
+					out = append(out, simulatedStep{formatDuration(m.At.Sub(c.began)), act.Node, shortName(r.Name), string(act.Verb), s.actionObject(r, act)})
 				}
 			}
 		}
@@ -199,7 +199,7 @@ func (s *scene) playedSteps(c *course, args, nodes []string) []playedStep {
 	return out
 }
 
-func (p *played) names() []string {
+func (p *simulation) names() []string {
 	var out []string
 	for _, r := range p.Rollouts {
 		out = append(out, strings.ToLower(r.Name))
@@ -207,7 +207,7 @@ func (p *played) names() []string {
 	return out
 }
 
-func (p *played) text(wide bool) string {
+func (p *simulation) text(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rollouts {
 		nodes := 0

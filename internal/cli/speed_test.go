@@ -15,7 +15,7 @@ import (
 )
 
 // paced is a rollout of which nodes finished so many minutes ago, and others still owe something.
-func paced(minutes []float64, left int) *scene {
+func paced(minutes []float64, left int) *view {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := rollout.Rollout{Name: "NodeOp/ops/demo", Kind: "NodeOp"}
 	report := rollout.Report{Rollout: r.Name}
@@ -29,7 +29,7 @@ func paced(minutes []float64, left int) *scene {
 		r.Targets = append(r.Targets, rollout.Target{Node: node})
 		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.Waiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "every seat is taken"}})
 	}
-	return &scene{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
+	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
 }
 
 // How long the rest will take follows from what finished during the last hour; from too little nothing follows.
@@ -55,12 +55,12 @@ func TestTimeLeft(t *testing.T) {
 		{"nothing is left", []float64{30, 20, 10}, 0, 0, ""},
 	} {
 		s := paced(c.minutes, c.left)
-		st := s.state(&s.snapshot.Rollouts[0])
+		st := s.summarizeRollout(&s.snapshot.Rollouts[0])
 		if st.PerHour != c.perHour || st.Left != c.text {
 			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)
 		}
-		a := &app{Printer: &output.Printer{}}
-		screen, line := a.screen(&st, false), a.overview([]state{st})
+		a := &factory{Printer: &output.Printer{}}
+		screen, line := a.screen(&st, false), a.overview([]rolloutStatus{st})
 		if c.text == "" && strings.Contains(screen, "speed") {
 			t.Errorf("%s: the screen says\n%s", c.what, screen)
 		}
@@ -69,7 +69,7 @@ func TestTimeLeft(t *testing.T) {
 			t.Errorf("%s: want %q on the screen and %q in the line:\n%s\n%s", c.what, speed, c.text, screen, line)
 		}
 		s.snapshot.Rollouts[0].Paused = true
-		if st := s.state(&s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
+		if st := s.summarizeRollout(&s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
 			t.Errorf("%s, but paused: %v nodes an hour, %q left", c.what, st.PerHour, st.Left)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-func (a *app) statusCommand() *cobra.Command {
-	var from source
+func (a *factory) statusCommand() *cobra.Command {
+	var from viewOptions
 	watch := false
 	every := 2 * time.Second
 	cmd := &cobra.Command{
@@ -41,14 +41,14 @@ func (a *app) statusCommand() *cobra.Command {
 			return a.Print(ans)
 		},
 	}
-	from.flags(cmd)
+	from.addFlags(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it")
 	cmd.Flags().DurationVar(&every, "interval", every, "with -w: look again after this time")
 	return cmd
 }
 
-// state is how one rollout stands.
-type state struct {
+// rolloutStatus is how one rollout stands.
+type rolloutStatus struct {
 	Name       string        `json:"name"`
 	Status     string        `json:"status"`
 	Nodes      int           `json:"nodes"`
@@ -59,17 +59,17 @@ type state struct {
 	Blocked    int           `json:"blocked"`
 	Left       string        `json:"timeLeft,omitempty"`
 	PerHour    float64       `json:"nodesPerHour,omitempty"`
-	Groups     []groupState  `json:"groups"`
+	Groups     []groupStatus `json:"groups"`
 	Reasons    []reasonCount `json:"reasons"`
 	Failures   []failure     `json:"failures"`
-	Working    []working     `json:"working"`
+	Working    []runningTask `json:"working"`
 	Packages   []string      `json:"packages,omitempty"`
 	Problem    string        `json:"problem,omitempty"`
 	Ended      bool          `json:"ended,omitempty"` // a NodeOp that goes on no more, well or not
 }
 
-// groupState is how far one group is.
-type groupState struct {
+// groupStatus is how far one group is.
+type groupStatus struct {
 	Name     string `json:"name"`
 	Nodes    int    `json:"nodes"`
 	Complete int    `json:"complete"`
@@ -90,32 +90,32 @@ type failure struct {
 	Text     string `json:"text"`
 }
 
-// working is one thing that runs.
-type working struct {
+// runningTask is one thing that runs.
+type runningTask struct {
 	Task  string   `json:"task"`
 	Nodes int      `json:"nodes"`
 	First []string `json:"first"`
 }
 
 // status looks, and says whether everything it speaks of is done.
-func (a *app) status(ctx context.Context, from source, args []string) (output.Answer, bool, error) {
+func (a *factory) status(ctx context.Context, from viewOptions, args []string) (output.Answer, bool, error) {
 	if _, err := a.CheckFormat(); err != nil {
 		return output.Answer{}, false, err
 	}
-	s, err := a.look(ctx, from)
+	s, err := a.loadView(ctx, from)
 	if err != nil {
 		return output.Answer{}, false, err
 	}
-	if err := s.known(args); err != nil {
+	if err := s.checkNames(args); err != nil {
 		return output.Answer{}, false, err
 	}
-	states, done := []state{}, true
+	states, done := []rolloutStatus{}, true
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if len(args) > 0 && !answersTo(r, args[0]) {
+		if len(args) > 0 && !matchesRollout(r, args[0]) {
 			continue
 		}
-		st := s.state(r)
+		st := s.summarizeRollout(r)
 		states = append(states, st)
 		done = done && (st.Ended || st.Complete == st.Nodes)
 	}
@@ -135,18 +135,18 @@ func (a *app) status(ctx context.Context, from source, args []string) (output.An
 	return ans, done, nil
 }
 
-// state sums one rollout up.
-func (s *scene) state(r *rollout.Rollout) state {
-	if o := s.ended(r); o != nil {
-		return endedState(o)
+// summarizeRollout sums one rollout up.
+func (s *view) summarizeRollout(r *rollout.Rollout) rolloutStatus {
+	if o := s.endedNodeOp(r); o != nil {
+		return summarizeEnded(o)
 	}
-	st := state{Name: r.Name, Groups: []groupState{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []working{}}
+	st := rolloutStatus{Name: r.Name, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
 	if r.Broken != nil {
 		st.Problem = r.Broken.Text
 	}
 	by := map[rollout.Reason][]rollout.Verdict{}
 	tasks := map[string][]string{}
-	verdicts := s.report(r.Name).Verdicts
+	verdicts := s.reportOf(r.Name).Verdicts
 	for i, v := range verdicts {
 		t := &r.Targets[i]
 		if t.Leaving || t.Gone {
@@ -178,18 +178,18 @@ func (s *scene) state(r *rollout.Rollout) state {
 		}
 		by[v.Why.Reason] = append(by[v.Why.Reason], v)
 	}
-	st.Reasons = append(st.Reasons, grouped(by)...)
+	st.Reasons = append(st.Reasons, countReasons(by)...)
 	for label, nodes := range tasks {
-		st.Working = append(st.Working, working{label, len(nodes), nodes[:min(3, len(nodes))]})
+		st.Working = append(st.Working, runningTask{label, len(nodes), nodes[:min(3, len(nodes))]})
 	}
-	slices.SortFunc(st.Working, func(a, b working) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Task, b.Task)) })
+	slices.SortFunc(st.Working, func(a, b runningTask) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Task, b.Task)) })
 	slices.SortStableFunc(st.Failures, func(a, b failure) int {
 		return cmp.Or(boolean(b.Final)-boolean(a.Final), cmp.Compare(b.Attempts, a.Attempts))
 	})
-	st.Status = s.word(r, &st)
-	s.groups(r, &st)
+	st.Status = s.statusWord(r, &st)
+	s.addGroups(r, &st)
 	if !r.Paused { // of what rests nobody knows when it goes on
-		st.PerHour, st.Left = s.speed(r, st.Nodes-st.Complete-st.Blocked)
+		st.PerHour, st.Left = s.estimateSpeed(r, st.Nodes-st.Complete-st.Blocked)
 	}
 	if hook := s.skyhookOf(r); hook != nil {
 		for name, p := range hook.Spec.Packages {
@@ -218,10 +218,10 @@ func failing(t *rollout.Target, v rollout.Verdict) failure {
 	return f
 }
 
-// word is the status as the object itself will say it.
-func (s *scene) word(r *rollout.Rollout, st *state) string {
+// statusWord is the status as the object itself will say it.
+func (s *view) statusWord(r *rollout.Rollout, st *rolloutStatus) string {
 	if hook := s.skyhookOf(r); hook != nil {
-		return string(s.objects.Compiled(hook).Status(*s.report(r.Name), s.plan.Groups).Status)
+		return string(s.objects.Compiled(hook).Status(*s.reportOf(r.Name), s.plan.Groups).Status)
 	}
 	switch {
 	case st.Complete == st.Nodes:
@@ -238,8 +238,8 @@ func (s *scene) word(r *rollout.Rollout, st *state) string {
 	return "waiting"
 }
 
-// groups say how far each group of a rollout is.
-func (s *scene) groups(r *rollout.Rollout, st *state) {
+// addGroups say how far each group of a rollout is.
+func (s *view) addGroups(r *rollout.Rollout, st *rolloutStatus) {
 	var names []string
 	for i := range r.Targets {
 		if g := r.Targets[i].Group; !slices.Contains(names, g) {
@@ -248,11 +248,11 @@ func (s *scene) groups(r *rollout.Rollout, st *state) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		g, rep := s.group(name)
+		g, rep := s.findGroup(name)
 		if g == nil {
 			continue
 		}
-		one := groupState{
+		one := groupStatus{
 			Name: groupName(r, name), Nodes: rep.Matched, Complete: rep.Finished, Failed: rep.Failed, Busy: rep.Busy, Budget: rep.Ceiling,
 			Batch: rep.Memory.Batch, Stopped: rep.Memory.Stopped,
 		}
@@ -263,9 +263,9 @@ func (s *scene) groups(r *rollout.Rollout, st *state) {
 	}
 }
 
-// speed is how many nodes finish in an hour, and how long so many more will take: from those that finished during the
+// estimateSpeed is how many nodes finish in an hour, and how long so many more will take: from those that finished during the
 // last hour, counted from the first of them. Too few say nothing.
-func (s *scene) speed(r *rollout.Rollout, left int) (perHour float64, text string) {
+func (s *view) estimateSpeed(r *rollout.Rollout, left int) (perHour float64, text string) {
 	var ends []time.Time
 	for i := range r.Targets {
 		if at := r.Targets[i].FinishedAt; at.After(s.snapshot.Now.Add(-time.Hour)) {
@@ -291,13 +291,13 @@ func (s *scene) speed(r *rollout.Rollout, left int) (perHour float64, text strin
 	if perHour > 100 {
 		perHour = float64(int(perHour))
 	}
-	return perHour, about(each * time.Duration(left))
+	return perHour, roundDuration(each * time.Duration(left))
 }
 
-// about rounds a duration to what can be foreseen.
-func about(d time.Duration) string {
+// roundDuration rounds a duration to what can be foreseen.
+func roundDuration(d time.Duration) string {
 	if d > time.Hour {
-		return span(d.Round(10 * time.Minute))
+		return formatDuration(d.Round(10 * time.Minute))
 	}
-	return span(max(d.Round(time.Minute), time.Minute))
+	return formatDuration(max(d.Round(time.Minute), time.Minute))
 }

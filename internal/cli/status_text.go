@@ -22,7 +22,7 @@ const (
 )
 
 // overview is one line for each rollout.
-func (a *app) overview(all []state) string {
+func (a *factory) overview(all []rolloutStatus) string {
 	if len(all) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
@@ -37,7 +37,7 @@ func (a *app) overview(all []state) string {
 			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
 		}
 		rows = append(rows, []string{
-			short(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), bar(s.Complete, s.Nodes, 10),
+			shortName(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), bar(s.Complete, s.Nodes, 10),
 			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
 		})
 	}
@@ -61,7 +61,7 @@ func percent(done, of int) string {
 }
 
 // screen is one rollout in full.
-func (a *app) screen(s *state, wide bool) string {
+func (a *factory) screen(s *rolloutStatus, wide bool) string {
 	var b strings.Builder
 	kind, name, _ := strings.Cut(s.Name, "/")
 	status := s.Status
@@ -97,7 +97,7 @@ func (a *app) screen(s *state, wide bool) string {
 }
 
 // others is what the nodes do that are not complete.
-func others(s *state) string {
+func others(s *rolloutStatus) string {
 	text := ""
 	for _, p := range []struct {
 		n    int
@@ -113,7 +113,7 @@ func others(s *state) string {
 // pad puts a number to the right of its column.
 func pad(text string, width int) string { return strings.Repeat(" ", max(0, width-len(text))) + text }
 
-func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
+func (a *factory) groupTable(b *strings.Builder, s *rolloutStatus, wide bool) {
 	if len(s.Groups) == 0 {
 		return
 	}
@@ -144,7 +144,7 @@ func (a *app) groupTable(b *strings.Builder, s *state, wide bool) {
 	}
 }
 
-func failures(b *strings.Builder, s *state, wide bool) {
+func failures(b *strings.Builder, s *rolloutStatus, wide bool) {
 	if len(s.Failures) == 0 {
 		return
 	}

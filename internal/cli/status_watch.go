@@ -26,7 +26,7 @@ const (
 )
 
 // watch shows the status again and again, until everything is done.
-func (a *app) watch(ctx context.Context, from source, args []string, every time.Duration) error {
+func (a *factory) watch(ctx context.Context, from viewOptions, args []string, every time.Duration) error {
 	if f, err := a.CheckFormat(); err != nil || f == output.YAML || f == output.Name {
 		if err == nil {
 			err = fmt.Errorf("-w cannot print %s: use table, wide or json", f)
@@ -64,7 +64,7 @@ func (a *app) watch(ctx context.Context, from source, args []string, every time.
 	}
 }
 
-func (a *app) draw(text string, last *string, first, redraw bool, height int) error {
+func (a *factory) draw(text string, last *string, first, redraw bool, height int) error {
 	out := text
 	switch {
 	case redraw:
@@ -87,7 +87,7 @@ func (a *app) draw(text string, last *string, first, redraw bool, height int) er
 }
 
 // statusText is what status prints.
-func (a *app) statusText(ctx context.Context, from source, args []string) (string, bool, error) {
+func (a *factory) statusText(ctx context.Context, from viewOptions, args []string) (string, bool, error) {
 	ans, done, err := a.status(ctx, from, args)
 	if err != nil {
 		return "", false, err
@@ -97,7 +97,7 @@ func (a *app) statusText(ctx context.Context, from source, args []string) (strin
 }
 
 // screenHeight is how many lines there are to redraw; false when the output is no terminal.
-func (a *app) screenHeight() (int, bool) {
+func (a *factory) screenHeight() (int, bool) {
 	f, ok := a.Terminal()
 	if !ok || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.Format, output.JSON) {
 		return 0, false

@@ -33,7 +33,7 @@ import (
 // mostLog bounds what is taken of one log.
 const mostLog = 20 << 20
 
-func (a *app) supportBundleCommand() *cobra.Command {
+func (a *factory) supportBundleCommand() *cobra.Command {
 	out := "skyhook-support.tar.gz"
 	since := 24 * time.Hour
 	cmd := &cobra.Command{
@@ -78,8 +78,8 @@ func (b *bundle) join(other *bundle) {
 	b.files, b.trouble = append(b.files, other.files...), append(b.trouble, other.trouble...)
 }
 
-func (a *app) supportBundle(ctx context.Context, out string, since time.Duration) error {
-	c, err := a.cluster()
+func (a *factory) supportBundle(ctx context.Context, out string, since time.Duration) error {
+	c, err := a.newClient()
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 	defer stop()
 	asking.Go(func() { a.bundleEvents(ctx, c, &events) })
 	asking.Go(func() { a.bundleLogs(ctx, c, &logs, since) })
-	s, err := a.look(ctx, source{})
+	s, err := a.loadView(ctx, viewOptions{})
 	if err != nil { // without a look at the cluster there is no bundle
 		stop()
 		asking.Wait()
@@ -123,8 +123,8 @@ func (a *app) supportBundle(ctx context.Context, out string, since time.Duration
 }
 
 // bundleScene adds the dump and what is to be said of it.
-func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
-	b.add("look-ahead", nil, s.lookAhead(ctx, a))
+func (a *factory) bundleScene(ctx context.Context, b *bundle, s *view) {
+	b.add("look-ahead", nil, s.loadNextPods(ctx, a))
 	var dump bytes.Buffer
 	var unwritten error
 	var dumping sync.WaitGroup
@@ -138,11 +138,11 @@ func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 	var status, why strings.Builder
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		st := s.state(r)
+		st := s.summarizeRollout(r)
 		status.WriteString(a.screen(&st, true) + "\n")
-		why.WriteString(r.Name + "\n" + indent(chainText(s.whyRollout(r), 0)) + "\n")
+		why.WriteString(r.Name + "\n" + indent(formatReasons(s.explainRollout(r), 0)) + "\n")
 	}
-	plan := s.planned(s.play(everyStage(2*time.Minute), 365*24*time.Hour, shown(10)), nil, 10).text(true)
+	plan := s.buildPlan(s.forecast(everyStage(2*time.Minute), 365*24*time.Hour, afterWaves(10)), nil, 10).text(true)
 	dumping.Wait()
 	b.add("dump.yaml", dump.Bytes(), unwritten)
 	b.add("status.txt", []byte(status.String()), nil)
@@ -151,9 +151,9 @@ func (a *app) bundleScene(ctx context.Context, b *bundle, s *scene) {
 }
 
 // bundleVersions adds what runs: here, in the cluster and on its nodes.
-func (a *app) bundleVersions(ctx context.Context, b *bundle, p *dump.Picture) {
+func (a *factory) bundleVersions(ctx context.Context, b *bundle, p *dump.Cluster) {
 	versions := map[string]any{"plugin": a.version, "nodes": p.Systems(), "operator": orUnknown(a.operatorVersion(ctx, p))}
-	if d, err := a.kube.ToDiscoveryClient(); err == nil {
+	if d, err := a.kubeFlags.ToDiscoveryClient(); err == nil {
 		if v, err := d.ServerVersion(); err == nil {
 			versions["kubernetes"] = v.GitVersion
 		}
@@ -163,7 +163,7 @@ func (a *app) bundleVersions(ctx context.Context, b *bundle, p *dump.Picture) {
 }
 
 // bundleEvents adds the events about what is ours: those of our namespace, and of nodes and Skyhooks.
-func (a *app) bundleEvents(ctx context.Context, c client.Client, b *bundle) {
+func (a *factory) bundleEvents(ctx context.Context, c client.Client, b *bundle) {
 	var all []corev1.Event
 	for _, ns := range []string{a.namespace(), "default"} {
 		list := &corev1.EventList{}
@@ -191,8 +191,8 @@ func (a *app) bundleEvents(ctx context.Context, c client.Client, b *bundle) {
 }
 
 // bundleLogs adds the logs of the operator and of packages.
-func (a *app) bundleLogs(ctx context.Context, c client.Client, b *bundle, since time.Duration) {
-	config, err := a.config()
+func (a *factory) bundleLogs(ctx context.Context, c client.Client, b *bundle, since time.Duration) {
+	config, err := a.restConfig()
 	if err != nil {
 		b.add("logs", nil, err)
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *app) validateFilesCommand() *cobra.Command {
+func (a *factory) validateFilesCommand() *cobra.Command {
 	var files []string
 	strict := false
 	cmd := &cobra.Command{
@@ -52,7 +52,7 @@ type judged struct {
 	Warnings []string `json:"warnings"`
 }
 
-func (a *app) validateFiles(files []string, strict bool) error {
+func (a *factory) validateFiles(files []string, strict bool) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return output.NotChecked(err)
 	}

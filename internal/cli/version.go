@@ -21,7 +21,7 @@ import (
 // labelVersion is where a chart writes what it installs.
 const labelVersion = "app.kubernetes.io/version"
 
-func (a *app) versionCommand() *cobra.Command {
+func (a *factory) versionCommand() *cobra.Command {
 	timeout := 10 * time.Second
 	clientOnly := false
 	cmd := &cobra.Command{
@@ -51,8 +51,8 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 // operator is the operator's version, or why it is not known.
-func (a *app) operator(ctx context.Context) string {
-	c, err := a.cluster()
+func (a *factory) operator(ctx context.Context) string {
+	c, err := a.newClient()
 	if err != nil {
 		return orUnknown("", err)
 	}
@@ -68,7 +68,7 @@ func orUnknown(version string, err error) string {
 }
 
 // operatorVersion finds the operator among the deployments of its namespace.
-func (a *app) operatorVersion(ctx context.Context, c client.Reader) (string, error) {
+func (a *factory) operatorVersion(ctx context.Context, c client.Reader) (string, error) {
 	a.Note("listing the deployments of namespace %s", a.namespace())
 	list := &appsv1.DeploymentList{}
 	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {

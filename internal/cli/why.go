@@ -18,8 +18,8 @@ import (
 // longestChain bounds how far a reason is followed.
 const longestChain = 8
 
-func (a *app) whyCommand() *cobra.Command {
-	var from source
+func (a *factory) whyCommand() *cobra.Command {
+	var from viewOptions
 	cmd := &cobra.Command{
 		Use:   "why NODE|SKYHOOK|nodeop/NAME",
 		Short: "Say why a node or a rollout does not go on, and what would help",
@@ -32,44 +32,44 @@ func (a *app) whyCommand() *cobra.Command {
 		Args: output.Args("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), from, args[0]) },
 	}
-	from.flags(cmd)
+	from.addFlags(cmd)
 	return cmd
 }
 
-// because is one reason, and those behind it.
-type because struct {
-	Subject string    `json:"subject"` // who waits
-	Nodes   int       `json:"nodes,omitempty"`
-	Phase   string    `json:"phase,omitempty"`
-	Reason  string    `json:"reason"`
-	Text    string    `json:"text"`
-	Since   string    `json:"since,omitempty"` // how long ago it began
-	Help    string    `json:"help,omitempty"`
-	Behind  []because `json:"behind,omitempty"`
+// explanation is one reason, and those behind it.
+type explanation struct {
+	Subject string        `json:"subject"` // who waits
+	Nodes   int           `json:"nodes,omitempty"`
+	Phase   string        `json:"phase,omitempty"`
+	Reason  string        `json:"reason"`
+	Text    string        `json:"text"`
+	Since   string        `json:"since,omitempty"` // how long ago it began
+	Help    string        `json:"help,omitempty"`
+	Causes  []explanation `json:"behind,omitempty"`
 }
 
-func (a *app) why(ctx context.Context, from source, arg string) error {
+func (a *factory) why(ctx context.Context, from viewOptions, arg string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	s, err := a.look(ctx, from)
+	s, err := a.loadView(ctx, from)
 	if err != nil {
 		return err
 	}
 	node := strings.TrimPrefix(strings.TrimPrefix(arg, "node/"), "no/")
-	var all []because
-	switch r, _, found := s.rollout(arg); {
+	var all []explanation
+	switch r, _, found := s.findRollout(arg); {
 	case s.objects.Node(node) != nil:
-		all = s.whyNode(node)
+		all = s.explainNode(node)
 	case found:
-		all = s.whyRollout(r)
+		all = s.explainRollout(r)
 	default:
-		return fmt.Errorf("there is no node and no rollout %q: %s", arg, s.names())
+		return fmt.Errorf("there is no node and no rollout %q: %s", arg, s.listNames())
 	}
-	return a.Print(output.Answer{Value: all, Names: subjects(all), Text: func(bool) string { return chainText(all, 0) }})
+	return a.Print(output.Answer{Value: all, Names: subjects(all), Text: func(bool) string { return formatReasons(all, 0) }})
 }
 
-func subjects(all []because) []string {
+func subjects(all []explanation) []string {
 	var out []string
 	for _, b := range all {
 		out = append(out, b.Subject)
@@ -77,42 +77,42 @@ func subjects(all []because) []string {
 	return out
 }
 
-// whyNode tells of every rollout that selects a node, in their order.
-func (s *scene) whyNode(node string) []because {
-	out := []because{}
+// explainNode tells of every rollout that selects a node, in their order.
+func (s *view) explainNode(node string) []explanation {
+	out := []explanation{}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if v, ok := s.verdict(r.Name, node); ok {
-			out = append(out, s.explain(r, v, map[string]bool{}))
+		if v, ok := s.findVerdict(r.Name, node); ok {
+			out = append(out, s.explainVerdict(r, v, map[string]bool{}))
 		}
 	}
 	n := s.objects.Node(node)
 	if n.Unschedulable {
 		owners := holds(n)
-		b := because{Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook", Help: "kubectl uncordon " + node + ", if nobody needs it cordoned"}
+		b := explanation{Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook", Help: "kubectl uncordon " + node + ", if nobody needs it cordoned"}
 		if len(owners) > 0 {
 			var names []string
 			for _, h := range owners {
-				names = append(names, short(h.Owner))
+				names = append(names, shortName(h.Owner))
 			}
 			b.Text, b.Help = "the node is cordoned by "+strings.Join(names, ", "), "it is given back when they are done there"
 		}
 		out = append(out, b)
 	}
 	if len(out) == 0 {
-		out = append(out, because{Subject: "Node " + node, Reason: "NotSelected", Text: "no Skyhook and no NodeOp selects the node", Help: "compare its labels with nodeSelectors"})
+		out = append(out, explanation{Subject: "Node " + node, Reason: "NotSelected", Text: "no Skyhook and no NodeOp selects the node", Help: "compare its labels with nodeSelectors"})
 	}
 	return out
 }
 
-// whyRollout tells each reason once, of the first node that has it.
-func (s *scene) whyRollout(r *rollout.Rollout) []because {
-	if o := s.ended(r); o != nil {
-		return whyEnded(o)
+// explainRollout tells each reason once, of the first node that has it.
+func (s *view) explainRollout(r *rollout.Rollout) []explanation {
+	if o := s.endedNodeOp(r); o != nil {
+		return explainEnded(o)
 	}
-	out := []because{}
+	out := []explanation{}
 	if r.Broken != nil {
-		return append(out, because{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(short(r.Name), "NODE", "")})
+		return append(out, explanation{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(shortName(r.Name), "NODE", "")})
 	}
 	type key struct {
 		phase  rollout.Phase
@@ -120,7 +120,7 @@ func (s *scene) whyRollout(r *rollout.Rollout) []because {
 	}
 	first, counts := map[key]rollout.Verdict{}, map[key]int{}
 	var order []key
-	for _, v := range s.report(r.Name).Verdicts {
+	for _, v := range s.reportOf(r.Name).Verdicts {
 		k := key{v.Phase, v.Why.Reason}
 		if counts[k] == 0 {
 			first[k] = v
@@ -130,14 +130,14 @@ func (s *scene) whyRollout(r *rollout.Rollout) []because {
 	}
 	slices.SortStableFunc(order, func(a, b key) int { return slices.Index(phases, a.phase) - slices.Index(phases, b.phase) })
 	for _, k := range order {
-		b := s.explain(r, first[k], map[string]bool{})
+		b := s.explainVerdict(r, first[k], map[string]bool{})
 		if b.Nodes = counts[k]; b.Nodes > 1 {
-			b.Subject = fmt.Sprintf("%s on %s and %d more", short(r.Name), first[k].Node, b.Nodes-1)
+			b.Subject = fmt.Sprintf("%s on %s and %d more", shortName(r.Name), first[k].Node, b.Nodes-1)
 		}
 		out = append(out, b)
 	}
 	if len(out) == 0 {
-		out = append(out, because{Subject: r.Name, Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
+		out = append(out, explanation{Subject: r.Name, Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
 	}
 	return out
 }
@@ -147,8 +147,8 @@ var phases = []rollout.Phase{
 	rollout.GaveUp, rollout.Erring, rollout.Blocked, rollout.InFlight, rollout.Waiting, rollout.Held, rollout.Off, rollout.Finished,
 }
 
-func (s *scene) verdict(name, node string) (rollout.Verdict, bool) {
-	for _, v := range s.report(name).Verdicts {
+func (s *view) findVerdict(name, node string) (rollout.Verdict, bool) {
+	for _, v := range s.reportOf(name).Verdicts {
 		if v.Node == node {
 			return v, true
 		}
@@ -156,53 +156,53 @@ func (s *scene) verdict(name, node string) (rollout.Verdict, bool) {
 	return rollout.Verdict{}, false
 }
 
-// explain says why a target stands as it does, and follows the reason to where it lies.
-func (s *scene) explain(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) because {
-	b := because{
-		Subject: short(r.Name) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.helpFor(r, v),
+// explainVerdict says why a target stands as it does, and follows the reason to where it lies.
+func (s *view) explainVerdict(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) explanation {
+	b := explanation{
+		Subject: shortName(r.Name) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.findRemedy(r, v),
 	}
 	if since := v.Why.Since; !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.Finished {
-		b.Since = span(s.snapshot.Now.Sub(since))
+		b.Since = formatDuration(s.snapshot.Now.Sub(since))
 	}
 	if seen[b.Subject] || len(seen) >= longestChain {
 		return b
 	}
 	seen[b.Subject] = true
-	b.Behind = s.behind(r, v, seen)
+	b.Causes = s.explainCauses(r, v, seen)
 	return b
 }
 
-// helpFor is what would end a wait, with the names that belong there.
-func (s *scene) helpFor(r *rollout.Rollout, v rollout.Verdict) string {
+// findRemedy is what would end a wait, with the names that belong there.
+func (s *view) findRemedy(r *rollout.Rollout, v rollout.Verdict) string {
 	pkg := ""
-	if t := s.target(r.Name, v.Node); t != nil {
+	if t := s.findTarget(r.Name, v.Node); t != nil {
 		for _, k := range t.Tasks {
 			if k.State == rollout.Failing || k.State == rollout.Running && pkg == "" {
 				pkg, _, _ = strings.Cut(k.Label, " ")
 			}
 		}
 	}
-	return v.Why.Remedy(short(r.Name), v.Node, pkg)
+	return v.Why.Remedy(shortName(r.Name), v.Node, pkg)
 }
 
-// behind are the reasons that a reason comes from.
-func (s *scene) behind(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) []because {
+// explainCauses are the reasons that a reason comes from.
+func (s *view) explainCauses(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) []explanation {
 	switch v.Why.Reason {
 	case rollout.ReasonEarlierRollout, rollout.ReasonOccupied:
-		if other, _, ok := s.rollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			if w, ok := s.verdict(other.Name, v.Node); ok {
-				return []because{s.explain(other, w, seen)}
+		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
+			if w, ok := s.findVerdict(other.Name, v.Node); ok {
+				return []explanation{s.explainVerdict(other, w, seen)}
 			}
 		}
 	case rollout.ReasonBarrier:
-		if other, _, ok := s.rollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			return s.first(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
+		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
+			return s.explainFirst(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
 		}
 	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
 		group := s.groupOf(r, v.Node)
-		var out []because
+		var out []explanation
 		for i := range s.snapshot.Rollouts {
-			out = append(out, s.first(&s.snapshot.Rollouts[i], seen, func(t *rollout.Target, w rollout.Verdict) bool {
+			out = append(out, s.explainFirst(&s.snapshot.Rollouts[i], seen, func(t *rollout.Target, w rollout.Verdict) bool {
 				return t.Group == group && t.Node != v.Node && (t.Admitted || w.Phase == rollout.GaveUp)
 			})...)
 		}
@@ -211,18 +211,18 @@ func (s *scene) behind(r *rollout.Rollout, v rollout.Verdict, seen map[string]bo
 	return nil
 }
 
-func (s *scene) groupOf(r *rollout.Rollout, node string) string {
-	if t := s.target(r.Name, node); t != nil {
+func (s *view) groupOf(r *rollout.Rollout, node string) string {
+	if t := s.findTarget(r.Name, node); t != nil {
 		return t.Group
 	}
 	return ""
 }
 
-// first explains the first targets of a rollout that are meant, each reason once.
-func (s *scene) first(r *rollout.Rollout, seen map[string]bool, meant func(*rollout.Target, rollout.Verdict) bool) []because {
-	var out []because
+// explainFirst explains the first targets of a rollout that are meant, each reason once.
+func (s *view) explainFirst(r *rollout.Rollout, seen map[string]bool, meant func(*rollout.Target, rollout.Verdict) bool) []explanation {
+	var out []explanation
 	told := map[rollout.Reason]int{}
-	for i, v := range s.report(r.Name).Verdicts {
+	for i, v := range s.reportOf(r.Name).Verdicts {
 		if !meant(&r.Targets[i], v) {
 			continue
 		}
@@ -234,7 +234,7 @@ func (s *scene) first(r *rollout.Rollout, seen map[string]bool, meant func(*roll
 			continue
 		}
 		told[v.Why.Reason] = len(out)
-		b := s.explain(r, v, seen)
+		b := s.explainVerdict(r, v, seen)
 		b.Nodes = 1
 		out = append(out, b)
 	}
@@ -246,8 +246,8 @@ func (s *scene) first(r *rollout.Rollout, seen map[string]bool, meant func(*roll
 	return out
 }
 
-// chainText prints reasons, those behind them below and further in.
-func chainText(all []because, depth int) string {
+// formatReasons prints reasons, those behind them below and further in.
+func formatReasons(all []explanation, depth int) string {
 	var b strings.Builder
 	in := strings.Repeat("    ", depth)
 	for i, w := range all {
@@ -269,7 +269,7 @@ func chainText(all []because, depth int) string {
 		if w.Help != "" {
 			fmt.Fprintf(&b, "%s  → %s\n", in, w.Help)
 		}
-		b.WriteString(chainText(w.Behind, depth+1))
+		b.WriteString(formatReasons(w.Causes, depth+1))
 	}
 	return b.String()
 }

@@ -15,18 +15,18 @@ import (
 // what would help.
 func TestEveryReasonIsExplained(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	for _, reason := range rollout.Waits() {
+	for _, want := range rollout.Waits() {
 		v := rollout.Verdict{Node: "n1", Phase: rollout.Waiting, Why: rollout.Why{
-			Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: now.Add(-5 * time.Minute)}}
-		s := &scene{
+			Reason: want, Text: "it waits for Pod shop/" + string(want), Since: now.Add(-5 * time.Minute)}}
+		s := &view{
 			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Name: "Skyhook/demo", Kind: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
 			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: "Skyhook/demo", Verdicts: []rollout.Verdict{v}}}},
 		}
-		b := s.explain(&s.snapshot.Rollouts[0], v, map[string]bool{})
-		text := chainText([]because{b}, 0)
-		for _, want := range []string{string(reason) + ": " + v.Why.Text, "for 5m", "→ " + v.Why.Remedy("demo", "n1", "")} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s is explained without %q:\n%s", reason, want, text)
+		b := s.explainVerdict(&s.snapshot.Rollouts[0], v, map[string]bool{})
+		got := formatReasons([]explanation{b}, 0)
+		for _, text := range []string{string(want) + ": " + v.Why.Text, "for 5m", "→ " + v.Why.Remedy("demo", "n1", "")} {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s is explained without %q:\n%s", want, text, got)
 			}
 		}
 	}

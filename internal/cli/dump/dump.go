@@ -36,23 +36,23 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 )
 
-// Picture is a cluster at one moment.
-type Picture struct {
+// Cluster is a cluster at one moment.
+type Cluster struct {
 	Taken    time.Time
 	Plugin   string // version that took it
 	Operator Operator
 
-	live   client.Reader // nil: there is nobody to ask
-	scheme *runtime.Scheme
-	mu     sync.Mutex
-	kept   map[schema.GroupVersionKind]map[client.ObjectKey]client.Object
-	asked  map[string]*question
-	absent map[string]bool // kinds that the server does not know
-	runs   map[string]int
+	live    client.Reader // nil: there is nobody to ask
+	scheme  *runtime.Scheme
+	mu      sync.Mutex
+	objects map[schema.GroupVersionKind]map[client.ObjectKey]client.Object
+	calls   map[string]*listCall
+	absent  map[string]bool // kinds that the server does not know
+	systems map[string]int
 }
 
-// question is a list that was asked for.
-type question struct {
+// listCall is a list that was asked for.
+type listCall struct {
 	once sync.Once
 	err  error
 }
@@ -71,37 +71,37 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // New is an empty picture that asks live, if that is not nil.
-func New(live client.Reader, taken time.Time) (*Picture, error) {
+func New(live client.Reader, taken time.Time) (*Cluster, error) {
 	s, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
-	return &Picture{
+	return &Cluster{
 		Taken: taken, live: live, scheme: s,
-		kept: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}, asked: map[string]*question{}, absent: map[string]bool{},
-		runs: map[string]int{},
+		objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}, calls: map[string]*listCall{}, absent: map[string]bool{},
+		systems: map[string]int{},
 	}, nil
 }
 
 // Live says that the picture asks an API server.
-func (p *Picture) Live() bool { return p.live != nil }
+func (p *Cluster) Live() bool { return p.live != nil }
 
 // Absent are the kinds of ours that were asked for and that the server does not know.
-func (p *Picture) Absent() []string {
+func (p *Cluster) Absent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.absent))
 }
 
 // Systems is what the nodes that were listed run, and how many of them do.
-func (p *Picture) Systems() map[string]int {
+func (p *Cluster) Systems() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.runs)
+	return maps.Clone(p.systems)
 }
 
 // Put adds an object, or replaces the one of its kind and name.
-func (p *Picture) Put(o client.Object) error {
+func (p *Cluster) Put(o client.Object) error {
 	gvk, err := apiutil.GVKForObject(o, p.scheme)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.GetName(), err)
@@ -112,35 +112,35 @@ func (p *Picture) Put(o client.Object) error {
 	return nil
 }
 
-func (p *Picture) put(gvk schema.GroupVersionKind, o client.Object) {
-	if p.kept[gvk] == nil {
-		p.kept[gvk] = map[client.ObjectKey]client.Object{}
+func (p *Cluster) put(gvk schema.GroupVersionKind, o client.Object) {
+	if p.objects[gvk] == nil {
+		p.objects[gvk] = map[client.ObjectKey]client.Object{}
 	}
-	p.kept[gvk][client.ObjectKeyFromObject(o)] = o
+	p.objects[gvk][client.ObjectKeyFromObject(o)] = o
 }
 
-// Of gives the kept objects of a kind, by namespace and name.
-func (p *Picture) Of(gvk schema.GroupVersionKind) []client.Object {
+// Objects gives the kept objects of a kind, by namespace and name.
+func (p *Cluster) Objects(gvk schema.GroupVersionKind) []client.Object {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(p.kept[gvk]), func(a, b client.ObjectKey) int {
+	keys := slices.SortedFunc(maps.Keys(p.objects[gvk]), func(a, b client.ObjectKey) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out := make([]client.Object, len(keys))
 	for i, k := range keys {
-		out[i] = p.kept[gvk][k]
+		out[i] = p.objects[gvk][k]
 	}
 	return out
 }
 
 // Get reads one object. What is not kept is asked for, because no list may have covered it.
-func (p *Picture) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (p *Cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(into, p.scheme)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
-	found := p.kept[gvk][key]
+	found := p.objects[gvk][key]
 	p.mu.Unlock()
 	if found == nil {
 		if p.live != nil {
@@ -156,7 +156,7 @@ func (p *Picture) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 }
 
 // Find is Get of what is kept, once everything of the kind has been asked for.
-func (p *Picture) Find(ctx context.Context, key client.ObjectKey, into client.Object) error {
+func (p *Cluster) Find(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	gvk, err := apiutil.GVKForObject(into, p.scheme)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p *Picture) Find(ctx context.Context, key client.ObjectKey, into client.Ob
 }
 
 // List reads many objects. Limits mean nothing: everything comes at once.
-func (p *Picture) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (p *Cluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, p.scheme)
 	if err != nil {
 		return err
@@ -183,12 +183,12 @@ func (p *Picture) List(ctx context.Context, list client.ObjectList, options ...c
 	o := &client.ListOptions{}
 	o.ApplyOptions(options)
 	o.Limit, o.Continue, o.UnsafeDisableDeepCopy = 0, "", nil
-	if err := p.ask(ctx, gvk, list, o); err != nil {
+	if err := p.fetchOnce(ctx, gvk, list, o); err != nil {
 		return err
 	}
 	var out []runtime.Object
-	for _, found := range p.Of(gvk) {
-		if fits(found, o) {
+	for _, found := range p.Objects(gvk) {
+		if matchesOptions(found, o) {
 			out = append(out, found)
 		}
 	}
@@ -196,27 +196,27 @@ func (p *Picture) List(ctx context.Context, list client.ObjectList, options ...c
 	return meta.SetList(list, out)
 }
 
-// ask has the API server answer a question, once. A kind that the server does not know has no objects.
-func (p *Picture) ask(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
+// fetchOnce has the API server answer a question, once. A kind that the server does not know has no objects.
+func (p *Cluster) fetchOnce(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
 	if p.live == nil {
 		return nil
 	}
 	key := fmt.Sprint(gvk, o.Namespace, "|", o.LabelSelector, "|", o.FieldSelector)
 	p.mu.Lock()
-	q, whole := p.asked[key], p.asked[fmt.Sprint(gvk, "|<nil>|<nil>")]
+	q, whole := p.calls[key], p.calls[fmt.Sprint(gvk, "|<nil>|<nil>")]
 	if whole != nil {
 		q = whole
 	}
 	if q == nil {
-		q = &question{}
-		p.asked[key] = q
+		q = &listCall{}
+		p.calls[key] = q
 	}
 	p.mu.Unlock()
 	q.once.Do(func() { q.err = p.fetch(ctx, gvk, like, o) })
 	return q.err
 }
 
-func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
+func (p *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
 	fresh, err := p.scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		if n, ok := item.(*corev1.Node); ok { // most of it nobody looks at
 			on := n.Status.NodeInfo
-			p.runs[strings.Join([]string{on.KubeletVersion, on.OSImage, on.KernelVersion, on.ContainerRuntimeVersion, on.Architecture}, " | ")]++
+			p.systems[strings.Join([]string{on.KubeletVersion, on.OSImage, on.KernelVersion, on.ContainerRuntimeVersion, on.Architecture}, " | ")]++
 			cluster.StripNode(n)
 		}
 		if o, ok := item.(client.Object); ok {
@@ -250,8 +250,8 @@ func (p *Picture) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 	})
 }
 
-// fits says that a list with these options shows an object.
-func fits(o client.Object, by *client.ListOptions) bool {
+// matchesOptions says that a list with these options shows an object.
+func matchesOptions(o client.Object, by *client.ListOptions) bool {
 	switch {
 	case by.Namespace != "" && o.GetNamespace() != by.Namespace:
 		return false
@@ -278,11 +278,11 @@ func (s labelSet) Get(key string) string { return s[key] }
 // Lookup is both.
 func (s labelSet) Lookup(key string) (string, bool) { v, ok := s[key]; return v, ok }
 
-// mostSingly is up to how many nodes are asked for their pods one by one; for more there is one list of all pods.
-const mostSingly = 8
+// maxNodeLists is up to how many nodes are asked for their pods one by one; for more there is one list of all pods.
+const maxNodeLists = 8
 
 // On lists the pods on nodes: for a few nodes with one question each, otherwise with one for all.
-func (p *Picture) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
+func (p *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
 	out := make(map[string][]*corev1.Pod, len(nodes))
 	if len(nodes) == 0 {
 		return out, nil
@@ -291,14 +291,14 @@ func (p *Picture) On(ctx context.Context, nodes []string) (map[string][]*corev1.
 	for _, n := range nodes {
 		wanted[n] = true
 	}
-	if len(nodes) > mostSingly {
+	if len(nodes) > maxNodeLists {
 		if err := p.List(ctx, &corev1.PodList{}); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
-	} else if err := p.singly(ctx, nodes); err != nil {
+	} else if err := p.listPodsByNode(ctx, nodes); err != nil {
 		return nil, err
 	}
-	for _, o := range p.Of(corev1.SchemeGroupVersion.WithKind("Pod")) {
+	for _, o := range p.Objects(corev1.SchemeGroupVersion.WithKind("Pod")) {
 		if pod, ok := o.(*corev1.Pod); ok && wanted[pod.Spec.NodeName] {
 			out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], pod)
 		}
@@ -311,7 +311,7 @@ func (p *Picture) On(ctx context.Context, nodes []string) (map[string][]*corev1.
 	return out, nil
 }
 
-func (p *Picture) singly(ctx context.Context, nodes []string) error {
+func (p *Cluster) listPodsByNode(ctx context.Context, nodes []string) error {
 	errs := make([]error, len(nodes))
 	var group sync.WaitGroup
 	for i, n := range nodes {

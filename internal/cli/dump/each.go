@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// each does something for each of so many, on as many processors as there are.
-func each(many int, do func(int) error) error {
+// forEach does something for each of so many, on as many processors as there are.
+func forEach(many int, do func(int) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, min(many, runtime.GOMAXPROCS(0)))
 	for w := range errs {

@@ -39,8 +39,8 @@ type file struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-// filed are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
-var filed = []schema.GroupVersionKind{
+// dumpedKinds are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
+var dumpedKinds = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("Skyhook"), v1alpha1.GroupVersion.WithKind("DeploymentPolicy"),
 	nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
 	corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
@@ -48,21 +48,21 @@ var filed = []schema.GroupVersionKind{
 }
 
 // Write writes a picture that Redact made.
-func (p *Picture) Write(w io.Writer) error {
+func (p *Cluster) Write(w io.Writer) error {
 	out := file{
 		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
 		Operator: p.Operator,
 	}
 	var kinds []schema.GroupVersionKind
 	var objects []client.Object
-	for _, gvk := range filed {
-		for _, o := range p.Of(gvk) {
+	for _, gvk := range dumpedKinds {
+		for _, o := range p.Objects(gvk) {
 			kinds, objects = append(kinds, gvk), append(objects, o)
 		}
 	}
 	out.Items = make([]json.RawMessage, len(objects))
-	err := each(len(objects), func(i int) (err error) {
-		if out.Items[i], err = item(kinds[i], objects[i]); err != nil {
+	err := forEach(len(objects), func(i int) (err error) {
+		if out.Items[i], err = marshalObject(kinds[i], objects[i]); err != nil {
 			return fmt.Errorf("writing %s %s: %w", kinds[i].Kind, objects[i].GetName(), err)
 		}
 		return nil
@@ -73,30 +73,30 @@ func (p *Picture) Write(w io.Writer) error {
 	return out.write(w)
 }
 
-// item is one object as it is written.
-func item(gvk schema.GroupVersionKind, o client.Object) ([]byte, error) {
+// marshalObject is one object as it is written.
+func marshalObject(gvk schema.GroupVersionKind, o client.Object) ([]byte, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, err
 	}
 	raw["apiVersion"], raw["kind"] = gvk.GroupVersion().String(), gvk.Kind
-	return json.Marshal(pruned(raw))
+	return json.Marshal(dropEmpty(raw))
 }
 
-// spacious is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads
+// maxYAMLObjects is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads
 // so much from the first to the last line, and YAML of that size takes many seconds to write and to read.
-const spacious = 500
+const maxYAMLObjects = 500
 
 func (f file) write(w io.Writer) error {
 	items := f.Items
-	if len(items) > spacious {
+	if len(items) > maxYAMLObjects {
 		f.Items = nil
 	}
 	text, err := yaml.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
-	if len(items) > spacious {
+	if len(items) > maxYAMLObjects {
 		text = append(bytes.Replace(text, []byte("items: null\n"), nil, 1), "items:\n"...)
 		for _, item := range items {
 			text = append(append(append(text, "- "...), item...), '\n')
@@ -127,9 +127,9 @@ func parse(text []byte) (file, error) {
 	return f, err
 }
 
-// pruned leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
+// dropEmpty leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
 // file is a file.
-func pruned(m map[string]any) map[string]any {
+func dropEmpty(m map[string]any) map[string]any {
 	for key, value := range m {
 		switch v := value.(type) {
 		case nil:
@@ -138,13 +138,13 @@ func pruned(m map[string]any) map[string]any {
 			if key == "data" || key == "configMap" || key == "labels" || key == "annotations" {
 				continue
 			}
-			if pruned(v); len(v) == 0 && key != "emptyDir" {
+			if dropEmpty(v); len(v) == 0 && key != "emptyDir" {
 				delete(m, key)
 			}
 		case []any:
 			for _, item := range v {
 				if inner, ok := item.(map[string]any); ok {
-					pruned(inner)
+					dropEmpty(inner)
 				}
 			}
 		}
@@ -153,7 +153,7 @@ func pruned(m map[string]any) map[string]any {
 }
 
 // Read reads what Write wrote.
-func Read(r io.Reader) (*Picture, error) {
+func Read(r io.Reader) (*Cluster, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type Operator struct {
 var ErrNoOperator = errors.New("no operator")
 
 // FindOperator reads the operator's settings from its Deployment. With an error, the defaults replace what could not be read.
-func (p *Picture) FindOperator(ctx context.Context, namespace string, isOperator func(*appsv1.Deployment) bool) error {
+func (p *Cluster) FindOperator(ctx context.Context, namespace string, isOperator func(*appsv1.Deployment) bool) error {
 	p.Operator = Operator{Source: "defaults", Options: *options.Defaults()}
 	p.Operator.Namespace = namespace
 	list := &appsv1.DeploymentList{}
@@ -56,7 +56,7 @@ func (p *Picture) FindOperator(ctx context.Context, namespace string, isOperator
 }
 
 // leaderNode is the node that the leading operator runs on; empty when that cannot be told.
-func (p *Picture) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
+func (p *Cluster) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
 	if p.live == nil || d.Spec.Selector == nil {
 		return ""
 	}

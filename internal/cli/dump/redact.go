@@ -20,7 +20,7 @@ import (
 // Redacted is a copy without the values of environment variables, and without everything that no decision looks at. The
 // same value gets the same word, so that what was equal stays equal and what differed differs: the copy leads to the
 // same decisions.
-func (p *Picture) Redacted() (*Picture, error) {
+func (p *Cluster) Redacted() (*Cluster, error) {
 	out, err := New(nil, p.Taken)
 	if err != nil {
 		return nil, err
@@ -36,8 +36,8 @@ func (p *Picture) Redacted() (*Picture, error) {
 	var hooks []*v1alpha1.Skyhook
 	var frozen []*corev1.ConfigMap
 	var rest []client.Object
-	for _, gvk := range filed {
-		for _, o := range p.Of(gvk) {
+	for _, gvk := range dumpedKinds {
+		for _, o := range p.Objects(gvk) {
 			c, ok := o.DeepCopyObject().(client.Object)
 			if !ok {
 				return nil, fmt.Errorf("%s %s cannot be copied", gvk.Kind, o.GetName())
@@ -57,9 +57,9 @@ func (p *Picture) Redacted() (*Picture, error) {
 			}
 		}
 	}
-	renamed := replacer(skyhook.Redact(hooks, frozen, p.Operator.Skyhook(""), hide))
-	err = each(len(rest), func(i int) error {
-		p.strip(rest[i], renamed)
+	renamed := newReplacer(skyhook.Redact(hooks, frozen, p.Operator.Skyhook(""), hide))
+	err = forEach(len(rest), func(i int) error {
+		p.trimObject(rest[i], renamed)
 		return out.Put(rest[i])
 	})
 	if err != nil {
@@ -68,8 +68,8 @@ func (p *Picture) Redacted() (*Picture, error) {
 	return out, nil
 }
 
-// replacer writes the new hashes where the old ones are.
-func replacer(hashes map[string]string) *strings.Replacer {
+// newReplacer writes the new hashes where the old ones are.
+func newReplacer(hashes map[string]string) *strings.Replacer {
 	var pairs []string
 	for from, to := range hashes {
 		pairs = append(pairs, from, to)
@@ -77,8 +77,8 @@ func replacer(hashes map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// strip drops from an object what nobody looks at.
-func (p *Picture) strip(o client.Object, renamed *strings.Replacer) {
+// trimObject drops from an object what nobody looks at.
+func (p *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
 	o.SetManagedFields(nil)
 	o.SetSelfLink("")
 	annotations := maps.Clone(o.GetAnnotations())

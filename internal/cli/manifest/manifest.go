@@ -57,8 +57,8 @@ func (o *Object) Name() string {
 	return o.GetKind() + " " + o.GetName()
 }
 
-// Rules are those of our kinds.
-type Rules struct {
+// Validator are those of our kinds.
+type Validator struct {
 	kinds map[gvks.GroupVersionKind]*kind
 }
 
@@ -70,8 +70,8 @@ type kind struct {
 }
 
 // Load reads the rules.
-func Load() (*Rules, error) {
-	r := &Rules{kinds: map[gvks.GroupVersionKind]*kind{}}
+func Load() (*Validator, error) {
+	r := &Validator{kinds: map[gvks.GroupVersionKind]*kind{}}
 	files, err := chart.CRDs.ReadDir("files/crds")
 	if err != nil {
 		return nil, fmt.Errorf("reading the CRDs: %w", err)
@@ -88,7 +88,7 @@ func Load() (*Rules, error) {
 	return r, nil
 }
 
-func (r *Rules) add(text []byte) error {
+func (r *Validator) add(text []byte) error {
 	d := &crdv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal(text, d); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *Rules) add(text []byte) error {
 }
 
 // Read reads the objects of a file. Lists are taken apart.
-func (r *Rules) Read(file string, in io.Reader) ([]*Object, error) {
+func (r *Validator) Read(file string, in io.Reader) ([]*Object, error) {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
@@ -137,12 +137,12 @@ func (r *Rules) Read(file string, in io.Reader) ([]*Object, error) {
 		case u.GetKind() == "" || u.GetAPIVersion() == "":
 			return nil, fmt.Errorf("reading %s, document %d: it has no apiVersion or no kind", file, n)
 		case !u.IsList():
-			out = append(out, r.judge(file, u))
+			out = append(out, r.validate(file, u))
 			continue
 		}
 		err = u.EachListItem(func(item runtime.Object) error {
 			if i, ok := item.(*unstructured.Unstructured); ok {
-				out = append(out, r.judge(file, i))
+				out = append(out, r.validate(file, i))
 			}
 			return nil
 		})
@@ -152,8 +152,8 @@ func (r *Rules) Read(file string, in io.Reader) ([]*Object, error) {
 	}
 }
 
-// judge fills in defaults, and says what is wrong.
-func (r *Rules) judge(file string, u *unstructured.Unstructured) *Object {
+// validate fills in defaults, and says what is wrong.
+func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object {
 	o := &Object{Unstructured: u, File: file}
 	k := r.kinds[u.GroupVersionKind()]
 	if k == nil {
@@ -186,7 +186,7 @@ func (r *Rules) judge(file string, u *unstructured.Unstructured) *Object {
 		errs = append(errs, found...)
 	}
 	for _, e := range errs {
-		if text := sentence(e); !slices.Contains(o.Wrong, text) {
+		if text := describeError(e); !slices.Contains(o.Wrong, text) {
 			o.Wrong = append(o.Wrong, text)
 		}
 	}
@@ -194,8 +194,8 @@ func (r *Rules) judge(file string, u *unstructured.Unstructured) *Object {
 	return o
 }
 
-// sentence is an error without the value, which may be long.
-func sentence(e *field.Error) string {
+// describeError is an error without the value, which may be long.
+func describeError(e *field.Error) string {
 	detail := strings.TrimSpace(e.Detail)
 	switch e.Type {
 	case field.ErrorTypeRequired:
