@@ -56,6 +56,10 @@ demo: ## run the quick start on two real nodes of this machine (root), or on the
 demo-down: ## remove the demo
 	@test/demo/demo.sh down
 
+.PHONY: pictures
+pictures: ## record the picture of the README on the cluster of `make demo` or of DEMO_KUBECONFIG
+	@test/demo/picture.sh
+
 .PHONY: docs
 docs: ## check every example, command and link of the documentation, with an API server
 	cd test/docs && go test ./...
