@@ -14,28 +14,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// notRun marks, behind the fence, what can neither be executed nor validated.
+// notRun marks blocks that can be neither executed nor validated. It stands after the fence.
 const notRun = "not-run"
 
-// kinds are what a fence may be of. Text is what programs print, and pictures.
+// kinds maps the kinds of fenced blocks to whether they are checked. Text is the output of programs.
 var kinds = map[string]bool{"yaml": true, "json": true, "sh": true, "bash": true, "go": false, "text": false, "mermaid": false, "": false, "console": false, "toml": false, "ini": false}
 
-func everything(t *testing.T) []block {
+func allBlocks(t *testing.T) []block {
 	t.Helper()
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := pages(dir)
+	names, err := listPages(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(names) < 20 {
-		t.Fatalf("only these pages are there: %v", names)
+		t.Fatalf("found only these pages: %v", names)
 	}
 	var all []block
 	for _, name := range names {
-		found, err := blocks(dir, name)
+		found, err := parseBlocks(dir, name)
 		if err != nil {
 			t.Error(err)
 		}
@@ -44,14 +44,14 @@ func everything(t *testing.T) []block {
 	return all
 }
 
-// TestBlocks: every example is of a kind that is checked, or is marked; those that are marked are listed.
+// TestBlocks checks that the kind of every block is known, and logs the blocks with notRun.
 func TestBlocks(t *testing.T) {
 	checked := map[string]int{}
-	for _, b := range everything(t) {
+	for _, b := range allBlocks(t) {
 		what, known := kinds[b.kind]
 		switch {
 		case !known:
-			t.Errorf("%s: a block of kind %q is checked by nobody: use one of yaml, json, sh, text and mermaid", b, b.kind)
+			t.Errorf("%s: a block of kind %q is not checked: use one of yaml, json, sh, text and mermaid", b, b.kind)
 		case strings.Contains(b.more, notRun):
 			t.Logf("neither executed nor validated: %s (%s)", b, b.kind)
 		case what:
@@ -66,34 +66,34 @@ func TestBlocks(t *testing.T) {
 	t.Logf("checked: %v", checked)
 }
 
-// generated is made from the commands themselves, and held to them by a test of its own.
-const generated = "docs/cli.md"
+// generatedPage is generated from the commands; a test in internal/cli compares it.
+const generatedPage = "docs/cli.md"
 
-// TestCommands: every command is one that its program has, with flags that it has.
+// TestCommands checks that every command and its flags exist.
 func TestCommands(t *testing.T) {
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range everything(t) {
-		if !shell(b) || strings.Contains(b.more, notRun) || strings.HasPrefix(b.String(), generated+":") {
+	for _, b := range allBlocks(t) {
+		if !isShell(b) || strings.Contains(b.more, notRun) || strings.HasPrefix(b.String(), generatedPage+":") {
 			continue
 		}
-		for _, err := range lines(dir, b.text) {
+		for _, err := range checkScript(dir, b.text) {
 			t.Errorf("%s: %v", b, err)
 		}
 	}
 }
 
-// shell says that a block is commands: it says so, or says nothing and begins with one.
-func shell(b block) bool {
+// isShell reports whether a block contains commands: by its kind, or without a kind if it begins with a known program.
+func isShell(b block) bool {
 	first, _, _ := strings.Cut(strings.TrimSpace(b.text), " ")
 	return b.kind == "sh" || b.kind == "bash" || b.kind == "" && first != "skyhook-agent" && programs[first] != nil
 }
 
-// TestCommandsRefused: what is not there is found.
+// TestCommandsRefused checks that unknown commands and flags are found.
 func TestCommandsRefused(t *testing.T) {
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,30 +102,29 @@ func TestCommandsRefused(t *testing.T) {
 		"kubectl skyhook reset demo --nodes n1", "helm instal skyhook ./chart", "helm install skyhook ./chart --replace-all", "kubelet --register-with-taint=a=b:NoSchedule", "make everything",
 		"go test ./nowhere", "for x in 1; do unheard-of $x; done", "./install.sh", "if then",
 	} {
-		if len(lines(dir, text)) == 0 {
-			t.Errorf("nothing is wrong with %q", text)
+		if len(checkScript(dir, text)) == 0 {
+			t.Errorf("no error in %q", text)
 		}
 	}
 	for _, text := range []string{"kubectl -n skyhook logs -l app=x --tail=5 -f", "A=$(kubectl get node n1 -o name) && kubectl skyhook pause demo -y", "helm upgrade --install a ./chart --set x=y", "make demo VERSION=v1"} {
-		if wrong := lines(dir, text); len(wrong) > 0 {
+		if wrong := checkScript(dir, text); len(wrong) > 0 {
 			t.Errorf("%q: %v", text, wrong)
 		}
 	}
 }
 
-// TestJSON: every piece of JSON is one.
+// TestJSON checks that every JSON block is valid.
 func TestJSON(t *testing.T) {
-	for _, b := range everything(t) {
+	for _, b := range allBlocks(t) {
 		if b.kind == "json" && !strings.Contains(b.more, notRun) && !json.Valid([]byte(b.text)) {
-			t.Errorf("%s: this is no JSON", b)
+			t.Errorf("%s: invalid JSON", b)
 		}
 	}
 }
 
-// TestValuesExplained: every value of the chart has its place in docs/install.md, and nothing is explained there that the
-// chart does not know.
+// TestValuesExplained checks that docs/install.md explains every value of the chart, and no other.
 func TestValuesExplained(t *testing.T) {
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,7 @@ func TestValuesExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := leaves("", values)
+	known := leafPaths("", values)
 	var explained []string
 	for line := range strings.Lines(string(page)) {
 		cell, isRow := strings.CutPrefix(line, "| `")
@@ -163,24 +162,24 @@ func TestValuesExplained(t *testing.T) {
 	}
 	for _, e := range explained {
 		e = strings.TrimSuffix(e, ".*")
-		if !slices.ContainsFunc(known, func(v string) bool { return v == e || strings.HasPrefix(v, e+".") }) && !slices.Contains(silent, e) {
+		if !slices.ContainsFunc(known, func(v string) bool { return v == e || strings.HasPrefix(v, e+".") }) && !slices.Contains(hiddenValues, e) {
 			t.Errorf("docs/install.md explains %s, which the chart does not have", e)
 		}
 	}
 }
 
-// silent are values that values.yaml does not show.
-var silent = []string{"nameOverride", "fullnameOverride", "global"}
+// hiddenValues are valid values that values.yaml does not list.
+var hiddenValues = []string{"nameOverride", "fullnameOverride", "global"}
 
-// leaves are the values without others below them, by path.
-func leaves(path string, value any) []string {
+// leafPaths returns the paths of all values without children.
+func leafPaths(path string, value any) []string {
 	m, ok := value.(map[string]any)
 	if !ok || len(m) == 0 {
 		return []string{path}
 	}
 	var all []string
 	for k, v := range m {
-		all = append(all, leaves(strings.TrimPrefix(path+"."+k, "."), v)...)
+		all = append(all, leafPaths(strings.TrimPrefix(path+"."+k, "."), v)...)
 	}
 	slices.Sort(all)
 	return all

@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// explains is the page of each kind.
-var explains = map[string]string{
+// pageOfKind maps each kind to its page.
+var pageOfKind = map[string]string{
 	"Skyhook": "docs/skyhook.md", "DeploymentPolicy": "docs/deployment-policy.md", "NodeOp": "docs/nodeop.md", "NodeOpUpgrade": "docs/nodeop.md",
 }
 
-// elsewhere are fields whose content another page explains, by how their path ends. The page of the kind has a link to it.
-var elsewhere = map[string]string{"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md"}
+// explainedElsewhere maps the suffix of a field's path to the page that explains its content. The page of the kind links to it.
+var explainedElsewhere = map[string]string{"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md"}
 
-// kubernetes are fields with the types of Kubernetes, whose content its own documentation explains.
-var kubernetes = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
+// kubernetesField matches fields with types of Kubernetes, which its own documentation explains.
+var kubernetesField = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
 
 // property is a part of a schema.
 type property struct {
@@ -38,7 +38,7 @@ type property struct {
 	Enum                 []string
 }
 
-// kind is what a CRD says of one.
+// kind is the used part of a CRD.
 type kind struct {
 	Spec struct {
 		Names    struct{ Kind string }
@@ -50,15 +50,15 @@ type kind struct {
 	}
 }
 
-// TestFieldsExplained: each field of each kind, and each value it may have, is on the page of the kind.
+// TestFieldsExplained checks that the page of each kind names each field and each value of its enumerations.
 func TestFieldsExplained(t *testing.T) {
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "chart", "files", "crds", "*.yaml"))
-	if err != nil || len(files) != len(explains) {
-		t.Fatalf("the CRDs are %v, and pages explain %d kinds: %v", files, len(explains), err)
+	if err != nil || len(files) != len(pageOfKind) {
+		t.Fatalf("the CRDs are %v, and pages explain %d kinds: %v", files, len(pageOfKind), err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -69,40 +69,40 @@ func TestFieldsExplained(t *testing.T) {
 		if err := yaml.Unmarshal(text, &k); err != nil {
 			t.Fatal(err)
 		}
-		page := explains[k.Spec.Names.Kind]
+		page := pageOfKind[k.Spec.Names.Kind]
 		if page == "" || len(k.Spec.Versions) != 1 {
 			t.Fatalf("no page explains %s, or it has %d versions", k.Spec.Names.Kind, len(k.Spec.Versions))
 		}
 		whole := k.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
-		r := &reading{T: t, dir: dir, kind: k.Spec.Names.Kind, words: map[string]map[string]bool{}}
-		r.fields(page, "spec", whole["spec"])
-		r.fields(page, "status", whole["status"])
+		r := &schemaCheck{T: t, dir: dir, kind: k.Spec.Names.Kind, words: map[string]map[string]bool{}}
+		r.checkFields(page, "spec", whole["spec"])
+		r.checkFields(page, "status", whole["status"])
 		if r.count < 20 {
 			t.Errorf("%s has only %d fields", r.kind, r.count)
 		}
 	}
 }
 
-// reading goes through the schema of a kind.
-type reading struct {
+// schemaCheck walks through the schema of a kind.
+type schemaCheck struct {
 	*testing.T
 	dir, kind string
-	words     map[string]map[string]bool // what is code on each page
+	words     map[string]map[string]bool // inline code by page
 	count     int
 }
 
-// fields looks for everything below a path on a page.
-func (r *reading) fields(page, path string, of property) {
-	if other := elsewhere[path]; other != "" && other != page {
+// checkFields checks all fields below a path on a page.
+func (r *schemaCheck) checkFields(page, path string, of property) {
+	if other := explainedElsewhere[path]; other != "" && other != page {
 		if text, err := os.ReadFile(filepath.Join(r.dir, page)); err != nil || !strings.Contains(string(text), "]("+filepath.Base(other)+"#status)") {
 			r.Errorf("%s: %s.%s is explained in %s, to which there is no link: %v", page, r.kind, path, other, err)
 		}
 		page = other
 	}
 	if r.words[page] == nil {
-		r.words[page] = code(r.T, filepath.Join(r.dir, page))
+		r.words[page] = codeWords(r.T, filepath.Join(r.dir, page))
 	}
-	if strings.HasSuffix(path, "status.conditions") || kubernetes.MatchString(path) {
+	if strings.HasSuffix(path, "status.conditions") || kubernetesField.MatchString(path) {
 		return
 	}
 	for _, value := range of.Enum {
@@ -111,42 +111,42 @@ func (r *reading) fields(page, path string, of property) {
 		}
 	}
 	if of.Items != nil {
-		r.fields(page, path, *of.Items)
+		r.checkFields(page, path, *of.Items)
 	}
 	if of.AdditionalProperties != nil {
-		r.fields(page, path, *of.AdditionalProperties)
+		r.checkFields(page, path, *of.AdditionalProperties)
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		r.count++
 		if !r.words[page][name] {
 			r.Errorf("%s does not explain %s.%s.%s", page, r.kind, path, name)
 		}
-		r.fields(page, path+"."+name, of.Properties[name])
+		r.checkFields(page, path+"."+name, of.Properties[name])
 	}
 }
 
-// named is a word of what is set as code.
-var named = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_-]*`)
+// wordPattern matches a word of inline code.
+var wordPattern = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_-]*`)
 
-// code collects the words of a page that are set as code outside of examples: what an example has is not explained by it.
-func code(t *testing.T, file string) map[string]bool {
+// codeWords collects the words of a page's inline code. Examples do not count, because they explain nothing.
+func codeWords(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for _, piece := range inline.FindAllString(fenced.ReplaceAllString(string(text), ""), -1) {
-		for _, w := range named.FindAllString(piece, -1) {
+	for _, piece := range inlinePattern.FindAllString(fencedPattern.ReplaceAllString(string(text), ""), -1) {
+		for _, w := range wordPattern.FindAllString(piece, -1) {
 			found[w] = true
 		}
 	}
 	return found
 }
 
-// TestConditionsExplained: each condition, and each reason of one, is on the pages of the kinds that have it.
+// TestConditionsExplained checks that the pages of a kind name each of its conditions and their reasons.
 func TestConditionsExplained(t *testing.T) {
-	dir, err := root()
+	dir, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +155,9 @@ func TestConditionsExplained(t *testing.T) {
 	} {
 		said := map[string]bool{}
 		for _, page := range pages {
-			maps.Copy(said, code(t, filepath.Join(dir, page)))
+			maps.Copy(said, codeWords(t, filepath.Join(dir, page)))
 		}
-		names := constants(t, filepath.Join(dir, source))
+		names := constantValues(t, filepath.Join(dir, source))
 		if len(names) < 10 {
 			t.Errorf("%s has only the conditions and reasons %v", source, names)
 		}
@@ -169,8 +169,8 @@ func TestConditionsExplained(t *testing.T) {
 	}
 }
 
-// constants are the values of those whose names begin with Condition or Reason, without a group.
-func constants(t *testing.T, file string) []string {
+// constantValues returns the values of constants whose names begin with Condition or Reason, without a group.
+func constantValues(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {

@@ -38,8 +38,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-// foreign are CRDs of other projects that examples use, each in a Go module that Go's proxy has, with the group of its kinds.
-var foreign = map[string]map[string]string{
+// foreignCRDs maps Go modules of other projects to the files of the CRDs that examples use, by API group.
+var foreignCRDs = map[string]map[string]string{
 	"github.com/kyverno/kyverno@v1.19.1": {
 		"kyverno.io":          "config/crds/kyverno/kyverno.io_clusterpolicies.yaml",
 		"policies.kyverno.io": "config/crds/policies.kyverno.io/policies.kyverno.io_validatingpolicies.yaml",
@@ -49,8 +49,8 @@ var foreign = map[string]map[string]string{
 	"github.com/fluxcd/source-controller@v1.7.0":    {"source.toolkit.fluxcd.io": "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"},
 }
 
-// local are kinds that no API server knows: programs read them from files.
-var local = map[string]bool{"Kustomization.kustomize.config.k8s.io": true}
+// clientOnlyKinds are kinds that programs read from files and no API server serves.
+var clientOnlyKinds = map[string]bool{"Kustomization.kustomize.config.k8s.io": true}
 
 var (
 	plane  *controlplane.Plane
@@ -60,7 +60,7 @@ var (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	crds, err := definitions()
+	crds, err := downloadCRDs()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "docs: %v\n", err)
 		os.Exit(1)
@@ -68,21 +68,21 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: append(crds, "../../chart/files/crds")}))
 }
 
-// absent are the groups of other projects whose module Go's proxy did not give; examples with their kinds are not validated.
-var absent = map[string]bool{}
+// missingGroups are API groups whose module could not be downloaded; examples with their kinds are not validated.
+var missingGroups = map[string]bool{}
 
-// definitions finds the CRDs of others, where Go keeps its modules.
-func definitions() ([]string, error) {
+// downloadCRDs returns the files of foreign CRDs in the module cache.
+func downloadCRDs() ([]string, error) {
 	var files []string
-	for module, paths := range foreign {
+	for module, paths := range foreignCRDs {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output()
 		cancel()
 		if err != nil {
 			for group := range paths {
-				absent[group] = true
+				missingGroups[group] = true
 			}
-			fmt.Fprintf(os.Stderr, "docs: %s cannot be had, so examples that use its kinds are not validated: %v\n%s", module, err, out)
+			fmt.Fprintf(os.Stderr, "docs: %s cannot be downloaded, so examples with its kinds are not validated: %v\n%s", module, err, out)
 			continue
 		}
 		var got struct{ Dir string }
@@ -108,19 +108,19 @@ func connect(t *testing.T) {
 	}
 }
 
-// wrap are pieces of an object, and what they are pieces of: the words behind ```yaml say which.
-var wrap = map[string]string{
+// frames are objects that contain parts of objects; the word after ```yaml selects one.
+var frames = map[string]string{
 	"packages": "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: piece}, spec: {packages: {}}}",
 	"spec":     "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: piece}, spec: {}}",
 	"policy":   "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: DeploymentPolicy, metadata: {name: piece}, spec: {}}",
 	"nodeop":   "{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: piece, namespace: default}, spec: {}}",
 }
 
-// TestObjects gives every object of the pages and of the samples to a real API server, strictly: a field that it does not
-// know is an error, and so is what a rule refuses.
+// TestObjects creates every object of the pages and samples on a real API server, as a strict dry run: unknown fields and
+// violated rules are errors.
 func TestObjects(t *testing.T) {
 	connect(t)
-	all := everything(t)
+	all := allBlocks(t)
 	for _, pattern := range []string{"../../examples/*.yaml", "../../examples/*/*.yaml", "../../config/samples/*.yaml", "../../docs/kyverno/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 && !strings.Contains(pattern, "*/*") {
@@ -140,24 +140,24 @@ func TestObjects(t *testing.T) {
 			continue
 		}
 		checked++
-		if err := check(b); err != nil {
+		if err := checkBlock(b); err != nil {
 			t.Errorf("%s: %v", b, err)
 		}
 	}
 	t.Logf("%d blocks and files", checked)
 }
 
-// check gives the objects of a block to whoever can judge them.
-func check(b block) error {
+// checkBlock validates the objects of a block.
+func checkBlock(b block) error {
 	switch b.more {
 	case "values":
-		return values(b.text)
+		return checkValues(b.text)
 	case "test.yaml":
 		_, err := sandbox.ReadSpec([]byte(b.text))
 		return err
 	}
-	if frame, known := wrap[b.more]; known {
-		return piece(frame, b)
+	if frame, known := frames[b.more]; known {
+		return checkPart(frame, b)
 	}
 	d := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(b.text)))
 	for {
@@ -176,22 +176,22 @@ func check(b block) error {
 			continue
 		}
 		if o.GetKind() == "" {
-			return fmt.Errorf("this is no object: say behind the fence what it is a piece of (values, test.yaml, packages, spec, policy, nodeop), or %s", notRun)
+			return fmt.Errorf("not an object: name its frame after the fence (values, test.yaml, packages, spec, policy, nodeop), or use %s", notRun)
 		}
-		if err := try(&o); err != nil {
+		if err := dryRunCreate(&o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 }
 
-// try has the API server check an object without keeping it.
-func try(o *unstructured.Unstructured) error {
+// dryRunCreate makes the API server check an object without storing it.
+func dryRunCreate(o *unstructured.Unstructured) error {
 	kind := o.GroupVersionKind()
-	if local[kind.GroupKind().String()] {
+	if clientOnlyKinds[kind.GroupKind().String()] {
 		return nil
 	}
 	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, kind.Version)
-	if meta.IsNoMatchError(err) && absent[kind.Group] {
+	if meta.IsNoMatchError(err) && missingGroups[kind.Group] {
 		return nil
 	}
 	if err != nil {
@@ -199,7 +199,7 @@ func try(o *unstructured.Unstructured) error {
 	}
 	var at dynamic.ResourceInterface = client.Resource(mapping.Resource)
 	if mapping.Scope.Name() == "namespace" {
-		// Namespaces of examples are not there, and that is not what is asked.
+		// The namespaces of examples do not exist on the test server.
 		o.SetNamespace("default")
 		at = client.Resource(mapping.Resource).Namespace("default")
 	}
@@ -210,8 +210,8 @@ func try(o *unstructured.Unstructured) error {
 	return err
 }
 
-// piece puts a part of an object where it belongs.
-func piece(frame string, b block) error {
+// checkPart inserts a part of an object into its frame and validates it.
+func checkPart(frame string, b block) error {
 	var o unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte(frame), &o.Object); err != nil {
 		return err
@@ -228,11 +228,11 @@ func piece(frame string, b block) error {
 			spec[k] = v
 		}
 	}
-	return try(&o)
+	return dryRunCreate(&o)
 }
 
-// values are for the chart, whose schema judges them.
-func values(text string) error {
+// checkValues validates values with the schema of the chart.
+func checkValues(text string) error {
 	var given map[string]any
 	if err := yaml.UnmarshalStrict([]byte(text), &given); err != nil {
 		return err
@@ -252,7 +252,7 @@ func values(text string) error {
 	return chartutil.ValidateAgainstSchema(chart, merged)
 }
 
-// TestAdmissionPolicy puts the policy of docs/kyverno into force, and sees what it refuses and what it lets pass.
+// TestAdmissionPolicy applies the policy of docs/kyverno and checks what it rejects and what it admits.
 func TestAdmissionPolicy(t *testing.T) {
 	connect(t)
 	text, err := os.ReadFile("../../docs/kyverno/admission-policy.yaml")
@@ -279,11 +279,11 @@ func TestAdmissionPolicy(t *testing.T) {
 		})
 	}
 	skyhook := func(of string) error {
-		return piece(wrap["packages"], block{more: "packages", text: "tool: {version: 1.0.0, " + of + "}"})
+		return checkPart(frames["packages"], block{more: "packages", text: "tool: {version: 1.0.0, " + of + "}"})
 	}
 	const digest = "containerSHA: 'sha256:0000000000000000000000000000000000000000000000000000000000000000'"
 	deadline := time.Now().Add(2 * time.Minute)
-	for skyhook("image: example.com/other, "+digest) == nil { // the API server takes a moment to see its policies
+	for skyhook("image: example.com/other, "+digest) == nil { // the policy takes effect after a moment
 		if time.Now().After(deadline) {
 			t.Fatal("two minutes, and the policy refuses nothing")
 		}
@@ -303,16 +303,16 @@ func TestAdmissionPolicy(t *testing.T) {
 	}
 }
 
-// TestUnknownKinds: a kind that nobody serves is an error, also where modules of other projects cannot be had.
+// TestUnknownKinds checks that unknown kinds are errors, except in groups whose module is missing.
 func TestUnknownKinds(t *testing.T) {
 	connect(t)
-	absent["argoproj.io"] = true
-	defer delete(absent, "argoproj.io")
+	missingGroups["argoproj.io"] = true
+	defer delete(missingGroups, "argoproj.io")
 	for kind, want := range map[string]bool{
 		"{apiVersion: argoproj.io/v1alpha1, kind: Nothing, metadata: {name: a}}": true, "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhok, metadata: {name: a}}": false,
 		"{apiVersion: apps/v1, kind: Deploymnet, metadata: {name: a}}": false,
 	} {
-		if err := check(block{kind: "yaml", text: kind}); (err == nil) != want {
+		if err := checkBlock(block{kind: "yaml", text: kind}); (err == nil) != want {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -23,22 +23,22 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 )
 
-// A checker says what is wrong with a command line; its words follow the program's name.
-type checker func(root string, words []string) error
+// An argumentChecker reports errors in the arguments of a program.
+type argumentChecker func(root string, words []string) error
 
-// programs are those whose command lines can be checked.
-var programs = map[string]checker{
-	"kubectl": kubectl, "helm": helm, "kubelet": kubelet, "make": target, "go": golang, "sha256sum": fine, "cd": fine, "export": fine, "cat": fine,
-	"echo": fine, "diff": fine, "sudo": fine, "apt-get": fine, "curl": fine, "tar": fine, "git": fine, "base64": fine, "jq": fine, "grep": fine,
-	"skyhook-agent": fine, "ctr": fine, "systemctl": fine, "journalctl": fine, "ls": fine, "test": fine, "sort": fine, "install": fine, "sleep": fine,
-	"gpg": fine, "cosign": fine, "set": fine, "mkdir": fine, "cp": fine, "cmp": fine, "rm": fine, "awk": fine, "xargs": fine, "tail": fine, "flux": fine, "argocd": fine,
+// programs lists the programs whose command lines are checked.
+var programs = map[string]argumentChecker{
+	"kubectl": checkKubectl, "helm": checkHelm, "kubelet": checkKubelet, "make": checkMakeTarget, "go": checkGoFolders, "sha256sum": acceptAny, "cd": acceptAny, "export": acceptAny, "cat": acceptAny,
+	"echo": acceptAny, "diff": acceptAny, "sudo": acceptAny, "apt-get": acceptAny, "curl": acceptAny, "tar": acceptAny, "git": acceptAny, "base64": acceptAny, "jq": acceptAny, "grep": acceptAny,
+	"skyhook-agent": acceptAny, "ctr": acceptAny, "systemctl": acceptAny, "journalctl": acceptAny, "ls": acceptAny, "test": acceptAny, "sort": acceptAny, "install": acceptAny, "sleep": acceptAny,
+	"gpg": acceptAny, "cosign": acceptAny, "set": acceptAny, "mkdir": acceptAny, "cp": acceptAny, "cmp": acceptAny, "rm": acceptAny, "awk": acceptAny, "xargs": acceptAny, "tail": acceptAny, "flux": acceptAny, "argocd": acceptAny,
 }
 
-// fine is for programs of others whose flags are theirs; that the line is a shell's was seen.
-func fine(string, []string) error { return nil }
+// acceptAny accepts all arguments of foreign programs; only the shell syntax is checked.
+func acceptAny(string, []string) error { return nil }
 
-// lines checks every command of a shell script, wherever in it.
-func lines(root, text string) []error {
+// checkScript checks every command of a shell script, including nested ones.
+func checkScript(root, text string) []error {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err != nil {
 		return []error{err}
@@ -52,9 +52,9 @@ func lines(root, text string) []error {
 		}
 		var words []string
 		for _, a := range call.Args {
-			words = append(words, word(printer, a))
+			words = append(words, unquote(printer, a))
 		}
-		if err := command(root, words); err != nil {
+		if err := checkCommand(root, words); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", strings.Join(words, " "), err))
 		}
 		return true
@@ -62,8 +62,8 @@ func lines(root, text string) []error {
 	return wrong
 }
 
-// word is what the shell would make of a word, with variables left as they are.
-func word(_ *syntax.Printer, w *syntax.Word) string {
+// unquote returns a word without quotes, with x in place of variables and substitutions.
+func unquote(_ *syntax.Printer, w *syntax.Word) string {
 	var out strings.Builder
 	for _, part := range w.Parts {
 		switch part := part.(type) {
@@ -86,7 +86,7 @@ func word(_ *syntax.Printer, w *syntax.Word) string {
 	return out.String()
 }
 
-func command(root string, words []string) error {
+func checkCommand(root string, words []string) error {
 	for len(words) > 0 && words[0] == "sudo" {
 		words = words[1:]
 	}
@@ -99,22 +99,22 @@ func command(root string, words []string) error {
 		return err
 	}
 	if !known {
-		return fmt.Errorf("this test does not know the program; mark the block with not-run, or tell the test")
+		return fmt.Errorf("unknown program; add it to programs in this test, or mark the block with not-run")
 	}
 	return check(root, words[1:])
 }
 
-// kubectl finds the command and parses its flags, those of the plugin included.
-func kubectl(_ string, words []string) error {
+// checkKubectl finds the command and parses its flags, including those of the plugin.
+func checkKubectl(_ string, words []string) error {
 	if len(words) > 0 && words[0] == "skyhook" {
-		return parse(cli.Command(cli.Line{Stdin: &bytes.Buffer{}, Stdout: io.Discard, Stderr: io.Discard, Version: "v0"}), words[1:])
+		return parseArguments(cli.Command(cli.Line{Stdin: &bytes.Buffer{}, Stdout: io.Discard, Stderr: io.Discard, Version: "v0"}), words[1:])
 	}
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	return parse(cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{IOStreams: streams}), words)
+	return parseArguments(cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{IOStreams: streams}), words)
 }
 
-// kubelet asks the real one, which belongs to the API server of these tests, for the flags that it has.
-func kubelet(_ string, words []string) error {
+// checkKubelet reads the valid flags from the help of the kubelet that belongs to the API server of these tests.
+func checkKubelet(_ string, words []string) error {
 	out, err := exec.Command(filepath.Join(filepath.Dir(plane.Kubectl()), "kubelet"), "--help").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("asking the kubelet for its flags: %w", err)
@@ -128,16 +128,16 @@ func kubelet(_ string, words []string) error {
 	return nil
 }
 
-func helm(_ string, words []string) error {
+func checkHelm(_ string, words []string) error {
 	root, err := helmcmd.NewRootCmd(io.Discard, words, func(bool) {})
 	if err != nil {
 		return err
 	}
-	return parse(root, words)
+	return parseArguments(root, words)
 }
 
-// parse holds a command line against a tree of commands: each has to exist, with these flags.
-func parse(root *cobra.Command, words []string) error {
+// parseArguments checks that a command and its flags exist in a tree of commands.
+func parseArguments(root *cobra.Command, words []string) error {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	found, rest, err := root.Find(words)
 	if err != nil {
@@ -158,16 +158,16 @@ func parse(root *cobra.Command, words []string) error {
 	return found.ValidateArgs(found.Flags().Args())
 }
 
-var goals = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+var targetPattern = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 
-// target proves that the Makefile has what make is asked for.
-func target(root string, words []string) error {
+// checkMakeTarget checks that the Makefile has the targets.
+func checkMakeTarget(root string, words []string) error {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		return err
 	}
 	var all []string
-	for _, m := range goals.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range targetPattern.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, m[1])
 	}
 	for _, w := range words {
@@ -178,8 +178,8 @@ func target(root string, words []string) error {
 	return nil
 }
 
-// golang proves that the folders that go is told about are there, in the repository or in a module below test.
-func golang(root string, words []string) error {
+// checkGoFolders checks that the folders exist, in the repository or in a module below test.
+func checkGoFolders(root string, words []string) error {
 	modules, err := filepath.Glob(filepath.Join(root, "test", "*"))
 	if err != nil {
 		return err

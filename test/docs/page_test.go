@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds the pages to what they say: every example is given to an API server, every command is parsed by the
-// program it calls, every link leads somewhere. What can be none of that is marked in the page and listed here.
+// Package docs tests the documentation: examples are validated by an API server, commands are parsed by the
+// programs they call, links have targets. Blocks that cannot be tested are marked in the page and listed by a test.
 package docs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// A block is a fenced part of a page. Its kind is the first word behind the fence; the rest says more for these tests.
+// A block is a fenced part of a page. Its kind is the first word after the fence; the rest of the line is in more.
 type block struct {
 	page string
 	line int
@@ -25,8 +25,8 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// root is the repository.
-func root() (string, error) {
+// repositoryRoot returns the folder of the repository.
+func repositoryRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the repository: %w", err)
@@ -34,8 +34,8 @@ func root() (string, error) {
 	return filepath.Join(dir, "..", ".."), nil
 }
 
-// pages are all that Git knows or would know, without those that explain the programs below test/ to who works on them.
-func pages(root string) ([]string, error) {
+// listPages returns the Markdown files that are or would be tracked by Git, except test data and templates.
+func listPages(root string) ([]string, error) {
 	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -53,8 +53,8 @@ func pages(root string) ([]string, error) {
 
 var fence = regexp.MustCompile("^ *(```+|~~~+) *([^ `]*) *([^`]*)$")
 
-// blocks reads the fenced parts of a page.
-func blocks(root, page string) ([]block, error) {
+// parseBlocks returns the fenced parts of a page.
+func parseBlocks(root, page string) ([]block, error) {
 	content, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		return nil, fmt.Errorf("reading a page: %w", err)
@@ -74,7 +74,7 @@ func blocks(root, page string) ([]block, error) {
 		}
 	}
 	if open != nil {
-		return nil, fmt.Errorf("%s: the block does not end", open)
+		return nil, fmt.Errorf("%s: the block is not closed", open)
 	}
 	return all, nil
 }
