@@ -21,7 +21,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/operator ./cmd/agent ./cmd/kubectl-skyhook
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/operator ./cmd/skyhook-agent ./cmd/kubectl-skyhook
 
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server)

@@ -31,7 +31,7 @@ func products() []product {
 		{name: "operator", title: "skyhook-operator", program: "cmd/operator", file: "/manager", entry: true,
 			user: "10001:10001", limit: 60},
 		// The agent is root: it changes its root to that of the host.
-		{name: "agent", title: "skyhook-agent", program: "cmd/agent", file: "/usr/local/bin/skyhook-agent", entry: true,
+		{name: "agent", title: "skyhook-agent", program: "cmd/skyhook-agent", file: "/usr/local/bin/skyhook-agent", entry: true,
 			user: "0:0", limit: 16, fileLimit: 12, files: scratch},
 		{name: "shell", title: "skyhook-shell", program: "cmd/shell", file: "/bin/sh", entry: true,
 			user: "0:0", limit: 6, files: func(t *image.Tree) {

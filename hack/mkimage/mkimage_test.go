@@ -110,7 +110,7 @@ func small(t *testing.T, ballast int) string {
 	for name, content := range map[string]string{
 		"go.mod":               "module example.org/small\n\ngo 1.26\n",
 		"cmd/operator/main.go": program, "cmd/operator/ballast": "",
-		"cmd/agent/main.go": program, "cmd/agent/ballast": strings.Repeat("x", ballast),
+		"cmd/skyhook-agent/main.go": program, "cmd/skyhook-agent/ballast": strings.Repeat("x", ballast),
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -212,7 +212,7 @@ func TestWeight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	p := product{name: "agent", program: "cmd/agent", file: "/agent", limit: 3}
+	p := product{name: "agent", program: "cmd/skyhook-agent", file: "/agent", limit: 3}
 	if _, err := m.product(context.Background(), p); err == nil || !strings.Contains(err.Error(), "more than the 3 MB they may") {
 		t.Errorf("an image of more than 4 MB where 3 are allowed: %v", err)
 	}

@@ -174,8 +174,8 @@ func TestContract(t *testing.T) {
 // TestRealAgent keeps the agent within its weight and starts it in its image. The operator is weighed whenever it is
 // built; compiling it is too long for a test.
 func TestRealAgent(t *testing.T) {
-	if _, err := os.Stat(filepath.Join(repository, "cmd/agent")); err != nil {
-		t.Skip("there is no cmd/agent")
+	if _, err := os.Stat(filepath.Join(repository, "cmd/skyhook-agent")); err != nil {
+		t.Skip("there is no cmd/skyhook-agent")
 	}
 	dir, _ := mk(t, "--module", repository, "--only", "agent", "--version", "v1.2.3")
 	if os.Geteuid() != 0 {

@@ -26,7 +26,7 @@ const (
 func program(t testing.TB) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "skyhook-agent")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", at, "github.com/skyhook-k8s/skyhook/cmd/agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", at, "github.com/skyhook-k8s/skyhook/cmd/skyhook-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, out)

@@ -21,7 +21,7 @@ import (
 // A Program is a Go main package to compile for the platforms of an image.
 type Program struct {
 	Module  string            // folder of the Go module
-	Package string            // import path or folder of the main package, e.g. ./cmd/agent
+	Package string            // import path or folder of the main package, e.g. ./cmd/skyhook-agent
 	Set     map[string]string // string variables and their values, e.g. main.version
 }
 

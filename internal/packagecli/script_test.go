@@ -93,12 +93,11 @@ func agentDir() string {
 func agentCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	dir := agentDir()
 	buildAgent.Do(func() {
-		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/agent")
+		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/skyhook-agent")
 		cmd.Dir = "../.."
 		if said, err := cmd.CombinedOutput(); err != nil {
 			ts.Fatalf("building the agent: %v\n%s", err, said)
 		}
-		ts.Check(os.Rename(filepath.Join(dir, "agent"), filepath.Join(dir, "skyhook-agent")))
 	})
 	ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }

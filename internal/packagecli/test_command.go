@@ -194,8 +194,8 @@ func (t *trying) findAgent() (string, error) {
 		return filepath.Abs(t.agent)
 	}
 	if self, err := os.Executable(); err == nil {
-		if beside := filepath.Join(filepath.Dir(self), agentProgram); isProgram(beside) {
-			return beside, nil
+		if agent := agentBeside(self); isProgram(agent) {
+			return agent, nil
 		}
 	}
 	at, err := exec.LookPath(agentProgram)
@@ -204,6 +204,9 @@ func (t *trying) findAgent() (string, error) {
 	}
 	return filepath.Abs(at)
 }
+
+// agentBeside returns where the agent is when it was installed together with the plugin.
+func agentBeside(plugin string) string { return filepath.Join(filepath.Dir(plugin), agentProgram) }
 
 func isProgram(file string) bool {
 	st, err := os.Stat(file)
