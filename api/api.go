@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api holds no code of its own: below it are the wire types of both API groups, and beside this file the
-// tests that prove the CRDs made from them on a real API server.
+// Package api has no code of its own: its subdirectories hold the wire types of both API groups, and its tests run the
+// generated CRDs on a real API server.
 //
-// The types carry everything an API server needs to know: schema, defaults, bounds and CEL rules, as markers. What
-// one object cannot say about itself is found when it is compiled (docs/api-validation.md).
+// The types carry the schema, defaults, bounds and CEL rules as markers. Rules that need more than one object are
+// checked when an object is compiled (docs/api-validation.md).
 package api
 
 //go:generate go tool -modfile=../go.tools.mod controller-gen object:headerFile=header.txt paths=./...

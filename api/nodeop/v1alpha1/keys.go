@@ -3,17 +3,17 @@
 
 package v1alpha1
 
-// Group is the API group, and the domain of our own annotations.
+// Group is the API group, and the domain of the annotations that this project defines.
 const Group = "operator.kairos.io"
 
 // Finalizers.
 const (
 	FinalizerNodeOp = Group + "/nodeop"
-	// FinalizerReboot was put on NodeOps by kairos-operator; it is only ever removed.
+	// FinalizerReboot was set by kairos-operator. It is only removed.
 	FinalizerReboot = "nodeop-reboot.kairos.io/clusterrolebinding"
 )
 
-// DefaultCompartment is the name of the compartment for nodes that no other selects.
+// DefaultCompartment is the compartment of nodes that no other selects.
 const DefaultCompartment = "__default__"
 
 // Annotations on a node.
@@ -22,7 +22,7 @@ const (
 	PrefixRecord         = Group + "/record-"     // 12 hexadecimal digits of the NodeOp's UID follow: what we know of the node
 )
 
-// Labels and annotations on jobs, pods and NodeOps of ours.
+// Labels and annotations on the Jobs, pods and NodeOps that the operator creates.
 const (
 	LabelNodeOp           = "kairos.io/nodeop"
 	LabelNode             = "kairos.io/node"
@@ -37,7 +37,7 @@ const (
 // LabelManaged is the label of nodes that run Kairos; "false", set by a person, opts out.
 const LabelManaged = "kairos.io/managed"
 
-// Keys of the pods that look whether a node runs Kairos, and what is kept of that on the node.
+// Labels of Kairos probes, the pods that detect whether a node runs Kairos, and the annotation with their result.
 const (
 	LabelApp         = "app"
 	AppLabeler       = "kairos-node-labeler" // value of LabelApp

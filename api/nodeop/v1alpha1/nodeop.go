@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeOp runs a command once on each selected node, with the file system of the host mounted, and reboots the node
-// afterwards if asked to.
+// NodeOp runs a command once on each selected node, with the file system of the host mounted, and can reboot the node
+// afterwards.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -30,11 +30,12 @@ type NodeOp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is the operation.
+	// spec describes the operation.
 	// +required
 	Spec NodeOpSpec `json:"spec"`
 
-	// status says how far the operation is. Only the operator writes it. Once phase is Completed or Failed it is final.
+	// status is the observed progress of the operation. Only the operator writes it. It is final once phase is
+	// Completed or Failed.
 	// +optional
 	// +kubebuilder:default={}
 	Status NodeOpStatus `json:"status,omitzero"`
@@ -48,21 +49,22 @@ type NodeOpList struct {
 	Items           []NodeOp `json:"items"`
 }
 
-// NodeOpSpec is the operation. Once it has started only suspend, concurrency and ttlSecondsAfterFinished can change.
+// NodeOpSpec describes the operation. Once it has started, only suspend, concurrency and ttlSecondsAfterFinished can
+// change.
 type NodeOpSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
 	// +optional
 	NodeSelector LabelSelector `json:"nodeSelector,omitzero"`
 
-	// command runs in the container, privileged, at most 256 words. An empty list runs what the image says.
+	// command is what the privileged container runs, at most 256 words. An empty list runs the entrypoint of the image.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=131072
 	Command []string `json:"command"`
 
-	// hostMountPath is where the root of the host's file system is mounted in the container. Default /host; an empty
-	// string means the same.
+	// hostMountPath is the path in the container at which the root of the host's file system is mounted. Default /host,
+	// also for an empty string.
 	// +optional
 	// +kubebuilder:default="/host"
 	// +kubebuilder:validation:MaxLength=1024
@@ -75,23 +77,24 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="image contains blanks: use an image reference such as busybox:1.36"
 	Image string `json:"image,omitempty"`
 
-	// imagePullSecrets name secrets in this namespace to pull image with, at most 32. Other images are pulled without.
+	// imagePullSecrets name secrets in this namespace to pull image with, at most 32. Other images are pulled without
+	// them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// cordon makes a node unschedulable before the operation, and schedulable again after its success. Default false.
+	// cordon cordons a node before the operation, and uncordons it after the operation succeeded. Default false.
 	// +optional
 	// +kubebuilder:default=false
 	Cordon *bool `json:"cordon,omitempty"`
 
-	// uncordonOnFailure makes a node schedulable again after a failure too. Default false; it needs cordon.
+	// uncordonOnFailure uncordons a node after a failure too. Default false. It requires cordon.
 	// +optional
 	// +kubebuilder:default=false
 	UncordonOnFailure *bool `json:"uncordonOnFailure,omitempty"`
 
-	// drainOptions say whether and how pods are moved away before the operation. They have an effect only with cordon.
+	// drainOptions configure the drain before the operation. They take effect only with cordon.
 	// +optional
 	DrainOptions *DrainOptions `json:"drainOptions,omitempty"`
 
@@ -100,7 +103,7 @@ type NodeOpSpec struct {
 	// +kubebuilder:default=false
 	RebootOnSuccess *bool `json:"rebootOnSuccess,omitempty"`
 
-	// backoffLimit is how often a failed command is tried again on its node, at least 0. Absent means 6.
+	// backoffLimit is how often a failed command is retried on its node, at least 0. Absent means 6.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -118,7 +121,7 @@ type NodeOpSpec struct {
 	// +kubebuilder:default=false
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 
-	// preflight is a check on each node before anything else happens there. It can skip or fail the node.
+	// preflight is a check that runs on each node before anything else. It can skip or fail the node.
 	// +optional
 	Preflight *Preflight `json:"preflight,omitempty"`
 
@@ -128,19 +131,19 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	DeploymentPolicy string `json:"deploymentPolicy,omitempty"`
 
-	// suspend starts no further node while it is true; what runs ends. Default false.
+	// suspend starts no further node while it is true. Nodes in progress finish. Default false.
 	// +optional
 	// +kubebuilder:default=false
 	Suspend *bool `json:"suspend,omitempty"`
 
-	// activeDeadlineSeconds is how long the command may take on one node, retries included, at least 1. Absent means
-	// 3600 for each try.
+	// activeDeadlineSeconds is how long the command may take on one node, including retries, at least 1. Absent means
+	// 3600 for each attempt.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is how long jobs and pods stay after the whole operation has finished, at least 0; the
-	// results stay in status. Absent keeps them until the NodeOp is deleted.
+	// ttlSecondsAfterFinished is how long Jobs and pods are kept after the whole operation has finished, at least 0.
+	// The results stay in status. Absent keeps them until the NodeOp is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -155,7 +158,7 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="tolerations has tolerationSeconds without the effect that it belongs to: set effect to NoExecute, or remove tolerationSeconds"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// env are environment variables for the command, at most 100. NODE_NAME and HOST_DIR are always there.
+	// env are environment variables for the command, at most 100. NODE_NAME and HOST_DIR are always set.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -167,40 +170,40 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:XValidation:rule="[?self.?requests].all(r, [?self.?limits].all(l, r.all(k, !(k in l) || [r[k]].all(a, [l[k]].all(b, type(a) == string && !isQuantity(a) || type(b) == string && !isQuantity(b) || !(type(b) == int ? quantity('0').add(int(b)) : quantity(b)).isLessThan(type(a) == int ? quantity('0').add(int(a)) : quantity(a)))))))",message="resources has a limit that is lower than its request: raise the limit or lower the request"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// rebootTimeoutSeconds is how long a node may take to come back from its reboot, ready and with a new boot id, at
-	// least 1. Absent means 1800. It needs rebootOnSuccess.
+	// rebootTimeoutSeconds is how long the reboot of a node may take until the node is ready with a new boot ID, at
+	// least 1. Absent means 1800. It requires rebootOnSuccess.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
 }
 
-// DrainOptions say how pods are moved away from a node. Mirror pods and finished pods always stay.
+// DrainOptions configure how a node is drained. Mirror pods and finished pods are never evicted.
 type DrainOptions struct {
-	// enabled moves pods away. Default false.
+	// enabled drains the node. Default false.
 	// +optional
 	// +kubebuilder:default=false
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// force evicts pods that nothing recreates too. Default false, which leaves them where they are, with a warning.
+	// force evicts pods without a controller too. Default false: they stay, and a warning event names them.
 	// +optional
 	// +kubebuilder:default=false
 	Force *bool `json:"force,omitempty"`
 
-	// gracePeriodSeconds replaces the grace period of the pods. Absent or negative means each pod's own.
+	// gracePeriodSeconds overrides the grace period of the evicted pods. Absent or negative means that of each pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 
-	// ignoreDaemonSets leaves DaemonSet pods where they are. Default true. With false a node with any is not drained,
-	// because their controller would only recreate them, and fails when timeoutSeconds are over.
+	// ignoreDaemonSets leaves DaemonSet pods on the node. Default true. With false the drain of a node with such pods
+	// waits, because their controller would recreate them, and the node fails after timeoutSeconds.
 	// +optional
 	// +kubebuilder:default=true
 	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 
-	// deleteEmptyDirData evicts pods that lose the content of an emptyDir volume. Default false: a node with any is not
-	// drained, and fails when timeoutSeconds are over.
+	// deleteEmptyDirData evicts pods with an emptyDir volume, whose content is lost. Default false: the drain of a node
+	// with such pods waits, and the node fails after timeoutSeconds.
 	// +optional
 	// +kubebuilder:default=false
 	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
@@ -212,17 +215,18 @@ type DrainOptions struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// Preflight is a check that runs unprivileged, with the host's file system read-only. Success without a termination
-// message goes on, success with one skips the node and says why, failure fails the node.
+// Preflight is a check that runs unprivileged, with the host's file system read-only. If it succeeds without a
+// termination message, the operation goes on. If it succeeds with one, the node is skipped and the message says why. If
+// it fails, the node fails.
 type Preflight struct {
-	// command of the check, at most 256 words.
+	// command is what the check runs, at most 256 words.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=131072
 	Command []string `json:"command"`
 
-	// image of the check, at most 1024 characters. Absent means the image of the operation.
+	// image is the container image of the check, at most 1024 characters. Absent means the image of the operation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="preflight.image contains blanks: use an image reference such as busybox:1.36"
@@ -236,22 +240,23 @@ type Preflight struct {
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
 }
 
-// EnvVar is an environment variable. It has the wire format of Kubernetes' own, and bounds.
+// EnvVar is an environment variable. It has the wire format of EnvVar in core/v1, with bounds.
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && self.value.size() > 0 && has(self.valueFrom))",message="env has both value and valueFrom: keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
 type EnvVar struct {
-	// name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128 characters.
+	// name is the name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128
+	// characters.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$')",message="env has a name that is not allowed: use letters, digits, -, _ and ., not beginning with a digit"
 	Name string `json:"name"`
 
-	// value of the variable, at most 131072 characters. Excludes valueFrom.
+	// value is the value of the variable, at most 131072 characters. It excludes valueFrom.
 	// +optional
 	// +kubebuilder:validation:MaxLength=131072
 	Value string `json:"value,omitempty"`
 
-	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod. Excludes value.
+	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod. It excludes value.
 	// +optional
 	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
 }

@@ -5,11 +5,12 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeOpStatus is what the operator says about a NodeOp. nodeStatuses hold every node up to 200 nodes; beyond that
-// only nodes that are not complete, at most 200, and the counters speak for the rest.
+// NodeOpStatus is the observed state of a NodeOp. nodeStatuses lists every node of up to 200; in larger clusters only
+// nodes that are not complete, at most 200. The counters include all nodes.
 type NodeOpStatus struct {
-	// observedGeneration is the generation of the NodeOp that this status describes. 0 before anybody looked, so
-	// that programs which wait for it do not take an object without a status for done.
+	// observedGeneration is the generation of the NodeOp that this status describes. It is 0 until the operator has
+	// written a status, so that programs which wait for a generation do not take an object without a status for
+	// finished.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -20,7 +21,7 @@ type NodeOpStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Phase Phase `json:"phase,omitempty"`
 
-	// nodeStatuses say how far each node is that was started.
+	// nodeStatuses is the progress of each node that was started.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatuses map[string]NodeStatus `json:"nodeStatuses,omitempty"`
@@ -29,7 +30,7 @@ type NodeOpStatus struct {
 	// +optional
 	LastUpdated metav1.Time `json:"lastUpdated,omitzero"`
 
-	// conditions say whether the NodeOp is accepted, progresses and is ready (finished well), at most 32.
+	// conditions say whether the NodeOp is accepted, makes progress and is ready (has succeeded), at most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -38,21 +39,22 @@ type NodeOpStatus struct {
 
 	Counters `json:",inline"`
 
-	// compartmentStatuses say how far each compartment is when a deploymentPolicy is named, by its name; __default__ is
-	// the rest, and everything without a policy. What they remember of earlier failures decides about the next nodes.
+	// compartmentStatuses is the progress of each compartment of the deploymentPolicy, by name. __default__ is the
+	// rest, or all nodes without a policy. The operator reads earlier failures from it to decide about the next nodes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=101
 	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
 
-	// admission lists nodes that are being admitted. It keeps two operators from exceeding concurrency together.
+	// admission lists nodes that are being admitted. It prevents two operators from exceeding concurrency together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`
 }
 
-// NodeOpUpgradeStatus mirrors the status of the NodeOp that carries the upgrade out.
+// NodeOpUpgradeStatus mirrors the status of the NodeOp that carries out the upgrade.
 type NodeOpUpgradeStatus struct {
-	// observedGeneration is the generation of the NodeOpUpgrade that this status describes. 0 before anybody looked, so
-	// that programs which wait for it do not take an object without a status for done.
+	// observedGeneration is the generation of the NodeOpUpgrade that this status describes. It is 0 until the operator
+	// has written a status, so that programs which wait for a generation do not take an object without a status for
+	// finished.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -68,12 +70,12 @@ type NodeOpUpgradeStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeOpName string `json:"nodeOpName,omitempty"`
 
-	// nodeStatuses say how far each node is, as in the NodeOp.
+	// nodeStatuses is the progress of each node, as in the NodeOp.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatuses map[string]NodeStatus `json:"nodeStatuses,omitempty"`
 
-	// message sums the upgrade up in a sentence.
+	// message summarizes the upgrade in a sentence.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
@@ -82,7 +84,7 @@ type NodeOpUpgradeStatus struct {
 	// +optional
 	LastUpdated metav1.Time `json:"lastUpdated,omitzero"`
 
-	// conditions say whether the upgrade is accepted, progresses and is ready (finished well), at most 32.
+	// conditions say whether the upgrade is accepted, makes progress and is ready (has succeeded), at most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -92,35 +94,35 @@ type NodeOpUpgradeStatus struct {
 	Counters `json:",inline"`
 }
 
-// Counters count the selected nodes. Nodes that have not started are the rest of total.
+// Counters count the selected nodes. Nodes that have not been started are counted in total only.
 type Counters struct {
 	// total is the number of selected nodes.
 	// +optional
 	// +kubebuilder:default=0
 	Total int32 `json:"total,omitempty"`
 
-	// completed is the number of nodes where the operation, and the reboot if asked for, is done.
+	// completed is the number of nodes where the operation, including a requested reboot, has succeeded.
 	// +optional
 	// +kubebuilder:default=0
 	Completed int32 `json:"completed,omitempty"`
 
-	// failed is the number of nodes where it failed.
+	// failed is the number of nodes where the operation failed.
 	// +optional
 	// +kubebuilder:default=0
 	Failed int32 `json:"failed,omitempty"`
 
-	// skipped is the number of nodes where there was nothing to do. They are not in completed.
+	// skipped is the number of nodes that the check skipped. They are not counted in completed.
 	// +optional
 	// +kubebuilder:default=0
 	Skipped int32 `json:"skipped,omitempty"`
 
-	// inProgress is the number of nodes that are worked on.
+	// inProgress is the number of nodes in progress.
 	// +optional
 	// +kubebuilder:default=0
 	InProgress int32 `json:"inProgress,omitempty"`
 }
 
-// Phase is how far an operation is, as a whole or on one node.
+// Phase is the progress of an operation, as a whole or on one node.
 type Phase string
 
 // The phases. Initializing is for a NodeOpUpgrade only, Preflight for a node only.
@@ -133,19 +135,19 @@ const (
 	PhaseFailed       Phase = "Failed"
 )
 
-// NodeStatus is how far the operation is on one node.
+// NodeStatus is the progress of the operation on one node.
 type NodeStatus struct {
 	// phase is Preflight, Pending, Running, Completed or Failed. The last two are final.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Phase Phase `json:"phase"`
 
-	// jobName is the name of the job; empty for a node that was skipped.
+	// jobName is the name of the Job. It is empty for a node that was skipped.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	JobName string `json:"jobName,omitempty"`
 
-	// message says what happened, or what is waited for.
+	// message says what happened, or what the node waits for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
@@ -155,7 +157,7 @@ type NodeStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	RebootStatus RebootStatus `json:"rebootStatus,omitempty"`
 
-	// exitCode of the command's last run; absent when it has not ended.
+	// exitCode is the exit code of the last run of the command. It is absent until a run has ended.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
@@ -163,7 +165,7 @@ type NodeStatus struct {
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// output holds the last words of the command when it failed, or what it left as its termination message.
+	// output is the end of the command's log if it failed, or its termination message.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Output string `json:"output,omitempty"`
@@ -172,16 +174,16 @@ type NodeStatus struct {
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the node was finished, well or not.
+	// completionTime is when the operation on the node ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// currentVersion is the version of Kairos that the node runs, when it is known; for an upgrade only.
+	// currentVersion is the version of Kairos that the node runs, if known. It is set for upgrades only.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	CurrentVersion string `json:"currentVersion,omitempty"`
 
-	// targetVersion is the version of Kairos that the image holds, when it is known; for an upgrade only.
+	// targetVersion is the version of Kairos in the image, if known. It is set for upgrades only.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	TargetVersion string `json:"targetVersion,omitempty"`
@@ -191,7 +193,7 @@ type NodeStatus struct {
 	LastUpdated metav1.Time `json:"lastUpdated,omitzero"`
 }
 
-// RebootStatus is how far the reboot of a node is.
+// RebootStatus is the progress of the reboot of a node.
 type RebootStatus string
 
 // The reboot statuses.
@@ -202,17 +204,17 @@ const (
 	RebootCancelled    RebootStatus = "cancelled"
 )
 
-// CompartmentStatus is how far one compartment is.
+// CompartmentStatus is the progress of one compartment.
 type CompartmentStatus struct {
 	// matched is the number of nodes in the compartment.
 	// +required
 	Matched int `json:"matched"`
 
-	// ceiling is the number of nodes that may be worked on at the same time.
+	// ceiling is the number of nodes that may be in progress at the same time.
 	// +required
 	Ceiling int `json:"ceiling"`
 
-	// inProgress is the number of nodes that are worked on.
+	// inProgress is the number of nodes in progress.
 	// +required
 	InProgress int `json:"inProgress"`
 
@@ -224,13 +226,14 @@ type CompartmentStatus struct {
 	// +required
 	ProgressPercent int `json:"progressPercent"`
 
-	// batchState is what earlier batches taught; it decides about the next one. Absent before the first batch.
+	// batchState is the result of earlier batches, from which the next one is computed. It is absent before the first
+	// batch.
 	// +optional
 	BatchState *BatchState `json:"batchState,omitempty"`
 }
 
-// BatchState is what earlier batches of a compartment taught. It is read back by the operator, unlike the rest of
-// the status.
+// BatchState is the result of earlier batches of a compartment. Unlike the rest of the status, the operator reads it
+// back.
 type BatchState struct {
 	// currentBatch is the number of the batch, counting from 1.
 	// +optional
@@ -248,63 +251,65 @@ type BatchState struct {
 	// +optional
 	FailedNodes int `json:"failedNodes,omitempty"`
 
-	// shouldStop says that no further batch starts, because of failures.
+	// shouldStop is true when no further batch starts because of failures.
 	// +optional
 	ShouldStop bool `json:"shouldStop,omitempty"`
 
-	// lastBatchSize is the number of nodes that ended in the last batch.
+	// lastBatchSize is the number of nodes that finished in the last batch, failed ones included.
 	// +optional
 	LastBatchSize int `json:"lastBatchSize,omitempty"`
 
-	// lastBatchFailed says that fewer nodes of the last batch succeeded than batchThreshold asks for.
+	// lastBatchFailed is true when fewer nodes of the last batch succeeded than batchThreshold requires.
 	// +optional
 	LastBatchFailed bool `json:"lastBatchFailed,omitempty"`
 
-	// open is the number of nodes the open batch was planned for; 0 when none is open.
+	// open is the planned size of the open batch; 0 when no batch is open.
 	// +optional
 	Open int `json:"open,omitempty"`
 
-	// from tells nodes of the open batch from those of earlier ones, by the mark each got when it was admitted.
+	// from separates nodes of the open batch from those of earlier batches: it is the smallest batch number that a node
+	// of the open batch can have.
 	// +optional
 	From int64 `json:"from,omitempty"`
 }
 
-// Admission is the ledger of nodes that are being admitted. The operator writes a node here, checking that nobody
-// else wrote since it looked, before it changes the node; the entry goes when the node itself carries the admission.
+// Admission is the ledger of nodes that are being admitted. Before it changes a node, the operator adds an entry with a
+// resource-version precondition. It removes the entry once the node itself records the admission.
 type Admission struct {
-	// epoch grows by one with every change of this ledger.
+	// epoch increases by one with every change of this ledger.
 	// +required
 	Epoch int64 `json:"epoch"`
 
-	// seats are the admissions under way, at most 200. Each counts against the budget.
+	// seats are the admissions in flight, at most 200. Each counts against the budget.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Seats []Seat `json:"seats,omitempty"`
 }
 
-// Seat is one admission that is not yet seen on its node.
+// Seat is one admission that the node does not record yet.
 type Seat struct {
-	// node that is being admitted.
+	// node is the name of the node that is being admitted.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 
-	// rollout it is admitted for, such as NodeOp/default/check; absent for the object the ledger belongs to.
+	// rollout is what the node is admitted for, such as NodeOp/default/check; absent for the object that the ledger
+	// belongs to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=400
 	Rollout string `json:"rollout,omitempty"`
 
-	// compartment whose budget it takes; absent for __default__.
+	// compartment is the one whose budget the admission uses; absent for __default__.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Compartment string `json:"compartment,omitempty"`
 
-	// batch is the epoch of the ledger in which it was written.
+	// batch is the epoch in which the entry was written.
 	// +optional
 	Batch int64 `json:"batch,omitempty"`
 
-	// since is when it was written here. After a minute it counts no longer.
+	// since is when the entry was written. It expires after one minute.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
 }

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeOpUpgrade upgrades the operating system of nodes that run Kairos. It is carried out by a NodeOp of the same name.
+// NodeOpUpgrade upgrades the operating system of nodes that run Kairos. The operator creates a NodeOp of the same name
+// that does the work.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,7 +30,7 @@ type NodeOpUpgrade struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is the upgrade.
+	// spec describes the upgrade.
 	// +required
 	Spec NodeOpUpgradeSpec `json:"spec"`
 
@@ -47,7 +48,7 @@ type NodeOpUpgradeList struct {
 	Items           []NodeOpUpgrade `json:"items"`
 }
 
-// NodeOpUpgradeSpec is the upgrade.
+// NodeOpUpgradeSpec describes the upgrade.
 // +kubebuilder:validation:XValidation:rule="!has(self.upgradeActive) || self.upgradeActive || has(self.upgradeRecovery) && self.upgradeRecovery",fieldPath=".upgradeActive",message="upgradeActive and upgradeRecovery are both false, so there is nothing to upgrade: set one of them to true"
 type NodeOpUpgradeSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
@@ -74,33 +75,33 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Concurrency int32 `json:"concurrency,omitempty"`
 
-	// stopOnFailure starts no further node once one has failed to upgrade or to reboot. Absent means false.
+	// stopOnFailure starts no further node once the upgrade or the reboot of a node has failed. Absent means false.
 	// +optional
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 
-	// upgradeActive upgrades the active system and reboots into it. Absent means true. Not false together with
+	// upgradeActive upgrades the active system and reboots into it. Absent means true. It cannot be false together with
 	// upgradeRecovery.
 	// +optional
 	UpgradeActive *bool `json:"upgradeActive,omitempty"`
 
-	// upgradeRecovery upgrades the recovery system, before the active one. Absent means false.
+	// upgradeRecovery upgrades the recovery system before the active system. Absent means false.
 	// +optional
 	UpgradeRecovery *bool `json:"upgradeRecovery,omitempty"`
 
-	// force upgrades nodes that run this version already too. Absent means false, which skips them.
+	// force upgrades nodes that already run this version too. Absent means false, which skips them.
 	// +optional
 	Force *bool `json:"force,omitempty"`
 
-	// debug makes the upgrade log more. Absent means false.
+	// debug enables debug output of the upgrade. Absent means false.
 	// +optional
 	Debug *bool `json:"debug,omitempty"`
 
-	// uncordonOnFailure makes a node schedulable again after a failure too. Absent means false.
+	// uncordonOnFailure uncordons a node after a failure too. Absent means false.
 	// +optional
 	UncordonOnFailure *bool `json:"uncordonOnFailure,omitempty"`
 
-	// excludePaths are paths of the image that are not copied, beside /etc/hostname and /etc/hosts, at most 64. They
-	// need kairos-agent 3.6.0 or later in the image.
+	// excludePaths are paths of the image that are not copied, in addition to /etc/hostname and /etc/hosts, at most 64.
+	// They require kairos-agent 3.6.0 or later in the image.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

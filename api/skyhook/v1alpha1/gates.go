@@ -5,24 +5,24 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TopologyLimit limits how many nodes of one rack or zone are worked on at the same time.
+// TopologyLimit limits how many nodes of one rack or zone are in progress at the same time.
 type TopologyLimit struct {
-	// topologyKey is the label that tells racks or zones apart, such as topology.kubernetes.io/zone. Nodes without it are
-	// not limited.
+	// topologyKey is the label that identifies the rack or zone, such as topology.kubernetes.io/zone. Nodes without it
+	// are not limited.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	TopologyKey string `json:"topologyKey"`
 
-	// count of nodes, at least 1. Default 1.
+	// count is a number of nodes, at least 1. Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	Count int `json:"count,omitempty"`
 }
 
-// Windows say when work may begin. Outside nothing begins, and what runs goes on to its end.
+// Windows are the times when nodes may be started. Nodes in progress finish outside of them.
 type Windows struct {
 	// timeZone is an IANA name, such as Europe/Berlin. Default UTC.
 	// +optional
@@ -31,47 +31,48 @@ type Windows struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+/-]*$`
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// open lists the windows, 1 to 20. Work may begin while any of them is open.
+	// open lists the windows, 1 to 20. Nodes may be started while any of them is open.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=20
 	Open []Window `json:"open"`
 
-	// blackouts are days, in the time zone, on which nothing begins, at most 100.
+	// blackouts are days, in the time zone, on which no node is started, at most 100.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Blackouts []Blackout `json:"blackouts,omitempty"`
 }
 
-// Window is one window: either start and duration, or weekdays and hours.
+// Window is a recurring span of time, given either by start and duration, or by weekdays and hours.
 // +kubebuilder:validation:XValidation:rule="has(self.start) != (has(self.weekdays) || has(self.hours))",message="window needs either start and duration, or weekdays and hours: keep one of the two forms"
 // +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.duration)",message="window needs start and duration together: add the one that is missing"
 type Window struct {
-	// start is a cron expression of five fields: minute, hour, day of month, month, day of week. Where clocks are put
-	// forward, a time that does not exist begins no window; where they are put back, one that exists twice begins two.
+	// start is a cron expression of five fields: minute, hour, day of month, month, day of week. When daylight saving
+	// time starts, a time that does not exist opens no window. When it ends, a time that exists twice opens two.
 	// +optional
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:XValidation:rule="self.matches('^\\\\S+( +\\\\S+){4}$') && !self.startsWith('TZ=') && !self.startsWith('CRON_TZ=')",message="start is not a cron expression of five fields: write minute, hour, day of month, month and day of week, such as 0 22 * * 1-5"
 	Start string `json:"start,omitempty"`
 
-	// duration is how long it stays open after start, 1m to 168h, such as 4h.
+	// duration is how long the window stays open after start, 1m to 168h, such as 4h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="duration is not between 1m and 168h: use a number and a unit, such as 4h"
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// weekdays on which it is open. Absent means every day.
+	// weekdays are the days on which the window is open. Absent means every day.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=7
 	Weekdays []Weekday `json:"weekdays,omitempty"`
 
-	// hours between which it is open, by the clock of the time zone, such as 08:00-18:00. When the second is not after the
-	// first it stays open over midnight and belongs to the day on which it began. Absent means the whole day.
+	// hours is the time of day, in the time zone, in which the window is open, such as 08:00-18:00. If the end is not
+	// after the start, the window crosses midnight and belongs to the day on which it opened. Absent means the whole
+	// day.
 	// +optional
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$') && self.substring(0, 5) != self.substring(6)",message="hours is not a span of time: write two different times, such as 08:00-18:00 or 22:00-06:00"
@@ -82,7 +83,7 @@ type Window struct {
 // +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
 type Weekday string
 
-// Blackout is a span of days, both included.
+// Blackout is a range of days, including the first and the last.
 // +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from <= self.to",message="blackout ends before it begins: put to after from"
 type Blackout struct {
 	// from is the first day, such as 2026-12-24.
@@ -100,24 +101,24 @@ type Blackout struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$')",message="not a date: write year, month and day, such as 2026-12-24"
 type Date string
 
-// HealthGates are conditions that a finished node, or the fleet, must meet before the next node begins.
+// HealthGates are conditions that finished nodes, or the whole cluster, must meet before further nodes are started.
 type HealthGates struct {
-	// nodeConditions that a finished node must have before it counts, at most 20.
+	// nodeConditions are what a finished node must have before it counts as succeeded, at most 20.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=20
 	NodeConditions []NodeConditionGate `json:"nodeConditions,omitempty"`
 
-	// daemonSets whose pod on a finished node must be ready before the node counts, at most 20. A node that the
-	// DaemonSet does not select is not asked.
+	// daemonSets are those whose pod on a finished node must be ready before the node counts as succeeded, at most 20.
+	// Nodes that a DaemonSet does not select are exempt.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	DaemonSets []DaemonSetGate `json:"daemonSets,omitempty"`
 
-	// resources of which a finished node must offer as much as when it was admitted before it counts, such as
-	// nvidia.com/gpu, at most 20.
+	// resources are those of which a finished node must offer as much as when it was admitted before it counts as
+	// succeeded, such as nvidia.com/gpu, at most 20.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
@@ -126,7 +127,7 @@ type HealthGates struct {
 	// +kubebuilder:validation:items:Pattern=`^[^/ ]+/[^/ ]+$`
 	Resources []string `json:"resources,omitempty"`
 
-	// prometheus lists queries that must pass before any node begins, at most 10.
+	// prometheus lists queries that must pass before any node is started, at most 10.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -136,13 +137,13 @@ type HealthGates struct {
 
 // NodeConditionGate is a condition that a finished node must have.
 type NodeConditionGate struct {
-	// type of the condition, such as KernelDeadlock.
+	// type is the type of the condition, such as KernelDeadlock.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type string `json:"type"`
 
-	// status it must have: True (the default) or False. A node without the condition does not pass.
+	// status is the required status: True (the default) or False. A node without the condition does not pass.
 	// +optional
 	// +kubebuilder:default=True
 	// +kubebuilder:validation:Enum="True";"False"
@@ -151,45 +152,45 @@ type NodeConditionGate struct {
 
 // DaemonSetGate names a DaemonSet.
 type DaemonSetGate struct {
-	// namespace of the DaemonSet.
+	// namespace is the namespace of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// name of the DaemonSet.
+	// name is the name of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// PrometheusGate is a query whose every result must be within a threshold.
+// PrometheusGate is a query of which every result must be within a threshold.
 // +kubebuilder:validation:XValidation:rule="has(self.atMost) != has(self.atLeast)",message="prometheus gate needs exactly one of atMost and atLeast: keep one of them"
 type PrometheusGate struct {
-	// name tells the gates of a policy apart.
+	// name identifies the gate within the policy.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// url of the Prometheus server, such as http://prometheus.monitoring:9090.
+	// url is the address of the Prometheus server, such as http://prometheus.monitoring:9090.
 	// +required
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/ ]+.*$')",message="url is not the address of a Prometheus server: write http:// or https:// and a host, such as http://prometheus.monitoring:9090"
 	URL string `json:"url"`
 
-	// query in PromQL. It must give a number, or at least one number by labels.
+	// query is the PromQL query. It must return a scalar, or a vector with at least one element.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
 
-	// atMost is the most that any result may be, as a decimal number. Excludes atLeast.
+	// atMost is the maximum of every result, as a decimal number. It excludes atLeast.
 	// +optional
 	AtMost *Decimal `json:"atMost,omitempty"`
 
-	// atLeast is the least that any result may be, as a decimal number. Excludes atMost.
+	// atLeast is the minimum of every result, as a decimal number. It excludes atMost.
 	// +optional
 	AtLeast *Decimal `json:"atLeast,omitempty"`
 }

@@ -3,7 +3,7 @@
 
 package v1alpha1
 
-// Group is the API group, and the domain of every annotation, label and taint of ours.
+// Group is the API group, and the domain of the annotations, labels and taints that this project defines.
 const Group = "skyhook.nvidia.com"
 
 // Finalizers.
@@ -12,14 +12,14 @@ const (
 	FinalizerDeploymentPolicy = Group + "/deploymentpolicy" // while somebody names the policy
 )
 
-// What keeps the operator from being deleted: policies of the API server and their bindings. The one that concerns NodeOps
-// is bound while one of them is under way.
+// Admission policies, and their bindings, that protect the operator from deletion. The one for NodeOps is bound while a
+// NodeOp is in progress.
 const (
 	InUse          = "skyhook-operator-in-use"
 	InUseByNodeOps = "skyhook-operator-in-use-by-nodeops"
 )
 
-// DefaultCompartment is the name of the compartment for nodes that no other selects.
+// DefaultCompartment is the compartment of nodes that no other selects.
 const DefaultCompartment = "__default__"
 
 // Annotations on a Skyhook. Of the first two only the value "true" counts.
@@ -46,7 +46,7 @@ const (
 	AnnotationKnown = Group + "/known"  // the node is not new to us: it is not tainted on sight any more
 )
 
-// Labels and annotations on pods and ConfigMaps of ours.
+// Labels and annotations on the pods and ConfigMaps that the operator creates.
 const (
 	LabelName                = Group + "/name"              // of the Skyhook; on ConfigMaps an annotation too
 	LabelPackage             = Group + "/package"           // <package>-<version>
@@ -61,8 +61,8 @@ const (
 // DefaultRuntimeRequiredTaint is the taint of nodes that wait for their runtime-required Skyhooks.
 const DefaultRuntimeRequiredTaint = Group + "=runtime-required:NoSchedule"
 
-// Conditions of a Skyhook. The first three are on every kind; where a condition has a twin it is written a second
-// time as LegacyCondition.
+// Conditions of a Skyhook. The first three are on every kind. A condition with a legacy twin is also written under the
+// type LegacyCondition.
 const (
 	ConditionAccepted    = "Accepted"    // the spec can be carried out
 	ConditionProgressing = "Progressing" // work is under way or can start
@@ -118,7 +118,7 @@ const (
 	EventDeletionBlocked = "DeletionBlocked"
 )
 
-// LegacyCondition is the type under which a condition is written a second time, for programs that know the older name.
+// LegacyCondition is the type under which a condition is written a second time, for programs that read the older name.
 func LegacyCondition(condition string) string { return Group + "/" + condition }
 
 // NodeConditionNotReady is the type of the condition on a node that is True while a Skyhook is not complete there.

@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Package is a container image with scripts, in one version, and how it is run on the nodes.
+// Package is one version of a container image with scripts, and how it is run on the nodes.
 // +kubebuilder:validation:XValidation:rule="!self.image.contains('@')",fieldPath=".image",message="image carries a digest: move it to containerSHA and leave the repository in image"
 // +kubebuilder:validation:XValidation:rule="self.image.contains('@') || !self.image.matches(':[^/]*$') || self.image.endsWith(':' + self.version)",fieldPath=".image",messageExpression="'image carries a tag that is not the version %s: remove the tag, because version is the tag'.format([self.version])",message="image carries a tag that is not the version: remove the tag, because version is the tag"
 // +kubebuilder:validation:XValidation:rule="!has(self.configInterrupts) || self.configInterrupts.all(k, k.contains('*') || has(self.configMap) && k in self.configMap)",fieldPath=".configInterrupts",messageExpression="'configInterrupts has keys that are not in configMap %s: use a key of configMap, or a pattern with *'.format([self.configInterrupts.filter(k, !k.contains('*') && !(has(self.configMap) && k in self.configMap))])",message="configInterrupts has a key that is not in configMap: use a key of configMap, or a pattern with *"
 // +kubebuilder:validation:XValidation:rule=`!has(self.configInterrupts) || self.configInterrupts.all(k, !k.contains('*') || has(self.configMap) && (k in self.configMap || k.matches(r'^([-._a-zA-Z0-9*?]|\[\^?[-._a-zA-Z0-9]+\])+$') && self.configMap.exists(c, c.matches('^' + k.replace('.', r'\.').replace('*', '.*').replace('?', '.') + '$'))))`,fieldPath=".configInterrupts",messageExpression="'configInterrupts has a pattern that matches no key of configMap (its patterns are %s): correct the pattern, or remove it'.format([self.configInterrupts.filter(k, k.contains('*'))])",message="configInterrupts has a pattern that matches no key of configMap: correct the pattern, or remove it"
 type Package struct {
-	// name repeats the key of this package and is best left out; if given it must be equal to the key.
+	// name repeats the key of this package. It should be omitted; if set, it must equal the key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=43
 	Name string `json:"name,omitempty"`
@@ -45,7 +45,7 @@ type Package struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="agentImageOverride contains blanks: use an image reference such as ghcr.io/team/agent:v1.2.3"
 	AgentImageOverride string `json:"agentImageOverride,omitempty"`
 
-	// interrupt is what the node needs after an install or upgrade of this package. Absent means nothing.
+	// interrupt is the interrupt that the node needs after an install or upgrade of this package. Absent means none.
 	// +optional
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
 
@@ -55,8 +55,9 @@ type Package struct {
 	// +kubebuilder:validation:MaxProperties=32
 	DependsOn map[string]PackageVersion `json:"dependsOn,omitempty"`
 
-	// configInterrupts says what the node needs when keys of configMap change, at most 32. A key here is a key of
-	// configMap or a pattern with * that matches at least one. Changed keys that none matches need nothing.
+	// configInterrupts are the interrupts that the node needs when keys of configMap change, at most 32. A key here is
+	// a key of configMap or a pattern with * that matches at least one. Changed keys that none matches need no
+	// interrupt.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	ConfigInterrupts map[string]Interrupt `json:"configInterrupts,omitempty"`
@@ -74,21 +75,21 @@ type Package struct {
 	// +kubebuilder:validation:MaxItems=100
 	Env []EnvVar `json:"env,omitempty"`
 
-	// resources replace the requests and limits that the namespace gives the containers of this package: all four or
-	// none.
+	// resources override the default requests and limits of the namespace for the containers of this package: all four
+	// or none.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
 
-	// gracefulShutdown is the time a stage gets to stop before it is killed, at least 1s, in whole seconds. Absent
-	// means Kubernetes' 30s. It does not apply to interrupts.
+	// gracefulShutdown is the termination grace period of a stage, at least 1s, in whole seconds. Absent means 30s. It
+	// does not apply to interrupts.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="gracefulShutdown is not a duration of at least 1s: use a number and a unit, such as 90s, or leave it out for 30s"
 	GracefulShutdown *metav1.Duration `json:"gracefulShutdown,omitempty"`
 
-	// uninstall says what becomes of the package when it is removed from packages, when its version is lowered and
-	// when the Skyhook is deleted. Absent: removal and a lower version run its uninstall stage, deletion does not.
+	// uninstall says what happens when the package is removed from packages, when its version is lowered and when the
+	// Skyhook is deleted. If absent, removal and a lower version run its uninstall stage, and deletion does not.
 	// +optional
 	Uninstall *Uninstall `json:"uninstall,omitempty"`
 
@@ -100,8 +101,8 @@ type Package struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="deadline is not a duration of 1s to 168h: use a number and a unit, such as 90m"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// retries is how often a failed stage is tried again before its failure is final, 0 to 100. Absent means it is
-	// tried for ever, and counts as a final failure of its batch after three attempts.
+	// retries is how often a failed stage is retried before its failure is final, 0 to 100. Absent means that it is
+	// retried without a limit, and that its batch counts it as failed after three attempts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -153,64 +154,65 @@ const (
 // +kubebuilder:validation:XValidation:rule="[?self.?cpuLimit].all(l, [?self.?cpuRequest].all(r, type(l) == string && !isQuantity(l) || type(r) == string && !isQuantity(r) || !(type(l) == int ? quantity('0').add(int(l)) : quantity(l)).isLessThan(type(r) == int ? quantity('0').add(int(r)) : quantity(r))))",fieldPath=".cpuLimit",message="cpuLimit is lower than cpuRequest: raise the limit or lower the request"
 // +kubebuilder:validation:XValidation:rule="[?self.?memoryLimit].all(l, [?self.?memoryRequest].all(r, type(l) == string && !isQuantity(l) || type(r) == string && !isQuantity(r) || !(type(l) == int ? quantity('0').add(int(l)) : quantity(l)).isLessThan(type(r) == int ? quantity('0').add(int(r)) : quantity(r))))",fieldPath=".memoryLimit",message="memoryLimit is lower than memoryRequest: raise the limit or lower the request"
 type Resources struct {
-	// cpuRequest is the CPU each container is guaranteed, such as 250m. Needs the other three.
+	// cpuRequest is the CPU that each container is guaranteed, such as 250m. It requires the other three.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
 	CPURequest resource.Quantity `json:"cpuRequest,omitzero"`
 
-	// cpuLimit is the CPU each container may use, at least cpuRequest. Needs the other three.
+	// cpuLimit is the CPU that each container may use, at least cpuRequest. It requires the other three.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
 	CPULimit resource.Quantity `json:"cpuLimit,omitzero"`
 
-	// memoryRequest is the memory each container is guaranteed, such as 256Mi. Needs the other three.
+	// memoryRequest is the memory that each container is guaranteed, such as 256Mi. It requires the other three.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
 	MemoryRequest resource.Quantity `json:"memoryRequest,omitzero"`
 
-	// memoryLimit is the memory each container may use, at least memoryRequest. Needs the other three.
+	// memoryLimit is the memory that each container may use, at least memoryRequest. It requires the other three.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
 	MemoryLimit resource.Quantity `json:"memoryLimit,omitzero"`
 }
 
-// Uninstall says whether and when the package's uninstall stage runs. Absent and enabled: false are different:
-// absent runs it on removal and on a lower version, enabled: false never runs it.
+// Uninstall says whether and when the uninstall stage of a package runs. Absent is not the same as enabled: false:
+// absent runs the stage on removal and on a lower version, enabled: false never runs it.
 // +kubebuilder:validation:XValidation:rule="!(has(self.apply) && self.apply) || has(self.enabled) && self.enabled",fieldPath=".apply",message="uninstall.apply requires uninstall.enabled: set enabled to true, or remove apply"
 type Uninstall struct {
-	// enabled says that the package has an uninstall stage to run, on deletion of the Skyhook too. Default false,
-	// which never runs it: a removed package is forgotten and its files stay.
+	// enabled runs the uninstall stage of the package, also when the Skyhook is deleted. Default false, which never
+	// runs it: the records of a removed package are deleted and its files stay on the node.
 	// +optional
 	// +kubebuilder:default=false
 	Enabled bool `json:"enabled"`
 
-	// apply asks to uninstall the package from every node while it stays in packages. Default false; needs enabled.
+	// apply uninstalls the package from every node while it stays in packages. Default false. It requires enabled.
 	// +optional
 	// +kubebuilder:default=false
 	Apply bool `json:"apply"`
 }
 
-// EnvVar is an environment variable. It has the wire format of Kubernetes' own, and bounds.
+// EnvVar is an environment variable. It has the wire format of EnvVar in core/v1, with bounds.
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && self.value.size() > 0 && has(self.valueFrom))",message="env has both value and valueFrom: keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
 type EnvVar struct {
-	// name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128 characters.
+	// name is the name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128
+	// characters.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$')",message="env has a name that is not allowed: use letters, digits, -, _ and ., not beginning with a digit"
 	Name string `json:"name"`
 
-	// value of the variable, at most 131072 characters. Excludes valueFrom.
+	// value is the value of the variable, at most 131072 characters. It excludes valueFrom.
 	// +optional
 	// +kubebuilder:validation:MaxLength=131072
 	Value string `json:"value,omitempty"`
 
-	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod, in the operator's namespace.
-	// Excludes value.
+	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod, in the operator's namespace. It
+	// excludes value.
 	// +optional
 	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
 }

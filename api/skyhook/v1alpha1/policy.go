@@ -5,8 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// DeploymentPolicy says how many nodes may be worked on at the same time and how batches grow, by compartment. It is
-// named by Skyhooks and NodeOps.
+// DeploymentPolicy limits how many nodes are in progress at the same time and sets how batches grow, by compartment.
+// Skyhooks and NodeOps refer to it by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -23,11 +23,11 @@ type DeploymentPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is the policy.
+	// spec describes the policy.
 	// +required
 	Spec DeploymentPolicySpec `json:"spec"`
 
-	// status says who uses the policy and how far they are. Only the operator writes it.
+	// status is the observed use of the policy and the progress of its users. Only the operator writes it.
 	// +optional
 	Status DeploymentPolicyStatus `json:"status,omitzero"`
 }
@@ -40,21 +40,21 @@ type DeploymentPolicyList struct {
 	Items           []DeploymentPolicy `json:"items"`
 }
 
-// DeploymentPolicySpec is the policy.
+// DeploymentPolicySpec describes the policy.
 type DeploymentPolicySpec struct {
-	// scope says who shares the budgets: Skyhook (the default) gives each Skyhook and NodeOp its own, Policy makes all
-	// that name this policy share one, and counts nodes that are not ready or were cordoned by somebody else.
+	// scope says who shares the budgets. With Skyhook (the default) each Skyhook and NodeOp has its own. With Policy
+	// all users of this policy share one, and nodes that are not ready or were cordoned by others count against it.
 	// +optional
 	// +kubebuilder:default=Skyhook
 	Scope Scope `json:"scope,omitempty"`
 
-	// default is for the nodes that no compartment selects.
+	// default applies to the nodes that no compartment selects.
 	// +required
 	Default PolicyDefault `json:"default"`
 
 	// compartments split the nodes into groups with their own budget and strategy, at most 100. A node that several
-	// select belongs to the most careful one: by strategy (fixed, linear, exponential, none), then the smaller
-	// budget, then the name.
+	// select belongs to the safest one: by strategy (fixed, linear, exponential, none), then by smaller budget, then by
+	// name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -62,34 +62,34 @@ type DeploymentPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.name == b.name || a.selector != b.selector))",messageExpression="'compartments has several with the same selector %s: change the selectors, or keep one of them'.format([self.filter(a, self.exists(b, a.name != b.name && a.selector == b.selector)).map(a, a.name)])",message="compartments has several with the same selector: change the selectors, or keep one of them"
 	Compartments []Compartment `json:"compartments,omitempty"`
 
-	// resetBatchStateOnCompletion begins again with the first batch when a Skyhook is complete or gets a new version.
+	// resetBatchStateOnCompletion starts again with the first batch when a Skyhook is complete or its packages change.
 	// Default true.
 	// +optional
 	// +kubebuilder:default=true
 	ResetBatchStateOnCompletion *bool `json:"resetBatchStateOnCompletion,omitempty"`
 
-	// paused lets no further node begin. What is under way goes on.
+	// paused starts no further node. Nodes in progress finish.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// soak is how long a finished node must stay ready before it counts, up to 168h, such as 10m. Until then it keeps its
-	// place in the budget, and its batch does not end. Absent means no time.
+	// soak is how long a finished node must stay ready before it counts, up to 168h, such as 10m. Until then it counts
+	// against the budget, and its batch stays open. Absent means no soak time.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('168h')",message="soak is not a duration of at most 168h: use a number and a unit, such as 10m, or leave it out"
 	Soak *metav1.Duration `json:"soak,omitempty"`
 
-	// maxUnavailablePerTopology limits how many nodes of one rack or zone are worked on at the same time, in each
+	// maxUnavailablePerTopology limits how many nodes of one rack or zone are in progress at the same time, in each
 	// compartment. Absent means no such limit.
 	// +optional
 	MaxUnavailablePerTopology *TopologyLimit `json:"maxUnavailablePerTopology,omitempty"`
 
-	// windows say when work may begin. Absent means always.
+	// windows are the times when nodes may be started. Absent means always.
 	// +optional
 	Windows *Windows `json:"windows,omitempty"`
 
-	// health are gates between batches. Absent means none.
+	// health gates must pass before further nodes are started. Absent means none.
 	// +optional
 	Health *HealthGates `json:"health,omitempty"`
 }
@@ -106,7 +106,7 @@ const (
 
 // PolicyDefault is the budget and strategy for nodes that no compartment selects.
 type PolicyDefault struct {
-	// budget limits how many nodes are worked on at the same time.
+	// budget limits how many nodes are in progress at the same time.
 	// +required
 	Budget Budget `json:"budget"`
 
@@ -117,7 +117,7 @@ type PolicyDefault struct {
 
 // Compartment is a group of nodes with its own budget and strategy.
 type Compartment struct {
-	// name of the compartment, unique in the policy, 1 to 253 characters, not __default__.
+	// name is the name of the compartment, unique in the policy, 1 to 253 characters, not __default__.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -128,7 +128,7 @@ type Compartment struct {
 	// +required
 	Selector LabelSelector `json:"selector"`
 
-	// budget limits how many nodes of the compartment are worked on at the same time.
+	// budget limits how many nodes of the compartment are in progress at the same time.
 	// +required
 	Budget Budget `json:"budget"`
 
@@ -138,16 +138,16 @@ type Compartment struct {
 	Strategy *Strategy `json:"strategy,omitempty"`
 }
 
-// Budget limits how many nodes are worked on at the same time, by percent or by count.
+// Budget limits how many nodes are in progress at the same time, by percent or by count.
 // +kubebuilder:validation:XValidation:rule="has(self.percent) != has(self.count)",message="budget needs exactly one of percent and count: keep one of them"
 type Budget struct {
-	// percent of the nodes, 1 to 100, rounded down but at least one node. Excludes count.
+	// percent is a share of the nodes, 1 to 100, rounded down but at least one node. It excludes count.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Percent *int `json:"percent,omitempty"`
 
-	// count of nodes, at least 1. Excludes percent.
+	// count is a number of nodes, at least 1. It excludes percent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count *int `json:"count,omitempty"`
@@ -196,7 +196,7 @@ type ExponentialStrategy struct {
 	GrowthFactor *int `json:"growthFactor,omitempty"`
 }
 
-// BatchStrategy is what all strategies have in common.
+// BatchStrategy holds the fields of all strategies.
 type BatchStrategy struct {
 	// initialBatch is the size of the first batch, at least 1. Default 1.
 	// +optional
@@ -212,12 +212,13 @@ type BatchStrategy struct {
 	BatchThreshold *int `json:"batchThreshold,omitempty"`
 
 	// failureThreshold is the number of failed batches in a row after which the compartment stops, at least 1. Absent
-	// never stops. It has no effect once safetyLimit is reached.
+	// means that it never stops. It has no effect once safetyLimit is reached.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	FailureThreshold *int `json:"failureThreshold,omitempty"`
 
-	// safetyLimit is the percentage of finished nodes from which failures neither slow nor stop, 1 to 100. Default 50.
+	// safetyLimit is the percentage of finished nodes from which on failures neither shrink batches nor stop the
+	// compartment, 1 to 100. Default 50.
 	// +optional
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=1
@@ -225,14 +226,14 @@ type BatchStrategy struct {
 	SafetyLimit *int `json:"safetyLimit,omitempty"`
 }
 
-// DeploymentPolicyStatus is what the operator says about a policy.
+// DeploymentPolicyStatus is the observed state of a policy.
 type DeploymentPolicyStatus struct {
 	// observedGeneration is the generation of the policy that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions say whether the policy is accepted and whether its rollouts go on, at most 32.
+	// conditions say whether the policy is accepted and whether its rollouts make progress, at most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -256,7 +257,7 @@ type DeploymentPolicyStatus struct {
 	// +kubebuilder:default=0
 	NodesTotal int `json:"nodesTotal,omitempty"`
 
-	// nodesInProgress is the number of those nodes that are worked on.
+	// nodesInProgress is the number of those nodes that are in progress.
 	// +optional
 	// +kubebuilder:default=0
 	NodesInProgress int `json:"nodesInProgress,omitempty"`
@@ -267,13 +268,13 @@ type DeploymentPolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	CompleteNodes string `json:"completeNodes,omitempty"`
 
-	// compartmentStatuses say how far each compartment is when scope is Policy, by its name; __default__ is the rest.
-	// What they remember of earlier batches decides about the next.
+	// compartmentStatuses is the progress of each compartment when scope is Policy, by name; __default__ is the rest.
+	// The operator computes the next batch from it.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=101
 	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
 
-	// admission lists nodes that are being admitted when scope is Policy. It keeps two operators from exceeding a
+	// admission lists nodes that are being admitted when scope is Policy. It prevents two operators from exceeding a
 	// budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Skyhook declares packages for the nodes it selects. The operator takes them to the nodes stage by stage, within
-// a budget, and says in status how far they are.
+// Skyhook declares packages for the nodes it selects. The operator runs their stages on the nodes within a budget, and
+// reports progress in status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,11 +27,11 @@ type Skyhook struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what is wanted. Without it every node is selected and nothing is installed.
+	// spec is the desired state. Without it every node is selected and nothing is installed.
 	// +optional
 	Spec SkyhookSpec `json:"spec,omitzero"`
 
-	// status is what the operator found and did. Only the operator writes it.
+	// status is the observed state. Only the operator writes it.
 	// +optional
 	// +kubebuilder:default={}
 	Status SkyhookStatus `json:"status,omitzero"`
@@ -45,17 +45,17 @@ type SkyhookList struct {
 	Items           []Skyhook `json:"items"`
 }
 
-// SkyhookSpec is what an administrator wants on the selected nodes.
+// SkyhookSpec is the desired state of the selected nodes.
 // +kubebuilder:validation:XValidation:rule="!has(self.deploymentPolicy) || self.deploymentPolicy.size() == 0 || !has(self.interruptionBudget) || !(has(self.interruptionBudget.percent) && dyn(self.interruptionBudget.percent) != null || has(self.interruptionBudget.count) && dyn(self.interruptionBudget.count) != null)",fieldPath=".interruptionBudget",message="interruptionBudget and deploymentPolicy exclude each other: remove interruptionBudget, because the policy brings its own budget"
 type SkyhookSpec struct {
-	// serial runs one package at a time on each node. Default false: packages that do not depend on each other run
-	// side by side.
+	// serial runs one package at a time on each node. Default false: packages that do not depend on each other run in
+	// parallel.
 	// +optional
 	// +kubebuilder:default=false
 	Serial bool `json:"serial,omitempty"`
 
-	// podNonInterruptLabels selects pods, in any namespace, that are never disturbed: a package with an interrupt
-	// waits until none of them runs or is pending on the node. Default empty, which waits for no pod.
+	// podNonInterruptLabels selects pods, in any namespace, that are never evicted: a package with an interrupt waits
+	// until none of them is running or pending on the node. Default empty, which selects no pod.
 	// +optional
 	PodNonInterruptLabels LabelSelector `json:"podNonInterruptLabels,omitzero"`
 
@@ -63,23 +63,23 @@ type SkyhookSpec struct {
 	// +optional
 	NodeSelectors LabelSelector `json:"nodeSelectors,omitzero"`
 
-	// deploymentPolicy names the DeploymentPolicy that budgets and paces the work, at most 253 characters. Default
-	// empty: interruptionBudget decides. The two exclude each other, and a policy that does not exist blocks.
+	// deploymentPolicy names the DeploymentPolicy that sets budgets and batches, at most 253 characters. Default empty:
+	// interruptionBudget applies. The two exclude each other. A policy that does not exist blocks the Skyhook.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeploymentPolicy string `json:"deploymentPolicy,omitempty"`
 
-	// deploymentPolicyOptions override the policy for this Skyhook. Absent leaves everything to the policy.
+	// deploymentPolicyOptions override fields of the policy for this Skyhook. Absent overrides nothing.
 	// +optional
 	DeploymentPolicyOptions *DeploymentPolicyOptions `json:"deploymentPolicyOptions,omitempty"`
 
-	// interruptionBudget limits how many nodes are worked on at the same time when no deploymentPolicy is named.
+	// interruptionBudget limits how many nodes are in progress at the same time when no deploymentPolicy is named.
 	// Default empty, which is 100 percent.
 	// +optional
 	InterruptionBudget InterruptionBudget `json:"interruptionBudget,omitzero"`
 
-	// packages are what the nodes get, at most 100, by name. A name has 2 to 43 lower-case letters, digits and '-',
-	// begins and ends with a letter, and makes at most 63 characters together with '-' and the version.
+	// packages are installed on the nodes, at most 100, by name. A name has 2 to 43 lower-case letters, digits and '-',
+	// and begins and ends with a letter. Name, '-' and version have at most 63 characters together.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	// +kubebuilder:validation:XValidation:rule="self.all(p, p.matches('^[a-z][-a-z0-9]{0,41}[a-z]$'))",messageExpression="'packages has names that are not allowed %s: use 2 to 43 lower-case letters, digits and -, beginning and ending with a letter'.format([self.filter(p, !(p.matches('^[a-z][-a-z0-9]{0,41}[a-z]$')))])",message="packages has names that are not allowed: use 2 to 43 lower-case letters, digits and -, beginning and ending with a letter"
@@ -90,8 +90,8 @@ type SkyhookSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(self[p].dependsOn) || self[p].dependsOn.all(d, !(d in self) || self[p].dependsOn[d] == self[d].version))",messageExpression="self.filter(p, has(self[p].dependsOn)).map(p, self[p].dependsOn.exists(d, d in self && self[p].dependsOn[d] != self[d].version), self[p].dependsOn.filter(d, d in self && self[p].dependsOn[d] != self[d].version).map(d, '%s depends on version %s of %s, but packages has %s: repeat the version exactly as it is there'.format([p, self[p].dependsOn[d], d, self[d].version]))[0])[0]",message="packages has a dependsOn entry with a version that is not the declared one: repeat the version exactly as it is there"
 	Packages map[string]Package `json:"packages,omitempty"`
 
-	// additionalTolerations are added to every pod of this Skyhook and to those the operator judges the taints of
-	// nodes with, at most 64. A node with a taint that nothing tolerates is blocked.
+	// additionalTolerations are added to every pod of this Skyhook, at most 64. A node with a taint that neither they
+	// nor the operator's own tolerations tolerate is blocked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -106,14 +106,14 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=false
 	RuntimeRequired bool `json:"runtimeRequired,omitempty"`
 
-	// autoTaintNewNodes puts the runtime-required taint on nodes that the operator sees for the first time. Default
-	// false; it has an effect only with runtimeRequired.
+	// autoTaintNewNodes adds the runtime-required taint to nodes that the operator sees for the first time. Default
+	// false. It takes effect only with runtimeRequired.
 	// +optional
 	// +kubebuilder:default=false
 	AutoTaintNewNodes bool `json:"autoTaintNewNodes,omitempty"`
 
-	// priority orders Skyhooks: on a node the lower number goes first, equal numbers go by name. Default 200, at
-	// least 1.
+	// priority orders Skyhooks: on a node the lower number goes first, and equal numbers are ordered by name. Default
+	// 200, at least 1.
 	// +optional
 	// +kubebuilder:default=200
 	// +kubebuilder:validation:Minimum=1
@@ -125,13 +125,12 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=node
 	Sequencing Sequencing `json:"sequencing,omitempty"`
 
-	// drain says how pods are moved away before an interrupt. Absent means its defaults: evict and wait as long as
-	// it takes.
+	// drain configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	Drain *Drain `json:"drain,omitempty"`
 }
 
-// Sequencing is what later Skyhooks wait for.
+// Sequencing says what later Skyhooks wait for.
 // +kubebuilder:validation:Enum=all;node
 type Sequencing string
 
@@ -150,25 +149,26 @@ type DeploymentPolicyOptions struct {
 	ResetBatchStateOnCompletion *bool `json:"resetBatchStateOnCompletion,omitempty"`
 }
 
-// InterruptionBudget limits how many nodes are worked on at the same time, by percent or by count.
+// InterruptionBudget limits how many nodes are in progress at the same time, by percent or by count.
 // +kubebuilder:validation:XValidation:rule="!(has(self.percent) && dyn(self.percent) != null && has(self.count) && dyn(self.count) != null)",message="interruptionBudget has both percent and count: keep one of them"
 type InterruptionBudget struct {
-	// percent of the selected nodes, 0 to 100, rounded down but at least one node; 0 starts nothing. Excludes count.
+	// percent is a share of the selected nodes, 0 to 100, rounded down but at least one node. 0 starts no node. It
+	// excludes count.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int `json:"percent,omitempty"`
 
-	// count of nodes, at least 0; 0 starts nothing. Excludes percent.
+	// count is a number of nodes, at least 0. 0 starts no node. It excludes percent.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	Count *int `json:"count,omitempty"`
 }
 
-// Drain says how pods are moved away from a node before an interrupt. DaemonSet pods, mirror pods, finished pods,
-// pods of kube-system and pods that tolerate an unschedulable node always stay.
+// Drain configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in
+// kube-system and pods that tolerate an unschedulable node are never evicted.
 // +kubebuilder:validation:XValidation:rule="has(self.timeout) || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drain.timeout is missing: onTimeout Skip and Force need it"
 type Drain struct {
 	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent means no limit.
@@ -178,25 +178,25 @@ type Drain struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="drain.timeout is not a duration of at least 1s: use a number and a unit, such as 30m, or leave it out for no limit"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// onTimeout is what happens then: Wait (the default) goes on waiting, Skip gives the node back and goes on with
-	// others, Force deletes the pods that are left. Skip and Force need timeout.
+	// onTimeout is what happens after timeout: Wait (the default) keeps waiting, Skip releases the node and goes on
+	// with others, Force deletes the remaining pods. Skip and Force require timeout.
 	// +optional
 	// +kubebuilder:default=Wait
 	OnTimeout DrainTimeout `json:"onTimeout,omitempty"`
 
-	// gracePeriodSeconds replaces the grace period of the pods, 1 to 86400. Absent means each pod's own.
+	// gracePeriodSeconds overrides the grace period of the evicted pods, 1 to 86400. Absent means that of each pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
-	// deleteEmptyDirData allows eviction of pods that lose the content of an emptyDir volume. Default true; false
-	// waits for such pods.
+	// deleteEmptyDirData allows eviction of pods with an emptyDir volume, whose content is lost. Default true. With
+	// false the drain waits for such pods.
 	// +optional
 	// +kubebuilder:default=true
 	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
 
-	// force allows eviction of pods that nothing recreates. Default true; false waits for such pods.
+	// force allows eviction of pods without a controller. Default true. With false the drain waits for such pods.
 	// +optional
 	// +kubebuilder:default=true
 	Force *bool `json:"force,omitempty"`

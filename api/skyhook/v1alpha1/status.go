@@ -5,17 +5,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SkyhookStatus is what the operator says about a Skyhook. Maps by node hold every node up to 200 nodes; beyond that
-// only nodes that are not complete, at most 200, and the counters speak for the rest.
+// SkyhookStatus is the observed state of a Skyhook. Maps by node hold every node of up to 200; in larger clusters only
+// nodes that are not complete, at most 200. The counters include all nodes.
 type SkyhookStatus struct {
-	// observedGeneration is the generation of the Skyhook that this status describes. 0 before anybody looked, so
-	// that programs which wait for it do not take an object without a status for done.
+	// observedGeneration is the generation of the Skyhook that this status describes. It is 0 until the operator has
+	// written a status, so that programs which wait for a generation do not take an object without a status for
+	// finished.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// nodeState repeats, by node, what the nodes record of each package, by name|version.
+	// nodeState repeats, by node, what the node records about each package, by name|version.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeState map[string]NodeState `json:"nodeState,omitempty"`
@@ -25,44 +26,46 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatus map[string]Status `json:"nodeStatus,omitempty"`
 
-	// status is the status of the whole: complete when every selected node is, otherwise the most actionable one.
+	// status is the overall status: complete when every selected node is complete, otherwise the status that needs
+	// attention first.
 	// +optional
 	Status Status `json:"status,omitempty"`
 
-	// conditions say whether the Skyhook is accepted, progresses and is ready, and what stands in the way, at most 32.
+	// conditions say whether the Skyhook is accepted, makes progress and is ready, and what blocks it, at most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodeBootIds is the boot id last seen, by node.
+	// nodeBootIds is the last observed boot ID, by node.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeBootIDs map[string]BootID `json:"nodeBootIds,omitempty"`
 
-	// nodePriority is when each node that is being worked on was admitted.
+	// nodePriority is when each node in progress was admitted.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	NodePriority map[string]metav1.Time `json:"nodePriority,omitempty"`
 
-	// nodeOrderOffset is the number that the next admitted node gets (SKYHOOK_NODE_ORDER); it begins at 0 in each rollout.
+	// nodeOrderOffset is the number that the next admitted node gets (SKYHOOK_NODE_ORDER); it starts at 0 in each
+	// rollout.
 	// +optional
 	// +kubebuilder:default=0
 	NodeOrderOffset int `json:"nodeOrderOffset,omitempty"`
 
-	// configUpdates lists, by package, the keys of configMap that nodes have still to take over.
+	// configUpdates lists, by package, the changed keys of configMap that nodes have not applied yet.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	ConfigUpdates map[string]ConfigKeys `json:"configUpdates,omitempty"`
 
-	// compartmentStatuses say how far each compartment is, by its name; __default__ is the rest. What they remember
-	// of earlier batches decides about the next.
+	// compartmentStatuses is the progress of each compartment, by name; __default__ is the rest. The operator computes
+	// the next batch from it.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=101
 	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
 
-	// admission lists nodes that are being admitted. It keeps two operators from exceeding a budget together.
+	// admission lists nodes that are being admitted. It prevents two operators from exceeding a budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`
 
@@ -71,7 +74,7 @@ type SkyhookStatus struct {
 	// +kubebuilder:default=0
 	NodesTotal int `json:"nodesTotal,omitempty"`
 
-	// nodeCounts is the number of selected nodes by status, also of those that nodeStatus leaves out.
+	// nodeCounts is the number of selected nodes by status, including nodes that nodeStatus omits.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	NodeCounts map[Status]int `json:"nodeCounts,omitempty"`
@@ -94,7 +97,7 @@ type SkyhookStatus struct {
 	PackageList string `json:"packageList,omitempty"`
 }
 
-// Status is the health of a whole Skyhook, or of one node in it.
+// Status is the status of a Skyhook, or of one node in it.
 // +kubebuilder:validation:Enum=complete;blocked;waiting;disabled;paused;in_progress;erroring;unknown
 type Status string
 
@@ -123,7 +126,7 @@ const (
 	StateUnknown    State = "unknown"
 )
 
-// Stage is a phase in the life of one package on one node.
+// Stage is a phase in the lifecycle of one package on one node.
 // +kubebuilder:validation:Enum=uninstall;uninstall-interrupt;upgrade;apply;config;interrupt;post-interrupt
 type Stage string
 
@@ -138,12 +141,12 @@ const (
 	StagePostInterrupt      Stage = "post-interrupt"
 )
 
-// NodeState is what one node records of its packages, by name|version. As JSON it is the value of the annotation
-// that is the source of truth: keys sorted, fields of an entry in the order of PackageStatus.
+// NodeState is what one node records about its packages, by name|version. As JSON it is the value of the annotation
+// that is the source of truth: keys are sorted, and fields of an entry are in the order of PackageStatus.
 // +kubebuilder:validation:MaxProperties=1000
 type NodeState map[string]PackageStatus
 
-// PackageStatus is how far one package is on one node. The order of the fields is part of the format.
+// PackageStatus is the progress of one package on one node. The order of the fields is part of the format.
 type PackageStatus struct {
 	// name of the package.
 	// +required
@@ -155,17 +158,17 @@ type PackageStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version"`
 
-	// image is the repository the package was taken from.
+	// image is the repository that the package was pulled from.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// containerSHA is the digest that was asked for, if any.
+	// containerSHA is the requested digest, if any.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ContainerSHA string `json:"containerSHA,omitempty"`
 
-	// stage is the stage the package is in, or ended in.
+	// stage is the current or last stage of the package.
 	// +required
 	Stage Stage `json:"stage"`
 
@@ -173,12 +176,12 @@ type PackageStatus struct {
 	// +required
 	State State `json:"state"`
 
-	// restarts is how often the stage was started again.
+	// restarts is how often the stage was restarted.
 	// +optional
 	Restarts int32 `json:"restarts,omitempty"`
 }
 
-// BootID is the id a kernel gives itself when it boots.
+// BootID is the ID that the kernel generates at boot.
 // +kubebuilder:validation:MaxLength=128
 type BootID string
 
@@ -188,17 +191,17 @@ type BootID string
 // +kubebuilder:validation:items:MaxLength=253
 type ConfigKeys []string
 
-// CompartmentStatus is how far one compartment is.
+// CompartmentStatus is the progress of one compartment.
 type CompartmentStatus struct {
 	// matched is the number of nodes in the compartment.
 	// +required
 	Matched int `json:"matched"`
 
-	// ceiling is the number of nodes that may be worked on at the same time.
+	// ceiling is the number of nodes that may be in progress at the same time.
 	// +required
 	Ceiling int `json:"ceiling"`
 
-	// inProgress is the number of nodes that are worked on.
+	// inProgress is the number of nodes in progress.
 	// +required
 	InProgress int `json:"inProgress"`
 
@@ -210,11 +213,13 @@ type CompartmentStatus struct {
 	// +required
 	ProgressPercent int `json:"progressPercent"`
 
-	// batchState is what earlier batches taught; it decides about the next one. Absent before the first batch.
+	// batchState is the result of earlier batches, from which the next one is computed. It is absent before the first
+	// batch.
 	// +optional
 	BatchState *BatchState `json:"batchState,omitempty"`
 
-	// reason is why no further node of the compartment begins though some wait: one of the reasons in docs/engine.md.
+	// reason is why no further node of the compartment is started although some wait: one of the reasons in
+	// docs/engine.md.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -225,8 +230,8 @@ type CompartmentStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// BatchState is what earlier batches of a compartment taught. It is read back by the operator, unlike the rest of
-// the status.
+// BatchState is the result of earlier batches of a compartment. Unlike the rest of the status, the operator reads it
+// back.
 type BatchState struct {
 	// currentBatch is the number of the batch, counting from 1.
 	// +optional
@@ -244,77 +249,80 @@ type BatchState struct {
 	// +optional
 	FailedNodes int `json:"failedNodes,omitempty"`
 
-	// shouldStop says that no further batch starts, because of failures.
+	// shouldStop is true when no further batch starts because of failures.
 	// +optional
 	ShouldStop bool `json:"shouldStop,omitempty"`
 
-	// lastBatchSize is the number of nodes that ended in the last batch.
+	// lastBatchSize is the number of nodes that finished in the last batch, failed ones included.
 	// +optional
 	LastBatchSize int `json:"lastBatchSize,omitempty"`
 
-	// lastBatchFailed says that fewer nodes of the last batch succeeded than batchThreshold asks for.
+	// lastBatchFailed is true when fewer nodes of the last batch succeeded than batchThreshold requires.
 	// +optional
 	LastBatchFailed bool `json:"lastBatchFailed,omitempty"`
 
-	// open is the number of nodes the open batch was planned for; 0 when none is open.
+	// open is the planned size of the open batch; 0 when no batch is open.
 	// +optional
 	Open int `json:"open,omitempty"`
 
-	// from tells nodes of the open batch from those of earlier ones, by the mark each got when it was admitted.
+	// from separates nodes of the open batch from those of earlier batches: it is the smallest batch number that a node
+	// of the open batch can have.
 	// +optional
 	From int64 `json:"from,omitempty"`
 
-	// rollout tells what the batches were for: a hash of the versions of the packages. Other versions begin anew.
+	// rollout is a hash of the package versions that the batches were for. When the versions change, batches start
+	// again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Rollout string `json:"rollout,omitempty"`
 
-	// resumed is the value of the annotation skyhook.nvidia.com/resume that was obeyed last.
+	// resumed is the last value of the annotation skyhook.nvidia.com/resume that was applied.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Resumed string `json:"resumed,omitempty"`
 }
 
-// Admission is the ledger of nodes that are being admitted. The operator writes a node here, checking that nobody
-// else wrote since it looked, before it changes the node; the entry goes when the node itself carries the admission.
+// Admission is the ledger of nodes that are being admitted. Before it changes a node, the operator adds an entry with a
+// resource-version precondition. It removes the entry once the node itself records the admission.
 type Admission struct {
-	// epoch grows by one with every change of this ledger.
+	// epoch increases by one with every change of this ledger.
 	// +required
 	Epoch int64 `json:"epoch"`
 
-	// seats are the admissions under way, at most 200. Each counts against the budget.
+	// seats are the admissions in flight, at most 200. Each counts against the budget.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Seats []Seat `json:"seats,omitempty"`
 }
 
-// Seat is one admission that is not yet seen on its node.
+// Seat is one admission that the node does not record yet.
 type Seat struct {
-	// node that is being admitted.
+	// node is the name of the node that is being admitted.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 
-	// rollout it is admitted for, such as Skyhook/demo; absent for the object the ledger belongs to.
+	// rollout is what the node is admitted for, such as Skyhook/demo; absent for the object that the ledger belongs to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=400
 	Rollout string `json:"rollout,omitempty"`
 
-	// compartment whose budget it takes; absent for __default__.
+	// compartment is the one whose budget the admission uses; absent for __default__.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Compartment string `json:"compartment,omitempty"`
 
-	// order is the number the node gets in the rollout: SKYHOOK_NODE_ORDER.
+	// order is the number of the node in the rollout: SKYHOOK_NODE_ORDER.
 	// +optional
 	Order int `json:"order,omitempty"`
 
-	// batch is the epoch in which it was written; a node that carries this mark or a later one was admitted.
+	// batch is the epoch in which the entry was written. A node that records this batch or a later one has been
+	// admitted.
 	// +optional
 	Batch int64 `json:"batch,omitempty"`
 
-	// since is when it was written here. After a minute it counts no longer.
+	// since is when the entry was written. It expires after one minute.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
 }

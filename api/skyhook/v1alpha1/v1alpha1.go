@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the kinds Skyhook and DeploymentPolicy as they are on the wire, the annotations and labels
-// that other programs read, and nothing else.
+// Package v1alpha1 holds the wire types of the kinds Skyhook and DeploymentPolicy, and the annotations and labels that
+// other programs read.
 //
-// Every rule that one object can express about itself is a CEL rule in a marker here, so a wrong object is refused
-// when it is written. The rules use nothing that Kubernetes 1.30 does not know.
+// Every rule about a single object is a CEL rule in a marker here, so the API server rejects an invalid object. The
+// rules use only functions of Kubernetes 1.30.
 //
 // +kubebuilder:object:generate=true
 // +groupName=skyhook.nvidia.com
@@ -20,15 +20,15 @@ import (
 // GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
-// AddToScheme teaches a scheme the kinds in this package.
+// AddToScheme registers the kinds of this package in a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &Skyhook{}, &SkyhookList{}, &DeploymentPolicy{}, &DeploymentPolicyList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
 
-// LabelSelector selects objects by their labels, as everywhere in Kubernetes: every entry must match. It has the
-// wire format of Kubernetes' own selector, and bounds, so that a wrong one is refused when it is written.
+// LabelSelector selects objects by label; every entry must match. It has the wire format of LabelSelector in meta/v1,
+// with bounds, so that the API server rejects an invalid one.
 type LabelSelector struct {
 	// matchLabels lists labels that an object must carry with exactly these values, at most 64.
 	// +optional
@@ -54,7 +54,7 @@ type LabelValue string
 // +kubebuilder:validation:XValidation:rule="[self.key].all(k, k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",fieldPath=".key",message="not a label key: use a name of at most 63 letters, digits, -, _ and ., optionally after a domain and /, such as kubernetes.io/os"
 // +kubebuilder:validation:XValidation:rule="!has(self.values) || [self.values].all(l, l.all(v, v.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')))",fieldPath=".values",message="values has one that is not a label value: use at most 63 letters, digits, -, _ and ., beginning and ending with a letter or digit"
 type LabelSelectorRequirement struct {
-	// key is the label the condition is about, at most 317 characters.
+	// key is the label that the condition applies to, at most 317 characters.
 	// +required
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
@@ -72,7 +72,7 @@ type LabelSelectorRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Kubernetes returns the selector as the rest of Kubernetes knows it.
+// Kubernetes returns the selector as meta/v1 defines it.
 func (s LabelSelector) Kubernetes() *metav1.LabelSelector {
 	out := &metav1.LabelSelector{}
 	for k, v := range s.MatchLabels {
