@@ -23,18 +23,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// oldest is the oldest Kubernetes we support; our rules know nothing that it does not know.
+// oldest is the oldest supported Kubernetes version; the rules use only functions that it has.
 var oldest = version.MajorMinor(1, 30)
 
 // TestOldestKubernetes compiles every rule with the functions that the oldest supported Kubernetes has.
 func TestOldestKubernetes(t *testing.T) {
 	rules := 0
-	for kind, c := range crds(t) {
+	for kind, c := range readCRDs(t) {
 		var walk func(path string, s *schema.Structural, root bool)
 		walk = func(path string, s *schema.Structural, root bool) {
 			if len(s.XValidations) > 0 {
 				rules += len(s.XValidations)
-				for i, problem := range compile(t, s, root) {
+				for i, problem := range compileRules(t, s, root) {
 					if problem != "" {
 						t.Errorf("%s %s: %s: %s", kind, path, s.XValidations[i].Rule, problem)
 					}
@@ -50,14 +50,14 @@ func TestOldestKubernetes(t *testing.T) {
 				walk(path+"[]", s.Items, false)
 			}
 		}
-		walk("", structural(t, c), true)
+		walk("", convertSchema(t, c), true)
 	}
 	if rules < 60 {
 		t.Errorf("only %d rules", rules)
 	}
 }
 
-// TestOldestKubernetesIsStrict proves that the test above sees a function that came later.
+// TestOldestKubernetesIsStrict checks that the test above rejects a function that was added later.
 func TestOldestKubernetesIsStrict(t *testing.T) {
 	for rule, known := range map[string]bool{
 		"self.matches('a') && quantity(self).isLessThan(quantity('1'))": true,
@@ -67,14 +67,14 @@ func TestOldestKubernetesIsStrict(t *testing.T) {
 	} {
 		s := &schema.Structural{Generic: schema.Generic{Type: "string"}}
 		s.XValidations = crd.ValidationRules{{Rule: rule}}
-		if problem := compile(t, s, false)[0]; (problem == "") != known {
+		if problem := compileRules(t, s, false)[0]; (problem == "") != known {
 			t.Errorf("%s: %q, want known %v", rule, problem, known)
 		}
 	}
 }
 
-// compile gives what is wrong with each rule of a schema, empty for a good one.
-func compile(t *testing.T, s *schema.Structural, root bool) []string {
+// compileRules returns the problem of each rule of a schema; empty for a valid one.
+func compileRules(t *testing.T, s *schema.Structural, root bool) []string {
 	t.Helper()
 	results, err := cel.Compile(s, model.SchemaDeclType(s, root), config.PerCallLimit, environment.MustBaseEnvSet(oldest), cel.NewExpressionsEnvLoader())
 	if err != nil {
@@ -92,7 +92,7 @@ func compile(t *testing.T, s *schema.Structural, root bool) []string {
 	return problems
 }
 
-func structural(t *testing.T, c *crd.CustomResourceDefinition) *schema.Structural {
+func convertSchema(t *testing.T, c *crd.CustomResourceDefinition) *schema.Structural {
 	t.Helper()
 	var in apiextensions.JSONSchemaProps
 	if err := crd.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(c.Spec.Versions[0].Schema.OpenAPIV3Schema, &in, nil); err != nil {
@@ -105,36 +105,36 @@ func structural(t *testing.T, c *crd.CustomResourceDefinition) *schema.Structura
 	return s
 }
 
-// TestEveryRuleHasACase proves that each CEL rule refuses something in testdata/rules with its own advice.
+// TestEveryRuleHasACase checks that each CEL rule rejects a case in testdata/rules with its own message.
 func TestEveryRuleHasACase(t *testing.T) {
-	for kind, c := range crds(t) {
+	for kind, c := range readCRDs(t) {
 		files, err := filepath.Glob("testdata/rules/" + kind + "/*.txtar")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said strings.Builder
+		var cases strings.Builder
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			said.Write(text)
+			cases.Write(text)
 		}
-		all := append(fields(c), field{schema: *c.Spec.Versions[0].Schema.OpenAPIV3Schema})
+		all := append(listFields(c), field{schema: *c.Spec.Versions[0].Schema.OpenAPIV3Schema})
 		for _, f := range all {
 			for _, rule := range f.schema.XValidations {
 				at := strings.LastIndex(rule.Message, ": ")
 				if at < 0 {
-					t.Errorf("%s %s: message %q says no fix behind a colon", kind, f.path, rule.Message)
-				} else if !strings.Contains(said.String(), rule.Message[at:]) {
-					t.Errorf("%s %s: no case is refused with %q", kind, f.path, rule.Message)
+					t.Errorf("%s %s: message %q has no advice after a colon", kind, f.path, rule.Message)
+				} else if !strings.Contains(cases.String(), rule.Message[at:]) {
+					t.Errorf("%s %s: no case is rejected with %q", kind, f.path, rule.Message)
 				}
 			}
 		}
 	}
 }
 
-// TestVersions proves that the versions our rule accepts are those the operator can compare.
+// TestVersions checks that the rule accepts exactly the versions that the operator can compare.
 func TestVersions(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/rules/skyhook/version.txtar")
 	if err != nil {
@@ -149,14 +149,14 @@ func TestVersions(t *testing.T) {
 				} `json:"packages"`
 			} `json:"spec"`
 		}
-		if strings.HasSuffix(f.Name, says) {
+		if strings.HasSuffix(f.Name, messageSuffix) {
 			continue
 		}
 		if err := yaml.Unmarshal(f.Data, &o); err != nil {
 			t.Fatal(err)
 		}
 		v, isText := o.Spec.Packages["aa"].Version.(string)
-		if !isText || strings.HasSuffix(f.Name, "long") { // refused for another reason
+		if !isText || strings.HasSuffix(f.Name, "long") { // rejected for another reason
 			continue
 		}
 		seen++

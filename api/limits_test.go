@@ -24,8 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestLargeObjects proves that what the bounds allow is also affordable: the API server refuses an object whose rules
-// cost too much to check.
+// TestLargeObjects checks that the largest allowed objects stay within the cost limit of the API server for rules.
 func TestLargeObjects(t *testing.T) {
 	name := func(prefix string, i int) string {
 		return fmt.Sprintf("%s-%c%c", prefix, 'a'+i/26, 'a'+i%26)
@@ -58,8 +57,8 @@ func TestLargeObjects(t *testing.T) {
 	}
 	hosts := map[string]any{"matchExpressions": []any{map[string]any{"key": "kubernetes.io/hostname", "operator": "In",
 		"values": list(4096, func(i int) any { return fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/256, i%256) })}}}
-	accept(t, "skyhook", map[string]any{"nodeSelectors": hosts, "podNonInterruptLabels": hosts, "packages": packages})
-	accept(t, "deploymentpolicy", map[string]any{
+	requireAccepted(t, "skyhook", map[string]any{"nodeSelectors": hosts, "podNonInterruptLabels": hosts, "packages": packages})
+	requireAccepted(t, "deploymentpolicy", map[string]any{
 		"default": map[string]any{"budget": map[string]any{"count": int64(1)}, "strategy": map[string]any{"fixed": map[string]any{}}},
 		"compartments": list(100, func(i int) any {
 			return map[string]any{"name": name("rack", i), "budget": map[string]any{"count": int64(1)}, "selector": map[string]any{
@@ -68,24 +67,24 @@ func TestLargeObjects(t *testing.T) {
 			}}
 		}),
 	})
-	accept(t, "nodeop", map[string]any{"nodeSelector": hosts, "command": list(256, func(int) any { return strings.Repeat("x", 1000) }),
+	requireAccepted(t, "nodeop", map[string]any{"nodeSelector": hosts, "command": list(256, func(int) any { return strings.Repeat("x", 1000) }),
 		"env": list(100, func(i int) any { return map[string]any{"name": fmt.Sprintf("SOME_VARIABLE_%d", i), "value": "x"} })})
 }
 
-func accept(t *testing.T, kind string, spec map[string]any) {
+func requireAccepted(t *testing.T, kind string, spec map[string]any) {
 	t.Helper()
-	o := object(t, kinds[kind], "")
+	o := parseObject(t, kinds[kind], "")
 	o.Object["spec"] = spec
-	_, err := resource(t, kinds[kind]).Create(context.Background(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	_, err := resourceClient(t, kinds[kind]).Create(context.Background(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		t.Errorf("%s: %.2000s", kind, err)
 	}
 }
 
-// TestStoredObjects proves that an object which was stored before our rules came can still be annotated, reported on
-// and released from its finalizer. It uses a copy of the CRD under another group, first without rules.
+// TestStoredObjects checks that the operator can still annotate, report on and release an object that was stored before
+// the rules existed. It uses a copy of the CRD under another group, first without rules.
 func TestStoredObjects(t *testing.T) {
-	config := rest.CopyConfig(server(t))
+	config := rest.CopyConfig(startServer(t))
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -106,14 +105,14 @@ func TestStoredObjects(t *testing.T) {
 	})
 	kind := schema.GroupVersionKind{Group: "before.example.org", Version: "v1alpha1", Kind: "Skyhook"}
 	skyhooks := client.Resource(kind.GroupVersion().WithResource("skyhooks"))
-	bad := object(t, kind, "spec: {packages: {A1: {version: latest, image: 'repo:other', interrupt: {type: service}, uninstall: {apply: true}}}}")
+	bad := parseObject(t, kind, "spec: {packages: {A1: {version: latest, image: 'repo:other', interrupt: {type: service}, uninstall: {apply: true}}}}")
 	bad.SetName(strings.Repeat("long", 15))
 	bad.SetFinalizers([]string{"skyhook.nvidia.com/skyhook"})
-	eventually(t, "the copy is served", func() error {
+	eventually(t, "creating an object of the copy", func() error {
 		_, err := skyhooks.Create(ctx, bad, metav1.CreateOptions{})
 		return err
 	})
-	eventually(t, "the copy gets our rules", func() error { // the server's controllers write to it as well
+	eventually(t, "adding the rules to the copy", func() error { // controllers of the server write to it too
 		current, err := definitions.Get(ctx, created.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -122,11 +121,11 @@ func TestStoredObjects(t *testing.T) {
 		_, err = definitions.Update(ctx, strict, metav1.UpdateOptions{})
 		return err
 	})
-	eventually(t, "our rules are in force", func() error {
+	eventually(t, "waiting for the rules", func() error {
 		second := bad.DeepCopy()
 		second.SetName("second")
 		if _, err := skyhooks.Create(ctx, second, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
-			return errors.New("a wrong object is accepted")
+			return errors.New("an invalid object is accepted")
 		}
 		return nil
 	})
@@ -135,27 +134,27 @@ func TestStoredObjects(t *testing.T) {
 		return err
 	}
 	if err := patch(`{"metadata":{"annotations":{"skyhook.nvidia.com/version":"v1"}}}`); err != nil {
-		t.Errorf("annotating: %v", err)
+		t.Errorf("setting an annotation: %v", err)
 	}
-	if err := patch(`{"status":{"status":"unknown","nodesTotal":3}}`, "status"); err != nil && minor(t, config) >= 33 {
-		t.Errorf("reporting: %v", err) // older ones check what is unchanged too when status is written
+	if err := patch(`{"status":{"status":"unknown","nodesTotal":3}}`, "status"); err != nil && minorVersion(t, config) >= 33 {
+		t.Errorf("writing the status: %v", err) // older versions also check unchanged fields then
 	}
 	if err := patch(`{"spec":{"priority":3}}`); err != nil {
-		t.Errorf("changing something that is right: %v", err)
+		t.Errorf("changing a valid field: %v", err)
 	}
 	if err := patch(`{"spec":{"packages":{"A1":{"version":"newest"}}}}`); err == nil {
-		t.Error("changing something wrong into something wrong is accepted")
+		t.Error("changing an invalid field to another invalid value is accepted")
 	}
 	if err := skyhooks.Delete(ctx, bad.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	if err := patch(`{"metadata":{"finalizers":null}}`); err != nil {
-		t.Errorf("releasing: %v", err)
+		t.Errorf("removing the finalizer: %v", err)
 	}
 }
 
-// minor is the second number of the API server's version.
-func minor(t *testing.T, config *rest.Config) int {
+// minorVersion is the minor version of the API server.
+func minorVersion(t *testing.T, config *rest.Config) int {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -172,7 +171,7 @@ func minor(t *testing.T, config *rest.Config) int {
 	return n
 }
 
-// eventually tries until something works: the API server takes over a CRD a moment after it has stored it.
+// eventually retries until something works: the API server applies a CRD some time after it has stored it.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var last error

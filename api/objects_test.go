@@ -29,8 +29,8 @@ import (
 	skyhook "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// TestExamples applies what people have in their repositories: it is accepted as it is, nothing of it is lost, and
-// the Go types carry all of it.
+// TestExamples applies existing manifests of users: the API server accepts them unchanged, no field is lost, and the Go
+// types have all fields.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("testdata/examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -43,28 +43,28 @@ func TestExamples(t *testing.T) {
 		}
 		for i, doc := range strings.Split(string(text), "\n---\n") {
 			t.Run(fmt.Sprintf("%s/%d", strings.TrimSuffix(filepath.Base(file), ".yaml"), i), func(t *testing.T) {
-				posted := object(t, kinds["skyhook"], doc)
+				posted := parseObject(t, kinds["skyhook"], doc)
 				kind := posted.GroupVersionKind()
-				stored, err := resource(t, kind).Create(context.Background(), posted.DeepCopy(), metav1.CreateOptions{
+				stored, err := resourceClient(t, kind).Create(context.Background(), posted.DeepCopy(), metav1.CreateOptions{
 					DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if lost := missing("spec", posted.Object["spec"], stored.Object["spec"]); lost != nil {
-					t.Errorf("lost or changed: %v", lost)
+					t.Errorf("lost or changed fields: %v", lost)
 				}
-				if d := cmp.Diff(stored.Object["spec"], typed(t, stored).Object["spec"], ignoreZero); d != "" {
-					t.Errorf("the Go type changes it (-stored +typed):\n%s", d)
+				if d := cmp.Diff(stored.Object["spec"], roundTrip(t, stored).Object["spec"], ignoreZero); d != "" {
+					t.Errorf("the Go type changes the stored object (-stored +typed):\n%s", d)
 				}
-				if d := cmp.Diff(posted.Object["spec"], typed(t, posted).Object["spec"], ignoreZero); d != "" {
-					t.Errorf("the Go type changes it before it is stored (-posted +typed):\n%s", d)
+				if d := cmp.Diff(posted.Object["spec"], roundTrip(t, posted).Object["spec"], ignoreZero); d != "" {
+					t.Errorf("the Go type changes the posted object (-posted +typed):\n%s", d)
 				}
 			})
 		}
 	}
 }
 
-// ignoreZero drops fields that a Go type leaves out or writes though they were not, where that means the same.
+// ignoreZero ignores fields that are absent on one side and zero on the other, where both mean the same.
 var ignoreZero = cmp.FilterPath(func(p cmp.Path) bool {
 	i, isMap := p.Last().(cmp.MapIndex)
 	if !isMap {
@@ -81,8 +81,8 @@ var ignoreZero = cmp.FilterPath(func(p cmp.Path) bool {
 	return zero(get(a.IsValid(), func() any { return a.Interface() })) && zero(get(b.IsValid(), func() any { return b.Interface() }))
 }, cmp.Ignore())
 
-// typed sends an object through the Go types, strictly.
-func typed(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+// roundTrip decodes an object into its Go type, strictly, and encodes it again.
+func roundTrip(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	text, err := json.Marshal(o.Object)
 	if err != nil {
@@ -110,7 +110,7 @@ func typed(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructure
 	return out
 }
 
-// missing lists where the second value lacks or changes something of the first.
+// missing lists the paths that the second value lacks or has changed.
 func missing(path string, want, got any) []string {
 	switch w := want.(type) {
 	case map[string]any:
@@ -141,7 +141,7 @@ func missing(path string, want, got any) []string {
 	return nil
 }
 
-// TestDefaults pins what the API server fills in.
+// TestDefaults pins the defaults that the API server sets.
 func TestDefaults(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/defaults.txtar")
 	if err != nil {
@@ -150,7 +150,7 @@ func TestDefaults(t *testing.T) {
 	for i := 0; i+1 < len(archive.Files); i += 2 {
 		in, out := archive.Files[i], &archive.Files[i+1]
 		kind := kinds[strings.Fields(in.Name)[0]]
-		stored, err := resource(t, kind).Create(context.Background(), object(t, kind, string(in.Data)), metav1.CreateOptions{
+		stored, err := resourceClient(t, kind).Create(context.Background(), parseObject(t, kind, string(in.Data)), metav1.CreateOptions{
 			DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err != nil {
 			t.Fatalf("%s: %v", in.Name, err)
@@ -172,7 +172,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// warnings collects what the API server warns of.
+// warnings collects the warnings of the API server.
 type warnings struct {
 	sync.Mutex
 	texts []string
@@ -185,17 +185,17 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// TestUnknownFields proves that a field nobody knows is dropped with a warning, so that a spelling mistake is seen.
+// TestUnknownFields checks that an unknown field is dropped with a warning, so that users notice a spelling mistake.
 func TestUnknownFields(t *testing.T) {
 	seen := &warnings{}
-	config := rest.CopyConfig(server(t))
+	config := rest.CopyConfig(startServer(t))
 	config.WarningHandler = seen
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	skyhooks := client.Resource(kinds["skyhook"].GroupVersion().WithResource("skyhooks"))
-	stored, err := skyhooks.Create(context.Background(), object(t, kinds["skyhook"], "spec: {pause: true, packages: {aa: {version: 1.0.0, image: repo, tag: x}}}"),
+	stored, err := skyhooks.Create(context.Background(), parseObject(t, kinds["skyhook"], "spec: {pause: true, packages: {aa: {version: 1.0.0, image: repo, tag: x}}}"),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationWarn})
 	if err != nil {
 		t.Fatal(err)
@@ -209,14 +209,14 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestUninstallHasThreeStates proves that no uninstall, an empty one and one that is not enabled are told apart.
+// TestUninstallHasThreeStates checks that an absent uninstall, a disabled one and an enabled one are different.
 func TestUninstallHasThreeStates(t *testing.T) {
 	for text, want := range map[string]*skyhook.Uninstall{
 		"spec: {packages: {aa: {version: 1.0.0, image: repo}}}":                                          nil,
 		"spec: {packages: {aa: {version: 1.0.0, image: repo, uninstall: {enabled: false}}}}":             {},
 		"spec: {packages: {aa: {version: 1.0.0, image: repo, uninstall: {enabled: true, apply: true}}}}": {Enabled: true, Apply: true},
 	} {
-		stored, err := resource(t, kinds["skyhook"]).Create(context.Background(), object(t, kinds["skyhook"], text), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		stored, err := resourceClient(t, kinds["skyhook"]).Create(context.Background(), parseObject(t, kinds["skyhook"], text), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			t.Fatal(err)
 		}

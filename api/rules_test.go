@@ -30,7 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-var update = flag.Bool("update", false, "write what is found into testdata")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 var (
 	plane *controlplane.Plane
@@ -49,8 +49,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server gives a client of a real API server with our CRDs. Tests that do not ask for it need none.
-func server(t *testing.T) *rest.Config {
+// startServer returns the configuration of a real API server with our CRDs. It is started once, for the first test that
+// needs it.
+func startServer(t *testing.T) *rest.Config {
 	t.Helper()
 	start.Do(func() {
 		var err error
@@ -64,7 +65,7 @@ func server(t *testing.T) *rest.Config {
 	return plane.Config
 }
 
-// kinds by the folder of testdata/rules that holds their cases.
+// kinds maps folders of testdata/rules to the kinds of their cases.
 var kinds = map[string]schema.GroupVersionKind{
 	"skyhook":          {Group: "skyhook.nvidia.com", Version: "v1alpha1", Kind: "Skyhook"},
 	"deploymentpolicy": {Group: "skyhook.nvidia.com", Version: "v1alpha1", Kind: "DeploymentPolicy"},
@@ -72,10 +73,9 @@ var kinds = map[string]schema.GroupVersionKind{
 	"nodeopupgrade":    {Group: "operator.kairos.io", Version: "v1alpha1", Kind: "NodeOpUpgrade"},
 }
 
-// TestRules posts the cases of testdata/rules/KIND/RULE.txtar to the API server. A case is a file "good WORDS", which
-// must be accepted without a warning, or "bad WORDS", which must be refused with the message in "bad WORDS: says".
-// Metadata is added where the case has none. A case with "WORDS: before" is an update of that object, whose status is
-// written too.
+// TestRules posts the cases of testdata/rules/KIND/RULE.txtar to the API server. A case is a file "good NAME", which
+// must be accepted without a warning, or "bad NAME", which must be rejected with the message in "bad NAME: message".
+// Metadata is added if the case has none. A case with "NAME: before" is an update of that object, including its status.
 func TestRules(t *testing.T) {
 	files, err := filepath.Glob("testdata/rules/*/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -94,20 +94,20 @@ func TestRules(t *testing.T) {
 			}
 			var seen []txtar.File
 			for _, f := range archive.Files {
-				if strings.HasSuffix(f.Name, says) {
+				if strings.HasSuffix(f.Name, messageSuffix) {
 					continue
 				}
 				seen = append(seen, f)
-				if strings.HasSuffix(f.Name, before) {
+				if strings.HasSuffix(f.Name, beforeSuffix) {
 					continue
 				}
-				got := post(t, kinds[kind], contents[f.Name], contents[f.Name+before])
-				if judge(t, f.Name, contents[f.Name+says], got) {
-					seen = append(seen, txtar.File{Name: f.Name + says, Data: []byte(got)})
+				got := postCase(t, kinds[kind], contents[f.Name], contents[f.Name+beforeSuffix])
+				if checkCase(t, f.Name, contents[f.Name+messageSuffix], got) {
+					seen = append(seen, txtar.File{Name: f.Name + messageSuffix, Data: []byte(got)})
 				}
 			}
 			if !strings.Contains(string(txtar.Format(archive)), "-- bad ") {
-				t.Error("no bad case: the rule is not tested")
+				t.Error("there is no bad case for this rule")
 			}
 			if *update && !t.Failed() {
 				archive.Files = seen
@@ -119,19 +119,19 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The names of files that belong to a case end so.
+// Suffixes of the names of files that belong to a case.
 const (
-	before = ": before"
-	says   = ": says"
+	beforeSuffix  = ": before"
+	messageSuffix = ": message"
 )
 
-// judge compares what the API server said of a case with what it should say, and reports whether the case is bad.
-func judge(t *testing.T, name, want, got string) bool {
+// checkCase compares the response of the API server with the expected one, and reports whether the case is bad.
+func checkCase(t *testing.T, name, want, got string) bool {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(name, "good"):
 		if got != "" {
-			t.Errorf("%s is refused:\n%s", name, got)
+			t.Errorf("%s is rejected:\n%s", name, got)
 		}
 		return false
 	case !strings.HasPrefix(name, "bad"):
@@ -145,23 +145,23 @@ func judge(t *testing.T, name, want, got string) bool {
 	return true
 }
 
-// post creates the object, or updates what it was before, and returns what the API server has against it, a line for
-// each cause.
-func post(t *testing.T, kind schema.GroupVersionKind, text, earlier string) string {
+// postCase creates the object, or updates an earlier version of it, and returns the causes of a rejection, one per
+// line.
+func postCase(t *testing.T, kind schema.GroupVersionKind, text, earlier string) string {
 	t.Helper()
-	client := resource(t, kind)
+	client := resourceClient(t, kind)
 	if earlier == "" {
-		stored, err := client.Create(context.Background(), object(t, kind, text), metav1.CreateOptions{
+		stored, err := client.Create(context.Background(), parseObject(t, kind, text), metav1.CreateOptions{
 			DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err == nil {
-			typed(t, stored) // one object that our types cannot read would stop the lists and watches of its kind
+			roundTrip(t, stored) // an object that our types cannot decode would break lists and watches of its kind
 		}
-		return causes(t, err)
+		return listCauses(t, err)
 	}
-	old := object(t, kind, earlier)
+	old := parseObject(t, kind, earlier)
 	created, err := client.Create(context.Background(), old.DeepCopy(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
-		t.Fatalf("creating what was before: %v", err)
+		t.Fatalf("creating the earlier version: %v", err)
 	}
 	defer func() {
 		if err := client.Delete(context.Background(), created.GetName(), metav1.DeleteOptions{}); err != nil {
@@ -171,19 +171,19 @@ func post(t *testing.T, kind schema.GroupVersionKind, text, earlier string) stri
 	if status, found := old.Object["status"]; found {
 		created.Object["status"] = status
 		if created, err = client.UpdateStatus(context.Background(), created, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
-			t.Fatalf("writing the status before: %v", err)
+			t.Fatalf("writing its status: %v", err)
 		}
 	}
-	next := object(t, kind, text)
+	next := parseObject(t, kind, text)
 	next.SetName(created.GetName())
 	next.SetResourceVersion(created.GetResourceVersion())
 	_, err = client.Update(context.Background(), next, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
-	return causes(t, err)
+	return listCauses(t, err)
 }
 
-func resource(t *testing.T, kind schema.GroupVersionKind) dynamic.ResourceInterface {
+func resourceClient(t *testing.T, kind schema.GroupVersionKind) dynamic.ResourceInterface {
 	t.Helper()
-	client, err := dynamic.NewForConfig(server(t))
+	client, err := dynamic.NewForConfig(startServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func resource(t *testing.T, kind schema.GroupVersionKind) dynamic.ResourceInterf
 	return resources
 }
 
-func object(t *testing.T, kind schema.GroupVersionKind, text string) *unstructured.Unstructured {
+func parseObject(t *testing.T, kind schema.GroupVersionKind, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -220,12 +220,12 @@ func object(t *testing.T, kind schema.GroupVersionKind, text string) *unstructur
 	return o
 }
 
-// wording is what differs in messages from one Kubernetes to the next: the value in front of our sentence, and how
-// its own checks say things.
+// wording matches the parts of messages that differ between versions of Kubernetes: the value in front of our sentence,
+// and built-in checks.
 var wording = regexp.MustCompile(`^Invalid value: (("([^"\\]|\\.)*"|-?[0-9]+|null): )?|^(Too long): .*|map\[string\]interface {}|(int64|integer): "(number|float64)"$`)
 
-// causes gives one line for each thing the API server has against an object.
-func causes(t *testing.T, err error) string {
+// listCauses returns one line for each cause of a rejection.
+func listCauses(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
 		return ""
@@ -237,10 +237,10 @@ func causes(t *testing.T, err error) string {
 	var lines []string
 	for _, c := range status.Status().Details.Causes {
 		if strings.Contains(c.Message, "some validation rules were not checked") || strings.Contains(c.Message, "Checked value must be") {
-			continue // said besides the causes
+			continue // not a cause
 		}
 		lines = append(lines, c.Field+": "+wording.ReplaceAllString(c.Message, "$4")+"\n")
 	}
-	slices.Sort(lines) // the API server walks maps in no order
+	slices.Sort(lines) // the API server iterates over maps in random order
 	return strings.Join(lines, "")
 }

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// crds reads the generated CRDs, by the lower-case name of their kind.
-func crds(t *testing.T) map[string]*crd.CustomResourceDefinition {
+// readCRDs reads the generated CRDs, by the lower-case name of their kind.
+func readCRDs(t *testing.T) map[string]*crd.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob("../chart/files/crds/*.yaml")
 	if err != nil {
@@ -51,17 +51,17 @@ type field struct {
 	required bool
 }
 
-// fields walks the schema of a kind, parents first, names in order. What Kubernetes' own types contain is left out:
-// their schema is Kubernetes', and so are their bounds.
-func fields(c *crd.CustomResourceDefinition) []field {
+// listFields walks the schema of a kind, parents first, names in order. It does not descend into types of Kubernetes,
+// whose schema and bounds are not ours.
+func listFields(c *crd.CustomResourceDefinition) []field {
 	var all []field
 	var walk func(path string, s crd.JSONSchemaProps, required bool)
 	walk = func(path string, s crd.JSONSchemaProps, required bool) {
 		if path != "" {
 			all = append(all, field{path, s, required})
 		}
-		for _, theirs := range []string{".valueFrom", ".additionalTolerations[]", ".tolerations[]", ".conditions[]", ".imagePullSecrets[]", "spec.resources"} {
-			if strings.HasSuffix(path, theirs) {
+		for _, foreign := range []string{".valueFrom", ".additionalTolerations[]", ".tolerations[]", ".conditions[]", ".imagePullSecrets[]", "spec.resources"} {
+			if strings.HasSuffix(path, foreign) {
 				return
 			}
 		}
@@ -79,10 +79,10 @@ func fields(c *crd.CustomResourceDefinition) []field {
 	return all
 }
 
-// TestBounds proves that nothing in our schemas can grow without end.
+// TestBounds checks that every string, list and map of our schemas has a bound.
 func TestBounds(t *testing.T) {
-	for kind, c := range crds(t) {
-		for _, f := range fields(c) {
+	for kind, c := range readCRDs(t) {
+		for _, f := range listFields(c) {
 			if slices.Contains([]string{"apiVersion", "kind", "metadata"}, f.path) {
 				continue
 			}
@@ -93,7 +93,7 @@ func TestBounds(t *testing.T) {
 			case s.Type == "array" && s.MaxItems == nil:
 				t.Errorf("%s %s: a list without maxItems", kind, f.path)
 			case s.Type == "array" && s.XListType == nil:
-				t.Errorf("%s %s: a list that does not say how appliers share it", kind, f.path)
+				t.Errorf("%s %s: a list without x-kubernetes-list-type", kind, f.path)
 			case s.AdditionalProperties != nil && s.MaxProperties == nil:
 				t.Errorf("%s %s: a map without maxProperties", kind, f.path)
 			case s.XPreserveUnknownFields != nil:
@@ -103,44 +103,44 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestDescriptions proves that kubectl explain says something about every field, in a sentence.
+// TestDescriptions checks that kubectl explain shows a sentence for every field.
 func TestDescriptions(t *testing.T) {
-	for kind, c := range crds(t) {
-		for _, f := range fields(c) {
+	for kind, c := range readCRDs(t) {
+		for _, f := range listFields(c) {
 			if strings.HasSuffix(f.path, "{}") || strings.HasSuffix(f.path, "[]") || f.path == "metadata" {
-				continue // described where it belongs to
+				continue // the parent has the description
 			}
 			if !strings.HasSuffix(f.schema.Description, ".") && !strings.Contains(f.schema.Description, "More info") {
-				t.Errorf("%s %s: description %q is no sentence", kind, f.path, f.schema.Description)
+				t.Errorf("%s %s: description %q is not a sentence", kind, f.path, f.schema.Description)
 			}
 		}
 	}
 }
 
-// TestFields pins every field of the wire format with its type, default and bounds. A field that goes or changes
-// breaks somebody; a new one is seen in the diff.
+// TestFields pins every field of the wire format with its type, default and bounds. Removing or changing a field breaks
+// users; a new one shows in the diff.
 func TestFields(t *testing.T) {
 	var b strings.Builder
-	all := crds(t)
+	all := readCRDs(t)
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		for _, f := range fields(all[kind]) {
-			fmt.Fprintf(&b, "%s %s\n", kind, line(f))
+		for _, f := range listFields(all[kind]) {
+			fmt.Fprintf(&b, "%s %s\n", kind, describeField(f))
 		}
 	}
-	golden(t, "testdata/fields.txt", b.String())
+	compareGolden(t, "testdata/fields.txt", b.String())
 }
 
-// TestPublished proves that the documented wire format of the predecessors is still there: testdata/published.txt
-// was written from their documentation and is never generated. Every word of a line must be in our field.
+// TestPublished checks that the documented wire format of the predecessors is supported: testdata/published.txt was
+// written from their documentation and is never generated. Our field must have every word of a line.
 func TestPublished(t *testing.T) {
 	text, err := os.ReadFile("testdata/published.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ours := map[string][]string{}
-	for kind, c := range crds(t) {
-		for _, f := range fields(c) {
-			ours[kind+" "+f.path] = strings.Split(line(f), " ")
+	for kind, c := range readCRDs(t) {
+		for _, f := range listFields(c) {
+			ours[kind+" "+f.path] = strings.Split(describeField(f), " ")
 		}
 	}
 	seen := 0
@@ -152,7 +152,7 @@ func TestPublished(t *testing.T) {
 		seen++
 		have, found := ours[words[0]+" "+words[1]]
 		if !found {
-			t.Errorf("%s %s is gone", words[0], words[1])
+			t.Errorf("%s %s was removed", words[0], words[1])
 			continue
 		}
 		for _, w := range words[2:] {
@@ -161,17 +161,17 @@ func TestPublished(t *testing.T) {
 				return h == name || forbidden && strings.HasPrefix(h, name+"=")
 			})
 			if there == forbidden {
-				t.Errorf("%s %s: %q does not fit, it has %q", words[0], words[1], w, have[1:])
+				t.Errorf("%s %s: %q does not match, it has %q", words[0], words[1], w, have[1:])
 			}
 		}
 	}
 	if seen < 177 {
-		t.Errorf("only %d published fields: the list was cut", seen)
+		t.Errorf("only %d published fields: entries were removed", seen)
 	}
 }
 
-// line describes a field: path, type, and every constraint as a word.
-func line(f field) string {
+// describeField returns a line with the path, the type and every constraint of a field.
+func describeField(f field) string {
 	s := f.schema
 	words := []string{f.path, s.Type}
 	if s.XIntOrString {
@@ -217,10 +217,10 @@ func line(f field) string {
 	return strings.Join(words, " ")
 }
 
-// TestKinds pins what kubectl shows: names, scope, columns.
+// TestKinds pins what kubectl shows: names, scope and columns.
 func TestKinds(t *testing.T) {
 	var b strings.Builder
-	all := crds(t)
+	all := readCRDs(t)
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		c := all[kind]
 		v := c.Spec.Versions[0]
@@ -228,7 +228,7 @@ func TestKinds(t *testing.T) {
 		names := c.Spec.Names
 		for _, category := range names.Categories {
 			if slices.Contains(append([]string{names.Plural, names.Singular}, names.ShortNames...), category) {
-				// kubectl looks for categories first: "kubectl delete skyhook demo" would mean four kinds.
+				// kubectl resolves categories first: "kubectl delete skyhook demo" would select four kinds.
 				t.Errorf("%s: the category %s is a name of the kind as well", kind, category)
 			}
 		}
@@ -240,11 +240,11 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: has a conversion", kind)
 		}
 	}
-	golden(t, "testdata/kinds.txt", b.String())
+	compareGolden(t, "testdata/kinds.txt", b.String())
 }
 
-// golden compares with a file, or writes it with -update.
-func golden(t *testing.T, file, got string) {
+// compareGolden compares with a file, or writes it with -update.
+func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -261,7 +261,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestDocumentation keeps the table of rules in docs/api-validation.md.
+// TestDocumentation compares the table of rules in docs/api-validation.md.
 func TestDocumentation(t *testing.T) {
 	const file, from, to = "../docs/api-validation.md", "<!-- rules: written by the API tests -->\n", "<!-- end of rules -->\n"
 	text, err := os.ReadFile(file)
@@ -274,16 +274,16 @@ func TestDocumentation(t *testing.T) {
 		t.Fatalf("%s has lost its markers", file)
 	}
 	var b strings.Builder
-	all := crds(t)
+	all := readCRDs(t)
 	for _, kind := range []string{"skyhook", "deploymentpolicy", "nodeop", "nodeopupgrade"} {
 		c := all[kind]
 		fmt.Fprintf(&b, "\n### %s\n\n| Field | Refused with |\n|---|---|\n", c.Spec.Names.Kind)
-		for _, f := range append([]field{{schema: *c.Spec.Versions[0].Schema.OpenAPIV3Schema}}, fields(c)...) {
+		for _, f := range append([]field{{schema: *c.Spec.Versions[0].Schema.OpenAPIV3Schema}}, listFields(c)...) {
 			for _, rule := range f.schema.XValidations {
 				path := strings.NewReplacer("{}", "[*]", "[]", "[*]").Replace(f.path + rule.FieldPath)
 				fmt.Fprintf(&b, "| `%s` | %s |\n", cmp.Or(strings.TrimPrefix(path, "."), "metadata.name"), strings.ReplaceAll(rule.Message, "|", `\|`))
 			}
 		}
 	}
-	golden(t, file, head+from+b.String()+"\n"+to+tail)
+	compareGolden(t, file, head+from+b.String()+"\n"+to+tail)
 }
