@@ -24,6 +24,7 @@ type wave struct {
 	After  string   `json:"after"` // from now, with the durations assumed
 	Nodes  []string `json:"nodes"`
 	after  time.Duration
+	group  rollout.GroupRef
 }
 
 // forecast is how the engine goes on when everything ends well.
@@ -31,8 +32,8 @@ type forecast struct {
 	timeline sim.Timeline
 	last     sim.Moment // that was played
 	began    time.Time
-	waves    map[string][]wave               // by rollout
-	steps    map[string]map[string][]taskRun // by rollout and node
+	waves    map[rollout.Ref][]wave               // by rollout
+	steps    map[rollout.Ref]map[string][]taskRun // by rollout and node
 }
 
 // taskRun is one task that runs on a node.
@@ -72,7 +73,7 @@ func (s *view) nodesAdmittedNext() []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, act := range s.plan.Actions {
-		if act.Verb != rollout.Admit || seen[act.Node] {
+		if act.Verb != rollout.VerbAdmit || seen[act.Node] {
 			continue
 		}
 		if t := s.findTarget(act.Rollout, act.Node); t != nil && isDisruptive(t) {
@@ -83,10 +84,10 @@ func (s *view) nodesAdmittedNext() []string {
 	return out
 }
 
-func (s *view) findTarget(name, node string) *rollout.Target {
+func (s *view) findTarget(of rollout.Ref, node string) *rollout.Target {
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if at, ok := s.targetIndex[[2]string{name, node}]; ok && r.Name == name {
+		if at, ok := s.targetIndex[targetKey{of, node}]; ok && r.Ref == of {
 			return &r.Targets[at]
 		}
 	}
@@ -95,7 +96,7 @@ func (s *view) findTarget(name, node string) *rollout.Target {
 
 // isDisruptive says that something that is owed on a target needs the node quiet.
 func isDisruptive(t *rollout.Target) bool {
-	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done && k.Need != rollout.Nothing })
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone && k.Need != rollout.NeedNothing })
 }
 
 // podsInTheWay are the pods that a Skyhook would have to move off a node; false when nobody looked.
@@ -114,7 +115,7 @@ func (s *view) podsInTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, boo
 
 // forecast lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.
 func (s *view) forecast(times sim.Times, limit time.Duration, enough func(*forecast) bool) *forecast {
-	c := &forecast{began: s.snapshot.Now, waves: map[string][]wave{}, steps: map[string]map[string][]taskRun{}}
+	c := &forecast{began: s.snapshot.Now, waves: map[rollout.Ref][]wave{}, steps: map[rollout.Ref]map[string][]taskRun{}}
 	snapshot := sim.Clone(s.snapshot)
 	for i := range snapshot.Rollouts {
 		r := &snapshot.Rollouts[i]
@@ -179,7 +180,7 @@ func (s *view) untilDone(args []string) func(*forecast) bool {
 	}
 	return func(c *forecast) bool {
 		for _, act := range c.last.Actions {
-			if act.Verb == rollout.Retire && slices.ContainsFunc(args, func(arg string) bool { return matchesName(act.Rollout, arg) }) {
+			if act.Verb == rollout.VerbRetire && slices.ContainsFunc(args, func(arg string) bool { return matchesName(act.Rollout, arg) }) {
 				busy--
 			}
 		}
@@ -193,9 +194,9 @@ func (c *forecast) record(m sim.Moment) {
 	at := m.At.Sub(c.began)
 	for _, act := range m.Actions {
 		switch act.Verb {
-		case rollout.Admit:
+		case rollout.VerbAdmit:
 			c.recordAdmission(act, at)
-		case rollout.Run:
+		case rollout.VerbRun:
 			if c.steps[act.Rollout] == nil {
 				c.steps[act.Rollout] = map[string][]taskRun{}
 			}
@@ -207,12 +208,12 @@ func (c *forecast) record(m sim.Moment) {
 func (c *forecast) recordAdmission(act rollout.Action, at time.Duration) {
 	waves := c.waves[act.Rollout]
 	for i := range waves {
-		if waves[i].after == at && waves[i].Group == act.Group {
+		if waves[i].after == at && waves[i].group == act.Group {
 			waves[i].Nodes = append(waves[i].Nodes, act.Node)
 			return
 		}
 	}
-	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, Group: act.Group, After: formatDuration(at), after: at, Nodes: []string{act.Node}})
+	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, group: act.Group, After: formatDuration(at), after: at, Nodes: []string{act.Node}})
 }
 
 // formatDuration is a duration as people read it: at most two units.

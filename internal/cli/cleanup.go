@@ -210,7 +210,7 @@ func strip(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
 	all := holds(n)
 	for _, name := range n.Skyhooks() {
 		one := n.Reset(name, all)
-		all = slices.DeleteFunc(all, func(h rollout.Hold) bool { return h.Owner == skyhook.Kind+"/"+name })
+		all = slices.DeleteFunc(all, func(h rollout.Hold) bool { return h.Owner == skyhook.Ref(name) })
 		n, e = n.With(one), e.Plus(one)
 	}
 	clean := skyhook.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}

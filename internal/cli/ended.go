@@ -19,7 +19,7 @@ import (
 // to tell. It is nil for everything else.
 func (s *view) endedNodeOp(r *rollout.Rollout) *nodeopv1.NodeOp {
 	for _, o := range s.objects.NodeOps {
-		if nodeop.RolloutName(o) == r.Name && (o.Status.Phase == nodeopv1.PhaseCompleted || o.Status.Phase == nodeopv1.PhaseFailed) {
+		if nodeop.Ref(o) == r.Ref && (o.Status.Phase == nodeopv1.PhaseCompleted || o.Status.Phase == nodeopv1.PhaseFailed) {
 			return o
 		}
 	}
@@ -29,7 +29,7 @@ func (s *view) endedNodeOp(r *rollout.Rollout) *nodeopv1.NodeOp {
 // summarizeEnded is what the status of a NodeOp that has ended says.
 func summarizeEnded(o *nodeopv1.NodeOp) rolloutStatus {
 	st := rolloutStatus{
-		Name: nodeop.RolloutName(o), Status: "complete", Ended: true, Nodes: int(o.Status.Total), Complete: int(o.Status.Completed + o.Status.Skipped),
+		Name: nodeop.Ref(o), Status: "complete", Ended: true, Nodes: int(o.Status.Total), Complete: int(o.Status.Completed + o.Status.Skipped),
 		Failing: int(o.Status.Failed), Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{},
 	}
 	if o.Status.Phase == nodeopv1.PhaseFailed {
@@ -54,7 +54,7 @@ func summarizeEnded(o *nodeopv1.NodeOp) rolloutStatus {
 
 // explainEnded says how a NodeOp ended: each message of a failure once.
 func explainEnded(o *nodeopv1.NodeOp) []explanation {
-	name := shortName(nodeop.RolloutName(o))
+	name := shortName(nodeop.Ref(o))
 	all := []explanation{{
 		Subject: name, Phase: "ended", Reason: string(o.Status.Phase),
 		Text: fmt.Sprintf("%d of %s done, %d skipped, %d failed", o.Status.Completed, output.Count(int(o.Status.Total), "node"), o.Status.Skipped, o.Status.Failed),

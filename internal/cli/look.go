@@ -30,6 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // viewOptions is where a command looks: at the cluster, or at a dump of one, with files laid over it.
@@ -42,6 +43,12 @@ func (s *viewOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.from, "from", "", "look at this `FILE` made by dump, and at no cluster")
 }
 
+// targetKey is a node of a rollout.
+type targetKey struct {
+	rollout rollout.Ref
+	node    string
+}
+
 // view is what was seen, and what the engine makes of it.
 type view struct {
 	dump        *dump.Cluster
@@ -49,7 +56,7 @@ type view struct {
 	snapshot    rollout.Snapshot
 	problems    []cluster.Problem
 	plan        rollout.Plan
-	targetIndex map[[2]string]int    // by rollout and node: where the target is
+	targetIndex map[targetKey]int    // by rollout and node: where the target is
 	budgets     map[types.UID]string // by pod: the disruption budget that allows no eviction now
 }
 
@@ -178,11 +185,11 @@ func (a *factory) newView(ctx context.Context, p *dump.Cluster) (*view, error) {
 func (s *view) decide() {
 	s.snapshot, s.problems = cluster.Snapshot(s.objects, s.dump.Taken)
 	s.plan = rollout.Decide(s.snapshot)
-	s.targetIndex = map[[2]string]int{}
+	s.targetIndex = map[targetKey]int{}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
 		for j := range r.Targets {
-			s.targetIndex[[2]string{r.Name, r.Targets[j].Node}] = j
+			s.targetIndex[targetKey{r.Ref, r.Targets[j].Node}] = j
 		}
 	}
 }
@@ -216,26 +223,24 @@ func (s *view) findRollout(arg string) (*rollout.Rollout, *rollout.Report, bool)
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
 		if matchesRollout(r, arg) {
-			return r, s.reportOf(r.Name), true
+			return r, s.reportOf(r.Ref), true
 		}
 	}
 	return nil, nil, false
 }
 
 // matchesRollout says that an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
-func matchesRollout(r *rollout.Rollout, arg string) bool { return matchesName(r.Name, arg) }
+func matchesRollout(r *rollout.Rollout, arg string) bool { return matchesName(r.Ref, arg) }
 
-func matchesName(full, arg string) bool {
-	kind, name, _ := strings.Cut(full, "/")
-	if kind == "Skyhook" && arg == name || strings.EqualFold(arg, full) {
+func matchesName(of rollout.Ref, arg string) bool {
+	if of.Kind == skyhook.Kind && arg == of.Name || strings.EqualFold(arg, of.String()) {
 		return true
 	}
 	wanted, rest, ok := strings.Cut(arg, "/")
-	if !ok || !strings.EqualFold(strings.TrimSuffix(strings.ToLower(wanted), "s"), kind) {
+	if !ok || !strings.EqualFold(strings.TrimSuffix(strings.ToLower(wanted), "s"), of.Kind) {
 		return false
 	}
-	_, bare, namespaced := strings.Cut(name, "/")
-	return rest == name || namespaced && rest == bare
+	return rest == of.Path() || rest == of.Name
 }
 
 // isSelected says that one of the arguments names a rollout, or that there are none.
@@ -243,34 +248,34 @@ func isSelected(args []string, r *rollout.Rollout) bool {
 	return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return matchesRollout(r, arg) })
 }
 
-func (s *view) reportOf(name string) *rollout.Report {
-	at := slices.IndexFunc(s.plan.Reports, func(r rollout.Report) bool { return r.Rollout == name })
+func (s *view) reportOf(of rollout.Ref) *rollout.Report {
+	at := slices.IndexFunc(s.plan.Reports, func(r rollout.Report) bool { return r.Rollout == of })
 	if at < 0 {
-		return &rollout.Report{Rollout: name}
+		return &rollout.Report{Rollout: of}
 	}
 	return &s.plan.Reports[at]
 }
 
 // findGroup finds a group of the snapshot, and what the plan says of it.
-func (s *view) findGroup(name string) (*rollout.Group, rollout.GroupReport) {
+func (s *view) findGroup(ref rollout.GroupRef) (*rollout.Group, rollout.GroupReport) {
 	var g *rollout.Group
 	for i := range s.snapshot.Groups {
-		if s.snapshot.Groups[i].Name == name {
+		if s.snapshot.Groups[i].Ref == ref {
 			g = &s.snapshot.Groups[i]
 		}
 	}
 	for _, r := range s.plan.Groups {
-		if r.Group == name {
+		if r.Group == ref {
 			return g, r
 		}
 	}
-	return g, rollout.GroupReport{Group: name}
+	return g, rollout.GroupReport{Group: ref}
 }
 
 // skyhookOf is the Skyhook that a rollout was compiled from; nil for other kinds.
 func (s *view) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 	for _, hook := range s.objects.Skyhooks {
-		if r.Name == "Skyhook/"+hook.Name {
+		if r.Ref == skyhook.Ref(hook.Name) {
 			return hook
 		}
 	}
@@ -278,12 +283,11 @@ func (s *view) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 }
 
 // shortName is a rollout's name as people type it.
-func shortName(name string) string {
-	kind, rest, _ := strings.Cut(name, "/")
-	if kind == "Skyhook" {
-		return rest
+func shortName(of rollout.Ref) string {
+	if of.Kind == skyhook.Kind {
+		return of.Path()
 	}
-	return strings.ToLower(kind) + "/" + rest
+	return strings.ToLower(of.Kind) + "/" + of.Path()
 }
 
 // errNoObjects says that no object of ours is there.

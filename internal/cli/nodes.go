@@ -134,7 +134,7 @@ func names(nodes []*skyhook.Node) []string {
 func holds(n *skyhook.Node) []rollout.Hold {
 	out := skyhook.Holds(n)
 	if by := n.Annotations[nodeopv1.AnnotationCordonedBy]; by != "" {
-		out = append(out, rollout.Hold{Owner: "NodeOp/" + by})
+		out = append(out, rollout.Hold{Owner: rollout.ParseRef("NodeOp/" + by)})
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func (s *view) checkNames(args []string) error {
 func (s *view) listNames() string {
 	var all []string
 	for i := range s.snapshot.Rollouts {
-		all = append(all, shortName(s.snapshot.Rollouts[i].Name))
+		all = append(all, shortName(s.snapshot.Rollouts[i].Ref))
 	}
 	if len(all) == 0 {
 		return errNoObjects.Error()
@@ -117,7 +117,7 @@ type plan struct {
 
 // rolloutPlan is what one rollout would do.
 type rolloutPlan struct {
-	Name     string        `json:"name"`
+	Name     rollout.Ref   `json:"name"`
 	Nodes    int           `json:"nodes"`    // selected
 	Changing int           `json:"changing"` // of them that owe work and can be worked on
 	Work     []planWork    `json:"work"`
@@ -173,7 +173,7 @@ func (p *plan) names() []string {
 	var out []string
 	for _, r := range p.Rollouts {
 		if r.Changing > 0 {
-			out = append(out, strings.ToLower(r.Name))
+			out = append(out, strings.ToLower(r.Name.String()))
 		}
 	}
 	return out

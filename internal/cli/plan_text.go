@@ -41,7 +41,7 @@ func indent(text string) string {
 
 func (r *rolloutPlan) text(wide bool) string {
 	var b strings.Builder
-	kind, name, _ := strings.Cut(r.Name, "/")
+	kind, name := r.Name.Kind, r.Name.Path()
 	switch {
 	case r.Problem != "":
 		fmt.Fprintf(&b, "%s %s is not accepted: %s\n", kind, name, r.Problem)

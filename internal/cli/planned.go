@@ -28,9 +28,9 @@ func (s *view) buildPlan(c *forecast, args []string, most int) *plan {
 		p.Changes = p.Changes || one.Changing > 0
 		p.Rollouts = append(p.Rollouts, one)
 		for _, act := range s.plan.Actions {
-			if act.Rollout == r.Name {
+			if act.Rollout == r.Ref {
 				p.Changes = true
-				p.Actions = append(p.Actions, planAction{act.Node, string(act.Verb), shortName(r.Name), s.actionObject(r, act), act.Why.Text})
+				p.Actions = append(p.Actions, planAction{act.Node, string(act.Verb), shortName(r.Ref), s.actionObject(r, act), act.Why.Text})
 			}
 		}
 	}
@@ -43,14 +43,14 @@ func (s *view) actionObject(r *rollout.Rollout, act rollout.Action) string {
 	case act.Pod.Name != "":
 		return act.Pod.Namespace + "/" + act.Pod.Name
 	case act.Task != "":
-		return s.taskLabel(r.Name, act.Node, act.Task)
+		return s.taskLabel(r.Ref, act.Node, act.Task)
 	}
 	return act.Object
 }
 
 // taskLabel is a task as people read it.
-func (s *view) taskLabel(name, node, task string) string {
-	if t := s.findTarget(name, node); t != nil {
+func (s *view) taskLabel(of rollout.Ref, node, task string) string {
+	if t := s.findTarget(of, node); t != nil {
 		for i := range t.Tasks {
 			if t.Tasks[i].ID == task && t.Tasks[i].Label != "" {
 				return t.Tasks[i].Label
@@ -61,13 +61,13 @@ func (s *view) taskLabel(name, node, task string) string {
 }
 
 func (s *view) buildRolloutPlan(c *forecast, r *rollout.Rollout, most int) rolloutPlan {
-	out := rolloutPlan{Name: r.Name, Work: []planWork{}, Waves: []wave{}}
+	out := rolloutPlan{Name: r.Ref, Work: []planWork{}, Waves: []wave{}}
 	if r.Broken != nil {
 		out.Problem = r.Broken.Text
 	}
-	waves := c.waves[r.Name]
+	waves := c.waves[r.Ref]
 	for _, w := range waves {
-		w.Group = groupName(r, w.Group)
+		w.Group = groupName(r, w.group)
 		if most == 0 || w.Number <= most {
 			out.Waves = append(out.Waves, w)
 		}
@@ -108,7 +108,7 @@ func (s *view) buildRolloutPlan(c *forecast, r *rollout.Rollout, most int) rollo
 // closedGroups are the groups of a rollout that owe work and may not begin any yet, as when their windows are closed. What never
 // begins by itself is said elsewhere.
 func (s *view) closedGroups(r *rollout.Rollout, never map[rollout.Reason][]rollout.Verdict) []closedGroup {
-	owing := map[string]bool{}
+	owing := map[rollout.GroupRef]bool{}
 	for i := range r.Targets {
 		if t := &r.Targets[i]; hasOpenTasks(t) && !t.Admitted {
 			owing[t.Group] = true
@@ -116,8 +116,8 @@ func (s *view) closedGroups(r *rollout.Rollout, never map[rollout.Reason][]rollo
 	}
 	var out []closedGroup
 	for _, g := range s.snapshot.Groups {
-		if owing[g.Name] && g.Frozen != nil && never[g.Frozen.Reason] == nil {
-			out = append(out, closedGroup{Group: groupName(r, g.Name), Reason: string(g.Frozen.Reason), Text: g.Frozen.Text})
+		if owing[g.Ref] && g.Frozen != nil && never[g.Frozen.Reason] == nil {
+			out = append(out, closedGroup{Group: groupName(r, g.Ref), Reason: string(g.Frozen.Reason), Text: g.Frozen.Text})
 		}
 	}
 	return out
@@ -130,7 +130,7 @@ func isCutShort(most int, waves []wave) bool { return most > 0 && len(waves) > m
 func (s *view) waitingVerdicts(c *forecast, r *rollout.Rollout) map[string]rollout.Verdict {
 	out := map[string]rollout.Verdict{}
 	for _, rep := range c.timeline.Left {
-		if rep.Rollout == r.Name {
+		if rep.Rollout == r.Ref {
 			for _, v := range rep.Verdicts {
 				out[v.Node] = v
 			}
@@ -140,12 +140,15 @@ func (s *view) waitingVerdicts(c *forecast, r *rollout.Rollout) map[string]rollo
 }
 
 func hasOpenTasks(t *rollout.Target) bool {
-	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done })
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
 }
 
 // groupName is the name of a group without its rollout.
-func groupName(r *rollout.Rollout, name string) string {
-	return strings.TrimPrefix(name, r.Name+"/")
+func groupName(r *rollout.Rollout, group rollout.GroupRef) string {
+	if group.Owner == r.Ref {
+		return group.Compartment
+	}
+	return group.String()
 }
 
 // groupWork puts nodes together on which the same things happen.
@@ -165,7 +168,7 @@ func (s *view) groupWork(c *forecast, r *rollout.Rollout, began map[string]bool)
 		}
 		w := bySign[sign]
 		w.Nodes = append(w.Nodes, t.Node)
-		if steps := c.steps[r.Name][t.Node]; !played[sign] && (len(w.Steps) == 0 || len(steps) > 0 && began[t.Node]) {
+		if steps := c.steps[r.Ref][t.Node]; !played[sign] && (len(w.Steps) == 0 || len(steps) > 0 && began[t.Node]) {
 			played[sign] = len(steps) > 0
 			w.Steps = s.planSteps(r, t, steps)
 		}
@@ -181,7 +184,7 @@ func (s *view) groupWork(c *forecast, r *rollout.Rollout, began map[string]bool)
 func (s *view) workKey(r *rollout.Rollout, t *rollout.Target) string {
 	var b strings.Builder
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.State != rollout.Done {
+		if k := &t.Tasks[i]; k.State != rollout.StateDone {
 			fmt.Fprintf(&b, "%s %s %s\n", k.ID, k.CoveredBy, s.taskPurpose(r, t, k))
 		}
 	}
@@ -207,7 +210,7 @@ func (s *view) taskPurpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Tas
 	case p.Goal == "":
 		why = "goes on"
 	}
-	if k.Need == rollout.Alone && p.Interrupt != nil {
+	if k.Need == rollout.NeedAlone && p.Interrupt != nil {
 		why = string(p.Interrupt.Type)
 		if len(p.Interrupt.Services) > 0 {
 			why += " " + output.List(p.Interrupt.Services, 3)
@@ -220,7 +223,7 @@ func (s *view) taskPurpose(r *rollout.Rollout, t *rollout.Target, k *rollout.Tas
 func (s *view) planSteps(r *rollout.Rollout, t *rollout.Target, ran []taskRun) []planStep {
 	byID := map[string]*rollout.Task{}
 	for i := range t.Tasks {
-		if t.Tasks[i].State != rollout.Done {
+		if t.Tasks[i].State != rollout.StateDone {
 			byID[t.Tasks[i].ID] = &t.Tasks[i]
 		}
 	}
@@ -229,7 +232,7 @@ func (s *view) planSteps(r *rollout.Rollout, t *rollout.Target, ran []taskRun) [
 		delete(byID, k.ID)
 		p := planStep{Task: k.Label, Why: s.taskPurpose(r, t, k), Needs: needs(k.Need)}
 		for _, id := range covers {
-			p.Covers = append(p.Covers, s.taskLabel(r.Name, t.Node, id))
+			p.Covers = append(p.Covers, s.taskLabel(r.Ref, t.Node, id))
 			delete(byID, id)
 		}
 		out = append(out, p)
@@ -254,9 +257,9 @@ func (s *view) planSteps(r *rollout.Rollout, t *rollout.Target, ran []taskRun) [
 
 func needs(n rollout.Need) string {
 	switch n {
-	case rollout.Drained:
+	case rollout.NeedDrained:
 		return "drained"
-	case rollout.Alone:
+	case rollout.NeedAlone:
 		return "drained, alone"
 	}
 	return ""
@@ -298,7 +301,7 @@ func (s *view) podsToMove(r *rollout.Rollout) []nodePods {
 func (s *view) warnings(r *rollout.Rollout, p *rolloutPlan) []string {
 	var out []string
 	for _, problem := range s.problems {
-		if problem.Rollout == r.Name && (r.Broken == nil || problem.Text != r.Broken.Text) {
+		if problem.Rollout == r.Ref && (r.Broken == nil || problem.Text != r.Broken.Text) {
 			out = append(out, problem.Text)
 		}
 	}

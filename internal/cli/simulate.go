@@ -88,7 +88,7 @@ type simulation struct {
 }
 
 type simulatedRollout struct {
-	Name  string          `json:"name"`
+	Name  rollout.Ref     `json:"name"`
 	Waves []simulatedWave `json:"waves"`
 	Left  []reasonCount   `json:"left,omitempty"`
 }
@@ -139,13 +139,13 @@ func (s *view) buildSimulation(c *forecast, args []string) *simulation {
 		if !isSelected(args, r) {
 			continue
 		}
-		one := simulatedRollout{Name: r.Name, Waves: []simulatedWave{}}
-		for _, w := range c.waves[r.Name] {
+		one := simulatedRollout{Name: r.Ref, Waves: []simulatedWave{}}
+		for _, w := range c.waves[r.Ref] {
 			pw := simulatedWave{wave: w}
-			pw.Group = groupName(r, w.Group)
+			pw.Group = groupName(r, w.group)
 			last, all := time.Duration(0), true
 			for _, n := range w.Nodes {
-				at, ok := ends[r.Name+" "+n]
+				at, ok := ends[targetKey{r.Ref, n}]
 				last, all = max(last, at), all && ok
 			}
 			if all {
@@ -168,12 +168,12 @@ func (s *view) buildSimulation(c *forecast, args []string) *simulation {
 }
 
 // findEnds is when each target gave its seat back, for the last time.
-func (c *forecast) findEnds() map[string]time.Duration {
-	out := map[string]time.Duration{}
+func (c *forecast) findEnds() map[targetKey]time.Duration {
+	out := map[targetKey]time.Duration{}
 	for _, m := range c.timeline.Moments {
 		for _, act := range m.Actions {
-			if act.Verb == rollout.Retire {
-				out[act.Rollout+" "+act.Node] = m.At.Sub(c.began)
+			if act.Verb == rollout.VerbRetire {
+				out[targetKey{act.Rollout, act.Node}] = m.At.Sub(c.began)
 			}
 		}
 	}
@@ -190,8 +190,8 @@ func (s *view) simulationSteps(c *forecast, args, nodes []string) []simulatedSte
 		}
 		for _, m := range c.timeline.Moments {
 			for _, act := range m.Actions {
-				if act.Rollout == r.Name && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
-					out = append(out, simulatedStep{formatDuration(m.At.Sub(c.began)), act.Node, shortName(r.Name), string(act.Verb), s.actionObject(r, act)})
+				if act.Rollout == r.Ref && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
+					out = append(out, simulatedStep{formatDuration(m.At.Sub(c.began)), act.Node, shortName(r.Ref), string(act.Verb), s.actionObject(r, act)})
 				}
 			}
 		}
@@ -202,7 +202,7 @@ func (s *view) simulationSteps(c *forecast, args, nodes []string) []simulatedSte
 func (p *simulation) names() []string {
 	var out []string
 	for _, r := range p.Rollouts {
-		out = append(out, strings.ToLower(r.Name))
+		out = append(out, strings.ToLower(r.Name.String()))
 	}
 	return out
 }
@@ -221,7 +221,7 @@ func (p *simulation) text(wide bool) string {
 			}
 			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, cmp.Or(w.Ended, "not ended"), w.Group, output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6)})
 		}
-		kind, name, _ := strings.Cut(r.Name, "/")
+		kind, name := r.Name.Kind, r.Name.Path()
 		fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, output.Count(nodes, "node"), output.Count(len(r.Waves), "wave"))
 		if len(rows) > 0 {
 			b.WriteString("\n" + indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))

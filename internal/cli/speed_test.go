@@ -17,17 +17,17 @@ import (
 // paced is a rollout of which nodes finished so many minutes ago, and others still owe something.
 func paced(minutes []float64, left int) *view {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	r := rollout.Rollout{Name: "NodeOp/ops/demo", Kind: "NodeOp"}
-	report := rollout.Report{Rollout: r.Name}
+	r := rollout.Rollout{Ref: rollout.ParseRef("NodeOp/ops/demo"), Sequence: "NodeOp"}
+	report := rollout.Report{Rollout: r.Ref}
 	for i, m := range minutes {
 		node := fmt.Sprintf("done%d", i)
 		r.Targets = append(r.Targets, rollout.Target{Node: node, FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))})
-		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.Finished})
+		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseFinished})
 	}
 	for i := range left {
 		node := fmt.Sprintf("left%d", i)
 		r.Targets = append(r.Targets, rollout.Target{Node: node})
-		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.Waiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "every seat is taken"}})
+		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "every seat is taken"}})
 	}
 	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
 }

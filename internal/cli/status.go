@@ -49,7 +49,7 @@ func (a *factory) statusCommand() *cobra.Command {
 
 // rolloutStatus is how one rollout stands.
 type rolloutStatus struct {
-	Name       string        `json:"name"`
+	Name       rollout.Ref   `json:"name"`
 	Status     string        `json:"status"`
 	Nodes      int           `json:"nodes"`
 	Complete   int           `json:"complete"`
@@ -121,7 +121,7 @@ func (a *factory) status(ctx context.Context, from viewOptions, args []string) (
 	}
 	var names []string
 	for _, st := range states {
-		names = append(names, strings.ToLower(st.Name))
+		names = append(names, strings.ToLower(st.Name.String()))
 	}
 	ans := output.Answer{Value: any(states), Names: names, Text: func(wide bool) string {
 		if len(args) > 0 {
@@ -140,13 +140,13 @@ func (s *view) summarizeRollout(r *rollout.Rollout) rolloutStatus {
 	if o := s.endedNodeOp(r); o != nil {
 		return summarizeEnded(o)
 	}
-	st := rolloutStatus{Name: r.Name, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
+	st := rolloutStatus{Name: r.Ref, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
 	if r.Broken != nil {
 		st.Problem = r.Broken.Text
 	}
 	by := map[rollout.Reason][]rollout.Verdict{}
 	tasks := map[string][]string{}
-	verdicts := s.reportOf(r.Name).Verdicts
+	verdicts := s.reportOf(r.Ref).Verdicts
 	for i, v := range verdicts {
 		t := &r.Targets[i]
 		if t.Leaving || t.Gone {
@@ -154,23 +154,23 @@ func (s *view) summarizeRollout(r *rollout.Rollout) rolloutStatus {
 		}
 		st.Nodes++
 		switch v.Phase {
-		case rollout.Finished:
+		case rollout.PhaseFinished:
 			st.Complete++
 			continue
-		case rollout.InFlight:
+		case rollout.PhaseInFlight:
 			st.InProgress++
-		case rollout.Erring, rollout.GaveUp:
+		case rollout.PhaseFailing, rollout.PhaseFailed:
 			st.Failing++
 			st.Failures = append(st.Failures, failing(t, v))
 			continue
-		case rollout.Blocked:
+		case rollout.PhaseBlocked:
 			st.Blocked++
 		default:
 			st.Waiting++
 		}
 		if v.Why.Reason == rollout.ReasonWorking {
 			for _, k := range t.Tasks {
-				if k.State == rollout.Running {
+				if k.State == rollout.StateRunning {
 					tasks[k.Label] = append(tasks[k.Label], t.Node)
 				}
 			}
@@ -209,9 +209,9 @@ func boolean(b bool) int {
 
 // failing says what fails on a node.
 func failing(t *rollout.Target, v rollout.Verdict) failure {
-	f := failure{Node: t.Node, Text: v.Why.Text, Final: v.Phase == rollout.GaveUp}
+	f := failure{Node: t.Node, Text: v.Why.Text, Final: v.Phase == rollout.PhaseFailed}
 	for _, k := range t.Tasks {
-		if k.Attempts > f.Attempts || f.Task == "" && k.State == rollout.Failing {
+		if k.Attempts > f.Attempts || f.Task == "" && k.State == rollout.StateFailing {
 			f.Task, f.Attempts = k.Label, max(k.Attempts, f.Attempts)
 		}
 	}
@@ -221,7 +221,7 @@ func failing(t *rollout.Target, v rollout.Verdict) failure {
 // statusWord is the status as the object itself will say it.
 func (s *view) statusWord(r *rollout.Rollout, st *rolloutStatus) string {
 	if hook := s.skyhookOf(r); hook != nil {
-		return string(s.objects.Compiled(hook).Status(*s.reportOf(r.Name), s.plan.Groups).Status)
+		return string(s.objects.Compiled(hook).Status(*s.reportOf(r.Ref), s.plan.Groups).Status)
 	}
 	switch {
 	case st.Complete == st.Nodes:
@@ -240,13 +240,13 @@ func (s *view) statusWord(r *rollout.Rollout, st *rolloutStatus) string {
 
 // addGroups say how far each group of a rollout is.
 func (s *view) addGroups(r *rollout.Rollout, st *rolloutStatus) {
-	var names []string
+	var names []rollout.GroupRef
 	for i := range r.Targets {
 		if g := r.Targets[i].Group; !slices.Contains(names, g) {
 			names = append(names, g)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, rollout.GroupRef.Compare)
 	for _, name := range names {
 		g, rep := s.findGroup(name)
 		if g == nil {

@@ -63,7 +63,7 @@ func percent(done, of int) string {
 // screen is one rollout in full.
 func (a *factory) screen(s *rolloutStatus, wide bool) string {
 	var b strings.Builder
-	kind, name, _ := strings.Cut(s.Name, "/")
+	kind, name := s.Name.Kind, s.Name.Path()
 	status := s.Status
 	if paint := a.Painter(); paint != nil {
 		status = paint(status)

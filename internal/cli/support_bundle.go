@@ -140,7 +140,7 @@ func (a *factory) bundleScene(ctx context.Context, b *bundle, s *view) {
 		r := &s.snapshot.Rollouts[i]
 		st := s.summarizeRollout(r)
 		status.WriteString(a.screen(&st, true) + "\n")
-		why.WriteString(r.Name + "\n" + indent(formatReasons(s.explainRollout(r), 0)) + "\n")
+		why.WriteString(r.Ref.String() + "\n" + indent(formatReasons(s.explainRollout(r), 0)) + "\n")
 	}
 	plan := s.buildPlan(s.forecast(everyStage(2*time.Minute), 365*24*time.Hour, afterWaves(10)), nil, 10).text(true)
 	dumping.Wait()

@@ -82,7 +82,7 @@ func (s *view) explainNode(node string) []explanation {
 	out := []explanation{}
 	for i := range s.snapshot.Rollouts {
 		r := &s.snapshot.Rollouts[i]
-		if v, ok := s.findVerdict(r.Name, node); ok {
+		if v, ok := s.findVerdict(r.Ref, node); ok {
 			out = append(out, s.explainVerdict(r, v, map[string]bool{}))
 		}
 	}
@@ -112,7 +112,7 @@ func (s *view) explainRollout(r *rollout.Rollout) []explanation {
 	}
 	out := []explanation{}
 	if r.Broken != nil {
-		return append(out, explanation{Subject: r.Name, Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(shortName(r.Name), "NODE", "")})
+		return append(out, explanation{Subject: r.Ref.String(), Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(shortName(r.Ref), "NODE", "")})
 	}
 	type key struct {
 		phase  rollout.Phase
@@ -120,7 +120,7 @@ func (s *view) explainRollout(r *rollout.Rollout) []explanation {
 	}
 	first, counts := map[key]rollout.Verdict{}, map[key]int{}
 	var order []key
-	for _, v := range s.reportOf(r.Name).Verdicts {
+	for _, v := range s.reportOf(r.Ref).Verdicts {
 		k := key{v.Phase, v.Why.Reason}
 		if counts[k] == 0 {
 			first[k] = v
@@ -132,23 +132,23 @@ func (s *view) explainRollout(r *rollout.Rollout) []explanation {
 	for _, k := range order {
 		b := s.explainVerdict(r, first[k], map[string]bool{})
 		if b.Nodes = counts[k]; b.Nodes > 1 {
-			b.Subject = fmt.Sprintf("%s on %s and %d more", shortName(r.Name), first[k].Node, b.Nodes-1)
+			b.Subject = fmt.Sprintf("%s on %s and %d more", shortName(r.Ref), first[k].Node, b.Nodes-1)
 		}
 		out = append(out, b)
 	}
 	if len(out) == 0 {
-		out = append(out, explanation{Subject: r.Name, Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
+		out = append(out, explanation{Subject: r.Ref.String(), Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
 	}
 	return out
 }
 
 // phases from what asks most for attention to what asks least.
 var phases = []rollout.Phase{
-	rollout.GaveUp, rollout.Erring, rollout.Blocked, rollout.InFlight, rollout.Waiting, rollout.Held, rollout.Off, rollout.Finished,
+	rollout.PhaseFailed, rollout.PhaseFailing, rollout.PhaseBlocked, rollout.PhaseInFlight, rollout.PhaseWaiting, rollout.PhasePaused, rollout.PhaseDisabled, rollout.PhaseFinished,
 }
 
-func (s *view) findVerdict(name, node string) (rollout.Verdict, bool) {
-	for _, v := range s.reportOf(name).Verdicts {
+func (s *view) findVerdict(of rollout.Ref, node string) (rollout.Verdict, bool) {
+	for _, v := range s.reportOf(of).Verdicts {
 		if v.Node == node {
 			return v, true
 		}
@@ -159,9 +159,9 @@ func (s *view) findVerdict(name, node string) (rollout.Verdict, bool) {
 // explainVerdict says why a target stands as it does, and follows the reason to where it lies.
 func (s *view) explainVerdict(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) explanation {
 	b := explanation{
-		Subject: shortName(r.Name) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.findRemedy(r, v),
+		Subject: shortName(r.Ref) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.findRemedy(r, v),
 	}
-	if since := v.Why.Since; !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.Finished {
+	if since := v.Why.Since; !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.PhaseFinished {
 		b.Since = formatDuration(s.snapshot.Now.Sub(since))
 	}
 	if seen[b.Subject] || len(seen) >= longestChain {
@@ -175,14 +175,14 @@ func (s *view) explainVerdict(r *rollout.Rollout, v rollout.Verdict, seen map[st
 // findRemedy is what would end a wait, with the names that belong there.
 func (s *view) findRemedy(r *rollout.Rollout, v rollout.Verdict) string {
 	pkg := ""
-	if t := s.findTarget(r.Name, v.Node); t != nil {
+	if t := s.findTarget(r.Ref, v.Node); t != nil {
 		for _, k := range t.Tasks {
-			if k.State == rollout.Failing || k.State == rollout.Running && pkg == "" {
+			if k.State == rollout.StateFailing || k.State == rollout.StateRunning && pkg == "" {
 				pkg, _, _ = strings.Cut(k.Label, " ")
 			}
 		}
 	}
-	return v.Why.Remedy(shortName(r.Name), v.Node, pkg)
+	return v.Why.Remedy(shortName(r.Ref), v.Node, pkg)
 }
 
 // explainCauses are the reasons that a reason comes from.
@@ -190,20 +190,20 @@ func (s *view) explainCauses(r *rollout.Rollout, v rollout.Verdict, seen map[str
 	switch v.Why.Reason {
 	case rollout.ReasonEarlierRollout, rollout.ReasonOccupied:
 		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			if w, ok := s.findVerdict(other.Name, v.Node); ok {
+			if w, ok := s.findVerdict(other.Ref, v.Node); ok {
 				return []explanation{s.explainVerdict(other, w, seen)}
 			}
 		}
 	case rollout.ReasonBarrier:
 		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			return s.explainFirst(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.Finished })
+			return s.explainFirst(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.PhaseFinished })
 		}
 	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
 		group := s.groupOf(r, v.Node)
 		var out []explanation
 		for i := range s.snapshot.Rollouts {
 			out = append(out, s.explainFirst(&s.snapshot.Rollouts[i], seen, func(t *rollout.Target, w rollout.Verdict) bool {
-				return t.Group == group && t.Node != v.Node && (t.Admitted || w.Phase == rollout.GaveUp)
+				return t.Group == group && t.Node != v.Node && (t.Admitted || w.Phase == rollout.PhaseFailed)
 			})...)
 		}
 		return out[:min(len(out), 3)]
@@ -211,18 +211,18 @@ func (s *view) explainCauses(r *rollout.Rollout, v rollout.Verdict, seen map[str
 	return nil
 }
 
-func (s *view) groupOf(r *rollout.Rollout, node string) string {
-	if t := s.findTarget(r.Name, node); t != nil {
+func (s *view) groupOf(r *rollout.Rollout, node string) rollout.GroupRef {
+	if t := s.findTarget(r.Ref, node); t != nil {
 		return t.Group
 	}
-	return ""
+	return rollout.GroupRef{}
 }
 
 // explainFirst explains the first targets of a rollout that are meant, each reason once.
 func (s *view) explainFirst(r *rollout.Rollout, seen map[string]bool, meant func(*rollout.Target, rollout.Verdict) bool) []explanation {
 	var out []explanation
 	told := map[rollout.Reason]int{}
-	for i, v := range s.reportOf(r.Name).Verdicts {
+	for i, v := range s.reportOf(r.Ref).Verdicts {
 		if !meant(&r.Targets[i], v) {
 			continue
 		}

@@ -16,11 +16,11 @@ import (
 func TestEveryReasonIsExplained(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	for _, want := range rollout.Waits() {
-		v := rollout.Verdict{Node: "n1", Phase: rollout.Waiting, Why: rollout.Why{
+		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{
 			Reason: want, Text: "it waits for Pod shop/" + string(want), Since: now.Add(-5 * time.Minute)}}
 		s := &view{
-			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Name: "Skyhook/demo", Kind: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
-			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: "Skyhook/demo", Verdicts: []rollout.Verdict{v}}}},
+			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
+			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: rollout.ParseRef("Skyhook/demo"), Verdicts: []rollout.Verdict{v}}}},
 		}
 		b := s.explainVerdict(&s.snapshot.Rollouts[0], v, map[string]bool{})
 		got := formatReasons([]explanation{b}, 0)

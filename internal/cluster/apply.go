@@ -31,10 +31,10 @@ type round struct {
 	*Cluster
 	o      *Objects
 	now    time.Time
-	denied map[string]bool // ledgers that somebody else wrote meanwhile
+	denied map[rollout.Ref]bool // ledgers that somebody else wrote meanwhile
 	looks  nodeop.KairosProbes
-	stuck  map[string]bool // rollouts that are not ready to be worked on
-	undone map[string]bool // rollouts that get less than the plan says: what it says of them is not true
+	stuck  map[rollout.Ref]bool // rollouts that are not ready to be worked on
+	undone map[rollout.Ref]bool // rollouts that get less than the plan says: what it says of them is not true
 }
 
 // Apply carries a plan out: each node's actions in their order, nodes side by side, those that need a ledger after it was
@@ -46,7 +46,7 @@ type round struct {
 func (c *Cluster) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
 	r := &round{
 		Cluster: c, o: o, now: c.options.Clock(),
-		denied: map[string]bool{}, stuck: map[string]bool{}, undone: map[string]bool{},
+		denied: map[rollout.Ref]bool{}, stuck: map[rollout.Ref]bool{}, undone: map[rollout.Ref]bool{},
 	}
 	life := ctx
 	ctx, cancel := r.limit(life)
@@ -90,7 +90,7 @@ func with(nodes map[string]bool, all []*work) map[string]bool {
 func apart(plan rollout.Plan) (first, rest rollout.Plan) {
 	fenced := map[string]bool{}
 	for _, a := range plan.Actions {
-		fenced[a.Node] = fenced[a.Node] || a.Ledger != ""
+		fenced[a.Node] = fenced[a.Node] || !a.Ledger.IsZero()
 	}
 	first, rest = plan, plan
 	first.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), func(a rollout.Action) bool { return fenced[a.Node] })
@@ -102,7 +102,7 @@ func apart(plan rollout.Plan) (first, rest rollout.Plan) {
 type work struct {
 	node     string
 	actions  []rollout.Action
-	rollouts map[string]int // for which, with the number past the order of an admission; not changed while it is sent
+	rollouts map[rollout.Ref]int // for which, with the number past the order of an admission; not changed while it is sent
 	say      []saying
 	extra    skyhook.Edit // records for a node that a predecessor finished
 	exact    bool         // extra replaces something that was read: only if the node still is as it was
@@ -114,9 +114,9 @@ type work struct {
 }
 
 // of says that a rollout has something to do with the work.
-func (w *work) of(name string) {
+func (w *work) of(name rollout.Ref) {
 	if w.rollouts == nil {
-		w.rollouts = map[string]int{}
+		w.rollouts = map[rollout.Ref]int{}
 	}
 	w.rollouts[name] = max(w.rollouts[name], 0)
 }
@@ -147,12 +147,12 @@ func (r *round) gather(plan rollout.Plan, skip map[string]bool, acts bool) []*wo
 		}
 		w := of(a.Node, &acting)
 		w.actions = append(w.actions, a)
-		if w.of(a.Rollout); a.Verb == rollout.Admit {
+		if w.of(a.Rollout); a.Verb == rollout.VerbAdmit {
 			w.rollouts[a.Rollout] = a.Order + 1
 		}
 	}
 	for _, op := range r.o.ops {
-		if r.stuck[op.Rollout.Name] || r.undone[op.Rollout.Name] {
+		if r.stuck[op.Rollout.Ref] || r.undone[op.Rollout.Ref] {
 			continue
 		}
 		for _, adopted := range op.Adopt {
@@ -160,7 +160,7 @@ func (r *round) gather(plan rollout.Plan, skip map[string]bool, acts bool) []*wo
 				continue
 			}
 			if w := of(adopted.Node, &speaking); r.o.nodes[adopted.Node] != nil {
-				w.of(op.Rollout.Name)
+				w.of(op.Rollout.Ref)
 				w.extra, w.exact = w.extra.Plus(fromOp(adopted.Edit)), true
 			}
 		}
@@ -251,7 +251,7 @@ func (r *round) ended(ctx context.Context, w *work, part func(context.Context, *
 }
 
 // blame remembers an error for those who look at a rollout. The caller holds the lock.
-func (f *flights) blame(name string, err error) {
+func (f *flights) blame(name rollout.Ref, err error) {
 	if f.fails[name] == "" {
 		f.fails[name] = err.Error()
 	}
@@ -263,11 +263,11 @@ func (r *round) later(t time.Time) {
 	r.flights.again = sooner(r.flights.again, t)
 }
 
-// fail notes an error that concerns a whole rollout; an empty name is nobody's.
-func (r *round) fail(name string, err error) {
+// fail notes an error that concerns a whole rollout; a zero name is nobody's.
+func (r *round) fail(name rollout.Ref, err error) {
 	r.flights.mu.Lock()
 	defer r.flights.mu.Unlock()
-	if name != "" {
+	if !name.IsZero() {
 		err = fmt.Errorf("%s: %w", name, err)
 		r.flights.blame(name, err)
 	}
@@ -292,6 +292,6 @@ func (r *round) outcome() (Outcome, error) {
 	if more := len(errs) - 5; more > 0 {
 		errs = append(errs[:5:5], fmt.Errorf("and %d more errors", more))
 	}
-	f.again, f.errs, f.fails, f.deeds = time.Time{}, nil, map[string]string{}, map[*Objects][]*work{}
+	f.again, f.errs, f.fails, f.deeds = time.Time{}, nil, map[rollout.Ref]string{}, map[*Objects][]*work{}
 	return out, errors.Join(errs...)
 }

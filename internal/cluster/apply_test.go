@@ -52,7 +52,7 @@ func TestEachVerbTwice(t *testing.T) {
 		s.now = s.now.Add(time.Second)
 		s.SettlePods()
 	}
-	for _, v := range []rollout.Verb{rollout.Admit, rollout.HoldIt, rollout.Evict, rollout.Run, rollout.Record, rollout.Sweep, rollout.Release, rollout.Retire} {
+	for _, v := range []rollout.Verb{rollout.VerbAdmit, rollout.VerbHold, rollout.VerbEvict, rollout.VerbRun, rollout.VerbRecord, rollout.VerbSweep, rollout.VerbRelease, rollout.VerbRetire} {
 		if !seen[v] {
 			t.Errorf("%s was never tried", v)
 		}
@@ -141,7 +141,7 @@ func TestTwoOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Actions()) > 0 || !out.Undone["Skyhook/demo"] {
+	if len(out.Actions()) > 0 || !out.Undone[rollout.ParseRef("Skyhook/demo")] {
 		t.Errorf("the second operator did %v, undone %v", out.Actions(), out.Undone)
 	}
 	if got := s.podNames(); len(got) != 1 {
@@ -155,7 +155,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
 	for i, a := range plan.Actions {
-		if a.Node == "n1" && a.Verb == rollout.Run {
+		if a.Node == "n1" && a.Verb == rollout.VerbRun {
 			plan.Actions[i].Task = "nothing|1.0.0/apply"
 		}
 	}
@@ -163,7 +163,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "node n1: ") || strings.Contains(err.Error(), "node n2") {
 		t.Errorf("the error is %v", err)
 	}
-	if !strings.Contains(out.Failed["Skyhook/demo"], "task nothing|1.0.0/apply is not owed on node n1") {
+	if !strings.Contains(out.Failed[rollout.ParseRef("Skyhook/demo")], "task nothing|1.0.0/apply is not owed on node n1") {
 		t.Errorf("told to the Skyhook: %v", out.Failed)
 	}
 	if got := s.ListPods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
@@ -214,7 +214,7 @@ func TestNameIsTaken(t *testing.T) {
 	s := newScene(t, 1)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
-	by, n := o.compiled["Skyhook/demo"], o.nodes["n1"]
+	by, n := o.compiled[rollout.ParseRef("Skyhook/demo")], o.nodes["n1"]
 	for _, a := range plan.Actions {
 		if e, err := by.Change(a, n, nil); err == nil && !e.Empty() {
 			n = n.With(e)

@@ -42,13 +42,13 @@ type Cluster struct {
 	stumbles stumbles
 	parsed   map[string]*skyhook.Node
 	defined  map[types.UID]definition
-	views    map[string]view      // of nodes, as NodeOps see them
-	missing  map[string]time.Time // owners of holds that were not found, and when that was seen first
-	names    map[string]bool      // nodes of the last look; nil before the first
+	views    map[string]view           // of nodes, as NodeOps see them
+	missing  map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
+	names    map[string]bool           // nodes of the last look; nil before the first
 	gates    gates.Checker
 	lastNode string // that was worked on when there were more than could be
 	flights  *flights
-	ledgers  map[string]time.Time // that were written a moment ago, and when
+	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
@@ -100,37 +100,37 @@ type Objects struct {
 	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
 	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
 	Gates       map[string]gates.Result     // what health gates found, by policy
-	Orphans     map[string]bool             // owners of holds that are proven gone
+	Orphans     map[rollout.Ref]bool        // owners of holds that are proven gone
 	Trouble     error                       // what could not be looked at; everything else here is true nevertheless
 	Again       time.Time                   // when to observe again though nothing has changed; zero for never
 
-	looked   time.Time          // when observing began
-	sending  map[string]bool    // nodes that were in flight then
-	words    map[types.UID]bool // objects whose status was being written then: what was observed of them is about to change
-	busy     map[string]int     // rollouts for which, with the number past the orders that are on their way
-	snapshot rollout.Snapshot   // as last made
+	looked   time.Time           // when observing began
+	sending  map[string]bool     // nodes that were in flight then
+	words    map[types.UID]bool  // objects whose status was being written then: what was observed of them is about to change
+	busy     map[rollout.Ref]int // rollouts for which, with the number past the orders that are on their way
+	snapshot rollout.Snapshot    // as last made
 	nodes    map[string]*skyhook.Node
-	first    bool                         // nothing was observed before
-	vanished []string                     // nodes that were there before
-	compiled map[string]*skyhook.Compiled // by rollout; filled by Snapshot
+	first    bool                              // nothing was observed before
+	vanished []string                          // nodes that were there before
+	compiled map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
 	opConfig nodeop.Config
 	opNodes  []*nodeop.Node // as Nodes
 	opNode   map[string]*nodeop.Node
-	ops      map[string]*nodeop.Compiled // by rollout; filled by Snapshot
+	ops      map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
 
 // Problem is something wrong with one object. It never stops the others.
 type Problem struct {
-	Rollout string
+	Rollout rollout.Ref
 	Text    string
 }
 
 // Outcome says what became of a plan.
 type Outcome struct {
-	Done   []Deeds           // carried out, and known to be since the last outcome
-	Undone map[string]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
-	Failed map[string]string // by rollout: the first error
-	Again  time.Time         // when to try again what failed or was put off; zero for never
+	Done   []Deeds                // carried out, and known to be since the last outcome
+	Undone map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
+	Failed map[rollout.Ref]string // by rollout: the first error
+	Again  time.Time              // when to try again what failed or was put off; zero for never
 }
 
 // Deeds are actions that were carried out, those of one node in order, and what they were decided from.
@@ -152,7 +152,7 @@ func (o Outcome) Actions() []rollout.Action {
 func (o *Objects) Sending(node string) bool { return o.sending[node] }
 
 // sends says that something was being sent for a rollout when this was observed.
-func (o *Objects) sends(name string) bool {
+func (o *Objects) sends(name rollout.Ref) bool {
 	_, ok := o.busy[name]
 	return ok
 }
@@ -176,8 +176,8 @@ func New(o Options) *Cluster {
 	}
 	return &Cluster{
 		options: o, writes: writecache.NewSet(o.Clock), refusals: drain.NewRefusals(), parsed: map[string]*skyhook.Node{},
-		defined: map[types.UID]definition{}, missing: map[string]time.Time{}, flights: newFlights(o.Parallel),
-		ledgers: map[string]time.Time{},
+		defined: map[types.UID]definition{}, missing: map[rollout.Ref]time.Time{}, flights: newFlights(o.Parallel),
+		ledgers: map[rollout.Ref]time.Time{},
 	}
 }
 

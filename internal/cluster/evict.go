@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // evict asks a pod to leave, the one that was observed and no later one of its name; by force it is deleted, which no
@@ -46,7 +47,7 @@ func (r *round) evict(ctx context.Context, a rollout.Action) error {
 // grace is the grace period that replaces the pod's own, if any.
 func (r *round) grace(a rollout.Action) *int64 {
 	for _, s := range r.o.Skyhooks {
-		if "Skyhook/"+s.Name == a.Rollout && s.Spec.Drain != nil {
+		if skyhook.Ref(s.Name) == a.Rollout && s.Spec.Drain != nil {
 			return s.Spec.Drain.GracePeriodSeconds
 		}
 	}

@@ -27,11 +27,11 @@ type flights struct {
 	deeds map[*Objects][]*work // that landed since the last outcome, by what they were planned from
 	again time.Time            // when to try again what failed
 	errs  []error
-	fails map[string]string // by rollout: the first error
+	fails map[rollout.Ref]string // by rollout: the first error
 }
 
 func newFlights(parallel int) *flights {
-	f := &flights{free: make(chan struct{}, parallel), nodes: map[string]*work{}, words: map[types.UID]bool{}, deeds: map[*Objects][]*work{}, fails: map[string]string{}}
+	f := &flights{free: make(chan struct{}, parallel), nodes: map[string]*work{}, words: map[types.UID]bool{}, deeds: map[*Objects][]*work{}, fails: map[rollout.Ref]string{}}
 	for range parallel {
 		f.free <- struct{}{}
 	}
@@ -40,11 +40,11 @@ func newFlights(parallel int) *flights {
 
 // sending tells which nodes are in flight, and for which rollouts, with the number that is past the orders of the
 // admissions among them; and of which objects the status is.
-func (f *flights) sending() (nodes map[string]bool, rollouts map[string]int, words map[types.UID]bool) {
+func (f *flights) sending() (nodes map[string]bool, rollouts map[rollout.Ref]int, words map[types.UID]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	words = maps.Clone(f.words)
-	nodes, rollouts = make(map[string]bool, len(f.nodes)), map[string]int{}
+	nodes, rollouts = make(map[string]bool, len(f.nodes)), map[rollout.Ref]int{}
 	for name, w := range f.nodes {
 		nodes[name] = true
 		for r, past := range w.rollouts {
@@ -83,10 +83,10 @@ func (c *Cluster) Sending(node string) bool {
 }
 
 // Sends says that something is being sent for a rollout, or was when this was observed: more may be true by now.
-func (c *Cluster) Sends(o *Objects, rolloutName string) bool {
+func (c *Cluster) Sends(o *Objects, ref rollout.Ref) bool {
 	_, busy, _ := c.flights.sending()
-	_, now := busy[rolloutName]
-	return now || o.sends(rolloutName)
+	_, now := busy[ref]
+	return now || o.sends(ref)
 }
 
 // Land waits until nothing is being sent any more.

@@ -221,10 +221,10 @@ func TestOverdue(t *testing.T) {
 	} {
 		r := &round{Cluster: New(Options{Clock: func() time.Time { return now }}), o: &Objects{}, now: now}
 		ctx, cancel := c.ctx()
-		went := r.ended(ctx, &work{node: "n1", actions: []rollout.Action{{Rollout: "Skyhook/demo"}}}, hangs)
+		went := r.ended(ctx, &work{node: "n1", actions: []rollout.Action{{Rollout: rollout.ParseRef("Skyhook/demo")}}}, hangs)
 		cancel()
 		out, err := r.outcome()
-		if went || (err != nil) != (c.later > 0) || (out.Failed["Skyhook/demo"] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
+		if went || (err != nil) != (c.later > 0) || (out.Failed[rollout.ParseRef("Skyhook/demo")] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
 			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Failed, out.Again.Sub(now))
 		}
 	}

@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +61,7 @@ func (r *round) awaitGates(plan rollout.Plan) {
 	awaited := map[string]bool{}
 	for _, g := range plan.Groups {
 		if g.Waiting > 0 {
-			awaited[r.o.policyOfGroup(g.Group)] = true
+			awaited[r.o.policyOf(g.Group.Owner)] = true
 		}
 	}
 	if r.gates.SetAwaited(awaited, r.o.Policies) {
@@ -70,25 +69,23 @@ func (r *round) awaitGates(plan rollout.Plan) {
 	}
 }
 
-// policyOfGroup is the name of the policy that the owner of a group goes by.
-func (o *Objects) policyOfGroup(group string) string {
-	kind, rest, _ := strings.Cut(group, "/")
-	name := rest[:max(0, strings.LastIndexByte(rest, '/'))]
-	if kind == policy.Kind {
-		return name
+// policyOf is the name of the policy that the owner of a group goes by.
+func (o *Objects) policyOf(owner rollout.Ref) string {
+	if owner.Kind == policy.Kind {
+		return owner.Name
 	}
 	for _, s := range o.Skyhooks {
-		if kind == skyhook.Kind && s.Name == name {
+		if skyhook.Ref(s.Name) == owner {
 			name, _ := skyhook.PolicyName(s, o.Config)
 			return name
 		}
 	}
 	for _, op := range o.NodeOps {
-		if nodeop.RolloutName(op) == kind+"/"+name {
+		if nodeop.Ref(op) == owner {
 			return op.Spec.DeploymentPolicy
 		}
 	}
-	return name
+	return owner.Name
 }
 
 // closed is the health gate for all nodes that a policy does not pass; nil for none.

@@ -31,15 +31,15 @@ func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
 		if err == nil {
 			continue
 		}
-		r.denied[l.Name] = true
+		r.denied[l.Owner] = true
 		switch {
 		case errors.Is(err, errSpeaking):
 		case errors.Is(err, errGathering):
-			r.later(r.ledgers[l.Name].Add(r.options.Gather))
+			r.later(r.ledgers[l.Owner].Add(r.options.Gather))
 		case apierrors.IsConflict(err):
 			r.later(r.now)
 		default:
-			r.fail(l.Name, fmt.Errorf("writing the admissions: %w", err))
+			r.fail(l.Owner, fmt.Errorf("writing the admissions: %w", err))
 		}
 	}
 }
@@ -51,14 +51,14 @@ func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
 		return errors.New("there is no such object")
 	case r.o.words[was.GetUID()]:
 		return errSpeaking
-	case r.now.Before(r.ledgers[l.Name].Add(r.options.Gather)):
+	case r.now.Before(r.ledgers[l.Owner].Add(r.options.Gather)):
 		return errGathering
 	}
 	if err := r.patchLedger(ctx, was, changed, before, after); err != nil {
 		return err
 	}
-	maps.DeleteFunc(r.ledgers, func(_ string, at time.Time) bool { return !r.now.Before(at.Add(r.options.Gather)) })
-	r.ledgers[l.Name] = r.now
+	maps.DeleteFunc(r.ledgers, func(_ rollout.Ref, at time.Time) bool { return !r.now.Before(at.Add(r.options.Gather)) })
+	r.ledgers[l.Owner] = r.now
 	return nil
 }
 
@@ -71,15 +71,15 @@ var errGathering = errors.New("admissions are gathered")
 
 // keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
 func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {
-	if o, c := holding(r.writes.NodeOps, r.o.NodeOps, l, nodeop.RolloutName); o != nil {
+	if o, c := holding(r.writes.NodeOps, r.o.NodeOps, l, nodeop.Ref); o != nil {
 		c.Status.Admission = nodeop.Admission(l)
 		return o, c, o.Status.Admission, c.Status.Admission
 	}
-	if s, c := holding(r.writes.Skyhooks, r.o.Skyhooks, l, calledOf[*v1alpha1.Skyhook](skyhook.Kind)); s != nil {
+	if s, c := holding(r.writes.Skyhooks, r.o.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
 		c.Status.Admission = policy.Admission(l)
 		return s, c, s.Status.Admission, c.Status.Admission
 	}
-	if p, c := holding(r.writes.Policies, r.o.Policies, l, calledOf[*v1alpha1.DeploymentPolicy](policy.Kind)); p != nil {
+	if p, c := holding(r.writes.Policies, r.o.Policies, l, policy.Ref); p != nil {
 		c.Status.Admission = policy.Admission(l)
 		return p, c, p.Status.Admission, c.Status.Admission
 	}
@@ -87,17 +87,12 @@ func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, af
 }
 
 // holding finds the object whose ledger this is, as we left it, and copies it.
-func holding[T interface{ DeepCopy() T }](writes *writecache.Cache[T], all []T, l rollout.Ledger, name func(T) string) (was, changed T) {
-	if at := slices.IndexFunc(all, func(o T) bool { return name(o) == l.Name }); at >= 0 {
+func holding[T interface{ DeepCopy() T }](writes *writecache.Cache[T], all []T, l rollout.Ledger, name func(T) rollout.Ref) (was, changed T) {
+	if at := slices.IndexFunc(all, func(o T) bool { return name(o) == l.Owner }); at >= 0 {
 		was = writes.Latest(all[at])
 		changed = was.DeepCopy()
 	}
 	return was, changed
-}
-
-// calledOf is what the ledgers of objects of a kind are called.
-func calledOf[T client.Object](kind string) func(T) string {
-	return func(o T) string { return kind + "/" + o.GetName() }
 }
 
 // exactly is a merge patch that only touches the version it was made from.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // look has nodes looked at whether they run Kairos. What was found is written by those who gather the work on nodes.
@@ -21,7 +22,7 @@ func (r *round) look(ctx context.Context) nodeop.KairosProbes {
 	}
 	for _, p := range probes.Delete {
 		if err := r.deleteOpPod(ctx, p); err != nil {
-			r.fail("", err)
+			r.fail(rollout.Ref{}, err)
 		}
 	}
 	for _, p := range probes.Create {
@@ -32,7 +33,7 @@ func (r *round) look(ctx context.Context) nodeop.KairosProbes {
 		case apierrors.IsAlreadyExists(err): // the cache does not show it yet
 			r.later(r.now.Add(time.Second))
 		default:
-			r.fail("", fmt.Errorf("creating pod %s, which looks whether node %s runs Kairos: %w", p.Name, p.Spec.NodeName, err))
+			r.fail(rollout.Ref{}, fmt.Errorf("creating pod %s, which looks whether node %s runs Kairos: %w", p.Name, p.Spec.NodeName, err))
 			return probes // the others would fail in the same way
 		}
 	}

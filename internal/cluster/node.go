@@ -41,7 +41,7 @@ func (r *round) begin(ctx context.Context, w *work) error {
 	}
 	w.status = skyhook.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range w.actions {
-		if a.Verb == rollout.Sweep {
+		if a.Verb == rollout.VerbSweep {
 			w.sweeps = append(w.sweeps, a)
 			continue
 		}
@@ -56,7 +56,7 @@ func (r *round) begin(ctx context.Context, w *work) error {
 // end deletes objects whose outcome is recorded by now, and writes the node's conditions.
 func (r *round) end(ctx context.Context, w *work) error {
 	for _, a := range w.sweeps {
-		if a.Verb == rollout.Sweep {
+		if a.Verb == rollout.VerbSweep {
 			if err := r.sweep(ctx, a); err != nil {
 				return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 			}
@@ -81,7 +81,7 @@ func (r *round) end(ctx context.Context, w *work) error {
 func (r *round) possible(actions []rollout.Action) []rollout.Action {
 	var out []rollout.Action
 	for _, a := range actions {
-		if a.Ledger != "" && r.denied[a.Ledger] {
+		if !a.Ledger.IsZero() && r.denied[a.Ledger] {
 			break
 		}
 		if !r.stuck[a.Rollout] {
@@ -122,7 +122,7 @@ func (r *round) fold(n *skyhook.Node, w *work) (skyhook.Edit, *skyhook.Node, err
 		if err != nil {
 			return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 		}
-		if a.Verb == rollout.HoldIt && !n.Unschedulable { // nobody's cordon is older than ours now
+		if a.Verb == rollout.VerbHold && !n.Unschedulable { // nobody's cordon is older than ours now
 			e = e.Plus(fromOp(nodeop.ClearFound(r.o.look(n))))
 		}
 		add(e)

@@ -23,11 +23,11 @@ import (
 // affect does to other objects what an action asks for. What it changes on the node is written already.
 func (r *round) affect(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
 	switch a.Verb {
-	case rollout.Run:
+	case rollout.VerbRun:
 		return r.run(ctx, a, n)
-	case rollout.Evict:
+	case rollout.VerbEvict:
 		return r.evict(ctx, a)
-	case rollout.Retire:
+	case rollout.VerbRetire:
 		if a.Wipe || a.Why.Reason == rollout.ReasonLeft {
 			return r.undescribe(ctx, a, n)
 		}
@@ -97,7 +97,7 @@ func (r *round) sweep(ctx context.Context, a rollout.Action) error {
 // describe writes the node's labels and annotations for the pods of an admission to read.
 func (r *round) describe(ctx context.Context, n *skyhook.Node, actions []rollout.Action) error {
 	for _, a := range actions {
-		if a.Verb != rollout.Admit || r.o.compiled[a.Rollout] == nil {
+		if a.Verb != rollout.VerbAdmit || r.o.compiled[a.Rollout] == nil {
 			continue
 		}
 		m := r.o.compiled[a.Rollout].NodeMetadata(n)

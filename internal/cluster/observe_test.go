@@ -294,7 +294,7 @@ func TestHandReset(t *testing.T) {
 	}
 	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":null}}}`)
 	out := s.pass()
-	if !slices.ContainsFunc(out.Actions(), func(a rollout.Action) bool { return a.Verb == rollout.Run && a.Task == "tuning|1.1.0/apply" }) {
+	if !slices.ContainsFunc(out.Actions(), func(a rollout.Action) bool { return a.Verb == rollout.VerbRun && a.Task == "tuning|1.1.0/apply" }) {
 		t.Errorf("after the annotation was deleted: %v", out.Actions())
 	}
 	s.finish()

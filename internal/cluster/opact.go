@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,8 @@ import (
 )
 
 // op is the NodeOp of a rollout, or what speaks for one that is gone; nil for anything else.
-func (r *round) op(name string) *nodeop.Compiled {
-	if c := r.o.ops[name]; c != nil || !r.o.Orphans[name] || !strings.HasPrefix(name, nodeop.Kind+"/") {
+func (r *round) op(name rollout.Ref) *nodeop.Compiled {
+	if c := r.o.ops[name]; c != nil || !r.o.Orphans[name] || name.Kind != nodeop.Kind {
 		return c
 	}
 	return nodeop.Ghost(name, nodeop.Input{Nodes: r.o.opNodes, Config: r.o.opConfig, Now: r.now})
@@ -37,7 +36,7 @@ func (r *round) changeOp(op *nodeop.Compiled, a rollout.Action, n *skyhook.Node)
 		return skyhook.Edit{}, err
 	}
 	out := fromOp(e)
-	if a.Verb == rollout.HoldIt && !n.Unschedulable { // nobody's cordon is older than ours now
+	if a.Verb == rollout.VerbHold && !n.Unschedulable { // nobody's cordon is older than ours now
 		after := n.With(out)
 		out = out.Plus(skyhook.ClearFound(after)).Plus(fromOp(nodeop.ClearFound(r.o.look(after))))
 	}
@@ -148,24 +147,24 @@ func (r *round) prepareOps(ctx context.Context) {
 		case err == nil:
 			r.writes.NodeOps.PutCreated(child)
 		case !apierrors.IsAlreadyExists(err):
-			r.fail(nodeop.UpgradeKind+"/"+u.Namespace+"/"+u.Name, fmt.Errorf("creating its NodeOp: %w", err))
+			r.fail(rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}, fmt.Errorf("creating its NodeOp: %w", err))
 			continue
 		}
 		r.later(r.now)
 	}
 	for _, o := range r.o.NodeOps {
-		c := r.o.ops[nodeop.RolloutName(o)]
+		c := r.o.ops[nodeop.Ref(o)]
 		if c == nil || c.Removed || c.Final() || o.DeletionTimestamp != nil || slices.Contains(o.Finalizers, opv1.FinalizerNodeOp) {
 			continue
 		}
 		changed := o.DeepCopy()
 		changed.Finalizers = append(slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == opv1.FinalizerReboot }), opv1.FinalizerNodeOp)
 		if err := r.patch(ctx, o, changed); err != nil {
-			r.stuck[c.Rollout.Name] = true
+			r.stuck[c.Rollout.Ref] = true
 			if apierrors.IsConflict(err) {
 				r.later(r.now)
 			} else {
-				r.fail(c.Rollout.Name, fmt.Errorf("putting the finalizer on it: %w", err))
+				r.fail(c.Rollout.Ref, fmt.Errorf("putting the finalizer on it: %w", err))
 			}
 		}
 	}
@@ -175,27 +174,27 @@ func (r *round) prepareOps(ctx context.Context) {
 // nothing is left on any node.
 func (r *round) tidyOps(ctx context.Context) {
 	for _, o := range r.o.NodeOps {
-		c := r.o.ops[nodeop.RolloutName(o)]
-		if c == nil || r.o.sends(c.Rollout.Name) {
+		c := r.o.ops[nodeop.Ref(o)]
+		if c == nil || r.o.sends(c.Rollout.Ref) {
 			continue
 		}
 		if expired, at := c.Expired(); expired {
 			if err := r.expire(ctx, o); err != nil {
-				r.fail(c.Rollout.Name, err)
+				r.fail(c.Rollout.Ref, err)
 			}
 		} else if !at.IsZero() {
 			r.later(at.Time)
 		}
 		idle := c.Removed || c.Final() && len(c.Rollout.Targets) == 0 && len(c.Adopt) == 0
 		ours := func(f string) bool { return f == opv1.FinalizerNodeOp || f == opv1.FinalizerReboot }
-		if !idle || r.stuck[c.Rollout.Name] || !slices.ContainsFunc(o.Finalizers, ours) {
+		if !idle || r.stuck[c.Rollout.Ref] || !slices.ContainsFunc(o.Finalizers, ours) {
 			continue
 		}
 		o = r.writes.NodeOps.Latest(o)
 		changed := o.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, ours)
 		if err := r.patch(ctx, o, changed); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			r.fail(c.Rollout.Name, fmt.Errorf("taking the finalizer away: %w", err))
+			r.fail(c.Rollout.Ref, fmt.Errorf("taking the finalizer away: %w", err))
 		} else if err == nil && o.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
 			r.writes.NodeOps.Remove(o)
 		}

@@ -114,7 +114,7 @@ func (o *Objects) holdsOf(n *nodeop.Node) []rollout.Hold {
 	for _, h := range nodeop.Holds(n) {
 		known := slices.ContainsFunc(o.NodeOps, func(op *opv1.NodeOp) bool { return string(op.UID) == h.UID })
 		if !known {
-			h.Owner += "@" + h.UID
+			h.Owner.Name += "@" + h.UID
 		}
 		out = append(out, h.Hold)
 	}
@@ -127,8 +127,8 @@ func (o *Objects) allHolds(n *skyhook.Node) []rollout.Hold {
 }
 
 // compileOps adds the NodeOps to a snapshot.
-func (o *Objects) compileOps(s *rollout.Snapshot, groups map[string]int) []Problem {
-	o.ops = make(map[string]*nodeop.Compiled, len(o.NodeOps))
+func (o *Objects) compileOps(s *rollout.Snapshot, groups map[rollout.GroupRef]int) []Problem {
+	o.ops = make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps))
 	jobs, pods := map[string][]*batchv1.Job{}, map[string][]*corev1.Pod{}
 	for _, j := range o.Jobs {
 		jobs[j.Namespace] = append(jobs[j.Namespace], j)
@@ -145,20 +145,20 @@ func (o *Objects) compileOps(s *rollout.Snapshot, groups map[string]int) []Probl
 			in.Budget, shared = o.budget(op, by, s.Now)
 		}
 		c := nodeop.Compile(in)
-		o.ops[c.Rollout.Name] = c
+		o.ops[c.Rollout.Ref] = c
 		for _, p := range c.Problems {
-			problems = append(problems, Problem{Rollout: c.Rollout.Name, Text: p.Text})
+			problems = append(problems, Problem{Rollout: c.Rollout.Ref, Text: p.Text})
 		}
 		o.seeOp(op, c)
 		s.Rollouts, s.Ledgers = append(s.Rollouts, c.Rollout), append(s.Ledgers, c.Ledger)
 		for _, g := range c.Groups {
-			if at, known := groups[g.Name]; known {
+			if at, known := groups[g.Ref]; known {
 				s.Groups[at] = policy.Merge(s.Groups[at], g)
 				continue
 			}
-			groups[g.Name] = len(s.Groups)
+			groups[g.Ref] = len(s.Groups)
 			s.Groups = append(s.Groups, g)
-			if in.Budget != nil && !slices.ContainsFunc(s.Ledgers, func(l rollout.Ledger) bool { return l.Name == g.Ledger }) {
+			if in.Budget != nil && !slices.ContainsFunc(s.Ledgers, func(l rollout.Ledger) bool { return l.Owner == g.Ledger }) {
 				s.Ledgers = append(s.Ledgers, shared)
 			}
 		}
@@ -202,8 +202,8 @@ func (o *Objects) ofNodeOp(p *corev1.Pod) bool {
 }
 
 // opWorks says that a pod of a NodeOp that is gone may still be at work on a node.
-func (o *Objects) opWorks(owner, node string) bool {
-	_, uid, _ := strings.Cut(owner, "@")
+func (o *Objects) opWorks(owner rollout.Ref, node string) bool {
+	_, uid, _ := strings.Cut(owner.Name, "@")
 	return slices.ContainsFunc(o.OpPods, func(p *corev1.Pod) bool {
 		by := metav1.GetControllerOf(p)
 		return p.Spec.NodeName == node && by != nil && string(by.UID) == uid
@@ -211,19 +211,18 @@ func (o *Objects) opWorks(owner, node string) bool {
 }
 
 // goneOp asks the API server itself whether a NodeOp of this name and UID does not exist.
-func (c *Cluster) goneOp(ctx context.Context, name string) (bool, error) {
-	name, uid, _ := strings.Cut(name, "@")
-	namespace, name, _ := strings.Cut(name, "/")
+func (c *Cluster) goneOp(ctx context.Context, owner rollout.Ref) (bool, error) {
+	name, uid, _ := strings.Cut(owner.Name, "@")
 	found := &opv1.NodeOp{}
-	err := c.options.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	err := c.options.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, found)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("looking for NodeOp %s/%s, which holds nodes: %w", namespace, name, err)
+		return false, fmt.Errorf("looking for NodeOp %s/%s, which holds nodes: %w", owner.Namespace, name, err)
 	}
 	return err != nil || string(found.UID) != uid, nil
 }
 
 // CompiledOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
-func (o *Objects) CompiledOp(op *opv1.NodeOp) *nodeop.Compiled { return o.ops[nodeop.RolloutName(op)] }
+func (o *Objects) CompiledOp(op *opv1.NodeOp) *nodeop.Compiled { return o.ops[nodeop.Ref(op)] }
 
 // OpNodes are the nodes as NodeOps see them.
 func (o *Objects) OpNodes() []*nodeop.Node { return o.opNodes }
@@ -241,11 +240,11 @@ func (o *Objects) budget(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy, now time
 			mine = append(mine, n.Labels)
 		}
 	}
-	name := nodeop.RolloutName(op)
+	name := nodeop.Ref(op)
 	sorted := policy.Sort(&policy.Input{
 		Policy: p, Rollout: name, Compartments: compartments(op), Nodes: mine, Cluster: all, Closed: o.closed(p), Now: now,
 	})
-	out := &nodeop.Budget{Of: make(map[string]string, len(mine)), Place: map[string]string{}}
+	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(mine)), Place: map[string]string{}}
 	targets := make([]rollout.Target, 0, len(mine))
 	for _, n := range o.Nodes {
 		if !selector.Matches(labels.Set(n.Labels)) {

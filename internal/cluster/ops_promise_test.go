@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // TestOperatorsStay: no drain moves an operator away, neither the one that leads nor one that stands by: with every node
@@ -107,7 +108,7 @@ func TestRefusedJob(t *testing.T) {
 	s.startOp("up", "rebootOnSuccess: true")
 	o, plan := s.decide(s.cluster)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
-	if err == nil || !strings.Contains(out.Failed["NodeOp/default/up"], "exceeded quota: few") {
+	if err == nil || !strings.Contains(out.Failed[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
 		t.Errorf("the error is %v, told to the NodeOp %q", err, out.Failed)
 	}
 	if got := out.Again.Sub(s.now); got > shortestStumble {

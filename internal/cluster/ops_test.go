@@ -62,7 +62,7 @@ func (s *scene) opPass(c *Cluster) Outcome {
 	for _, op := range o.NodeOps {
 		by := o.CompiledOp(op)
 		for _, r := range plan.Reports {
-			if r.Rollout == by.Rollout.Name && !by.Removed {
+			if r.Rollout == by.Rollout.Ref && !by.Removed {
 				_, err := c.TellOp(context.Background(), op, by.Status(r, plan.Groups))
 				s.Must(err)
 			}

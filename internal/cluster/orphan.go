@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -26,14 +26,14 @@ const proveGone = 30 * time.Second
 // findOrphans looks for holds whose owner is gone. A list that does not show the owner proves nothing: only the API
 // server itself does, twice.
 func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) error {
-	exists := make(map[string]bool, len(o.Skyhooks))
+	exists := make(map[rollout.Ref]bool, len(o.Skyhooks))
 	for _, s := range o.Skyhooks {
-		exists[skyhook.Kind+"/"+s.Name] = true
+		exists[skyhook.Ref(s.Name)] = true
 	}
 	for _, op := range o.NodeOps {
-		exists[nodeop.RolloutName(op)] = true
+		exists[nodeop.Ref(op)] = true
 	}
-	lost := map[string]bool{}
+	lost := map[rollout.Ref]bool{}
 	for _, n := range o.Nodes {
 		for _, h := range append(skyhook.Holds(n), o.opHolds(n.Name)...) {
 			if !exists[h.Owner] {
@@ -46,9 +46,9 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 			delete(c.missing, owner)
 		}
 	}
-	o.Orphans = map[string]bool{}
+	o.Orphans = map[rollout.Ref]bool{}
 	var errs []error
-	for _, owner := range slices.Sorted(maps.Keys(lost)) {
+	for _, owner := range slices.SortedFunc(maps.Keys(lost), rollout.Ref.Compare) {
 		since, before := c.missing[owner]
 		if before && now.Before(since.Add(proveGone)) {
 			o.Again = sooner(o.Again, since.Add(proveGone))
@@ -71,11 +71,11 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 }
 
 // gone asks the API server itself whether the owner of a hold does not exist.
-func (c *Cluster) gone(ctx context.Context, owner string) (bool, error) {
-	if op, is := strings.CutPrefix(owner, nodeop.Kind+"/"); is {
-		return c.goneOp(ctx, op)
+func (c *Cluster) gone(ctx context.Context, owner rollout.Ref) (bool, error) {
+	if owner.Kind == nodeop.Kind {
+		return c.goneOp(ctx, owner)
 	}
-	err := c.options.Live.Get(ctx, client.ObjectKey{Name: strings.TrimPrefix(owner, skyhook.Kind+"/")}, &v1alpha1.Skyhook{})
+	err := c.options.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &v1alpha1.Skyhook{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}

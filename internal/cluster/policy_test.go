@@ -24,6 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // careful is a policy of one node after the other; more is added to its spec.
@@ -47,7 +48,7 @@ func (s *scene) verdict(hook, node string) string {
 	_, plan := s.decide(s.cluster)
 	for _, r := range plan.Reports {
 		for _, v := range r.Verdicts {
-			if r.Rollout == "Skyhook/"+hook && v.Node == node {
+			if r.Rollout == skyhook.Ref(hook) && v.Node == node {
 				return string(v.Why.Reason) + ": " + v.Why.Text
 			}
 		}

@@ -23,7 +23,7 @@ import (
 // something of it, and its ConfigMaps exist. One that cannot be made ready stands still in this round.
 func (r *round) prepare(ctx context.Context) {
 	for _, s := range r.o.Skyhooks {
-		name := skyhook.Kind + "/" + s.Name
+		name := skyhook.Ref(s.Name)
 		by := r.o.compiled[name]
 		if by == nil || by.Removed {
 			continue

@@ -19,21 +19,21 @@ import (
 
 // PolicyUsers are the objects that go by each policy, by its name, in the order in which they were compiled.
 func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
-	verdicts := make(map[string][]rollout.Verdict, len(plan.Reports))
+	verdicts := make(map[rollout.Ref][]rollout.Verdict, len(plan.Reports))
 	for _, r := range plan.Reports {
 		verdicts[r.Rollout] = r.Verdicts
 	}
 	out := map[string][]policy.User{}
 	for _, s := range o.Skyhooks {
 		if name, _ := skyhook.PolicyName(s, o.Config); name != "" {
-			user := skyhook.Kind + "/" + s.Name
-			out[name] = append(out[name], policy.User{Name: user, Verdicts: verdicts[user]})
+			user := skyhook.Ref(s.Name)
+			out[name] = append(out[name], policy.User{Ref: user, Verdicts: verdicts[user]})
 		}
 	}
 	for _, op := range o.NodeOps {
 		if name := op.Spec.DeploymentPolicy; name != "" {
-			user := nodeop.RolloutName(op)
-			out[name] = append(out[name], policy.User{Name: user, Verdicts: verdicts[user]})
+			user := nodeop.Ref(op)
+			out[name] = append(out[name], policy.User{Ref: user, Verdicts: verdicts[user]})
 		}
 	}
 	return out
@@ -48,7 +48,7 @@ func (r *round) protect(ctx context.Context, plan rollout.Plan) {
 			continue
 		}
 		if err := r.guard(ctx, p, used); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.fail(policy.Kind+"/"+p.Name, fmt.Errorf("changing the finalizer: %w", err))
+			r.fail(policy.Ref(p), fmt.Errorf("changing the finalizer: %w", err))
 		}
 	}
 }

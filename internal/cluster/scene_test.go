@@ -103,7 +103,7 @@ func (s *scene) tellAll(o *Objects, plan rollout.Plan) {
 	for _, h := range o.Skyhooks {
 		by := o.Compiled(h)
 		for _, r := range plan.Reports {
-			if r.Rollout == by.Rollout.Name && !by.Removed {
+			if r.Rollout == by.Rollout.Ref && !by.Removed {
 				_, err := s.cluster.Tell(context.Background(), h, by.Status(r, plan.Groups))
 				s.Must(err)
 			}

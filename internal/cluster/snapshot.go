@@ -33,9 +33,9 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	s := rollout.Snapshot{Now: now}
 	pods := o.podsBySkyhook()
 	var problems []Problem
-	o.compiled = make(map[string]*skyhook.Compiled, len(o.Skyhooks))
+	o.compiled = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
 	claims := map[string]string{}
-	groups := map[string]int{}
+	groups := map[rollout.GroupRef]int{}
 	for _, hook := range o.Skyhooks {
 		by, missing := o.policy(hook)
 		c := skyhook.Compile(&skyhook.Input{
@@ -49,15 +49,15 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		}
 		o.checkNames(hook, c)
 		problems = append(problems, o.see(hook, c)...)
-		o.compiled[c.Rollout.Name] = c
+		o.compiled[c.Rollout.Ref] = c
 		s.Rollouts = append(s.Rollouts, c.Rollout)
 		s.Ledgers = append(s.Ledgers, c.Ledger)
 		for _, g := range c.Groups {
-			if at, shared := groups[g.Name]; shared {
+			if at, shared := groups[g.Ref]; shared {
 				s.Groups[at] = policy.Merge(s.Groups[at], g)
 				continue
 			}
-			groups[g.Name] = len(s.Groups)
+			groups[g.Ref] = len(s.Groups)
 			s.Groups = append(s.Groups, g)
 		}
 	}
@@ -65,7 +65,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	s.Nodes = o.machines(pods)
 	policy.Share(&s)
 	for i := range s.Rollouts {
-		s.Rollouts[i].OnTheirWay = o.busy[s.Rollouts[i].Name]
+		s.Rollouts[i].OnTheirWay = o.busy[s.Rollouts[i].Ref]
 	}
 	o.snapshot = s
 	return s, problems
@@ -148,7 +148,7 @@ func (o *Objects) configMap(name string) *corev1.ConfigMap {
 func (o *Objects) see(s *v1alpha1.Skyhook, c *skyhook.Compiled) []Problem {
 	var problems []Problem
 	for _, p := range c.Problems {
-		problems = append(problems, Problem{Rollout: c.Rollout.Name, Text: p.Text})
+		problems = append(problems, Problem{Rollout: c.Rollout.Ref, Text: p.Text})
 	}
 	protected, err := skyhook.Protected(s)
 	if err != nil { // among the problems: the rollout stands still, so nobody is evicted
@@ -193,7 +193,7 @@ func (o *Objects) machines(pods map[string][]*corev1.Pod) []rollout.Node {
 	for _, n := range o.Nodes {
 		holds := skyhook.Holds(n)
 		for i := range holds {
-			holds[i].Orphan = o.Orphans[holds[i].Owner] && !works(pods[strings.TrimPrefix(holds[i].Owner, skyhook.Kind+"/")], n.Name)
+			holds[i].Orphan = o.Orphans[holds[i].Owner] && !works(pods[holds[i].Owner.Name], n.Name)
 		}
 		for _, h := range o.opHolds(n.Name) {
 			h.Orphan = o.Orphans[h.Owner] && !o.opWorks(h.Owner, n.Name)

@@ -20,7 +20,7 @@ import (
 
 // Compiled is what Snapshot made of a Skyhook; nil when it is not among the objects.
 func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
-	return o.compiled[skyhook.Kind+"/"+s.Name]
+	return o.compiled[skyhook.Ref(s.Name)]
 }
 
 // Node is the node of this name; nil when there is none.

@@ -89,12 +89,12 @@ func fleet(nodes, skyhooks, packages, pending int) *Objects {
 func think(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
-	r := &round{Cluster: &Cluster{}, o: o, now: now, undone: map[string]bool{}}
+	r := &round{Cluster: &Cluster{}, o: o, now: now, undone: map[rollout.Ref]bool{}}
 	work := r.gather(plan, nil, false)
 	for _, s := range o.Skyhooks {
 		by := o.Compiled(s)
 		for _, report := range plan.Reports {
-			if report.Rollout == by.Rollout.Name {
+			if report.Rollout == by.Rollout.Ref {
 				by.Events(nil, s.Status, by.Status(report, plan.Groups))
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // tidy removes what nobody needs any more: ConfigMaps, and our finalizer from Skyhooks of which nothing is left.
 func (r *round) tidy(ctx context.Context) {
 	for _, s := range r.o.Skyhooks {
-		name := skyhook.Kind + "/" + s.Name
+		name := skyhook.Ref(s.Name)
 		by := r.o.compiled[name]
 		if by == nil || r.stuck[name] || r.o.sends(name) { // what is on its way to a node may need what seems superfluous
 			continue
@@ -38,7 +38,7 @@ func (r *round) tidy(ctx context.Context) {
 		}
 	}
 	if err := r.dropMetadata(ctx); err != nil {
-		r.fail("", fmt.Errorf("removing metadata of nodes that are gone: %w", err))
+		r.fail(rollout.Ref{}, fmt.Errorf("removing metadata of nodes that are gone: %w", err))
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *round) dropMetadata(ctx context.Context) error {
 func (r *round) untargeted(ctx context.Context, found map[string]bool) error {
 	targeted := map[string]bool{}
 	for _, s := range r.o.Skyhooks {
-		if by := r.o.compiled[skyhook.Kind+"/"+s.Name]; by != nil {
+		if by := r.o.compiled[skyhook.Ref(s.Name)]; by != nil {
 			for _, t := range by.Rollout.Targets {
 				targeted[s.Name+" "+t.Node] = true
 			}
@@ -134,7 +134,7 @@ func (r *round) deleteConfigMap(ctx context.Context, name string) error {
 }
 
 // ghost speaks for a Skyhook that is gone and left a hold behind.
-func (o *Objects) ghost(name string) *skyhook.Compiled {
-	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: strings.TrimPrefix(name, skyhook.Kind+"/"), DeletionTimestamp: &metav1.Time{}}}
+func (o *Objects) ghost(name rollout.Ref) *skyhook.Compiled {
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: name.Name, DeletionTimestamp: &metav1.Time{}}}
 	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: o.Nodes, Definitions: o.Definitions, Config: o.Config})
 }

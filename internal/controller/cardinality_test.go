@@ -195,19 +195,19 @@ func TestTallies(t *testing.T) {
 	for i := range target.Tasks {
 		k := &target.Tasks[i]
 		k.Object, k.Started = "pod", s.Now.Add(-time.Minute)
-		if k.Need == rollout.Alone {
+		if k.Need == rollout.NeedAlone {
 			reboot = *k
 		} else {
 			apply = *k
 		}
 	}
 	s.Rollouts[0] = *r
-	b.count(map[string]*skyhook.Compiled{r.Name: c}, s, []rollout.Action{
-		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: apply.ID, State: rollout.Failing, Why: rollout.Why{Reason: rollout.ReasonStageFailed}},
-		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: apply.ID, State: rollout.Done},
-		{Verb: rollout.Record, Rollout: r.Name, Node: target.Node, Task: reboot.ID, State: rollout.Done},
-		{Verb: rollout.Retire, Rollout: r.Name, Node: target.Node},
-		{Verb: rollout.Record, Rollout: "Skyhook/gone", Node: target.Node, State: rollout.Done},
+	b.count(map[rollout.Ref]*skyhook.Compiled{r.Ref: c}, s, []rollout.Action{
+		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateFailing, Why: rollout.Why{Reason: rollout.ReasonStageFailed}},
+		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateDone},
+		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: reboot.ID, State: rollout.StateDone},
+		{Verb: rollout.VerbRetire, Rollout: r.Ref, Node: target.Node},
+		{Verb: rollout.VerbRecord, Rollout: rollout.ParseRef("Skyhook/gone"), Node: target.Node, State: rollout.StateDone},
 	})
 	for _, status := range []int{201, 429, 404, 503} {
 		b.evicted(status)

@@ -51,7 +51,7 @@ type Loop struct {
 	spoken    map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
 	opsSpoken map[types.UID]opv1.NodeOpStatus      // the same of NodeOps
 	waits     waits                                // told in events
-	problems  map[string]string                    // by rollout, as logged
+	problems  map[rollout.Ref]string               // by rollout, as logged
 	failures  failures
 	pulse     *pulse
 }
@@ -60,7 +60,7 @@ type Loop struct {
 func newLoop(c *cluster.Cluster, log logr.Logger, events record.EventRecorder, b *board) *Loop {
 	return &Loop{
 		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		said: map[types.UID]time.Time{}, waits: waits{}, problems: map[string]string{}, pulse: b.pulse,
+		said: map[types.UID]time.Time{}, waits: waits{}, problems: map[rollout.Ref]string{}, pulse: b.pulse,
 	}
 }
 

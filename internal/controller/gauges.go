@@ -176,12 +176,13 @@ func (p poster) oldest(t told, now time.Time) {
 // budgets are the seats of each group.
 func (p poster) budgets(groups []rollout.GroupReport) {
 	for _, g := range groups {
-		p.put(gaugeUsed, g.Busy, g.Group)
+		name := g.Group.String()
+		p.put(gaugeUsed, g.Busy, name)
 		available := math.Inf(1)
 		if g.Ceiling != rollout.Unlimited {
 			available = float64(max(0, g.Ceiling-g.Busy))
 		}
-		p.out <- prometheus.MustNewConstMetric(gaugeAvailable, prometheus.GaugeValue, available, g.Group)
+		p.out <- prometheus.MustNewConstMetric(gaugeAvailable, prometheus.GaugeValue, available, name)
 	}
 }
 

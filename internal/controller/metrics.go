@@ -45,7 +45,7 @@ type told struct {
 func sumUp(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) told {
 	t := told{skyhook: s, status: status, tallies: by.Tallies(), waiting: map[rollout.Reason]int{}}
 	for _, v := range report.Verdicts {
-		if v.Phase != rollout.Finished && v.Why.Reason != rollout.ReasonWorking {
+		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++
 		}
 	}

@@ -90,7 +90,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	policy.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu"}}
 	policy.Spec.Compartments[0].Strategy = &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
 	b.post(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}}, []told{stopped(now)}, []rollout.GroupReport{
-		{Group: "Skyhook/demo/gpu", Ceiling: 3, Busy: 2}, {Group: "over", Ceiling: 1, Busy: 4}, {Group: "unlimited", Ceiling: rollout.Unlimited, Busy: 5},
+		{Group: rollout.ParseGroupRef("Skyhook/demo/gpu"), Ceiling: 3, Busy: 2}, {Group: rollout.ParseGroupRef("over"), Ceiling: 1, Busy: 4}, {Group: rollout.ParseGroupRef("unlimited"), Ceiling: rollout.Unlimited, Busy: 5},
 	}, now)
 	b.pulse.begin(time.Now().Add(-5 * time.Minute))
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }

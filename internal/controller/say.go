@@ -22,7 +22,7 @@ import (
 // say brings each Skyhook's status, events and metrics up to date. A status is written when it differs, and at most
 // once in sayEvery; later says when to come back for what was held off.
 func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (later time.Time, err error) {
-	reports := make(map[string]rollout.Report, len(plan.Reports))
+	reports := make(map[rollout.Ref]rollout.Report, len(plan.Reports))
 	for _, r := range plan.Reports {
 		reports[r.Rollout] = r
 	}
@@ -38,7 +38,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 		if by == nil || by.Removed {
 			continue
 		}
-		report := reports[by.Rollout.Name]
+		report := reports[by.Rollout.Ref]
 		status := by.Status(report, plan.Groups)
 		before, known := l.spoken[s.UID]
 		if !known {
@@ -47,16 +47,16 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 		spoken[s.UID] = status
 		l.announce(o, s, by.Events(nil, before, status))
 		l.tellWaits(o, skyhookRef(s), &by.Rollout, report)
-		if text := outcome.Failed[by.Rollout.Name]; text != "" {
+		if text := outcome.Failed[by.Rollout.Ref]; text != "" {
 			l.events.Event(skyhookRef(s), corev1.EventTypeWarning, v1alpha1.EventApply, bounded(text, 500))
 		}
-		if outcome.Undone[by.Rollout.Name] {
+		if outcome.Undone[by.Rollout.Ref] {
 			heard[s.UID] = l.said[s.UID]
 			continue
 		}
 		all = append(all, sumUp(s, by, status, report))
 		last := l.said[s.UID]
-		if status.Status == v1alpha1.StatusComplete && l.cluster.Sends(o, by.Rollout.Name) {
+		if status.Status == v1alpha1.StatusComplete && l.cluster.Sends(o, by.Rollout.Ref) {
 			heard[s.UID] = last // it is when that has arrived, which wakes the loop
 			continue
 		}
@@ -91,20 +91,20 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 
 // announceDeeds tells events of what was carried out, in the words of those who decided it.
 func (l *Loop) announceDeeds(d cluster.Deeds) {
-	deeds := map[string][]rollout.Action{}
+	deeds := map[rollout.Ref][]rollout.Action{}
 	for _, a := range d.Actions {
 		deeds[a.Rollout] = append(deeds[a.Rollout], a)
 	}
 	for _, s := range d.From.Skyhooks {
 		by := d.From.Compiled(s)
-		if by != nil && !by.Removed && len(deeds[by.Rollout.Name]) > 0 {
-			l.announce(d.From, s, by.Events(deeds[by.Rollout.Name], s.Status, s.Status))
+		if by != nil && !by.Removed && len(deeds[by.Rollout.Ref]) > 0 {
+			l.announce(d.From, s, by.Events(deeds[by.Rollout.Ref], s.Status, s.Status))
 		}
 	}
 	for _, op := range d.From.NodeOps {
 		by := d.From.CompiledOp(op)
-		if by != nil && !by.Removed && len(deeds[by.Rollout.Name]) > 0 {
-			l.announceOp(d.From, op, by.Events(deeds[by.Rollout.Name], op.Status, op.Status))
+		if by != nil && !by.Removed && len(deeds[by.Rollout.Ref]) > 0 {
+			l.announceOp(d.From, op, by.Events(deeds[by.Rollout.Ref], op.Status, op.Status))
 		}
 	}
 }
@@ -149,7 +149,7 @@ func skyhookRef(s *v1alpha1.Skyhook) runtime.Object {
 // tell logs what was done: one line for each action.
 func (l *Loop) tell(done []rollout.Action) {
 	for _, a := range done {
-		words := []any{"rollout", a.Rollout, "node", a.Node, "reason", string(a.Why.Reason), "why", a.Why.Text}
+		words := []any{"rollout", a.Rollout.String(), "node", a.Node, "reason", string(a.Why.Reason), "why", a.Why.Text}
 		if a.Task != "" {
 			words = append(words, "task", a.Task)
 		}
@@ -165,7 +165,7 @@ func (l *Loop) tell(done []rollout.Action) {
 
 // complain logs what is wrong with objects, when it is new.
 func (l *Loop) complain(problems []cluster.Problem) {
-	now := make(map[string]string, len(problems))
+	now := make(map[rollout.Ref]string, len(problems))
 	for _, p := range problems {
 		if now[p.Rollout] != "" {
 			now[p.Rollout] += "; "
@@ -174,7 +174,7 @@ func (l *Loop) complain(problems []cluster.Problem) {
 	}
 	for _, p := range problems {
 		if text := now[p.Rollout]; l.problems[p.Rollout] != text {
-			l.log.Info("something is wrong", "rollout", p.Rollout, "why", text)
+			l.log.Info("something is wrong", "rollout", p.Rollout.String(), "why", text)
 			l.problems[p.Rollout] = text
 		}
 	}

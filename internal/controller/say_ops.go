@@ -19,7 +19,7 @@ import (
 )
 
 // sayOps brings the status and the events of each NodeOp and NodeOpUpgrade up to date.
-func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[string]rollout.Report, groups []rollout.GroupReport, outcome cluster.Outcome, heard map[types.UID]time.Time) (later time.Time, err error) {
+func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[rollout.Ref]rollout.Report, groups []rollout.GroupReport, outcome cluster.Outcome, heard map[types.UID]time.Time) (later time.Time, err error) {
 	var errs []error
 	spoken := make(map[types.UID]opv1.NodeOpStatus, len(o.NodeOps))
 	for _, op := range o.NodeOps {
@@ -27,7 +27,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[strin
 		if by == nil || by.Removed {
 			continue
 		}
-		name := by.Rollout.Name
+		name := by.Rollout.Ref
 		status := by.Status(reports[name], groups)
 		before, known := l.opsSpoken[op.UID]
 		if !known {

@@ -63,38 +63,42 @@ func (t tallies) all() []prometheus.Collector {
 
 // acted counts what was done: how long what ended took, and what failed.
 func (t tallies) acted(d cluster.Deeds) {
-	by := map[string]*skyhook.Compiled{}
+	by := map[rollout.Ref]*skyhook.Compiled{}
 	for _, hook := range d.From.Skyhooks {
-		by[skyhook.Kind+"/"+hook.Name] = d.From.Compiled(hook)
+		by[skyhook.Ref(hook.Name)] = d.From.Compiled(hook)
 	}
 	t.count(by, d.From.Decided(), d.Actions)
 }
 
-func (t tallies) count(by map[string]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
+func (t tallies) count(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
 	if len(done) == 0 {
 		return
 	}
-	at := map[[2]string]*rollout.Target{}
+	type place struct {
+		rollout rollout.Ref
+		node    string
+	}
+	at := map[place]*rollout.Target{}
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
 			if r.Targets[j].Admitted {
-				at[[2]string{r.Name, r.Targets[j].Node}] = &r.Targets[j]
+				at[place{r.Ref, r.Targets[j].Node}] = &r.Targets[j]
 			}
 		}
 	}
 	for _, a := range done {
 		t.actions.WithLabelValues(string(a.Verb)).Inc()
-		target, c := at[[2]string{a.Rollout, a.Node}], by[a.Rollout]
+		target, c := at[place{a.Rollout, a.Node}], by[a.Rollout]
 		if target == nil || c == nil {
 			continue
 		}
 		switch a.Verb {
-		case rollout.Retire:
+		case rollout.VerbRetire:
 			if !target.AdmittedAt.IsZero() && !a.Skip {
 				t.nodes.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
 			}
-		case rollout.Record:
+		case rollout.VerbRecord:
 			t.recorded(c, target, a, s.Now)
 		}
 	}
@@ -106,13 +110,13 @@ func (t tallies) recorded(c *skyhook.Compiled, target *rollout.Target, a rollout
 		return
 	}
 	switch a.State {
-	case rollout.Failing:
+	case rollout.StateFailing:
 		t.failures.WithLabelValues(string(purpose.Stage), string(a.Why.Reason)).Inc()
-	case rollout.Done:
+	case rollout.StateDone:
 		for i := range target.Tasks {
 			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
 				t.stages.WithLabelValues(string(purpose.Stage)).Observe(now.Sub(k.Started).Seconds())
-				if k.Need == rollout.Alone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
+				if k.Need == rollout.NeedAlone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
 					t.reboots.Inc()
 				}
 			}

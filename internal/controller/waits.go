@@ -5,7 +5,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +21,10 @@ type waits map[waitKey]time.Time // when it was there last
 
 // waitKey is one reason of one rollout, on the rollout as a whole or on one node in flight.
 type waitKey struct {
-	rollout, node string
-	reason        rollout.Reason
-	about         string
+	rollout rollout.Ref
+	node    string
+	reason  rollout.Reason
+	about   string
 }
 
 // waitEvent is an event on a rollout's object, or on a node.
@@ -35,12 +35,12 @@ type waitEvent struct {
 }
 
 // stuck are the phases that ask for somebody's attention.
-var stuck = map[rollout.Phase]bool{rollout.Blocked: true, rollout.Erring: true, rollout.GaveUp: true}
+var stuck = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}
 
 // news are the events for what a rollout waits for now and did not before: one for each reason and the object it is
 // about, of the first node that has it, and one on each node in flight. Words that differ in numbers only are not new.
 func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []waitEvent {
-	name := r.Name[strings.LastIndexByte(r.Name, '/')+1:]
+	name := r.Ref.Name
 	var out []waitEvent
 	type group struct {
 		first rollout.Verdict
@@ -49,17 +49,17 @@ func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []
 	groups, order := map[waitKey]*group{}, []waitKey{}
 	verdicts := report.Verdicts
 	if r.Broken != nil && len(verdicts) == 0 {
-		verdicts = []rollout.Verdict{{Phase: rollout.Blocked, Why: *r.Broken}}
+		verdicts = []rollout.Verdict{{Phase: rollout.PhaseBlocked, Why: *r.Broken}}
 	}
 	for _, v := range verdicts {
 		if !v.Why.Reason.Waits() || v.Why.Reason.Fleeting() {
 			continue
 		}
-		key := waitKey{rollout: r.Name, reason: v.Why.Reason}
-		if v.Phase == rollout.InFlight || v.Phase == rollout.Erring || v.Phase == rollout.GaveUp {
-			onNode := waitKey{r.Name, v.Node, v.Why.Reason, v.Why.About}
+		key := waitKey{rollout: r.Ref, reason: v.Why.Reason}
+		if v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed {
+			onNode := waitKey{r.Ref, v.Node, v.Why.Reason, v.Why.About}
 			if w.isNew(onNode, now) {
-				out = append(out, waitEvent{v.Node, kindOf(v), v.Why.Reason, strings.Replace(r.Name, "/", " ", 1) + ": " + v.Sentence(name)})
+				out = append(out, waitEvent{v.Node, kindOf(v), v.Why.Reason, r.Ref.Title() + ": " + v.Sentence(name)})
 			}
 		} else {
 			key.about = v.Why.About

@@ -20,12 +20,12 @@ import (
 // TestEveryWaitIsTold: each reason is told when it is new, in the sentence that the status has, and not again.
 func TestEveryWaitIsTold(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	r := &rollout.Rollout{Name: "Skyhook/demo"}
+	r := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	for _, reason := range rollout.Waits() {
 		w := waits{}
 		why := rollout.Why{Reason: reason, Text: "it waits for Pod shop/a", About: "Pod shop/a", Since: now}
 		report := rollout.Report{Verdicts: []rollout.Verdict{
-			{Node: "n1", Phase: rollout.Waiting, Why: why}, {Node: "n2", Phase: rollout.Waiting, Why: why},
+			{Node: "n1", Phase: rollout.PhaseWaiting, Why: why}, {Node: "n2", Phase: rollout.PhaseWaiting, Why: why},
 		}}
 		got := w.news(r, report, now)
 		if reason.Fleeting() {
@@ -47,9 +47,9 @@ func TestEveryWaitIsTold(t *testing.T) {
 // TestWaitsAreToldOnce: a wait that comes and goes is told again only after a while; nodes in flight are told of theirs.
 func TestWaitsAreToldOnce(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	w, r := waits{}, &rollout.Rollout{Name: "Skyhook/demo"}
+	w, r := waits{}, &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	pod := func(node, name string) rollout.Verdict {
-		return rollout.Verdict{Node: node, Phase: rollout.InFlight, Why: rollout.Why{Reason: rollout.ReasonProtectedPod, Text: name + " must not be interrupted", About: "Pod " + name}}
+		return rollout.Verdict{Node: node, Phase: rollout.PhaseInFlight, Why: rollout.Why{Reason: rollout.ReasonProtectedPod, Text: name + " must not be interrupted", About: "Pod " + name}}
 	}
 	tell := func(after time.Duration, verdicts ...rollout.Verdict) string {
 		now = now.Add(after)
@@ -77,7 +77,7 @@ func TestWaitsAreToldOnce(t *testing.T) {
 			t.Errorf("told %q, want %q", got, c.want)
 		}
 	}
-	broken := &rollout.Rollout{Name: "Skyhook/wrong", Broken: &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "a circle"}}
+	broken := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/wrong"), Broken: &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "a circle"}}
 	if got := w.news(broken, rollout.Report{}, now); len(got) != 1 || got[0].kind != corev1.EventTypeWarning || !strings.HasPrefix(got[0].text, "a circle (") {
 		t.Errorf("a broken Skyhook without nodes tells %+v", got)
 	}

@@ -263,8 +263,8 @@ func TestLogLines(t *testing.T) {
 	var lines []string
 	l := newLoop(nil, collect(&lines), nil, newBoard())
 	l.tell([]rollout.Action{
-		{Verb: rollout.Run, Rollout: "Skyhook/demo", Node: "n1", Task: "tuning|1.1.0/apply", Why: rollout.Why{Reason: rollout.ReasonOwed, Text: "tuning apply"}},
-		{Verb: rollout.Evict, Rollout: "Skyhook/demo", Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
+		{Verb: rollout.VerbRun, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Task: "tuning|1.1.0/apply", Why: rollout.Why{Reason: rollout.ReasonOwed, Text: "tuning apply"}},
+		{Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
 	})
 	want := []string{
 		`"level"=0 "msg"="run" "rollout"="Skyhook/demo" "node"="n1" "reason"="Owed" "why"="tuning apply" "task"="tuning|1.1.0/apply"`,
@@ -274,7 +274,7 @@ func TestLogLines(t *testing.T) {
 		t.Errorf("logged %q, want %q", lines, want)
 	}
 	lines = nil
-	wrong := []cluster.Problem{{Rollout: "Skyhook/demo", Text: "one"}, {Rollout: "Skyhook/demo", Text: "two"}}
+	wrong := []cluster.Problem{{Rollout: rollout.ParseRef("Skyhook/demo"), Text: "one"}, {Rollout: rollout.ParseRef("Skyhook/demo"), Text: "two"}}
 	l.complain(wrong)
 	l.complain(wrong)
 	l.complain(wrong[:1])

@@ -16,22 +16,22 @@ import (
 // holds are all holds on it, whoever's. The edit of a Run is written before its Objects are created. Changing twice
 // changes once.
 func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit, error) {
-	if a.Verb == rollout.Release {
+	if a.Verb == rollout.VerbRelease {
 		return c.release(n, holds), nil
 	}
 	if p := n.records[c.op.recordKey()].problem; p != "" {
 		return Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
-	case rollout.Admit:
+	case rollout.VerbAdmit:
 		return c.admit(a, n), nil
-	case rollout.HoldIt:
+	case rollout.VerbHold:
 		return c.hold(n, holds), nil
-	case rollout.Run:
+	case rollout.VerbRun:
 		return c.run(a, n), nil
-	case rollout.Record:
+	case rollout.VerbRecord:
 		return c.record(a, n), nil
-	case rollout.Retire:
+	case rollout.VerbRetire:
 		return c.retire(a, n), nil
 	}
 	return Edit{}, nil
@@ -91,7 +91,7 @@ func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
 }
 
 func (c *Compiled) others(holds []rollout.Hold) []rollout.Hold {
-	return slices.DeleteFunc(slices.Clone(holds), func(h rollout.Hold) bool { return h.Owner == c.Rollout.Name })
+	return slices.DeleteFunc(slices.Clone(holds), func(h rollout.Hold) bool { return h.Owner == c.Rollout.Ref })
 }
 
 // release gives up this NodeOp's hold. The node becomes schedulable when it was the last one, and only if the node was
@@ -153,14 +153,14 @@ func (c *Compiled) record(a rollout.Action, n *Node) Edit {
 		r := rec.Result
 		r.At = wholeSeconds(c.op.now)
 		step := c.step(stepDone)
-		if a.State != rollout.Done {
+		if a.State != rollout.StateDone {
 			step = c.step(stepFailing)
 			r.Phase, r.Reason, r.Message = v1alpha1.PhaseFailed, string(a.Why.Reason), said(a)
 		}
 		switch a.Task {
 		case taskPreflight:
 			rec.Preflight = step
-			if t != nil && a.State == rollout.Done {
+			if t != nil && a.State == rollout.StateDone {
 				if text := t.skipReason(); text != "" {
 					r.Skipped, r.Message = true, prefixSkipped+text
 				}

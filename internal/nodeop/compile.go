@@ -47,9 +47,9 @@ func newCompiler(in *Input) *compiler {
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
 	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, Spared: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
-		Name:     op.rolloutName(),
+		Ref:      op.ref(),
 		UID:      string(in.NodeOp.UID),
-		Kind:     op.rolloutName(), // a kind of its own: NodeOps do not wait for each other
+		Sequence: op.ref().String(), // one of its own: NodeOps do not wait for each other
 		Since:    in.NodeOp.CreationTimestamp.Time,
 		Paused:   isTrue(op.spec().Suspend),
 		Once:     true,

@@ -96,7 +96,7 @@ func (r *reporter) openReason(out *v1alpha1.NodeOpStatus) (reason, message strin
 		return v1alpha1.ReasonNoNodes, "no node matches nodeSelector: it waits for one"
 	}
 	for _, v := range r.report.Verdicts {
-		if v.Phase == rollout.Waiting || v.Phase == rollout.Blocked {
+		if v.Phase == rollout.PhaseWaiting || v.Phase == rollout.PhaseBlocked {
 			return v1alpha1.ReasonWaiting, "node " + v.Node + " waits: " + v.Why.Text
 		}
 	}

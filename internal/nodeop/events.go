@@ -44,7 +44,7 @@ func warningEvent(node, reason, message string) []Event {
 func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.NodeOpStatus) []Event {
 	var out []Event
 	for _, a := range done {
-		if a.Rollout == c.Rollout.Name {
+		if a.Rollout == c.Rollout.Ref {
 			out = append(out, c.actionEvents(a)...)
 		}
 	}
@@ -67,18 +67,18 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.NodeOpStatus) 
 }
 
 func (c *Compiled) actionEvents(a rollout.Action) []Event {
-	name := strings.Replace(c.Rollout.Name, "/", " ", 1)
+	name := c.Rollout.Ref.Title()
 	isCommand := a.Task == taskCommand
 	switch {
-	case a.Verb == rollout.Admit:
+	case a.Verb == rollout.VerbAdmit:
 		return normalEvent(a.Node, eventStarted, name+" begins to work on node "+a.Node)
-	case a.Verb == rollout.Run && isCommand && len(c.Spared[a.Node]) > 0:
+	case a.Verb == rollout.VerbRun && isCommand && len(c.Spared[a.Node]) > 0:
 		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+listNames(c.Spared[a.Node]))
-	case a.Verb == rollout.Record && isCommand && a.State == rollout.Done && c.op.reboots():
+	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.op.reboots():
 		return normalEvent(a.Node, eventReboot, name+": the command ended well, node "+a.Node+" reboots")
-	case a.Verb == rollout.Retire && a.Skip:
+	case a.Verb == rollout.VerbRetire && a.Skip:
 		return warningEvent(a.Node, eventFailed, name+" failed on node "+a.Node+": "+a.Why.Text)
-	case a.Verb == rollout.Retire:
+	case a.Verb == rollout.VerbRetire:
 		return normalEvent(a.Node, eventFinished, name+" is done with node "+a.Node+": "+a.Why.Text)
 	}
 	return nil

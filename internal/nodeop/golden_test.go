@@ -60,9 +60,9 @@ func TestCompile(t *testing.T) {
 			c := w.compile(o)
 			var b strings.Builder
 			r := c.Rollout
-			fmt.Fprintf(&b, "%s once=%v keepHeld=%v paused=%v drain=%v/%s\n", r.Name, r.Once, r.KeepHeld, r.Paused, r.Drain.Timeout, r.Drain.OnTimeout)
+			fmt.Fprintf(&b, "%s once=%v keepHeld=%v paused=%v drain=%v/%s\n", r.Ref, r.Once, r.KeepHeld, r.Paused, r.Drain.Timeout, r.Drain.OnTimeout)
 			for _, g := range c.Groups {
-				fmt.Fprintf(&b, "group %s ledger=%s limit=%d pace=%s stopAfter=%d\n", g.Name, g.Ledger, g.Limit, g.Pace.Kind, g.Pace.StopAfter)
+				fmt.Fprintf(&b, "group %s ledger=%s limit=%d pace=%s stopAfter=%d\n", g.Ref, g.Ledger, g.Limit, g.Pace.Kind, g.Pace.StopAfter)
 			}
 			for _, t := range r.Targets {
 				fmt.Fprintf(&b, "target %s class=%d in %s\n", t.Node, t.Class, t.Group)

@@ -6,7 +6,6 @@ package nodeop
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,7 +20,7 @@ func (c *compiler) addGroups() {
 	if c.failed != "" && isTrue(c.op.spec().StopOnFailure) {
 		frozen = &rollout.Why{Reason: rollout.ReasonStopped, About: "Node " + c.failed, Text: "node " + c.failed + " failed, and stopOnFailure is set"}
 	}
-	own := c.op.rolloutName() + "/" + v1alpha1.DefaultCompartment
+	own := rollout.GroupRef{Owner: c.op.ref(), Compartment: v1alpha1.DefaultCompartment}
 	if c.in.Budget != nil {
 		c.useBudget(own, frozen)
 		return
@@ -34,21 +33,21 @@ func (c *compiler) addGroups() {
 }
 
 // ownGroup is a sliding window as wide as the concurrency.
-func (c *compiler) ownGroup(name string, frozen *rollout.Why) rollout.Group {
+func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.Group {
 	limit := int(c.op.spec().Concurrency)
 	if limit == 0 {
 		limit = rollout.Unlimited
 	}
-	pace := rollout.Pace{Kind: rollout.Window}
+	pace := rollout.Pace{Kind: rollout.PaceWindow}
 	if isTrue(c.op.spec().StopOnFailure) {
 		pace.StopAfter, pace.SafetyLimit = 1, 101
 	}
 	remembered := c.in.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
-	return rollout.Group{Name: name, Ledger: c.op.rolloutName(), Limit: limit, Pace: pace, Memory: Remembered(remembered), Frozen: frozen}
+	return rollout.Group{Ref: name, Ledger: c.op.ref(), Limit: limit, Pace: pace, Memory: Remembered(remembered), Frozen: frozen}
 }
 
 // useBudget uses the groups of a policy. Other rollouts may share them, so a failure blocks the targets and not the groups.
-func (c *compiler) useBudget(own string, frozen *rollout.Why) {
+func (c *compiler) useBudget(own rollout.GroupRef, frozen *rollout.Why) {
 	budget := c.in.Budget
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes()
@@ -71,7 +70,7 @@ func (c *compiler) countFailedNodes() {
 			continue
 		}
 		group := c.in.Budget.Of[t.node.Name]
-		at := slices.IndexFunc(c.out.Groups, func(g rollout.Group) bool { return g.Name == group })
+		at := slices.IndexFunc(c.out.Groups, func(g rollout.Group) bool { return g.Ref == group })
 		if at >= 0 {
 			c.out.Groups[at].Taken = append(slices.Clip(c.out.Groups[at].Taken), t.node.Name)
 		}
@@ -86,7 +85,7 @@ func (t *target) isAvailable() bool {
 
 // ledger reads the admissions in the status.
 func (op *operation) ledger() rollout.Ledger {
-	l := rollout.Ledger{Name: op.rolloutName()}
+	l := rollout.Ledger{Owner: op.ref()}
 	a := op.nodeOp.Status.Admission
 	if a == nil {
 		return l
@@ -94,8 +93,8 @@ func (op *operation) ledger() rollout.Ledger {
 	l.Epoch = a.Epoch
 	for _, s := range a.Seats {
 		l.Admitting = append(l.Admitting, rollout.Seat{
-			Rollout: cmp.Or(s.Rollout, l.Name), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
-			Group: l.Name + "/" + cmp.Or(s.Compartment, v1alpha1.DefaultCompartment),
+			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), l.Owner), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
+			Group: rollout.GroupRef{Owner: l.Owner, Compartment: cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)},
 		})
 	}
 	return l
@@ -106,10 +105,10 @@ func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
 		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(wholeSeconds(s.Since))}
-		if s.Rollout != l.Name {
-			seat.Rollout = s.Rollout
+		if s.Rollout != l.Owner {
+			seat.Rollout = s.Rollout.String()
 		}
-		if name := strings.TrimPrefix(s.Group, l.Name+"/"); name != v1alpha1.DefaultCompartment {
+		if name := s.Group.Compartment; name != v1alpha1.DefaultCompartment {
 			seat.Compartment = name
 		}
 		out.Seats = append(out.Seats, seat)
@@ -131,7 +130,7 @@ func Remembered(b *v1alpha1.BatchState) rollout.Memory {
 // compartmentStatuses converts the reports of the NodeOp's own groups.
 func (op *operation) compartmentStatuses(groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
-	for name, s := range policy.CompartmentsOf(op.rolloutName(), groups) {
+	for name, s := range policy.CompartmentsOf(op.ref(), groups) {
 		if out == nil {
 			out = map[string]v1alpha1.CompartmentStatus{}
 		}

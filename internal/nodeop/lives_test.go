@@ -194,23 +194,23 @@ func (b *between) turn(owes bool) {
 		b.busy = map[string]bool{}
 	}
 	for _, a := range b.w.last.Actions {
-		if a.Rollout == "Skyhook/between" && a.Verb == rollout.Admit {
+		if a.Rollout.Name == "between" && a.Verb == rollout.VerbAdmit {
 			b.busy[a.Node] = true
 		}
-		if a.Rollout == "Skyhook/between" && a.Verb == rollout.Retire {
+		if a.Rollout.Name == "between" && a.Verb == rollout.VerbRetire {
 			delete(b.busy, a.Node)
 		}
 	}
-	r := rollout.Rollout{Name: "Skyhook/between", Kind: "Skyhook", Priority: 200, Paused: !owes}
+	r := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/between"), Sequence: "Skyhook", Priority: 200, Paused: !owes}
 	for _, n := range b.w.nodes {
-		state := rollout.Pending
+		state := rollout.StatePending
 		if b.busy[n.Name] {
-			state = rollout.Done
+			state = rollout.StateDone
 		}
-		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: "between", Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
+		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
 	}
 	b.w.others = []rollout.Rollout{r}
-	b.w.groups = []rollout.Group{{Name: "between", Limit: 1, Pace: rollout.Pace{Kind: rollout.Window}}}
+	b.w.groups = []rollout.Group{{Ref: rollout.ParseGroupRef("between"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}
 }
 
 func (b *between) end() { b.w.others, b.w.groups = nil, nil }

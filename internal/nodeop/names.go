@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Names that other programs depend on.
@@ -30,8 +31,10 @@ const (
 // annotationNodeUID is on Jobs and pods: a node of the same name with another UID is another node.
 const annotationNodeUID = v1alpha1.Group + "/node-uid"
 
-// RolloutName names the rollout of a NodeOp.
-func RolloutName(o *v1alpha1.NodeOp) string { return Kind + "/" + o.Namespace + "/" + o.Name }
+// Ref names a NodeOp, its rollout and its holds.
+func Ref(o *v1alpha1.NodeOp) rollout.Ref {
+	return rollout.Ref{Kind: Kind, Namespace: o.Namespace, Name: o.Name}
+}
 
 // truncateName cuts a name to at most this many characters. A name that is cut ends in a hash of the whole.
 func truncateName(name string, most int) string {

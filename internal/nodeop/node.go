@@ -86,7 +86,7 @@ func (n *Node) findHolds() []Holder {
 	if owner, uid, ok := cutOwner(by); ok && !known {
 		out = append(out, Holder{UID: uid, Hold: rollout.Hold{Owner: owner}})
 	}
-	slices.SortFunc(out, func(a, b Holder) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(out, func(a, b Holder) int { return cmp.Or(a.Owner.Compare(b.Owner), cmp.Compare(a.UID, b.UID)) })
 	return out
 }
 
@@ -101,12 +101,13 @@ func Busy(n *Node) bool {
 }
 
 // cutOwner reads what v1alpha1.CordonedBy writes.
-func cutOwner(value string) (owner, uid string, ok bool) {
+func cutOwner(value string) (owner rollout.Ref, uid string, ok bool) {
 	path, uid, ok := strings.Cut(value, "@")
-	if !ok || uid == "" || strings.Count(path, "/") != 1 {
-		return "", "", false
+	namespace, name, isNamespaced := strings.Cut(path, "/")
+	if !ok || uid == "" || !isNamespaced || strings.Contains(name, "/") {
+		return rollout.Ref{}, "", false
 	}
-	return Kind + "/" + path, uid, true
+	return rollout.Ref{Kind: Kind, Namespace: namespace, Name: name}, uid, true
 }
 
 // Latest is the latest time any NodeOp recorded on the node.

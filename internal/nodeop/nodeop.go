@@ -46,8 +46,8 @@ type Input struct {
 // Budget is what a DeploymentPolicy allows.
 type Budget struct {
 	Groups []rollout.Group
-	Of     map[string]string // Group.Name by node
-	Place  map[string]string // Target.Place by node
+	Of     map[string]rollout.GroupRef // Group.Ref by node
+	Place  map[string]string           // Target.Place by node
 }
 
 // Config is what the operator was started with.
@@ -94,13 +94,13 @@ func (c *Compiled) Grace() *int64 {
 }
 
 // Ghost compiles a NodeOp that does not exist any more and left a hold behind, so that the hold is released.
-func Ghost(owner string, in Input) *Compiled {
-	path, uid, _ := strings.Cut(strings.TrimPrefix(owner, Kind+"/"), "@")
+func Ghost(owner rollout.Ref, in Input) *Compiled {
+	name, uid, _ := strings.Cut(owner.Name, "@")
 	in.NodeOp = &v1alpha1.NodeOp{}
-	in.NodeOp.Namespace, in.NodeOp.Name, _ = strings.Cut(path, "/")
+	in.NodeOp.Namespace, in.NodeOp.Name = owner.Namespace, name
 	in.NodeOp.UID, in.NodeOp.DeletionTimestamp = types.UID(uid), &metav1.Time{Time: in.Now}
 	c := Compile(&in)
-	c.Rollout.Name, c.Rollout.UID, c.ghost = owner, uid, true
+	c.Rollout.Ref, c.Rollout.UID, c.ghost = owner, uid, true
 	return c
 }
 

@@ -35,7 +35,7 @@ type operation struct {
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }
 
-func (op *operation) rolloutName() string { return RolloutName(op.nodeOp) }
+func (op *operation) ref() rollout.Ref { return Ref(op.nodeOp) }
 
 // mark is the value that names this NodeOp in annotations of nodes.
 func (op *operation) mark() string { return v1alpha1.CordonedBy(op.nodeOp) }

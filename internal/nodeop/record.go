@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Record is what a node remembers of a NodeOp, in the annotation of recordKey.
 type Record struct {
-	Node      string     `json:"node"`   // UID: a node of the same name with another UID is another node
-	NodeOp    string     `json:"nodeOp"` // v1alpha1.CordonedBy of the NodeOp
-	Admitted  bool       `json:"admitted,omitempty"`
-	Admission int        `json:"admission,omitempty"`
-	At        *time.Time `json:"at,omitempty"` // of the latest admission
-	Order     int        `json:"order,omitempty"`
-	Batch     int64      `json:"batch,omitempty"`
-	Group     string     `json:"group,omitempty"`
-	Held      *Held      `json:"held,omitempty"`
-	Preflight *Step      `json:"preflight,omitempty"`
-	Command   *Step      `json:"command,omitempty"`
-	Reboot    *Step      `json:"reboot,omitempty"`
-	Job       string     `json:"job,omitempty"`
-	Boot      string     `json:"boot,omitempty"` // boot id when the command began
-	Result    *Result    `json:"result,omitempty"`
+	Node      string           `json:"node"`   // UID: a node of the same name with another UID is another node
+	NodeOp    string           `json:"nodeOp"` // v1alpha1.CordonedBy of the NodeOp
+	Admitted  bool             `json:"admitted,omitempty"`
+	Admission int              `json:"admission,omitempty"`
+	At        *time.Time       `json:"at,omitempty"` // of the latest admission
+	Order     int              `json:"order,omitempty"`
+	Batch     int64            `json:"batch,omitempty"`
+	Group     rollout.GroupRef `json:"group,omitzero"`
+	Held      *Held            `json:"held,omitempty"`
+	Preflight *Step            `json:"preflight,omitempty"`
+	Command   *Step            `json:"command,omitempty"`
+	Reboot    *Step            `json:"reboot,omitempty"`
+	Job       string           `json:"job,omitempty"`
+	Boot      string           `json:"boot,omitempty"` // boot id when the command began
+	Result    *Result          `json:"result,omitempty"`
 }
 
 // Held is this NodeOp's hold on the node.

@@ -31,7 +31,7 @@ func newTarget(op *operation, n *Node, objects nodeObjects) *target {
 	t := &target{op: op, node: n, objects: objects, problem: n.records[op.recordKey()].problem}
 	t.entry, t.hasEntry = op.nodeOp.Status.NodeStatuses[n.Name]
 	for _, h := range n.holds {
-		t.held = t.held || h.UID == string(op.nodeOp.UID) && h.Owner == op.rolloutName()
+		t.held = t.held || h.UID == string(op.nodeOp.UID) && h.Owner == op.ref()
 	}
 
 	rec, ok := op.recordOn(n)

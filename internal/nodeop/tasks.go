@@ -61,20 +61,20 @@ func (t *target) tasks() []rollout.Task {
 func recordedState(s *Step) rollout.State {
 	switch {
 	case s.is(stepRunning):
-		return rollout.Running
+		return rollout.StateRunning
 	case s.is(stepFailing):
-		return rollout.Failing
+		return rollout.StateFailing
 	case s.is(stepDone):
-		return rollout.Done
+		return rollout.StateDone
 	}
-	return rollout.Pending
+	return rollout.StatePending
 }
 
 // newTask is a task as the node records it. One failure is final.
 func newTask(id string, s *Step) rollout.Task {
 	state := recordedState(s)
 	out := rollout.Task{ID: id, Label: id, State: state, Recorded: state, Retries: 1, Bounded: true}
-	if state == rollout.Failing {
+	if state == rollout.StateFailing {
 		out.Attempts, out.Noted, out.FailedAt = 1, 1, s.At
 	}
 	return out
@@ -86,34 +86,34 @@ func failedTask(r *Result) rollout.Task {
 	if reason == "" {
 		reason = rollout.ReasonStageFailed
 	}
-	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.Failing, Recorded: rollout.Failing, Attempts: 1, Noted: 1,
+	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: 1, Noted: 1,
 		Retries: 1, Bounded: true, Why: &rollout.Why{Reason: reason, Text: r.Message, Since: r.At}}
 }
 
 // failTask marks an attempt that failed and is not recorded yet.
 func failTask(task *rollout.Task, why rollout.Why) {
-	task.State, task.Attempts, task.FailedAt = rollout.Failing, 1, why.Since
+	task.State, task.Attempts, task.FailedAt = rollout.StateFailing, 1, why.Since
 	task.Why = &why
 }
 
 // preflightTask is the check. It skips the node when it ended well with a message.
 func (t *target) preflightTask() (task rollout.Task, skips bool) {
 	task = newTask(taskPreflight, t.rec.Preflight)
-	if task.Recorded == rollout.Done {
+	if task.Recorded == rollout.StateDone {
 		return task, t.rec.Result != nil && t.rec.Result.Skipped
 	}
 	name := t.op.preflightName(t.node, &t.rec)
 	p := findPod(t.objects.preflights, name)
 	if p == nil {
-		task.Lost = task.Recorded == rollout.Running
+		task.Lost = task.Recorded == rollout.StateRunning
 		return task, false
 	}
-	if p.Annotations[annotationNodeUID] != t.node.UID || task.Recorded == rollout.Pending {
+	if p.Annotations[annotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
 		task.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: kindPod + p.Namespace + "/" + name}
 		return task, false
 	}
-	if task.Recorded == rollout.Failing {
+	if task.Recorded == rollout.StateFailing {
 		return task, false
 	}
 	t.observePreflight(&task, p)
@@ -123,7 +123,7 @@ func (t *target) preflightTask() (task rollout.Task, skips bool) {
 // observePreflight fills in the state of the pod of a check.
 func (t *target) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	run := readPodRun(p)
-	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.Running, p.DeletionTimestamp != nil, run.why
+	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
 	task.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
 	if run.started != nil { // pulling the image does not count
 		task.Started, task.Limit = run.started.Time, t.op.preflightTimeout()
@@ -132,7 +132,7 @@ func (t *target) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.op.now}
 	switch isLate := !t.op.now.Before(task.Started.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
-		task.State, task.Leaving = rollout.Succeeded, false
+		task.State, task.Leaving = rollout.StateSucceeded, false
 	case p.Status.Phase == corev1.PodFailed:
 		why.Text = prefixPreflightFailed + podFailure(p, run.ended)
 		failTask(task, why)
@@ -186,12 +186,12 @@ func (t *target) aboutJob(name string) string { return kindJob + t.op.nodeOp.Nam
 func (t *target) commandTask() rollout.Task {
 	task := newTask(taskCommand, t.rec.Command)
 	if isTrue(t.op.spec().Cordon) {
-		task.Need = rollout.Drained
+		task.Need = rollout.NeedDrained
 	}
 	switch task.Recorded {
-	case rollout.Done, rollout.Failing:
+	case rollout.StateDone, rollout.StateFailing:
 		return task
-	case rollout.Pending:
+	case rollout.StatePending:
 		if old := t.objects.findUnfinishedJob(); old != nil {
 			task.Leaving = true
 			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier job " + old.Name + " has to go first", About: t.aboutJob(old.Name)}
@@ -213,13 +213,13 @@ func (t *target) commandTask() rollout.Task {
 
 // observeJob fills in the state of the Job.
 func (t *target) observeJob(task *rollout.Task, j *batchv1.Job) {
-	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.Running, t.rec.Command.At, t.op.commandTimeout()
+	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.commandTimeout()
 	about := t.aboutJob(j.Name)
 	finished, succeeded := jobOutcome(j)
 	last := t.objects.lastRun(j.Name)
 	switch {
 	case succeeded:
-		task.State = rollout.Succeeded
+		task.State = rollout.StateSucceeded
 	case finished:
 		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.op.now})
 	case j.DeletionTimestamp != nil:
@@ -252,22 +252,22 @@ func (t *target) recordJobSeen() {
 func (t *target) rebootTask(command rollout.State) rollout.Task {
 	task := newTask(taskReboot, t.rec.Reboot)
 	if isTrue(t.op.spec().Cordon) {
-		task.Need = rollout.Alone
+		task.Need = rollout.NeedAlone
 	}
-	commandSucceeded := command == rollout.Done || command == rollout.Succeeded
-	if !commandSucceeded || task.Recorded == rollout.Done || task.Recorded == rollout.Failing {
+	commandSucceeded := command == rollout.StateDone || command == rollout.StateSucceeded
+	if !commandSucceeded || task.Recorded == rollout.StateDone || task.Recorded == rollout.StateFailing {
 		return task
 	}
 	p := t.rebootPod()
 	if p == nil {
-		task.Lost, task.State = true, rollout.Pending
+		task.Lost, task.State = true, rollout.StatePending
 		return task
 	}
 
-	task.Object, task.State, task.Why = kindPod+p.Name, rollout.Running, readPodRun(p).why
+	task.Object, task.State, task.Why = kindPod+p.Name, rollout.StateRunning, readPodRun(p).why
 	task.Leaving, task.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
 	task.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
-	if command == rollout.Succeeded {
+	if command == rollout.StateSucceeded {
 		task.Started = t.op.now
 	}
 	if p.Status.Phase == corev1.PodSucceeded {
@@ -294,7 +294,7 @@ func (t *target) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	case fallback != "":
 		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.op.now})
 	default:
-		task.State, task.Leaving, task.Why = rollout.Succeeded, false, nil
+		task.State, task.Leaving, task.Why = rollout.StateSucceeded, false, nil
 	}
 }
 

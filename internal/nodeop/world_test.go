@@ -139,10 +139,10 @@ func (w *world) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o
 func (w *world) pass() int {
 	w.t.Helper()
 	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.others), Groups: slices.Clone(w.groups)}
-	compiled := map[string]*Compiled{}
+	compiled := map[rollout.Ref]*Compiled{}
 	for _, o := range w.ops {
 		c := w.compile(o)
-		compiled[c.Rollout.Name] = c
+		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
 			if t := &c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
 				t.PodsSeen, t.Pods = true, w.busy[t.Node]
@@ -160,7 +160,7 @@ func (w *world) pass() int {
 	done := 0
 	for _, l := range w.last.Ledgers {
 		for _, o := range w.ops {
-			if RolloutName(o) == l.Name {
+			if Ref(o) == l.Owner {
 				o.Status.Admission = Admission(l)
 			}
 		}
@@ -176,13 +176,13 @@ func (w *world) pass() int {
 		}
 	}
 	for _, o := range w.ops {
-		c := compiled[RolloutName(o)]
+		c := compiled[Ref(o)]
 		for _, e := range c.Adopt {
 			w.edit(w.node(e.Node), e.Edit)
 			done++
 		}
 		for _, r := range w.last.Reports {
-			if r.Rollout == c.Rollout.Name && w.tell && !c.Removed {
+			if r.Rollout == c.Rollout.Ref && w.tell && !c.Removed {
 				is := c.Status(r, w.last.Groups)
 				w.events = append(w.events, c.Events(acted, o.Status, is)...)
 				if o.Status.Phase != is.Phase {
@@ -192,7 +192,7 @@ func (w *world) pass() int {
 			}
 		}
 	}
-	w.ops = slices.DeleteFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return compiled[RolloutName(o)].Removed })
+	w.ops = slices.DeleteFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return compiled[Ref(o)].Removed })
 	return done
 }
 
@@ -202,7 +202,7 @@ func (w *world) holds(n *Node) []rollout.Hold {
 	var out []rollout.Hold
 	for _, h := range Holds(view.Parse(nil)) {
 		if !slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == h.UID }) {
-			h.Owner += "@" + h.UID
+			h.Owner.Name += "@" + h.UID
 		}
 		out = append(out, h.Hold)
 	}
@@ -238,7 +238,7 @@ func (w *world) act(c *Compiled, a rollout.Action) {
 	}
 	w.edit(n, e)
 	switch a.Verb {
-	case rollout.Run:
+	case rollout.VerbRun:
 		view = *n
 		view.records = nil
 		objects, err := c.Objects(a.Task, view.Parse(nil))
@@ -246,9 +246,9 @@ func (w *world) act(c *Compiled, a rollout.Action) {
 			w.t.Fatal(err)
 		}
 		w.make(objects)
-	case rollout.Evict:
+	case rollout.VerbEvict:
 		w.busy[a.Node] = slices.DeleteFunc(w.busy[a.Node], func(p rollout.Pod) bool { return p.Name == a.Pod.Name })
-	case rollout.Sweep:
+	case rollout.VerbSweep:
 		w.sweep(c, a.Object)
 	}
 }

@@ -63,19 +63,19 @@ func safety(s *v1alpha1.Strategy) int {
 	return 2
 }
 
-// Of is the name of a node's group, by its labels.
-func (g *Grouping) Of(node map[string]string) string {
+// Of is a node's group, by its labels.
+func (g *Grouping) Of(node map[string]string) rollout.GroupRef {
 	for _, r := range g.rooms {
 		if r.selector == nil || r.selector.Matches(labels.Set(node)) {
-			return g.prefix + r.name
+			return g.group(r.name)
 		}
 	}
-	return g.prefix + v1alpha1.DefaultCompartment
+	return g.group(v1alpha1.DefaultCompartment)
 }
 
 // Groups are the groups with their limits, by the targets that are in them.
 func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
-	matched := map[string]int{}
+	matched := map[rollout.GroupRef]int{}
 	for i := range targets {
 		if t := &targets[i]; !t.Leaving && !t.Gone {
 			matched[t.Group]++
@@ -84,11 +84,11 @@ func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
 	out := make([]rollout.Group, 0, len(g.rooms))
 	for _, r := range g.rooms {
 		group := g.shape
-		group.Name = g.prefix + r.name
-		group.Limit, group.Pace, group.Memory = r.limit(matched[group.Name]), r.pace(), r.memory
+		group.Ref = g.group(r.name)
+		group.Limit, group.Pace, group.Memory = r.limit(matched[group.Ref]), r.pace(), r.memory
 		out = append(out, group)
 	}
-	slices.SortFunc(out, func(a, b rollout.Group) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b rollout.Group) int { return cmp.Compare(a.Ref.Compartment, b.Ref.Compartment) })
 	return out
 }
 
@@ -112,20 +112,20 @@ func (r room) limit(nodes int) int {
 // pace is the strategy with its defaults.
 func (r room) pace() rollout.Pace {
 	if r.window {
-		return rollout.Pace{Kind: rollout.Window}
+		return rollout.Pace{Kind: rollout.PaceWindow}
 	}
 	if r.strategy == nil {
-		return rollout.Pace{Kind: rollout.Whole, PassPercent: 100}
+		return rollout.Pace{Kind: rollout.PaceWhole, PassPercent: 100}
 	}
 	var p rollout.Pace
 	var b v1alpha1.BatchStrategy
 	switch s := r.strategy; {
 	case s.Linear != nil:
-		p, b = rollout.Pace{Kind: rollout.Linear, Delta: or(s.Linear.Delta, 1)}, s.Linear.BatchStrategy
+		p, b = rollout.Pace{Kind: rollout.PaceLinear, Delta: or(s.Linear.Delta, 1)}, s.Linear.BatchStrategy
 	case s.Exponential != nil:
-		p, b = rollout.Pace{Kind: rollout.Exponential, Factor: or(s.Exponential.GrowthFactor, 2)}, s.Exponential.BatchStrategy
+		p, b = rollout.Pace{Kind: rollout.PaceExponential, Factor: or(s.Exponential.GrowthFactor, 2)}, s.Exponential.BatchStrategy
 	default:
-		p = rollout.Pace{Kind: rollout.Fixed}
+		p = rollout.Pace{Kind: rollout.PaceFixed}
 		if s.Fixed != nil {
 			b = s.Fixed.BatchStrategy
 		}

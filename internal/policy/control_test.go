@@ -24,10 +24,10 @@ func TestAdditions(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
 			t.Fatal(err)
 		}
-		return Sort(&Input{Rollout: "Skyhook/demo", Policy: p, Now: now}).shape, Place(p, map[string]string{"rack": "r1"})
+		return Sort(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now}).shape, Place(p, map[string]string{"rack": "r1"})
 	}
 	plain, place := shape("")
-	if want := (rollout.Group{Reset: true, Ledger: "Skyhook/demo"}); !reflect.DeepEqual(plain, want) || place != "" {
+	if want := (rollout.Group{Reset: true, Ledger: rollout.ParseRef("Skyhook/demo")}); !reflect.DeepEqual(plain, want) || place != "" {
 		t.Errorf("without additions it is %+v, in %q", plain, place)
 	}
 	closed := &rollout.Why{Reason: rollout.ReasonWindow, About: "DeploymentPolicy careful",

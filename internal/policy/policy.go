@@ -22,10 +22,15 @@ import (
 // Kind begins the names of groups and ledgers that belong to a policy of scope Policy.
 const Kind = "DeploymentPolicy"
 
+// Ref names a policy.
+func Ref(p *v1alpha1.DeploymentPolicy) rollout.Ref {
+	return rollout.Ref{Kind: Kind, Name: p.Name}
+}
+
 // Input is one rollout and the policy it names.
 type Input struct {
 	Policy       *v1alpha1.DeploymentPolicy // nil for none
-	Rollout      string                     // Rollout.Name
+	Rollout      rollout.Ref                // Rollout.Ref
 	Budget       v1alpha1.Budget            // without a policy: a sliding window, which may be 0 or absent
 	Reset        *bool                      // overrides the policy's resetBatchStateOnCompletion
 	Versions     string                     // hash of what is rolled out: other versions begin anew
@@ -40,11 +45,11 @@ type Input struct {
 
 // Grouping sorts nodes into groups.
 type Grouping struct {
-	prefix, owner string // of the groups' names, and of the ledger
-	own           string // Rollout.Name
-	rooms         []room // careful ones first; the rest last
-	admission     *v1alpha1.Admission
-	shape         rollout.Group // what all groups have in common
+	owner     rollout.Ref // of the groups and of the ledger
+	own       rollout.Ref // the rollout
+	rooms     []room      // careful ones first; the rest last
+	admission *v1alpha1.Admission
+	shape     rollout.Group // what all groups have in common
 }
 
 // Sort prepares the compartments for the nodes of a rollout. Without a policy there is one, a sliding window.
@@ -57,7 +62,7 @@ func Sort(in *Input) *Grouping {
 	} else {
 		nodes := in.Nodes
 		if p.Spec.Scope == v1alpha1.ScopePolicy {
-			g.owner, g.admission, memories, nodes = Kind+"/"+p.Name, p.Status.Admission, p.Status.CompartmentStatuses, in.Cluster
+			g.owner, g.admission, memories, nodes = Ref(p), p.Status.Admission, p.Status.CompartmentStatuses, in.Cluster
 			g.shape.Resume = p.Annotations[v1alpha1.AnnotationResume]
 		}
 		g.rooms = rooms(p, nodes)
@@ -67,7 +72,7 @@ func Sort(in *Input) *Grouping {
 		g.shape.Reset = *in.Reset
 	}
 	g.shape.Resume = g.shape.Resume[:min(len(g.shape.Resume), 128)]
-	g.shape.Ledger, g.prefix = g.owner, g.owner+"/"
+	g.shape.Ledger = g.owner
 	for i := range g.rooms {
 		g.rooms[i].memory = remembered(memories[g.rooms[i].name].BatchState)
 	}
@@ -118,10 +123,15 @@ func Missing(name string, byDefault bool) string {
 	return fmt.Sprintf("DeploymentPolicy %s does not exist: create it, or correct deploymentPolicy", name)
 }
 
+// group names one compartment.
+func (g *Grouping) group(compartment string) rollout.GroupRef {
+	return rollout.GroupRef{Owner: g.owner, Compartment: compartment}
+}
+
 // seat reads a line of a ledger.
 func (g *Grouping) seat(s v1alpha1.Seat) rollout.Seat {
 	return rollout.Seat{
-		Rollout: cmp.Or(s.Rollout, g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
-		Group: g.prefix + cmp.Or(s.Compartment, v1alpha1.DefaultCompartment),
+		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
+		Group: g.group(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
 	}
 }

@@ -37,12 +37,12 @@ func TestPolicyArithmetic(t *testing.T) {
 // TestLedger: what the status keeps of admissions and batches comes back as it was.
 func TestLedger(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	l := rollout.Ledger{Name: "Skyhook/demo", Epoch: 4, Admitting: []rollout.Seat{
-		{Rollout: "Skyhook/demo", Node: "n1", Group: "Skyhook/demo/__default__", Batch: 4, Since: now},
-		{Rollout: "Skyhook/other", Node: "n2", Group: "Skyhook/demo/racks", Order: 7, Batch: 3, Since: now},
+	l := rollout.Ledger{Owner: rollout.ParseRef("Skyhook/demo"), Epoch: 4, Admitting: []rollout.Seat{
+		{Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Group: rollout.ParseGroupRef("Skyhook/demo/__default__"), Batch: 4, Since: now},
+		{Rollout: rollout.ParseRef("Skyhook/other"), Node: "n2", Group: rollout.ParseGroupRef("Skyhook/demo/racks"), Order: 7, Batch: 3, Since: now},
 	}}
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: Admission(l)}}
-	back := Sort(&Input{Rollout: "Skyhook/demo", Admission: s.Status.Admission}).Ledger()
+	back := Sort(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Admission: s.Status.Admission}).Ledger()
 	if !reflect.DeepEqual(back, l) {
 		t.Errorf("%+v came back as %+v", l, back)
 	}

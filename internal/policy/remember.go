@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +14,7 @@ import (
 
 // Ledger is what the owner's status says is being admitted.
 func (g *Grouping) Ledger() rollout.Ledger {
-	l := rollout.Ledger{Name: g.owner}
+	l := rollout.Ledger{Owner: g.owner}
 	if g.admission == nil {
 		return l
 	}
@@ -31,10 +30,10 @@ func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
 		seat := v1alpha1.Seat{Node: s.Node, Order: s.Order, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
-		if s.Rollout != l.Name {
-			seat.Rollout = s.Rollout
+		if s.Rollout != l.Owner {
+			seat.Rollout = s.Rollout.String()
 		}
-		if c := strings.TrimPrefix(s.Group, l.Name+"/"); c != v1alpha1.DefaultCompartment {
+		if c := s.Group.Compartment; c != v1alpha1.DefaultCompartment {
 			seat.Compartment = c
 		}
 		out.Seats = append(out.Seats, seat)
@@ -83,18 +82,17 @@ func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	return out
 }
 
-// CompartmentsOf are the reports of the groups whose names begin with the owner's, by compartment; nil when there are none.
-func CompartmentsOf(owner string, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+// CompartmentsOf are the reports of an owner's groups, by compartment; nil when there are none.
+func CompartmentsOf(owner rollout.Ref, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
 	for _, g := range groups {
-		name, own := strings.CutPrefix(g.Group, owner+"/")
-		if !own {
+		if g.Group.Owner != owner {
 			continue
 		}
 		if out == nil {
 			out = map[string]v1alpha1.CompartmentStatus{}
 		}
-		out[name] = Compartment(g)
+		out[g.Group.Compartment] = Compartment(g)
 	}
 	return out
 }

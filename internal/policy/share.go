@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -30,17 +29,20 @@ func Merge(a, b rollout.Group) rollout.Group {
 // Share counts, in each group that belongs to a policy, the nodes that are away though no rollout of the group made them
 // so: not ready, or cordoned by somebody else. They take seats like the nodes that are worked on.
 func Share(s *rollout.Snapshot) {
-	shared := map[string]*rollout.Group{}
+	shared := map[rollout.GroupRef]*rollout.Group{}
 	for i := range s.Groups {
-		if strings.HasPrefix(s.Groups[i].Name, Kind+"/") {
-			shared[s.Groups[i].Name] = &s.Groups[i]
+		if s.Groups[i].Ref.Owner.Kind == Kind {
+			shared[s.Groups[i].Ref] = &s.Groups[i]
 		}
 	}
 	if len(shared) == 0 {
 		return
 	}
-	type place struct{ group, node string }
-	groups, members := map[string][]*rollout.Group{}, map[place]bool{} // by node; by group and rollout
+	type membership struct {
+		group rollout.GroupRef
+		by    rollout.Ref
+	}
+	groups, members := map[string][]*rollout.Group{}, map[membership]bool{} // by node; by group and rollout
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
@@ -49,7 +51,7 @@ func Share(s *rollout.Snapshot) {
 			if g == nil {
 				continue
 			}
-			members[place{g.Name, r.Name}] = true
+			members[membership{g.Ref, r.Ref}] = true
 			if !t.Leaving && !slices.Contains(groups[t.Node], g) {
 				groups[t.Node] = append(groups[t.Node], g)
 			}
@@ -58,7 +60,7 @@ func Share(s *rollout.Snapshot) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, g := range groups[n.Name] {
-			ours := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return members[place{g.Name, h.Owner}] })
+			ours := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return members[membership{g.Ref, h.Owner}] })
 			found := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.WasCordoned })
 			if !n.Ready && !ours || n.Cordoned && (!ours || found) {
 				g.Taken = append(g.Taken, n.Name)

@@ -21,24 +21,24 @@ func TestShare(t *testing.T) {
 	s := rollout.Snapshot{
 		Nodes: []rollout.Node{
 			node("well", true, false), node("down", false, false), node("human", true, true),
-			node("ours", true, true, rollout.Hold{Owner: "Skyhook/a"}),
-			node("booting", false, true, rollout.Hold{Owner: "Skyhook/a"}),
-			node("found", true, true, rollout.Hold{Owner: "Skyhook/a", WasCordoned: true}),
-			node("theirs", true, true, rollout.Hold{Owner: "Skyhook/other"}),
+			node("ours", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a")}),
+			node("booting", false, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a")}),
+			node("found", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a"), WasCordoned: true}),
+			node("theirs", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/other")}),
 			node("left", false, false), node("elsewhere", false, true),
 		},
-		Groups: []rollout.Group{{Name: "DeploymentPolicy/p/__default__"}, {Name: "Skyhook/other/__default__"}},
+		Groups: []rollout.Group{{Ref: rollout.ParseGroupRef("DeploymentPolicy/p/__default__")}, {Ref: rollout.ParseGroupRef("Skyhook/other/__default__")}},
 	}
 	for _, r := range []string{"Skyhook/a", "Skyhook/b"} {
-		hook := rollout.Rollout{Name: r}
+		hook := rollout.Rollout{Ref: rollout.ParseRef(r)}
 		for _, n := range s.Nodes[:8] {
-			hook.Targets = append(hook.Targets, rollout.Target{Node: n.Name, Group: "DeploymentPolicy/p/__default__", Leaving: n.Name == "left"})
+			hook.Targets = append(hook.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), Leaving: n.Name == "left"})
 		}
 		s.Rollouts = append(s.Rollouts, hook)
 	}
-	other := rollout.Rollout{Name: "Skyhook/other"}
+	other := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/other")}
 	for _, n := range s.Nodes {
-		other.Targets = append(other.Targets, rollout.Target{Node: n.Name, Group: "Skyhook/other/__default__"})
+		other.Targets = append(other.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("Skyhook/other/__default__")})
 	}
 	s.Rollouts = append(s.Rollouts, other)
 	Share(&s)
@@ -72,8 +72,8 @@ func TestOverlap(t *testing.T) {
 			Default: v1alpha1.PolicyDefault{Budget: v1alpha1.Budget{Count: n(1)}, Strategy: *fixed}, Compartments: c.compartments,
 		}}
 		labels := []map[string]string{{"a": "1", "b": "2"}, {"a": "1"}}
-		g := Sort(&Input{Policy: p, Rollout: "Skyhook/demo", Nodes: labels, Cluster: labels})
-		if got := g.Of(labels[0]); got != "Skyhook/demo/"+c.want {
+		g := Sort(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo"), Nodes: labels, Cluster: labels})
+		if got := g.Of(labels[0]); got.String() != "Skyhook/demo/"+c.want {
 			t.Errorf("%+v: the node belongs to %s, want %s", c.compartments, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // User is an object that goes by a policy, and what became of its targets.
 type User struct {
-	Name     string // such as Skyhook/demo
+	Ref      rollout.Ref
 	Verdicts []rollout.Verdict
 }
 
@@ -36,12 +36,12 @@ func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupRe
 	nodes := map[string]progress{}
 	out := v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
 	for _, u := range users {
-		out.UsedBy = append(out.UsedBy, u.Name)
+		out.UsedBy = append(out.UsedBy, u.Ref.String())
 		for _, v := range u.Verdicts {
 			n := nodes[v.Node]
-			n.busy = n.busy || v.Phase == rollout.InFlight || v.Phase == rollout.Erring || v.Phase == rollout.GaveUp
-			n.failed = n.failed || v.Phase == rollout.Erring || v.Phase == rollout.GaveUp
-			n.open = n.open || v.Phase != rollout.Finished
+			n.busy = n.busy || v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed
+			n.failed = n.failed || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed
+			n.open = n.open || v.Phase != rollout.PhaseFinished
 			nodes[v.Node] = n
 		}
 	}
@@ -61,7 +61,7 @@ func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupRe
 	}
 	out.NodesTotal, out.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
-		out.CompartmentStatuses = CompartmentsOf(Kind+"/"+p.Name, groups)
+		out.CompartmentStatuses = CompartmentsOf(Ref(p), groups)
 		if out.CompartmentStatuses == nil { // nobody uses it now: what it learned stays
 			out.CompartmentStatuses = p.Status.CompartmentStatuses
 		}
@@ -104,7 +104,8 @@ func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatu
 	}
 	say(v1alpha1.ConditionReady, reason == v1alpha1.ReasonNodesConverged, reason, message)
 	for _, g := range groups {
-		if name, own := strings.CutPrefix(g.Group, Kind+"/"+p.Name+"/"); own && g.Memory.Stopped {
+		if g.Group.Owner == Ref(p) && g.Memory.Stopped {
+			name := g.Group.Compartment
 			text := name + ": no further node begins"
 			if g.Why != nil {
 				text = name + ": " + g.Why.Text
@@ -122,8 +123,8 @@ func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatu
 // waiting says what the first compartment that lets nobody begin waits for.
 func waiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport) string {
 	for _, g := range groups {
-		if name, own := strings.CutPrefix(g.Group, Kind+"/"+p.Name+"/"); own && g.Why != nil {
-			return name + ": " + g.Why.Text
+		if g.Group.Owner == Ref(p) && g.Why != nil {
+			return g.Group.Compartment + ": " + g.Why.Text
 		}
 	}
 	return ""

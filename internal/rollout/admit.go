@@ -30,7 +30,7 @@ func (f *fleet) admitFrom(q *queue) {
 			why = &full
 		}
 		if why != nil {
-			p.verdict = Verdict{Phase: Waiting, Why: *why}
+			p.verdict = Verdict{Phase: PhaseWaiting, Why: *why}
 			continue
 		}
 		if !p.underWay() {
@@ -121,14 +121,14 @@ func (f *fleet) refuses(p *post) *Why {
 // admitOne gives a candidate its seat and lets it begin.
 func (f *fleet) admitOne(p *post) {
 	g := p.g
-	a := f.act(p, Admit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
-	a.Ledger, a.Order, a.Group = p.fence(), p.q.next, g.Name
+	a := f.act(p, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
+	a.Ledger, a.Order, a.Group = p.fence(), p.q.next, g.Ref
 	if p.promised && p.order >= p.q.NextOrder { // somebody else may be writing it to the node at this moment
 		a.Order = p.order
 	}
 	if g.book != nil && !p.n.Sending {
 		a.Batch = g.book.Epoch + 1
-		g.book.added = append(g.book.added, Seat{Rollout: p.q.Name, Node: p.t.Node, Group: g.Name, Order: a.Order, Batch: a.Batch, Since: f.Now})
+		g.book.added = append(g.book.added, Seat{Rollout: p.q.Ref, Node: p.t.Node, Group: g.Ref, Order: a.Order, Batch: a.Batch, Since: f.Now})
 	}
 	if !p.n.Sending { // it has its order already
 		p.q.given = max(p.q.given, a.Order+1)
@@ -150,12 +150,12 @@ func (f *fleet) admitOne(p *post) {
 }
 
 // fence is the ledger that must have been written before the target may take anything.
-func (p *post) fence() string {
+func (p *post) fence() Ref {
 	if p.g.book == nil {
-		return ""
+		return Ref{}
 	}
 	p.g.book.write = p.g.book.write || !p.n.Sending
-	return p.g.book.Name
+	return p.g.book.Owner
 }
 
 // mayHold says whether a target may cordon its node now. It may, unless its group is over its limit: the limit was

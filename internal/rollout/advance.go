@@ -42,7 +42,7 @@ func (b *bench) say(weight int, phase Phase, why Why) {
 
 // act adds an action for a target to the plan.
 func (f *fleet) act(p *post, v Verb, why Why) *Action {
-	f.plan.Actions = append(f.plan.Actions, Action{Verb: v, Rollout: p.q.Name, Node: p.t.Node, Why: why})
+	f.plan.Actions = append(f.plan.Actions, Action{Verb: v, Rollout: p.q.Ref, Node: p.t.Node, Why: why})
 	return &f.plan.Actions[len(f.plan.Actions)-1]
 }
 
@@ -86,17 +86,17 @@ func (f *fleet) cleanUp(p *post) {
 	f.sweepStrays(p)
 	if p.held && !(p.t.Skipped && p.q.KeepHeld && !p.q.Deleting) {
 		p.held = false // should the target be admitted by this very plan, it has to hold its node anew
-		f.act(p, Release, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
+		f.act(p, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
 	}
 	if p.q.Deleting && !p.owes {
 		f.untaintBefore(p)
-		f.act(p, Retire, Why{Reason: ReasonFinished, Text: "nothing is owed any more"}).Wipe = true
+		f.act(p, VerbRetire, Why{Reason: ReasonFinished, Text: "nothing is owed any more"}).Wipe = true
 	}
 }
 
 func (f *fleet) sweepStrays(p *post) {
 	for _, object := range p.t.Strays {
-		f.act(p, Sweep, Why{Reason: ReasonReplaced, Text: object + " belongs to nothing that is owed", About: object}).Object = object
+		f.act(p, VerbSweep, Why{Reason: ReasonReplaced, Text: object + " belongs to nothing that is owed", About: object}).Object = object
 	}
 }
 
@@ -107,13 +107,13 @@ func (f *fleet) layOut(p *post) *bench {
 	for i := range p.t.Tasks {
 		t := &p.t.Tasks[i]
 		state := t.State
-		if state == Running && t.Object == "" {
-			state = Pending // lost: it has to run again
+		if state == StateRunning && t.Object == "" {
+			state = StatePending // lost: it has to run again
 		}
 		b.state = append(b.state, state)
 		b.tries = append(b.tries, t.Attempts)
 		b.since = append(b.since, t.FailedAt)
-		b.busy = append(b.busy, t.Object != "" && (state == Running || state == Failing))
+		b.busy = append(b.busy, t.Object != "" && (state == StateRunning || state == StateFailing))
 	}
 	b.dead = append(b.dead, make([]bool, n)...)
 	return b
@@ -121,7 +121,7 @@ func (f *fleet) layOut(p *post) *bench {
 
 func (b *bench) allDone() bool {
 	for i := range b.state {
-		if b.state[i] != Done {
+		if b.state[i] != StateDone {
 			return false
 		}
 	}
@@ -131,7 +131,7 @@ func (b *bench) allDone() bool {
 // working says that some object may be at work.
 func (b *bench) working() bool {
 	for i := range b.busy {
-		if b.busy[i] && b.state[i] == Running {
+		if b.busy[i] && b.state[i] == StateRunning {
 			return true
 		}
 	}
@@ -141,7 +141,7 @@ func (b *bench) working() bool {
 // hopeless says that nothing that is left can ever end well, and nothing works.
 func (b *bench) hopeless() bool {
 	for i := range b.state {
-		if b.state[i] != Done && !b.dead[i] {
+		if b.state[i] != StateDone && !b.dead[i] {
 			return false
 		}
 	}
@@ -153,13 +153,13 @@ func (f *fleet) settle(b *bench) {
 	tasks := b.p.t.Tasks
 	for i := range tasks {
 		switch t := &tasks[i]; {
-		case b.state[i] == Succeeded:
+		case b.state[i] == StateSucceeded:
 			f.conclude(b, i)
-		case b.state[i] == Done && t.Need == Alone:
+		case b.state[i] == StateDone && t.Need == NeedAlone:
 			f.concludeCovered(b, i)
-		case b.state[i] == Running && t.expired(f.Now):
+		case b.state[i] == StateRunning && t.expired(f.Now):
 			f.expire(b, i)
-		case b.state[i] == Failing && (t.Recorded != Failing || t.Noted > 0 && t.Attempts > t.Noted):
+		case b.state[i] == StateFailing && (t.Recorded != StateFailing || t.Noted > 0 && t.Attempts > t.Noted):
 			f.record(b, i, because(t.Why, ReasonStageFailed))
 		}
 	}
@@ -176,15 +176,15 @@ func (f *fleet) settle(b *bench) {
 // would look as if they still had to run.
 func (f *fleet) conclude(b *bench, i int) {
 	f.concludeCovered(b, i)
-	b.state[i], b.busy[i] = Done, false
+	b.state[i], b.busy[i] = StateDone, false
 	f.record(b, i, Why{Reason: ReasonEnded, Text: label(&b.p.t.Tasks[i]) + " ended well"})
 }
 
 func (f *fleet) concludeCovered(b *bench, by int) {
 	tasks := b.p.t.Tasks
 	for i := range tasks {
-		if tasks[i].CoveredBy == tasks[by].ID && i != by && b.state[i] != Done && !b.busy[i] {
-			b.state[i] = Done
+		if tasks[i].CoveredBy == tasks[by].ID && i != by && b.state[i] != StateDone && !b.busy[i] {
+			b.state[i] = StateDone
 			f.record(b, i, Why{Reason: ReasonCovered, Text: label(&tasks[by]) + " did this as well"})
 		}
 	}
@@ -193,8 +193,8 @@ func (f *fleet) concludeCovered(b *bench, by int) {
 // expire records an attempt that took too long as failed. An attempt that is recorded already is only swept.
 func (f *fleet) expire(b *bench, i int) {
 	t := &b.p.t.Tasks[i]
-	b.state[i] = Failing
-	if t.Leaving || t.Recorded == Failing && !t.FailedAt.Before(t.Started.Add(t.Limit)) {
+	b.state[i] = StateFailing
+	if t.Leaving || t.Recorded == StateFailing && !t.FailedAt.Before(t.Started.Add(t.Limit)) {
 		return
 	}
 	b.tries[i]++
@@ -203,7 +203,7 @@ func (f *fleet) expire(b *bench, i int) {
 }
 
 func (f *fleet) record(b *bench, i int, why Why) {
-	a := f.act(b.p, Record, why)
+	a := f.act(b.p, VerbRecord, why)
 	a.Task, a.State, a.Attempts = b.p.t.Tasks[i].ID, b.state[i], b.tries[i]
 }
 
@@ -215,15 +215,15 @@ func (f *fleet) sweep(b *bench, i int) {
 	}
 	var why Why
 	switch {
-	case b.state[i] == Done:
+	case b.state[i] == StateDone:
 		why = Why{Reason: ReasonEnded, Text: label(t) + " is recorded"}
 	case t.expired(f.Now):
 		why = t.expiry(b.p.n.Node)
 	case t.Dead:
 		why = because(t.Why, ReasonPodLost)
-	case t.Stale && (b.state[i] == Failing || t.Why != nil) && !b.p.q.Paused:
+	case t.Stale && (b.state[i] == StateFailing || t.Why != nil) && !b.p.q.Paused:
 		why = Why{Reason: ReasonReplaced, Text: "the definition of " + label(t) + " changed"}
-	case b.state[i] == Failing && t.Bounded && t.final(b.tries[i]):
+	case b.state[i] == StateFailing && t.Bounded && t.final(b.tries[i]):
 		why = because(t.Why, ReasonStageFailed)
 	default:
 		if t.Limit > 0 && !t.Started.IsZero() {
@@ -238,7 +238,7 @@ func (f *fleet) sweep(b *bench, i int) {
 
 func (f *fleet) drop(b *bench, i int, why Why) {
 	t := &b.p.t.Tasks[i]
-	a := f.act(b.p, Sweep, why)
+	a := f.act(b.p, VerbSweep, why)
 	a.Task, a.Object = t.ID, t.Object
 }
 
@@ -248,7 +248,7 @@ func (b *bench) findDead() {
 		return
 	}
 	for _, i := range b.p.graph.order {
-		b.dead[i] = b.state[i] != Done && b.p.t.Tasks[i].final(b.tries[i])
+		b.dead[i] = b.state[i] != StateDone && b.p.t.Tasks[i].final(b.tries[i])
 		for _, j := range b.p.graph.after[i] {
 			b.dead[i] = b.dead[i] || b.dead[j]
 		}
@@ -259,15 +259,15 @@ func (b *bench) findDead() {
 func (f *fleet) end(b *bench, why Why) {
 	p := b.p
 	if p.held {
-		f.act(p, Release, why)
+		f.act(p, VerbRelease, why)
 	}
 	if p.numbering() {
 		return
 	}
 	p.ended = true
 	f.untaintBefore(p)
-	f.act(p, Retire, why).Wipe = p.q.Deleting
-	p.verdict = Verdict{Phase: Finished, Why: why}
+	f.act(p, VerbRetire, why).Wipe = p.q.Deleting
+	p.verdict = Verdict{Phase: PhaseFinished, Why: why}
 }
 
 // numbering says that nobody but the node knows its number yet: were it given back now, the next node could get the
@@ -276,7 +276,7 @@ func (p *post) numbering() bool {
 	if !p.q.Numbered || p.q.NextOrder > p.t.Order {
 		return false
 	}
-	p.verdict = Verdict{Phase: InFlight, Why: Why{Reason: ReasonLedger,
+	p.verdict = Verdict{Phase: PhaseInFlight, Why: Why{Reason: ReasonLedger,
 		Text: "everything is done; the node is given back when its number, " + strconv.Itoa(p.t.Order) + ", is stored"}}
 	return true
 }
@@ -284,7 +284,7 @@ func (p *post) numbering() bool {
 // sweepFailing deletes the objects of tasks that failed and would be tried again.
 func (f *fleet) sweepFailing(b *bench, why Why) {
 	for i := range b.busy {
-		if t := &b.p.t.Tasks[i]; b.busy[i] && b.state[i] == Failing && !t.Leaving && !f.swept(b, t.Object) {
+		if t := &b.p.t.Tasks[i]; b.busy[i] && b.state[i] == StateFailing && !t.Leaving && !f.swept(b, t.Object) {
 			f.drop(b, i, why)
 		}
 	}
@@ -294,10 +294,10 @@ func (f *fleet) sweepFailing(b *bench, why Why) {
 func (f *fleet) swept(b *bench, object string) bool {
 	for i := len(f.plan.Actions) - 1; i >= 0; i-- {
 		a := &f.plan.Actions[i]
-		if a.Rollout != b.p.q.Name || a.Node != b.p.t.Node {
+		if a.Rollout != b.p.q.Ref || a.Node != b.p.t.Node {
 			return false
 		}
-		if a.Verb == Sweep && a.Object == object {
+		if a.Verb == VerbSweep && a.Object == object {
 			return true
 		}
 	}
@@ -309,25 +309,25 @@ func (f *fleet) leave(b *bench) {
 	why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
 	if b.working() {
 		why.Text += "; what runs there may end"
-		b.p.verdict = Verdict{Phase: InFlight, Why: why}
+		b.p.verdict = Verdict{Phase: PhaseInFlight, Why: why}
 		return
 	}
 	f.sweepFailing(b, why)
 	if b.p.held {
-		f.act(b.p, Release, why)
+		f.act(b.p, VerbRelease, why)
 	}
 	if b.p.numbering() {
 		return
 	}
-	f.act(b.p, Retire, why)
-	b.p.verdict = Verdict{Phase: Finished, Why: why}
+	f.act(b.p, VerbRetire, why)
+	b.p.verdict = Verdict{Phase: PhaseFinished, Why: why}
 }
 
 // giveUp lets a deletion go on without this node: what is left there can never end well.
 func (f *fleet) giveUp(b *bench) {
 	why := Why{Reason: ReasonGiveUp, Text: "the deletion goes on without this node"}
 	for i := range b.state {
-		if t := &b.p.t.Tasks[i]; b.state[i] != Done && t.final(b.tries[i]) {
+		if t := &b.p.t.Tasks[i]; b.state[i] != StateDone && t.final(b.tries[i]) {
 			what := label(t) + " failed"
 			if t.Why != nil {
 				what = t.Why.Text
@@ -339,7 +339,7 @@ func (f *fleet) giveUp(b *bench) {
 	f.sweepFailing(b, why)
 	f.end(b, why)
 	if b.p.ended {
-		b.p.verdict = Verdict{Phase: GaveUp, Why: why}
+		b.p.verdict = Verdict{Phase: PhaseFailed, Why: why}
 	}
 }
 
@@ -347,18 +347,18 @@ func (f *fleet) giveUp(b *bench) {
 func (f *fleet) endFailed(b *bench) {
 	why := Why{Reason: ReasonStageFailed, Text: "it failed and is not tried again"}
 	for i := range b.state {
-		if t := &b.p.t.Tasks[i]; b.state[i] != Done && t.final(b.tries[i]) {
+		if t := &b.p.t.Tasks[i]; b.state[i] != StateDone && t.final(b.tries[i]) {
 			why = because(t.Why, ReasonStageFailed)
 			break
 		}
 	}
 	f.sweepFailing(b, why)
 	if b.p.held && !b.p.q.KeepHeld {
-		f.act(b.p, Release, why)
+		f.act(b.p, VerbRelease, why)
 	}
 	if b.p.numbering() {
 		return
 	}
-	f.act(b.p, Retire, why).Skip = true
-	b.p.verdict = Verdict{Phase: GaveUp, Why: why}
+	f.act(b.p, VerbRetire, why).Skip = true
+	b.p.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }

@@ -15,7 +15,7 @@ import (
 
 // batches lets a rollout of one task go on until nothing moves any more, and lists who was admitted together. Nodes in
 // failing fail for good; all others end well.
-func batches(w *sim.World, name string, failing []string) string {
+func batches(w *sim.World, name rollout.Ref, failing []string) string {
 	var out strings.Builder
 	idle := 0
 	for idle < 3 {
@@ -23,7 +23,7 @@ func batches(w *sim.World, name string, failing []string) string {
 		p := rollout.Decide(v.Snapshot)
 		var admitted []string
 		for _, a := range p.Actions {
-			if a.Verb == rollout.Admit && a.Rollout == name {
+			if a.Verb == rollout.VerbAdmit && a.Rollout == name {
 				admitted = append(admitted, a.Node)
 			}
 		}
@@ -38,7 +38,7 @@ func batches(w *sim.World, name string, failing []string) string {
 			idle = 0
 		}
 		w.Pass(time.Second)
-		if endAll(w, name, failing) {
+		if endAll(w, name.String(), failing) {
 			idle = 0
 		}
 	}
@@ -48,12 +48,12 @@ func batches(w *sim.World, name string, failing []string) string {
 // endAll ends what runs, well or for good.
 func endAll(w *sim.World, name string, failing []string) bool {
 	moved := false
-	r := w.Rollout(name)
+	r := w.Rollout(rollout.ParseRef(name))
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		for j := range t.Tasks {
 			k := &t.Tasks[j]
-			if k.Object == "" || k.State != rollout.Running {
+			if k.Object == "" || k.State != rollout.StateRunning {
 				continue
 			}
 			moved = true

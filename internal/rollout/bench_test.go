@@ -21,11 +21,11 @@ func big(nodes, owing int, change func(*rollout.Snapshot)) rollout.Snapshot {
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: "uid-" + name, Ready: true, Known: true, Created: s.Now.Add(time.Duration(i-nodes) * time.Second)})
 	}
 	for _, name := range []string{"Skyhook/base", "Skyhook/gpu", "Skyhook/tuning"} {
-		s.Groups = append(s.Groups, rollout.Group{Name: name, Ledger: name, Limit: max(1, nodes/20), Pace: rollout.Pace{Kind: rollout.Window}})
-		s.Ledgers = append(s.Ledgers, rollout.Ledger{Name: name})
-		r := rollout.Rollout{Name: name, Kind: "Skyhook", Priority: 200}
+		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(name), Ledger: rollout.ParseRef(name), Limit: max(1, nodes/20), Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+		s.Ledgers = append(s.Ledgers, rollout.Ledger{Owner: rollout.ParseRef(name)})
+		r := rollout.Rollout{Ref: rollout.ParseRef(name), Sequence: "Skyhook", Priority: 200}
 		for i := range nodes {
-			t := rollout.Target{Node: s.Nodes[i].Name, UID: s.Nodes[i].UID, Group: name, Admission: 1, Batch: 1}
+			t := rollout.Target{Node: s.Nodes[i].Name, UID: s.Nodes[i].UID, Group: rollout.ParseGroupRef(name), Admission: 1, Batch: 1}
 			if i < owing {
 				t.Tasks = planned(lines("a/apply\na/config after=a/apply\nb/apply drained\nb/config drained after=b/apply\nb/interrupt alone=2 after=b/config\nb/post drained after=b/interrupt"), nil)
 			}

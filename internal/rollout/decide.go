@@ -77,24 +77,24 @@ func nothingOwed(_ *fleet, p *post) (Verdict, bool) {
 	case p.odd != nil || !p.exists:
 		return Verdict{}, false
 	case p.t.Leaving && !p.t.Admitted:
-		return Verdict{Phase: Finished, Why: Why{Reason: ReasonLeft, Text: "the node is no longer selected"}}, true
+		return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonLeft, Text: "the node is no longer selected"}}, true
 	case p.owes || p.t.Leaving:
 		return Verdict{}, false
 	case p.t.Unproven != nil:
-		return Verdict{Phase: Finished, Why: because(p.t.Unproven, ReasonHealthGate)}, true
+		return Verdict{Phase: PhaseFinished, Why: because(p.t.Unproven, ReasonHealthGate)}, true
 	case p.soaking:
-		return Verdict{Phase: Finished, Why: Why{Reason: ReasonSoak, Since: p.proven.Add(-p.g.Soak),
+		return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonSoak, Since: p.proven.Add(-p.g.Soak),
 			Text: "everything is done; it counts when the node has stayed ready for " + p.g.Soak.String()}}, true
 	}
-	return Verdict{Phase: Finished, Why: Why{Reason: ReasonFinished, Text: "nothing is owed"}}, true
+	return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonFinished, Text: "nothing is owed"}}, true
 }
 
 func cannotBeWorkedOn(_ *fleet, p *post) (Verdict, bool) {
 	switch {
 	case p.odd != nil:
-		return Verdict{Phase: Blocked, Why: *p.odd}, true
+		return Verdict{Phase: PhaseBlocked, Why: *p.odd}, true
 	case p.exists && p.t.Blocked != nil && (p.unreadable() || !p.t.Leaving):
-		return Verdict{Phase: Blocked, Why: because(p.t.Blocked, ReasonInvalidSpec)}, true
+		return Verdict{Phase: PhaseBlocked, Why: because(p.t.Blocked, ReasonInvalidSpec)}, true
 	}
 	return Verdict{}, false
 }
@@ -109,21 +109,21 @@ func nodeGone(_ *fleet, p *post) (Verdict, bool) {
 	}
 	if p.q.Deleting {
 		why.Reason = ReasonGiveUp
-		return Verdict{Phase: GaveUp, Why: why}, true
+		return Verdict{Phase: PhaseFailed, Why: why}, true
 	}
-	return Verdict{Phase: Finished, Why: why}, true
+	return Verdict{Phase: PhaseFinished, Why: why}, true
 }
 
 func rolloutPaused(_ *fleet, p *post) (Verdict, bool) {
 	switch {
 	case p.q.Broken != nil:
-		return Verdict{Phase: Blocked, Why: because(p.q.Broken, ReasonInvalidSpec)}, true
+		return Verdict{Phase: PhaseBlocked, Why: because(p.q.Broken, ReasonInvalidSpec)}, true
 	case p.t.Leaving && p.t.Admitted: // nothing starts there, paused or not; the node is given back
 		return Verdict{}, false
 	case p.q.Paused && p.q.Yields:
-		return Verdict{Phase: Off, Why: p.q.says(ReasonDisabled)}, true
+		return Verdict{Phase: PhaseDisabled, Why: p.q.says(ReasonDisabled)}, true
 	case p.q.Paused:
-		return Verdict{Phase: Held, Why: p.q.says(ReasonPaused)}, true
+		return Verdict{Phase: PhasePaused, Why: p.q.says(ReasonPaused)}, true
 	}
 	return Verdict{}, false
 }
@@ -138,22 +138,22 @@ func gaveUpBefore(_ *fleet, p *post) (Verdict, bool) {
 			why = because(t.Why, ReasonStageFailed)
 		}
 	}
-	return Verdict{Phase: GaveUp, Why: why}, true
+	return Verdict{Phase: PhaseFailed, Why: why}, true
 }
 
 func behindBarrier(_ *fleet, p *post) (Verdict, bool) {
 	if p.q.barrier == nil {
 		return Verdict{}, false
 	}
-	return Verdict{Phase: Waiting, Why: p.q.barrier.says(ReasonBarrier)}, true
+	return Verdict{Phase: PhaseWaiting, Why: p.q.barrier.says(ReasonBarrier)}, true
 }
 
 // earlierRolloutOwes keeps the order between rollouts of one kind on one node. Who is disabled or cannot be compiled
 // does not make others wait; who is at work on the node does, whatever its kind: see nodeOccupied.
 func earlierRolloutOwes(_ *fleet, p *post) (Verdict, bool) {
 	for e := p.n.first; e != nil && e != p; e = e.next {
-		if e.exists && e.q.Kind == p.q.Kind && e.unfinished() && !e.q.stepsAside() {
-			return Verdict{Phase: Waiting, Why: e.q.says(ReasonEarlierRollout)}, true
+		if e.exists && e.q.Sequence == p.q.Sequence && e.unfinished() && !e.q.stepsAside() {
+			return Verdict{Phase: PhaseWaiting, Why: e.q.says(ReasonEarlierRollout)}, true
 		}
 	}
 	return Verdict{}, false
@@ -161,7 +161,7 @@ func earlierRolloutOwes(_ *fleet, p *post) (Verdict, bool) {
 
 func nodeOccupied(_ *fleet, p *post) (Verdict, bool) {
 	if o := p.n.occupant; o != nil && o != p {
-		return Verdict{Phase: Waiting, Why: o.q.says(ReasonOccupied)}, true
+		return Verdict{Phase: PhaseWaiting, Why: o.q.says(ReasonOccupied)}, true
 	}
 	return Verdict{}, false
 }
@@ -170,5 +170,5 @@ func nodeNotReady(_ *fleet, p *post) (Verdict, bool) {
 	if p.n.Ready {
 		return Verdict{}, false
 	}
-	return Verdict{Phase: Waiting, Why: notReady(p.n.Node)}, true
+	return Verdict{Phase: PhaseWaiting, Why: notReady(p.n.Node)}, true
 }

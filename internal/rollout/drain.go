@@ -20,20 +20,20 @@ func (f *fleet) makeQuiet(b *bench, i int) bool {
 	switch {
 	case !p.held:
 		if full, ok := f.mayHold(p); !ok {
-			b.say(sayWaiting, InFlight, full)
+			b.say(sayWaiting, PhaseInFlight, full)
 			return false
 		}
 		p.held = true
-		f.act(p, HoldIt, why).Ledger = p.fence()
+		f.act(p, VerbHold, why).Ledger = p.fence()
 	case !p.n.Cordoned: // somebody uncordoned it meanwhile
-		f.act(p, HoldIt, why)
+		f.act(p, VerbHold, why)
 	case !p.t.PodsSeen:
 	case len(p.t.Pods) == 0:
 		return true
 	default:
 		return f.drain(b, why)
 	}
-	b.say(sayBehind, InFlight, Why{Reason: ReasonUpNext, Text: "the node is held; the pods on it are looked at next"})
+	b.say(sayBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "the node is held; the pods on it are looked at next"})
 	return false
 }
 
@@ -58,7 +58,7 @@ func (f *fleet) drain(b *bench, why Why) bool {
 		wait = Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
 			Text: bounded("the drain takes longer than " + p.q.Drain.Timeout.String() + ": " + wait.Text)}
 	}
-	b.say(sayWaiting, InFlight, wait)
+	b.say(sayWaiting, PhaseInFlight, wait)
 	return false
 }
 
@@ -109,11 +109,11 @@ func (f *fleet) evict(p *post, why Why, force bool) {
 		case f.Now.Before(d.RetryAt):
 			f.wake(d.RetryAt)
 		case force:
-			a := f.act(p, Evict, Why{Reason: ReasonDrainTimeout, About: "Pod " + d.path(),
+			a := f.act(p, VerbEvict, Why{Reason: ReasonDrainTimeout, About: "Pod " + d.path(),
 				Text: bounded("pod " + d.path() + " had " + p.q.Drain.Timeout.String() + " to leave")})
 			a.Pod, a.Force = d, true
 		case !d.Leaving:
-			a := f.act(p, Evict, why)
+			a := f.act(p, VerbEvict, why)
 			a.Pod, a.Why.About = d, "Pod "+d.path()
 		}
 	}
@@ -125,12 +125,12 @@ func (f *fleet) skip(b *bench, wait Why) {
 	why := Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
 		Text: bounded("the drain took longer than " + p.q.Drain.Timeout.String() + " and the node is given back: " + wait.Text)}
 	if b.working() {
-		b.say(sayWaiting, InFlight, why)
+		b.say(sayWaiting, PhaseInFlight, why)
 		return
 	}
 	b.over = true
 	if p.numbering() {
-		b.say(sayWaiting, InFlight, p.verdict.Why)
+		b.say(sayWaiting, PhaseInFlight, p.verdict.Why)
 		return
 	}
 	f.sweepFailing(b, why)
@@ -138,8 +138,8 @@ func (f *fleet) skip(b *bench, wait Why) {
 		why.Reason = ReasonGiveUp
 		f.end(b, why)
 	} else {
-		f.act(p, Release, why)
-		f.act(p, Retire, why).Skip = true
+		f.act(p, VerbRelease, why)
+		f.act(p, VerbRetire, why).Skip = true
 	}
-	b.say(sayFailed+1, GaveUp, why)
+	b.say(sayFailed+1, PhaseFailed, why)
 }

@@ -3,10 +3,7 @@
 
 package rollout
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // finish puts the plan together.
 func (f *fleet) finish() Plan {
@@ -15,11 +12,11 @@ func (f *fleet) finish() Plan {
 			f.plan.Ledgers = append(f.plan.Ledgers, f.books[i].next())
 		}
 	}
-	slices.SortFunc(f.plan.Ledgers, func(a, b Ledger) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.plan.Ledgers, func(a, b Ledger) int { return a.Owner.Compare(b.Owner) })
 	f.plan.Reports = make([]Report, len(f.Rollouts))
 	for i := range f.queues {
 		q := &f.queues[i]
-		r := Report{Rollout: q.Name, NextOrder: q.given, Verdicts: make([]Verdict, len(q.Targets))}
+		r := Report{Rollout: q.Ref, NextOrder: q.given, Verdicts: make([]Verdict, len(q.Targets))}
 		open := false
 		for j := range q.posts {
 			p := &q.posts[j]
@@ -46,7 +43,7 @@ func (p *post) sayWhen() {
 	why := &p.verdict.Why
 	switch {
 	case !why.Since.IsZero():
-	case p.verdict.Phase == Finished:
+	case p.verdict.Phase == PhaseFinished:
 		if why.Reason == ReasonHealthGate {
 			why.Since = p.t.FinishedAt
 		}

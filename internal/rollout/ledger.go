@@ -21,13 +21,13 @@ func (f *fleet) openBooks() {
 }
 
 // book finds a ledger, or begins one that nobody wrote yet.
-func (f *fleet) book(name string) *book {
+func (f *fleet) book(owner Ref) *book {
 	for i := range f.books {
-		if f.books[i].Name == name {
+		if f.books[i].Owner == owner {
 			return &f.books[i]
 		}
 	}
-	f.books = append(f.books, book{Ledger: Ledger{Name: name}})
+	f.books = append(f.books, book{Ledger: Ledger{Owner: owner}})
 	return &f.books[len(f.books)-1]
 }
 
@@ -66,7 +66,7 @@ func (f *fleet) countPromises(b *book) {
 
 // saw says that an admission is seen on its node, or that the node is another one now.
 func (p *post) saw(s Seat) bool {
-	return !p.exists || p.t.Admitted || p.t.Batch >= s.Batch && (p.t.BatchOf == "" || p.t.BatchOf == s.Group)
+	return !p.exists || p.t.Admitted || p.t.Batch >= s.Batch && (p.t.BatchOf.IsZero() || p.t.BatchOf == s.Group)
 }
 
 // wiped says that an admission has come and gone, or can never come: nobody is admitted on a node that does not exist,
@@ -76,13 +76,13 @@ func (f *fleet) wiped(s Seat) bool {
 	return f.byName[s.Node] == nil || q != nil && q.Deleting
 }
 
-func (f *fleet) target(rollout, node string) *post {
+func (f *fleet) target(rollout Ref, node string) *post {
 	n := f.byName[node]
 	if n == nil {
 		return nil
 	}
 	for p := n.first; p != nil; p = p.next {
-		if p.q.Name == rollout {
+		if p.q.Ref == rollout {
 			return p
 		}
 	}
@@ -91,7 +91,7 @@ func (f *fleet) target(rollout, node string) *post {
 
 // next is the ledger as it should be written: the seats that were not seen yet, and the new ones.
 func (b *book) next() Ledger {
-	l := Ledger{Name: b.Name, Epoch: b.Epoch + 1}
+	l := Ledger{Owner: b.Owner, Epoch: b.Epoch + 1}
 	for _, s := range b.open {
 		again := slices.ContainsFunc(b.added, func(n Seat) bool { return n.Rollout == s.Rollout && n.Node == s.Node })
 		if !again {

@@ -14,21 +14,21 @@ import (
 // TestRolloutLimit has a rollout that may have two targets in flight, in groups that allow more: promised seats and
 // targets in flight count, those of other rollouts do not.
 func TestRolloutLimit(t *testing.T) {
-	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Name: "l"}}}
-	q := rollout.Rollout{Name: "NodeOp/default/up", Limit: 2}
+	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Owner: rollout.ParseRef("l")}}}
+	q := rollout.Rollout{Ref: rollout.ParseRef("NodeOp/default/up"), Limit: 2}
 	for i := range 6 {
 		name := fmt.Sprintf("n%d", i)
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true})
-		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: []string{"a", "b"}[i%2], Tasks: []rollout.Task{{ID: "command", State: rollout.Pending}}})
+		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: rollout.GroupRef{Compartment: []string{"a", "b"}[i%2]}, Tasks: []rollout.Task{{ID: "command", State: rollout.StatePending}}})
 	}
 	for _, g := range []string{"a", "b"} {
-		s.Groups = append(s.Groups, rollout.Group{Name: g, Ledger: "l", Limit: 3, Pace: rollout.Pace{Kind: rollout.Window}})
+		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(g), Ledger: rollout.ParseRef("l"), Limit: 3, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	}
 	admits := func() int {
-		s.Rollouts = []rollout.Rollout{q, {Name: "NodeOp/default/other", Targets: []rollout.Target{{Node: "n5", Group: "a", Admitted: true, Tasks: q.Targets[5].Tasks}}}}
+		s.Rollouts = []rollout.Rollout{q, {Ref: rollout.ParseRef("NodeOp/default/other"), Targets: []rollout.Target{{Node: "n5", Group: rollout.ParseGroupRef("a"), Admitted: true, Tasks: q.Targets[5].Tasks}}}}
 		n := 0
 		for _, a := range rollout.Decide(s).Actions {
-			if a.Verb == rollout.Admit {
+			if a.Verb == rollout.VerbAdmit {
 				n++
 			}
 		}
@@ -41,7 +41,7 @@ func TestRolloutLimit(t *testing.T) {
 	if n := admits(); n != 1 {
 		t.Errorf("beside one in flight %d are admitted, want 1", n)
 	}
-	s.Ledgers[0] = rollout.Ledger{Name: "l", Epoch: 1, Admitting: []rollout.Seat{{Rollout: q.Name, Node: "n1", Group: "b", Batch: 1, Since: s.Now}}}
+	s.Ledgers[0] = rollout.Ledger{Owner: rollout.ParseRef("l"), Epoch: 1, Admitting: []rollout.Seat{{Rollout: q.Ref, Node: "n1", Group: rollout.ParseGroupRef("b"), Batch: 1, Since: s.Now}}}
 	if n := admits(); n != 1 { // the promised one, and no other
 		t.Errorf("beside one in flight and one promised %d are admitted, want 1", n)
 	}

@@ -37,19 +37,19 @@ func model(nodes []string, limit int, pace rollout.Pace, failing []string, held 
 		want := pace.Initial
 		if last > 0 {
 			switch pace.Kind {
-			case rollout.Linear:
+			case rollout.PaceLinear:
 				want = last + pace.Delta
 				if slow {
 					want = last - pace.Delta
 				}
-			case rollout.Exponential:
+			case rollout.PaceExponential:
 				want = last * pace.Factor
 				if slow {
 					want = last / pace.Factor
 				}
 			}
 		}
-		if pace.Kind == rollout.Whole {
+		if pace.Kind == rollout.PaceWhole {
 			want = len(nodes)
 		}
 		size := min(max(1, want), free, len(waiting))
@@ -85,7 +85,7 @@ func TestBatchesLikeTheModel(t *testing.T) {
 		r := rand.New(rand.NewSource(int64(seed)))
 		held := r.Intn(2) == 0
 		pace := rollout.Pace{
-			Kind:    []rollout.PaceKind{rollout.Fixed, rollout.Linear, rollout.Exponential, rollout.Whole}[r.Intn(4)],
+			Kind:    []rollout.PaceKind{rollout.PaceFixed, rollout.PaceLinear, rollout.PaceExponential, rollout.PaceWhole}[r.Intn(4)],
 			Initial: 1 + r.Intn(4), Delta: 1 + r.Intn(3), Factor: 2 + r.Intn(2),
 			PassPercent: 1 + r.Intn(100), SafetyLimit: 1 + r.Intn(100), StopAfter: r.Intn(4),
 		}
@@ -108,10 +108,10 @@ func TestBatchesLikeTheModel(t *testing.T) {
 func TestFailuresAnywhere(t *testing.T) {
 	names := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6"}
 	for _, pace := range []rollout.Pace{
-		{Kind: rollout.Fixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
-		{Kind: rollout.Linear, Initial: 1, Delta: 1, PassPercent: 60, SafetyLimit: 50, StopAfter: 2},
-		{Kind: rollout.Exponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 80},
-		{Kind: rollout.Whole, PassPercent: 100, SafetyLimit: 50},
+		{Kind: rollout.PaceFixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
+		{Kind: rollout.PaceLinear, Initial: 1, Delta: 1, PassPercent: 60, SafetyLimit: 50, StopAfter: 2},
+		{Kind: rollout.PaceExponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 80},
+		{Kind: rollout.PaceWhole, PassPercent: 100, SafetyLimit: 50},
 	} {
 		for set := range 1 << len(names) {
 			var failing []string
@@ -131,18 +131,18 @@ func TestFailuresAnywhere(t *testing.T) {
 func compare(t *testing.T, names []string, limit int, pace rollout.Pace, failing []string, held bool) {
 	t.Helper()
 	s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
-	s.Groups = []rollout.Group{{Name: "g", Ledger: "g", Limit: limit, Pace: pace}}
-	target := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook", Numbered: true}
+	s.Groups = []rollout.Group{{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: limit, Pace: pace}}
+	target := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Numbered: true}
 	for i, name := range names {
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Created: s.Now.Add(time.Duration(i) * time.Second)})
-		k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.Pending, Recorded: rollout.Pending, Retries: 3, Bounded: true}
+		k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.StatePending, Recorded: rollout.StatePending, Retries: 3, Bounded: true}
 		if held {
-			k.Need = rollout.Drained
+			k.Need = rollout.NeedDrained
 		}
-		target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: "g", Tasks: []rollout.Task{k}})
+		target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{k}})
 	}
 	s.Rollouts = []rollout.Rollout{target}
-	got, want := batches(sim.New(s), "Skyhook/demo", failing), model(names, limit, pace, failing, held)
+	got, want := batches(sim.New(s), rollout.ParseRef("Skyhook/demo"), failing), model(names, limit, pace, failing, held)
 	if got != want {
 		t.Fatalf("%+v, limit %d, %d nodes, failing %v, held %v\n got\n%swant\n%s", pace, limit, len(names), failing, held, got, want)
 	}

@@ -20,7 +20,7 @@ func TestOddInput(t *testing.T) {
 		s := nonsense(rand.New(rand.NewSource(seed)))
 		plan := rollout.Decide(s)
 		for i, r := range plan.Reports {
-			if len(r.Verdicts) != len(s.Rollouts[i].Targets) || r.Rollout != s.Rollouts[i].Name {
+			if len(r.Verdicts) != len(s.Rollouts[i].Targets) || r.Rollout != s.Rollouts[i].Ref {
 				t.Fatalf("seed %d: report %d is of %s with %d verdicts", seed, i, r.Rollout, len(r.Verdicts))
 			}
 			for j, v := range r.Verdicts {
@@ -67,30 +67,30 @@ func nonsense(r *rand.Rand) rollout.Snapshot {
 		return nil
 	}
 	state := func() rollout.State {
-		return []rollout.State{"", "odd", rollout.Pending, rollout.Running, rollout.Failing, rollout.Succeeded, rollout.Done}[r.Intn(7)]
+		return []rollout.State{"", "odd", rollout.StatePending, rollout.StateRunning, rollout.StateFailing, rollout.StateSucceeded, rollout.StateDone}[r.Intn(7)]
 	}
 	s := rollout.Snapshot{Now: at()}
 	for range r.Intn(4) {
 		n := rollout.Node{Name: name(), UID: name(), Created: at(), Ready: r.Intn(4) > 0, Cordoned: yes(), Tainted: yes(), Known: yes(), Self: yes()}
 		for range r.Intn(2) {
-			n.Holds = append(n.Holds, rollout.Hold{Owner: name(), Orphan: yes()})
+			n.Holds = append(n.Holds, rollout.Hold{Owner: rollout.ParseRef(name()), Orphan: yes()})
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
 	for range r.Intn(3) {
-		s.Groups = append(s.Groups, rollout.Group{Name: name(), Ledger: name(), Limit: r.Intn(4) - 2, Taken: []string{name()}, Frozen: why(), Until: at(),
+		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(name()), Ledger: rollout.ParseRef(name()), Limit: r.Intn(4) - 2, Taken: []string{name()}, Frozen: why(), Until: at(),
 			Pace: rollout.Pace{Kind: rollout.PaceKind([]string{"", "window", "fixed", "linear", "exponential", "whole"}[r.Intn(6)]),
 				Initial: r.Intn(4) - 1, Delta: r.Intn(4) - 1, Factor: r.Intn(4) - 1, StopAfter: r.Intn(3) - 1, SafetyLimit: r.Intn(200)},
 			Memory: rollout.Memory{Batch: r.Intn(3) - 1, Open: r.Intn(4) - 1, From: int64(r.Intn(4) - 1), LastSize: r.Intn(4) - 1, LastFailed: yes(), Stopped: yes()},
 			Soak:   time.Duration(r.Intn(3)) * time.Second, Spread: rollout.Spread{Limit: r.Intn(3) - 1}, Reset: yes()})
-		s.Ledgers = append(s.Ledgers, rollout.Ledger{Name: name(), Epoch: int64(r.Intn(3)), Admitting: []rollout.Seat{{Rollout: name(), Node: name(), Group: name(), Since: at()}}})
+		s.Ledgers = append(s.Ledgers, rollout.Ledger{Owner: rollout.ParseRef(name()), Epoch: int64(r.Intn(3)), Admitting: []rollout.Seat{{Rollout: rollout.ParseRef(name()), Node: name(), Group: rollout.ParseGroupRef(name()), Since: at()}}})
 	}
 	for range r.Intn(4) {
-		q := rollout.Rollout{Name: name(), Kind: name(), Priority: r.Intn(3), Barrier: yes(), Paused: yes(), Yields: yes(), Deleting: yes(), Broken: why(), Serial: yes(),
+		q := rollout.Rollout{Ref: rollout.ParseRef(name()), Sequence: name(), Priority: r.Intn(3), Barrier: yes(), Paused: yes(), Yields: yes(), Deleting: yes(), Broken: why(), Serial: yes(),
 			Required: yes(), Autotaint: yes(), Once: yes(), KeepHeld: yes(), NextOrder: r.Intn(3) - 1,
 			Drain: rollout.Drain{Timeout: time.Duration(r.Intn(3)) * time.Second, OnTimeout: rollout.DrainTimeout([]string{"", "Wait", "Skip", "Force"}[r.Intn(4)])}}
 		for range r.Intn(4) {
-			g := rollout.Target{Node: name(), UID: name(), Group: name(), Place: name(), Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)),
+			g := rollout.Target{Node: name(), UID: name(), Group: rollout.ParseGroupRef(name()), Place: name(), Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)),
 				AdmittedAt: at(), FinishedAt: at(), HeldAt: at(), Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes(), PodsSeen: yes(), Skipped: yes()}
 			for range r.Intn(3) {
 				g.Pods = append(g.Pods, rollout.Pod{Name: name(), Wait: yes(), Leaving: yes(), Refused: name(), RetryAt: at(), Keep: name()})

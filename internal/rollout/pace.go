@@ -6,7 +6,7 @@ package rollout
 // batches says that the pace works in batches.
 func (p Pace) batches() bool {
 	switch p.Kind {
-	case Fixed, Linear, Exponential, Whole:
+	case PaceFixed, PaceLinear, PaceExponential, PaceWhole:
 		return true
 	}
 	return false
@@ -15,20 +15,20 @@ func (p Pace) batches() bool {
 // size is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
 // group cuts it afterwards.
 func (p Pace) size(m Memory, total int) int {
-	if p.Kind == Whole {
+	if p.Kind == PaceWhole {
 		return 0
 	}
 	size, last := p.Initial, m.LastSize
 	shrink := m.LastFailed && progress(m, total) < p.SafetyLimit
 	if last > 0 {
 		switch {
-		case p.Kind == Linear && shrink:
+		case p.Kind == PaceLinear && shrink:
 			size = last - p.Delta
-		case p.Kind == Linear:
+		case p.Kind == PaceLinear:
 			size = last + p.Delta
-		case p.Kind == Exponential && shrink:
+		case p.Kind == PaceExponential && shrink:
 			size = last / max(1, p.Factor)
-		case p.Kind == Exponential:
+		case p.Kind == PaceExponential:
 			size = min(last*max(1, p.Factor), total)
 		}
 	}

@@ -6,8 +6,8 @@ package rollout
 import "testing"
 
 func TestSize(t *testing.T) {
-	linear := Pace{Kind: Linear, Initial: 4, Delta: 3, SafetyLimit: 50}
-	exponential := Pace{Kind: Exponential, Initial: 2, Factor: 3, SafetyLimit: 50}
+	linear := Pace{Kind: PaceLinear, Initial: 4, Delta: 3, SafetyLimit: 50}
+	exponential := Pace{Kind: PaceExponential, Initial: 2, Factor: 3, SafetyLimit: 50}
 	for _, c := range []struct {
 		name  string
 		pace  Pace
@@ -15,10 +15,10 @@ func TestSize(t *testing.T) {
 		total int
 		want  int
 	}{
-		{"fixed, first", Pace{Kind: Fixed, Initial: 3}, Memory{}, 10, 3},
-		{"fixed, later", Pace{Kind: Fixed, Initial: 3}, Memory{LastSize: 2, Completed: 5}, 10, 3},
-		{"fixed, the rest", Pace{Kind: Fixed, Initial: 3}, Memory{LastSize: 3, Completed: 8, Failed: 1}, 10, 1},
-		{"fixed, nothing is left: one is offered", Pace{Kind: Fixed, Initial: 3}, Memory{LastSize: 3, Completed: 10}, 10, 1},
+		{"fixed, first", Pace{Kind: PaceFixed, Initial: 3}, Memory{}, 10, 3},
+		{"fixed, later", Pace{Kind: PaceFixed, Initial: 3}, Memory{LastSize: 2, Completed: 5}, 10, 3},
+		{"fixed, the rest", Pace{Kind: PaceFixed, Initial: 3}, Memory{LastSize: 3, Completed: 8, Failed: 1}, 10, 1},
+		{"fixed, nothing is left: one is offered", Pace{Kind: PaceFixed, Initial: 3}, Memory{LastSize: 3, Completed: 10}, 10, 1},
 		{"linear, first", linear, Memory{}, 20, 4},
 		{"linear, passed", linear, Memory{LastSize: 4, Completed: 4}, 20, 7},
 		{"linear, failed", linear, Memory{LastSize: 4, Completed: 3, Failed: 1, LastFailed: true}, 20, 1},
@@ -29,9 +29,9 @@ func TestSize(t *testing.T) {
 		{"exponential, failed, rounded down", exponential, Memory{LastSize: 5, Completed: 3, Failed: 2, LastFailed: true}, 20, 1},
 		{"exponential, no more than there are", exponential, Memory{LastSize: 9, Completed: 9}, 20, 11},
 		{"exponential, failed behind the safety limit", exponential, Memory{LastSize: 2, Completed: 9, Failed: 1, LastFailed: true}, 20, 6},
-		{"whole", Pace{Kind: Whole}, Memory{LastSize: 3}, 20, 0},
+		{"whole", Pace{Kind: PaceWhole}, Memory{LastSize: 3}, 20, 0},
 		{"no targets", linear, Memory{}, 0, 1},
-		{"factor missing", Pace{Kind: Exponential, Initial: 1}, Memory{LastSize: 2, Completed: 2}, 20, 2},
+		{"factor missing", Pace{Kind: PaceExponential, Initial: 1}, Memory{LastSize: 2, Completed: 2}, 20, 2},
 	} {
 		if got := c.pace.size(c.m, c.total); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
@@ -40,7 +40,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestAfter(t *testing.T) {
-	pace := Pace{Kind: Linear, Initial: 4, Delta: 1, PassPercent: 100, SafetyLimit: 50, StopAfter: 2}
+	pace := Pace{Kind: PaceLinear, Initial: 4, Delta: 1, PassPercent: 100, SafetyLimit: 50, StopAfter: 2}
 	for _, c := range []struct {
 		name  string
 		pace  Pace
@@ -69,7 +69,7 @@ func TestAfter(t *testing.T) {
 		{"nobody ended: nothing is learned", pace, Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, Open: 1, From: 4},
 			tally{total: 20, finished: 6},
 			Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, From: 8}},
-		{"threshold, rounded down", Pace{Kind: Fixed, PassPercent: 67, SafetyLimit: 100}, Memory{Batch: 1, Open: 3, From: 1},
+		{"threshold, rounded down", Pace{Kind: PaceFixed, PassPercent: 67, SafetyLimit: 100}, Memory{Batch: 1, Open: 3, From: 1},
 			tally{total: 20, finished: 2, failed: 1, passed: 2, lost: 1},
 			Memory{Batch: 2, Completed: 2, Failed: 1, LastSize: 3, LastFailed: true, ConsecutiveFailures: 1, From: 8}},
 	} {

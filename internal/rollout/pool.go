@@ -40,16 +40,16 @@ func (f *fleet) openPools() {
 			why := because(g.Frozen, ReasonPaused)
 			g.Frozen = &why
 		}
-		if g.Ledger != "" {
+		if !g.Ledger.IsZero() {
 			g.book = f.book(g.Ledger)
 		}
 	}
 }
 
-// pool finds a group by name; of two of one name the first counts.
-func (f *fleet) pool(name string) *pool {
+// pool finds a group; of two of one name the first counts.
+func (f *fleet) pool(ref GroupRef) *pool {
 	for i := range f.pools {
-		if f.pools[i].Name == name {
+		if f.pools[i].Ref == ref {
 			return &f.pools[i]
 		}
 	}
@@ -91,7 +91,7 @@ func (f *fleet) countSeats() {
 		g := &f.pools[i]
 		slices.SortStableFunc(g.waitForHold, func(a, b *post) int {
 			return cmp.Or(a.t.AdmittedAt.Compare(b.t.AdmittedAt), cmp.Compare(a.t.Order, b.t.Order),
-				cmp.Compare(a.q.Name, b.q.Name), cmp.Compare(a.n.rank, b.n.rank))
+				a.q.Ref.Compare(b.q.Ref), cmp.Compare(a.n.rank, b.n.rank))
 		})
 	}
 }
@@ -175,7 +175,7 @@ func (g *pool) isMember(p *post) bool {
 // admitted says that the latest admission of a target was one of the open batch. Numbers that come from elsewhere are
 // not mistaken for ours: of another group, or of a ledger that was lost meanwhile.
 func (g *pool) admitted(p *post) bool {
-	known := g.book != nil && p.t.Batch <= g.book.Epoch && (p.t.BatchOf == "" || p.t.BatchOf == g.Name)
+	known := g.book != nil && p.t.Batch <= g.book.Epoch && (p.t.BatchOf.IsZero() || p.t.BatchOf == g.Ref)
 	return known && p.t.Batch >= max(1, g.Memory.From)
 }
 

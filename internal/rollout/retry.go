@@ -30,7 +30,7 @@ func (t *Task) final(attempts int) bool {
 }
 
 func (t *Task) finallyFailed() bool {
-	return t.State != Done && t.State != Succeeded && t.final(t.Attempts)
+	return t.State != StateDone && t.State != StateSucceeded && t.final(t.Attempts)
 }
 
 // expired says that the running attempt has taken longer than it may.

@@ -48,17 +48,17 @@ type Node struct {
 // found it cordoned already. A hold placed beside others inherits what they found; a hold placed on a node that is
 // schedulable though held (somebody uncordoned it meanwhile) clears what they found.
 type Hold struct {
-	Owner       string // Rollout.Name
-	WasCordoned bool   // the node was unschedulable before this hold, by somebody else
+	Owner       Ref  // Rollout.Ref
+	WasCordoned bool // the node was unschedulable before this hold, by somebody else
 	Since       time.Time
 	Orphan      bool // the owner is proven gone (twice, with no pod of ours left there): release it
 }
 
 // Group is a set of targets that share a budget and a pace. Several rollouts may share one group.
 type Group struct {
-	Name   string // unique in the snapshot, for example "Skyhook/demo/__default__"
-	Ledger string // Ledger.Name: where its admissions are fenced and its Memory is kept; empty: not fenced, no batches
-	Limit  int    // seats; Unlimited for none
+	Ref    GroupRef // unique in the snapshot
+	Ledger Ref      // Ledger.Owner: where its admissions are fenced and its Memory is kept; zero: not fenced, no batches
+	Limit  int      // seats; Unlimited for none
 	Pace   Pace
 	Memory Memory        // as stored; admission uses nothing newer
 	Taken  []string      // nodes that count against Limit though no rollout of ours put them there: not ready, or cordoned by somebody else
@@ -84,17 +84,19 @@ const Unlimited = -1
 // compare-and-swap; they count as seats until the admission is seen on the node, or until SeatTerm has passed.
 // Names that were seen stay listed until the next write; they count for nothing.
 type Ledger struct {
-	Name      string // the owning object, for example "Skyhook/demo" or "DeploymentPolicy/canary"
+	Owner     Ref    // the object whose status stores it: a Skyhook, a NodeOp or a DeploymentPolicy
 	Epoch     int64  // grows by one with each write
 	Admitting []Seat // at most MaxAdmitting
 }
 
 // Seat is one admission written to a Ledger.
 type Seat struct {
-	Rollout, Node, Group string
-	Order                int       // the number it gets
-	Batch                int64     // Epoch of the write; seen when Target.Batch is not below
-	Since                time.Time // Snapshot.Now when it was written
+	Rollout Ref
+	Node    string
+	Group   GroupRef
+	Order   int       // the number it gets
+	Batch   int64     // Epoch of the write; seen when Target.Batch is not below
+	Since   time.Time // Snapshot.Now when it was written
 }
 
 // MaxAdmitting bounds the admissions under way in one ledger.
@@ -110,11 +112,11 @@ type PaceKind string
 // The paces. Window is a sliding window: a seat that gets free is filled at once. The others work in batches: the
 // next starts when every outcome of the last is final.
 const (
-	Window      PaceKind = "window"
-	Fixed       PaceKind = "fixed"
-	Linear      PaceKind = "linear"
-	Exponential PaceKind = "exponential"
-	Whole       PaceKind = "whole" // batches as large as the limit (a compartment without a strategy)
+	PaceWindow      PaceKind = "window"
+	PaceFixed       PaceKind = "fixed"
+	PaceLinear      PaceKind = "linear"
+	PaceExponential PaceKind = "exponential"
+	PaceWhole       PaceKind = "whole" // batches as large as the limit (a compartment without a strategy)
 )
 
 // Pace is a strategy and its thresholds.
@@ -147,11 +149,11 @@ type Memory struct {
 
 // Rollout is one object's wish to change nodes.
 type Rollout struct {
-	Name      string // unique in the snapshot, for example "Skyhook/demo"
+	Ref       Ref // unique in the snapshot
 	UID       string
-	Kind      string    // groups the ordering: rollouts of one kind wait for each other by priority, of different kinds only for a free node
+	Sequence  string    // rollouts of one sequence wait for each other by priority; those of different ones wait only for a free node
 	Since     time.Time // when it began to owe something, as far as anybody knows; zero when nobody does
-	Priority  int       // lower goes first; equal priorities by Name
+	Priority  int       // lower goes first; equal priorities by Ref
 	Barrier   bool      // later rollouts of the kind wait until every target here is finished
 	Paused    bool      // admits nothing and starts nothing; what runs ends and is recorded
 	Yields    bool      // with Paused: later rollouts do not wait for it (disabled)
@@ -190,17 +192,17 @@ const (
 // Target is one node of one rollout.
 type Target struct {
 	Node       string
-	UID        string // of the node it was compiled for; a node of the same name with another UID is another node
-	Group      string // Group.Name
-	Class      int    // lower classes are admitted first: the control plane before workers
-	Place      string // its rack or zone: see Spread; empty for none
-	Tasks      []Task // in a stable order; none that is not Done means finished
+	UID        string   // of the node it was compiled for; a node of the same name with another UID is another node
+	Group      GroupRef // Group.Ref
+	Class      int      // lower classes are admitted first: the control plane before workers
+	Place      string   // its rack or zone: see Spread; empty for none
+	Tasks      []Task   // in a stable order; none that is not Done means finished
 	Admitted   bool
 	Admission  int // its number; grows by one with each admission
 	AdmittedAt time.Time
 	Order      int       // position in the rollout, given at admission
 	Batch      int64     // Action.Batch of its latest admission; kept when it retires
-	BatchOf    string    // Group.Name at that admission: numbers of different groups say nothing about each other; empty when unknown
+	BatchOf    GroupRef  // Group.Ref at that admission: numbers of different groups say nothing about each other; zero when unknown
 	FinishedAt time.Time // when it retired with nothing owed; zero when unknown
 	Unproven   *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked    *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
@@ -229,9 +231,9 @@ type Need int
 
 // The needs, weakest first.
 const (
-	Nothing Need = iota // runs beside workloads
-	Drained             // the node is held by this rollout and no pod is in the way
-	Alone               // Drained, and no other task of ours runs, and every outcome is recorded: an interrupt
+	NeedNothing Need = iota // runs beside workloads
+	NeedDrained             // the node is held by this rollout and no pod is in the way
+	NeedAlone               // Drained, and no other task of ours runs, and every outcome is recorded: an interrupt
 )
 
 // State is how far a task is.
@@ -240,11 +242,11 @@ type State string
 // The states of a task. Running, Failing and Succeeded come from its object (a pod, a job), or, when that is gone, from
 // the record on the node like Done.
 const (
-	Pending   State = "pending"   // no object, nothing recorded that counts
-	Running   State = "running"   // its object exists and works, or waits to (image pull, …: see Task.Why)
-	Failing   State = "failing"   // the current attempt failed; it is retried by the kubelet, or by us after Backoff
-	Succeeded State = "succeeded" // its object ended well; not recorded yet
-	Done      State = "done"      // recorded
+	StatePending   State = "pending"   // no object, nothing recorded that counts
+	StateRunning   State = "running"   // its object exists and works, or waits to (image pull, …: see Task.Why)
+	StateFailing   State = "failing"   // the current attempt failed; it is retried by the kubelet, or by us after Backoff
+	StateSucceeded State = "succeeded" // its object ended well; not recorded yet
+	StateDone      State = "done"      // recorded
 )
 
 // Task is one thing to run on a node.
@@ -279,25 +281,25 @@ type Verb string
 
 // The verbs, in the order in which they appear in a target's life.
 const (
-	Taint   Verb = "taint"   // put the runtime-required taint on a node seen for the first time
-	Admit   Verb = "admit"   // take a seat: write the admission to the node's record; failed attempts are counted anew
-	HoldIt  Verb = "hold"    // cordon the node in this rollout's name
-	Evict   Verb = "evict"   // ask one pod to leave; Action.Force deletes it
-	Run     Verb = "run"     // create the task's object
-	Cover   Verb = "cover"   // record that another task's run does this one's work
-	Record  Verb = "record"  // write a task's state to the node
-	Sweep   Verb = "sweep"   // delete an object of ours
-	Release Verb = "release" // give up this rollout's hold
-	Untaint Verb = "untaint" // take the runtime-required taint away
-	Retire  Verb = "retire"  // give the seat back; Action.Wipe also removes what we wrote to the node
+	VerbTaint   Verb = "taint"   // put the runtime-required taint on a node seen for the first time
+	VerbAdmit   Verb = "admit"   // take a seat: write the admission to the node's record; failed attempts are counted anew
+	VerbHold    Verb = "hold"    // cordon the node in this rollout's name
+	VerbEvict   Verb = "evict"   // ask one pod to leave; Action.Force deletes it
+	VerbRun     Verb = "run"     // create the task's object
+	VerbCover   Verb = "cover"   // record that another task's run does this one's work
+	VerbRecord  Verb = "record"  // write a task's state to the node
+	VerbSweep   Verb = "sweep"   // delete an object of ours
+	VerbRelease Verb = "release" // give up this rollout's hold
+	VerbUntaint Verb = "untaint" // take the runtime-required taint away
+	VerbRetire  Verb = "retire"  // give the seat back; Action.Wipe also removes what we wrote to the node
 )
 
 // Action is one verb on one node, with its reason. Actions of one node are applied in order, nodes in parallel.
 type Action struct {
 	Verb     Verb
-	Rollout  string
+	Rollout  Ref
 	Node     string
-	Ledger   string   // Admit, HoldIt: the ledger of Plan.Ledgers that must have been written; on conflict neither this nor anything later happens on the node
+	Ledger   Ref      // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must have been written; on conflict neither this nor anything later happens on the node
 	Task     string   // Run, Cover, Record, Sweep: Task.ID; empty for a stray
 	Covers   []string // Run of an Alone task: the IDs whose work it does as well
 	By       string   // Cover: ID of the task that runs
@@ -308,7 +310,7 @@ type Action struct {
 	Attempts int      // Record: failed attempts so far
 	Order    int      // Admit
 	Batch    int64    // Admit: to be kept as Target.Batch
-	Group    string   // Admit: to be kept as Target.BatchOf
+	Group    GroupRef // Admit: to be kept as Target.BatchOf
 	Wipe     bool     // Retire: also remove what we wrote to the node
 	Skip     bool     // Retire: the node is given back unfinished, see Target.Skipped
 	Why      Why      // Record of a failure: to be kept, and given back as Task.Why when there is no object to ask
@@ -319,14 +321,14 @@ type Phase string
 
 // The phases.
 const (
-	Finished Phase = "finished"  // nothing owed
-	Waiting  Phase = "waiting"   // owes work, not admitted
-	InFlight Phase = "in-flight" // admitted
-	Erring   Phase = "failing"   // admitted, and a task failed and will be retried
-	GaveUp   Phase = "failed"    // admitted, and a task's failure is final
-	Blocked  Phase = "blocked"   // cannot be worked on as it is
-	Held     Phase = "paused"    // its rollout is paused
-	Off      Phase = "disabled"  // its rollout is disabled
+	PhaseFinished Phase = "finished"  // nothing owed
+	PhaseWaiting  Phase = "waiting"   // owes work, not admitted
+	PhaseInFlight Phase = "in-flight" // admitted
+	PhaseFailing  Phase = "failing"   // admitted, and a task failed and will be retried
+	PhaseFailed   Phase = "failed"    // admitted, and a task's failure is final
+	PhaseBlocked  Phase = "blocked"   // cannot be worked on as it is
+	PhasePaused   Phase = "paused"    // its rollout is paused
+	PhaseDisabled Phase = "disabled"  // its rollout is disabled
 )
 
 // Why is a reason a person can act on: a constant for programs, a sentence for people, and the thing it is about.
@@ -346,14 +348,14 @@ type Verdict struct {
 
 // Report is what one rollout says of itself.
 type Report struct {
-	Rollout   string
+	Rollout   Ref
 	Verdicts  []Verdict // one per target, in the order of the targets
 	NextOrder int
 }
 
 // GroupReport is what a group learned; Memory differs from the stored one when there is something to write.
 type GroupReport struct {
-	Group            string
+	Group            GroupRef
 	Memory           Memory
 	Matched          int // targets
 	Ceiling          int // seats; Unlimited for none

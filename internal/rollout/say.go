@@ -12,7 +12,7 @@ import (
 // report is what the group says of itself.
 func (g *pool) report() GroupReport {
 	r := GroupReport{
-		Group: g.Name, Memory: g.memory, Matched: g.total, Ceiling: g.Limit, Busy: len(g.busy),
+		Group: g.Ref, Memory: g.memory, Matched: g.total, Ceiling: g.Limit, Busy: len(g.busy),
 		Finished: g.finished, Failed: g.failed, Waiting: g.candidates,
 	}
 	for _, reason := range []Reason{ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {
@@ -36,7 +36,7 @@ func (g *pool) once(r Reason, place string, text func() string) *Why {
 	if g.whys == nil {
 		g.whys = map[string]*Why{}
 	}
-	why := &Why{Reason: r, Text: bounded(text()), About: g.Name}
+	why := &Why{Reason: r, Text: bounded(text()), About: g.Ref.String()}
 	g.whys[key] = why
 	return why
 }

@@ -13,13 +13,13 @@ import (
 
 // sent is a rollout over four nodes in a group with two seats.
 func sent() rollout.Snapshot {
-	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Name: "l", Epoch: 7}}}
-	s.Groups = []rollout.Group{{Name: "g", Ledger: "l", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}}}
-	q := rollout.Rollout{Name: "Skyhook/demo"}
+	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Owner: rollout.ParseRef("l"), Epoch: 7}}}
+	s.Groups = []rollout.Group{{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("l"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}
+	q := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	for i := range 4 {
 		name := fmt.Sprintf("n%d", i)
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true, Created: time.Unix(int64(i), 0)})
-		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: "g", Tasks: []rollout.Task{{ID: "apply", State: rollout.Pending}}})
+		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{{ID: "apply", State: rollout.StatePending}}})
 	}
 	s.Rollouts = []rollout.Rollout{q}
 	return s
@@ -35,7 +35,7 @@ func admitted(t *testing.T, s rollout.Snapshot, p rollout.Plan) map[string]int {
 				t.Errorf("%s of %s is planned while an earlier plan is carried out there", a.Verb, a.Node)
 			}
 		}
-		if a.Verb == rollout.Admit {
+		if a.Verb == rollout.VerbAdmit {
 			out[a.Node] = a.Order
 		}
 	}
@@ -57,7 +57,7 @@ func TestAdmissionOnItsWay(t *testing.T) {
 		t.Errorf("with both seats on their way there are actions %v, ledgers %v and next order %d", next.Actions, next.Ledgers, next.Reports[0].NextOrder)
 	}
 	for _, v := range next.Reports[0].Verdicts[:2] {
-		if v.Phase != rollout.InFlight {
+		if v.Phase != rollout.PhaseInFlight {
 			t.Errorf("%s is told to be %s (%s), want in flight", v.Node, v.Phase, v.Why.Text)
 		}
 	}
@@ -77,7 +77,7 @@ func TestAdmissionOnItsWay(t *testing.T) {
 // Without a ledger an admission on its way counts against the limit of its rollout.
 func TestAdmissionOnItsWayWithoutLedger(t *testing.T) {
 	s := sent()
-	s.Groups[0] = rollout.Group{Name: "g", Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.Window}}
+	s.Groups[0] = rollout.Group{Ref: rollout.ParseGroupRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}}
 	s.Ledgers, s.Rollouts[0].Limit = nil, 1
 	if got := admitted(t, s, rollout.Decide(s)); len(got) != 1 {
 		t.Fatalf("admitted %v, want one node", got)
@@ -100,7 +100,7 @@ func TestAdmissionOnItsWayWithoutLedger(t *testing.T) {
 func TestNodeInFlightIsLeftAlone(t *testing.T) {
 	s := sent()
 	target := &s.Rollouts[0].Targets[0]
-	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.Succeeded, "pod"
+	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.StateSucceeded, "pod"
 	if p := rollout.Decide(s); len(p.Actions) == 0 || p.Actions[0].Node != "n0" {
 		t.Fatalf("what ended on n0 is not followed by anything: %v", p.Actions)
 	}
@@ -119,11 +119,11 @@ func TestHoldOnItsWay(t *testing.T) {
 	for i := range 2 { // both were admitted when the group had two seats
 		target := &s.Rollouts[0].Targets[i]
 		target.Admitted, target.Batch, target.AdmittedAt, target.Order = true, 7, time.Unix(int64(i), 0), i
-		target.Tasks[0].Need = rollout.Drained
+		target.Tasks[0].Need = rollout.NeedDrained
 	}
 	held := func() (out []string) {
 		for _, a := range rollout.Decide(s).Actions {
-			if a.Verb == rollout.HoldIt {
+			if a.Verb == rollout.VerbHold {
 				out = append(out, a.Node)
 			}
 		}
@@ -137,7 +137,7 @@ func TestHoldOnItsWay(t *testing.T) {
 		t.Errorf("beside a hold on its way %v are held", got)
 	}
 	task := &s.Rollouts[0].Targets[1].Tasks[0]
-	task.State, task.Recorded, task.Attempts = rollout.Failing, rollout.Failing, 3
+	task.State, task.Recorded, task.Attempts = rollout.StateFailing, rollout.StateFailing, 3
 	if got := held(); len(got) != 0 {
 		t.Errorf("beside a hold on its way to a node that failed for good %v are held", got)
 	}
@@ -154,9 +154,9 @@ func TestEndOnItsWay(t *testing.T) {
 	q := &s.Rollouts[0]
 	q.Targets, q.Numbered, q.NextOrder = q.Targets[:1], true, 4
 	q.Targets[0].Admitted, q.Targets[0].Batch, q.Targets[0].Order = true, 7, 3
-	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.Done, rollout.Done
+	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.StateDone, rollout.StateDone
 	p := rollout.Decide(s)
-	if n := len(p.Actions); n == 0 || p.Actions[n-1].Verb != rollout.Retire || p.Reports[0].NextOrder != 0 {
+	if n := len(p.Actions); n == 0 || p.Actions[n-1].Verb != rollout.VerbRetire || p.Reports[0].NextOrder != 0 {
 		t.Fatalf("with nothing owed any more there are actions %v and next order %d, want the end", p.Actions, p.Reports[0].NextOrder)
 	}
 	s.Nodes[0].Sending = true

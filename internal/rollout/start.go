@@ -10,17 +10,17 @@ import (
 
 // start runs what may run now on a target that passed the gates, and says what the rest waits for.
 func (f *fleet) start(b *bench) {
-	b.say(sayNext, InFlight, Why{Reason: ReasonUpNext, Text: "nothing is in the way"})
+	b.say(sayNext, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "nothing is in the way"})
 	f.sayHowTasksAre(b)
 	if b.interrupted() {
 		return // nothing starts beside an interrupt
 	}
 	if o := b.p.n.interrupted; o != nil && o != b.p {
-		b.say(sayWaiting, InFlight, o.q.says(ReasonOccupied))
+		b.say(sayWaiting, PhaseInFlight, o.q.says(ReasonOccupied))
 		return
 	}
 	if !b.p.n.Ready {
-		b.say(sayWaiting, InFlight, notReady(b.p.n.Node))
+		b.say(sayWaiting, PhaseInFlight, notReady(b.p.n.Node))
 		return
 	}
 	if i := b.begunInterrupt(); i >= 0 {
@@ -33,7 +33,7 @@ func (f *fleet) start(b *bench) {
 		return
 	}
 	if i := b.holdsInterruptsBack(); i >= 0 {
-		b.say(sayBehind, InFlight, Why{Reason: ReasonInterruptGroup,
+		b.say(sayBehind, PhaseInFlight, Why{Reason: ReasonInterruptGroup,
 			Text: label(&b.p.t.Tasks[ready[0]]) + " waits for " + label(&b.p.t.Tasks[i])})
 		return
 	}
@@ -50,19 +50,19 @@ func (f *fleet) sayHowTasksAre(b *bench) {
 	for i := range b.state {
 		t := &b.p.t.Tasks[i]
 		switch {
-		case b.state[i] == Done:
-		case b.state[i] == Failing || b.tries[i] > 0: // until it ends well, also while it runs again
-			weight, phase := sayFailing, Erring
+		case b.state[i] == StateDone:
+		case b.state[i] == StateFailing || b.tries[i] > 0: // until it ends well, also while it runs again
+			weight, phase := sayFailing, PhaseFailing
 			if t.final(b.tries[i]) {
-				weight, phase = sayFailed, GaveUp
+				weight, phase = sayFailed, PhaseFailed
 			}
 			b.say(weight, phase, f.failure(b, i))
-		case b.state[i] == Running && t.Why != nil:
-			b.say(sayStuck, InFlight, because(t.Why, ReasonWorking))
-		case b.state[i] == Running:
-			b.say(sayWorking, InFlight, Why{Reason: ReasonWorking, Text: label(t) + " runs", About: t.Object, Since: t.Started})
+		case b.state[i] == StateRunning && t.Why != nil:
+			b.say(sayStuck, PhaseInFlight, because(t.Why, ReasonWorking))
+		case b.state[i] == StateRunning:
+			b.say(sayWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: label(t) + " runs", About: t.Object, Since: t.Started})
 		case t.Leaving && b.afterDone(i):
-			b.say(sayWaiting, InFlight, because(t.Why, ReasonPodLost))
+			b.say(sayWaiting, PhaseInFlight, because(t.Why, ReasonPodLost))
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (f *fleet) failure(b *bench, i int) Why {
 	}
 	again := "it is tried again"
 	switch {
-	case b.state[i] == Running:
+	case b.state[i] == StateRunning:
 		again = "it runs again"
 	case t.Bounded && t.final(b.tries[i]):
 		again = "it is not tried again before its definition changes"
@@ -97,7 +97,7 @@ func (f *fleet) failure(b *bench, i int) Why {
 // interrupted says that an interrupt is under way.
 func (b *bench) interrupted() bool {
 	for i := range b.busy {
-		if b.busy[i] && b.p.t.Tasks[i].Need == Alone {
+		if b.busy[i] && b.p.t.Tasks[i].Need == NeedAlone {
 			return true
 		}
 	}
@@ -109,7 +109,7 @@ func (b *bench) interrupted() bool {
 // that failed for good no longer keeps the others waiting.
 func (b *bench) begunInterrupt() int {
 	for i := range b.state {
-		if b.p.t.Tasks[i].Need == Alone && b.state[i] != Done && !b.dead[i] && b.afterDone(i) && b.begun(i) {
+		if b.p.t.Tasks[i].Need == NeedAlone && b.state[i] != StateDone && !b.dead[i] && b.afterDone(i) && b.begun(i) {
 			return i
 		}
 	}
@@ -118,13 +118,13 @@ func (b *bench) begunInterrupt() int {
 
 func (b *bench) begun(i int) bool {
 	recorded := b.p.t.Tasks[i].Recorded
-	return recorded == Running || recorded == Failing
+	return recorded == StateRunning || recorded == StateFailing
 }
 
 func (b *bench) coveredBy(by int) []int {
 	var out []int
 	for i := range b.state {
-		if b.p.t.Tasks[i].CoveredBy == b.p.t.Tasks[by].ID && b.state[i] != Done {
+		if b.p.t.Tasks[i].CoveredBy == b.p.t.Tasks[by].ID && b.state[i] != StateDone {
 			out = append(out, i)
 		}
 	}
@@ -145,7 +145,7 @@ func (b *bench) strongest(of []int) int {
 // afterDone says that everything a task waits for is recorded.
 func (b *bench) afterDone(i int) bool {
 	for _, j := range b.p.graph.after[i] {
-		if b.state[j] != Done {
+		if b.state[j] != StateDone {
 			return false
 		}
 	}
@@ -159,7 +159,7 @@ func (b *bench) readyInterrupts() (ready []int, hopeful bool) {
 	for i := range b.state {
 		t := &b.p.t.Tasks[i]
 		switch {
-		case t.Need != Alone || b.state[i] == Done || !b.afterDone(i):
+		case t.Need != NeedAlone || b.state[i] == StateDone || !b.afterDone(i):
 		case !b.dead[i]:
 			ready = append(ready, i)
 		case !t.Bounded:
@@ -178,11 +178,11 @@ func (b *bench) holdsInterruptsBack() int {
 	behind := make([]bool, len(b.state)) // an interrupt
 	first := -1
 	for _, i := range b.p.graph.order {
-		behind[i] = b.p.t.Tasks[i].Need == Alone && b.state[i] != Done
+		behind[i] = b.p.t.Tasks[i].Need == NeedAlone && b.state[i] != StateDone
 		for _, j := range b.p.graph.after[i] {
 			behind[i] = behind[i] || behind[j]
 		}
-		if b.state[i] != Done && !behind[i] && !b.dead[i] && (first < 0 || i < first) {
+		if b.state[i] != StateDone && !behind[i] && !b.dead[i] && (first < 0 || i < first) {
 			first = i
 		}
 	}
@@ -193,7 +193,7 @@ func (b *bench) holdsInterruptsBack() int {
 func (f *fleet) due(b *bench, i int) bool {
 	t := &b.p.t.Tasks[i]
 	switch {
-	case b.busy[i] || t.Object != "" && b.state[i] != Done || t.Leaving:
+	case b.busy[i] || t.Object != "" && b.state[i] != StateDone || t.Leaving:
 		return false // its object has to go first
 	case b.tries[i] == 0:
 		return true
@@ -217,19 +217,19 @@ func (f *fleet) startTasks(b *bench, interruptReady bool) {
 	for i := range b.state {
 		t := &b.p.t.Tasks[i]
 		switch {
-		case t.Need == Alone || b.state[i] == Done || b.busy[i]:
+		case t.Need == NeedAlone || b.state[i] == StateDone || b.busy[i]:
 			continue
 		case !b.afterDone(i):
-			b.say(sayBehind, InFlight, Why{Reason: ReasonDependency, Text: label(t) + " waits for what it depends on"})
+			b.say(sayBehind, PhaseInFlight, Why{Reason: ReasonDependency, Text: label(t) + " waits for what it depends on"})
 			continue
 		case interruptReady && b.dead[i]:
 			continue
 		case turn >= 0 && i != turn:
-			b.say(sayBehind, InFlight, Why{Reason: ReasonSerial, Text: label(t) + " waits for " + label(&b.p.t.Tasks[turn])})
+			b.say(sayBehind, PhaseInFlight, Why{Reason: ReasonSerial, Text: label(t) + " waits for " + label(&b.p.t.Tasks[turn])})
 			continue
 		case !f.due(b, i):
 			continue
-		case t.Need == Drained && !f.isQuiet(b, i):
+		case t.Need == NeedDrained && !f.isQuiet(b, i):
 			if b.over {
 				return
 			}
@@ -244,7 +244,7 @@ func (f *fleet) startTasks(b *bench, interruptReady bool) {
 func (b *bench) serialTurn(interruptReady bool) int {
 	turn := -1
 	for i := range b.state {
-		if b.state[i] == Done || b.p.t.Tasks[i].Need == Alone {
+		if b.state[i] == StateDone || b.p.t.Tasks[i].Need == NeedAlone {
 			continue
 		}
 		if b.busy[i] {
@@ -265,7 +265,7 @@ func (b *bench) rank(i int) int {
 	switch {
 	case b.dead[i]:
 		return 2
-	case b.state[i] == Failing:
+	case b.state[i] == StateFailing:
 		return 0
 	}
 	return 1
@@ -280,10 +280,10 @@ func (f *fleet) run(b *bench, i int) *Action {
 	case t.Lost:
 		why = Why{Reason: ReasonPodLost, Text: label(t) + " again: nothing works on it any more"}
 	}
-	b.state[i], b.busy[i] = Running, true
+	b.state[i], b.busy[i] = StateRunning, true
 	b.p.n.objects++
-	b.say(sayWorking, InFlight, Why{Reason: ReasonWorking, Text: label(t) + " starts"})
-	a := f.act(b.p, Run, why)
+	b.say(sayWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: label(t) + " starts"})
+	a := f.act(b.p, VerbRun, why)
 	a.Task = t.ID
 	return a
 }
@@ -295,7 +295,7 @@ func (f *fleet) startInterrupt(b *bench, i int, covered []int) {
 	why := Why{Reason: ReasonInterruptGroup, Text: label(t) + " waits until the node is left alone"}
 	f.sweepFailing(b, why)
 	if b.p.n.objects > 0 {
-		b.say(sayWaiting, InFlight, why)
+		b.say(sayWaiting, PhaseInFlight, why)
 		return
 	}
 	if !f.due(b, i) || !f.isQuiet(b, i) {
@@ -306,7 +306,7 @@ func (f *fleet) startInterrupt(b *bench, i int, covered []int) {
 		c := &b.p.t.Tasks[j]
 		covers = append(covers, c.ID)
 		if c.CoveredBy != t.ID {
-			a := f.act(b.p, Cover, Why{Reason: ReasonCovered, Text: label(t) + " does this as well"})
+			a := f.act(b.p, VerbCover, Why{Reason: ReasonCovered, Text: label(t) + " does this as well"})
 			a.Task, a.By = c.ID, t.ID
 		}
 	}

@@ -79,12 +79,12 @@ func (s *story) tell(d *datadriven.TestData) string {
 	case "group":
 		changeGroup(s.group(words(d)[0]), words(d)[1:])
 	case "move":
-		r := s.w.Rollout("Skyhook/" + words(d)[0])
+		r := s.w.Rollout(rollout.Ref{Kind: "Skyhook", Name: words(d)[0]})
 		for i := range r.Targets {
-			r.Targets[i].Group = words(d)[1]
+			r.Targets[i].Group = rollout.ParseGroupRef(words(d)[1])
 		}
 	case "lose-ledger":
-		s.w.Truth.Ledgers = slices.DeleteFunc(s.w.Truth.Ledgers, func(l rollout.Ledger) bool { return l.Name == words(d)[0] })
+		s.w.Truth.Ledgers = slices.DeleteFunc(s.w.Truth.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == words(d)[0] })
 	case "target":
 		changeTarget(s.target(words(d)), words(d)[2:])
 	case "task":
@@ -209,7 +209,7 @@ func (s *story) moves() bool {
 		for j := range s.w.Truth.Rollouts[i].Targets {
 			t := &s.w.Truth.Rollouts[i].Targets[j]
 			for k := range t.Tasks {
-				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.Running && s.w.Node(t.Node) != nil {
+				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.w.Node(t.Node) != nil {
 					s.w.End(t, task)
 					moved = true
 				}
@@ -232,20 +232,20 @@ func (s *story) actions(p rollout.Plan) string {
 	for _, a := range p.Actions {
 		what := a.Task
 		switch a.Verb {
-		case rollout.Evict:
+		case rollout.VerbEvict:
 			what = a.Pod.Namespace + "/" + a.Pod.Name
-		case rollout.Record:
+		case rollout.VerbRecord:
 			what += " " + string(a.State)
-		case rollout.Cover:
+		case rollout.VerbCover:
 			what += " by " + a.By
-		case rollout.Admit:
+		case rollout.VerbAdmit:
 			what = "#" + strconv.Itoa(a.Order)
-		case rollout.Run:
+		case rollout.VerbRun:
 			if len(a.Covers) > 0 {
 				what += " covers " + strings.Join(a.Covers, ",")
 			}
 		}
-		if a.Task == "" && a.Verb == rollout.Sweep {
+		if a.Task == "" && a.Verb == rollout.VerbSweep {
 			what = a.Object
 		}
 		for _, flag := range []struct {
@@ -258,7 +258,7 @@ func (s *story) actions(p rollout.Plan) string {
 		}
 		name := a.Node
 		if len(s.w.Truth.Rollouts) > 1 {
-			name += " " + strings.TrimPrefix(a.Rollout, "Skyhook/")
+			name += " " + strings.TrimPrefix(a.Rollout.String(), "Skyhook/")
 		}
 		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
 	}
@@ -275,7 +275,7 @@ func (s *story) verdicts() string {
 		for _, v := range r.Verdicts {
 			name := v.Node
 			if len(p.Reports) > 1 {
-				name += " " + strings.TrimPrefix(r.Rollout, "Skyhook/")
+				name += " " + strings.TrimPrefix(r.Rollout.String(), "Skyhook/")
 			}
 			fmt.Fprintf(&out, "%s %-9s %s: %s\n", name, v.Phase, v.Why.Reason, v.Why.Text)
 		}
@@ -291,7 +291,7 @@ func (s *story) batches(w []string) string {
 			failing = strings.Split(value, ",")
 		}
 	}
-	return batches(s.w, "Skyhook/"+w[0], failing) + s.groups()
+	return batches(s.w, rollout.Ref{Kind: "Skyhook", Name: w[0]}, failing) + s.groups()
 }
 
 func (s *story) cordoned() string {
@@ -299,7 +299,7 @@ func (s *story) cordoned() string {
 	for _, n := range s.w.Truth.Nodes {
 		fmt.Fprintf(&out, "%s %v", n.Name, n.Cordoned)
 		for _, h := range n.Holds {
-			out.WriteString(" " + h.Owner)
+			out.WriteString(" " + h.Owner.String())
 		}
 		out.WriteString("\n")
 	}
@@ -329,7 +329,7 @@ func (s *story) groups() string {
 func (s *story) ledgers() string {
 	var out strings.Builder
 	for _, l := range s.w.Truth.Ledgers {
-		fmt.Fprintf(&out, "%s: epoch %d", l.Name, l.Epoch)
+		fmt.Fprintf(&out, "%s: epoch %d", l.Owner, l.Epoch)
 		for _, seat := range l.Admitting {
 			out.WriteString(" " + seat.Node)
 		}

@@ -154,19 +154,19 @@ func (f *fleet) lineUpQueues() {
 		total += len(f.Rollouts[i].Targets)
 	}
 	slices.SortFunc(f.queues, func(a, b queue) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Ref.Compare(b.Ref),
+			cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.UID, b.UID))
 	})
 	f.posts = make([]post, 0, total)
 	for i := range f.queues {
 		q := &f.queues[i]
-		q.about, q.next, q.given = spaced(q.Name), max(q.NextOrder, q.OnTheirWay), q.NextOrder
+		q.about, q.next, q.given = q.Ref.Title(), max(q.NextOrder, q.OnTheirWay), q.NextOrder
 		from := len(f.posts)
 		f.lineUpPosts(q)
 		q.posts = f.posts[from:]
 		for j := range q.posts {
-			if i > 0 && f.queues[i-1].Name == q.Name {
-				q.posts[j].odd = invalid("two rollouts are called " + q.Name)
+			if i > 0 && f.queues[i-1].Ref == q.Ref {
+				q.posts[j].odd = invalid("two rollouts are called " + q.Ref.String())
 			}
 			if j > 0 && q.posts[j].t.Node == q.posts[j-1].t.Node {
 				q.posts[j].odd = invalid("node " + q.posts[j].t.Node + " is listed twice")
@@ -195,7 +195,7 @@ func (f *fleet) lineUpPosts(q *queue) {
 		if p.n != nil {
 			at = p.n.rank + 1
 		}
-		if g == nil || g.Name != t.Group {
+		if g == nil || g.Ref != t.Group {
 			g = f.pool(t.Group)
 		}
 		p.g = g
@@ -223,19 +223,19 @@ func (f *fleet) look(p *post) {
 	if p.g == nil {
 		p.g = &pool{Group: &Group{Limit: 0}}
 		if p.odd == nil {
-			p.odd = invalid("its group " + t.Group + " is unknown")
+			p.odd = invalid("its group " + t.Group.String() + " is unknown")
 		}
 	}
 	p.failed, p.owes = t.Skipped, p.unreadable()
 	for i := range t.Tasks {
 		task := &t.Tasks[i]
-		if task.State != Done {
+		if task.State != StateDone {
 			p.owes = true
 			p.failed = p.failed || t.Admitted && task.finallyFailed()
 		}
-		if p.exists && (task.Object != "" && task.State != Done && task.State != Succeeded || task.Object == "" && task.Leaving) {
+		if p.exists && (task.Object != "" && task.State != StateDone && task.State != StateSucceeded || task.Object == "" && task.Leaving) {
 			p.n.objects++
-			if task.Need == Alone && p.n.interrupted == nil {
+			if task.Need == NeedAlone && p.n.interrupted == nil {
 				p.n.interrupted = p
 			}
 		}
@@ -245,7 +245,7 @@ func (f *fleet) look(p *post) {
 		return
 	}
 	p.n.objects += len(t.Strays) + len(t.Going)
-	p.held = holds(p.n.Node, p.q.Name)
+	p.held = holds(p.n.Node, p.q.Ref)
 	if p.owes && p.odd == nil {
 		if p.graph = p.q.graphOf(t.Tasks); p.graph.odd != "" {
 			p.odd = invalid(p.graph.odd)
@@ -268,7 +268,7 @@ func (f *fleet) look(p *post) {
 	}
 }
 
-func holds(n *Node, owner string) bool {
+func holds(n *Node, owner Ref) bool {
 	for i := range n.Holds {
 		if n.Holds[i].Owner == owner {
 			return true
@@ -282,7 +282,7 @@ func (f *fleet) closeBarriers() {
 	for i := range f.queues {
 		for j := 0; j < i && f.queues[i].barrier == nil; j++ {
 			e := &f.queues[j]
-			if e.Barrier && e.open > 0 && e.Kind == f.queues[i].Kind && !e.stepsAside() {
+			if e.Barrier && e.open > 0 && e.Sequence == f.queues[i].Sequence && !e.stepsAside() {
 				f.queues[i].barrier = e
 			}
 		}

@@ -10,7 +10,7 @@ func (f *fleet) taintNewNodes() {
 		if p.q.Required && p.q.Autotaint && p.exists && p.owes && p.odd == nil && !p.t.Leaving && !p.q.Deleting && !p.q.stepsAside() &&
 			!p.n.Tainted && !p.n.Known && !p.n.tainting {
 			p.n.tainting = true
-			f.act(p, Taint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
+			f.act(p, VerbTaint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
 		}
 	}
 }
@@ -42,7 +42,7 @@ func (f *fleet) untaint(p *post) {
 		}
 	}
 	p.n.untainted = true
-	f.act(p, Untaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
+	f.act(p, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
 }
 
 // releaseLeftHolds releases holds nobody answers for: their owner is gone, or has nothing to do with the node any more.
@@ -53,21 +53,21 @@ func (f *fleet) releaseLeftHolds() {
 			continue
 		}
 		for _, h := range n.Holds {
-			why := Why{Reason: ReasonOrphan, Text: spaced(h.Owner) + " does not exist any more", About: spaced(h.Owner)}
+			why := Why{Reason: ReasonOrphan, Text: h.Owner.Title() + " does not exist any more", About: h.Owner.Title()}
 			if !h.Orphan {
 				if f.queue(h.Owner) == nil || f.target(h.Owner, n.Name) != nil {
 					continue
 				}
-				why = Why{Reason: ReasonLeft, Text: spaced(h.Owner) + " has nothing to do with the node", About: spaced(h.Owner)}
+				why = Why{Reason: ReasonLeft, Text: h.Owner.Title() + " has nothing to do with the node", About: h.Owner.Title()}
 			}
-			f.plan.Actions = append(f.plan.Actions, Action{Verb: Release, Rollout: h.Owner, Node: n.Name, Why: why})
+			f.plan.Actions = append(f.plan.Actions, Action{Verb: VerbRelease, Rollout: h.Owner, Node: n.Name, Why: why})
 		}
 	}
 }
 
-func (f *fleet) queue(name string) *queue {
+func (f *fleet) queue(ref Ref) *queue {
 	for i := range f.queues {
-		if f.queues[i].Name == name {
+		if f.queues[i].Ref == ref {
 			return &f.queues[i]
 		}
 	}

@@ -48,9 +48,6 @@ func notReady(n *Node) Why {
 	return Why{Reason: ReasonNodeNotReady, Text: "the node is not ready", About: "Node " + n.Name}
 }
 
-// spaced turns the name of an object, such as "Skyhook/demo", into words.
-func spaced(name string) string { return strings.Replace(name, "/", " ", 1) }
-
 // says is what others are told about a rollout that makes them wait. Each sentence is made once.
 func (q *queue) says(r Reason) Why {
 	if why, ok := q.whys[r]; ok {

@@ -74,9 +74,9 @@ func one(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 	s := Snapshot{
 		Now:    time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC),
 		Nodes:  []Node{{Name: "n1", UID: "1", Ready: true}, {Name: "n2", UID: "2", Ready: true}},
-		Groups: []Group{{Name: "g", Ledger: "g", Limit: 1, Pace: Pace{Kind: Window}}},
-		Rollouts: []Rollout{{Name: "Skyhook/demo", Kind: "Skyhook", Priority: 200, Targets: []Target{
-			{Node: "n1", UID: "1", Group: "g", Tasks: []Task{{ID: "a/apply", State: Pending, Recorded: Pending}}},
+		Groups: []Group{{Ref: ParseGroupRef("g"), Ledger: ParseRef("g"), Limit: 1, Pace: Pace{Kind: PaceWindow}}},
+		Rollouts: []Rollout{{Ref: ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200, Targets: []Target{
+			{Node: "n1", UID: "1", Group: ParseGroupRef("g"), Tasks: []Task{{ID: "a/apply", State: StatePending, Recorded: StatePending}}},
 		}}},
 	}
 	if change != nil {
@@ -87,9 +87,9 @@ func one(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 
 // with adds a rollout with one task on one node.
 func with(s *Snapshot, name string, priority int, node string) *Rollout {
-	kind, _, _ := strings.Cut(name, "/")
-	s.Rollouts = append(s.Rollouts, Rollout{Name: name, Kind: kind, Priority: priority, Targets: []Target{
-		{Node: node, UID: node[1:], Group: "g", Tasks: []Task{{ID: "b/apply", State: Pending, Recorded: Pending}}},
+	ref := ParseRef(name)
+	s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Sequence: ref.Kind, Priority: priority, Targets: []Target{
+		{Node: node, UID: node[1:], Group: ParseGroupRef("g"), Tasks: []Task{{ID: "b/apply", State: StatePending, Recorded: StatePending}}},
 	}})
 	return &s.Rollouts[len(s.Rollouts)-1]
 }
@@ -117,7 +117,7 @@ func TestNoGateIsSilent(t *testing.T) {
 	for i, c := range cases {
 		s := one(c.change)
 		f := survey(&s)
-		p := &f.queue("Skyhook/demo").posts[0]
+		p := &f.queue(ParseRef("Skyhook/demo")).posts[0]
 		for j, g := range gates[:i+1] {
 			v, no := g.no(f, p)
 			if no && j < i {
@@ -138,7 +138,7 @@ func TestNoGateIsSilent(t *testing.T) {
 
 // TestNoRefusalIsSilent does the same for those who passed the gates and are not admitted.
 func TestNoRefusalIsSilent(t *testing.T) {
-	fixed := Pace{Kind: Fixed, Initial: 1, PassPercent: 100, SafetyLimit: 100}
+	fixed := Pace{Kind: PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100}
 	busy := func(s *Snapshot) { with(s, "Skyhook/zz", 900, "n2").Targets[0].Admitted = true }
 	for _, c := range []struct {
 		reason Reason
@@ -160,10 +160,10 @@ func TestNoRefusalIsSilent(t *testing.T) {
 		}},
 		{ReasonLedger, func(s *Snapshot, _ *Rollout, _ *Target) {
 			s.Groups[0].Limit = Unlimited
-			s.Ledgers = []Ledger{{Name: "g", Epoch: 1}}
+			s.Ledgers = []Ledger{{Owner: ParseRef("g"), Epoch: 1}}
 			s.Nodes = append(s.Nodes, Node{Name: "n3", UID: "3"})
 			for range MaxAdmitting {
-				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Seat{Rollout: "Skyhook/other", Node: "n3", Group: "g", Batch: 1, Since: s.Now})
+				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Seat{Rollout: ParseRef("Skyhook/other"), Node: "n3", Group: ParseGroupRef("g"), Batch: 1, Since: s.Now})
 			}
 		}},
 		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 1, "n1"); s.Groups[0].Limit = 2 }},
@@ -172,7 +172,7 @@ func TestNoRefusalIsSilent(t *testing.T) {
 		plan := Decide(s)
 		v := plan.Reports[0].Verdicts[0]
 		checkWhy(t, c.reason, v.Why)
-		if v.Why.Reason != c.reason || v.Phase != Waiting {
+		if v.Why.Reason != c.reason || v.Phase != PhaseWaiting {
 			t.Errorf("%s: the verdict is %+v", c.reason, v)
 		}
 	}

@@ -100,10 +100,10 @@ func changeNode(n *rollout.Node, w []string) {
 			n.BootID = value
 		case "orphan":
 			for i := range n.Holds {
-				n.Holds[i].Orphan = n.Holds[i].Owner == value
+				n.Holds[i].Orphan = n.Holds[i].Owner.String() == value
 			}
 		case "hold":
-			n.Holds, n.Cordoned = append(n.Holds, rollout.Hold{Owner: value}), true
+			n.Holds, n.Cordoned = append(n.Holds, rollout.Hold{Owner: rollout.ParseRef(value)}), true
 		default:
 			panic("a node has no " + word)
 		}
@@ -113,19 +113,15 @@ func changeNode(n *rollout.Node, w []string) {
 // rollout adds a rollout, or changes one that is there. Tasks in the input replace those of all its targets, whose
 // tasks of the same name keep how far they are.
 func (s *story) rollout(w []string, tasks [][]string) {
-	name := w[0]
-	if !strings.Contains(name, "/") {
-		name = "Skyhook/" + name
-	}
+	name := refOf(w[0])
 	r := s.w.Rollout(name)
 	if r == nil {
-		kind, _, _ := strings.Cut(name, "/")
-		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Name: name, Kind: kind, UID: "uid-" + name, Priority: 200, Numbered: kind == "Skyhook"})
+		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
 		r = &s.w.Truth.Rollouts[len(s.w.Truth.Rollouts)-1]
 	}
-	on, group := []string(nil), name
+	on, group := []string(nil), name.String()
 	if len(r.Targets) > 0 {
-		group = r.Targets[0].Group
+		group = r.Targets[0].Group.String()
 	} else {
 		for _, n := range s.w.Truth.Nodes {
 			on = append(on, n.Name)
@@ -144,7 +140,7 @@ func (s *story) rollout(w []string, tasks [][]string) {
 	s.group(group)
 	for _, node := range on {
 		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node }) {
-			t := rollout.Target{Node: node, Group: group}
+			t := rollout.Target{Node: node, Group: rollout.ParseGroupRef(group)}
 			if n := s.w.Node(node); n != nil {
 				t.UID = n.UID
 			}
@@ -166,7 +162,7 @@ func fresh(tasks []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
 		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength,
-			State: rollout.Pending, Recorded: rollout.Pending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall})
+			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall})
 	}
 	return out
 }
@@ -208,7 +204,7 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 func planned(tasks [][]string, before []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, w := range tasks {
-		k := rollout.Task{ID: w[0], Label: strings.ReplaceAll(w[0], "/", " "), State: rollout.Pending, Recorded: rollout.Pending}
+		k := rollout.Task{ID: w[0], Label: strings.ReplaceAll(w[0], "/", " "), State: rollout.StatePending, Recorded: rollout.StatePending}
 		for i := range before {
 			if before[i].ID == k.ID {
 				k = before[i]
@@ -227,9 +223,9 @@ func changeTask(k *rollout.Task, w []string) {
 		case "after":
 			k.After = strings.Split(value, ",")
 		case "drained":
-			k.Need = rollout.Drained
+			k.Need = rollout.NeedDrained
 		case "alone":
-			k.Need, k.Strength = rollout.Alone, number(value)
+			k.Need, k.Strength = rollout.NeedAlone, number(value)
 		case "uninstall":
 			k.Uninstall = true
 		case "limit":
@@ -276,7 +272,7 @@ func changeTarget(t *rollout.Target, w []string) {
 		case "gone":
 			t.Gone = true
 		case "group":
-			t.Group = value
+			t.Group = rollout.ParseGroupRef(value)
 		case "class":
 			t.Class = number(value)
 		case "place":
@@ -370,28 +366,32 @@ func (s *story) node(name string) *rollout.Node {
 // group finds a group, or makes one without a budget. Its ledger has its name.
 func (s *story) group(name string) *rollout.Group {
 	for i := range s.w.Truth.Groups {
-		if s.w.Truth.Groups[i].Name == name {
+		if s.w.Truth.Groups[i].Ref.String() == name {
 			return &s.w.Truth.Groups[i]
 		}
 	}
 	s.w.Truth.Groups = append(s.w.Truth.Groups, rollout.Group{
-		Name: name, Ledger: name, Limit: rollout.Unlimited,
-		Pace: rollout.Pace{Kind: rollout.Window, PassPercent: 100, SafetyLimit: 100, Initial: 1, Delta: 1, Factor: 2},
+		Ref: rollout.ParseGroupRef(name), Ledger: rollout.ParseRef(name), Limit: rollout.Unlimited,
+		Pace: rollout.Pace{Kind: rollout.PaceWindow, PassPercent: 100, SafetyLimit: 100, Initial: 1, Delta: 1, Factor: 2},
 	})
 	return &s.w.Truth.Groups[len(s.w.Truth.Groups)-1]
 }
 
 // target finds a target by the words "node rollout".
 func (s *story) target(w []string) *rollout.Target {
-	name := w[1]
-	if !strings.Contains(name, "/") {
-		name = "Skyhook/" + name
-	}
-	t := s.w.Target(name, w[0])
+	t := s.w.Target(refOf(w[1]), w[0])
 	if t == nil {
-		panic("there is no target " + w[0] + " of " + name)
+		panic("there is no target " + w[0] + " of " + w[1])
 	}
 	return t
+}
+
+// refOf reads the name of a rollout; a name without a kind is a Skyhook's.
+func refOf(word string) rollout.Ref {
+	if !strings.Contains(word, "/") {
+		return rollout.Ref{Kind: "Skyhook", Name: word}
+	}
+	return rollout.ParseRef(word)
 }
 
 // task finds a task by the words "node rollout task".

@@ -20,7 +20,7 @@ func (w *World) Do(v View, a rollout.Action) error {
 		return errors.New("there is no such node")
 	}
 	t := w.Target(a.Rollout, a.Node)
-	if t == nil && a.Verb != rollout.Release {
+	if t == nil && a.Verb != rollout.VerbRelease {
 		return errors.New("there is no such target")
 	}
 	if t != nil && t.UID != "" && n.UID != t.UID {
@@ -28,10 +28,10 @@ func (w *World) Do(v View, a rollout.Action) error {
 	}
 	w.Writes[a.Node]++
 	switch a.Verb {
-	case rollout.Sweep:
+	case rollout.VerbSweep:
 		w.sweep(t, a)
 		return nil
-	case rollout.Evict:
+	case rollout.VerbEvict:
 		w.evict(a)
 		return nil
 	}
@@ -46,26 +46,26 @@ func (w *World) Do(v View, a rollout.Action) error {
 // patch is what an action writes to the node.
 func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
 	switch a.Verb {
-	case rollout.Taint:
+	case rollout.VerbTaint:
 		n.Tainted, n.Known = true, true
-	case rollout.Untaint:
+	case rollout.VerbUntaint:
 		n.Tainted = false
-	case rollout.HoldIt:
+	case rollout.VerbHold:
 		hold(n, t, a.Rollout, w)
-	case rollout.Release:
+	case rollout.VerbRelease:
 		release(n, a.Rollout)
 		if t != nil {
 			t.HeldAt = zero
 		}
-	case rollout.Admit:
+	case rollout.VerbAdmit:
 		w.admit(n, t, a)
-	case rollout.Retire:
+	case rollout.VerbRetire:
 		w.retire(t, a)
-	case rollout.Cover:
+	case rollout.VerbCover:
 		return w.onTask(t, a, func(k *rollout.Task) { k.CoveredBy = a.By })
-	case rollout.Record:
+	case rollout.VerbRecord:
 		return w.onTask(t, a, func(k *rollout.Task) { w.record(k, a) })
-	case rollout.Run:
+	case rollout.VerbRun:
 		w.run(t, a)
 	default:
 		return fmt.Errorf("verb %s is unknown", a.Verb)
@@ -82,7 +82,7 @@ func (w *World) onTask(t *rollout.Target, a rollout.Action, do func(*rollout.Tas
 	return nil
 }
 
-func hold(n *rollout.Node, t *rollout.Target, owner string, w *World) {
+func hold(n *rollout.Node, t *rollout.Target, owner rollout.Ref, w *World) {
 	was := n.Cordoned && len(n.Holds) == 0
 	for i := range n.Holds {
 		if !n.Cordoned { // somebody uncordoned it though it is held
@@ -100,7 +100,7 @@ func hold(n *rollout.Node, t *rollout.Target, owner string, w *World) {
 	n.Holds = append(n.Holds, rollout.Hold{Owner: owner, WasCordoned: was, Since: w.Truth.Now})
 }
 
-func release(n *rollout.Node, owner string) {
+func release(n *rollout.Node, owner rollout.Ref) {
 	was := false
 	for _, h := range n.Holds {
 		was = was || h.WasCordoned
@@ -140,12 +140,12 @@ func (w *World) retire(t *rollout.Target, a rollout.Action) {
 func (w *World) record(k *rollout.Task, a rollout.Action) {
 	k.Recorded = a.State
 	switch a.State {
-	case rollout.Done:
-		k.State, k.CoveredBy = rollout.Done, ""
-	case rollout.Failing:
+	case rollout.StateDone:
+		k.State, k.CoveredBy = rollout.StateDone, ""
+	case rollout.StateFailing:
 		k.Attempts, k.Noted, k.FailedAt = a.Attempts, a.Attempts, w.Truth.Now
 		if k.Object == "" {
-			k.State = rollout.Failing
+			k.State = rollout.StateFailing
 		}
 		if k.Why == nil {
 			why := a.Why
@@ -159,19 +159,19 @@ func (w *World) record(k *rollout.Task, a rollout.Action) {
 func (w *World) run(t *rollout.Target, a rollout.Action) {
 	k := Task(t, a.Task)
 	w.objects++
-	name := fmt.Sprintf("%s-%s-%s-%d", strings.ReplaceAll(a.Rollout, "/", "-"), a.Node, strings.ReplaceAll(a.Task, "/", "-"), w.objects)
+	name := fmt.Sprintf("%s-%s-%s-%d", strings.ReplaceAll(a.Rollout.String(), "/", "-"), a.Node, strings.ReplaceAll(a.Task, "/", "-"), w.objects)
 	if k == nil {
 		t.Strays = append(t.Strays, name)
 		return
 	}
-	k.Recorded = rollout.Running
+	k.Recorded = rollout.StateRunning
 	for _, id := range a.Covers {
 		if c := Task(t, id); c != nil {
 			c.CoveredBy = a.Task
 		}
 	}
 	if k.Object == "" {
-		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.Running, w.Truth.Now, false, false, nil
+		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.StateRunning, w.Truth.Now, false, false, nil
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *World) sweep(t *rollout.Target, a rollout.Action) {
 		k := &t.Tasks[i]
 		switch {
 		case k.Object != a.Object:
-		case w.Linger && (k.State == rollout.Running || k.State == rollout.Failing):
+		case w.Linger && (k.State == rollout.StateRunning || k.State == rollout.StateFailing):
 			k.Leaving = true
 		default:
 			Vanish(k)
@@ -203,14 +203,14 @@ func Vanish(k *rollout.Task) {
 	}
 	k.Object, k.Leaving, k.Dead, k.Stale = "", false, false, false
 	switch k.Recorded {
-	case rollout.Running, rollout.Failing:
+	case rollout.StateRunning, rollout.StateFailing:
 		k.State, k.Lost = k.Recorded, true
-	case rollout.Done:
-		k.State = rollout.Done
+	case rollout.StateDone:
+		k.State = rollout.StateDone
 	default:
-		k.State = rollout.Pending
+		k.State = rollout.StatePending
 	}
-	if k.State != rollout.Failing {
+	if k.State != rollout.StateFailing {
 		k.Why = nil
 	}
 }

@@ -88,17 +88,19 @@ func mix[T any](r *rand.Rand, list []T) {
 func normal(p rollout.Plan) rollout.Plan {
 	slices.SortStableFunc(p.Actions, func(a, b rollout.Action) int { return strings.Compare(a.Node, b.Node) })
 	p.Reports = slices.Clone(p.Reports)
-	slices.SortFunc(p.Reports, func(a, b rollout.Report) int { return strings.Compare(a.Rollout, b.Rollout) })
+	slices.SortFunc(p.Reports, func(a, b rollout.Report) int { return a.Rollout.Compare(b.Rollout) })
 	for i := range p.Reports {
 		p.Reports[i].Verdicts = slices.Clone(p.Reports[i].Verdicts)
 		slices.SortFunc(p.Reports[i].Verdicts, func(a, b rollout.Verdict) int { return strings.Compare(a.Node, b.Node) })
 	}
 	p.Groups = slices.Clone(p.Groups)
-	slices.SortFunc(p.Groups, func(a, b rollout.GroupReport) int { return strings.Compare(a.Group, b.Group) })
+	slices.SortFunc(p.Groups, func(a, b rollout.GroupReport) int { return a.Group.Compare(b.Group) })
 	p.Ledgers = slices.Clone(p.Ledgers)
 	for i := range p.Ledgers {
 		p.Ledgers[i].Admitting = slices.Clone(p.Ledgers[i].Admitting)
-		slices.SortFunc(p.Ledgers[i].Admitting, func(a, b rollout.Seat) int { return strings.Compare(a.Rollout+a.Node, b.Rollout+b.Node) })
+		slices.SortFunc(p.Ledgers[i].Admitting, func(a, b rollout.Seat) int {
+			return strings.Compare(a.Rollout.String()+a.Node, b.Rollout.String()+b.Node)
+		})
 	}
 	return p
 }
@@ -114,7 +116,7 @@ func (s *storm) calm() {
 		s.derive()
 		v := s.w.View()
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, round: round{view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[string]bool{}}}
+		o := &operator{name: "C", s: s, round: round{view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
 		for _, l := range plan.Ledgers {
 			o.ledger(l)
 		}
@@ -245,7 +247,7 @@ func (s *storm) progressOn(t *rollout.Target) bool {
 		case k.Object != "" && k.Leaving:
 			sim.Vanish(k)
 			moved = true
-		case k.Object != "" && (k.State == rollout.Running || k.State == rollout.Failing && !k.Dead):
+		case k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing && !k.Dead):
 			s.endOrFail(t, n, k)
 			moved = true
 		}
@@ -262,7 +264,7 @@ func (s *storm) checkRest(plan rollout.Plan) {
 	}
 	for _, r := range plan.Reports {
 		for _, v := range r.Verdicts {
-			if v.Phase != rollout.Finished && v.Why.Reason != rollout.ReasonGiveUp {
+			if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonGiveUp {
 				s.broken("at rest: %s", s.describe(plan))
 			}
 		}
@@ -271,7 +273,7 @@ func (s *storm) checkRest(plan rollout.Plan) {
 		for j := range s.w.Truth.Rollouts[i].Targets {
 			t := &s.w.Truth.Rollouts[i].Targets[j]
 			if n := s.w.Node(t.Node); t.Admitted && n != nil && n.UID == t.UID {
-				s.broken("%s is still in flight on %s", s.w.Truth.Rollouts[i].Name, t.Node)
+				s.broken("%s is still in flight on %s", s.w.Truth.Rollouts[i].Ref, t.Node)
 			}
 		}
 	}
@@ -281,11 +283,11 @@ func (s *storm) describe(p rollout.Plan) string {
 	var out strings.Builder
 	for _, r := range p.Reports {
 		for _, v := range r.Verdicts {
-			out.WriteString("\n" + r.Rollout + " " + v.Node + " " + string(v.Phase) + " " + string(v.Why.Reason) + ": " + v.Why.Text)
+			out.WriteString("\n" + r.Rollout.String() + " " + v.Node + " " + string(v.Phase) + " " + string(v.Why.Reason) + ": " + v.Why.Text)
 		}
 	}
 	for _, a := range p.Actions {
-		out.WriteString("\n" + string(a.Verb) + " " + a.Rollout + " " + a.Node + " " + a.Task + " " + a.Object)
+		out.WriteString("\n" + string(a.Verb) + " " + a.Rollout.String() + " " + a.Node + " " + a.Task + " " + a.Object)
 	}
 	return out.String()
 }

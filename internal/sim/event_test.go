@@ -155,7 +155,7 @@ func (s *storm) edit() {
 }
 
 // reconsider: a changed definition lets those be tried again that had been given up.
-func (s *storm) reconsider(name string) {
+func (s *storm) reconsider(name rollout.Ref) {
 	r := s.w.Rollout(name)
 	if r == nil {
 		return
@@ -192,8 +192,8 @@ func (s *storm) steer() {
 		}
 	case 4:
 		if s.chance(40) { // force deleted: the object vanishes, and with it its pods
-			s.say("%s vanishes", r.Name)
-			s.forget(r.Name)
+			s.say("%s vanishes", r.Ref)
+			s.forget(r.Ref)
 			return
 		}
 	case 5:
@@ -236,18 +236,18 @@ func (s *storm) steer() {
 			r.Targets[i].Skipped = false
 		}
 	}
-	s.say("somebody steers %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Name, r.Paused, r.Yields, r.Deleting, g.Name, g.Limit, g.Frozen != nil)
+	s.say("somebody steers %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
 }
 
 // forget takes a rollout away without its consent. Its holds stay on the nodes.
-func (s *storm) forget(name string) {
-	s.w.Truth.Rollouts = slices.DeleteFunc(s.w.Truth.Rollouts, func(r rollout.Rollout) bool { return r.Name == name })
+func (s *storm) forget(name rollout.Ref) {
+	s.w.Truth.Rollouts = slices.DeleteFunc(s.w.Truth.Rollouts, func(r rollout.Rollout) bool { return r.Ref == name })
 	s.w.Arrange()
 }
 
 // resetByHand is somebody who deletes our annotations on a node. The cordon's owner is another annotation; pods stay.
 func (s *storm) resetByHand(r *rollout.Rollout, t *rollout.Target) {
-	s.say("somebody resets %s on %s", r.Name, t.Node)
+	s.say("somebody resets %s on %s", r.Ref, t.Node)
 	s.w.Touch(t.Node)
 	for _, k := range t.Tasks {
 		if k.Object != "" {
@@ -257,7 +257,7 @@ func (s *storm) resetByHand(r *rollout.Rollout, t *rollout.Target) {
 	t.Tasks, t.Admitted, t.Skipped, t.Batch = nil, false, false, 0
 	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	for _, w := range s.wishes {
-		if w.name == r.Name {
+		if w.name == r.Ref {
 			delete(w.kept, t.UID)
 			delete(w.goals, t.UID)
 		}
@@ -283,9 +283,9 @@ func (s *storm) work(t *rollout.Target) {
 				sim.Vanish(k)
 			}
 		case !n.Ready:
-		case k.State == rollout.Running:
+		case k.State == rollout.StateRunning:
 			s.workOn(t, n, k)
-		case k.State == rollout.Failing && !k.Dead && s.chance(30): // the kubelet tried again
+		case k.State == rollout.StateFailing && !k.Dead && s.chance(30): // the kubelet tried again
 			s.endOrFail(t, n, k)
 		}
 	}
@@ -311,10 +311,10 @@ func (s *storm) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
 		return
 	}
 	s.say("%s ends on %s", k.ID, t.Node)
-	if k.Need == rollout.Alone {
+	if k.Need == rollout.NeedAlone {
 		s.interrupts(t, n, k)
 	}
-	k.State, k.Why, k.Dead, k.Stale = rollout.Succeeded, nil, false, false
+	k.State, k.Why, k.Dead, k.Stale = rollout.StateSucceeded, nil, false, false
 }
 
 // interrupts is the moment an interrupt happens: once for each admission.

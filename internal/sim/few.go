@@ -20,7 +20,7 @@ type field struct {
 	fewest int  // of each line that are looked at first
 	spots  []spot
 	byName map[string]int
-	groups map[string]int
+	groups map[rollout.GroupRef]int
 	lively []int // the spots that are not still, in their order
 	kept   []int // the spots that are decided about now
 	lines  []line
@@ -65,7 +65,7 @@ type guard struct {
 
 // newField sorts a world. A world in which something is odd is looked at as a whole.
 func newField(w *World) *field {
-	f := &field{w: w, fewest: fewest, byName: map[string]int{}, groups: map[string]int{}}
+	f := &field{w: w, fewest: fewest, byName: map[string]int{}, groups: map[rollout.GroupRef]int{}}
 	s := &w.Truth
 	f.spots = make([]spot, len(s.Nodes))
 	for i := range s.Nodes {
@@ -79,7 +79,7 @@ func newField(w *World) *field {
 		}
 	}
 	for i := range s.Groups {
-		f.groups[s.Groups[i].Name] = i
+		f.groups[s.Groups[i].Ref] = i
 		f.froms = append(f.froms, s.Groups[i].Memory.From)
 	}
 	f.whole = len(f.byName) != len(s.Nodes) || len(f.groups) != len(s.Groups) || len(w.places) != targets(s)
@@ -90,7 +90,7 @@ func newField(w *World) *field {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &s.Rollouts[a], &s.Rollouts[b]
-		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), x.Ref.Compare(y.Ref))
 	})
 	for _, r := range order {
 		f.lineUp(r)
@@ -249,7 +249,7 @@ func idle(t *rollout.Target) bool {
 	}
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		if k.State != rollout.Done && k.State != rollout.Pending || k.Object != "" || k.Leaving {
+		if k.State != rollout.StateDone && k.State != rollout.StatePending || k.Object != "" || k.Leaving {
 			return false
 		}
 	}
@@ -261,11 +261,11 @@ func owes(t *rollout.Target) bool {
 		return true
 	}
 	for i := range t.Tasks {
-		if t.Tasks[i].State != rollout.Done {
+		if t.Tasks[i].State != rollout.StateDone {
 			return true
 		}
 	}
 	return false
 }
 
-func batches(g *rollout.Group) bool { return g.Pace.Kind != rollout.Window && g.Ledger != "" }
+func batches(g *rollout.Group) bool { return g.Pace.Kind != rollout.PaceWindow && !g.Ledger.IsZero() }

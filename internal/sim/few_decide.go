@@ -73,7 +73,7 @@ func (f *field) keep(at int) {
 
 // seats are the admissions of one version of a ledger that are not seen yet.
 type seats struct {
-	name  string
+	owner rollout.Ref
 	epoch int64
 	left  []rollout.Seat
 }
@@ -86,8 +86,8 @@ func (f *field) keepPromised() {
 			f.unseen = append(f.unseen, seats{})
 		}
 		u := &f.unseen[i]
-		if u.name != all[i].Name || u.epoch != all[i].Epoch || u.left == nil {
-			*u = seats{all[i].Name, all[i].Epoch, append([]rollout.Seat{}, all[i].Admitting...)}
+		if u.owner != all[i].Owner || u.epoch != all[i].Epoch || u.left == nil {
+			*u = seats{all[i].Owner, all[i].Epoch, append([]rollout.Seat{}, all[i].Admitting...)}
 		}
 		u.left = slices.DeleteFunc(u.left, f.saw)
 		for _, s := range u.left {
@@ -101,7 +101,7 @@ func (f *field) keepPromised() {
 // saw says that an admission is seen on its node for good: it stays written there when the target is retired.
 func (f *field) saw(s rollout.Seat) bool {
 	t := f.w.Target(s.Rollout, s.Node)
-	return t != nil && t.Batch >= s.Batch && (t.BatchOf == "" || t.BatchOf == s.Group)
+	return t != nil && t.Batch >= s.Batch && (t.BatchOf.IsZero() || t.BatchOf == s.Group)
 }
 
 // door says for which groups it counts how many of its targets are finished: there all are looked at.
@@ -150,10 +150,10 @@ func (c *crew) add(f *field, at int, p post) {
 	r := &s.Rollouts[p.rollout]
 	t := &r.Targets[p.target]
 	g := &s.Groups[f.lines[p.line].group]
-	failed := t.Skipped || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Attempts > 0 || k.State == rollout.Failing })
+	failed := t.Skipped || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Attempts > 0 || k.State == rollout.StateFailing })
 	c.failing = c.failing || failed
 	c.member = c.member || t.Admitted || t.Batch >= max(1, g.Memory.From)
-	ours := g.Memory.From > 0 && t.Batch >= g.Memory.From && (t.BatchOf == "" || t.BatchOf == g.Name)
+	ours := g.Memory.From > 0 && t.Batch >= g.Memory.From && (t.BatchOf.IsZero() || t.BatchOf == g.Ref)
 	works := r.Broken == nil && !r.Paused && t.Blocked == nil
 	there := !t.Gone && (t.UID == "" || t.UID == s.Nodes[at].UID)
 	c.working = c.working || t.Admitted && ours && !failed && owes(t) && works && there && !t.Leaving
@@ -214,7 +214,7 @@ func (f *field) behind(sp *spot, r int) bool {
 			return false
 		}
 		e := &f.w.Truth.Rollouts[p.rollout]
-		if e.Kind == f.w.Truth.Rollouts[r].Kind && owes(&e.Targets[p.target]) && !(e.Paused && e.Yields) && e.Broken == nil {
+		if e.Sequence == f.w.Truth.Rollouts[r].Sequence && owes(&e.Targets[p.target]) && !(e.Paused && e.Yields) && e.Broken == nil {
 			return true
 		}
 	}
@@ -270,7 +270,7 @@ func (f *field) drawTargets(r int) []rollout.Target {
 		out = append(out, from.Targets[at])
 		t := &out[len(out)-1]
 		n := &f.w.Truth.Nodes[f.byName[t.Node]]
-		if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == from.Name }) {
+		if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == from.Ref }) {
 			t.Pods, t.PodsSeen = slices.Clone(f.w.Workloads[t.Node]), true
 		}
 	}
@@ -283,7 +283,7 @@ func (f *field) holds(plan rollout.Plan, guards []guard) bool {
 	for _, g := range guards {
 		verdicts := plan.Reports[g.rollout].Verdicts
 		at := slices.IndexFunc(verdicts, func(v rollout.Verdict) bool { return v.Node == g.node })
-		if at < 0 || verdicts[at].Phase != rollout.Waiting {
+		if at < 0 || verdicts[at].Phase != rollout.PhaseWaiting {
 			return false
 		}
 		switch verdicts[at].Why.Reason {

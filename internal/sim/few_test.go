@@ -102,7 +102,7 @@ func motley(r *rand.Rand) rollout.Snapshot {
 		if chance(20) {
 			kind = "NodeOp"
 		}
-		o := rollout.Rollout{Name: fmt.Sprintf("%s/r%d", kind, i), Kind: kind, Priority: 10 * r.Intn(3), Barrier: chance(15), Paused: chance(12), Yields: chance(30),
+		o := rollout.Rollout{Ref: rollout.Ref{Kind: kind, Name: fmt.Sprintf("r%d", i)}, Sequence: kind, Priority: 10 * r.Intn(3), Barrier: chance(15), Paused: chance(12), Yields: chance(30),
 			Serial: chance(20), Required: chance(10), Once: kind == "NodeOp", Numbered: kind == "Skyhook"}
 		o.Autotaint = o.Required && chance(50)
 		if chance(10) {
@@ -114,19 +114,19 @@ func motley(r *rand.Rand) rollout.Snapshot {
 		shared := chance(25)
 		groups := 1 + r.Intn(2)
 		for j := range groups {
-			g := rollout.Group{Name: fmt.Sprintf("%s/g%d", o.Name, j), Ledger: o.Name, Limit: 1 + r.Intn(5), Pace: prototypes[r.Intn(len(prototypes))], Reset: chance(50)}
+			g := rollout.Group{Ref: rollout.GroupRef{Owner: o.Ref, Compartment: fmt.Sprintf("g%d", j)}, Ledger: o.Ref, Limit: 1 + r.Intn(5), Pace: prototypes[r.Intn(len(prototypes))], Reset: chance(50)}
 			if shared {
-				g.Name, g.Ledger = fmt.Sprintf("Policy/shared/g%d", j), "Policy/shared"
+				g.Ref.Owner, g.Ledger = sharedPolicy, sharedPolicy
 			}
 			odd(r, s, &g)
-			if find(s.Groups, g.Name) == nil {
+			if find(s.Groups, g.Ref) == nil {
 				s.Groups = append(s.Groups, g)
 			}
 		}
 		for j, n := range s.Nodes {
-			group := fmt.Sprintf("%s/g%d", o.Name, j%groups)
+			group := rollout.GroupRef{Owner: o.Ref, Compartment: fmt.Sprintf("g%d", j%groups)}
 			if shared {
-				group = fmt.Sprintf("Policy/shared/g%d", j%groups)
+				group.Owner = sharedPolicy
 			}
 			if chance(90) {
 				o.Targets = append(o.Targets, post(r, n, find(s.Groups, group)))
@@ -154,13 +154,13 @@ func odd(r *rand.Rand, s rollout.Snapshot, g *rollout.Group) {
 	case 6:
 		g.Taken = []string{s.Nodes[0].Name}
 	case 7:
-		g.Ledger = ""
+		g.Ledger = rollout.Ref{}
 	}
 }
 
-func find(groups []rollout.Group, name string) *rollout.Group {
+func find(groups []rollout.Group, ref rollout.GroupRef) *rollout.Group {
 	for i := range groups {
-		if groups[i].Name == name {
+		if groups[i].Ref == ref {
 			return &groups[i]
 		}
 	}
@@ -168,18 +168,18 @@ func find(groups []rollout.Group, name string) *rollout.Group {
 }
 
 func post(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
-	t := rollout.Target{Node: n.Name, UID: n.UID, Group: g.Name, Place: string(rune('a' + r.Intn(4))), Class: r.Intn(10) / 9}
+	t := rollout.Target{Node: n.Name, UID: n.UID, Group: g.Ref, Place: string(rune('a' + r.Intn(4))), Class: r.Intn(10) / 9}
 	done := r.Intn(100) < 25
 	var before []string
 	for i := range 1 + r.Intn(3) {
-		k := rollout.Task{ID: fmt.Sprintf("t%d", i), State: rollout.Pending, Recorded: rollout.Pending, After: before, Limit: time.Hour}
+		k := rollout.Task{ID: fmt.Sprintf("t%d", i), State: rollout.StatePending, Recorded: rollout.StatePending, After: before, Limit: time.Hour}
 		if done {
-			k.State, k.Recorded = rollout.Done, rollout.Done
+			k.State, k.Recorded = rollout.StateDone, rollout.StateDone
 		}
 		if r.Intn(100) < 30 {
 			k.Need = rollout.Need(r.Intn(3))
 		}
-		if k.Need == rollout.Alone && r.Intn(2) == 0 {
+		if k.Need == rollout.NeedAlone && r.Intn(2) == 0 {
 			k.BootID = n.BootID
 		}
 		before = []string{k.ID}
@@ -204,7 +204,7 @@ func spoil(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 			case t.Admitted:
 				for k := range t.Tasks {
 					if task := &t.Tasks[k]; task.Object != "" {
-						task.State, task.Attempts, task.Dead, task.FailedAt = rollout.Failing, 1+r.Intn(4), r.Intn(2) == 0, s.Now
+						task.State, task.Attempts, task.Dead, task.FailedAt = rollout.StateFailing, 1+r.Intn(4), r.Intn(2) == 0, s.Now
 						task.Why = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}
 					}
 				}
@@ -220,7 +220,7 @@ func spoil(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 func TestPlayLooksAtWhatIsUnderWay(t *testing.T) {
 	looked := map[int]int{}
 	for _, nodes := range []int{100, 400} {
-		s := fleet(nodes, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+		s := fleet(nodes, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 		got, seen := sim.PlayFew(s, uneven, 1000*time.Hour, 8)
 		if len(got.Left) > 0 {
 			t.Fatalf("left: %+v", got.Left)

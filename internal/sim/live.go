@@ -13,7 +13,7 @@ var zero time.Time
 
 // End lets a task's object end well. A reboot changes the node's boot.
 func (w *World) End(t *rollout.Target, k *rollout.Task) {
-	k.State, k.Why = rollout.Succeeded, nil
+	k.State, k.Why = rollout.StateSucceeded, nil
 	if n := w.Node(t.Node); n != nil && k.BootID != "" {
 		n.BootID += "'"
 	}
@@ -21,7 +21,7 @@ func (w *World) End(t *rollout.Target, k *rollout.Task) {
 
 // Fail lets the running attempt of a task fail. Dead: its object does not try again by itself.
 func (w *World) Fail(k *rollout.Task, dead bool, why rollout.Why) {
-	k.State, k.Dead, k.Why = rollout.Failing, dead, &why
+	k.State, k.Dead, k.Why = rollout.StateFailing, dead, &why
 	k.Attempts, k.FailedAt = k.Attempts+1, w.Truth.Now
 }
 

@@ -28,7 +28,7 @@ func (s *storm) checkNumber(by round, a rollout.Action) {
 	}
 	for n, was := range given {
 		if s.there(was.uid) && (n == a.Order || n > a.Order && was.look < by.looked && !promised(by.view, a)) {
-			s.broken("%s gives number %d to %s, and %d was given before", r.Name, a.Order, a.Node, n)
+			s.broken("%s gives number %d to %s, and %d was given before", r.Ref, a.Order, a.Node, n)
 		}
 	}
 	given[a.Order] = number{t.UID, by.looked}
@@ -38,16 +38,16 @@ func (s *storm) checkNumber(by round, a rollout.Action) {
 func (s *storm) numbersEnd(o *operator, r *rollout.Rollout) {
 	given := map[int]number{}
 	for i := range r.Targets {
-		if t := &r.Targets[i]; t.Admitted && !o.retires(r.Name, t.Node) {
+		if t := &r.Targets[i]; t.Admitted && !o.retires(r.Ref, t.Node) {
 			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].look}
 		}
 	}
 	s.numbers[r.UID] = given
 }
 
-func (o *operator) retires(rolloutName, node string) bool {
+func (o *operator) retires(of rollout.Ref, node string) bool {
 	return slices.ContainsFunc(o.plan.Actions, func(a rollout.Action) bool {
-		return a.Verb == rollout.Retire && a.Rollout == rolloutName && a.Node == node
+		return a.Verb == rollout.VerbRetire && a.Rollout == of && a.Node == node
 	})
 }
 

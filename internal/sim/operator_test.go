@@ -29,8 +29,8 @@ type round struct {
 	plan    rollout.Plan
 	looked  int
 	since   time.Time
-	stopped map[string]bool // nodes on which something went wrong
-	refused map[string]bool // ledgers somebody else wrote
+	stopped map[string]bool      // nodes on which something went wrong
+	refused map[rollout.Ref]bool // ledgers somebody else wrote
 }
 
 // flight is what is still to be written to a node of a plan.
@@ -52,7 +52,7 @@ func (o *operator) look() {
 		}
 	}
 	o.plan = s.decide(o.view.Snapshot)
-	o.stopped, o.refused = map[string]bool{}, map[string]bool{}
+	o.stopped, o.refused = map[string]bool{}, map[rollout.Ref]bool{}
 	o.pending = nil
 	for _, l := range o.plan.Ledgers {
 		o.pending = append(o.pending, func() { o.ledger(l) })
@@ -74,7 +74,7 @@ func (o *operator) mark() {
 		q := &o.view.Rollouts[i]
 		for _, f := range o.flights {
 			for _, a := range f.actions {
-				if a.Verb == rollout.Admit && a.Rollout == q.Name {
+				if a.Verb == rollout.VerbAdmit && a.Rollout == q.Ref {
 					q.OnTheirWay = max(q.OnTheirWay, a.Order+1)
 				}
 			}
@@ -156,21 +156,21 @@ func (o *operator) write() {
 
 func (o *operator) ledger(l rollout.Ledger) {
 	err := sim.ErrConflict
-	if o.remembersAlike(l.Name) {
+	if o.remembersAlike(l.Owner) {
 		err = o.s.w.Write(l)
 	}
 	if o.s.chance(o.s.luck.lose) {
 		err = errors.New("lost") // it may have been written all the same
 	}
-	o.refused[l.Name] = err != nil
-	o.s.say("%s ledger %s epoch %d: %v", o.name, l.Name, l.Epoch, err)
+	o.refused[l.Owner] = err != nil
+	o.s.say("%s ledger %s epoch %d: %v", o.name, l.Owner, l.Epoch, err)
 }
 
 // remembersAlike says that what the groups of a ledger learned is as the operator saw it: it is stored in the same
 // object, so that a write of the one refuses an older write of the other.
-func (o *operator) remembersAlike(ledger string) bool {
+func (o *operator) remembersAlike(ledger rollout.Ref) bool {
 	for _, g := range o.view.Groups {
-		if stored := o.s.group(g.Name); g.Ledger == ledger && stored != nil && stored.Memory != g.Memory {
+		if stored := o.s.group(g.Ref); g.Ledger == ledger && stored != nil && stored.Memory != g.Memory {
 			return false
 		}
 	}
@@ -206,9 +206,9 @@ func (o *operator) save() {
 	}
 }
 
-func (o *operator) groupSeen(name string) *rollout.Group {
+func (o *operator) groupSeen(name rollout.GroupRef) *rollout.Group {
 	for i := range o.view.Groups {
-		if o.view.Groups[i].Name == name {
+		if o.view.Groups[i].Ref == name {
 			return &o.view.Groups[i]
 		}
 	}
@@ -216,15 +216,15 @@ func (o *operator) groupSeen(name string) *rollout.Group {
 }
 
 // epochWritten is the newest epoch of a ledger this operator knows of.
-func (o *operator) epochWritten(name string) int64 {
+func (o *operator) epochWritten(name rollout.Ref) int64 {
 	var epoch int64
 	for _, l := range o.view.Ledgers {
-		if l.Name == name {
+		if l.Owner == name {
 			epoch = l.Epoch
 		}
 	}
 	for _, l := range o.plan.Ledgers {
-		if l.Name == name && !o.refused[name] {
+		if l.Owner == name && !o.refused[name] {
 			epoch = l.Epoch
 		}
 	}
@@ -233,7 +233,7 @@ func (o *operator) epochWritten(name string) int64 {
 
 func (o *operator) do(r round, a rollout.Action) {
 	s := o.s
-	if a.Ledger != "" && r.refused[a.Ledger] {
+	if !a.Ledger.IsZero() && r.refused[a.Ledger] {
 		r.stopped[a.Node] = true
 	}
 	if r.stopped[a.Node] {
@@ -254,14 +254,14 @@ func (o *operator) do(r round, a rollout.Action) {
 	if broken != "" {
 		s.broken("%s did %s of %s for %s on %s: %s", o.name, a.Verb, a.Task, a.Rollout, a.Node, broken)
 	}
-	if t := s.w.Target(a.Rollout, a.Node); t != nil && a.Verb == rollout.Record && a.State == rollout.Done {
+	if t := s.w.Target(a.Rollout, a.Node); t != nil && a.Verb == rollout.VerbRecord && a.State == rollout.StateDone {
 		s.done[t.UID+a.Task] = t.Admission
 	}
 	s.checkAfter(a)
-	if a.Verb == rollout.Admit {
+	if a.Verb == rollout.VerbAdmit {
 		s.checkNumber(r, a)
 	}
-	if a.Verb == rollout.Retire && a.Wipe {
+	if a.Verb == rollout.VerbRetire && a.Wipe {
 		s.wiped(a)
 	}
 }

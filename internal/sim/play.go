@@ -145,13 +145,13 @@ func (p *player) leave(node string) {
 
 // work lets the object of a task end when its time has come.
 func (p *player) work(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) {
-	if k.Object == "" || k.Dead || k.Leaving || k.State != rollout.Running && k.State != rollout.Failing {
+	if k.Object == "" || k.Dead || k.Leaving || k.State != rollout.StateRunning && k.State != rollout.StateFailing {
 		return
 	}
 	at, known := p.ends[k.Object]
 	if !known {
 		began := k.Started
-		if began.IsZero() || k.State == rollout.Failing {
+		if began.IsZero() || k.State == rollout.StateFailing {
 			began = p.w.Truth.Now
 		}
 		at = began.Add(p.times.Task(*r, *t, *k))
@@ -211,7 +211,7 @@ func unfinished(p rollout.Plan) []rollout.Report {
 	for _, r := range p.Reports {
 		var left []rollout.Verdict
 		for _, v := range r.Verdicts {
-			if v.Phase != rollout.Finished {
+			if v.Phase != rollout.PhaseFinished {
 				left = append(left, v)
 			}
 		}

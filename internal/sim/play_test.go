@@ -18,14 +18,14 @@ var morning = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 // fleet is a rollout of so many nodes, with two packages of two stages each.
 func fleet(nodes int, group rollout.Group) rollout.Snapshot {
 	s := rollout.Snapshot{Now: morning, Groups: []rollout.Group{group}}
-	r := rollout.Rollout{Name: "Skyhook/demo", Kind: "Skyhook", Priority: 200}
+	r := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200}
 	for i := range nodes {
 		name := fmt.Sprintf("n%04d", i)
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Known: true, Created: morning.Add(time.Duration(i-nodes) * time.Second)})
-		t := rollout.Target{Node: name, UID: name, Group: group.Name}
+		t := rollout.Target{Node: name, UID: name, Group: group.Ref}
 		for _, p := range []string{"shell", "tuning"} {
 			for _, stage := range []string{"apply", "config"} {
-				k := rollout.Task{ID: p + "/" + stage, Label: p + " " + stage, State: rollout.Pending, Recorded: rollout.Pending}
+				k := rollout.Task{ID: p + "/" + stage, Label: p + " " + stage, State: rollout.StatePending, Recorded: rollout.StatePending}
 				if stage == "config" {
 					k.After = []string{p + "/apply"}
 				}
@@ -50,7 +50,7 @@ var minutes = sim.Times{
 }
 
 func TestPlay(t *testing.T) {
-	s := fleet(4, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+	s := fleet(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	got := sim.Play(s, minutes, 24*time.Hour)
 	if len(got.Left) > 0 {
 		t.Errorf("left: %+v", got.Left)
@@ -61,7 +61,7 @@ func TestPlay(t *testing.T) {
 	var story strings.Builder
 	for _, m := range got.Moments {
 		for _, a := range m.Actions {
-			if a.Verb == rollout.Admit || a.Verb == rollout.Retire {
+			if a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRetire {
 				fmt.Fprintf(&story, "%s %s %s\n", m.At.Sub(morning), a.Verb, a.Node)
 			}
 		}
@@ -76,10 +76,10 @@ func TestPlay(t *testing.T) {
 }
 
 func TestPlayDrainsAndWaitsForWindows(t *testing.T) {
-	s := fleet(1, rollout.Group{Name: "g", Ledger: "g", Limit: 1, Pace: rollout.Pace{Kind: rollout.Fixed, Initial: 1, PassPercent: 100, SafetyLimit: 100},
+	s := fleet(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100},
 		Frozen: &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window opens at 10:00"}, Until: morning.Add(2 * time.Hour)})
 	for i := range s.Rollouts[0].Targets[0].Tasks {
-		s.Rollouts[0].Targets[0].Tasks[i].Need = rollout.Drained
+		s.Rollouts[0].Targets[0].Tasks[i].Need = rollout.NeedDrained
 	}
 	s.Rollouts[0].Targets[0].Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
 	got := sim.Play(s, minutes, 24*time.Hour)
@@ -89,12 +89,12 @@ func TestPlayDrainsAndWaitsForWindows(t *testing.T) {
 }
 
 func TestPlayStops(t *testing.T) {
-	s := fleet(2, rollout.Group{Name: "g", Ledger: "g", Limit: 0})
+	s := fleet(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 0})
 	got := sim.Play(s, minutes, 24*time.Hour)
 	if !got.End.Equal(morning) || len(got.Left) != 1 || len(got.Left[0].Verdicts) != 2 || got.Left[0].Verdicts[0].Why.Reason != rollout.ReasonBudget {
 		t.Errorf("%s, %+v", got.End, got.Left)
 	}
-	s = fleet(2, rollout.Group{Name: "g", Ledger: "g", Limit: 1})
+	s = fleet(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1})
 	got = sim.Play(s, minutes, 3*time.Minute)
 	if len(got.Left) != 1 || got.End.After(morning.Add(3*time.Minute)) {
 		t.Errorf("the time was up: %s, %+v", got.End, got.Left)
@@ -103,11 +103,11 @@ func TestPlayStops(t *testing.T) {
 
 // An object that is deleted before it ended is waited for no longer.
 func TestPlayGoesOnWithoutAnObject(t *testing.T) {
-	s := fleet(1, rollout.Group{Name: "g", Ledger: "g", Limit: 1, Pace: rollout.Pace{Kind: rollout.Window}})
+	s := fleet(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	target := &s.Rollouts[0].Targets[0]
 	target.Admitted, target.Admission = true, 1
 	k := &target.Tasks[0]
-	k.State, k.Recorded, k.Object, k.Stale = rollout.Failing, rollout.Failing, "pod", true
+	k.State, k.Recorded, k.Object, k.Stale = rollout.StateFailing, rollout.StateFailing, "pod", true
 	k.Why, k.Attempts, k.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
 	got := sim.Play(s, minutes, 24*time.Hour)
 	if len(got.Left) > 0 || got.End.After(morning.Add(time.Hour)) {
@@ -116,11 +116,11 @@ func TestPlayGoesOnWithoutAnObject(t *testing.T) {
 }
 
 func TestPlayStopsWhenItIsEnough(t *testing.T) {
-	s := fleet(4, rollout.Group{Name: "g", Ledger: "g", Limit: 2, Pace: rollout.Pace{Kind: rollout.Window}})
+	s := fleet(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	times, admitted := minutes, 0
 	times.Enough = func(m sim.Moment) bool {
 		for _, a := range m.Actions {
-			if a.Verb == rollout.Admit {
+			if a.Verb == rollout.VerbAdmit {
 				admitted++
 			}
 		}
@@ -136,7 +136,7 @@ func TestPlayStopsWhenItIsEnough(t *testing.T) {
 // plan are one patch; each object is created and deleted. The rest of the 20 requests a node may cost is for events,
 // conditions and ConfigMaps.
 func TestRequests(t *testing.T) {
-	s := fleet(50, rollout.Group{Name: "g", Ledger: "g", Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.Window}})
+	s := fleet(50, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	got := sim.Play(s, minutes, 24*time.Hour)
 	patches, objects, plans := map[string]int{}, map[string]int{}, 0
 	for _, m := range got.Moments {
@@ -144,9 +144,9 @@ func TestRequests(t *testing.T) {
 		patched := map[string]bool{}
 		for _, a := range m.Actions {
 			switch a.Verb {
-			case rollout.Sweep:
+			case rollout.VerbSweep:
 				objects[a.Node]++
-			case rollout.Run:
+			case rollout.VerbRun:
 				objects[a.Node]++
 				patched[a.Node] = true
 			default:

@@ -21,12 +21,12 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 	t = s.asSeen(t, seen)
 	k := sim.Task(t, a.Task)
 	for _, id := range k.After {
-		if sim.Task(t, id).Recorded != rollout.Done {
+		if sim.Task(t, id).Recorded != rollout.StateDone {
 			return id + " is not recorded"
 		}
 	}
 	n := s.w.Node(a.Node)
-	if k.Need != rollout.Nothing {
+	if k.Need != rollout.NeedNothing {
 		switch {
 		case !holdsNode(n, a.Rollout) || !n.Cordoned:
 			return "the node is not held"
@@ -40,17 +40,17 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 		return "the node is not ready"
 	case alone > 0:
 		return "an interrupt is under way"
-	case k.Need == rollout.Alone && working > 0:
+	case k.Need == rollout.NeedAlone && working > 0:
 		return "something else is at work on the node"
 	case r.Serial && s.working(t) > 0:
 		return "another task runs"
 	}
 	for i := range t.Tasks {
-		if o := &t.Tasks[i]; o != k && o.Need == rollout.Alone && (o.Recorded == rollout.Running || o.Recorded == rollout.Failing) && !finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) {
+		if o := &t.Tasks[i]; o != k && o.Need == rollout.NeedAlone && (o.Recorded == rollout.StateRunning || o.Recorded == rollout.StateFailing) && !finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) {
 			return o.ID + " was begun and has not ended"
 		}
 	}
-	if k.Need == rollout.Alone {
+	if k.Need == rollout.NeedAlone {
 		return s.checkInterrupt(a, t, k)
 	}
 	return ""
@@ -65,8 +65,8 @@ func (s *storm) asSeen(t, seen *rollout.Target) *rollout.Target {
 		if now := sim.Task(t, k.ID); now != nil {
 			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
 			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
-		} else if k.Object = ""; s.did(t, &k) || k.State == rollout.Succeeded { // or else it is not wanted any more
-			k.Recorded, k.State = rollout.Done, rollout.Done
+		} else if k.Object = ""; s.did(t, &k) || k.State == rollout.StateSucceeded { // or else it is not wanted any more
+			k.Recorded, k.State = rollout.StateDone, rollout.StateDone
 		}
 		out.Tasks = append(out.Tasks, k)
 	}
@@ -80,7 +80,7 @@ func (s *storm) did(t *rollout.Target, k *rollout.Task) bool {
 
 // checkInterrupt: every outcome is recorded, and whatever can go on without the interrupt has ended.
 func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.Task) string {
-	begun := k.Recorded == rollout.Running || k.Recorded == rollout.Failing
+	begun := k.Recorded == rollout.StateRunning || k.Recorded == rollout.StateFailing
 	for _, id := range a.Covers {
 		if o := sim.Task(t, id); begun && o != nil && o.CoveredBy != k.ID {
 			return "it was begun without " + id
@@ -91,14 +91,14 @@ func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.T
 	}
 	for i := range t.Tasks {
 		o := &t.Tasks[i]
-		if o.State == rollout.Succeeded && o.Recorded != rollout.Done {
+		if o.State == rollout.StateSucceeded && o.Recorded != rollout.StateDone {
 			return o.ID + " ended and is not recorded"
 		}
 		hopeless := finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it keeps nobody waiting
-		if o.Need == rollout.Alone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.Done && !begun && !hopeless {
+		if o.Need == rollout.NeedAlone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.StateDone && !begun && !hopeless {
 			return o.ID + " is stronger"
 		}
-		if !begun && o.Need != rollout.Alone && o.Recorded != rollout.Done && runnable(t, o) {
+		if !begun && o.Need != rollout.NeedAlone && o.Recorded != rollout.StateDone && runnable(t, o) {
 			return o.ID + " can go on without it"
 		}
 	}
@@ -106,7 +106,7 @@ func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.T
 }
 
 func done(t *rollout.Target, ids []string) bool {
-	return !slices.ContainsFunc(ids, func(id string) bool { return sim.Task(t, id).Recorded != rollout.Done })
+	return !slices.ContainsFunc(ids, func(id string) bool { return sim.Task(t, id).Recorded != rollout.StateDone })
 }
 
 // runnable says that a task can end well without any interrupt.
@@ -117,7 +117,7 @@ func runnable(t *rollout.Target, k *rollout.Task) bool {
 	}
 	for _, id := range k.After {
 		o := sim.Task(t, id)
-		if o.Recorded != rollout.Done && (o.Need == rollout.Alone || !runnable(t, o)) {
+		if o.Recorded != rollout.StateDone && (o.Need == rollout.NeedAlone || !runnable(t, o)) {
 			return false
 		}
 	}
@@ -127,15 +127,15 @@ func runnable(t *rollout.Target, k *rollout.Task) bool {
 // objects are ours that may be at work on a node, and how many of them are interrupts.
 func (s *storm) objects(node string) (working, alone int) {
 	for i := range s.w.Truth.Rollouts {
-		t := s.w.Target(s.w.Truth.Rollouts[i].Name, node)
+		t := s.w.Target(s.w.Truth.Rollouts[i].Ref, node)
 		if n := s.w.Node(node); t == nil || n.UID != t.UID {
 			continue
 		}
 		working += len(t.Strays) + len(t.Going)
 		for j := range t.Tasks {
-			if k := &t.Tasks[j]; k.Object != "" && (k.State == rollout.Running || k.State == rollout.Failing) {
+			if k := &t.Tasks[j]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 				working++
-				if k.Need == rollout.Alone {
+				if k.Need == rollout.NeedAlone {
 					alone++
 				}
 			}
@@ -147,7 +147,7 @@ func (s *storm) objects(node string) (working, alone int) {
 func (s *storm) working(t *rollout.Target) int {
 	n := 0
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.Object != "" && (k.State == rollout.Running || k.State == rollout.Failing) {
+		if k := &t.Tasks[i]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 			n++
 		}
 	}
@@ -156,16 +156,16 @@ func (s *storm) working(t *rollout.Target) int {
 
 func (s *storm) checkRecord(a rollout.Action, t, seen *rollout.Target) string {
 	k := sim.Task(t, a.Task)
-	if k != nil && a.Why.Reason == rollout.ReasonDeadline && k.Recorded == rollout.Failing && !k.FailedAt.Before(k.Started.Add(k.Limit)) {
+	if k != nil && a.Why.Reason == rollout.ReasonDeadline && k.Recorded == rollout.StateFailing && !k.FailedAt.Before(k.Started.Add(k.Limit)) {
 		return "this attempt is recorded already"
 	}
-	if k == nil || a.State != rollout.Done || k.State == rollout.Succeeded || k.State == rollout.Done {
+	if k == nil || a.State != rollout.StateDone || k.State == rollout.StateSucceeded || k.State == rollout.StateDone {
 		return ""
 	}
-	if was := sim.Task(seen, a.Task); was != nil && was.State == rollout.Succeeded {
+	if was := sim.Task(seen, a.Task); was != nil && was.State == rollout.StateSucceeded {
 		return "" // its pod was deleted after it was seen to end well
 	}
-	if by := sim.Task(t, k.CoveredBy); by != nil && (by.State == rollout.Succeeded || by.State == rollout.Done) {
+	if by := sim.Task(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
 		return ""
 	}
 	return "it has not ended"
@@ -179,12 +179,12 @@ func (s *storm) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
 		}
 		expired := !s.w.Truth.Now.Before(k.Started.Add(k.Limit))
 		switch {
-		case k.State == rollout.Succeeded && k.Recorded != rollout.Done:
-			if was := sim.Task(seen, k.ID); was != nil && was.State != rollout.Succeeded {
+		case k.State == rollout.StateSucceeded && k.Recorded != rollout.StateDone:
+			if was := sim.Task(seen, k.ID); was != nil && was.State != rollout.StateSucceeded {
 				return "" // it ended after the operator looked
 			}
 			return "its outcome is not recorded"
-		case k.State == rollout.Running && k.Why == nil && !expired && !k.Dead:
+		case k.State == rollout.StateRunning && k.Why == nil && !expired && !k.Dead:
 			return "it works"
 		}
 	}
@@ -210,10 +210,10 @@ func (s *storm) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.Roll
 	}
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		if k.Object != "" && k.State == rollout.Running && !k.Leaving {
+		if k.Object != "" && k.State == rollout.StateRunning && !k.Leaving {
 			return k.ID + " works"
 		}
-		if k.Recorded != rollout.Done && a.Why.Reason == rollout.ReasonFinished {
+		if k.Recorded != rollout.StateDone && a.Why.Reason == rollout.ReasonFinished {
 			return k.ID + " is owed"
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // (a node that fails after it looked) is judged by what it saw.
 func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 	t, seen := s.w.Target(a.Rollout, a.Node), s.seen(v, a)
-	if a.Verb == rollout.Release && t == nil {
+	if a.Verb == rollout.VerbRelease && t == nil {
 		return ""
 	}
 	if t == nil || seen == nil || s.w.Node(a.Node) == nil {
@@ -24,7 +24,7 @@ func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 	r := s.rolloutSeen(v, a.Rollout)
 	stands := r.Broken != nil || r.Paused && !seen.Leaving
 	switch a.Verb {
-	case rollout.Admit, rollout.HoldIt, rollout.Run, rollout.Evict:
+	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict:
 		if stands {
 			return "the rollout stands still"
 		}
@@ -33,25 +33,25 @@ func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 		}
 	}
 	switch a.Verb {
-	case rollout.Admit:
+	case rollout.VerbAdmit:
 		return s.checkAdmit(v, a, t, seen, r)
-	case rollout.HoldIt:
+	case rollout.VerbHold:
 		return s.checkHold(v, a, t)
-	case rollout.Run:
+	case rollout.VerbRun:
 		return s.checkRun(v, a, t, seen, r)
-	case rollout.Record:
+	case rollout.VerbRecord:
 		return s.checkRecord(a, t, seen)
-	case rollout.Sweep:
+	case rollout.VerbSweep:
 		return s.checkSweep(a, t, seen)
-	case rollout.Evict:
+	case rollout.VerbEvict:
 		return s.checkEvict(v, a, t, r)
-	case rollout.Retire:
+	case rollout.VerbRetire:
 		return s.checkRetire(a, s.asSeen(t, seen), r)
-	case rollout.Taint:
+	case rollout.VerbTaint:
 		if nodeSeen(v, a.Node).Known {
 			return "the node is not new"
 		}
-	case rollout.Untaint:
+	case rollout.VerbUntaint:
 		return s.checkUntaint(v, a)
 	}
 	return ""
@@ -68,18 +68,18 @@ func (s *storm) seen(v sim.View, a rollout.Action) *rollout.Target {
 	return nil
 }
 
-func (s *storm) rolloutSeen(v sim.View, name string) *rollout.Rollout {
+func (s *storm) rolloutSeen(v sim.View, name rollout.Ref) *rollout.Rollout {
 	for i := range v.Rollouts {
-		if v.Rollouts[i].Name == name {
+		if v.Rollouts[i].Ref == name {
 			return &v.Rollouts[i]
 		}
 	}
 	return nil
 }
 
-func groupSeen(v sim.View, name string) *rollout.Group {
+func groupSeen(v sim.View, name rollout.GroupRef) *rollout.Group {
 	for i := range v.Groups {
-		if v.Groups[i].Name == name {
+		if v.Groups[i].Ref == name {
 			return &v.Groups[i]
 		}
 	}
@@ -101,7 +101,7 @@ func finallyFailed(t *rollout.Target) bool {
 		if limit == 0 {
 			limit = 3
 		}
-		return k.State != rollout.Done && k.State != rollout.Succeeded && k.Attempts >= limit
+		return k.State != rollout.StateDone && k.State != rollout.StateSucceeded && k.Attempts >= limit
 	})
 }
 
@@ -113,11 +113,11 @@ func (s *storm) busy(v sim.View, g *rollout.Group) map[string]bool {
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			n := s.w.Node(t.Node)
-			if t.Group != g.Name || !t.Admitted || n == nil || n.UID != t.UID {
+			if t.Group != g.Ref || !t.Admitted || n == nil || n.UID != t.UID {
 				continue
 			}
-			if was := s.seen(v, rollout.Action{Rollout: r.Name, Node: t.Node}); was != nil && was.Admitted && finallyFailed(was) {
-				if at := nodeSeen(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Name) && !holdsNode(n, r.Name) {
+			if was := s.seen(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && finallyFailed(was) {
+				if at := nodeSeen(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
 			}
@@ -157,7 +157,7 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 		return "the group is frozen"
 	case g.Memory.Stopped && !r.Deleting:
 		return "the group stopped"
-	case a.Ledger == "" || a.Batch == 0:
+	case a.Ledger.IsZero() || a.Batch == 0:
 		return "the admission is not fenced"
 	}
 	for i := range r.Targets {
@@ -168,7 +168,7 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 	if g.Spread.Limit > 0 {
 		near := 0
 		for name := range busy {
-			if name != a.Node && zoneOf(name) == seen.Place && inGroup(v, name, g.Name) {
+			if name != a.Node && zoneOf(name) == seen.Place && inGroup(v, name, g.Ref) {
 				near++
 			}
 		}
@@ -177,7 +177,7 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 		}
 	}
 	for i := range s.w.Truth.Rollouts {
-		if o := s.w.Target(s.w.Truth.Rollouts[i].Name, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
+		if o := s.w.Target(s.w.Truth.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
 			return "another rollout is at work on the node"
 		}
 	}
@@ -194,7 +194,7 @@ func there(v sim.View, t *rollout.Target) bool {
 }
 
 // inGroup says that some target of a group is on a node: of other nodes nobody knows the zone.
-func inGroup(v sim.View, node, group string) bool {
+func inGroup(v sim.View, node string, group rollout.GroupRef) bool {
 	for _, r := range v.Rollouts {
 		if slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node && t.Group == group && there(v, &t) }) {
 			return true
@@ -216,7 +216,7 @@ func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])
 
 // checkBatch holds the size of the open batch against what was planned for it.
 func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) string {
-	if g.Pace.Kind == rollout.Window {
+	if g.Pace.Kind == rollout.PaceWindow {
 		return ""
 	}
 	if g.Memory.Open == 0 || g.Memory.From == 0 {
@@ -225,11 +225,11 @@ func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) stri
 	members := 0
 	for i := range v.Rollouts {
 		for j := range s.w.Truth.Rollouts {
-			if s.w.Truth.Rollouts[j].Name == v.Rollouts[i].Name {
+			if s.w.Truth.Rollouts[j].Ref == v.Rollouts[i].Ref {
 				for k := range s.w.Truth.Rollouts[j].Targets {
 					o := &s.w.Truth.Rollouts[j].Targets[k]
 					n := s.w.Node(o.Node) // who vanished with his node makes room
-					if n != nil && n.UID == o.UID && o.Group == g.Name && o.Admitted && o.Batch >= g.Memory.From && o != t {
+					if n != nil && n.UID == o.UID && o.Group == g.Ref && o.Admitted && o.Batch >= g.Memory.From && o != t {
 						members++
 					}
 				}
@@ -246,8 +246,8 @@ func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) stri
 func (s *storm) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) string {
 	for i := range v.Rollouts {
 		e := &v.Rollouts[i]
-		earlier := e.Priority < r.Priority || e.Priority == r.Priority && e.Name < r.Name
-		if !earlier || e.Kind != r.Kind || e.Paused && e.Yields || e.Broken != nil {
+		earlier := e.Priority < r.Priority || e.Priority == r.Priority && e.Ref.Compare(r.Ref) < 0
+		if !earlier || e.Sequence != r.Sequence || e.Paused && e.Yields || e.Broken != nil {
 			continue
 		}
 		for j := range e.Targets {
@@ -256,9 +256,9 @@ func (s *storm) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) str
 			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Admitted || e.Once && t.Skipped {
 				continue
 			}
-			owes := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.Done })
+			owes := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
 			if owes && (t.Node == a.Node || e.Barrier) {
-				return e.Name + " goes first on " + t.Node
+				return e.Ref.String() + " goes first on " + t.Node
 			}
 		}
 	}
@@ -278,7 +278,7 @@ func (s *storm) checkHold(v sim.View, a rollout.Action, t *rollout.Target) strin
 	for i := range s.w.Truth.Rollouts {
 		r := &s.w.Truth.Rollouts[i]
 		for j := range r.Targets {
-			if o := s.w.Node(r.Targets[j].Node); o != nil && r.Targets[j].Group == g.Name && r.Targets[j].Admitted && holdsNode(o, r.Name) {
+			if o := s.w.Node(r.Targets[j].Node); o != nil && r.Targets[j].Group == g.Ref && r.Targets[j].Admitted && holdsNode(o, r.Ref) {
 				held[o.Name] = true
 			}
 		}
@@ -294,13 +294,13 @@ func (s *storm) checkHold(v sim.View, a rollout.Action, t *rollout.Target) strin
 func (s *storm) checkUntaint(v sim.View, a rollout.Action) string {
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
-		t, seen := s.w.Target(r.Name, a.Node), s.seen(v, rollout.Action{Rollout: r.Name, Node: a.Node})
+		t, seen := s.w.Target(r.Ref, a.Node), s.seen(v, rollout.Action{Rollout: r.Ref, Node: a.Node})
 		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving {
 			continue
 		}
 		for _, k := range s.asSeen(t, seen).Tasks {
-			if k.Recorded != rollout.Done {
-				return r.Name + " owes " + k.ID
+			if k.Recorded != rollout.StateDone {
+				return r.Ref.String() + " owes " + k.ID
 			}
 		}
 	}
@@ -310,7 +310,7 @@ func (s *storm) checkUntaint(v sim.View, a rollout.Action) string {
 // checkAfter: a node that no rollout holds any more is as a person left it.
 func (s *storm) checkAfter(a rollout.Action) {
 	n := s.w.Node(a.Node)
-	if a.Verb != rollout.Release || n == nil || len(n.Holds) > 0 {
+	if a.Verb != rollout.VerbRelease || n == nil || len(n.Holds) > 0 {
 		return
 	}
 	if s.unclear[a.Node] {

@@ -32,7 +32,10 @@ type World struct {
 	nodes   map[string]int // where each was found last
 }
 
-type key struct{ rollout, node string }
+type key struct {
+	rollout rollout.Ref
+	node    string
+}
 
 type place struct{ rollout, target int }
 
@@ -96,7 +99,7 @@ func (w *World) Arrange() {
 	for i := range w.Truth.Rollouts {
 		r := &w.Truth.Rollouts[i]
 		for j := range r.Targets {
-			w.places[key{r.Name, r.Targets[j].Node}] = place{i, j}
+			w.places[key{r.Ref, r.Targets[j].Node}] = place{i, j}
 		}
 	}
 }
@@ -116,7 +119,7 @@ func (w *World) View() View {
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
 		for j := range r.Targets {
-			if t := &r.Targets[j]; held[key{r.Name, t.Node}] {
+			if t := &r.Targets[j]; held[key{r.Ref, t.Node}] {
 				t.Pods, t.PodsSeen = slices.Clone(w.Workloads[t.Node]), true
 			}
 		}
@@ -125,8 +128,8 @@ func (w *World) View() View {
 }
 
 // Target finds a target; nil when there is none.
-func (w *World) Target(rolloutName, node string) *rollout.Target {
-	at, ok := w.places[key{rolloutName, node}]
+func (w *World) Target(of rollout.Ref, node string) *rollout.Target {
+	at, ok := w.places[key{of, node}]
 	if !ok {
 		return nil
 	}
@@ -134,9 +137,9 @@ func (w *World) Target(rolloutName, node string) *rollout.Target {
 }
 
 // Rollout finds a rollout; nil when there is none.
-func (w *World) Rollout(name string) *rollout.Rollout {
+func (w *World) Rollout(ref rollout.Ref) *rollout.Rollout {
 	for i := range w.Truth.Rollouts {
-		if w.Truth.Rollouts[i].Name == name {
+		if w.Truth.Rollouts[i].Ref == ref {
 			return &w.Truth.Rollouts[i]
 		}
 	}
@@ -186,11 +189,11 @@ func (w *World) Apply(v View, p rollout.Plan) error {
 // Act carries a plan out whose statuses are not written yet.
 func (w *World) Act(v View, p rollout.Plan) error {
 	var errs []error
-	refused := map[string]bool{}
+	refused := map[rollout.Ref]bool{}
 	for _, l := range p.Ledgers {
 		if err := w.Write(l); err != nil {
-			refused[l.Name] = true
-			errs = append(errs, fmt.Errorf("writing ledger %s: %w", l.Name, err))
+			refused[l.Owner] = true
+			errs = append(errs, fmt.Errorf("writing ledger %s: %w", l.Owner, err))
 		}
 	}
 	stopped := map[string]bool{}
@@ -208,10 +211,10 @@ func (w *World) Act(v View, p rollout.Plan) error {
 
 // Write is the compare-and-swap of a ledger.
 func (w *World) Write(l rollout.Ledger) error {
-	w.Writes[l.Name]++
+	w.Writes[l.Owner.String()]++
 	l.Admitting = slices.Clone(l.Admitting)
 	for i := range w.Truth.Ledgers {
-		if w.Truth.Ledgers[i].Name != l.Name {
+		if w.Truth.Ledgers[i].Owner != l.Owner {
 			continue
 		}
 		if w.Truth.Ledgers[i].Epoch != l.Epoch-1 {
@@ -231,7 +234,7 @@ func (w *World) Write(l rollout.Ledger) error {
 func (w *World) Save(p rollout.Plan) {
 	for _, g := range p.Groups {
 		for i := range w.Truth.Groups {
-			if w.Truth.Groups[i].Name == g.Group {
+			if w.Truth.Groups[i].Ref == g.Group {
 				w.Truth.Groups[i].Memory = g.Memory
 			}
 		}

@@ -66,7 +66,7 @@ type storm struct {
 	human   map[string]bool           // nodes a person cordoned
 	unclear map[string]bool           // nodes where nobody can tell any more who cordoned them
 	ended   map[string]bool           // interrupts that ended well, by admission
-	absent  map[string]int            // owners of holds that are gone: ticks since
+	absent  map[rollout.Ref]int       // owners of holds that are gone: ticks since
 	done    map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
 	numbers map[string]map[int]number // by rollout: whose each number is, since the end of the last rollout was stored
 	looks   int
@@ -88,7 +88,7 @@ type luck struct {
 
 func newStorm(t *testing.T, seed int64) *storm {
 	s := &storm{t: t, seed: seed, r: rand.New(rand.NewSource(seed)), sick: map[string]int{}, human: map[string]bool{},
-		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[string]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}}
+		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}}
 	some := func(most int) int {
 		if s.r.Intn(3) == 0 {
 			return 0

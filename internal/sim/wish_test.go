@@ -16,7 +16,8 @@ import (
 
 // wish is what somebody wants of a rollout: a small front end, enough to make the engine sweat.
 type wish struct {
-	name     string
+	name     rollout.Ref
+	shares   bool // its targets are in the shared group
 	packages map[string]pack
 	nodes    map[string]bool            // by name
 	kept     map[string]map[string]have // by node UID, then package: what is installed
@@ -43,12 +44,12 @@ type goal struct {
 }
 
 var prototypes = []rollout.Pace{
-	{Kind: rollout.Window},
-	{Kind: rollout.Window, StopAfter: 2, SafetyLimit: 60},
-	{Kind: rollout.Whole, PassPercent: 100, SafetyLimit: 50},
-	{Kind: rollout.Fixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
-	{Kind: rollout.Linear, Initial: 1, Delta: 1, PassPercent: 50, SafetyLimit: 50},
-	{Kind: rollout.Exponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 40, StopAfter: 2},
+	{Kind: rollout.PaceWindow},
+	{Kind: rollout.PaceWindow, StopAfter: 2, SafetyLimit: 60},
+	{Kind: rollout.PaceWhole, PassPercent: 100, SafetyLimit: 50},
+	{Kind: rollout.PaceFixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
+	{Kind: rollout.PaceLinear, Initial: 1, Delta: 1, PassPercent: 50, SafetyLimit: 50},
+	{Kind: rollout.PaceExponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 40, StopAfter: 2},
 }
 
 func (s *storm) addWish(i int) {
@@ -56,7 +57,7 @@ func (s *storm) addWish(i int) {
 	if s.chance(25) {
 		kind = "NodeOp"
 	}
-	w := &wish{name: fmt.Sprintf("%s/w%d", kind, i), packages: map[string]pack{}, nodes: map[string]bool{},
+	w := &wish{name: rollout.Ref{Kind: kind, Name: fmt.Sprintf("w%d", i)}, packages: map[string]pack{}, nodes: map[string]bool{},
 		kept: map[string]map[string]have{}, goals: map[string]map[string]goal{}}
 	for j := range 1 + s.r.Intn(3) {
 		w.packages[fmt.Sprintf("p%d", j)] = s.newPack(j)
@@ -65,7 +66,7 @@ func (s *storm) addWish(i int) {
 		w.nodes[n.Name] = s.chance(85)
 	}
 	r := rollout.Rollout{
-		Name: w.name, Kind: kind, UID: s.uid(), Priority: 100 + 50*s.r.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
+		Ref: w.name, Sequence: kind, UID: s.uid(), Priority: 100 + 50*s.r.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
 		Required: s.chance(25), Once: kind == "NodeOp", KeepHeld: s.chance(50),
 		Numbered: kind == "Skyhook",
 	}
@@ -77,21 +78,26 @@ func (s *storm) addWish(i int) {
 	w.forgets = s.chance(50)
 	s.wishes = append(s.wishes, w)
 	s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, r)
-	group := w.name
-	if s.chance(40) {
-		group = "Policy/shared"
-	}
-	s.addGroup(group)
-	w.goals[""] = map[string]goal{"": {kind: group}} // the group of targets made later
+	w.shares = s.chance(40)
+	s.addGroup(w.group())
 }
 
-func (w *wish) group() string { return w.goals[""][""].kind }
+// sharedPolicy owns the groups that several rollouts share.
+var sharedPolicy = rollout.Ref{Kind: "Policy", Name: "shared"}
 
-func (s *storm) addGroup(name string) {
-	if s.group(name) != nil {
+// group is the group of targets made later.
+func (w *wish) group() rollout.GroupRef {
+	if w.shares {
+		return rollout.GroupRef{Owner: sharedPolicy}
+	}
+	return rollout.GroupRef{Owner: w.name}
+}
+
+func (s *storm) addGroup(ref rollout.GroupRef) {
+	if s.group(ref) != nil {
 		return
 	}
-	g := rollout.Group{Name: name, Ledger: name, Limit: 1 + s.r.Intn(4), Pace: prototypes[s.r.Intn(len(prototypes))], Reset: s.chance(60)}
+	g := rollout.Group{Ref: ref, Ledger: ref.Owner, Limit: 1 + s.r.Intn(4), Pace: prototypes[s.r.Intn(len(prototypes))], Reset: s.chance(60)}
 	if s.chance(15) {
 		g.Limit = rollout.Unlimited
 	}
@@ -104,18 +110,18 @@ func (s *storm) addGroup(name string) {
 	s.w.Truth.Groups = append(s.w.Truth.Groups, g)
 }
 
-func (s *storm) group(name string) *rollout.Group {
+func (s *storm) group(ref rollout.GroupRef) *rollout.Group {
 	for i := range s.w.Truth.Groups {
-		if s.w.Truth.Groups[i].Name == name {
+		if s.w.Truth.Groups[i].Ref == ref {
 			return &s.w.Truth.Groups[i]
 		}
 	}
 	return nil
 }
 
-func (s *storm) epoch(ledger string) int64 {
+func (s *storm) epoch(ledger rollout.Ref) int64 {
 	for _, l := range s.w.Truth.Ledgers {
-		if l.Name == ledger {
+		if l.Owner == ledger {
 			return l.Epoch
 		}
 	}
@@ -167,7 +173,7 @@ func (s *storm) refit() {
 	}
 }
 
-func holdsNode(n *rollout.Node, owner string) bool {
+func holdsNode(n *rollout.Node, owner rollout.Ref) bool {
 	return slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner })
 }
 
@@ -209,7 +215,7 @@ func (w *wish) refit(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
 			continue
 		}
 		k.After = nil
-		if dep := last[goals[name].after]; dep != "" && goals[name].kind != "uninstall" && k.Recorded == rollout.Pending && !goals[name].begun && goals[goals[name].after].kind != "uninstall" {
+		if dep := last[goals[name].after]; dep != "" && goals[name].kind != "uninstall" && k.Recorded == rollout.StatePending && !goals[name].begun && goals[goals[name].after].kind != "uninstall" {
 			k.After = []string{dep}
 		}
 	}
@@ -228,7 +234,7 @@ func of(tasks []rollout.Task, name string) []rollout.Task {
 // refitPackage goes on with the tasks of one package, or replaces them when something else is wanted now.
 func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
-	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.Done || k.Object != "" }) {
+	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object != "" }) {
 		g := goals[name]
 		if kept[name] = (have{g.version, g.config}); g.kind == "uninstall" {
 			delete(kept, name)
@@ -238,12 +244,12 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 	}
 	want := w.goal(r, t, name)
 	if g := goals[name]; len(chain) > 0 && want == (goal{kind: g.kind, pack: g.pack}) {
-		for w.forgets && len(chain) > 1 && chain[0].State == rollout.Done && chain[0].Object == "" {
+		for w.forgets && len(chain) > 1 && chain[0].State == rollout.StateDone && chain[0].Object == "" {
 			g.begun = true
 			goals[name], chain = g, chain[1:]
 		}
 		for i := range chain {
-			if k := &chain[i]; k.Need == rollout.Alone && k.Strength == 2 && k.Recorded == rollout.Pending {
+			if k := &chain[i]; k.Need == rollout.NeedAlone && k.Strength == 2 && k.Recorded == rollout.StatePending {
 				k.BootID = n.BootID
 			}
 		}
@@ -252,11 +258,11 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 	if len(chain) > 0 && !replaceable(chain) {
 		for i := range chain {
 			k := &chain[i]
-			k.Stale = k.Object != "" && !k.Leaving && (k.State == rollout.Failing || k.State == rollout.Running)
+			k.Stale = k.Object != "" && !k.Leaving && (k.State == rollout.StateFailing || k.State == rollout.StateRunning)
 		}
 		return chain
 	}
-	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.Pending) && goals[name].kind != "uninstall" {
+	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.StatePending) && goals[name].kind != "uninstall" {
 		kept[name] = have{goals[name].version, -1} // half of it is there
 		want = w.goal(r, t, name)
 	}
@@ -272,7 +278,7 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 // replaceable says that nothing of a chain is under way.
 func replaceable(chain []rollout.Task) bool {
 	return !slices.ContainsFunc(chain, func(k rollout.Task) bool {
-		return k.Object != "" || k.Need == rollout.Alone && k.Recorded == rollout.Running
+		return k.Object != "" || k.Need == rollout.NeedAlone && k.Recorded == rollout.StateRunning
 	})
 }
 
@@ -311,19 +317,19 @@ func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
 	for _, stage := range stages {
 		k := rollout.Task{
 			ID: id + "/" + stage, Label: name + " " + stage,
-			State: rollout.Pending, Recorded: rollout.Pending, Limit: 5 * time.Minute, Uninstall: g.kind == "uninstall",
+			State: rollout.StatePending, Recorded: rollout.StatePending, Limit: 5 * time.Minute, Uninstall: g.kind == "uninstall",
 		}
 		if g.bounded {
 			k.Retries, k.Bounded = 2, true
 		}
 		switch {
 		case stage == "interrupt":
-			k.Need, k.Strength = rollout.Alone, g.interrupt
+			k.Need, k.Strength = rollout.NeedAlone, g.interrupt
 			if g.interrupt == 2 {
 				k.BootID = n.BootID
 			}
 		case g.interrupt > 0:
-			k.Need = rollout.Drained
+			k.Need = rollout.NeedDrained
 		}
 		out = append(out, k)
 	}
@@ -345,7 +351,7 @@ func (s *storm) derive() {
 	for i := range s.w.Truth.Groups {
 		g := &s.w.Truth.Groups[i]
 		g.Taken = nil
-		if !strings.HasPrefix(g.Name, "Policy/") {
+		if g.Ref.Owner != sharedPolicy {
 			continue
 		}
 		for _, n := range s.w.Truth.Nodes {

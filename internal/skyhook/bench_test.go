@@ -24,7 +24,7 @@ func fleetOf(b *testing.B, n int) *Input {
 	first.Labels["pool"] = "gpu"
 	w.drive(s)
 	c := w.compile(s)
-	w.write("first", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "first", Phase: rollout.Finished}))
+	w.write("first", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "first", Phase: rollout.PhaseFinished}))
 	for i := range n - 1 {
 		node := w.addNode(fmt.Sprintf("node-%05d", i))
 		node.Labels["pool"] = "gpu"
@@ -64,7 +64,7 @@ func BenchmarkCompile(b *testing.B) {
 			c := Compile(in)
 			r := rollout.Report{}
 			for _, t := range c.Rollout.Targets {
-				r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: t.Node, Phase: rollout.Finished})
+				r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: t.Node, Phase: rollout.PhaseFinished})
 			}
 			for b.Loop() {
 				c.Status(r, nil)
@@ -75,7 +75,7 @@ func BenchmarkCompile(b *testing.B) {
 			c := Compile(in)
 			for b.Loop() {
 				for _, node := range in.Nodes {
-					c.Words(node, rollout.Verdict{Node: node.Name, Phase: rollout.Finished})
+					c.Words(node, rollout.Verdict{Node: node.Name, Phase: rollout.PhaseFinished})
 				}
 			}
 		})

@@ -15,34 +15,34 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change is what an action of the plan changes on its node: Taint, Admit, HoldIt, Run, Cover, Record, Release, Untaint and
-// Retire; the other verbs change nothing. n is the node as it is after the edits of Adopt and of the earlier actions of
-// the plan (With), holds are all holds on it, NodeOps' included. The edit of a Run is written before its Object is
+// Change is what an action of the plan changes on its node: taint, admit, hold, run, cover, record, release, untaint and
+// retire; the other verbs change nothing. n is the node as it is after the edits of Adopt and of the earlier actions of
+// the plan (With), holds are all holds on it, NodeOps' included. The edit of a run is written before its Object is
 // created. Changing twice changes once.
 func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit, error) {
 	switch a.Verb { // these are for any node, whatever it says
-	case rollout.Taint:
+	case rollout.VerbTaint:
 		return c.taint(n), nil
-	case rollout.Untaint:
+	case rollout.VerbUntaint:
 		return Edit{RemoveTaints: []corev1.Taint{c.in.Config.RuntimeTaint}}, nil
-	case rollout.Release:
+	case rollout.VerbRelease:
 		return c.release(n, holds), nil
 	}
 	if p := n.on(c.in.Skyhook.Name).problem; p != "" && !a.Wipe {
 		return Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
-	case rollout.Admit:
+	case rollout.VerbAdmit:
 		return c.admit(a, n), nil
-	case rollout.HoldIt:
+	case rollout.VerbHold:
 		return c.hold(n, holds), nil
-	case rollout.Run:
+	case rollout.VerbRun:
 		return c.run(a, n)
-	case rollout.Cover:
+	case rollout.VerbCover:
 		return c.cover(a, n)
-	case rollout.Record:
+	case rollout.VerbRecord:
 		return c.record(a, n)
-	case rollout.Retire:
+	case rollout.VerbRetire:
 		return c.retire(a, n), nil
 	}
 	return Edit{}, nil
@@ -175,7 +175,7 @@ func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
 	e := Edit{}
 	if !on.cordoned || on.record.Held == nil {
 		was := n.Unschedulable && !on.cordoned
-		if rest := others(holds, rolloutName(name)); len(rest) > 0 {
+		if rest := others(holds, Ref(name)); len(rest) > 0 {
 			was = was && slices.ContainsFunc(rest, func(h rollout.Hold) bool { return h.WasCordoned })
 		}
 		e = c.edit(n, func(_ v1alpha1.NodeState, rec *Record) { rec.Held = &Held{At: whole(c.in.Now), WasCordoned: was} })
@@ -205,7 +205,7 @@ func ClearFound(n *Node) Edit {
 	return e
 }
 
-func others(holds []rollout.Hold, owner string) []rollout.Hold {
+func others(holds []rollout.Hold, owner rollout.Ref) []rollout.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h rollout.Hold) bool { return h.Owner == owner })
 }
 
@@ -225,7 +225,7 @@ func (c *Compiled) release(n *Node, holds []rollout.Hold) Edit {
 		e.annotate(n, v1alpha1.PrefixRecord+name, writeRecord(rec))
 	}
 	e.strip(n, v1alpha1.PrefixCordon+name)
-	if n.Unschedulable && !was && len(others(holds, rolloutName(name))) == 0 {
+	if n.Unschedulable && !was && len(others(holds, Ref(name))) == 0 {
 		no := false
 		e.Unschedulable = &no
 	}

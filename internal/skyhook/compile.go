@@ -42,7 +42,7 @@ func Compile(in *Input) *Compiled {
 	}
 	c.pods = podsByNode(in)
 	c.Rollout = rollout.Rollout{
-		Name: rolloutName(s.Name), UID: string(s.UID), Kind: Kind,
+		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
 		Paused: is(s, v1alpha1.AnnotationPause) || is(s, v1alpha1.AnnotationDisable), Yields: is(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,

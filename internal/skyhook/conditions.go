@@ -257,7 +257,7 @@ func (c *Compiled) sayUninstall(t *teller, nodes []said) {
 				continue
 			}
 			runs = true
-			if task.State == rollout.Failing {
+			if task.State == rollout.StateFailing {
 				fails = true
 				if why == "" && task.Why != nil {
 					why = task.Label + " on " + n.name + ": " + task.Why.Text
@@ -286,8 +286,8 @@ func (c *Compiled) sayUninstall(t *teller, nodes []said) {
 }
 
 // uses says that the group is this Skyhook's, alone or with others.
-func (c *Compiled) uses(group string) bool {
-	return slices.ContainsFunc(c.Groups, func(g rollout.Group) bool { return g.Name == group })
+func (c *Compiled) uses(group rollout.GroupRef) bool {
+	return slices.ContainsFunc(c.Groups, func(g rollout.Group) bool { return g.Ref == group })
 }
 
 func batches(n int) string {
@@ -299,7 +299,7 @@ func batches(n int) string {
 
 // stopped says which failures stopped a group.
 func (c *Compiled) stopped(g rollout.GroupReport, nodes []said) string {
-	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group[strings.LastIndexByte(g.Group, '/')+1:], batches(g.Memory.ConsecutiveFailures))
+	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, batches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
 		if n.status == v1alpha1.StatusErroring && c.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {

@@ -48,13 +48,13 @@ func draw(c *Compiled) string {
 
 func drawTask(task rollout.Task) string {
 	out := task.ID
-	if task.State != rollout.Pending || task.Recorded != rollout.Pending {
+	if task.State != rollout.StatePending || task.Recorded != rollout.StatePending {
 		out += fmt.Sprintf(" %s (recorded %s)", task.State, task.Recorded)
 	}
 	switch task.Need {
-	case rollout.Drained:
+	case rollout.NeedDrained:
 		out += " drained"
-	case rollout.Alone:
+	case rollout.NeedAlone:
 		out += fmt.Sprintf(" alone strength=%d", task.Strength)
 	}
 	for _, f := range []struct {

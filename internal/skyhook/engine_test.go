@@ -225,7 +225,7 @@ func (l *life) turn() bool {
 		}
 		l.carryOut(c, a)
 	}
-	l.s.Status.CompartmentStatuses = policy.CompartmentsOf(c.Rollout.Name, plan.Groups)
+	l.s.Status.CompartmentStatuses = policy.CompartmentsOf(c.Rollout.Ref, plan.Groups)
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
 	l.check()
 	return moved || len(plan.Actions) > 0
@@ -233,13 +233,13 @@ func (l *life) turn() bool {
 
 func (l *life) carryOut(c *Compiled, a rollout.Action) {
 	switch a.Verb {
-	case rollout.Run, rollout.Sweep, rollout.Record, rollout.Cover, rollout.Admit, rollout.HoldIt, rollout.Release, rollout.Retire:
+	case rollout.VerbRun, rollout.VerbSweep, rollout.VerbRecord, rollout.VerbCover, rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRelease, rollout.VerbRetire:
 		l.log = append(l.log, fmt.Sprintf("%s %s %s%s (%s)", a.Node, a.Verb, a.Task, a.State, a.Why.Text))
 	}
 	switch a.Verb {
-	case rollout.Run:
+	case rollout.VerbRun:
 		l.mayRun(c, a)
-	case rollout.Admit:
+	case rollout.VerbAdmit:
 		l.mayAdmit(a.Node)
 	}
 	l.act(c, a)

@@ -21,13 +21,13 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 	var out []Event
 	started := map[string]int{}
 	for _, a := range done {
-		if a.Rollout != c.Rollout.Name {
+		if a.Rollout != c.Rollout.Ref {
 			continue
 		}
 		if e := c.eventOf(a); e != nil {
 			out = append(out, *e)
 		}
-		if st, err := c.stepOf(a.Node, a.Task); a.Verb == rollout.Run && err == nil && !st.interrupts() {
+		if st, err := c.stepOf(a.Node, a.Task); a.Verb == rollout.VerbRun && err == nil && !st.interrupts() {
 			started[fmt.Sprintf("stage %s of package %s %s", st.stage, st.name, st.version)]++
 		}
 	}
@@ -49,14 +49,14 @@ func (c *Compiled) eventOf(a rollout.Action) *Event {
 		return &Event{Node: a.Node, Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case a.Verb == rollout.Admit:
+	case a.Verb == rollout.VerbAdmit:
 		if t := c.targets[a.Node]; t != nil && t.reapplies() {
 			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
 			e.OnSkyhook = true
 			return e
 		}
 		return normal(v1alpha1.EventApply, "Skyhook %s begins to work on the node", name)
-	case a.Verb == rollout.Run && st != nil && st.interrupts():
+	case a.Verb == rollout.VerbRun && st != nil && st.interrupts():
 		effect := st.payload
 		for _, id := range a.Covers {
 			if other, err := c.stepOf(a.Node, id); err == nil {
@@ -66,20 +66,20 @@ func (c *Compiled) eventOf(a rollout.Action) *Event {
 		e := normal(v1alpha1.EventInterrupt, "Skyhook %s interrupts the node for package %s: %s", name, st.name, inWords(effect))
 		e.OnSkyhook = true
 		return e
-	case a.Verb == rollout.Record && a.State == rollout.Failing && st != nil:
+	case a.Verb == rollout.VerbRecord && a.State == rollout.StateFailing && st != nil:
 		text := a.Why.Text
 		e := normal(v1alpha1.EventState, "package %s %s fails at stage %s, attempt %d: %s", st.name, st.version, st.stage, a.Attempts, text)
 		e.Type = corev1.EventTypeWarning
 		return e
-	case a.Verb == rollout.Retire && a.Skip:
+	case a.Verb == rollout.VerbRetire && a.Skip:
 		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unfinished: %s", name, a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
-	case a.Verb == rollout.Retire && a.Why.Reason == rollout.ReasonGiveUp:
+	case a.Verb == rollout.VerbRetire && a.Why.Reason == rollout.ReasonGiveUp:
 		e := normal(v1alpha1.EventState, "Skyhook %s is deleted without %s being uninstalled: %s", name, c.leftOn(a.Node), a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
-	case a.Verb == rollout.Retire && !a.Wipe:
+	case a.Verb == rollout.VerbRetire && !a.Wipe:
 		return normal(v1alpha1.EventState, "Skyhook %s is complete on the node", name)
 	}
 	return nil

@@ -113,14 +113,14 @@ func FuzzNode(f *testing.F) {
 			}
 			for _, task := range target.Tasks {
 				view := ParseNode(w.node("n1"), nil)
-				e, err := c.Change(rollout.Action{Verb: rollout.Run, Node: "n1", Task: task.ID}, view, nil)
+				e, err := c.Change(rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: task.ID}, view, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if _, err := c.Object(task.ID, view.With(e)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := c.Change(rollout.Action{Verb: rollout.Record, Node: "n1", Task: task.ID, State: rollout.Done}, view.With(e), nil); err != nil {
+				if _, err := c.Change(rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: task.ID, State: rollout.StateDone}, view.With(e), nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -97,12 +97,12 @@ func TestCompile(t *testing.T) {
 			for _, s := range w.skyhooks {
 				c := w.compile(s)
 				r := c.Rollout
-				fmt.Fprintf(&b, "%s priority=%d barrier=%v serial=%v required=%v autotaint=%v drain=%v/%s\n", r.Name, r.Priority, r.Barrier, r.Serial, r.Required, r.Autotaint, r.Drain.Timeout, r.Drain.OnTimeout)
+				fmt.Fprintf(&b, "%s priority=%d barrier=%v serial=%v required=%v autotaint=%v drain=%v/%s\n", r.Ref, r.Priority, r.Barrier, r.Serial, r.Required, r.Autotaint, r.Drain.Timeout, r.Drain.OnTimeout)
 				for _, p := range c.Problems {
 					fmt.Fprintf(&b, "problem %s refuses=%v %s: %s\n", p.Reason, p.Refuses, p.Field, p.Text)
 				}
 				for _, g := range c.Groups {
-					fmt.Fprintf(&b, "group %s ledger=%s limit=%d pace=%+v reset=%v\n", g.Name, g.Ledger, g.Limit, g.Pace, g.Reset)
+					fmt.Fprintf(&b, "group %s ledger=%s limit=%d pace=%+v reset=%v\n", g.Ref, g.Ledger, g.Limit, g.Pace, g.Reset)
 				}
 				for _, t := range r.Targets {
 					fmt.Fprintf(&b, "target %s in %s\n", t.Node, t.Group)
@@ -170,12 +170,12 @@ func TestPods(t *testing.T) {
 
 // verdicts judge every target by hand.
 func verdicts(c *Compiled, phases map[string]rollout.Phase) rollout.Report {
-	r := rollout.Report{Rollout: c.Rollout.Name}
+	r := rollout.Report{Rollout: c.Rollout.Ref}
 	for _, t := range c.Rollout.Targets {
 		phase := phases[t.Node]
 		why := rollout.Why{Reason: rollout.ReasonUpNext, Text: "because of " + string(phase)}
 		if t.Blocked != nil {
-			phase, why = rollout.Blocked, *t.Blocked
+			phase, why = rollout.PhaseBlocked, *t.Blocked
 		}
 		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: t.Node, Phase: phase, Why: why})
 	}
@@ -191,7 +191,7 @@ func TestStatus(t *testing.T) {
 			s := w.skyhooks[0]
 			c := w.compile(s)
 			status := c.Status(verdicts(c, phases), []rollout.GroupReport{{
-				Group: "Skyhook/demo/__default__", Matched: len(c.Rollout.Targets), Ceiling: rollout.Unlimited, Finished: min(1, len(c.Rollout.Targets)),
+				Group: rollout.ParseGroupRef("Skyhook/demo/__default__"), Matched: len(c.Rollout.Targets), Ceiling: rollout.Unlimited, Finished: min(1, len(c.Rollout.Targets)),
 				Memory: rollout.Memory{Batch: 2, Completed: 1, LastSize: 1},
 			}})
 			raw, err := yaml.Marshal(status)
@@ -214,21 +214,21 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		w.node("n3").Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 		w.hangs["tuning|1.0.0/apply"] = true
 		w.drive(s)
-		return map[string]rollout.Phase{"n1": rollout.Finished, "n2": rollout.Erring, "n4": rollout.Waiting}
+		return map[string]rollout.Phase{"n1": rollout.PhaseFinished, "n2": rollout.PhaseFailing, "n4": rollout.PhaseWaiting}
 	},
 	"config-pending": func(w *world) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1", b: "1"}}}}}`)
 		w.addNode("n1")
 		w.drive(s)
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "2", c: "1"}}}}}`)
-		return map[string]rollout.Phase{"n1": rollout.Waiting}
+		return map[string]rollout.Phase{"n1": rollout.PhaseWaiting}
 	},
 	"edited": func(w *world) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
 		w.addNode("n1")
 		w.drive(s)
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/q}}}}`)
-		return map[string]rollout.Phase{"n1": rollout.Finished}
+		return map[string]rollout.Phase{"n1": rollout.PhaseFinished}
 	},
 	"no-nodes": func(w *world) map[string]rollout.Phase {
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
@@ -238,7 +238,7 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		w.apply(`{metadata: {name: demo}, spec: {deploymentPolicy: careful, packages: {aa: {version: 1.0.0, image: example.org/p, dependsOn: {bb: 1.0.0}}, bb: {version: 1.0.0, image: example.org/p, dependsOn: {aa: 1.0.0}}}}}`)
 		w.missing = true
 		w.addNode("n1")
-		return map[string]rollout.Phase{"n1": rollout.Blocked}
+		return map[string]rollout.Phase{"n1": rollout.PhaseBlocked}
 	},
 	"uninstall": func(w *world) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {base: {version: 1.0.0, image: example.org/p, uninstall: {enabled: true}}}}}`)
@@ -247,7 +247,7 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		s = w.apply(`{metadata: {name: demo}, spec: {packages: {base: {version: 1.0.0, image: example.org/p, uninstall: {enabled: true, apply: true}}, top: {version: 1.0.0, image: example.org/p, dependsOn: {base: 1.0.0}}}}}`)
 		w.fails["base|1.0.0/uninstall"] = 2
 		w.drive(s)
-		return map[string]rollout.Phase{"n1": rollout.Erring}
+		return map[string]rollout.Phase{"n1": rollout.PhaseFailing}
 	},
 	"deletion-paused": func(w *world) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo, annotations: {skyhook.nvidia.com/pause: "true"}}, spec: {packages: {base: {version: 1.0.0, image: example.org/p, uninstall: {enabled: true}}}}}`)
@@ -255,7 +255,7 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		n.Annotations["skyhook.nvidia.com/nodeState_demo"] = `{"base|1.0.0":{"name":"base","version":"1.0.0","image":"example.org/p","stage":"config","state":"complete"}}`
 		now := n.CreationTimestamp
 		s.DeletionTimestamp = &now
-		return map[string]rollout.Phase{"n1": rollout.Held}
+		return map[string]rollout.Phase{"n1": rollout.PhasePaused}
 	},
 	"malformed": func(w *world) map[string]rollout.Phase {
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)

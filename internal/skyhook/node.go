@@ -157,13 +157,13 @@ func (n *Node) findHolds() []rollout.Hold {
 		if !o.cordoned {
 			continue
 		}
-		h := rollout.Hold{Owner: rolloutName(name)}
+		h := rollout.Hold{Owner: Ref(name)}
 		if held := o.record.Held; held != nil && o.record.Node == n.UID {
 			h.Since, h.WasCordoned = held.At, held.WasCordoned
 		}
 		out = append(out, h)
 	}
-	slices.SortFunc(out, func(a, b rollout.Hold) int { return strings.Compare(a.Owner, b.Owner) })
+	slices.SortFunc(out, func(a, b rollout.Hold) int { return a.Owner.Compare(b.Owner) })
 	return out
 }
 
@@ -198,7 +198,8 @@ func Tainted(n *Node, taint corev1.Taint) bool {
 	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key && t.Effect == taint.Effect })
 }
 
-func rolloutName(skyhook string) string { return Kind + "/" + skyhook }
+// Ref names a Skyhook, its rollout and its holds.
+func Ref(skyhook string) rollout.Ref { return rollout.Ref{Kind: Kind, Name: skyhook} }
 
 // With is the node as it will be once the edit is written, so that several actions of one plan fold into one patch.
 func (n *Node) With(e Edit) *Node {

@@ -135,8 +135,8 @@ func TestEnvOrder(t *testing.T) {
 	w := newWorld(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, env: [{name: B, value: "1"}, {name: A, value: "2"}]}}}}`)
 	w.addNode("n1")
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Admit, Node: "n1", Order: 7})
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1", Order: 7})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	pod := w.pods[0]
 	var names []string
 	for _, e := range pod.Spec.InitContainers[1].Env {
@@ -160,7 +160,7 @@ func TestEnvOrder(t *testing.T) {
 	}
 	w.config.AlwaysPull = true
 	w.pods = nil
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	if w.pods[0].Spec.InitContainers[0].ImagePullPolicy != corev1.PullAlways {
 		t.Error("the flag does not force Always")
 	}

@@ -21,9 +21,9 @@ import (
 
 // Shorter names for the states that come from a pod.
 const (
-	running   = rollout.Running
-	failing   = rollout.Failing
-	succeeded = rollout.Succeeded
+	running   = rollout.StateRunning
+	failing   = rollout.StateFailing
+	succeeded = rollout.StateSucceeded
 )
 
 // killed is the exit code of a container that got SIGKILL.

@@ -34,7 +34,7 @@ func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 func (c *Compiled) grouping(selected []bool) *policy.Grouping {
 	s, in := c.in.Skyhook, c.in
 	p := policy.Input{
-		Policy: in.Policy, Rollout: rolloutName(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
+		Policy: in.Policy, Rollout: Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
 		Versions: short(c.packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
 		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Now: in.Now,
 	}
@@ -139,10 +139,13 @@ func Unsettled(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy, n *Node) bool 
 	if rec.Admitted || rec.FinishedAt == nil || rec.Node != n.UID {
 		return false
 	}
-	statuses, owner := s.Status.CompartmentStatuses, rolloutName(s.Name)
+	statuses, owner := s.Status.CompartmentStatuses, Ref(s.Name)
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
-		statuses, owner = p.Status.CompartmentStatuses, policy.Kind+"/"+p.Name
+		statuses, owner = p.Status.CompartmentStatuses, policy.Ref(p)
 	}
-	batch := statuses[strings.TrimPrefix(rec.Group, owner+"/")].BatchState
+	if rec.Group.Owner != owner {
+		return false
+	}
+	batch := statuses[rec.Group.Compartment].BatchState
 	return batch != nil && rec.Batch >= batch.From
 }

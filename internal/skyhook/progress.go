@@ -215,12 +215,12 @@ func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
 		}
 		entry, p := state[st.key], rec.Packages[st.key]
 		switch a.State {
-		case rollout.Done:
+		case rollout.StateDone:
 			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
 				rebootedFrom = p.Boot
 			}
 			c.done(st, state, rec, n, p)
-		case rollout.Failing:
+		case rollout.StateFailing:
 			now := whole(c.in.Now)
 			entry.State, entry.Restarts = v1alpha1.StateErroring, int32(min(a.Attempts, 1<<30))
 			if a.Attempts != p.Attempts || p.FailedAt == nil {

@@ -24,7 +24,7 @@ type Record struct {
 	At         *time.Time                `json:"at,omitempty"`         // of the latest admission
 	Order      int                       `json:"order,omitempty"`      // place in the rollout
 	Batch      int64                     `json:"batch,omitempty"`      // the batch it was admitted in
-	Group      string                    `json:"group,omitempty"`      // whose batch that was
+	Group      rollout.GroupRef          `json:"group,omitzero"`       // whose batch that was
 	FinishedAt *time.Time                `json:"finishedAt,omitempty"` // when it retired with nothing owed
 	Generation int64                     `json:"generation,omitempty"` // of the Skyhook at the admission
 	Skipped    bool                      `json:"skipped,omitempty"`    // gave the node back because the drain took too long

@@ -247,13 +247,13 @@ func TestAttempts(t *testing.T) {
 	w.hangs["tuning|1.0.0/apply"] = true
 	w.drive(s)
 	w.end(w.pods[0], 1, "")
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.Failing, Attempts: 2})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.StateFailing, Attempts: 2})
 	w.pods = nil
 	task := func() rollout.Task { return w.compile(w.skyhooks[0]).Rollout.Targets[0].Tasks[0] }
-	if got := task(); got.Attempts != 2 || got.Noted != 2 || got.Retries != 2 || !got.Bounded || got.FailedAt.IsZero() || got.Recorded != rollout.Failing {
+	if got := task(); got.Attempts != 2 || got.Noted != 2 || got.Retries != 2 || !got.Bounded || got.FailedAt.IsZero() || got.Recorded != rollout.StateFailing {
 		t.Errorf("after two failed attempts the task is %+v", got)
 	}
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Run, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	w.end(w.pods[0], 1, "")
 	if got := task(); got.Attempts != 3 {
 		t.Errorf("a pod that fails after two failed ones makes %d attempts", got.Attempts)

@@ -30,9 +30,9 @@ var worst = []v1alpha1.Status{
 
 // statuses are the words for the engine's phases.
 var statuses = map[rollout.Phase]v1alpha1.Status{
-	rollout.Finished: v1alpha1.StatusComplete, rollout.Waiting: v1alpha1.StatusWaiting, rollout.InFlight: v1alpha1.StatusInProgress,
-	rollout.Erring: v1alpha1.StatusErroring, rollout.GaveUp: v1alpha1.StatusErroring, rollout.Blocked: v1alpha1.StatusBlocked,
-	rollout.Held: v1alpha1.StatusPaused, rollout.Off: v1alpha1.StatusDisabled,
+	rollout.PhaseFinished: v1alpha1.StatusComplete, rollout.PhaseWaiting: v1alpha1.StatusWaiting, rollout.PhaseInFlight: v1alpha1.StatusInProgress,
+	rollout.PhaseFailing: v1alpha1.StatusErroring, rollout.PhaseFailed: v1alpha1.StatusErroring, rollout.PhaseBlocked: v1alpha1.StatusBlocked,
+	rollout.PhasePaused: v1alpha1.StatusPaused, rollout.PhaseDisabled: v1alpha1.StatusDisabled,
 }
 
 // said is one node with its status and why.
@@ -53,7 +53,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
 		NodePriority: c.admitted(), ConfigUpdates: c.configUpdates(), PackageList: c.packageList(),
-		CompartmentStatuses: policy.CompartmentsOf(c.Rollout.Name, groups),
+		CompartmentStatuses: policy.CompartmentsOf(c.Rollout.Ref, groups),
 	}
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++

@@ -56,7 +56,7 @@ func (n *Node) Reset(skyhook string, holds []rollout.Hold) Edit {
 	}
 	e.annotate(n, v1alpha1.AnnotationKnown, "true")
 	was := on.record.Held != nil && on.record.Node == n.UID && on.record.Held.WasCordoned
-	if on.cordoned && n.Unschedulable && !was && len(others(holds, rolloutName(skyhook))) == 0 {
+	if on.cordoned && n.Unschedulable && !was && len(others(holds, Ref(skyhook))) == 0 {
 		no := false
 		e.Unschedulable = &no
 	}

@@ -84,7 +84,7 @@ func TestResetKeepsTheCordonOfOthers(t *testing.T) {
 		t.Error("the node was cordoned before Skyhook came, and is given back")
 	}
 	n := steered(t, nil)
-	if e := n.Reset("demo", append(Holds(n), rollout.Hold{Owner: "NodeOp/x"})); e.Unschedulable != nil {
+	if e := n.Reset("demo", append(Holds(n), rollout.Hold{Owner: rollout.ParseRef("NodeOp/x")})); e.Unschedulable != nil {
 		t.Error("a NodeOp holds the node, and it is given back")
 	}
 }

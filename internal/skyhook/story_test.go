@@ -181,8 +181,8 @@ func (w *world) action(d *datadriven.TestData, node, task string) string {
 	s := w.skyhook(d)
 	w.now = w.now.Add(10 * time.Second)
 	verbs := map[string]rollout.Verb{
-		"admit": rollout.Admit, "hold": rollout.HoldIt, "release": rollout.Release, "retire": rollout.Retire,
-		"run": rollout.Run, "taint": rollout.Taint, "untaint": rollout.Untaint,
+		"admit": rollout.VerbAdmit, "hold": rollout.VerbHold, "release": rollout.VerbRelease, "retire": rollout.VerbRetire,
+		"run": rollout.VerbRun, "taint": rollout.VerbTaint, "untaint": rollout.VerbUntaint,
 	}
 	if verb, ok := verbs[d.Cmd]; ok {
 		a := rollout.Action{Verb: verb, Node: node, Task: task}
@@ -204,12 +204,12 @@ func (w *world) action(d *datadriven.TestData, node, task string) string {
 	case "finish":
 		w.end(pod, 0, strings.TrimSpace(d.Input))
 	case "record":
-		w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: node, Task: task, State: rollout.Done})
-		w.act(w.compile(s), rollout.Action{Verb: rollout.Sweep, Node: node, Object: pod.Name})
+		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateDone})
+		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbSweep, Node: node, Object: pod.Name})
 	case "fail":
 		w.end(pod, 1, string(pack.Message{Mode: pack.Mode(strings.Split(task, "/")[1]), Outcome: pack.Failed, Class: pack.StepFailed,
 			Reason: "step run.sh ended with exit code 7", Lines: []string{"one", "no such file"}}.Encode()))
-		w.act(w.compile(s), rollout.Action{Verb: rollout.Record, Node: node, Task: task, State: rollout.Failing, Attempts: 1})
+		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateFailing, Attempts: 1})
 	case "pull":
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.InitContainers[0].Name, Image: pod.Spec.InitContainers[0].Image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}

@@ -72,7 +72,7 @@ func (c *Compiled) keep(d *Definition) {
 func (c *Compiled) task(w *walk, st *step, used map[*seen]bool) rollout.Task {
 	task := rollout.Task{
 		ID: st.id, Label: st.name + " " + string(st.stage), After: st.after,
-		State: rollout.Pending, Recorded: rollout.Pending,
+		State: rollout.StatePending, Recorded: rollout.StatePending,
 		Limit: c.limit(st), Uninstall: st.uninstalls(),
 	}
 	if r := st.def.Package.Retries; r != nil {
@@ -80,9 +80,9 @@ func (c *Compiled) task(w *walk, st *step, used map[*seen]bool) rollout.Task {
 	}
 	switch {
 	case st.interrupts():
-		task.Need, task.Strength = rollout.Alone, strength(st.payload)
+		task.Need, task.Strength = rollout.NeedAlone, strength(st.payload)
 	case st.effect != nil:
-		task.Need = rollout.Drained
+		task.Need = rollout.NeedDrained
 	}
 	e, current := w.entryOf(st)
 	if !current {
@@ -102,7 +102,7 @@ func (c *Compiled) task(w *walk, st *step, used map[*seen]bool) rollout.Task {
 		task.BootID = e.rec.Boot
 	}
 	c.recorded(w, st, e, &task)
-	if task.Recorded != rollout.Running && task.Recorded != rollout.Failing {
+	if task.Recorded != rollout.StateRunning && task.Recorded != rollout.StateFailing {
 		c.waitForName(w, st, &task)
 		return task
 	}
@@ -129,12 +129,12 @@ func edited(st *step, rec *PackageRecord) bool {
 func (c *Compiled) recorded(w *walk, st *step, e entry, task *rollout.Task) {
 	switch {
 	case e.underWay():
-		task.Recorded = rollout.Running
+		task.Recorded = rollout.StateRunning
 		if st.stage == v1alpha1.StageUninstallInterrupt && (e.rec == nil || e.rec.Interrupt == "") {
-			task.Recorded = rollout.Pending // the uninstall ended and moved the entry here; nothing runs yet
+			task.Recorded = rollout.StatePending // the uninstall ended and moved the entry here; nothing runs yet
 		}
 	case e.State == v1alpha1.StateErroring:
-		task.Recorded = rollout.Failing
+		task.Recorded = rollout.StateFailing
 	case e.State == v1alpha1.StateSkipped:
 		if e.rec != nil && c.interruptRuns(w, e.rec.By) {
 			task.CoveredBy = e.rec.By
@@ -205,7 +205,7 @@ func (c *Compiled) differs(st *step, e entry, pod *seen) bool {
 // proveReboot holds back the success of a reboot until the node itself shows another boot and is ready.
 func (c *Compiled) proveReboot(n *Node, rec *PackageRecord, pod *seen, task *rollout.Task) {
 	wait := func(reason rollout.Reason, text string) {
-		task.State, task.Why = rollout.Running, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
+		task.State, task.Why = rollout.StateRunning, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
 	}
 	switch {
 	case c.in.Config.TrustAgentReboots:

@@ -78,11 +78,11 @@ func TestTransitions(t *testing.T) {
 				a := rollout.Action{Node: "n1", Task: "tuning|" + version + "/" + stage}
 				switch verb {
 				case "run":
-					a.Verb = rollout.Run
+					a.Verb = rollout.VerbRun
 				case "end":
-					a.Verb, a.State = rollout.Record, rollout.Done
+					a.Verb, a.State = rollout.VerbRecord, rollout.StateDone
 				case "fail":
-					a.Verb, a.State, a.Attempts = rollout.Record, rollout.Failing, 1
+					a.Verb, a.State, a.Attempts = rollout.VerbRecord, rollout.StateFailing, 1
 				}
 				if pod := w.podOf(s, "n1", a.Task); pod != nil && verb == "end" {
 					w.end(pod, 0, "")

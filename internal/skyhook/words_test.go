@@ -42,18 +42,18 @@ func TestNodeConditions(t *testing.T) {
 			t.Errorf("conditions %v, want %s", got, want)
 		}
 	}
-	if e := say(rollout.Waiting); e.TouchesStatus() || w.node("n1").Labels["skyhook.nvidia.com/status_demo"] != "waiting" {
+	if e := say(rollout.PhaseWaiting); e.TouchesStatus() || w.node("n1").Labels["skyhook.nvidia.com/status_demo"] != "waiting" {
 		t.Errorf("a node that waits gets %+v", e)
 	}
-	say(rollout.InFlight)
+	say(rollout.PhaseInFlight)
 	shows("Erroring=False Not Erroring, NotReady=True Incomplete")
 	w.fails["tuning|1.0.0/apply"] = 2
 	w.drive(s)
-	say(rollout.Erring)
+	say(rollout.PhaseFailing)
 	shows("Erroring=True Package(s) Erroring or Unknown, NotReady=True Incomplete")
 	w.fails = map[string]int{}
 	w.drive(s)
-	say(rollout.Finished)
+	say(rollout.PhaseFinished)
 	shows("Erroring=False Not Erroring, NotReady=False Complete")
 	now := metav1.NewTime(w.now)
 	s.DeletionTimestamp = &now
@@ -74,7 +74,7 @@ func TestUnsay(t *testing.T) {
 	n := w.addNode("n1")
 	n.Labels["pool"] = "gpu"
 	c := w.compile(s)
-	w.write("n1", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: rollout.Blocked}))
+	w.write("n1", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: rollout.PhaseBlocked}))
 	if w.state("n1") == "" || len(n.Status.Conditions) != 3 {
 		t.Fatal("nothing was said")
 	}
@@ -95,7 +95,7 @@ func TestTaint(t *testing.T) {
 	if Known(c.in.Nodes[0]) {
 		t.Error("a fresh node is known")
 	}
-	w.act(c, rollout.Action{Verb: rollout.Taint, Node: "n1"})
+	w.act(c, rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
 	n := ParseNode(w.node("n1"), nil)
 	if !Tainted(n, w.config.RuntimeTaint) || !Known(n) || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] != "true" {
 		t.Errorf("it carries %v %v", n.Taints, n.Annotations)
@@ -107,7 +107,7 @@ func TestTaint(t *testing.T) {
 	if c := w.compile(other); c.Rollout.Targets[0].Blocked == nil {
 		t.Error("who does not remove it tolerates it")
 	}
-	w.act(w.compile(s), rollout.Action{Verb: rollout.Untaint, Node: "n1"})
+	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1"})
 	if Tainted(ParseNode(w.node("n1"), nil), w.config.RuntimeTaint) {
 		t.Error("the taint stays")
 	}
@@ -126,9 +126,9 @@ func TestStatusIsBounded(t *testing.T) {
 	c := w.compile(s)
 	r := rollout.Report{}
 	for i, t := range c.Rollout.Targets {
-		v := rollout.Verdict{Node: t.Node, Phase: rollout.Waiting, Why: rollout.Why{Text: strings.Repeat("why ", 200)}}
+		v := rollout.Verdict{Node: t.Node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Text: strings.Repeat("why ", 200)}}
 		if i%100 == 0 {
-			v.Phase = rollout.Erring
+			v.Phase = rollout.PhaseFailing
 		}
 		r.Verdicts = append(r.Verdicts, v)
 	}
@@ -157,9 +157,9 @@ func TestEveryReasonIsSaid(t *testing.T) {
 	w.addNode("n1")
 	c := w.compile(s)
 	for _, reason := range rollout.Waits() {
-		v := rollout.Verdict{Node: "n1", Phase: rollout.Waiting, Why: rollout.Why{Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: w.now}}
+		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: w.now}}
 		if reason == rollout.ReasonSoak || reason == rollout.ReasonHealthGate {
-			v.Phase = rollout.Finished
+			v.Phase = rollout.PhaseFinished
 		}
 		status := c.Status(rollout.Report{Verdicts: []rollout.Verdict{v}}, nil)
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
@@ -171,7 +171,7 @@ func TestEveryReasonIsSaid(t *testing.T) {
 	for i, reason := range rollout.Waits() {
 		name := fmt.Sprintf("m%02d", i)
 		w.addNode(name)
-		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: name, Phase: rollout.Blocked, Why: rollout.Why{Reason: reason, Text: strings.Repeat("long ", 80)}})
+		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: name, Phase: rollout.PhaseBlocked, Why: rollout.Why{Reason: reason, Text: strings.Repeat("long ", 80)}})
 	}
 	message := meta.FindStatusCondition(w.compile(s).Status(r, nil).Conditions, v1alpha1.ConditionReady).Message
 	if !strings.Contains(message, fmt.Sprintf("; and %d more reasons", len(r.Verdicts)-mostReasons)) || len(message) > 2000 {
@@ -215,15 +215,15 @@ func TestEvents(t *testing.T) {
 	}
 	c := w.compile(s)
 	act := func(verb rollout.Verb, node, stage string) rollout.Action {
-		return rollout.Action{Verb: verb, Rollout: "Skyhook/demo", Node: node, Task: "tuning|1.0.0/" + stage}
+		return rollout.Action{Verb: verb, Rollout: rollout.ParseRef("Skyhook/demo"), Node: node, Task: "tuning|1.0.0/" + stage}
 	}
-	fail := act(rollout.Record, "n2", "apply")
-	fail.State, fail.Attempts, fail.Why = rollout.Failing, 2, rollout.Why{Text: "no such file"}
-	stranger := act(rollout.Admit, "n1", "")
-	stranger.Rollout = "Skyhook/other"
+	fail := act(rollout.VerbRecord, "n2", "apply")
+	fail.State, fail.Attempts, fail.Why = rollout.StateFailing, 2, rollout.Why{Text: "no such file"}
+	stranger := act(rollout.VerbAdmit, "n1", "")
+	stranger.Rollout = rollout.ParseRef("Skyhook/other")
 	events := c.Events([]rollout.Action{
-		act(rollout.Admit, "n1", ""), act(rollout.Run, "n1", "apply"), act(rollout.Run, "n2", "apply"), act(rollout.Run, "n3", "interrupt"),
-		fail, act(rollout.Retire, "n3", ""), act(rollout.Sweep, "n1", "apply"), stranger,
+		act(rollout.VerbAdmit, "n1", ""), act(rollout.VerbRun, "n1", "apply"), act(rollout.VerbRun, "n2", "apply"), act(rollout.VerbRun, "n3", "interrupt"),
+		fail, act(rollout.VerbRetire, "n3", ""), act(rollout.VerbSweep, "n1", "apply"), stranger,
 	}, v1alpha1.SkyhookStatus{Status: v1alpha1.StatusWaiting}, v1alpha1.SkyhookStatus{Status: v1alpha1.StatusInProgress})
 	var got []string
 	for _, e := range events {

@@ -153,7 +153,7 @@ func (w *world) write(name string, e Edit) {
 // act carries out one action.
 func (w *world) act(c *Compiled, a rollout.Action) {
 	w.t.Helper()
-	a.Rollout = c.Rollout.Name
+	a.Rollout = c.Rollout.Ref
 	n := ParseNode(w.node(a.Node).DeepCopy(), nil)
 	e, err := c.Change(a, n, Holds(n))
 	if err != nil {
@@ -163,19 +163,19 @@ func (w *world) act(c *Compiled, a rollout.Action) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if a.Verb != rollout.Retire && a.Verb != rollout.Record && a.Verb != rollout.Untaint && !again.Empty() {
+	if a.Verb != rollout.VerbRetire && a.Verb != rollout.VerbRecord && a.Verb != rollout.VerbUntaint && !again.Empty() {
 		w.t.Errorf("%s of %s on %s twice is not once: %v", a.Verb, a.Task, a.Node, again.Annotations)
 	}
 	w.write(a.Node, e)
 	switch a.Verb {
-	case rollout.Run:
+	case rollout.VerbRun:
 		pod, err := c.Object(a.Task, n.With(e))
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		w.create(pod)
 		w.log = append(w.log, a.Node+" "+a.Task+w.payload(pod))
-	case rollout.Sweep:
+	case rollout.VerbSweep:
 		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == a.Object })
 	}
 }
@@ -267,7 +267,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 		return true
 	}
 	for _, stray := range t.Strays {
-		return act(rollout.Action{Verb: rollout.Sweep, Object: stray})
+		return act(rollout.Action{Verb: rollout.VerbSweep, Object: stray})
 	}
 	undone := map[string]*rollout.Task{}
 	for i := range t.Tasks {
@@ -277,20 +277,20 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 		return w.leave(c, t, act)
 	}
 	if !t.Admitted {
-		return act(rollout.Action{Verb: rollout.Admit})
+		return act(rollout.Action{Verb: rollout.VerbAdmit})
 	}
 	var ready, alone []*rollout.Task
 	working := false
 	for i := range t.Tasks {
 		task := &t.Tasks[i]
 		switch {
-		case task.State == rollout.Succeeded:
-			act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Done})
-			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
-		case task.State == rollout.Failing && task.Recorded != rollout.Failing:
-			return act(rollout.Action{Verb: rollout.Record, Task: task.ID, State: rollout.Failing, Attempts: task.Attempts, Why: *task.Why})
+		case task.State == rollout.StateSucceeded:
+			act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateDone})
+			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
+		case task.State == rollout.StateFailing && task.Recorded != rollout.StateFailing:
+			return act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateFailing, Attempts: task.Attempts, Why: *task.Why})
 		case (task.Stale || task.Dead) && task.Object != "":
-			return act(rollout.Action{Verb: rollout.Sweep, Object: task.Object})
+			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
 		case task.Object != "":
 			working = true
 			if w.play(s, t.Node, task) {
@@ -298,7 +298,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 			}
 		case task.CoveredBy != "" || task.Leaving:
 		case !slices.ContainsFunc(task.After, func(id string) bool { return undone[id] != nil }):
-			if task.Need == rollout.Alone {
+			if task.Need == rollout.NeedAlone {
 				alone = append(alone, task)
 			} else {
 				ready = append(ready, task)
@@ -306,19 +306,19 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 		}
 	}
 	if len(ready) > 0 {
-		if ready[0].Need == rollout.Drained && t.HeldAt.IsZero() {
-			return act(rollout.Action{Verb: rollout.HoldIt})
+		if ready[0].Need == rollout.NeedDrained && t.HeldAt.IsZero() {
+			return act(rollout.Action{Verb: rollout.VerbHold})
 		}
-		return act(rollout.Action{Verb: rollout.Run, Task: ready[0].ID})
+		return act(rollout.Action{Verb: rollout.VerbRun, Task: ready[0].ID})
 	}
 	if len(alone) == 0 || working {
 		return false
 	}
 	if t.HeldAt.IsZero() {
-		return act(rollout.Action{Verb: rollout.HoldIt})
+		return act(rollout.Action{Verb: rollout.VerbHold})
 	}
 	slices.SortStableFunc(alone, func(a, b *rollout.Task) int { return b.Strength - a.Strength })
-	a := rollout.Action{Verb: rollout.Run, Task: alone[0].ID}
+	a := rollout.Action{Verb: rollout.VerbRun, Task: alone[0].ID}
 	for _, other := range alone[1:] {
 		a.Covers = append(a.Covers, other.ID)
 	}
@@ -328,11 +328,11 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 func (w *world) leave(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {
 	switch {
 	case !t.HeldAt.IsZero():
-		return act(rollout.Action{Verb: rollout.Release})
+		return act(rollout.Action{Verb: rollout.VerbRelease})
 	case c.Rollout.Deleting:
-		return act(rollout.Action{Verb: rollout.Retire, Wipe: true})
+		return act(rollout.Action{Verb: rollout.VerbRetire, Wipe: true})
 	case t.Admitted:
-		return act(rollout.Action{Verb: rollout.Retire})
+		return act(rollout.Action{Verb: rollout.VerbRetire})
 	}
 	return false
 }
@@ -344,7 +344,7 @@ func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool 
 		return false
 	}
 	if w.fails[task.ID] > 0 {
-		if task.State == rollout.Failing {
+		if task.State == rollout.StateFailing {
 			w.fails[task.ID]--
 			if w.fails[task.ID] > 0 {
 				return false // it goes on failing: nobody mends it
