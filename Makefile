@@ -91,9 +91,18 @@ generate: ## generate deep copies, CRDs and roles from the Go code, and config/ 
 image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them)
 	go run ./hack/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
 
+# One cluster serves all packages of the suite: one that is brought up here, the one of test/cluster that SKYHOOK_E2E_CLUSTER names,
+# or that of KUBECONFIG (see the package comment of test/e2e/suite).
 .PHONY: e2e
-e2e: image ## run the end-to-end suite on real systemd nodes (needs root; E2E=./skyhook for a part)
-	cd test/e2e && SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
+e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the cluster of KUBECONFIG; E2E=./skyhook for a part
+	@cluster() { go run -C $(CURDIR)/test/cluster . --name e2e "$$@"; }; \
+	if [ -z "$${SKYHOOK_E2E_CLUSTER:-}$${KUBECONFIG:-}" ]; then \
+	  export SKYHOOK_E2E_CLUSTER=e2e; \
+	  cluster down; trap 'cluster down' EXIT; \
+	  cluster up --nodes n1,n2,n3 --apiserver-proxy; \
+	fi; \
+	cd test/e2e; \
+	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
 .PHONY: scale
 scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)

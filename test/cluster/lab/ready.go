@@ -75,7 +75,7 @@ func (c *Cluster) waitNodes(ctx context.Context, s Spec) error {
 				labelled[n.Name] = true
 			}
 			waiting[n.Name] = "is not ready"
-			if open(&n) {
+			if AcceptsPods(&n) {
 				ready++
 				delete(waiting, n.Name)
 			}
@@ -129,8 +129,8 @@ func (c *Cluster) label(ctx context.Context, name string, labels map[string]stri
 	return nil
 }
 
-// Ready tells whether the node says so itself.
-func Ready(n *corev1.Node) bool {
+// IsReady tells whether the node says so itself.
+func IsReady(n *corev1.Node) bool {
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition.Status == corev1.ConditionTrue
@@ -139,15 +139,15 @@ func Ready(n *corev1.Node) bool {
 	return false
 }
 
-// open tells whether the node is ready and pods may go there: the controllers take the taints of a node that was not ready
+// AcceptsPods tells whether the node is ready and pods may go there: the controllers take the taints of a node that was not ready
 // away a moment after it says that it is.
-func open(n *corev1.Node) bool {
+func AcceptsPods(n *corev1.Node) bool {
 	for _, taint := range n.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
 			return false
 		}
 	}
-	return Ready(n)
+	return IsReady(n)
 }
 
 // lastWords is the end of a log.

@@ -97,7 +97,7 @@ func (c *Cluster) WaitBoot(ctx context.Context, name, before string) error {
 		if err != nil {
 			return false, err.Error()
 		}
-		return open(n) && n.Status.NodeInfo.BootID != before, fmt.Sprintf("ready %v, taints %v, boot id %s", Ready(n), n.Spec.Taints, n.Status.NodeInfo.BootID)
+		return AcceptsPods(n) && n.Status.NodeInfo.BootID != before, fmt.Sprintf("ready %v, taints %v, boot id %s", IsReady(n), n.Spec.Taints, n.Status.NodeInfo.BootID)
 	})
 }
 
@@ -108,7 +108,7 @@ func (c *Cluster) WaitReady(ctx context.Context, name string, ready bool) error 
 		if err != nil {
 			return false, err.Error()
 		}
-		return Ready(n) == ready && (!ready || open(n)), fmt.Sprintf("ready %v, taints %v", Ready(n), n.Spec.Taints)
+		return IsReady(n) == ready && (!ready || AcceptsPods(n)), fmt.Sprintf("ready %v, taints %v", IsReady(n), n.Spec.Taints)
 	})
 }
 

@@ -4,109 +4,101 @@
 package agent_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// diary writes the id of every boot of the node to a file.
-func diary(t *testing.T) {
-	t.Helper()
-	on(t, "rm -f /var/log/boots")
-	unit(t, "diary", `[Service]
+// recordBoots installs a service that appends the id of every boot to a file.
+func (h host) recordBoots() {
+	h.Helper()
+	h.exec("rm -f /var/log/boots")
+	h.installUnit("record-boots", `[Service]
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/bin/bash -c 'cat /proc/sys/kernel/random/boot_id >> /var/log/boots; sync'
 [Install]
 WantedBy=multi-user.target
 `)
-	on(t, "systemctl enable --quiet diary; systemctl restart diary")
+	h.exec("systemctl enable --quiet record-boots; systemctl restart record-boots")
 }
 
-// boots lists the boots of the node since the diary was begun.
-func boots(t *testing.T) []string {
-	t.Helper()
+// boots lists the boots of the node since recordBoots.
+func (h host) boots() []string {
+	h.Helper()
 	var out string
-	eventually(t, "the node answers", func() (err error) {
-		out, err = tryOn("cat /var/log/boots")
+	suite.Eventually(h.T, "the node answers", func() (err error) {
+		out, err = cluster.TryExec(h.node, "cat /var/log/boots")
 		return err
 	})
 	return strings.Fields(out)
 }
 
-// TestRebootAgentKilled reboots the node, and kills the agent at the worst moments: as soon as it appears, when its intent is
-// recorded, when the node already goes down, and after the boot when it looks whether it happened. Each time the node boots
-// exactly once more, and the agent proves it with both boot ids.
+// TestRebootAgentKilled reboots the node and kills the agent at critical moments: as soon as it appears, when its intent is
+// recorded, when the node is shutting down, and after the boot when it checks the boot id. Each time the node boots exactly once
+// more, and the agent proves it with both boot ids.
 func TestRebootAgentKilled(t *testing.T) {
-	diary(t)
-	for id, m := range map[string]moment{
-		"reboot-start":  {hold: atItsStart},
-		"reboot-intent": {inhibit: true, until: recorded("reboot-intent")},
-		"reboot-going":  {until: "until systemctl list-jobs | grep -q reboot.target; do sleep 0.01; done;", missable: true},
+	h := newHost(t)
+	h.recordBoots()
+	for id, k := range map[string]killPoint{
+		"reboot-start":  {lock: lockRecords},
+		"reboot-intent": {inhibit: true, waitFor: waitForRecord("reboot-intent")},
+		"reboot-going":  {waitFor: "until systemctl list-jobs | grep -q reboot.target; do sleep 0.01; done;", mayMiss: true},
 	} {
-		on(t, ": > /var/log/kills")
-		killer(t, id, m)
-		on(t, "systemctl start killer-"+id)
-		rebootsOnce(t, id)
-		if n := killed(t); n != 1 && !m.missable {
-			t.Errorf("%s: the agent was killed %d times, want once", id, n)
-		}
+		h.installKiller(id, k)
+		h.exec("systemctl start killer-" + id)
+		h.requireOneReboot(id)
+		h.requireKill(id, k)
 	}
-	// Enabled and not started: it is there when the node comes back.
-	on(t, ": > /var/log/kills")
-	killer(t, "reboot-after", moment{hold: atItsStart})
-	on(t, "systemctl enable --quiet killer-reboot-after")
-	rebootsOnce(t, "reboot-after")
-	if n := killed(t); n != 1 {
-		t.Errorf("after the boot: the agent was killed %d times, want once", n)
-	}
-	// A while later the node still runs in the same boot.
-	last := boots(t)
+	// This killer is enabled and not started, so that it runs after the boot.
+	after := killPoint{lock: lockRecords}
+	h.installKiller("reboot-after", after)
+	h.exec("systemctl enable --quiet killer-reboot-after")
+	h.requireOneReboot("reboot-after")
+	h.requireKill("reboot-after", after)
+
+	last := h.boots()
 	time.Sleep(10 * time.Second)
-	if now := boots(t); len(now) != len(last) {
+	if now := h.boots(); len(now) != len(last) {
 		t.Errorf("the node rebooted again: %v, then %v", last, now)
 	}
 }
 
-// rebootsOnce starts an agent that reboots the node, and wants exactly one more boot and its proof.
-func rebootsOnce(t *testing.T, id string) {
-	t.Helper()
-	before := boots(t)
-	start(t, id, `{"type":"reboot"}`)
-	m := end(t, id)
-	after := boots(t)
+// requireOneReboot starts an agent that reboots the node, and checks that the node boots once and that the agent proves it.
+func (h host) requireOneReboot(id string) {
+	h.Helper()
+	before := h.boots()
+	h.startAgent(id, `{"type":"reboot"}`)
+	m := h.waitSucceeded(id)
+	after := h.boots()
 	if len(after) != len(before)+1 {
-		t.Fatalf("%s: the node booted %d times, want once: %v, then %v", id, len(after)-len(before), before, after)
+		h.Fatalf("%s: the node booted %d times, want once: %v, then %v", id, len(after)-len(before), before, after)
 	}
 	if m.BootIDs.From != before[len(before)-1] || m.BootIDs.To != after[len(after)-1] {
-		t.Errorf("%s: the agent proves %+v; the node went from %s to %s", id, m.BootIDs, before[len(before)-1], after[len(after)-1])
+		h.Errorf("%s: the agent proves %+v; the node went from %s to %s", id, m.BootIDs, before[len(before)-1], after[len(after)-1])
 	}
 }
 
-// TestRebootAfterFile waits for the file that says that the work is done, and then reboots, without an API token.
+// TestRebootAfterFile waits for the file that marks the work as done, and then reboots, without an API token.
 func TestRebootAfterFile(t *testing.T) {
-	diary(t)
-	before := boots(t)
-	on(t, "mkdir -p /usr/local/.kairos; rm -f /usr/local/.kairos/*")
-	start(t, "sentinel", `{"type":"reboot"}`, "--after-file", "/usr/local/.kairos/job-a-*")
-	eventually(t, "the agent waits", func() error {
-		log, err := kube("", "logs", "sentinel")
-		if err == nil && !strings.Contains(log, "waiting for a file") {
-			err = fmt.Errorf("it says %q", log)
-		}
-		return err
-	})
+	h := newHost(t)
+	h.recordBoots()
+	before := h.boots()
+	h.exec("mkdir -p /usr/local/.kairos; rm -f /usr/local/.kairos/*")
+	h.startAgent("sentinel", `{"type":"reboot"}`, "--after-file", "/usr/local/.kairos/job-a-*")
+	cluster.EventuallyPrints(t, "the agent waits", func(log string) bool { return strings.Contains(log, "waiting for a file") }, "logs", "sentinel")
 	time.Sleep(2 * time.Second)
-	if now := boots(t); len(now) != len(before) {
+	if now := h.boots(); len(now) != len(before) {
 		t.Fatal("the node rebooted before the file was there")
 	}
-	on(t, "echo done > /usr/local/.kairos/job-a-1700000000")
-	end(t, "sentinel")
-	if now := boots(t); len(now) != len(before)+1 {
+	h.exec("echo done > /usr/local/.kairos/job-a-1700000000")
+	h.waitSucceeded("sentinel")
+	if now := h.boots(); len(now) != len(before)+1 {
 		t.Errorf("the node booted %d times, want once", len(now)-len(before))
 	}
-	if left := on(t, "ls /usr/local/.kairos"); left != "" {
+	if left := h.exec("ls /usr/local/.kairos"); left != "" {
 		t.Errorf("left behind: %s", left)
 	}
 }

@@ -4,7 +4,6 @@
 package agent_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,106 +13,98 @@ import (
 // TestServiceIsRestartedOnce restarts a service through the node's own D-Bus: another process, exactly one start, and none
 // under the same id again.
 func TestServiceIsRestartedOnce(t *testing.T) {
-	counted(t, "plain")
-	pid := property(t, "plain", "MainPID")
-	start(t, "plain-1", `{"type":"service","services":["plain"]}`)
-	m := end(t, "plain-1")
-	if now := property(t, "plain", "MainPID"); now == pid || now == "0" || !strings.Contains(m.Reason, "pid "+pid+" to "+now) {
-		t.Errorf("the main process was %s and is %s; the agent says %q", pid, now, m.Reason)
+	h := newHost(t)
+	h.startCountedService("plain")
+	pid := h.property("plain", "MainPID")
+	h.startAgent("plain-1", `{"type":"service","services":["plain"]}`)
+	m := h.waitSucceeded("plain-1")
+	if now := h.property("plain", "MainPID"); now == pid || now == "0" || !strings.Contains(m.Reason, "pid "+pid+" to "+now) {
+		t.Errorf("the main process was %s and is %s; the agent reports %q", pid, now, m.Reason)
 	}
-	if n := starts(t, "plain"); n != 2 {
-		t.Errorf("the service was started %d times, want 2: by the test and by the agent", n)
+	h.requireStarts("plain", 2) // by the test and by the agent
+	if log := cluster.Kubectl(t, "logs", "plain-1"); !strings.Contains(log, "by=\"D-Bus at /run/systemd/private\"") {
+		t.Errorf("the agent did not reach systemd by D-Bus:\n%s", log)
 	}
-	if log, err := kube("", "logs", "plain-1"); err != nil || !strings.Contains(log, "by=\"D-Bus at /run/systemd/private\"") {
-		t.Errorf("the agent did not reach systemd by D-Bus: %v\n%s", err, log)
-	}
-	if _, err := kube("", "delete", "pod", "plain-1", "--grace-period=1"); err != nil {
-		t.Fatal(err)
-	}
-	start(t, "plain-1", `{"type":"service","services":["plain"]}`)
-	if m := end(t, "plain-1"); m.Reason != "it was done before" {
+	cluster.Kubectl(t, "delete", "pod", "plain-1", "--grace-period=1")
+	h.startAgent("plain-1", `{"type":"service","services":["plain"]}`)
+	if m := h.waitSucceeded("plain-1"); m.Reason != "it was done before" {
 		t.Errorf("the same id again: %+v", m)
 	}
-	if n := starts(t, "plain"); n != 2 {
-		t.Errorf("the service was started %d times, want 2", n)
-	}
+	h.requireStarts("plain", 2)
 }
 
-// TestUnknownService is a clear failure, and touches nothing.
+// TestUnknownService fails with a clear message and restarts nothing.
 func TestUnknownService(t *testing.T) {
-	counted(t, "known")
-	start(t, "unknown-1", `{"type":"service","services":["known","no-such-service"]}`)
-	eventually(t, "the agent says why it failed", func() error {
-		text, err := kube("", "get", "pod", "unknown-1", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}{.status.containerStatuses[0].lastState.terminated.message}")
-		if err == nil && !strings.Contains(text, "service no-such-service.service is unknown on this host") {
-			err = fmt.Errorf("message %q", text)
-		}
-		return err
-	})
-	if n := starts(t, "known"); n != 1 {
-		t.Errorf("a service was started %d times, want 1", n)
-	}
+	h := newHost(t)
+	h.startCountedService("known")
+	h.startAgent("unknown-1", `{"type":"service","services":["known","no-such-service"]}`)
+	cluster.EventuallyPrints(t, "the agent reports why it failed", func(message string) bool {
+		return strings.Contains(message, "service no-such-service.service is unknown on this host")
+	}, "get", "pod", "unknown-1", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}{.status.containerStatuses[0].lastState.terminated.message}")
+	h.requireStarts("known", 1)
 }
 
 // TestServiceAgentKilled kills the agent at several moments of a restart: when it appears, when its record does, in the middle
 // of the job, at its end. Each time the service is started exactly once more.
 func TestServiceAgentKilled(t *testing.T) {
-	counted(t, "slow")
+	h := newHost(t)
+	h.startCountedService("slow")
 	const (
 		started = "until grep -q start /var/log/slow.starts; do sleep 0.01; done;"
-		goOn    = "rm -f /run/slow.hold;"
+		unblock = "rm -f /run/slow.hold;"
 	)
-	for id, m := range map[string]moment{
-		"slow-start":  {hold: atItsStart, release: goOn},
-		"slow-record": {until: recorded("slow-record"), release: goOn},
-		"slow-middle": {until: started, release: goOn},
-		"slow-end":    {until: started + goOn + "until systemctl is-active --quiet slow; do sleep 0.01; done;", missable: true},
+	for id, k := range map[string]killPoint{
+		"slow-start":  {lock: lockRecords, release: unblock},
+		"slow-record": {waitFor: waitForRecord("slow-record"), release: unblock},
+		"slow-middle": {waitFor: started, release: unblock},
+		"slow-end":    {waitFor: started + unblock + "until systemctl is-active --quiet slow; do sleep 0.01; done;", mayMiss: true},
 	} {
-		on(t, ": > /var/log/slow.starts; : > /var/log/kills; touch /run/slow.hold")
-		killer(t, id, m)
-		on(t, "systemctl start killer-"+id)
-		start(t, id, `{"type":"service","services":["slow"]}`)
-		end(t, id)
-		if n := killed(t); n != 1 && !m.missable {
-			t.Errorf("%s: the agent was killed %d times, want once", id, n)
-		}
-		if n := starts(t, "slow"); n != 1 {
-			t.Errorf("%s: the service was started %d times, want 1", id, n)
-		}
+		h.exec(": > /var/log/slow.starts; touch /run/slow.hold")
+		h.installKiller(id, k)
+		h.exec("systemctl start killer-" + id)
+		h.startAgent(id, `{"type":"service","services":["slow"]}`)
+		h.waitSucceeded(id)
+		h.requireKill(id, k)
+		h.requireStarts("slow", 1)
 	}
 }
 
-// TestRuntimeUnderTheAgent restarts the container runtime that runs the agent.
-func TestRuntimeUnderTheAgent(t *testing.T) {
-	before := property(t, "containerd", "InvocationID")
-	start(t, "runtime-1", `{"type":"service","services":["containerd"]}`)
-	end(t, "runtime-1")
-	after := property(t, "containerd", "InvocationID")
+// TestRestartContainerRuntime restarts the container runtime that runs the agent.
+func TestRestartContainerRuntime(t *testing.T) {
+	h := newHost(t)
+	cluster.RequireService(t, h.node, "containerd")
+	before := h.property("containerd", "InvocationID")
+	h.startAgent("runtime-1", `{"type":"service","services":["containerd"]}`)
+	h.waitSucceeded("runtime-1")
+	after := h.property("containerd", "InvocationID")
 	if before == after {
-		t.Errorf("containerd still runs as it did: %s", before)
+		t.Errorf("containerd was not restarted: %s", before)
 	}
 	time.Sleep(3 * time.Second)
-	if now := property(t, "containerd", "InvocationID"); now != after {
+	if now := h.property("containerd", "InvocationID"); now != after {
 		t.Errorf("containerd was restarted again: %s, then %s", after, now)
 	}
 }
 
-// TestAllServices restarts what runs, kubelet and container runtime included, and not what carries the host.
-func TestAllServices(t *testing.T) {
-	counted(t, "ordinary")
+// TestRestartAllServices restarts every service, kubelet and container runtime included, but not those that the host depends on.
+func TestRestartAllServices(t *testing.T) {
+	h := newHost(t)
+	cluster.RequireService(t, h.node, "cron")
+	h.startCountedService("ordinary")
 	spared := []string{"systemd-journald", "dbus"}
-	lives := map[string]string{}
+	invocations := map[string]string{}
 	for _, name := range append([]string{"cron", "kubelet", "containerd"}, spared...) {
-		lives[name] = property(t, name, "InvocationID")
+		invocations[name] = h.property(name, "InvocationID")
 	}
-	start(t, "all-1", `{"type":"restartAllServices"}`)
-	m := end(t, "all-1")
-	for name, life := range lives {
-		if now, want := property(t, name, "InvocationID"), !slices.Contains(spared, name); (now != life) != want {
-			t.Errorf("%s: restarted is %v, want %v", name, now != life, want)
+	h.startAgent("all-1", `{"type":"restartAllServices"}`)
+	m := h.waitSucceeded("all-1")
+	for name, before := range invocations {
+		if now, want := h.property(name, "InvocationID"), !slices.Contains(spared, name); (now != before) != want {
+			t.Errorf("%s: restarted is %v, want %v", name, now != before, want)
 		}
 	}
-	if n := starts(t, "ordinary"); n != 2 || !strings.Contains(m.Reason, "ordinary.service") {
-		t.Errorf("a service was started %d times, want 2; the agent says %q", n, m.Reason)
+	h.requireStarts("ordinary", 2)
+	if !strings.Contains(m.Reason, "ordinary.service") {
+		t.Errorf("the agent reports %q", m.Reason)
 	}
 }

@@ -14,23 +14,41 @@ import (
 	"testing"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/build"
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// repository gives the node Debian's TuneD and what it needs beyond what the node has: a folder of packages that its apt
-// installs from. The node itself reaches no mirror.
-func repository(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// provideTuned gives the node a repository with Debian's TuneD and its dependencies, which its apt installs from: a node of
+// test/cluster reaches no mirror.
+func (h host) provideTuned() {
+	h.Helper()
+	machines := cluster.Lab(h.T, "installing TuneD from a repository of this machine's packages")
+	ctx, cancel := context.WithTimeout(context.Background(), suite.Timeout)
 	defer cancel()
 	cache, err := build.Open(os.Stderr)
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	base, err := cache.Root(ctx)
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir := h.TempDir()
+	downloadTuned(ctx, h.T, dir, base)
+	writePackageIndex(ctx, h.T, dir)
+	argv, err := machines.Inside(ctx, h.node, "/bin/bash", "-c", "mkdir -p /opt/debs && tar -C /opt/debs -x")
+	if err != nil {
+		h.Fatal(err)
+	}
+	copyFiles := exec.CommandContext(ctx, "bash", append([]string{"-o", "pipefail", "-c", `dir=$1; shift; tar -C "$dir" -c . | "$@"`, "bash", dir}, argv...)...)
+	if out, err := copyFiles.CombinedOutput(); err != nil {
+		h.Fatalf("copying %s to the node: %v: %s", dir, err, out)
+	}
+	h.exec("echo 'deb [trusted=yes] file:/opt/debs ./' >/etc/apt/sources.list")
+}
+
+// downloadTuned downloads the packages that TuneD needs beyond those of the node's root file system.
+func downloadTuned(ctx context.Context, t *testing.T, dir, base string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, "partial"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -42,14 +60,20 @@ func repository(t *testing.T) {
 		return apt("--download-only", "--yes", "--no-install-recommends", "-o", "Dir::State::status="+filepath.Join(base, "var/lib/dpkg/status"),
 			"-o", "Dir::Cache::archives="+dir, "install", "tuned")
 	}
-	if _, err := download(); err != nil { // the lists may be old, or missing
-		if out, err := apt("update"); err != nil {
-			t.Skipf("no Debian mirror can be reached, so TuneD cannot be installed on a node: %v\n%s", err, out)
-		}
-		if out, err := download(); err != nil {
-			t.Fatalf("downloading Debian's tuned: %v\n%s", err, out)
-		}
+	if _, err := download(); err == nil {
+		return
 	}
+	if out, err := apt("update"); err != nil { // the lists may be old or missing
+		t.Skipf("no Debian mirror can be reached, so TuneD cannot be installed on a node: %v\n%s", err, out)
+	}
+	if out, err := download(); err != nil {
+		t.Fatalf("downloading Debian's tuned: %v\n%s", err, out)
+	}
+}
+
+// writePackageIndex makes a directory of packages a repository.
+func writePackageIndex(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(debs) == 0 {
 		t.Fatalf("nothing was downloaded: %v", err)
@@ -69,11 +93,9 @@ func repository(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "Packages"), []byte(index.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	into(t, dir, "/opt/debs")
-	on(t, "echo 'deb [trusted=yes] file:/opt/debs ./' >/etc/apt/sources.list")
 }
 
-func tuned(version, profile, keepalive string) string {
+func tunedPackage(version, profile, keepalive string) string {
 	return fmt.Sprintf(`
     tuned:
       version: %s
@@ -96,102 +118,73 @@ func tuned(version, profile, keepalive string) string {
           esac
         other: |
           [sysctl]
-          net.core.somaxconn=2048`, version, registry, profile, keepalive)
+          net.core.somaxconn=2048`, version, suite.PackageRepository, profile, keepalive)
 }
 
-func active(t *testing.T, want string) {
-	t.Helper()
-	if got := on(t, "tuned-adm active"); got != "Current active profile: "+want {
-		t.Errorf("tuned-adm active says %q, want %s", got, want)
+func (h host) requireProfile(want string) {
+	h.Helper()
+	if got := h.exec("tuned-adm active"); got != "Current active profile: "+want {
+		h.Errorf("tuned-adm active prints %q, want %s", got, want)
 	}
 }
 
-// debris is what Debian's own packages leave behind when they are purged: the user of polkitd, whose folder has been made for it,
-// and an empty folder of the libraries.
-var debris = []string{"polkitd", "usr/share/polkit-1/rules.d d", "etc/xml d"}
+// purgeLeftovers is what Debian's own packages leave behind when they are purged: the user of polkitd and the directory that was
+// created for it, and an empty directory of the libraries.
+var purgeLeftovers = []string{"polkitd", "usr/share/polkit-1/rules.d d", "etc/xml d"}
 
-// TestTuned installs Debian's TuneD and drives it. Its own profiles would write the settings of the whole machine, which
-// this node shares, so that it finds a profile recommended that does nothing, and ours have keys of the node's own only.
+// TestTuned installs Debian's TuneD and configures it. TuneD's own profiles would write the settings of the whole machine, which
+// this node shares, so its recommended profile does nothing here, and the package's profiles set only parameters of the node's
+// own network.
 func TestTuned(t *testing.T) {
-	const name = "tuned-life"
-	repository(t)
-	on(t, `mkdir -p /etc/tuned/idle
+	h := newHost(t, "tuned-life")
+	h.provideTuned()
+	h.exec(`mkdir -p /etc/tuned/idle
 printf '[main]\nsummary=Does nothing\n' >/etc/tuned/idle/tuned.conf
 printf '[idle]\n' >/etc/tuned/recommend.conf
 apt-get update -qq`)
-	t.Cleanup(func() { on(t, "rm -rf /etc/tuned /opt/debs; : >/etc/apt/sources.list") })
-	was := see(t)
-	keepalive, somaxconn := on(t, "cat /proc/sys/net/ipv4/tcp_keepalive_time"), on(t, "cat /proc/sys/net/core/somaxconn")
+	t.Cleanup(func() { h.exec("rm -rf /etc/tuned /opt/debs; : >/etc/apt/sources.list") })
+	before := h.snapshot()
+	keepalive, somaxconn := h.kernelParameter("net/ipv4/tcp_keepalive_time"), h.kernelParameter("net/core/somaxconn")
 
 	t.Log("installed, with its own profile and script")
-	apply(t, resource(name, tuned("2.0.0", "accelerator", "300")))
-	complete(t, name)
-	active(t, "accelerator")
-	sysctl(t, "net/ipv4/tcp_keepalive_time", "300")
-	on(t, "test -f /run/mark && systemctl is-enabled tuned && systemctl is-active tuned")
+	h.install(tunedPackage("2.0.0", "accelerator", "300"))
+	h.requireProfile("accelerator")
+	h.requireParameter("net/ipv4/tcp_keepalive_time", "300")
+	h.exec("test -f /run/mark && systemctl is-enabled tuned && systemctl is-active tuned")
 
-	t.Log("a changed profile is loaded again, and another one switched to")
-	apply(t, resource(name, tuned("2.0.0", "accelerator", "600")))
-	complete(t, name)
-	sysctl(t, "net/ipv4/tcp_keepalive_time", "600")
-	apply(t, resource(name, tuned("2.0.0", "other", "600")))
-	complete(t, name)
-	active(t, "other")
-	sysctl(t, "net/ipv4/tcp_keepalive_time", keepalive)
-	sysctl(t, "net/core/somaxconn", "2048")
-	on(t, "test ! -e /run/mark")
-	apply(t, resource(name, tuned("2.0.0", "accelerator other", "600")))
-	complete(t, name)
-	active(t, "accelerator other")
-	sysctl(t, "net/ipv4/tcp_keepalive_time", "600")
-	sysctl(t, "net/core/somaxconn", "2048")
+	t.Log("a changed profile is loaded again, and another one activated")
+	h.install(tunedPackage("2.0.0", "accelerator", "600"))
+	h.requireParameter("net/ipv4/tcp_keepalive_time", "600")
+	h.install(tunedPackage("2.0.0", "other", "600"))
+	h.requireProfile("other")
+	h.requireParameter("net/ipv4/tcp_keepalive_time", keepalive)
+	h.requireParameter("net/core/somaxconn", "2048")
+	h.exec("test ! -e /run/mark")
+	h.install(tunedPackage("2.0.0", "accelerator other", "600"))
+	h.requireProfile("accelerator other")
+	h.requireParameter("net/ipv4/tcp_keepalive_time", "600")
+	h.requireParameter("net/core/somaxconn", "2048")
 
-	t.Log("a profile that does not exist is told, and changes nothing")
-	apply(t, resource(name, tuned("2.0.0", "acc", "600")))
-	erroring(t, name, "tuned_profile names acc, which TuneD does not have")
-	active(t, "accelerator other")
+	t.Log("a profile that does not exist is reported, and changes nothing")
+	h.installFails(tunedPackage("2.0.0", "acc", "600"), "tuned_profile names acc, which TuneD does not have")
+	h.requireProfile("accelerator other")
 
-	t.Log("up, a reboot, and down again")
-	apply(t, resource(name, tuned("2.1.0", "accelerator", "600")))
-	complete(t, name)
-	reboot(t)
-	eventually(t, "TuneD has loaded its profile after the boot", func() error {
-		if got := on(t, "cat /proc/sys/net/ipv4/tcp_keepalive_time"); got != "600" {
-			return fmt.Errorf("tcp_keepalive_time is %s", got)
-		}
-		return nil
-	})
-	active(t, "accelerator")
-	apply(t, resource(name, tuned("2.0.0", "accelerator", "900")))
-	complete(t, name)
-	sysctl(t, "net/ipv4/tcp_keepalive_time", "900")
+	t.Log("upgraded, rebooted, and downgraded")
+	h.install(tunedPackage("2.1.0", "accelerator", "600"))
+	h.reboot()
+	h.waitParameter("net/ipv4/tcp_keepalive_time", "600")
+	h.requireProfile("accelerator")
+	h.install(tunedPackage("2.0.0", "accelerator", "900"))
+	h.requireParameter("net/ipv4/tcp_keepalive_time", "900")
 
-	t.Log("uninstalled: TuneD and what came with it are gone, its settings too")
-	remove(t, name)
-	sysctl(t, "net/ipv4/tcp_keepalive_time", keepalive)
-	sysctl(t, "net/core/somaxconn", somaxconn)
-	on(t, "! command -v tuned && ! command -v python3 && test -f /etc/tuned/idle/tuned.conf")
-	same(t, was, debris...)
-	apply(t, resource(name, tuned("2.0.0", "other", "600")))
-	complete(t, name)
-	active(t, "other")
-	remove(t, name)
-	same(t, was, debris...)
-}
-
-// reboot reboots the node and waits until it is ready again.
-func reboot(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	boot, err := cluster.Boot(ctx, node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.Reboot(ctx, node); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.WaitBoot(ctx, node, boot); err != nil {
-		t.Fatal(err)
-	}
+	t.Log("uninstalled: TuneD, its dependencies and its settings are gone")
+	h.uninstall()
+	h.requireParameter("net/ipv4/tcp_keepalive_time", keepalive)
+	h.requireParameter("net/core/somaxconn", somaxconn)
+	h.exec("! command -v tuned && ! command -v python3 && test -f /etc/tuned/idle/tuned.conf")
+	h.requireUnchanged(before, purgeLeftovers...)
+	h.install(tunedPackage("2.0.0", "other", "600"))
+	h.requireProfile("other")
+	h.uninstall()
+	h.requireUnchanged(before, purgeLeftovers...)
 }

@@ -4,26 +4,20 @@
 package skyhook_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// Two operators are never on one node.
-const twoOperators = `{"spec": {"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}, "template": {"spec": {"affinity": {"podAntiAffinity":
-  {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"app": "skyhook-operator"}}, "topologyKey": "kubernetes.io/hostname"}]}}}}}}`
-
-const oneOperator = `{"spec": {"replicas": 1, "template": {"spec": {"affinity": null}}}}`
-
-// shop is a Deployment that a disruption budget guards.
-const shop = `
+// guardedDeployment is a Deployment with a disruption budget.
+const guardedDeployment = `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: shop, namespace: default}
+metadata: {name: shop}
 spec:
   replicas: 2
   selector: {matchLabels: {app: shop}}
@@ -35,146 +29,110 @@ spec:
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
-metadata: {name: shop, namespace: default}
+metadata: {name: shop}
 spec: {minAvailable: 1, selector: {matchLabels: {app: shop}}}
 `
 
-// lease is who leads, and since when.
+// lease is the leader election lease of the operator.
 type lease struct {
 	Spec struct{ HolderIdentity, AcquireTime, RenewTime string }
 }
 
-func leader() (l lease, pod string, err error) {
-	raw, err := kube("", "-n", "skyhook", "get", "lease", "3c22c1ae.nvidia.com", "-o", "json")
-	if err != nil {
-		return l, "", err
-	}
-	if err := json.Unmarshal([]byte(raw), &l); err != nil {
-		return l, "", err
-	}
-	pod, _, _ = strings.Cut(l.Spec.HolderIdentity, "_")
-	return l, pod, nil
+func getLease() (l lease, err error) {
+	return l, cluster.Get(&l, "-n", suite.OperatorNamespace, "lease", "3c22c1ae.nvidia.com")
 }
 
-// leaderNode waits until somebody leads, and says where.
-func leaderNode(t *testing.T) (node string) {
+// waitLeader waits until an operator leads that is not terminating, and returns its node.
+func waitLeader(t *testing.T) (node string) {
 	t.Helper()
-	eventually(t, "somebody leads", func() error {
-		_, pod, err := leader()
+	suite.Eventually(t, "an operator leads", func() error {
+		l, err := getLease()
 		if err != nil {
 			return err
 		}
-		node, err = kube("", "-n", "skyhook", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
-		if err == nil && node == "" {
-			err = fmt.Errorf("pod %s is nowhere", pod)
+		pod, _, _ := strings.Cut(l.Spec.HolderIdentity, "_")
+		var o object
+		if err := cluster.Get(&o, "-n", suite.OperatorNamespace, "pod", pod); err != nil {
+			return err
 		}
-		return err
+		if node = o.Spec.NodeName; node == "" || o.Metadata.DeletionTimestamp != "" {
+			return fmt.Errorf("pod %s is %+v", pod, o)
+		}
+		return nil
 	})
 	return node
 }
 
-// boots follows the order in which nodes come up with another boot.
-type boots struct {
-	mu    sync.Mutex
-	last  map[string]string
-	order []string
-}
-
-func (b *boots) note(o thing, _ bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	id := o.Status.NodeInfo.BootID
-	if was := b.last[o.Metadata.Name]; was != "" && was != id {
-		b.order = append(b.order, o.Metadata.Name)
-	}
-	b.last[o.Metadata.Name] = id
-}
-
-func (b *boots) list() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.order)
-}
-
-// handovers notes how long nobody renewed the lease whenever another operator took it.
-func handovers(t *testing.T) (stop func() []time.Duration) {
-	t.Helper()
+// collectHandovers records for each change of the leader how long the lease was not renewed.
+func collectHandovers() (stop func() []time.Duration) {
 	var gaps []time.Duration
-	var was lease
-	end := sampled(func() (string, error) {
-		is, _, err := leader()
-		if err != nil || is.Spec.HolderIdentity == "" {
+	var last lease
+	end := collectValues(func() (string, error) {
+		now, err := getLease()
+		if err != nil || now.Spec.HolderIdentity == "" {
 			return "", err
 		}
-		if was.Spec.HolderIdentity != "" && was.Spec.HolderIdentity != is.Spec.HolderIdentity {
-			from, err := time.Parse(time.RFC3339Nano, was.Spec.RenewTime)
-			to, err2 := time.Parse(time.RFC3339Nano, is.Spec.AcquireTime)
+		if last.Spec.HolderIdentity != "" && last.Spec.HolderIdentity != now.Spec.HolderIdentity {
+			from, err := time.Parse(time.RFC3339Nano, last.Spec.RenewTime)
+			to, err2 := time.Parse(time.RFC3339Nano, now.Spec.AcquireTime)
 			if err == nil && err2 == nil {
 				gaps = append(gaps, to.Sub(from))
 			}
 		}
-		was = is
-		return is.Spec.HolderIdentity, nil
+		last = now
+		return now.Spec.HolderIdentity, nil
 	})
 	return func() []time.Duration { end(); return gaps }
 }
 
-// TestHandover reboots every node, those of the operators too. The node of the leader comes last; when it goes down the
-// standby takes over. Then the same with one operator, which goes on when its node is back.
+// TestHandover reboots every node, those of the operators included. The node of the leader comes last; when it goes down the
+// standby takes over.
 func TestHandover(t *testing.T) {
 	const name = "handover"
-	must(t, "-n", "skyhook", "patch", "deployment", "skyhook-operator", "-p", twoOperators)
-	t.Cleanup(func() {
-		must(t, "-n", "skyhook", "patch", "deployment", "skyhook-operator", "-p", oneOperator)
-		must(t, "-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout="+patience.String())
-	})
-	must(t, "-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout="+patience.String())
-	apply(t, shop)
-	t.Cleanup(func() { _, _ = kube(shop, "delete", "-f", "-", "--wait=false") })
-	must(t, "rollout", "status", "deployment/shop", "--timeout="+patience.String())
-	label(t, name, nodes...)
-	home := leaderNode(t)
+	nodes := cluster.InterruptibleNodes(t, 3)
+	cluster.ScaleOperator(t, 2)
+	cluster.ApplyUntilCleanup(t, guardedDeployment)
+	cluster.Kubectl(t, "rollout", "status", "deployment/shop", "--timeout="+suite.Timeout.String())
+	selectNodes(t, name, nodes...)
+	home := waitLeader(t)
 
-	seen := &boots{last: map[string]string{}}
-	stop := follow(t, seen.note, "nodes")
+	watch := watchNodes(t, nodes...)
 	least := 2
-	stopShop := follow(t, func(o thing, _ bool) { least = min(least, o.Status.AvailableReplicas) }, "deployment", "shop")
-	gaps := handovers(t)
-	apply(t, story(name, "\n  interruptionBudget: {count: 1}", interrupting("{type: reboot}")))
-	complete(t, name)
-	stop()
+	stopShop := watchObjects(t, func(o object, _ bool) { least = min(least, o.Status.AvailableReplicas) }, "deployment", "shop")
+	stopHandovers := collectHandovers()
+	cluster.Apply(t, suite.Manifest(name, "\n  interruptionBudget: {count: 1}", interruptingPackage("{type: reboot}")))
+	cluster.WaitComplete(t, name)
+	watch.requireOneReboot(t)
 	stopShop()
-	took := gaps()
-	order := seen.list()
-	t.Logf("the leader was on %s; nodes booted in the order %v; the lease changed hands %d times, without renewal for %v", home, order, len(took), took)
-	if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, nodes) || order[len(order)-1] != home {
-		t.Errorf("nodes booted in the order %v; each once, and %s last, was expected", order, home)
+	gaps := stopHandovers()
+	t.Logf("the leader was on %s; nodes rebooted in the order %v; the lease was taken over after %v without renewal", home, watch.rebooted, gaps)
+	if last := watch.rebooted[len(watch.rebooted)-1]; last != home {
+		t.Errorf("nodes rebooted in the order %v; %s was expected last", watch.rebooted, home)
 	}
-	if len(took) == 0 {
-		t.Error("the lease never changed hands")
+	if len(gaps) == 0 {
+		t.Error("the lease was never taken over")
 	}
-	for _, d := range took {
-		if d > patience {
-			t.Errorf("nobody led for %s", d)
-		}
+	if len(gaps) > 0 && slices.Max(gaps) > suite.Timeout {
+		t.Errorf("the lease was not renewed for %s", slices.Max(gaps))
 	}
 	if least < 1 {
-		t.Error("the budget of the shop was not respected")
+		t.Error("the disruption budget of the deployment was violated")
 	}
-	remove(t, name)
+	cluster.RemoveSkyhook(t, name)
+}
 
-	const alone = "alone"
-	must(t, "-n", "skyhook", "patch", "deployment", "skyhook-operator", "-p", oneOperator)
-	must(t, "-n", "skyhook", "rollout", "status", "deployment/skyhook-operator", "--timeout="+patience.String())
-	home = leaderNode(t)
-	label(t, alone, home)
-	seen = &boots{last: map[string]string{}}
-	stop = follow(t, seen.note, "nodes")
-	apply(t, story(alone, "", interrupting("{type: reboot}")))
-	complete(t, alone)
-	stop()
-	if order := seen.list(); !slices.Equal(order, []string{home}) {
-		t.Errorf("nodes booted: %v, want %s once", order, home)
+// TestRebootOnlyOperator reboots the node of the only operator, which continues afterwards.
+func TestRebootOnlyOperator(t *testing.T) {
+	const name = "alone"
+	cluster.InterruptibleNodes(t, 1)
+	home := waitLeader(t)
+	selectNodes(t, name, home)
+	watch := watchNodes(t, home)
+	cluster.Apply(t, suite.Manifest(name, "", interruptingPackage("{type: reboot}")))
+	cluster.WaitComplete(t, name)
+	watch.requireOneReboot(t)
+	if !slices.Equal(watch.rebooted, []string{home}) {
+		t.Errorf("nodes rebooted: %v, want %s once", watch.rebooted, home)
 	}
-	remove(t, alone)
+	cluster.RemoveSkyhook(t, name)
 }

@@ -4,62 +4,67 @@
 package skyhook_test
 
 import (
-	"fmt"
-	"sort"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// TestQuickStart does what the README tells a new user to do, and reads what the user would read.
+// TestQuickStart follows the README, and checks what its commands print.
 func TestQuickStart(t *testing.T) {
-	for _, n := range nodes[:2] {
-		must(t, "label", "node", n, "skyhook.nvidia.com/test-node=demo")
-		t.Cleanup(func() { _, _ = kube("", "label", "node", n, "skyhook.nvidia.com/test-node-") })
+	const name = "demo"
+	nodes := cluster.Nodes(t, 3)
+	selected := nodes[:2]
+	cluster.Label(t, "skyhook.nvidia.com/test-node=demo", selected...)
+	pods := collectPodNames(t)
+	manifest, err := os.ReadFile(filepath.Join(suite.Root(), "examples", "simple.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	pods := podsSeen(t)
-	must(t, "apply", "-f", "testdata/demo.yaml")
-	complete(t, "demo")
+	cluster.Apply(t, string(manifest))
+	cluster.WaitComplete(t, name)
 
-	var stages []string
-	for _, name := range pods.list() {
-		for _, n := range nodes {
-			for _, stage := range []string{"apply", "config", "upgrade", "uninstall", "interrupt", "post-interrupt"} {
-				if strings.HasPrefix(name, "demo-tuning-1-1-0-"+stage+"-"+n+"-") {
+	var stages, want []string
+	for _, n := range nodes {
+		for _, stage := range []string{"apply", "config", "upgrade", "uninstall", "interrupt", "post-interrupt"} {
+			for _, pod := range pods.list() {
+				if strings.HasPrefix(pod, "demo-tuning-1-1-0-"+stage+"-"+n+"-") {
 					stages = append(stages, stage+" on "+n)
 				}
 			}
 		}
 	}
-	sort.Strings(stages)
-	if got, want := strings.Join(stages, ", "), "apply on n1, apply on n2, config on n1, config on n2"; got != want {
-		t.Errorf("one pod per stage and node: got %s, want %s", got, want)
-	}
-	for _, n := range nodes[:2] {
-		if got, want := on(t, n, "cat /skyhook-hello-world"), "hello world\na config is run"; got != want {
+	for _, n := range selected {
+		want = append(want, "apply on "+n, "config on "+n)
+		if got, want := cluster.Exec(t, n, "cat /skyhook-hello-world"), "hello world\na config is run"; got != want {
 			t.Errorf("file on %s: got %q, want %q", n, got, want)
 		}
 	}
-	if got := on(t, nodes[2], "ls /skyhook-hello-world 2>&1 || true"); !strings.Contains(got, "No such file") {
+	if !slices.Equal(stages, want) {
+		t.Errorf("one pod per stage and node: got %s, want %s", stages, want)
+	}
+	if got := cluster.Exec(t, nodes[2], "ls /skyhook-hello-world 2>&1 || true"); !strings.Contains(got, "No such file") {
 		t.Errorf("node %s is not selected, but has the file", nodes[2])
 	}
 
-	describe := must(t, "describe", "skyhooks.skyhook.nvidia.com/demo")
+	describe := cluster.Kubectl(t, "describe", "skyhooks.skyhook.nvidia.com/demo")
 	for _, want := range []string{"tuning|1.1.0", "Complete Nodes:", "2/2", "complete"} {
 		if !strings.Contains(describe, want) {
 			t.Errorf("kubectl describe does not show %q:\n%s", want, describe)
 		}
 	}
-	state := must(t, "get", "nodes", "-o", `jsonpath={range .items[?(@.metadata.labels.skyhook\.nvidia\.com/test-node=="demo")]}{.metadata.annotations.skyhook\.nvidia\.com/nodeState_demo}{"\n"}{end}`)
-	line := `{"tuning|1.1.0":{"name":"tuning","version":"1.1.0","image":"ghcr.io/nvidia/skyhook-packages/shellscript","stage":"config","state":"complete"}}`
+	state := cluster.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[?(@.metadata.labels.skyhook\.nvidia\.com/test-node=="demo")]}{.metadata.annotations.skyhook\.nvidia\.com/nodeState_demo}{"\n"}{end}`)
+	line := cluster.Localize(`{"tuning|1.1.0":{"name":"tuning","version":"1.1.0","image":"` + shellscript + `","stage":"config","state":"complete"}}`)
 	if want := line + "\n" + line; state != want {
 		t.Errorf("the documented jsonpath query shows\n%s\nwant\n%s", state, want)
 	}
-	eventually(t, "no pod is left", func() error {
-		pods, err := kube("", "get", "pods", "-n", "skyhook", "-l", "skyhook.nvidia.com/name=demo", "-o", "name")
-		if err == nil && pods != "" {
-			err = fmt.Errorf("there are %s", pods)
-		}
-		return err
-	})
-	remove(t, "demo")
+	cluster.EventuallyPrints(t, "no pod is left", func(pods string) bool { return pods == "" },
+		"get", "pods", "-n", suite.OperatorNamespace, "-l", "skyhook.nvidia.com/name=demo", "-o", "name")
+	cluster.RemoveSkyhook(t, name)
+	for _, n := range selected {
+		cluster.Exec(t, n, "rm -f /skyhook-hello-world")
+	}
 }

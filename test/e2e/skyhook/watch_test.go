@@ -6,15 +6,16 @@ package skyhook_test
 import (
 	"encoding/json"
 	"maps"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// thing is what stories look at in nodes, pods and deployments.
-type thing struct {
+// object is what tests read of nodes, pods and deployments.
+type object struct {
 	Metadata struct {
 		Name, DeletionTimestamp string
 	}
@@ -28,11 +29,11 @@ type thing struct {
 	}
 }
 
-// follow watches objects with kubectl, so that nothing that happens to them is missed. note is called for each change,
-// one after the other; gone says that the object was deleted. What it returns ends the watch.
-func follow(t *testing.T, note func(o thing, gone bool), args ...string) (stop func()) {
+// watchObjects watches objects with kubectl, so that no change is missed, and calls handle for each, one after the other. The
+// returned function ends the watch.
+func watchObjects(t *testing.T, handle func(o object, deleted bool), args ...string) (stop func()) {
 	t.Helper()
-	cmd := exec.Command(kubectl, append([]string{"--kubeconfig", cluster.Kubeconfig, "get", "-w", "--output-watch-events", "-o", "json"}, args...)...)
+	cmd := cluster.KubectlCommand(append([]string{"get", "-w", "--output-watch-events", "-o", "json"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -46,12 +47,12 @@ func follow(t *testing.T, note func(o thing, gone bool), args ...string) (stop f
 		for d := json.NewDecoder(out); ; {
 			var e struct {
 				Type   string
-				Object thing
+				Object object
 			}
 			if d.Decode(&e) != nil {
 				return // the watch has ended
 			}
-			note(e.Object, e.Type == "DELETED")
+			handle(e.Object, e.Type == "DELETED")
 		}
 	}()
 	stop = sync.OnceFunc(func() {
@@ -63,46 +64,96 @@ func follow(t *testing.T, note func(o thing, gone bool), args ...string) (stop f
 	return stop
 }
 
-// names is a set of names that a watch fills.
-type names struct {
+// stringSet is a set that may be filled while it is read.
+type stringSet struct {
 	mu  sync.Mutex
 	set map[string]bool
 }
 
-func (n *names) add(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.set == nil {
-		n.set = map[string]bool{}
+func (s *stringSet) add(value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil {
+		s.set = map[string]bool{}
 	}
-	n.set[name] = true
+	s.set[value] = true
 }
 
-func (n *names) list() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Sorted(maps.Keys(n.set))
+func (s *stringSet) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.set))
 }
 
-// podsSeen collects the names of the pods in the operator's namespace that are not on their way out.
-func podsSeen(t *testing.T) *names {
+// collectPodNames collects the names of the pods in the operator's namespace that are not terminating.
+func collectPodNames(t *testing.T) *stringSet {
 	t.Helper()
-	n := &names{}
-	follow(t, func(o thing, _ bool) {
+	names := &stringSet{}
+	watchObjects(t, func(o object, _ bool) {
 		if o.Metadata.DeletionTimestamp == "" {
-			n.add(o.Metadata.Name)
+			names.add(o.Metadata.Name)
 		}
-	}, "pods", "-n", "skyhook")
-	return n
+	}, "pods", "-n", suite.OperatorNamespace)
+	return names
 }
 
-// sampled collects the different values that ask gives until stop is called. It is for what cannot be watched.
-func sampled(ask func() (string, error)) (stop func() []string) {
-	values, end := &names{}, make(chan struct{})
+// nodeWatch is what a watch of nodes recorded.
+type nodeWatch struct {
+	stop  func()
+	nodes []string
+
+	mu           sync.Mutex
+	boots        map[string][]string // boot ids of each node, in order
+	rebooted     []string            // nodes in the order of their reboots
+	cordoned     map[string]bool
+	mostCordoned int
+}
+
+// watchNodes records the boots of all nodes, and the cordons of those that are given.
+func watchNodes(t *testing.T, nodes ...string) *nodeWatch {
+	t.Helper()
+	w := &nodeWatch{nodes: nodes, boots: map[string][]string{}, cordoned: map[string]bool{}}
+	w.stop = watchObjects(t, w.record, "nodes")
+	return w
+}
+
+func (w *nodeWatch) record(o object, _ bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name, id := o.Metadata.Name, o.Status.NodeInfo.BootID
+	if boots := w.boots[name]; !slices.Contains(boots, id) {
+		w.boots[name] = append(boots, id)
+		if len(boots) > 0 {
+			w.rebooted = append(w.rebooted, name)
+		}
+	}
+	if delete(w.cordoned, name); o.Spec.Unschedulable && slices.Contains(w.nodes, name) {
+		w.cordoned[name] = true
+	}
+	w.mostCordoned = max(w.mostCordoned, len(w.cordoned))
+}
+
+// requireOneReboot stops the watch, and checks that each given node rebooted once, and that no two were cordoned together.
+func (w *nodeWatch) requireOneReboot(t *testing.T) {
+	t.Helper()
+	w.stop()
+	for _, n := range w.nodes {
+		if len(w.boots[n]) != 2 {
+			t.Errorf("node %s had the boots %v, want one before and one after a single reboot", n, w.boots[n])
+		}
+	}
+	if w.mostCordoned != 1 {
+		t.Errorf("%d nodes were cordoned at the same time, want 1", w.mostCordoned)
+	}
+}
+
+// collectValues polls read until stop is called, and collects its different values. It is for what cannot be watched.
+func collectValues(read func() (string, error)) (stop func() []string) {
+	values, end := &stringSet{}, make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
-			if v, err := ask(); err == nil && v != "" {
+			if v, err := read(); err == nil && v != "" {
 				values.add(v)
 			}
 			select {

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package smoke checks what all other end-to-end tests rely on: real nodes, images from a registry, services that restart,
+// reboots that are detected.
 package smoke_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,105 +15,115 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// Two nodes are there, and each is a systemd host of its own.
-func TestNodes(t *testing.T) {
-	list, err := cluster.Client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	boots := map[string]string{}
-	for _, n := range list.Items {
-		if other, same := boots[n.Status.NodeInfo.BootID]; same {
-			t.Errorf("nodes %s and %s have the same boot id", n.Name, other)
+var cluster *suite.Cluster
+
+func TestMain(m *testing.M) { suite.Main(m, &cluster, suite.AnyOperator) }
+
+// runPod runs a script in a privileged pod with the root of its host at /host, and returns what it printed and the id of its
+// image.
+func runPod(t *testing.T, node, script string) (printed, imageID string) {
+	t.Helper()
+	name := startPod(t, node, script)
+	cluster.EventuallyPrints(t, "pod "+name+" has succeeded", func(phase string) bool {
+		if phase == string(corev1.PodFailed) {
+			t.Fatalf("pod %s failed: %s", name, cluster.Kubectl(t, "logs", name))
 		}
-		boots[n.Status.NodeInfo.BootID] = n.Name
-	}
-	if len(workers(t)) < 2 && cluster.Ours() {
-		t.Errorf("ready are %v, want two nodes", workers(t))
+		return phase == string(corev1.PodSucceeded)
+	}, "get", "pod", name, "-o", "jsonpath={.status.phase}")
+	return cluster.Kubectl(t, "logs", name), cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].imageID}")
+}
+
+func startPod(t *testing.T, node, script string) (name string) {
+	t.Helper()
+	name = fmt.Sprintf("smoke-%d", time.Now().UnixNano())
+	cluster.ApplyUntilCleanup(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  hostPID: true
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: %s
+    command: [/bin/sh, -ec, %q]
+    securityContext: {privileged: true}
+    volumeMounts: [{name: host, mountPath: /host, mountPropagation: HostToContainer}]
+  volumes: [{name: host, hostPath: {path: /, type: Directory}}]
+`, name, node, suite.ToolsImage, script))
+	return name
+}
+
+// TestNodes checks that each node is a host of its own.
+func TestNodes(t *testing.T) {
+	boots := map[string]string{}
+	for _, node := range cluster.Nodes(t, 2) {
+		id := cluster.BootID(t, node)
+		if other, same := boots[id]; same {
+			t.Errorf("nodes %s and %s have the same boot id", node, other)
+		}
+		boots[id] = node
 	}
 }
 
-// A pod runs the image that was pushed, on every node.
+// TestPod runs the image that was pushed on several nodes.
 func TestPod(t *testing.T) {
-	for _, node := range workers(t) {
-		printed, id := finish(t, start(t, node, "cat /host/etc/hostname"))
-		if cluster.Ours() && printed != node {
+	for _, node := range cluster.Nodes(t, 2) {
+		printed, id := runPod(t, node, "cat /host/etc/hostname")
+		if cluster.IsOurs() && printed != node { // hosts of others may have other names
 			t.Errorf("a pod on node %s sees the host %s", node, printed)
 		}
-		if cluster.Ours() && !strings.HasSuffix(id, "@"+digest) {
+		if digest := cluster.ImageDigest(suite.ToolsImage); !strings.HasSuffix(id, "@"+digest) {
 			t.Errorf("the pod ran %s, pushed was %s", id, digest)
 		}
 	}
 }
 
-// A privileged pod restarts a service of its host: the service has another process afterwards.
+// TestServiceRestart restarts a service of the host from a privileged pod.
 func TestServiceRestart(t *testing.T) {
-	node := workers(t)[0]
-	unit := "cron.service"
-	if !cluster.Ours() {
-		if printed, _ := finish(t, start(t, node, "chroot /host systemctl is-active "+unit+" || true")); printed != "active" {
-			t.Skipf("node %s has no %s to restart", node, unit)
-		}
-	}
-	const show = "chroot /host systemctl show --property MainPID --value "
-	printed, _ := finish(t, start(t, node, fmt.Sprintf("%[1]s%[2]s; chroot /host systemctl restart %[2]s; %[1]s%[2]s", show, unit)))
+	node := cluster.InterruptibleNodes(t, 1)[0]
+	cluster.RequireService(t, node, "cron")
+	const show = "chroot /host systemctl show --property MainPID --value cron; "
+	printed, _ := runPod(t, node, show+"chroot /host systemctl restart cron; "+show)
 	pids := strings.Fields(printed)
 	if len(pids) != 2 || pids[0] == pids[1] || pids[0] == "0" || pids[1] == "0" {
-		t.Errorf("the process of %s before and after its restart: %v", unit, pids)
+		t.Errorf("the process of cron before and after its restart: %v", pids)
 	}
 }
 
-// A pod reboots its host: the node comes back with another boot id, which a pod then sees too.
+// TestReboot reboots a host from a privileged pod: the node returns with another boot id, which pods see as well.
 func TestReboot(t *testing.T) {
-	node := os.Getenv("SKYHOOK_TEST_REBOOT")
-	if node == "" {
-		if !cluster.Ours() {
-			t.Skip("reboots a node of somebody else's cluster only if SKYHOOK_TEST_REBOOT names it")
-		}
-		node = workers(t)[0]
-	}
-	ctx := context.Background()
-	before, err := cluster.Boot(ctx, node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	start(t, node, "chroot /host systemctl --no-block reboot; sleep 60")
-	if err := cluster.WaitBoot(ctx, node, before); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("ready with a new boot id after %.1f s", time.Since(began).Seconds())
-	after, err := cluster.Boot(ctx, node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if seen, _ := finish(t, start(t, node, "cat /host/proc/sys/kernel/random/boot_id")); seen != after {
+	node := cluster.InterruptibleNodes(t, 1)[0]
+	before := cluster.BootID(t, node)
+	start := time.Now()
+	startPod(t, node, "chroot /host systemctl --no-block reboot; sleep 60")
+	cluster.WaitBoot(t, node, before)
+	t.Logf("ready with a new boot id after %.1f s", time.Since(start).Seconds())
+	after := cluster.BootID(t, node)
+	if seen, _ := runPod(t, node, "cat /host/proc/sys/kernel/random/boot_id"); seen != after {
 		t.Errorf("after the reboot the API server knows the boot id %s, a pod sees %s", after, seen)
 	}
 }
 
-// A power cut is seen within 15 seconds, and the node comes back by itself when it has power again. The time is a promise
-// of this cluster: tests of failures rest on it.
+// TestPowerCut checks that the API server notices a power cut within 15 seconds, which tests of failures rely on, and that the
+// node returns when it is switched on.
 func TestPowerCut(t *testing.T) {
-	if !cluster.Ours() {
-		t.Skip("cuts the power of no node of somebody else's cluster")
-	}
+	machines, node := cluster.Lab(t, "cutting the power"), cluster.InterruptibleNodes(t, 2)[1]
 	ctx := context.Background()
-	nodes := workers(t)
-	node := nodes[len(nodes)-1]
-	before, err := cluster.Boot(ctx, node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watcher, err := cluster.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	before := cluster.BootID(t, node)
+	watcher, err := machines.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
 	cut := time.Now()
-	if err := cluster.Crash(ctx, node); err != nil {
+	if err := machines.Crash(ctx, node); err != nil {
 		t.Fatal(err)
 	}
 	seen := waitUnknown(t, watcher)
@@ -120,23 +131,21 @@ func TestPowerCut(t *testing.T) {
 	if seen.Sub(cut) > 15*time.Second {
 		t.Errorf("the power cut was seen after %s", seen.Sub(cut))
 	}
-	if err := cluster.Start(ctx, node); err != nil {
+	if err := machines.Start(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.WaitBoot(ctx, node, before); err != nil {
-		t.Error(err)
-	}
+	cluster.WaitBoot(t, node, before)
 }
 
-// waitUnknown waits until nothing is known of the node any more, and returns when that was.
+// waitUnknown waits until the readiness of the node is unknown, and returns the time of that event.
 func waitUnknown(t *testing.T, watcher watch.Interface) time.Time {
 	t.Helper()
-	late := time.After(2 * time.Minute)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case event := <-watcher.ResultChan():
-			n, is := event.Object.(*corev1.Node)
-			if !is {
+			n, isNode := event.Object.(*corev1.Node)
+			if !isNode {
 				t.Fatalf("watching the node ended with %v", event)
 			}
 			for _, c := range n.Status.Conditions {
@@ -144,7 +153,7 @@ func waitUnknown(t *testing.T, watcher watch.Interface) time.Time {
 					return time.Now()
 				}
 			}
-		case <-late:
+		case <-timeout:
 			t.Fatal("the power cut was not seen within two minutes")
 		}
 	}
