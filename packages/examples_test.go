@@ -25,14 +25,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-// examples are the YAML blocks of the pages for users, by page and number.
-func examples(t *testing.T) map[string]string {
+// readExamples returns the YAML blocks of the pages, by page and number.
+func readExamples(t *testing.T) map[string]string {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/packages/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range ours(t) {
+	for _, name := range listPackages(t) {
 		pages = append(pages, filepath.Join(name, "README.md"))
 	}
 	found := map[string]string{}
@@ -52,7 +52,7 @@ func examples(t *testing.T) map[string]string {
 	return found
 }
 
-// TestExamplesAccepted gives each example to a real API server.
+// TestExamplesAccepted creates each example on a real API server.
 func TestExamplesAccepted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: no API server is started")
@@ -72,7 +72,7 @@ func TestExamplesAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	skyhooks := client.Resource(api.GroupVersion.WithResource("skyhooks"))
-	for name, text := range examples(t) {
+	for name, text := range readExamples(t) {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(text), &object.Object); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -88,11 +88,11 @@ func TestExamplesAccepted(t *testing.T) {
 	}
 }
 
-// TestExamplesWork plays each example on fake hosts of both families: it goes in, does so again without a change, and goes
-// out without a trace.
+// TestExamplesWork installs each example on simulated hosts of both families, repeats it without a change, and
+// uninstalls it without a trace.
 func TestExamplesWork(t *testing.T) {
-	needRoot(t)
-	for name, text := range examples(t) {
+	requireRoot(t)
+	for name, text := range readExamples(t) {
 		var example api.Skyhook
 		if err := yaml.UnmarshalStrict([]byte(text), &example); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -104,17 +104,17 @@ func TestExamplesWork(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := &story{t: t, host: h, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
-				s.live(example)
+				s := &scenario{t: t, host: h, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
+				s.testExample(example)
 			})
 		}
 	}
 }
 
-// live takes the packages of an example in, in the order of their names, and out the other way round.
-func (s *story) live(example api.Skyhook) {
+// testExample installs the packages of an example in the order of their names, and uninstalls them in reverse order.
+func (s *scenario) testExample(example api.Skyhook) {
 	t := s.t
-	was, err := s.host.tree()
+	was, err := s.host.readTree()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (s *story) live(example api.Skyhook) {
 		p := example.Spec.Packages[name]
 		dir := path.Base(p.Image)
 		if _, err := os.Stat(filepath.Join(dir, "config.json")); err != nil {
-			t.Fatalf("package %s is not one of ours: %v", name, err)
+			t.Fatalf("package %s is not in this folder: %v", name, err)
 		}
 		var env []string
 		for _, e := range p.Env {
@@ -141,34 +141,34 @@ func (s *story) live(example api.Skyhook) {
 			config[key] = string(value)
 		}
 		s.installed[name] = install{dir: dir, version: string(p.Version), config: config, env: env}
-		s.through(name, format.ModeApply, format.ModeConfig)
+		s.runStagesTwice(name, format.ModeApply, format.ModeConfig)
 	}
 	for _, name := range slices.Backward(names) {
-		s.through(name, format.ModeUninstall)
+		s.runStagesTwice(name, format.ModeUninstall)
 	}
-	now, err := s.host.tree()
+	now, err := s.host.readTree()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Folders that a user's own script has made are its business.
-	left := slices.DeleteFunc(now.since(was), func(line string) bool { return line == "+ /etc/motd.d" || line == "+ /etc/cron.d" })
+	// Folders that a user's own script creates may remain.
+	left := slices.DeleteFunc(now.diff(was), func(line string) bool { return line == "+ /etc/motd.d" || line == "+ /etc/cron.d" })
 	if len(left) > 0 {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
 }
 
-// through runs stages twice.
-func (s *story) through(name string, modes ...format.Mode) {
-	lines, failed, err := s.play(name, s.installed[name], modes)
+// runStagesTwice runs stages and repeats them.
+func (s *scenario) runStagesTwice(name string, modes ...format.Mode) {
+	lines, failed, err := s.runModes(name, s.installed[name], modes)
 	if err != nil || failed {
 		s.t.Fatalf("%s: %v\n%s", name, err, strings.Join(lines, "\n"))
 	}
-	after, err := s.host.tree()
+	after, err := s.host.readTree()
 	if err == nil {
-		_, err = s.calls()
+		_, err = s.recordedCalls()
 	}
 	if err == nil {
-		err = s.again(name, s.installed[name], modes, after)
+		err = s.repeatStages(name, s.installed[name], modes, after)
 	}
 	if err != nil {
 		s.t.Fatalf("%s: %v", name, err)

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flavours are the hosts there are, by os-release.
-var flavours = map[string]string{
+// flavors are the simulated hosts, by os-release.
+var flavors = map[string]string{
 	"debian-12":   "ID=debian\nVERSION_ID=\"12\"\n",
 	"ubuntu-24":   "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n",
 	"rhel-9":      "ID=\"rhel\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"9.5\"\n",
@@ -34,8 +34,8 @@ var flavours = map[string]string{
 	"arch":        "ID=arch\n",
 }
 
-// kernel is what a fake host's kernel says until somebody changes it.
-var kernel = map[string]string{
+// kernelDefaults are the initial parameters of a simulated kernel.
+var kernelDefaults = map[string]string{
 	"fs/nr_open":                          "1048576",
 	"kernel/core_pattern":                 "core",
 	"net/core/somaxconn":                  "4096",
@@ -58,21 +58,21 @@ var kernel = map[string]string{
 
 const firstBoot = "BOOT_IMAGE=/vmlinuz-6.1 root=/dev/vda1 ro"
 
-// A host is a root file system with the tools of this machine, in which what would reach the real machine is played:
+// A host is a root file system with the tools of this machine. Fakes replace what would affect the real machine:
 // systemctl, the boot loader, package managers and the files of the kernel.
 type host struct {
 	root   string
 	flavor string
 }
 
-// debian tells how the host's packages and its boot loader are managed.
-func (h host) debian() bool {
+// isDebian reports whether the host uses apt and update-grub.
+func (h host) isDebian() bool {
 	return strings.HasPrefix(h.flavor, "debian") || strings.HasPrefix(h.flavor, "ubuntu")
 }
 
 func (h host) path(name string) string { return filepath.Join(h.root, name) }
 
-func (h host) write(name, content string, mode os.FileMode) error {
+func (h host) writeFile(name, content string, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o755); err != nil {
 		return err
 	}
@@ -82,12 +82,12 @@ func (h host) write(name, content string, mode os.FileMode) error {
 	return os.Chmod(h.path(name), mode)
 }
 
-// newHost makes a fake host. Without names stubs that it does not have, such as grubby.
+// newHost creates a simulated host. Fakes listed in without are left out, such as grubby.
 func newHost(root, flavor string, without []string) (host, error) {
 	h := host{root: root, flavor: flavor}
-	release, ok := flavours[flavor]
+	release, ok := flavors[flavor]
 	if !ok {
-		return h, fmt.Errorf("host %q is none of %v", flavor, slices.Sorted(maps.Keys(flavours)))
+		return h, fmt.Errorf("host %q is none of %v", flavor, slices.Sorted(maps.Keys(flavors)))
 	}
 	for _, dir := range []string{"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "etc", "proc", "root", "run", "stub", "tmp", "var/lib", "var/log"} {
 		if err := os.MkdirAll(h.path(dir), 0o755); err != nil {
@@ -102,29 +102,29 @@ func newHost(root, flavor string, without []string) (host, error) {
 	if err := unix.Mknod(h.path("dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		return h, fmt.Errorf("making /dev/null: %w", err)
 	}
-	if err := errors.Join(h.equip(without), h.stock()); err != nil {
+	if err := errors.Join(h.addTools(without), h.fillRepository()); err != nil {
 		return h, err
 	}
 	files := map[string]string{"/etc/os-release": release, "/stub/calls": "", "/proc/cmdline": firstBoot + "\n",
 		"/proc/stat": fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Add(-time.Hour).Unix())}
-	for name, value := range kernel {
+	for name, value := range kernelDefaults {
 		files["/proc/sys/"+name] = value + "\n"
 	}
-	if err := h.furnish(files); err != nil {
+	if err := h.addFiles(files); err != nil {
 		return h, err
 	}
 	return h, h.startServices()
 }
 
-// furnish adds what a distribution brings.
-func (h host) furnish(files map[string]string) error {
+// addFiles adds the files of a distribution.
+func (h host) addFiles(files map[string]string) error {
 	for _, unit := range []string{"containerd", "nvidia_persistenced", "cron"} {
 		files["/usr/lib/systemd/system/"+unit+".service"] = "[Service]\nExecStart=/usr/bin/" + unit + "\n"
 	}
 	files["/etc/security/limits.conf"] = "# limits of sessions\n*  soft  core  0\n"
 	files["/etc/sysctl.conf"] = "vm.swappiness = 30\n"
 	files["/usr/lib/sysctl.d/50-default.conf"] = "# from the distribution\n-net.ipv4.conf.*.arp_ignore = 0\nnet.core.somaxconn = 4096\n"
-	if h.debian() {
+	if h.isDebian() {
 		files["/etc/pam.d/common-session"] = "session required pam_unix.so\n"
 		files["/etc/pam.d/common-session-noninteractive"] = "session required pam_unix.so\n"
 		files["/etc/pam.d/sshd"] = "session required pam_limits.so\n@include common-session\n"
@@ -136,7 +136,7 @@ func (h host) furnish(files map[string]string) error {
 		files["/boot/loader/entries/abc-0-rescue.conf"] = "title Linux (rescue)\nlinux /vmlinuz-0\noptions root=/dev/vda1 ro\n"
 	}
 	for name, content := range files {
-		if err := h.write(name, content, 0o644); err != nil {
+		if err := h.writeFile(name, content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -149,41 +149,41 @@ func (h host) furnish(files map[string]string) error {
 	return os.Symlink("../sysctl.conf", h.path("etc/sysctl.d/99-sysctl.conf"))
 }
 
-// startServices begins as after a boot.
+// startServices starts the services as after a boot.
 func (h host) startServices() error {
-	out, err := h.run("systemctl start containerd nvidia_persistenced; systemctl enable containerd; ! command -v update-grub || update-grub")
+	out, err := h.runScript("systemctl start containerd nvidia_persistenced; systemctl enable containerd; ! command -v update-grub || update-grub")
 	if err != nil {
-		return fmt.Errorf("starting the services of a fake host: %w: %s", err, out)
+		return fmt.Errorf("starting the services of a simulated host: %w: %s", err, out)
 	}
-	if err := h.boot(); err != nil {
+	if err := h.simulateBoot(); err != nil {
 		return err
 	}
-	// They began a minute after the boot, not now.
-	out, err = h.run("for f in /proc/[0-9]*/stat; do s=$(cat $f); echo \"${s%% 20 0 1 *} 20 0 1 0 6000 99\" >$f; done")
+	// The services started a minute after the boot, not now.
+	out, err = h.runScript("for f in /proc/[0-9]*/stat; do s=$(cat $f); echo \"${s%% 20 0 1 *} 20 0 1 0 6000 99\" >$f; done")
 	if err != nil {
 		return fmt.Errorf("making the services older: %w: %s", err, out)
 	}
 	return nil
 }
 
-// run runs a script on the host, as its administrator.
-func (h host) run(script string) (string, error) {
+// runScript runs a script on the host, as its administrator.
+func (h host) runScript(script string) (string, error) {
 	cmd := exec.Command("/usr/bin/bash", "-c", script)
-	cmd.SysProcAttr = chrooted(h.root)
+	cmd.SysProcAttr = chrootAttributes(h.root)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "HOME=/root", "LC_ALL=C"}
 	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// tools are the programs of this machine that every host has.
+// tools are the programs of this machine that every host gets.
 var tools = strings.Fields("bash cat chmod cmp cp cut date dirname env find flock getconf grep head id ln ls mkdir mv readlink rm rmdir sed sh sleep sort stat tac tail tee touch tr uniq wc")
 
-// toolsDir is where the toolbox is, once there is one.
+// toolsDir is the folder of the copied tools, once it exists.
 var toolsDir string
 
-// toolbox holds copies of the tools and of the libraries they need, once for all hosts.
-var toolbox = sync.OnceValues(func() (map[string]string, error) {
+// copyTools copies the tools and their libraries, once for all hosts.
+var copyTools = sync.OnceValues(func() (map[string]string, error) {
 	dir, err := os.MkdirTemp("", "packages-tools-")
 	if err != nil {
 		return nil, err
@@ -193,17 +193,17 @@ var toolbox = sync.OnceValues(func() (map[string]string, error) {
 	for _, tool := range tools {
 		at, err := exec.LookPath(tool)
 		if err != nil {
-			return box, fmt.Errorf("the fake hosts need %s: %w", tool, err)
+			return box, fmt.Errorf("the simulated hosts need %s: %w", tool, err)
 		}
-		if err := pack(box, dir, at, "/usr/bin/"+tool); err != nil {
+		if err := copyProgram(box, dir, at, "/usr/bin/"+tool); err != nil {
 			return box, err
 		}
 	}
 	return box, nil
 })
 
-// pack copies a program and what it is linked with.
-func pack(box map[string]string, dir, from, to string) error {
+// copyProgram copies a program and the libraries it is linked with.
+func copyProgram(box map[string]string, dir, from, to string) error {
 	if box[to] != "" {
 		return nil
 	}
@@ -223,7 +223,7 @@ func pack(box map[string]string, dir, from, to string) error {
 	for line := range strings.Lines(string(out)) {
 		for _, word := range strings.Fields(line) {
 			if strings.HasPrefix(word, "/") {
-				if err := pack(box, dir, word, word); err != nil {
+				if err := copyProgram(box, dir, word, word); err != nil {
 					return err
 				}
 			}
@@ -232,9 +232,9 @@ func pack(box map[string]string, dir, from, to string) error {
 	return nil
 }
 
-// equip puts the tools and the stubs in.
-func (h host) equip(without []string) error {
-	box, err := toolbox()
+// addTools adds the tools and the fakes.
+func (h host) addTools(without []string) error {
+	box, err := copyTools()
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (h host) equip(without []string) error {
 		}
 	}
 	stubs := map[string]string{"systemctl": "systemctl", "grubby": "grubby", "dnf": "dnf", "yum": "dnf", "rpm": "rpm"}
-	if h.debian() {
+	if h.isDebian() {
 		stubs = map[string]string{"systemctl": "systemctl", "update-grub": "update-grub", "apt-get": "apt-get", "dpkg-query": "dpkg-query"}
 	}
 	for name, from := range stubs {
@@ -261,8 +261,8 @@ func (h host) equip(without []string) error {
 	return copyFile("testdata/host/repository.sh", h.path("stub/repository.sh"), 0o755)
 }
 
-// stock fills the repository that the host's package manager installs from.
-func (h host) stock() error {
+// fillRepository fills the repository that the host's package manager installs from.
+func (h host) fillRepository() error {
 	profiles := "usr/lib/tuned/"
 	if strings.HasPrefix(h.flavor, "fedora") {
 		profiles += "profiles/" // since 2.24
@@ -284,16 +284,16 @@ func (h host) stock() error {
 		"node-tools/needs":                                             "virt-what\n",
 		"node-tools/root/usr/bin/node-tools":                           "#!/bin/sh\n",
 	}
-	if h.debian() {
+	if h.isDebian() {
 		files["tuned/root/etc/grub.d/00_tuned"] = "#!/bin/sh\n"
 	}
 	for name, content := range files {
-		if err := h.write("/stub/repo/"+name, content, 0o644); err != nil {
+		if err := h.writeFile("/stub/repo/"+name, content, 0o644); err != nil {
 			return err
 		}
 	}
-	if h.debian() { // there a service is enabled and started when it is installed
-		if err := h.write("/stub/repo/tuned/after", "#!/bin/sh\nsystemctl daemon-reload\nsystemctl enable tuned\nsystemctl start tuned\n", 0o755); err != nil {
+	if h.isDebian() { // Debian enables and starts a service when it is installed
+		if err := h.writeFile("/stub/repo/tuned/after", "#!/bin/sh\nsystemctl daemon-reload\nsystemctl enable tuned\nsystemctl start tuned\n", 0o755); err != nil {
 			return err
 		}
 	}
@@ -326,35 +326,35 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return err
 }
 
-// boot plays a reboot: the kernel forgets, reads its arguments from the boot loader and its parameters as systemd-sysctl
-// does, and the services that ran are started again.
-func (h host) boot() error {
-	args, err := h.run(`if [ -f /boot/grub/grub.cfg ]; then grep -m 1 linux /boot/grub/grub.cfg; else sed -n 's/^options /x x /p' /boot/loader/entries/abc-6.1.conf; fi`)
+// simulateBoot resets the kernel's state, reads its arguments from the boot loader and its parameters as systemd-sysctl
+// does, and starts the enabled services.
+func (h host) simulateBoot() error {
+	args, err := h.runScript(`if [ -f /boot/grub/grub.cfg ]; then grep -m 1 linux /boot/grub/grub.cfg; else sed -n 's/^options /x x /p' /boot/loader/entries/abc-6.1.conf; fi`)
 	if err != nil {
 		return err
 	}
 	words := strings.Fields(args)[2:]
-	if err := h.write("/proc/cmdline", "BOOT_IMAGE=/vmlinuz-6.1 "+strings.Join(words, " ")+"\n", 0o644); err != nil {
+	if err := h.writeFile("/proc/cmdline", "BOOT_IMAGE=/vmlinuz-6.1 "+strings.Join(words, " ")+"\n", 0o644); err != nil {
 		return err
 	}
-	values := maps.Clone(kernel)
-	if err := h.bootParameters(values); err != nil {
+	values := maps.Clone(kernelDefaults)
+	if err := h.applyBootParameters(values); err != nil {
 		return err
 	}
 	for name, value := range values {
-		if err := h.write("/proc/sys/"+name, value+"\n", 0o644); err != nil {
+		if err := h.writeFile("/proc/sys/"+name, value+"\n", 0o644); err != nil {
 			return err
 		}
 	}
-	out, err := h.run("systemctl daemon-reload; for d in /run/units/*/pid; do n=${d%/pid}; systemctl restart ${n##*/}; done; : >/stub/calls")
+	out, err := h.runScript("systemctl daemon-reload; for d in /run/units/*/pid; do n=${d%/pid}; systemctl restart ${n##*/}; done; : >/stub/calls")
 	if err != nil {
 		return fmt.Errorf("booting: %w: %s", err, out)
 	}
 	return nil
 }
 
-// bootParameters is sysctl.d(5), written again in another language than the package's.
-func (h host) bootParameters(values map[string]string) error {
+// applyBootParameters is a second implementation of sysctl.d(5), independent of the package's.
+func (h host) applyBootParameters(values map[string]string) error {
 	byName := map[string]string{}
 	for _, dir := range []string{"usr/lib", "run", "etc"} {
 		found, err := filepath.Glob(h.path(dir + "/sysctl.d/*.conf"))
@@ -403,14 +403,14 @@ func (h host) bootParameters(values map[string]string) error {
 	return nil
 }
 
-// needRoot skips what cannot be done here.
-func needRoot(t *testing.T) {
+// requireRoot skips a test that cannot run here.
+func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("the stories run the packages in a chroot, which needs root")
+		t.Skip("the scenarios run the packages in a chroot, which needs root")
 	}
 	at := filepath.Join(t.TempDir(), "null")
 	if err := unix.Mknod(at, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Skip("the stories need a /dev/null of their own, and this machine does not let root make one")
+		t.Skip("the scenarios need their own /dev/null, which root cannot create on this machine")
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packages proves that the packages of this folder are what their pages say: valid, and right on a host in every
-// stage of their lives.
+// Package packages tests the packages of this folder: they are valid, and every stage has the documented effect on a
+// host.
 package packages
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 )
 
-// ours are the packages there are.
-func ours(t *testing.T) []string {
+// listPackages returns the folders of the packages.
+func listPackages(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob("*/config.json")
 	if err != nil || len(found) < 3 {
@@ -37,8 +37,8 @@ func ours(t *testing.T) []string {
 	return names
 }
 
-// scripts are all shell scripts below a folder.
-func scripts(t *testing.T, dir string) []string {
+// listScripts returns all shell scripts below a folder.
+func listScripts(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
@@ -58,13 +58,13 @@ func scripts(t *testing.T, dir string) []string {
 }
 
 func TestValid(t *testing.T) {
-	for _, name := range ours(t) {
+	for _, name := range listPackages(t) {
 		config, problems := format.Validate(os.DirFS(name), format.Want{Name: name})
 		problems = append(problems, lint.Scripts(os.DirFS(name), config)...)
 		if len(problems) > 0 {
 			t.Errorf("%s:\n%s", name, problems.Text())
 		}
-		// What is installed can be removed, and what acts is checked.
+		// Every installed package can be uninstalled, and every action is checked.
 		for _, mode := range []format.Mode{format.ModeConfig, format.ModeUninstall} {
 			if len(config.Steps(mode)) == 0 || len(config.Steps(mode.Check())) == 0 {
 				t.Errorf("%s has no steps for %s or its check", name, mode)
@@ -73,31 +73,31 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// newer are words that bash 4.4 does not know yet.
-var newer = regexp.MustCompile(`EPOCHSECONDS|EPOCHREALTIME|BASH_ARGV0|SRANDOM|\$\{[^}]*@[UuLKk]\}|\bwait -p\b|\blocalvar_inherit\b|\bassoc_expand_once\b|\bpatsub_replacement\b|\$\{ |\$\{\|`)
+// newerBashWords are features that bash 4.4 does not have.
+var newerBashWords = regexp.MustCompile(`EPOCHSECONDS|EPOCHREALTIME|BASH_ARGV0|SRANDOM|\$\{[^}]*@[UuLKk]\}|\bwait -p\b|\blocalvar_inherit\b|\bassoc_expand_once\b|\bpatsub_replacement\b|\$\{ |\$\{\|`)
 
 func TestScripts(t *testing.T) {
-	for _, name := range ours(t) {
-		for _, script := range scripts(t, name) {
+	for _, name := range listPackages(t) {
+		for _, script := range listScripts(t, name) {
 			content, err := os.ReadFile(script)
 			if err != nil {
 				t.Fatal(err)
 			}
 			text := string(content)
 			if want := "#!/bin/bash\n# SPDX-FileCopyrightText: The Skyhook authors\n# SPDX-License-Identifier: Apache-2.0\n#\n# "; !strings.HasPrefix(text, want) {
-				t.Errorf("%s does not begin with its interpreter, its license and what it is for", script)
+				t.Errorf("%s does not begin with its interpreter, its license and its purpose", script)
 			}
 			if !strings.Contains(text, "\nset -euo pipefail\n") {
 				t.Errorf("%s does not end at the first error", script)
 			}
-			if m := newer.FindString(text); m != "" {
+			if m := newerBashWords.FindString(text); m != "" {
 				t.Errorf("%s uses %q, which bash 4.4 does not have", script, m)
 			}
 			if st, err := os.Stat(script); err != nil || st.Mode().Perm()&0o111 != 0o111 {
 				t.Errorf("%s cannot be executed: %v", script, err)
 			}
 			if lines := strings.Count(text, "\n"); lines > 400 {
-				t.Errorf("%s has %d lines; more than 400 are too many to read", script, lines)
+				t.Errorf("%s has %d lines; the limit is 400", script, lines)
 			}
 		}
 	}
@@ -106,19 +106,19 @@ func TestScripts(t *testing.T) {
 func TestShellcheck(t *testing.T) {
 	shellcheck, err := exec.LookPath("shellcheck")
 	if err != nil {
-		t.Skip("shellcheck is not there to look at the scripts: apt-get install shellcheck")
+		t.Skip("shellcheck is not installed: apt-get install shellcheck")
 	}
 	var all []string
-	for _, dir := range append(ours(t), "testdata/host") {
-		all = append(all, scripts(t, dir)...)
+	for _, dir := range append(listPackages(t), "testdata/host") {
+		all = append(all, listScripts(t, dir)...)
 	}
 	if out, err := exec.Command(shellcheck, all...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// published are the step files and modes that packages built on one of these images, and people, know.
-var published = map[string][]string{
+// publishedSteps are the step files and modes that other packages and users rely on.
+var publishedSteps = map[string][]string{
 	"shellscript": {"shellscript_run.sh"},
 	"tuning": {"update_settings.sh", "update_settings_check.sh", "update_settings_post_check.sh", "update_settings_uninstall.sh",
 		"update_settings_uninstall_check.sh"},
@@ -127,7 +127,7 @@ var published = map[string][]string{
 }
 
 func TestPublishedSteps(t *testing.T) {
-	for name, want := range published {
+	for name, want := range publishedSteps {
 		config, _ := format.Validate(os.DirFS(name), format.Want{})
 		files := map[string]bool{}
 		for _, mode := range format.Modes() {
@@ -141,10 +141,10 @@ func TestPublishedSteps(t *testing.T) {
 	}
 }
 
-// TestDockerfile reads each Dockerfile and proves that it makes the same image as our builder: the same files, with the
-// same modes, at /skyhook-package, on something that has a shell.
+// TestDockerfile checks that each Dockerfile builds the same image as hack/mkimage: the same files, with the
+// same modes, at /skyhook-package, on a base with a shell.
 func TestDockerfile(t *testing.T) {
-	for _, name := range ours(t) {
+	for _, name := range listPackages(t) {
 		text, err := os.ReadFile(filepath.Join(name, "Dockerfile"))
 		if err != nil {
 			t.Error(err)
@@ -162,7 +162,7 @@ func TestDockerfile(t *testing.T) {
 			case words[0] == "COPY" && len(words) > 2:
 				target := words[len(words)-1]
 				for _, from := range words[1 : len(words)-1] {
-					if err := copied(name, from, target, got); err != nil {
+					if err := dockerCopy(name, from, target, got); err != nil {
 						t.Errorf("%s/Dockerfile: %v", name, err)
 					}
 				}
@@ -183,8 +183,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// copied is what COPY makes of one source: a file goes into the target folder, a folder's content becomes the target's.
-func copied(name, from, target string, got map[string]bool) error {
+// dockerCopy lists the files that COPY creates from one source: a file is put into the target folder, a folder's content becomes the target's.
+func dockerCopy(name, from, target string, got map[string]bool) error {
 	if !strings.HasSuffix(target, "/") {
 		return fmt.Errorf("%s is not written as a folder", target)
 	}
@@ -201,9 +201,9 @@ func copied(name, from, target string, got map[string]bool) error {
 	})
 }
 
-// TestVersions: a release is the tag NAME/VERSION, and the pages speak of the version that is here.
+// TestVersions checks that the pages have an example with the current version.
 func TestVersions(t *testing.T) {
-	for _, name := range ours(t) {
+	for _, name := range listPackages(t) {
 		var config struct {
 			Version string `json:"package_version"`
 		}
@@ -219,7 +219,7 @@ func TestVersions(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else if !strings.Contains(string(text), "version: "+config.Version+"\n") {
-				t.Errorf("%s has no example with the version that is here, %s", page, config.Version)
+				t.Errorf("%s has no example with the current version, %s", page, config.Version)
 			}
 		}
 	}

@@ -16,22 +16,22 @@ import (
 	"syscall"
 )
 
-func chrooted(root string) *syscall.SysProcAttr { return &syscall.SysProcAttr{Chroot: root} }
+func chrootAttributes(root string) *syscall.SysProcAttr { return &syscall.SysProcAttr{Chroot: root} }
 
-// tree is everything on a host that anybody could notice, by path.
-type tree map[string]string
+// hostTree is the visible state of a host, by path.
+type hostTree map[string]string
 
-// passing is what comes and goes without a meaning, and what is the agent's.
-var passing = regexp.MustCompile(`^/(dev|proc/[0-9]+|proc/stat|stub|run/units/last|run/units/[^/]+/pid|var/lib/skyhook|var/log/skyhook)(/|$)`)
+// ignoredPaths are volatile files and the agent's own.
+var ignoredPaths = regexp.MustCompile(`^/(dev|proc/[0-9]+|proc/stat|stub|run/units/last|run/units/[^/]+/pid|var/lib/skyhook|var/log/skyhook)(/|$)`)
 
-func (h host) tree() (tree, error) {
-	t := tree{}
+func (h host) readTree() (hostTree, error) {
+	t := hostTree{}
 	return t, filepath.WalkDir(h.root, func(at string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name := "/" + strings.TrimPrefix(strings.TrimPrefix(at, h.root), "/")
-		if passing.MatchString(name) {
+		if ignoredPaths.MatchString(name) {
 			if e.IsDir() {
 				return filepath.SkipDir
 			}
@@ -41,12 +41,12 @@ func (h host) tree() (tree, error) {
 		if err != nil {
 			return err
 		}
-		t[name], err = describe(at, name, st)
+		t[name], err = describeFile(at, name, st)
 		return err
 	})
 }
 
-func describe(at, name string, st fs.FileInfo) (string, error) {
+func describeFile(at, name string, st fs.FileInfo) (string, error) {
 	owner := st.Sys().(*syscall.Stat_t)
 	text := fmt.Sprintf("%v %d:%d", st.Mode(), owner.Uid, owner.Gid)
 	switch {
@@ -57,7 +57,7 @@ func describe(at, name string, st fs.FileInfo) (string, error) {
 		content, err := os.ReadFile(at)
 		return strings.Join(strings.Fields(string(content)), " "), err
 	case st.Mode().IsRegular() && strings.HasPrefix(name, "/var/log/"):
-		return text, nil // programs say what they say
+		return text, nil // the content of programs does not matter
 	case st.Mode().IsRegular() && st.Size() > 64<<10:
 		return fmt.Sprintf("%s %d bytes", text, st.Size()), nil
 	case st.Mode().IsRegular():
@@ -67,8 +67,8 @@ func describe(at, name string, st fs.FileInfo) (string, error) {
 	return text, nil
 }
 
-// since tells what is different from an earlier look: + came, - went, ~ is another.
-func (t tree) since(was tree) []string {
+// diff lists the differences to an earlier state: + added, - removed, ~ changed.
+func (t hostTree) diff(was hostTree) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		switch before, there := was[name]; {

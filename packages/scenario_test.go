@@ -24,7 +24,7 @@ import (
 	format "github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// TestMain removes the tools of the fake hosts in the end.
+// TestMain removes the copied tools at the end.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if toolsDir != "" {
@@ -33,41 +33,41 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestStories plays testdata/PACKAGE/STORY.txt: what the agent does with the package on a fake host, stage by stage. Told
-// are how each mode ended, what the steps said, + - ~ what became different on the host, and $ what was called. Every
-// stage that succeeds is run once more and must change nothing then.
+// TestScenarios runs testdata/PACKAGE/SCENARIO.txt: the agent runs the package on a simulated host, stage by stage. The output
+// has the result of each mode, the output of the steps, the differences of the host (+ - ~), and the recorded calls ($). Every
+// successful stage is repeated and must change nothing then.
 //
 //	host OS [without=(PROGRAM…)]            a new host
-//	file PATH                               a file of the host, made by somebody else; remove PATH
+//	file PATH                               a file of the host, created by somebody else; remove PATH
 //	config                                  the configMap, as txtar; env: NAME=VALUE lines
 //	install|upgrade|change|uninstall PACKAGE [version=V] [as=NAME]
 //	after-interrupt PACKAGE                 post-interrupt and its check
 //	admin                                   a script that somebody runs on the host
 //	boot                                    a reboot
-//	pristine, same                          remember what the host is like; compare with that
-func TestStories(t *testing.T) {
-	needRoot(t)
+//	pristine, same                          store the state of the host; compare with it
+func TestScenarios(t *testing.T) {
+	requireRoot(t)
 	files, err := filepath.Glob("testdata/*/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
+		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			s := &story{t: t, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
-			datadriven.RunTest(t, file, s.tell)
+			s := &scenario{t: t, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
+			datadriven.RunTest(t, file, s.runCommand)
 		})
 	}
 }
 
-// An install is what one package on the host was last given.
+// An install is the last input of one package on the host.
 type install struct {
 	dir, version string
 	config       map[string]string
 	env          []string
 }
 
-type story struct {
+type scenario struct {
 	t         *testing.T
 	host      host
 	uid       string
@@ -75,21 +75,21 @@ type story struct {
 	config    map[string]string
 	env       []string
 	installed map[string]install // by name
-	was       tree
+	was       hostTree
 }
 
-// tell carries out one command and returns what is to be told.
-func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
+// runCommand runs one command of a scenario and returns its output.
+func (s *scenario) runCommand(t *testing.T, d *datadriven.TestData) string {
 	s.t = t
 	var lines []string
 	var err error
 	switch d.Cmd {
 	case "host":
-		err = s.newHost(d)
+		err = s.startHost(d)
 	case "file":
-		err = s.host.write(first(d), d.Input+"\n", 0o644)
+		err = s.host.writeFile(firstArgument(d), d.Input+"\n", 0o644)
 	case "remove":
-		err = os.RemoveAll(s.host.path(first(d)))
+		err = os.RemoveAll(s.host.path(firstArgument(d)))
 	case "config":
 		s.config = map[string]string{}
 		for _, f := range txtar.Parse([]byte(d.Input)).Files {
@@ -98,28 +98,28 @@ func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
 	case "env":
 		s.env = strings.Fields(d.Input)
 	case "install":
-		lines, err = s.stages(d, format.ModeApply, format.ModeConfig)
+		lines, err = s.runStages(d, format.ModeApply, format.ModeConfig)
 	case "upgrade":
-		lines, err = s.stages(d, format.ModeUpgrade, format.ModeConfig)
+		lines, err = s.runStages(d, format.ModeUpgrade, format.ModeConfig)
 	case "change":
-		lines, err = s.stages(d, format.ModeConfig)
+		lines, err = s.runStages(d, format.ModeConfig)
 	case "after-interrupt":
-		lines, err = s.stages(d, format.ModePostInterrupt)
+		lines, err = s.runStages(d, format.ModePostInterrupt)
 	case "uninstall":
-		lines, err = s.stages(d, format.ModeUninstall)
+		lines, err = s.runStages(d, format.ModeUninstall)
 	case "admin":
-		lines, err = s.admin(d.Input)
+		lines, err = s.runAsAdmin(d.Input)
 	case "boot":
-		err = s.host.boot()
+		err = s.host.simulateBoot()
 	case "pristine":
-		s.was, err = s.host.tree()
+		s.was, err = s.host.readTree()
 	case "same":
-		var now tree
-		if now, err = s.host.tree(); err == nil {
-			lines = now.since(s.was)
+		var now hostTree
+		if now, err = s.host.readTree(); err == nil {
+			lines = now.diff(s.was)
 		}
 	default:
-		t.Fatalf("%s: the command %q is not known", d.Pos, d.Cmd)
+		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", d.Pos, err)
@@ -130,26 +130,26 @@ func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func first(d *datadriven.TestData) string {
+func firstArgument(d *datadriven.TestData) string {
 	if len(d.CmdArgs) == 0 {
 		return ""
 	}
 	return d.CmdArgs[0].Key
 }
 
-func (s *story) newHost(d *datadriven.TestData) error {
+func (s *scenario) startHost(d *datadriven.TestData) error {
 	var without []string
 	if arg, ok := d.Arg("without"); ok {
 		without = arg.Vals
 	}
 	var err error
 	s.installed, s.config, s.env = map[string]install{}, nil, nil
-	s.host, err = newHost(s.t.TempDir(), first(d), without)
+	s.host, err = newHost(s.t.TempDir(), firstArgument(d), without)
 	return err
 }
 
-func (s *story) admin(script string) ([]string, error) {
-	out, err := s.host.run(script)
+func (s *scenario) runAsAdmin(script string) ([]string, error) {
+	out, err := s.host.runScript(script)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
@@ -166,9 +166,9 @@ func nonEmpty(text string) []string {
 	return lines
 }
 
-// stages takes a package through stages as the operator would: in one admission, with its own copy on the host.
-func (s *story) stages(d *datadriven.TestData, modes ...format.Mode) ([]string, error) {
-	dir := first(d)
+// runStages runs stages as the operator would: in one admission, with its own copy on the host.
+func (s *scenario) runStages(d *datadriven.TestData, modes ...format.Mode) ([]string, error) {
+	dir := firstArgument(d)
 	name, now := dir, install{dir: dir, version: "9.0.0", config: maps.Clone(s.config), env: s.env}
 	if d.HasArg("as") {
 		d.ScanArgs(s.t, "as", &name)
@@ -183,44 +183,44 @@ func (s *story) stages(d *datadriven.TestData, modes ...format.Mode) ([]string, 
 		d.ScanArgs(s.t, "version", &now.version)
 	}
 	s.installed[name] = now
-	before, err := s.host.tree()
+	before, err := s.host.readTree()
 	if err != nil {
 		return nil, err
 	}
-	lines, failed, err := s.play(name, now, modes)
+	lines, failed, err := s.runModes(name, now, modes)
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.host.tree()
+	after, err := s.host.readTree()
 	if err != nil {
 		return nil, err
 	}
-	lines = append(lines, after.since(before)...)
-	calls, err := s.calls()
+	lines = append(lines, after.diff(before)...)
+	calls, err := s.recordedCalls()
 	if err != nil || failed {
 		return append(lines, calls...), err
 	}
-	return append(lines, calls...), s.again(name, now, modes, after)
+	return append(lines, calls...), s.repeatStages(name, now, modes, after)
 }
 
-// again runs the stages once more: nothing changes, and nothing that changes anything is called.
-func (s *story) again(name string, now install, modes []format.Mode, was tree) error {
-	lines, failed, err := s.play(name, now, modes)
+// repeatStages runs the stages again and checks that nothing changes.
+func (s *scenario) repeatStages(name string, now install, modes []format.Mode, was hostTree) error {
+	lines, failed, err := s.runModes(name, now, modes)
 	if err != nil {
 		return err
 	}
-	after, err := s.host.tree()
+	after, err := s.host.readTree()
 	if err != nil {
 		return err
 	}
-	calls, err := s.calls()
-	if changes := append(after.since(was), calls...); failed || len(changes) > 0 {
-		return fmt.Errorf("run once more, it is not the same:\n%s\n%s", strings.Join(changes, "\n"), strings.Join(lines, "\n"))
+	calls, err := s.recordedCalls()
+	if changes := append(after.diff(was), calls...); failed || len(changes) > 0 {
+		return fmt.Errorf("the second run changed something:\n%s\n%s", strings.Join(changes, "\n"), strings.Join(lines, "\n"))
 	}
 	return err
 }
 
-func (s *story) calls() ([]string, error) {
+func (s *scenario) recordedCalls() ([]string, error) {
 	content, err := os.ReadFile(s.host.path("stub/calls"))
 	var lines []string
 	for _, line := range nonEmpty(string(content)) {
@@ -232,8 +232,8 @@ func (s *story) calls() ([]string, error) {
 	return lines, err
 }
 
-// play runs each mode and its check until one fails.
-func (s *story) play(name string, now install, modes []format.Mode) (lines []string, failed bool, err error) {
+// runModes runs each mode and its check until one fails.
+func (s *scenario) runModes(name string, now install, modes []format.Mode) (lines []string, failed bool, err error) {
 	s.admission++
 	image := s.t.TempDir()
 	if err := makeImage(image, now); err != nil {
@@ -241,7 +241,7 @@ func (s *story) play(name string, now install, modes []format.Mode) (lines []str
 	}
 	for _, action := range modes {
 		for _, mode := range []format.Mode{action, action.Check()} {
-			told, code, err := s.agent(name, now, image, mode)
+			told, code, err := s.runAgent(name, now, image, mode)
 			lines = append(lines, told...)
 			if err != nil || code != 0 {
 				return lines, true, err
@@ -253,11 +253,11 @@ func (s *story) play(name string, now install, modes []format.Mode) (lines []str
 
 var stamped = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[^ ]+Z (.*)$`)
 
-// varying is what one bash says otherwise than another.
-var varying = regexp.MustCompile(`(: line \d+: syntax error).*`)
+// bashDifferences matches messages that differ between versions of bash.
+var bashDifferences = regexp.MustCompile(`(: line \d+: syntax error).*`)
 
-// agent runs the real agent, in this process, with the chroot, the environment and the copy that a pod gives it.
-func (s *story) agent(name string, now install, image string, mode format.Mode) ([]string, int, error) {
+// runAgent runs the real agent in this process, with the chroot, the environment and the copy that a pod has.
+func (s *scenario) runAgent(name string, now install, image string, mode format.Mode) ([]string, int, error) {
 	id := fmt.Sprintf("demo-%s-%d_%s_%s", s.uid, s.admission, name, now.version)
 	copyDir := fmt.Sprintf("/var/lib/skyhook/demo/%s-%s-%s-%d", name, now.version, s.uid, s.admission)
 	message := filepath.Join(image, "..", filepath.Base(image)+"-message")
@@ -274,7 +274,7 @@ func (s *story) agent(name string, now install, image string, mode format.Mode) 
 		if m == nil || strings.HasPrefix(m[1], string(mode)+": ") {
 			continue
 		}
-		lines = append(lines, "  "+varying.ReplaceAllString(strings.ReplaceAll(m[1], copyDir, "$SKYHOOK_DIR"), "$1"))
+		lines = append(lines, "  "+bashDifferences.ReplaceAllString(strings.ReplaceAll(m[1], copyDir, "$SKYHOOK_DIR"), "$1"))
 	}
 	if len(lines) == 0 && code == 0 {
 		return nil, 0, nil
@@ -294,7 +294,7 @@ func (s *story) agent(name string, now install, image string, mode format.Mode) 
 	return append([]string{head}, lines...), code, nil
 }
 
-// makeImage is what the package's image has at /skyhook-package, with the configMap mounted.
+// makeImage creates the content of the package's image at /skyhook-package, with the mounted configMap.
 func makeImage(to string, now install) error {
 	err := filepath.WalkDir(now.dir, func(at string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -343,16 +343,16 @@ func makeImage(to string, now install) error {
 	return nil
 }
 
-// TestTrace: SET_X traces the scripts of tuning, and nothing else does.
+// TestTrace checks that only SET_X makes the scripts of tuning trace their commands.
 func TestTrace(t *testing.T) {
-	needRoot(t)
+	requireRoot(t)
 	h, err := newHost(t.TempDir(), "debian-12", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, host: h, uid: "11111111-2222-3333-4444-555555555555"}
+	s := &scenario{t: t, host: h, uid: "11111111-2222-3333-4444-555555555555"}
 	for env, want := range map[string]bool{"SET_X=1": true, "SET_X=0": false} {
-		lines, failed, err := s.play("tuning", install{dir: "tuning", version: "9.0.0", config: map[string]string{}, env: []string{env}}, []format.Mode{format.ModeConfig})
+		lines, failed, err := s.runModes("tuning", install{dir: "tuning", version: "9.0.0", config: map[string]string{}, env: []string{env}}, []format.Mode{format.ModeConfig})
 		if err != nil || failed {
 			t.Fatalf("%s: %v %v", env, err, lines)
 		}
