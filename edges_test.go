@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package skyhook holds the one test that keeps the architecture: who may import whom.
+// Package skyhook tests the architecture: which package may import which.
 package skyhook
 
 import (
@@ -13,69 +13,69 @@ import (
 
 const module = "github.com/skyhook-k8s/skyhook/"
 
-// A wall names packages that a room never imports, and says why.
-type wall struct {
-	room  string   // path below the module, a prefix
-	never []string // import paths, prefixes; "our:" stands for this module
-	why   string
+// An importRule lists what a package must never import, and why.
+type importRule struct {
+	pkg       string   // path below the module, a prefix
+	forbidden []string // import paths, prefixes; "our:" stands for this module
+	why       string
 }
 
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
-var walls = []wall{
-	{"internal/rollout", []string{"our:"}, "the engine knows fleets and nothing of Skyhook, NodeOp or their objects"},
+var importRules = []importRule{
+	{"internal/rollout", []string{"our:"}, "the engine knows nodes and budgets, and nothing of Skyhook, NodeOp or their objects"},
 	{"internal/rollout", kubernetes, "the engine decides on plain data, so that a plan can be printed, simulated and replayed"},
-	{"internal/rollout", []string{"os", "net", "log", "math/rand", "context", "io/fs", "syscall"}, "Decide is pure: no machine, no network, no luck; even the clock is in the Snapshot"},
+	{"internal/rollout", []string{"os", "net", "log", "math/rand", "context", "io/fs", "syscall"}, "Decide is pure: no machine, no network, no random numbers; even the clock is in the Snapshot"},
 	{"internal/rollout", []string{"github.com/", "golang.org/x/", "go.uber.org/"}, "the engine needs the standard library only"},
 	{"internal/sim", kubernetes, "the simulated cluster knows plans, not API objects"},
-	{"internal/sim", []string{"our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/skyhook", "our:internal/nodeop", "our:api"}, "the simulator plays the engine alone"},
-	{"internal/pack", kubernetes, "the package format is read on hosts, where no Kubernetes is"},
-	{"internal/pack", []string{"our:"}, "operator and agent share these words; they stand below both"},
+	{"internal/sim", []string{"our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/skyhook", "our:internal/nodeop", "our:api"}, "the simulator runs the engine only"},
+	{"internal/pack", kubernetes, "the package format is read on hosts, without Kubernetes"},
+	{"internal/pack", []string{"our:"}, "operator and agent share these names; the package is below both"},
 	{"internal/agent", kubernetes, "the agent on the host works without an API server"},
-	{"internal/agent", []string{"our:api", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim"}, "of ours the agent knows the package format only"},
-	{"api", []string{"our:internal", "our:cmd"}, "other programs import our types; types carry no logic of ours"},
-	{"api", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "types only: whoever imports them should not get a client"},
+	{"internal/agent", []string{"our:api", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim"}, "of this module the agent knows the package format only"},
+	{"api", []string{"our:internal", "our:cmd"}, "other programs import these types; they contain no logic"},
+	{"api", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "types only: importing them must not import a client"},
 	{"internal/skyhook", []string{"our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
 	{"internal/skyhook", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
 	{"internal/nodeop", []string{"our:internal/skyhook", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
 	{"internal/nodeop", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
-	{"internal/policy", []string{"our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "both front ends read policies through this room; it knows neither"},
-	{"internal/policy", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a policy is read, not fetched"},
+	{"internal/policy", []string{"our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "both front ends read policies with this package; it knows neither"},
+	{"internal/policy", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a policy is an argument; the package fetches nothing"},
 	{"internal/cluster", []string{"our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "the back end observes and applies for the operator and the CLI alike"},
 	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
 	{"internal/options", []string{"sigs.k8s.io/", "k8s.io/client-go", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "settings are parsed alike by the operator and by the plugin; parsing needs no client and no cluster"},
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
-	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the wire carries events; what they mean is decided above it"},
+	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the package filters events; other packages decide what they mean"},
 	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},
 	{"internal/packagecli", []string{"our:internal/cli", "our:internal/cluster", "our:internal/controller", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/policy", "our:internal/sim", "our:api"}, "authors of packages need no cluster; internal/cli adds these commands to the root command"},
 	{"internal/packagecli", []string{"k8s.io/", "sigs.k8s.io/controller-runtime"}, "authors of packages need no cluster"},
 	{"internal/output", []string{"our:internal", "our:api", "our:cmd"}, "commands of both kinds print through this package; it knows neither"},
 	{"internal/output", []string{"k8s.io/"}, "package commands print without Kubernetes"},
 	{"internal/image", kubernetes, "images are built without a cluster"},
-	{"internal/image", []string{"our:internal", "our:api"}, "a builder of images knows files and programs, not what they are for"},
-	{"cmd", []string{"our:internal/rollout"}, "a main wires one room; decisions are made below it"},
+	{"internal/image", []string{"our:internal", "our:api"}, "the builder of images knows files and programs, not their purpose"},
+	{"cmd", []string{"our:internal/rollout"}, "a main wires one package; decisions are made below it"},
 }
 
 func TestImports(t *testing.T) {
-	for _, p := range packages(t) {
-		room := strings.TrimPrefix(p.ImportPath, module)
-		for _, w := range walls {
-			if room != w.room && !strings.HasPrefix(room, w.room+"/") {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for _, rule := range importRules {
+			if name != rule.pkg && !strings.HasPrefix(name, rule.pkg+"/") {
 				continue
 			}
 			for _, imp := range p.Imports {
-				if broken(w, imp) {
-					t.Errorf("%s imports %s\n\t%s", room, imp, w.why)
+				if isForbidden(rule, imp) {
+					t.Errorf("%s imports %s\n\t%s", name, imp, rule.why)
 				}
 			}
 		}
 	}
 }
 
-// TestWalls proves that the walls stand: an import that each forbids is found.
-func TestWalls(t *testing.T) {
+// TestImportRules checks that forbidden imports are found.
+func TestImportRules(t *testing.T) {
 	for _, c := range []struct {
-		room, imp string
+		name, imp string
 		want      bool
 	}{
 		{"internal/rollout", "os", true},
@@ -92,22 +92,22 @@ func TestWalls(t *testing.T) {
 		{"internal/image", module + "internal/pack", true},
 	} {
 		got := false
-		for _, w := range walls {
-			if w.room == c.room && broken(w, c.imp) {
+		for _, rule := range importRules {
+			if rule.pkg == c.name && isForbidden(rule, c.imp) {
 				got = true
 			}
 		}
 		if got != c.want {
-			t.Errorf("%s imports %s: forbidden %v, want %v", c.room, c.imp, got, c.want)
+			t.Errorf("%s imports %s: forbidden %v, want %v", c.name, c.imp, got, c.want)
 		}
 	}
 }
 
-func broken(w wall, imp string) bool {
-	if own := module + w.room; imp == own || strings.HasPrefix(imp, own+"/") {
+func isForbidden(rule importRule, imp string) bool {
+	if own := module + rule.pkg; imp == own || strings.HasPrefix(imp, own+"/") {
 		return false
 	}
-	for _, n := range w.never {
+	for _, n := range rule.forbidden {
 		if rest, ours := strings.CutPrefix(n, "our:"); ours {
 			n = strings.TrimSuffix(module+rest, "/")
 		}
@@ -123,7 +123,7 @@ type pkg struct {
 	Imports    []string
 }
 
-func packages(t *testing.T) []pkg {
+func listPackages(t *testing.T) []pkg {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
