@@ -169,13 +169,13 @@ func TestErrorStopsOneNode(t *testing.T) {
 	if got := s.ListPods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
 		t.Errorf("pods: %v", s.podNames())
 	}
-	if got := out.Again.Sub(s.now); got != shortestStumble {
+	if got := out.Again.Sub(s.now); got != minNodeBackoff {
 		t.Errorf("tried again after %s", got)
 	}
 	if again := s.pass(); slices.ContainsFunc(again.Actions(), func(a rollout.Action) bool { return a.Node == "n1" }) {
 		t.Error("the node is not left alone")
 	}
-	s.now = s.now.Add(shortestStumble)
+	s.now = s.now.Add(minNodeBackoff)
 	s.pass()
 	if got := s.podNames(); len(got) != 2 {
 		t.Errorf("after a while pods are %v", got)
@@ -184,15 +184,15 @@ func TestErrorStopsOneNode(t *testing.T) {
 
 // When there is more to do than one pass may, every node has its turn.
 func TestTurns(t *testing.T) {
-	all := make([]*work, 2*deeds+deeds/2)
+	all := make([]*nodeWork, 2*maxActiveNodes+maxActiveNodes/2)
 	for i := range all {
-		all[i] = &work{node: fmt.Sprintf("n%d", i)}
+		all[i] = &nodeWork{node: fmt.Sprintf("n%d", i)}
 	}
-	r := &round{Cluster: &Cluster{}}
+	a := &applier{}
 	seen := map[string]int{}
 	for range 5 {
-		now := r.turn(all)
-		if len(now) != deeds {
+		now := a.nextActive(all)
+		if len(now) != maxActiveNodes {
 			t.Fatalf("%d nodes are worked on in one pass", len(now))
 		}
 		for _, w := range now {
@@ -204,7 +204,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("node %s had %d turns in five passes, want 2", w.node, seen[w.node])
 		}
 	}
-	if got := r.turn(all[:deeds]); len(got) != deeds || got[0].node != "n0" {
+	if got := a.nextActive(all[:maxActiveNodes]); len(got) != maxActiveNodes || got[0].node != "n0" {
 		t.Errorf("when all can be worked on: %d, the first is %s", len(got), got[0].node)
 	}
 }

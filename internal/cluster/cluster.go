@@ -16,14 +16,10 @@ import (
 	"context"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
@@ -32,23 +28,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// Cluster is one cluster as this process sees it: where it reads and writes, and what it remembers between passes.
-// Its methods are for one goroutine at a time, but for Land and Sending.
+// Cluster is one cluster as this process sees it. Its methods are for one goroutine at a time, but for Sending and Land.
 type Cluster struct {
-	options  Options
-	asked    map[types.UID]int64 // what people asked for, by generation, when the API server itself was looked at; nil before the first time
-	writes   *writecache.Set
-	refusals *drain.Refusals
-	stumbles stumbles
-	parsed   map[string]*skyhook.Node
-	defined  map[types.UID]definition
-	views    map[string]view           // of nodes, as NodeOps see them
-	missing  map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
-	names    map[string]bool           // nodes of the last look; nil before the first
-	gates    gates.Checker
-	lastNode string // that was worked on when there were more than could be
-	flights  *flights
-	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
+	*observer
+	*applier
+	statusWriter
+	options  *Options
+	inFlight *inFlight
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
@@ -77,93 +63,26 @@ type Options struct {
 	Newest func(uid, version string) string
 }
 
+// newestVersion is a node with the newest version of it that is the same in all that is read of it.
+func (o *Options) newestVersion(n *skyhook.Node) *skyhook.Node {
+	if o.Newest == nil {
+		return n
+	}
+	out := *n
+	out.ResourceVersion = o.Newest(n.UID, n.ResourceVersion)
+	return &out
+}
+
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of
 // interest, so it may keep watching them; a node it cannot speak for yet is missing from the answer, also with an error.
 type Workloads interface {
 	On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error)
 }
 
-// Objects is what was observed at one moment. Nothing in it may be changed.
-type Objects struct {
-	Config      skyhook.Config
-	Self        string
-	Nodes       []*skyhook.Node     // by creation, then name
-	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
-	Policies    []*v1alpha1.DeploymentPolicy
-	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
-	ConfigMaps  []*corev1.ConfigMap
-	Definitions map[string]*skyhook.Definition
-	NodeOps     []*opv1.NodeOp // by creation, then name
-	Upgrades    []*opv1.NodeOpUpgrade
-	Jobs        []*batchv1.Job              // of NodeOps
-	OpPods      []*corev1.Pod               // of NodeOps and of their Jobs
-	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
-	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
-	Gates       map[string]gates.Result     // what health gates found, by policy
-	Orphans     map[rollout.Ref]bool        // owners of holds that are proven gone
-	Trouble     error                       // what could not be looked at; everything else here is true nevertheless
-	Again       time.Time                   // when to observe again though nothing has changed; zero for never
-
-	looked   time.Time           // when observing began
-	sending  map[string]bool     // nodes that were in flight then
-	words    map[types.UID]bool  // objects whose status was being written then: what was observed of them is about to change
-	busy     map[rollout.Ref]int // rollouts for which, with the number past the orders that are on their way
-	snapshot rollout.Snapshot    // as last made
-	nodes    map[string]*skyhook.Node
-	first    bool                              // nothing was observed before
-	vanished []string                          // nodes that were there before
-	compiled map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
-	opConfig nodeop.Config
-	opNodes  []*nodeop.Node // as Nodes
-	opNode   map[string]*nodeop.Node
-	ops      map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
-}
-
-// Problem is something wrong with one object. It never stops the others.
-type Problem struct {
-	Rollout rollout.Ref
-	Text    string
-}
-
-// Outcome says what became of a plan.
-type Outcome struct {
-	Done   []Deeds                // carried out, and known to be since the last outcome
-	Undone map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
-	Failed map[rollout.Ref]string // by rollout: the first error
-	Again  time.Time              // when to try again what failed or was put off; zero for never
-}
-
-// Deeds are actions that were carried out, those of one node in order, and what they were decided from.
-type Deeds struct {
-	From    *Objects
-	Actions []rollout.Action
-}
-
-// Actions are all that was carried out.
-func (o Outcome) Actions() []rollout.Action {
-	var out []rollout.Action
-	for _, d := range o.Done {
-		out = append(out, d.Actions...)
-	}
-	return out
-}
-
-// Sending says that the node was in flight when this was observed: nothing is decided about it.
-func (o *Objects) Sending(node string) bool { return o.sending[node] }
-
-// sends says that something was being sent for a rollout when this was observed.
-func (o *Objects) sends(name rollout.Ref) bool {
-	_, ok := o.busy[name]
-	return ok
-}
-
-// Decided is what was decided about: what Snapshot made of these objects.
-func (o *Objects) Decided() rollout.Snapshot { return o.snapshot }
-
 // New makes a Cluster that has seen nothing yet. Its first look is at the API server itself.
 func New(o Options) *Cluster {
 	if o.Workloads == nil {
-		o.Workloads = listed{o.Live}
+		o.Workloads = liveWorkloads{o.Live}
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -174,12 +93,28 @@ func New(o Options) *Cluster {
 	if o.Creating == nil {
 		o.Creating = func(string) {}
 	}
+	inFlight, refusals, checker := newInFlight(o.Parallel), drain.NewRefusals(), &gates.Checker{}
+	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
 	return &Cluster{
-		options: o, writes: writecache.NewSet(o.Clock), refusals: drain.NewRefusals(), parsed: map[string]*skyhook.Node{},
-		defined: map[types.UID]definition{}, missing: map[rollout.Ref]time.Time{}, flights: newFlights(o.Parallel),
-		ledgers: map[rollout.Ref]time.Time{},
+		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
+		observer: &observer{
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: refusals, gates: checker, missing: map[rollout.Ref]time.Time{},
+		},
+		applier: &applier{apiWriter: api, inFlight: inFlight, refusals: refusals, gates: checker, ledgers: map[rollout.Ref]time.Time{}},
 	}
 }
+
+// Sending reports whether a node is in flight.
+func (c *Cluster) Sending(node string) bool { return c.inFlight.hasNode(node) }
+
+// Sends reports whether something is in flight for a rollout, or was when this was observed: more may be true by now.
+func (c *Cluster) Sends(o *Objects, ref rollout.Ref) bool {
+	_, now := c.inFlight.view().rollouts[ref]
+	return now || o.hasInFlight(ref)
+}
+
+// Land waits until nothing is in flight any more.
+func (c *Cluster) Land() { c.inFlight.senders.Wait() }
 
 // Observe looks at a cluster once, through a plain client.
 func Observe(ctx context.Context, r client.Reader, config skyhook.Config) (*Objects, error) {

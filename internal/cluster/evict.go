@@ -19,52 +19,54 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// evict asks a pod to leave, the one that was observed and no later one of its name; by force it is deleted, which no
-// disruption budget refuses. A refusal is remembered and is no error: the node waits, and says for what.
-func (r *round) evict(ctx context.Context, a rollout.Action) error {
+// evictPod evicts the pod that was observed and no later one of its name. By force it is deleted, which no disruption budget
+// refuses. A refusal is remembered and is no error: the node waits, and says for what.
+func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 	uid := types.UID(a.Pod.UID)
-	only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: r.grace(a)}
-	pods := r.options.Core.Pods(a.Pod.Namespace)
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: w.gracePeriod(a)}
+	pods := w.options.Core.Pods(a.Pod.Namespace)
 	var err error
 	if a.Force {
-		err = pods.Delete(ctx, a.Pod.Name, only)
+		err = pods.Delete(ctx, a.Pod.Name, options)
 	} else {
 		err = pods.EvictV1(ctx, &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.Pod.Namespace, Name: a.Pod.Name}, DeleteOptions: &only,
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.Pod.Namespace, Name: a.Pod.Name}, DeleteOptions: &options,
 		})
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it goes, or is gone
-		r.refusals.AddAccepted(uid, r.now)
+		w.refusals.AddAccepted(uid, w.now)
 		return nil
-	case refused(err):
-		r.refusals.Add(uid, refusal(err), asked(err), r.now)
+	case isRefusal(err):
+		retryAfter, _ := apierrors.SuggestsClientDelay(err)
+		w.refusals.Add(uid, describeRefusal(err), time.Duration(retryAfter)*time.Second, w.now)
 		return nil
 	}
 	return fmt.Errorf("evicting pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
 }
 
-// grace is the grace period that replaces the pod's own, if any.
-func (r *round) grace(a rollout.Action) *int64 {
-	for _, s := range r.o.Skyhooks {
+// gracePeriod is the grace period that replaces the pod's own, if any.
+func (w podWriter) gracePeriod(a rollout.Action) *int64 {
+	for _, s := range w.objects.Skyhooks {
 		if skyhook.Ref(s.Name) == a.Rollout && s.Spec.Drain != nil {
 			return s.Spec.Drain.GracePeriodSeconds
 		}
 	}
-	if op := r.o.ops[a.Rollout]; op != nil {
+	if op := w.objects.ops[a.Rollout]; op != nil {
 		return op.Grace()
 	}
 	return nil
 }
 
-// refused tells an answer about this pod from an API server in trouble. Too many requests is a disruption budget that
-// allows none now, and an internal error two budgets on one pod; a namespace that goes takes its pods along.
-func refused(err error) bool {
+// isRefusal tells an answer about this pod from an API server in trouble. Too many requests means that a disruption budget
+// allows no eviction now, an internal error that two budgets select the pod; a namespace that is being deleted takes its
+// pods along.
+func isRefusal(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
 
-// refusal is what the API server said, with the name of the disruption budget where it gives one.
-func refusal(err error) string {
+// describeRefusal is what the API server said, with the name of the disruption budget where it gives one.
+func describeRefusal(err error) string {
 	text := err.Error()
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
@@ -79,10 +81,4 @@ func refusal(err error) string {
 		text = strings.ToValidUTF8(text[:200], "")
 	}
 	return text
-}
-
-// asked is how long the API server asks to wait.
-func asked(err error) time.Duration {
-	seconds, _ := apierrors.SuggestsClientDelay(err)
-	return time.Duration(seconds) * time.Second
 }

@@ -36,7 +36,7 @@ func (o *Objects) unprovenNodes() map[string][]*corev1.Node {
 }
 
 // checkGates evaluates the health gates of the policies in use.
-func (c *Cluster) checkGates(ctx context.Context, o *Objects, unproven map[string][]*corev1.Node, now time.Time) error {
+func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[string][]*corev1.Node, now time.Time) error {
 	inUse := map[string]bool{}
 	for _, s := range o.Skyhooks {
 		name, _ := skyhook.PolicyName(s, o.Config)
@@ -45,27 +45,27 @@ func (c *Cluster) checkGates(ctx context.Context, o *Objects, unproven map[strin
 	for _, op := range o.NodeOps {
 		inUse[op.Spec.DeploymentPolicy] = true
 	}
-	in := gates.Input{Live: c.options.Live, Unproven: unproven, Pods: o.Workloads, Now: now}
+	in := gates.Input{Live: v.options.Live, Unproven: unproven, Pods: o.Workloads, Now: now}
 	for _, p := range o.Policies {
 		if inUse[p.Name] {
 			in.Policies = append(in.Policies, p)
 		}
 	}
-	results, retryAt, err := c.gates.Check(ctx, in)
+	results, retryAt, err := v.gates.Check(ctx, in)
 	o.Gates, o.Again = results, sooner(o.Again, retryAt)
 	return err
 }
 
 // awaitGates notes for which policies somebody waits to be admitted, so that their gates are checked by the next pass.
-func (r *round) awaitGates(plan rollout.Plan) {
+func (p *pass) awaitGates(plan rollout.Plan) {
 	awaited := map[string]bool{}
 	for _, g := range plan.Groups {
 		if g.Waiting > 0 {
-			awaited[r.o.policyOf(g.Group.Owner)] = true
+			awaited[p.objects.policyOf(g.Group.Owner)] = true
 		}
 	}
-	if r.gates.SetAwaited(awaited, r.o.Policies) {
-		r.later(r.now)
+	if p.gates.SetAwaited(awaited, p.objects.Policies) {
+		p.inFlight.retry(p.now)
 	}
 }
 
@@ -85,7 +85,7 @@ func (o *Objects) policyOf(owner rollout.Ref) string {
 			return op.Spec.DeploymentPolicy
 		}
 	}
-	return owner.Name
+	return ""
 }
 
 // closed is the health gate for all nodes that a policy does not pass; nil for none.

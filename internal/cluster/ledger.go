@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -22,116 +25,109 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// fence writes the ledgers before anybody is admitted, each only if its object is still the version that was decided
-// about. Whoever wrote meanwhile, another operator or a person, made this decision stale: what needs that ledger does
-// not happen in this round.
-func (r *round) fence(ctx context.Context, ledgers []rollout.Ledger) {
+// errStatusInFlight means that the status of the ledger's object was being written when the objects were observed: nothing
+// was decided about what is in it now. When that write completes the next pass begins.
+var errStatusInFlight = errors.New("its status is being written")
+
+// errTooSoon means that the ledger was written a moment ago. Whoever is to be admitted now is admitted with the next write.
+var errTooSoon = errors.New("it was written a moment ago")
+
+// writeLedgers writes the ledgers before anybody is admitted, each only if its object is still the version that was decided
+// about. Whoever wrote meanwhile, another operator or a person, made the decision stale: what needs that ledger is not
+// done in this pass.
+func (p *pass) writeLedgers(ctx context.Context, ledgers []rollout.Ledger) {
 	for _, l := range ledgers {
-		err := r.enter(ctx, l)
+		err := p.writeLedger(ctx, l)
 		if err == nil {
 			continue
 		}
-		r.denied[l.Owner] = true
+		p.denied[l.Owner] = true
 		switch {
-		case errors.Is(err, errSpeaking):
-		case errors.Is(err, errGathering):
-			r.later(r.ledgers[l.Owner].Add(r.options.Gather))
+		case errors.Is(err, errStatusInFlight):
+		case errors.Is(err, errTooSoon):
+			p.inFlight.retry(p.ledgers[l.Owner].Add(p.options.Gather))
 		case apierrors.IsConflict(err):
-			r.later(r.now)
+			p.inFlight.retry(p.now)
 		default:
-			r.fail(l.Owner, fmt.Errorf("writing the admissions: %w", err))
+			p.inFlight.recordError(l.Owner, fmt.Errorf("writing the admissions: %w", err))
 		}
 	}
 }
 
-func (r *round) enter(ctx context.Context, l rollout.Ledger) error {
-	was, changed, before, after := r.keeper(l)
-	switch {
-	case was == nil:
+func (p *pass) writeLedger(ctx context.Context, l rollout.Ledger) error {
+	entry, found := p.findLedger(l)
+	if !found {
 		return errors.New("there is no such object")
-	case r.o.words[was.GetUID()]:
-		return errSpeaking
-	case r.now.Before(r.ledgers[l.Owner].Add(r.options.Gather)):
-		return errGathering
 	}
-	if err := r.patchLedger(ctx, was, changed, before, after); err != nil {
-		return err
+	if p.objects.inFlight.statuses[entry.was.GetUID()] {
+		return errStatusInFlight
 	}
-	maps.DeleteFunc(r.ledgers, func(_ rollout.Ref, at time.Time) bool { return !r.now.Before(at.Add(r.options.Gather)) })
-	r.ledgers[l.Owner] = r.now
-	return nil
-}
-
-// errSpeaking says that a status was on its way when this was decided: what is in that object now was not decided about.
-// Its landing has the loop look again.
-var errSpeaking = errors.New("its status is being written")
-
-// errGathering says that a ledger was written a moment ago: whoever is to be admitted is admitted with the next.
-var errGathering = errors.New("admissions are gathered")
-
-// keeper finds the object that holds a ledger, and makes the one that is to be; nil when there is none.
-func (r *round) keeper(l rollout.Ledger) (was, changed client.Object, before, after any) {
-	if o, c := holding(r.writes.NodeOps, r.o.NodeOps, l, nodeop.Ref); o != nil {
-		c.Status.Admission = nodeop.Admission(l)
-		return o, c, o.Status.Admission, c.Status.Admission
+	isTooSoon := func(written time.Time) bool { return p.now.Before(written.Add(p.options.Gather)) }
+	if isTooSoon(p.ledgers[l.Owner]) {
+		return errTooSoon
 	}
-	if s, c := holding(r.writes.Skyhooks, r.o.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
-		c.Status.Admission = policy.Admission(l)
-		return s, c, s.Status.Admission, c.Status.Admission
-	}
-	if p, c := holding(r.writes.Policies, r.o.Policies, l, policy.Ref); p != nil {
-		c.Status.Admission = policy.Admission(l)
-		return p, c, p.Status.Admission, c.Status.Admission
-	}
-	return nil, nil, nil, nil
-}
-
-// holding finds the object whose ledger this is, as we left it, and copies it.
-func holding[T interface{ DeepCopy() T }](writes *writecache.Cache[T], all []T, l rollout.Ledger, name func(T) rollout.Ref) (was, changed T) {
-	if at := slices.IndexFunc(all, func(o T) bool { return name(o) == l.Owner }); at >= 0 {
-		was = writes.Latest(all[at])
-		changed = was.DeepCopy()
-	}
-	return was, changed
-}
-
-// exactly is a merge patch that only touches the version it was made from.
-func exactly(from client.Object) client.Patch {
-	return client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
-}
-
-// patchStatus brings the status of changed to the API server, if the object still is as it was. Changed becomes what the
-// API server has then.
-func (c *Cluster) patchStatus(ctx context.Context, was, changed client.Object) error {
-	patch, err := wholeStatus(was, changed)
+	patch, err := entry.patch()
 	if err != nil {
+		return fmt.Errorf("encoding the admissions: %w", err)
+	}
+	if err := p.patchOwnerStatus(ctx, entry.changed, types.MergePatchType, patch); err != nil {
 		return err
 	}
-	return c.sendStatus(ctx, changed, patch)
+	maps.DeleteFunc(p.ledgers, func(_ rollout.Ref, written time.Time) bool { return !isTooSoon(written) })
+	p.ledgers[l.Owner] = p.now
+	return nil
 }
 
-// patchLedger does the same for nothing but the admissions.
-func (c *Cluster) patchLedger(ctx context.Context, was, changed client.Object, before, after any) error {
-	patch, err := onlyAdmission(was, before, after)
+// ledgerEntry is a ledger in the status of its object, before and after it is written.
+type ledgerEntry struct {
+	was, changed  client.Object
+	before, after any
+}
+
+// findLedger finds the object that holds a ledger, as we left it, and puts the new admissions into a copy.
+func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
+	if o := findOwner(p.writes.NodeOps, p.objects.NodeOps, l, nodeop.Ref); o != nil {
+		changed := o.DeepCopy()
+		changed.Status.Admission = nodeop.Admission(l)
+		return ledgerEntry{o, changed, o.Status.Admission, changed.Status.Admission}, true
+	}
+	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
+		changed := s.DeepCopy()
+		changed.Status.Admission = policy.Admission(l)
+		return ledgerEntry{s, changed, s.Status.Admission, changed.Status.Admission}, true
+	}
+	if d := findOwner(p.writes.Policies, p.objects.Policies, l, policy.Ref); d != nil {
+		changed := d.DeepCopy()
+		changed.Status.Admission = policy.Admission(l)
+		return ledgerEntry{d, changed, d.Status.Admission, changed.Status.Admission}, true
+	}
+	return ledgerEntry{}, false
+}
+
+// findOwner returns the object of one kind that a ledger belongs to; the zero value for none.
+func findOwner[T any](writes *writecache.Cache[T], all []T, l rollout.Ledger, ref func(T) rollout.Ref) (owner T) {
+	if at := slices.IndexFunc(all, func(o T) bool { return ref(o) == l.Owner }); at >= 0 {
+		return writes.Latest(all[at])
+	}
+	return owner
+}
+
+// patch is a merge patch of nothing but the admissions, if the object still is the version that was observed.
+func (e ledgerEntry) patch() (any, error) {
+	before, err := json.Marshal(e.before)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.sendStatus(ctx, changed, patch)
-}
-
-func (c *Cluster) sendStatus(ctx context.Context, changed client.Object, patch client.Patch) error {
-	if err := c.options.Client.Status().Patch(ctx, changed, patch); err != nil {
-		return err
+	after, err := json.Marshal(e.after)
+	if err != nil {
+		return nil, err
 	}
-	c.writes.PutOwner(changed)
-	return nil
-}
-
-// patch does the same for everything but the status.
-func (c *Cluster) patch(ctx context.Context, was, changed client.Object) error {
-	if err := c.options.Client.Patch(ctx, changed, exactly(was)); err != nil {
-		return err
+	admission, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	if err != nil {
+		return nil, err
 	}
-	c.writes.PutOwner(changed)
-	return nil
+	return map[string]any{
+		"metadata": map[string]any{"resourceVersion": e.was.GetResourceVersion()},
+		"status":   map[string]any{"admission": json.RawMessage(admission)},
+	}, nil
 }

@@ -11,7 +11,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +23,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// page bounds how many objects one answer of the API server holds.
-const page = 200
+// pageSize bounds how many objects one answer of the API server holds.
+const pageSize = 200
 
 // Selectors of what is ours in our namespace. Node metadata is written and never read.
 var (
@@ -52,61 +54,64 @@ type lists struct {
 	opPods     []*corev1.Pod
 }
 
-// list reads everything through one reader. A cache gives all at once; the API server is asked page by page.
-func (c *Cluster) list(ctx context.Context, r client.Reader, limit int64) (*lists, error) {
-	var out lists
-	var err error
-	if out.nodes, err = c.listNodes(ctx, r, limit); err != nil {
+// list lists everything through one reader. A cache gives all at once; the API server is asked page by page.
+func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*lists, error) {
+	nodes, err := v.listNodes(ctx, r, limit)
+	if err != nil {
 		return nil, err
 	}
-	parsed := make(map[string]*skyhook.Node, len(out.nodes))
-	for _, n := range out.nodes {
+	parsed := make(map[string]*skyhook.Node, len(nodes))
+	for _, n := range nodes {
 		parsed[n.Name] = n
 	}
-	pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
-	hooks, policies := &v1alpha1.SkyhookList{}, &v1alpha1.DeploymentPolicyList{}
-	namespace := client.InNamespace(c.options.Config.Namespace)
+	v.parsed = parsed
+	ops := r
+	if r == v.options.Cached && v.options.CachedOps != nil {
+		ops = v.options.CachedOps
+	}
+	namespace := client.InNamespace(v.options.Config.Namespace)
+	ofNodeOps := client.MatchingLabelsSelector{Selector: OfNodeOps}
+	out := &lists{nodes: nodes}
 	for _, l := range []struct {
-		what    string
-		list    client.ObjectList
-		take    func()
-		options []client.ListOption
+		what string
+		list func() error
 	}{
-		{"pods", pods, func() { out.pods = point(out.pods, pods.Items) }, []client.ListOption{namespace, client.MatchingLabelsSelector{Selector: OurPods}}},
-		{"ConfigMaps", maps, func() { out.configMaps = point(out.configMaps, maps.Items) }, []client.ListOption{namespace, client.MatchingLabelsSelector{Selector: OurConfigMaps}}},
-		{"Skyhooks", hooks, func() { out.skyhooks = point(out.skyhooks, hooks.Items) }, nil},
-		{"DeploymentPolicies", policies, func() { out.policies = point(out.policies, policies.Items) }, nil},
+		{"pods", func() error {
+			return listInto(ctx, r, &corev1.PodList{}, &out.pods, limit, namespace, client.MatchingLabelsSelector{Selector: OurPods})
+		}},
+		{"ConfigMaps", func() error {
+			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.configMaps, limit, namespace, client.MatchingLabelsSelector{Selector: OurConfigMaps})
+		}},
+		{"Skyhooks", func() error { return listInto(ctx, r, &v1alpha1.SkyhookList{}, &out.skyhooks, limit) }},
+		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.policies, limit) }},
+		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.nodeOps, limit) }},
+		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.upgrades, limit) }},
+		{"Jobs", func() error { return listInto(ctx, ops, &batchv1.JobList{}, &out.jobs, limit, ofNodeOps) }},
+		{"pods of NodeOps", func() error { return listInto(ctx, ops, &corev1.PodList{}, &out.opPods, limit, ofNodeOps) }},
 	} {
-		if err := pages(ctx, r, limit, l.list, l.take, l.options...); err != nil {
+		if err := l.list(); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", l.what, err)
 		}
 	}
-	c.parsed = parsed
-	return &out, c.listOps(ctx, r, limit, &out)
+	return out, nil
 }
 
-// listNodes reads the nodes through one reader.
-func (c *Cluster) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*skyhook.Node, error) {
+func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*skyhook.Node, error) {
 	var out []*skyhook.Node
-	list := &corev1.NodeList{}
-	err := pages(ctx, r, limit, list, func() {
-		for i := range list.Items {
-			out = append(out, c.parse(&list.Items[i]))
-		}
-	})
+	err := eachItem(ctx, r, &corev1.NodeList{}, limit, func(n *corev1.Node) { out = append(out, v.parseNode(n)) })
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	return out, nil
 }
 
-// parse reads a node, unless this version of it was read before.
-func (c *Cluster) parse(n *corev1.Node) *skyhook.Node {
-	prev := c.parsed[n.Name]
+// parseNode parses a node, unless this version of it was parsed before.
+func (v *observer) parseNode(n *corev1.Node) *skyhook.Node {
+	prev := v.parsed[n.Name]
 	if prev != nil && prev.UID == string(n.UID) && prev.ResourceVersion == n.ResourceVersion {
 		return prev
 	}
-	if ours, ok := c.writes.Nodes.Get(types.NamespacedName{Name: n.Name}); ok && ours.UID == string(n.UID) {
+	if ours, ok := v.writes.Nodes.Get(types.NamespacedName{Name: n.Name}); ok && ours.UID == string(n.UID) {
 		known := *ours
 		known.ResourceVersion = "" // what we wrote need not be parsed again, but it is not all there is
 		prev = &known
@@ -114,44 +119,43 @@ func (c *Cluster) parse(n *corev1.Node) *skyhook.Node {
 	return skyhook.ParseNode(StripNode(n), prev)
 }
 
-// pages lists everything there is into list, at most limit objects at a time, and calls take for each part. A limit of 0
-// is for caches, which give everything at once.
-func pages(ctx context.Context, r client.Reader, limit int64, list client.ObjectList, take func(), options ...client.ListOption) error {
+// eachItem lists through one reader, at most limit objects at a time, and calls visit for each. A limit of 0 is for caches,
+// which give everything at once. Every page is decoded into a list of its own: JSON would reuse the items of the page before.
+func eachItem[T runtime.Object](ctx context.Context, r client.Reader, empty client.ObjectList, limit int64, visit func(T), options ...client.ListOption) error {
 	options = append(options, client.UnsafeDisableDeepCopy)
 	if limit > 0 {
 		options = append(options, client.Limit(limit))
 	}
-	for {
-		if err := r.List(ctx, list, append(slices.Clip(options), client.Continue(list.GetContinue()))...); err != nil {
+	for next := ""; ; {
+		page := empty.DeepCopyObject().(client.ObjectList)
+		if err := r.List(ctx, page, append(slices.Clip(options), client.Continue(next))...); err != nil {
 			return err
 		}
-		take()
-		if limit == 0 || list.GetContinue() == "" {
+		err := meta.EachListItem(page, func(o runtime.Object) error {
+			visit(o.(T))
 			return nil
+		})
+		next = page.GetContinue()
+		if err != nil || limit == 0 || next == "" {
+			return err
 		}
 	}
 }
 
-// point gives pointers to the items of a list.
-func point[T any](out []*T, items []T) []*T {
-	out = slices.Grow(out, len(items))
-	for i := range items {
-		out = append(out, &items[i])
-	}
-	return out
+func listInto[T runtime.Object](ctx context.Context, r client.Reader, empty client.ObjectList, out *[]T, limit int64, options ...client.ListOption) error {
+	return eachItem(ctx, r, empty, limit, func(o T) { *out = append(*out, o) }, options...)
 }
 
-// listed lists pods from the API server itself, each time.
-type listed struct{ client.Reader }
+// liveWorkloads lists pods from the API server itself, each time.
+type liveWorkloads struct{ client.Reader }
 
 // On lists the pods on these nodes, one node after the other.
-func (l listed) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
+func (l liveWorkloads) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
 	out := make(map[string][]*corev1.Pod, len(nodes))
 	var errs []error
 	for _, n := range nodes {
-		pods, list := []*corev1.Pod{}, &corev1.PodList{}
-		err := pages(ctx, l.Reader, page, list, func() { pods = point(pods, list.Items) }, client.MatchingFields{"spec.nodeName": n})
-		if err != nil {
+		pods := []*corev1.Pod{}
+		if err := listInto(ctx, l.Reader, &corev1.PodList{}, &pods, pageSize, client.MatchingFields{"spec.nodeName": n}); err != nil {
 			errs = append(errs, fmt.Errorf("listing pods on node %s: %w", n, err))
 			continue
 		}

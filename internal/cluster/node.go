@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,141 +19,153 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
+// nodeWriter carries out the work on nodes, in two parts.
+type nodeWriter struct{ *pass }
+
 // begin does everything on a node that others wait for.
 //
 // All that changes on the node itself is one patch, written before any object is created or evicted: a pod only runs
 // when the node records it.
-func (r *round) begin(ctx context.Context, w *work) error {
-	w.actions = r.possible(w.actions)
-	n := r.o.nodes[w.node]
+func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
+	work.actions = w.possibleActions(work.actions)
+	n := w.objects.nodes[work.node]
 	if n == nil { // its records went with it; what is left are objects
-		w.sweeps = w.actions
+		work.deletions = work.actions
 		return nil
 	}
-	edit, after, err := r.fold(n, w)
+	edit, after, err := w.buildEdit(n, work)
 	if err != nil {
 		return err
 	}
-	if err := r.describe(ctx, after, w.actions); err != nil {
+	pods := podWriter(w)
+	if err := pods.applyNodeMetadata(ctx, after, work.actions); err != nil {
 		return err
 	}
-	if w.after, err = r.write(ctx, n, edit, after, w.exact || len(w.actions) > 0); err != nil {
+	if work.after, err = w.writeNode(ctx, n, edit, after, work.mustBeLatest || len(work.actions) > 0); err != nil {
 		return err
 	}
-	w.status = skyhook.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
-	for _, a := range w.actions {
+	work.conditions = skyhook.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
+	for _, a := range work.actions {
 		if a.Verb == rollout.VerbSweep {
-			w.sweeps = append(w.sweeps, a)
+			work.deletions = append(work.deletions, a)
 			continue
 		}
-		if err := r.affect(ctx, a, w.after); err != nil {
+		if err := pods.apply(ctx, a, work.after); err != nil {
 			return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 		}
-		w.done = append(w.done, a)
+		work.done = append(work.done, a)
 	}
 	return nil
 }
 
-// end deletes objects whose outcome is recorded by now, and writes the node's conditions.
-func (r *round) end(ctx context.Context, w *work) error {
-	for _, a := range w.sweeps {
+// finish deletes objects whose outcome is recorded by now, and writes the node's conditions.
+func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
+	for _, a := range work.deletions {
 		if a.Verb == rollout.VerbSweep {
-			if err := r.sweep(ctx, a); err != nil {
+			if err := podWriter(w).deleteObject(ctx, a); err != nil {
 				return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 			}
 		}
-		w.done = append(w.done, a)
+		work.done = append(work.done, a)
 	}
-	if w.after == nil || !w.status.TouchesStatus() {
+	if work.after == nil || !work.conditions.TouchesStatus() {
 		return nil
 	}
-	version, err := r.patchNodeStatus(ctx, w.after, w.status)
+	version, err := w.patchNodeStatus(ctx, work.after, work.conditions)
 	if err != nil {
 		return fmt.Errorf("patching the status of the node: %w", err)
 	}
-	after := w.after.With(w.status)
+	after := work.after.With(work.conditions)
 	after.ResourceVersion = version
-	r.writes.Nodes.Put(after)
+	w.writes.Nodes.Put(after)
 	return nil
 }
 
-// possible leaves out what does not happen in this round: actions of a rollout that is not ready for work, and everything
-// from the first action on whose ledger could not be written.
-func (r *round) possible(actions []rollout.Action) []rollout.Action {
+// possibleActions leaves out what is not done in this pass: actions of a rollout that is not ready, and everything from the
+// first action on whose ledger was not written.
+func (w nodeWriter) possibleActions(actions []rollout.Action) []rollout.Action {
 	var out []rollout.Action
 	for _, a := range actions {
-		if !a.Ledger.IsZero() && r.denied[a.Ledger] {
+		if !a.Ledger.IsZero() && w.denied[a.Ledger] {
 			break
 		}
-		if !r.stuck[a.Rollout] {
+		if !w.notReady[a.Rollout] {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// fold makes one edit of everything that changes on the node.
-func (r *round) fold(n *skyhook.Node, w *work) (skyhook.Edit, *skyhook.Node, error) {
-	edit := w.extra
-	if !edit.Empty() {
-		n = n.With(edit)
-	}
+// buildEdit makes one edit of everything that changes on the node.
+func (w nodeWriter) buildEdit(n *skyhook.Node, work *nodeWork) (skyhook.Edit, *skyhook.Node, error) {
+	var edit skyhook.Edit
 	add := func(e skyhook.Edit) {
 		if !e.Empty() {
 			edit, n = edit.Plus(e), n.With(e)
 		}
 	}
-	for _, a := range w.actions {
-		if op := r.op(a.Rollout); op != nil {
-			e, err := r.changeOp(op, a, n)
-			if err != nil {
-				return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
-			}
-			add(e)
-			continue
-		}
-		by := r.o.compiled[a.Rollout]
-		if by == nil && r.o.Orphans[a.Rollout] {
-			by = r.o.ghost(a.Rollout)
-		}
-		if by == nil {
-			return edit, n, fmt.Errorf("%s: nobody knows %s", a.Verb, a.Rollout)
-		}
-		e, err := by.Change(a, n, r.o.allHolds(n))
+	add(work.adopted)
+	for _, a := range work.actions {
+		e, err := w.editOf(a, n)
 		if err != nil {
 			return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 		}
-		if a.Verb == rollout.VerbHold && !n.Unschedulable { // nobody's cordon is older than ours now
-			e = e.Plus(fromOp(nodeop.ClearFound(r.o.look(n))))
-		}
 		add(e)
 	}
-	for _, s := range w.say {
-		add(s.by.Words(n, s.verdict))
+	for _, u := range work.updates {
+		add(u.by.Words(n, u.verdict))
 	}
 	return edit, n, nil
 }
 
-// write brings an edit to the node, but for its conditions. With exact, the node must still be the version that was
-// observed; words alone are written whatever else changed, because they touch only keys that nobody else writes.
-func (r *round) write(ctx context.Context, was *skyhook.Node, edit skyhook.Edit, after *skyhook.Node, exact bool) (*skyhook.Node, error) {
+// editOf is what an action changes on its node.
+func (w nodeWriter) editOf(a rollout.Action, n *skyhook.Node) (skyhook.Edit, error) {
+	edit, err := w.editByOwner(a, n)
+	if err != nil {
+		return skyhook.Edit{}, err
+	}
+	if a.Verb == rollout.VerbHold && !n.Unschedulable { // no cordon is older than ours now
+		after := n.With(edit)
+		edit = edit.Plus(skyhook.ClearFound(after)).Plus(fromOp(nodeop.ClearFound(w.objects.asNodeOpNode(after))))
+	}
+	return edit, nil
+}
+
+func (w nodeWriter) editByOwner(a rollout.Action, n *skyhook.Node) (skyhook.Edit, error) {
+	if op := w.nodeOp(a.Rollout); op != nil {
+		e, err := op.Change(a, w.objects.asNodeOpNode(n), w.objects.allHolds(n))
+		return fromOp(e), err
+	}
+	by := w.objects.compiled[a.Rollout]
+	if by == nil && w.objects.Orphans[a.Rollout] {
+		by = w.objects.compileDeleted(a.Rollout)
+	}
+	if by == nil {
+		return skyhook.Edit{}, errors.New("there is no such object")
+	}
+	return by.Change(a, n, w.objects.allHolds(n))
+}
+
+// writeNode patches a node, but not its conditions. With mustBeLatest the node must still be the observed version.
+// Annotation updates alone are written whatever else changed, because nobody else writes their keys.
+func (w nodeWriter) writeNode(ctx context.Context, was *skyhook.Node, edit skyhook.Edit, after *skyhook.Node, mustBeLatest bool) (*skyhook.Node, error) {
 	if !edit.TouchesNode() {
 		return was, nil
 	}
-	version, err := r.patchNode(ctx, was, nodePatch(r.newest(was), edit, exact))
+	version, err := w.patchNode(ctx, was, nodePatch(w.options.newestVersion(was), edit, mustBeLatest))
 	if err != nil {
 		return nil, fmt.Errorf("patching the node: %w", err)
 	}
 	written := *after
 	written.ResourceVersion, written.Conditions = version, was.Conditions
-	r.writes.Nodes.Put(&written)
+	w.writes.Nodes.Put(&written)
 	return &written, nil
 }
 
 // nodePatch is a merge patch of the node without its status.
-func nodePatch(was *skyhook.Node, e skyhook.Edit, exact bool) map[string]any {
+func nodePatch(was *skyhook.Node, e skyhook.Edit, mustBeLatest bool) map[string]any {
 	meta := map[string]any{"uid": was.UID}
-	if exact || len(e.AddTaints)+len(e.RemoveTaints) > 0 {
+	if mustBeLatest || len(e.AddTaints)+len(e.RemoveTaints) > 0 {
 		meta["resourceVersion"] = was.ResourceVersion
 	}
 	if len(e.Annotations) > 0 {
@@ -175,20 +188,20 @@ func nodePatch(was *skyhook.Node, e skyhook.Edit, exact bool) map[string]any {
 	return patch
 }
 
-func (r *round) patchNode(ctx context.Context, n *skyhook.Node, patch any) (version string, err error) {
+func (a apiWriter) patchNode(ctx context.Context, n *skyhook.Node, patch any) (version string, err error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "", err
 	}
-	m := nodeMeta(n)
-	if err := r.options.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw)); err != nil {
+	m := nodeMetadata(n)
+	if err := a.options.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw)); err != nil {
 		return "", err
 	}
 	return m.ResourceVersion, nil
 }
 
 // patchNodeStatus changes conditions by their type and leaves all others alone.
-func (r *round) patchNodeStatus(ctx context.Context, n *skyhook.Node, e skyhook.Edit) (version string, err error) {
+func (a apiWriter) patchNodeStatus(ctx context.Context, n *skyhook.Node, e skyhook.Edit) (version string, err error) {
 	conditions := []any{}
 	for _, t := range e.RemoveConditions {
 		conditions = append(conditions, map[string]any{"$patch": "delete", "type": t})
@@ -200,15 +213,15 @@ func (r *round) patchNodeStatus(ctx context.Context, n *skyhook.Node, e skyhook.
 	if err != nil {
 		return "", err
 	}
-	m := nodeMeta(n)
-	if err := r.options.Client.Status().Patch(ctx, m, client.RawPatch(types.StrategicMergePatchType, raw)); err != nil {
+	m := nodeMetadata(n)
+	if err := a.options.Client.Status().Patch(ctx, m, client.RawPatch(types.StrategicMergePatchType, raw)); err != nil {
 		return "", err
 	}
 	return m.ResourceVersion, nil
 }
 
-// nodeMeta names a node so that the answer is its metadata only: a whole node is large.
-func nodeMeta(n *skyhook.Node) *metav1.PartialObjectMetadata {
+// nodeMetadata names a node so that the answer is its metadata only: a whole node is large.
+func nodeMetadata(n *skyhook.Node) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	return m

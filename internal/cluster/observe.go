@@ -4,81 +4,96 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// Observe lists what a decision needs. What it gives contains everything written through this Cluster before; the
-// first look reads the API server itself, so that it contains what any other operator wrote before it stopped.
-func (c *Cluster) Observe(ctx context.Context) (*Objects, error) {
-	now, looked := c.options.Clock(), time.Now()
-	sending, busy, words := c.flights.sending() // before looking: what lands meanwhile may be seen in part
-	seen, err := c.look(ctx)
+// observer lists what a decision needs. It remembers what it parsed, and what it saw before.
+type observer struct {
+	options  *Options
+	writes   *writecache.Set
+	inFlight *inFlight
+	refusals *drain.Refusals
+	gates    *gates.Checker
+
+	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
+	parsed      map[string]*skyhook.Node  // by name
+	definitions map[types.UID]definition  // by ConfigMap
+	views       map[string]view           // of nodes, as NodeOps see them
+	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
+	names       map[string]bool           // nodes that existed at the last time; nil before the first
+}
+
+// Observe lists what a decision needs. The result contains everything that was written through this Cluster before. The
+// first time it reads the API server itself, so that it contains what any other operator wrote before it stopped.
+func (v *observer) Observe(ctx context.Context) (*Objects, error) {
+	now := v.options.Clock()
+	o := &Objects{
+		Config: v.options.Config, Self: v.options.Self, opConfig: v.options.NodeOps, observedAt: time.Now(),
+		inFlight: v.inFlight.view(), // before listing: what completes meanwhile may be seen in part
+	}
+	listed, err := v.listAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := &Objects{
-		Config: c.options.Config, Self: c.options.Self, looked: looked, sending: sending, busy: busy, words: words,
-		Nodes: c.writes.Nodes.Merge(seen.nodes), Pods: c.writes.Pods.Merge(seen.pods), ConfigMaps: c.writes.ConfigMaps.Merge(seen.configMaps),
-		Skyhooks: c.writes.Skyhooks.Merge(seen.skyhooks), Policies: c.writes.Policies.Merge(seen.policies),
-		NodeOps: c.writes.NodeOps.Merge(seen.nodeOps), Upgrades: c.writes.Upgrades.Merge(seen.upgrades),
-		Jobs: c.writes.Jobs.Merge(seen.jobs), OpPods: c.writes.OpPods.Merge(seen.opPods), opConfig: c.options.NodeOps,
-		nodes: make(map[string]*skyhook.Node, len(seen.nodes)),
-	}
-	if o.Again, err = c.writes.Confirm(ctx, c.options.Live); err != nil {
+	o.Nodes, o.Pods, o.ConfigMaps = v.writes.Nodes.Merge(listed.nodes), v.writes.Pods.Merge(listed.pods), v.writes.ConfigMaps.Merge(listed.configMaps)
+	o.Skyhooks, o.Policies = v.writes.Skyhooks.Merge(listed.skyhooks), v.writes.Policies.Merge(listed.policies)
+	o.NodeOps, o.Upgrades = v.writes.NodeOps.Merge(listed.nodeOps), v.writes.Upgrades.Merge(listed.upgrades)
+	o.Jobs, o.OpPods = v.writes.Jobs.Merge(listed.jobs), v.writes.OpPods.Merge(listed.opPods)
+	if o.Again, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err
 	}
 	o.sort()
-	c.viewNodes(o)
-	c.notice(o)
-	o.Definitions = c.definitions(o.ConfigMaps)
+	v.addNodeOpViews(o)
+	v.findVanished(o)
+	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven := o.unprovenNodes()
 	var listErr error
-	o.Workloads, listErr = c.options.Workloads.On(ctx, o.nodesOfInterest(unproven))
-	o.Trouble = errors.Join(c.findOrphans(ctx, o, now), listErr, c.checkGates(ctx, o, unproven, now))
-	o.Refusals = c.refusals.Of(o.workloadUIDs())
+	o.Workloads, listErr = v.options.Workloads.On(ctx, o.nodesOfInterest(unproven))
+	o.Trouble = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
+	o.Refusals = v.refusals.Of(o.workloadUIDs())
 	return o, nil
 }
 
-// look lists everything. The first time it looks at the API server itself, and keeps what the cache does not know yet;
-// and so it does with nodes whenever somebody asks for something new.
-func (c *Cluster) look(ctx context.Context) (*lists, error) {
-	if c.options.Cached == nil {
-		return c.list(ctx, c.options.Live, page)
+// listAll lists everything from the cache, or from the API server itself where there is none. The first time it keeps what
+// the API server knows better than the cache, and so it does with nodes whenever somebody changes a spec: who labels a node
+// and then asks for something expects it to be done with that label, but caches may show the spec before the node.
+func (v *observer) listAll(ctx context.Context) (*lists, error) {
+	if v.options.Cached == nil {
+		return v.list(ctx, v.options.Live, pageSize)
 	}
-	cached, err := c.list(ctx, c.options.Cached, 0)
+	cached, err := v.list(ctx, v.options.Cached, 0)
 	if err != nil {
 		return nil, err
 	}
-	asked := cached.asked()
+	generations := cached.generations()
 	switch {
-	case c.asked == nil:
-		err = c.learn(ctx, cached)
-	case anew(asked, c.asked):
-		err = c.learnNodes(ctx, cached.nodes)
+	case v.generations == nil:
+		err = v.addLive(ctx, cached)
+	case hasNewGeneration(generations, v.generations):
+		err = v.addLiveNodes(ctx, cached.nodes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking at the API server itself: %w", err)
+		return nil, fmt.Errorf("listing from the API server itself: %w", err)
 	}
-	c.asked = asked
+	v.generations = generations
 	return cached, nil
 }
 
-// asked is what people ask for: the generation of each object.
-func (l *lists) asked() map[types.UID]int64 {
+// generations are those of the objects in which people ask for something.
+func (l *lists) generations() map[types.UID]int64 {
 	out := make(map[types.UID]int64, len(l.skyhooks)+len(l.nodeOps)+len(l.upgrades))
 	for _, s := range l.skyhooks {
 		out[s.UID] = s.Generation
@@ -92,9 +107,8 @@ func (l *lists) asked() map[types.UID]int64 {
 	return out
 }
 
-// anew says that something is asked for that was not asked for before.
-func anew(asked, before map[types.UID]int64) bool {
-	for uid, generation := range asked {
+func hasNewGeneration(generations, before map[types.UID]int64) bool {
+	for uid, generation := range generations {
 		if was, ok := before[uid]; !ok || was != generation {
 			return true
 		}
@@ -102,105 +116,48 @@ func anew(asked, before map[types.UID]int64) bool {
 	return false
 }
 
-// learn looks at everything.
-func (c *Cluster) learn(ctx context.Context, cached *lists) error {
-	live, err := c.list(ctx, c.options.Live, page)
+func (v *observer) addLive(ctx context.Context, cached *lists) error {
+	live, err := v.list(ctx, v.options.Live, pageSize)
 	if err != nil {
 		return err
 	}
-	c.writes.Nodes.AddLive(live.nodes, cached.nodes)
-	c.writes.Pods.AddLive(live.pods, cached.pods)
-	c.writes.ConfigMaps.AddLive(live.configMaps, cached.configMaps)
-	c.writes.Skyhooks.AddLive(live.skyhooks, cached.skyhooks)
-	c.writes.Policies.AddLive(live.policies, cached.policies)
-	c.writes.NodeOps.AddLive(live.nodeOps, cached.nodeOps)
-	c.writes.Upgrades.AddLive(live.upgrades, cached.upgrades)
-	c.writes.Jobs.AddLive(live.jobs, cached.jobs)
-	c.writes.OpPods.AddLive(live.opPods, cached.opPods)
+	v.writes.Nodes.AddLive(live.nodes, cached.nodes)
+	v.writes.Pods.AddLive(live.pods, cached.pods)
+	v.writes.ConfigMaps.AddLive(live.configMaps, cached.configMaps)
+	v.writes.Skyhooks.AddLive(live.skyhooks, cached.skyhooks)
+	v.writes.Policies.AddLive(live.policies, cached.policies)
+	v.writes.NodeOps.AddLive(live.nodeOps, cached.nodeOps)
+	v.writes.Upgrades.AddLive(live.upgrades, cached.upgrades)
+	v.writes.Jobs.AddLive(live.jobs, cached.jobs)
+	v.writes.OpPods.AddLive(live.opPods, cached.opPods)
 	return nil
 }
 
-// learnNodes looks at the nodes. Who labels a node and then asks for something expects it to be done with that label; but
-// a cache may show what was asked for before it shows the node.
-func (c *Cluster) learnNodes(ctx context.Context, cached []*skyhook.Node) error {
-	live, err := c.listNodes(ctx, c.options.Live, page)
+func (v *observer) addLiveNodes(ctx context.Context, cached []*skyhook.Node) error {
+	live, err := v.listNodes(ctx, v.options.Live, pageSize)
 	if err != nil {
 		return err
 	}
 	shown := make([]*skyhook.Node, len(cached))
 	for i, n := range cached {
-		shown[i] = c.newest(n)
+		shown[i] = v.options.newestVersion(n)
 	}
-	c.writes.Nodes.AddLive(live, shown)
+	v.writes.Nodes.AddLive(live, shown)
 	return nil
 }
 
-// newest is a node with the newest version of it that says the same.
-func (c *Cluster) newest(n *skyhook.Node) *skyhook.Node {
-	if c.options.Newest == nil {
-		return n
-	}
-	out := *n
-	out.ResourceVersion = c.options.Newest(n.UID, n.ResourceVersion)
-	return &out
-}
-
-// sort puts everything in a total order.
-func (o *Objects) sort() {
-	slices.SortFunc(o.Nodes, func(a, b *skyhook.Node) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
-	for _, n := range o.Nodes {
-		o.nodes[n.Name] = n
-	}
-	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
-		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), strings.Compare(a.Name, b.Name))
-	})
-	slices.SortFunc(o.Policies, func(a, b *v1alpha1.DeploymentPolicy) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.Pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.ConfigMaps, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// notice tells which nodes are gone since the last look.
-func (c *Cluster) notice(o *Objects) {
-	o.first = c.names == nil
-	for name := range c.names {
-		if o.nodes[name] == nil && !o.sending[name] {
+// findVanished notes which nodes are gone since the last time.
+func (v *observer) findVanished(o *Objects) {
+	o.first = v.names == nil
+	for name := range v.names {
+		if o.nodes[name] == nil && !o.inFlight.nodes[name] {
 			o.vanished = append(o.vanished, name)
 		}
 	}
-	c.names = maps.Clone(o.sending) // of these it is noticed when they have landed
+	v.names = maps.Clone(o.inFlight.nodes) // nodes in flight count as gone when they have completed
 	for _, n := range o.Nodes {
-		c.names[n.Name] = true
+		v.names[n.Name] = true
 	}
-}
-
-// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
-// a health gate needs a pod.
-func (o *Objects) nodesOfInterest(unproven map[string][]*corev1.Node) []string {
-	isUnproven := map[string]bool{}
-	for _, nodes := range unproven {
-		for _, n := range nodes {
-			isUnproven[n.Name] = true
-		}
-	}
-	var out []string
-	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
-			out = append(out, n.Name)
-		}
-	}
-	return out
-}
-
-func (o *Objects) workloadUIDs() map[types.UID]bool {
-	uids := map[types.UID]bool{}
-	for _, pods := range o.Workloads {
-		for _, p := range pods {
-			uids[p.UID] = true
-		}
-	}
-	return uids
 }
 
 // definition is a frozen definition and the version of the ConfigMap it was read from.
@@ -209,12 +166,12 @@ type definition struct {
 	parsed  *skyhook.Definition // nil when the ConfigMap is none
 }
 
-// definitions reads the frozen definitions, each once.
-func (c *Cluster) definitions(maps []*corev1.ConfigMap) map[string]*skyhook.Definition {
+// parseDefinitions parses the frozen definitions, each once.
+func (v *observer) parseDefinitions(maps []*corev1.ConfigMap) map[string]*skyhook.Definition {
 	known := make(map[types.UID]definition, len(maps))
 	out := map[string]*skyhook.Definition{}
 	for _, m := range maps {
-		d, ok := c.defined[m.UID]
+		d, ok := v.definitions[m.UID]
 		if !ok || d.version != m.ResourceVersion {
 			d = definition{version: m.ResourceVersion}
 			if parsed, is := skyhook.ParseDefinition(m); is {
@@ -226,6 +183,6 @@ func (c *Cluster) definitions(maps []*corev1.ConfigMap) map[string]*skyhook.Defi
 			out[d.parsed.Hash] = d.parsed
 		}
 	}
-	c.defined = known
+	v.definitions = known
 	return out
 }

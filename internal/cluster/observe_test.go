@@ -315,10 +315,10 @@ func TestOrphanHold(t *testing.T) {
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	o, plan := s.decide(s.cluster)
-	if len(plan.Actions) > 0 || !o.Again.Equal(s.now.Add(proveGone)) {
+	if len(plan.Actions) > 0 || !o.Again.Equal(s.now.Add(orphanConfirmation)) {
 		t.Errorf("at once: %v, again at %v", plan.Actions, o.Again)
 	}
-	s.now = s.now.Add(proveGone - 1)
+	s.now = s.now.Add(orphanConfirmation - 1)
 	if done := s.pass().Actions(); len(done) > 0 || !s.GetNode("n1").Spec.Unschedulable {
 		t.Errorf("before the second answer: %v", done)
 	}
@@ -345,7 +345,7 @@ func TestOrphanHoldWaitsForPods(t *testing.T) {
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	for range 3 {
-		s.now = s.now.Add(proveGone)
+		s.now = s.now.Add(orphanConfirmation)
 		s.pass()
 	}
 	if !s.GetNode("n1").Spec.Unschedulable {
@@ -370,7 +370,7 @@ func TestOwnerComesBack(t *testing.T) {
 	s.Must(s.Client.Delete(context.Background(), h))
 	s.decide(s.cluster)
 	s.Apply(driver)
-	s.now = s.now.Add(proveGone)
+	s.now = s.now.Add(orphanConfirmation)
 	if o, _ := s.decide(s.cluster); len(o.Orphans) > 0 {
 		t.Errorf("orphans: %v", o.Orphans)
 	}

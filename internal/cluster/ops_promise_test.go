@@ -111,11 +111,11 @@ func TestRefusedJob(t *testing.T) {
 	if err == nil || !strings.Contains(out.Failed[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
 		t.Errorf("the error is %v, told to the NodeOp %q", err, out.Failed)
 	}
-	if got := out.Again.Sub(s.now); got > shortestStumble {
+	if got := out.Again.Sub(s.now); got > minNodeBackoff {
 		t.Errorf("it is tried again after %s", got)
 	}
 	r.refuses.Store(false)
-	s.now = s.now.Add(shortestStumble)
+	s.now = s.now.Add(minNodeBackoff)
 	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}

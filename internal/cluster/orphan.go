@@ -9,23 +9,25 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// proveGone is the time between two answers of the API server that an owner of holds does not exist.
-const proveGone = 30 * time.Second
+// orphanConfirmation is the time between two answers of the API server that an owner of holds does not exist.
+const orphanConfirmation = 30 * time.Second
 
-// findOrphans looks for holds whose owner is gone. A list that does not show the owner proves nothing: only the API
-// server itself does, twice.
-func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) error {
+// findOrphans finds holds whose owner is gone. A list without the owner proves nothing: only the API server itself does,
+// twice.
+func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) error {
 	exists := make(map[rollout.Ref]bool, len(o.Skyhooks))
 	for _, s := range o.Skyhooks {
 		exists[skyhook.Ref(s.Name)] = true
@@ -33,36 +35,36 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 	for _, op := range o.NodeOps {
 		exists[nodeop.Ref(op)] = true
 	}
-	lost := map[rollout.Ref]bool{}
+	unlisted := map[rollout.Ref]bool{}
 	for _, n := range o.Nodes {
-		for _, h := range append(skyhook.Holds(n), o.opHolds(n.Name)...) {
+		for _, h := range append(skyhook.Holds(n), o.nodeOpHolds(o.opNode[n.Name])...) {
 			if !exists[h.Owner] {
-				lost[h.Owner] = true
+				unlisted[h.Owner] = true
 			}
 		}
 	}
-	for owner := range c.missing {
-		if !lost[owner] {
-			delete(c.missing, owner)
+	for owner := range v.missing {
+		if !unlisted[owner] {
+			delete(v.missing, owner)
 		}
 	}
 	o.Orphans = map[rollout.Ref]bool{}
 	var errs []error
-	for _, owner := range slices.SortedFunc(maps.Keys(lost), rollout.Ref.Compare) {
-		since, before := c.missing[owner]
-		if before && now.Before(since.Add(proveGone)) {
-			o.Again = sooner(o.Again, since.Add(proveGone))
+	for _, owner := range slices.SortedFunc(maps.Keys(unlisted), rollout.Ref.Compare) {
+		since, before := v.missing[owner]
+		if before && now.Before(since.Add(orphanConfirmation)) {
+			o.Again = sooner(o.Again, since.Add(orphanConfirmation))
 			continue
 		}
-		gone, err := c.gone(ctx, owner)
+		gone, err := v.isGone(ctx, owner)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
 		case !gone:
-			delete(c.missing, owner)
+			delete(v.missing, owner)
 		case !before:
-			c.missing[owner] = now
-			o.Again = sooner(o.Again, now.Add(proveGone))
+			v.missing[owner] = now
+			o.Again = sooner(o.Again, now.Add(orphanConfirmation))
 		default:
 			o.Orphans[owner] = true
 		}
@@ -70,12 +72,12 @@ func (c *Cluster) findOrphans(ctx context.Context, o *Objects, now time.Time) er
 	return errors.Join(errs...)
 }
 
-// gone asks the API server itself whether the owner of a hold does not exist.
-func (c *Cluster) gone(ctx context.Context, owner rollout.Ref) (bool, error) {
+// isGone asks the API server itself whether the owner of a hold does not exist.
+func (v *observer) isGone(ctx context.Context, owner rollout.Ref) (bool, error) {
 	if owner.Kind == nodeop.Kind {
-		return c.goneOp(ctx, owner)
+		return v.isNodeOpGone(ctx, owner)
 	}
-	err := c.options.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &v1alpha1.Skyhook{})
+	err := v.options.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &v1alpha1.Skyhook{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -83,4 +85,15 @@ func (c *Cluster) gone(ctx context.Context, owner rollout.Ref) (bool, error) {
 		return false, fmt.Errorf("looking for %s, which holds nodes: %w", owner, err)
 	}
 	return false, nil
+}
+
+// isNodeOpGone asks the API server itself whether a NodeOp of this name and UID does not exist.
+func (v *observer) isNodeOpGone(ctx context.Context, owner rollout.Ref) (bool, error) {
+	name, uid, _ := strings.Cut(owner.Name, "@")
+	found := &opv1.NodeOp{}
+	err := v.options.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, found)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("looking for NodeOp %s/%s, which holds nodes: %w", owner.Namespace, name, err)
+	}
+	return err != nil || string(found.UID) != uid, nil
 }

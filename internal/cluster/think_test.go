@@ -89,8 +89,8 @@ func fleet(nodes, skyhooks, packages, pending int) *Objects {
 func think(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
-	r := &round{Cluster: &Cluster{}, o: o, now: now, undone: map[rollout.Ref]bool{}}
-	work := r.gather(plan, nil, false)
+	p := New(Options{Clock: func() time.Time { return now }}).newPass(o)
+	work := p.collectWork(plan, nil, false)
 	for _, s := range o.Skyhooks {
 		by := o.Compiled(s)
 		for _, report := range plan.Reports {

@@ -78,11 +78,11 @@ func (g *gate) let() {
 func (s *scene) pause(nodes ...string) {
 	s.Helper()
 	s.Eventually("all but one node have landed", func() bool {
-		sending, _, words := s.cluster.flights.sending()
+		now := s.cluster.inFlight.view()
 		for _, n := range nodes {
-			delete(sending, n)
+			delete(now.nodes, n)
 		}
-		return len(sending) == 0 && (len(words) == 0 || s.speechless)
+		return len(now.nodes) == 0 && (len(now.statuses) == 0 || s.speechless)
 	})
 }
 
@@ -201,7 +201,7 @@ func TestStopsInFlight(t *testing.T) {
 // What takes longer than it may is told of and not tried again at once; what nobody wants any more is not.
 func TestOverdue(t *testing.T) {
 	now := time.Unix(1000, 0)
-	hangs := func(ctx context.Context, _ *work) error {
+	hangs := func(ctx context.Context, _ *nodeWork) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -212,18 +212,18 @@ func TestOverdue(t *testing.T) {
 	}{
 		{"overdue", func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(t.Context(), time.Millisecond)
-		}, shortestStumble},
+		}, minNodeBackoff},
 		{"called off", func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			return ctx, cancel
 		}, 0},
 	} {
-		r := &round{Cluster: New(Options{Clock: func() time.Time { return now }}), o: &Objects{}, now: now}
+		p := New(Options{Clock: func() time.Time { return now }}).newPass(&Objects{})
 		ctx, cancel := c.ctx()
-		went := r.ended(ctx, &work{node: "n1", actions: []rollout.Action{{Rollout: rollout.ParseRef("Skyhook/demo")}}}, hangs)
+		went := p.attempt(ctx, &nodeWork{node: "n1", actions: []rollout.Action{{Rollout: rollout.ParseRef("Skyhook/demo")}}}, hangs)
 		cancel()
-		out, err := r.outcome()
+		out, err := p.inFlight.takeOutcome()
 		if went || (err != nil) != (c.later > 0) || (out.Failed[rollout.ParseRef("Skyhook/demo")] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
 			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Failed, out.Again.Sub(now))
 		}

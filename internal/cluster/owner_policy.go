@@ -6,9 +6,9 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
@@ -39,33 +39,37 @@ func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
 	return out
 }
 
-// protect keeps policies that are in use from being deleted, and lets go of the others.
-func (r *round) protect(ctx context.Context, plan rollout.Plan) {
-	users := r.o.PolicyUsers(plan)
-	for _, p := range r.o.Policies {
-		held, used := slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy), len(users[p.Name]) > 0
-		if held == used || used && p.DeletionTimestamp != nil {
+// protectPolicies puts our finalizer on policies that are in use, so that they cannot be deleted, and removes it from others.
+func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
+	users := p.objects.PolicyUsers(plan)
+	for _, d := range p.objects.Policies {
+		isUsed := len(users[d.Name]) > 0
+		if isUsed && d.DeletionTimestamp != nil {
 			continue
 		}
-		if err := r.guard(ctx, p, used); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.fail(policy.Ref(p), fmt.Errorf("changing the finalizer: %w", err))
+		err := p.setPolicyFinalizer(ctx, d, isUsed)
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			p.inFlight.recordError(policy.Ref(d), fmt.Errorf("changing the finalizer: %w", err))
 		}
 	}
 }
 
-// guard puts our finalizer on a policy, or takes it away.
-func (r *round) guard(ctx context.Context, p *v1alpha1.DeploymentPolicy, on bool) error {
-	p = r.writes.Policies.Latest(p)
-	changed := p.DeepCopy()
-	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerDeploymentPolicy })
-	if on {
-		changed.Finalizers = append(changed.Finalizers, v1alpha1.FinalizerDeploymentPolicy)
+func (p *pass) setPolicyFinalizer(ctx context.Context, d *v1alpha1.DeploymentPolicy, isUsed bool) error {
+	if isUsed == controllerutil.ContainsFinalizer(d, v1alpha1.FinalizerDeploymentPolicy) {
+		return nil
 	}
-	if err := r.patch(ctx, p, changed); err != nil {
+	d = p.writes.Policies.Latest(d)
+	changed := d.DeepCopy()
+	if isUsed {
+		controllerutil.AddFinalizer(changed, v1alpha1.FinalizerDeploymentPolicy)
+	} else {
+		controllerutil.RemoveFinalizer(changed, v1alpha1.FinalizerDeploymentPolicy)
+	}
+	if err := p.patchOwner(ctx, d, changed); err != nil {
 		return err
 	}
-	if p.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
-		r.writes.Policies.Remove(p)
+	if d.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
+		p.writes.Policies.Remove(d)
 	}
 	return nil
 }

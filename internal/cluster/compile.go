@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// compiler makes the snapshot that the engine decides about.
+type compiler struct {
+	objects  *Objects
+	snapshot rollout.Snapshot
+	groups   map[rollout.GroupRef]int // where a group is in the snapshot, by its name
+	problems []Problem
+}
+
+// Snapshot compiles what was observed into what the engine decides about. One object that is wrong is a Problem and a
+// rollout that stands still; the others go on. What it compiled stays with the objects, for Apply and for those who
+// report on it.
+func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
+	for _, n := range o.Nodes {
+		now = later(now, n.Latest())
+	}
+	for _, n := range o.opNodes {
+		now = later(now, n.Latest())
+	}
+	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
+	pods := o.podsBySkyhook()
+	c.addSkyhooks(pods)
+	c.addNodeOps()
+	c.addNodes(pods)
+	policy.Share(&c.snapshot)
+	for i := range c.snapshot.Rollouts {
+		r := &c.snapshot.Rollouts[i]
+		r.OnTheirWay = o.inFlight.rollouts[r.Ref]
+	}
+	o.snapshot = c.snapshot
+	return c.snapshot, c.problems
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// sooner is the earlier of two times, of which a zero one means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// podsBySkyhook are our pods by the name on their label. Whose they really are is for the front end to judge.
+func (o *Objects) podsBySkyhook() map[string][]*corev1.Pod {
+	out := map[string][]*corev1.Pod{}
+	for _, p := range o.Pods {
+		name := p.Labels[v1alpha1.LabelName]
+		out[name] = append(out[name], p)
+	}
+	return out
+}
+
+func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
+	o := c.objects
+	o.compiled = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
+	claims := map[string]string{}
+	for _, s := range o.Skyhooks {
+		by, missing := o.policy(s)
+		compiled := skyhook.Compile(&skyhook.Input{
+			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.closed(by), Unready: o.unready(by), Nodes: o.Nodes, Pods: pods[s.Name],
+			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: c.snapshot.Now,
+		})
+		for _, name := range skyhook.Claims(s) {
+			if _, taken := claims[name]; !taken {
+				claims[name] = s.Name
+			}
+		}
+		o.checkConfigMapOwners(s, compiled)
+		for _, p := range compiled.Problems {
+			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text})
+		}
+		o.addPodsOfSkyhook(s, compiled)
+		o.compiled[compiled.Rollout.Ref] = compiled
+		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
+		c.snapshot.Ledgers = append(c.snapshot.Ledgers, compiled.Ledger)
+		for _, g := range compiled.Groups {
+			c.addGroup(g)
+		}
+	}
+}
+
+// addGroup adds a group, or merges it with what others say about the same group. It reports whether the group is new.
+func (c *compiler) addGroup(g rollout.Group) (isNew bool) {
+	if at, known := c.groups[g.Ref]; known {
+		c.snapshot.Groups[at] = policy.Merge(c.snapshot.Groups[at], g)
+		return false
+	}
+	c.groups[g.Ref] = len(c.snapshot.Groups)
+	c.snapshot.Groups = append(c.snapshot.Groups, g)
+	return true
+}
+
+// checkConfigMapOwners finds ConfigMaps of somebody else where the Skyhook's have to be.
+func (o *Objects) checkConfigMapOwners(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
+	for _, want := range c.ConfigMaps() {
+		found := o.configMap(want.Name)
+		if found == nil || belongs(found, s) {
+			continue
+		}
+		title := found.Namespace + "/" + found.Name
+		why := rollout.Why{Reason: rollout.ReasonInvalidSpec, About: "ConfigMap " + title,
+			Text: fmt.Sprintf("ConfigMap %s is needed for a package and belongs to somebody else: delete it, or rename the package", title)}
+		c.Problems = append(c.Problems, skyhook.Problem{Reason: why.Reason, Text: why.Text, Field: "packages", Refuses: true})
+		if !c.Rollout.Deleting {
+			c.Rollout.Broken = &why
+		}
+		return
+	}
+}
+
+// addPodsOfSkyhook fills in the pods that block the nodes that were looked at.
+func (o *Objects) addPodsOfSkyhook(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
+	protected, err := skyhook.Protected(s)
+	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
+		return
+	}
+	rules := drain.SkyhookRules(s, protected)
+	for i := range c.Rollout.Targets {
+		t := &c.Rollout.Targets[i]
+		pods, listed := o.Workloads[t.Node]
+		if listed && !t.HeldAt.IsZero() {
+			t.PodsSeen = true
+			t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
+		}
+	}
+}
+
+// addNodes adds the nodes as the engine knows them.
+func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
+	o := c.objects
+	c.snapshot.Nodes = make([]rollout.Node, 0, len(o.Nodes))
+	for _, n := range o.Nodes {
+		holds := skyhook.Holds(n)
+		for i, h := range holds {
+			holds[i].Orphan = o.Orphans[h.Owner] && !runsOn(pods[h.Owner.Name], n.Name)
+		}
+		for _, h := range o.nodeOpHolds(o.opNode[n.Name]) {
+			h.Orphan = o.Orphans[h.Owner] && !runsOn(o.podsOfLostNodeOp(h.Owner), n.Name)
+			holds = append(holds, h)
+		}
+		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
+			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
+			Holds: holds, Tainted: skyhook.Tainted(n, o.Config.RuntimeTaint), Known: skyhook.Known(n), Self: n.Name == o.Self && o.Self != "",
+			Sending: o.inFlight.nodes[n.Name],
+		})
+	}
+}
+
+// podsOfLostNodeOp are the pods of a NodeOp that is gone, whose UID is in the name of the hold's owner.
+func (o *Objects) podsOfLostNodeOp(owner rollout.Ref) []*corev1.Pod {
+	_, uid, _ := strings.Cut(owner.Name, "@")
+	return slices.DeleteFunc(slices.Clone(o.OpPods), func(p *corev1.Pod) bool { return !isControlledBy(p, uid) })
+}
+
+// runsOn reports whether one of these pods is on a node.
+func runsOn(pods []*corev1.Pod, node string) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node })
+}

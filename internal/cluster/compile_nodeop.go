@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// addNodeOps compiles the NodeOps into the snapshot.
+func (c *compiler) addNodeOps() {
+	o := c.objects
+	o.ops = make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps))
+	jobs, pods := map[string][]*batchv1.Job{}, map[string][]*corev1.Pod{}
+	for _, j := range o.Jobs {
+		jobs[j.Namespace] = append(jobs[j.Namespace], j)
+	}
+	for _, p := range o.OpPods {
+		pods[p.Namespace] = append(pods[p.Namespace], p)
+	}
+	for _, op := range o.NodeOps {
+		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
+		in := &nodeop.Input{
+			NodeOp: op, Nodes: o.opNodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
+			Config: o.opConfig, Now: c.snapshot.Now,
+		}
+		var shared rollout.Ledger
+		if by != nil {
+			in.Budget, shared = o.nodeOpBudget(op, by, c.snapshot.Now)
+		}
+		compiled := nodeop.Compile(in)
+		name := compiled.Rollout.Ref
+		o.ops[name] = compiled
+		for _, p := range compiled.Problems {
+			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text})
+		}
+		o.addPodsOfNodeOp(op, compiled)
+		c.snapshot.Rollouts, c.snapshot.Ledgers = append(c.snapshot.Rollouts, compiled.Rollout), append(c.snapshot.Ledgers, compiled.Ledger)
+		for _, g := range compiled.Groups {
+			isLedger := func(l rollout.Ledger) bool { return l.Owner == g.Ledger }
+			if c.addGroup(g) && in.Budget != nil && !slices.ContainsFunc(c.snapshot.Ledgers, isLedger) {
+				c.snapshot.Ledgers = append(c.snapshot.Ledgers, shared)
+			}
+		}
+	}
+}
+
+// addPodsOfNodeOp fills in the pods that block the nodes that were looked at, and notes those that are ignored.
+func (o *Objects) addPodsOfNodeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
+	rules, drains := drain.NodeOpRules(op.Spec.DrainOptions)
+	for i := range c.Rollout.Targets {
+		t := &c.Rollout.Targets[i]
+		pods, listed := o.Workloads[t.Node]
+		if t.HeldAt.IsZero() || drains && !listed {
+			continue
+		}
+		t.PodsSeen = true
+		if !drains {
+			continue
+		}
+		t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
+		if ignored := rules.IgnoredBarePods(pods, o.Ours); len(ignored) > 0 {
+			c.Spared[t.Node] = ignored
+		}
+	}
+}
+
+// nodeOpBudget is what a policy allows a NodeOp, and the policy's ledger.
+func (o *Objects) nodeOpBudget(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy, now time.Time) (*nodeop.Budget, rollout.Ledger) {
+	selector, err := metav1.LabelSelectorAsSelector(op.Spec.NodeSelector.Kubernetes())
+	if err != nil { // a problem of the NodeOp: nobody is selected
+		selector = labels.Nothing()
+	}
+	var all, mine []map[string]string
+	for _, n := range o.Nodes {
+		all = append(all, n.Labels)
+		if selector.Matches(labels.Set(n.Labels)) {
+			mine = append(mine, n.Labels)
+		}
+	}
+	name := nodeop.Ref(op)
+	sorted := policy.Sort(&policy.Input{
+		Policy: p, Rollout: name, Compartments: compartments(op), Nodes: mine, Cluster: all, Closed: o.closed(p), Now: now,
+	})
+	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(mine)), Place: map[string]string{}}
+	targets := make([]rollout.Target, 0, len(mine))
+	for _, n := range o.Nodes {
+		if !selector.Matches(labels.Set(n.Labels)) {
+			continue
+		}
+		t := rollout.Target{Node: n.Name, Group: sorted.Of(n.Labels)}
+		targets = append(targets, t)
+		out.Of[n.Name], out.Place[n.Name] = t.Group, policy.Place(p, n.Labels)
+	}
+	out.Groups = sorted.Groups(targets)
+	return out, sorted.Ledger()
+}
+
+// compartments are what a NodeOp's status remembers of its batches.
+func compartments(op *opv1.NodeOp) map[string]v1alpha1.CompartmentStatus {
+	out := make(map[string]v1alpha1.CompartmentStatus, len(op.Status.CompartmentStatuses))
+	for name, c := range op.Status.CompartmentStatuses {
+		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.Batches(nodeop.Remembered(c.BatchState))}
+	}
+	return out
+}

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// maxErrors bounds how many errors one outcome tells: a broken API server gives a few messages, not thousands.
+const maxErrors = 5
+
+// inFlight tracks what is being sent to the API server, of the last plan and of those before it. A node is in flight for
+// one plan at a time: whoever observes meanwhile leaves it alone until its work has completed.
+type inFlight struct {
+	senders sync.WaitGroup
+	slots   chan struct{}        // one for each node that is written to at the same time
+	backoff *flowcontrol.Backoff // of nodes that failed
+
+	mu          sync.Mutex
+	nodes       map[string]*nodeWork
+	statuses    map[types.UID]bool       // objects whose status is being written
+	nodeRetryAt map[string]time.Time     // nodes that failed a moment ago
+	completed   map[*Objects][]*nodeWork // since the last outcome, by what they were planned from
+	retryAt     time.Time
+	errs        []error
+	failed      map[rollout.Ref]string // by rollout: the first error
+}
+
+// inFlightView is what was in flight at one moment.
+type inFlightView struct {
+	nodes    map[string]bool
+	rollouts map[rollout.Ref]int // with the number past the orders of the admissions on their way
+	statuses map[types.UID]bool
+}
+
+func newInFlight(parallel int) *inFlight {
+	return &inFlight{
+		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
+		statuses: map[types.UID]bool{}, nodeRetryAt: map[string]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{},
+	}
+}
+
+func (f *inFlight) view() inFlightView {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses)}
+	for name, w := range f.nodes {
+		v.nodes[name] = true
+		for r, past := range w.rollouts {
+			v.rollouts[r] = max(v.rollouts[r], past)
+		}
+	}
+	return v
+}
+
+func (f *inFlight) hasNode(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[name] != nil
+}
+
+func (f *inFlight) add(all []*nodeWork) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range all {
+		f.nodes[w.node] = w
+	}
+}
+
+// complete ends the flight of a node: from now on it is observed and decided about again.
+func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.nodes, w.node)
+	f.completed[plannedFrom] = append(f.completed[plannedFrom], w)
+}
+
+// tryBeginStatus reports whether the status of an object may be written now, because no earlier one is in flight.
+func (f *inFlight) tryBeginStatus(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.statuses[uid] {
+		return false
+	}
+	f.statuses[uid] = true
+	return true
+}
+
+func (f *inFlight) endStatus(uid types.UID, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.statuses, uid)
+	if err != nil {
+		f.errs = append(f.errs, err)
+	}
+}
+
+// retry asks for another pass at a time.
+func (f *inFlight) retry(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.retryAt = sooner(f.retryAt, at)
+}
+
+// recordError notes an error that concerns a whole rollout, or nobody's when it has no name.
+func (f *inFlight) recordError(name rollout.Ref, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !name.IsZero() {
+		err = fmt.Errorf("%s: %w", name, err)
+		f.setFailed(name, err)
+	}
+	f.errs = append(f.errs, err)
+}
+
+// recordNodeError notes that the work on a node failed, and leaves the node alone for a while.
+func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backoff.Next(w.node, now)
+	until := now.Add(f.backoff.Get(w.node))
+	f.nodeRetryAt[w.node] = until
+	f.retryAt = sooner(f.retryAt, until)
+	err = fmt.Errorf("node %s: %w", w.node, err)
+	f.errs = append(f.errs, err)
+	for _, a := range w.actions {
+		f.setFailed(a.Rollout, err)
+	}
+}
+
+func (f *inFlight) forgetNodeError(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backoff.DeleteEntry(node)
+	delete(f.nodeRetryAt, node)
+}
+
+// setFailed keeps the first error of a rollout. The caller holds the lock.
+func (f *inFlight) setFailed(name rollout.Ref, err error) {
+	if f.failed[name] == "" {
+		f.failed[name] = err.Error()
+	}
+}
+
+// withoutFailed leaves out the nodes that failed a moment ago.
+func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(all, func(w *nodeWork) bool {
+		until := f.nodeRetryAt[w.node]
+		if !until.After(now) {
+			return false
+		}
+		f.retryAt = sooner(f.retryAt, until)
+		return true
+	})
+}
+
+// takeOutcome sums up what completed since the last outcome.
+func (f *inFlight) takeOutcome() (Outcome, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := Outcome{Again: f.retryAt, Failed: f.failed}
+	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
+		works := f.completed[from]
+		slices.SortFunc(works, func(a, b *nodeWork) int { return strings.Compare(a.node, b.node) })
+		var actions []rollout.Action
+		for _, w := range works {
+			actions = append(actions, w.done...)
+		}
+		if len(actions) > 0 {
+			out.Done = append(out.Done, Deeds{From: from, Actions: actions})
+		}
+	}
+	errs := f.errs
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more errors", more))
+	}
+	f.retryAt, f.errs, f.failed, f.completed = time.Time{}, nil, map[rollout.Ref]string{}, map[*Objects][]*nodeWork{}
+	return out, errors.Join(errs...)
+}

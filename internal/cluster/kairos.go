@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// probeKairos creates and deletes the pods that find out which nodes run Kairos. What they found is written to the nodes
+// with their other work.
+func (p *pass) probeKairos(ctx context.Context) nodeop.KairosProbes {
+	probes := nodeop.PlanKairosProbes(p.objects.opNodes, p.objects.OpPods, p.objects.opConfig, p.now)
+	p.inFlight.retry(probes.RetryAt)
+	for _, pod := range probes.Delete {
+		if err := p.deleteOpPod(ctx, pod); err != nil {
+			p.inFlight.recordError(rollout.Ref{}, err)
+		}
+	}
+	for _, pod := range probes.Create {
+		err := p.options.Client.Create(ctx, pod)
+		switch {
+		case err == nil:
+			p.writes.OpPods.PutCreated(StripOpPod(pod))
+		case apierrors.IsAlreadyExists(err): // the cache does not show it yet
+			p.inFlight.retry(p.now.Add(time.Second))
+		default:
+			p.inFlight.recordError(rollout.Ref{}, fmt.Errorf("creating pod %s, which probes node %s for Kairos: %w", pod.Name, pod.Spec.NodeName, err))
+			return probes // the others would fail in the same way
+		}
+	}
+	return probes
+}

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// Objects is what was observed at one moment. Nothing in it may be changed.
+type Objects struct {
+	Config      skyhook.Config
+	Self        string
+	Nodes       []*skyhook.Node     // by creation, then name
+	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
+	Policies    []*v1alpha1.DeploymentPolicy
+	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
+	ConfigMaps  []*corev1.ConfigMap
+	Definitions map[string]*skyhook.Definition
+	NodeOps     []*opv1.NodeOp // by creation, then name
+	Upgrades    []*opv1.NodeOpUpgrade
+	Jobs        []*batchv1.Job              // of NodeOps
+	OpPods      []*corev1.Pod               // of NodeOps and of their Jobs
+	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
+	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
+	Gates       map[string]gates.Result     // what health gates found, by policy
+	Orphans     map[rollout.Ref]bool        // owners of holds that are proven gone
+	Trouble     error                       // what could not be looked at; everything else here is true nevertheless
+	Again       time.Time                   // when to observe again though nothing has changed; zero for never
+
+	observedAt time.Time        // when observing began
+	inFlight   inFlightView     // then: what was observed of it is about to change
+	snapshot   rollout.Snapshot // as last made
+	nodes      map[string]*skyhook.Node
+	first      bool                              // nothing was observed before
+	vanished   []string                          // nodes that existed before
+	compiled   map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
+	opConfig   nodeop.Config
+	opNodes    []*nodeop.Node // as Nodes
+	opNode     map[string]*nodeop.Node
+	ops        map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
+}
+
+// Problem is something wrong with one object. It never stops the others.
+type Problem struct {
+	Rollout rollout.Ref
+	Text    string
+}
+
+// Outcome says what became of a plan.
+type Outcome struct {
+	Done   []Deeds                // carried out, and known to be since the last outcome
+	Undone map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
+	Failed map[rollout.Ref]string // by rollout: the first error
+	Again  time.Time              // when to try again what failed or was put off; zero for never
+}
+
+// Deeds are actions that were carried out, those of one node in order, and what they were decided from.
+type Deeds struct {
+	From    *Objects
+	Actions []rollout.Action
+}
+
+// Actions are all that was carried out.
+func (o Outcome) Actions() []rollout.Action {
+	var out []rollout.Action
+	for _, d := range o.Done {
+		out = append(out, d.Actions...)
+	}
+	return out
+}
+
+// Sending reports whether the node was in flight when this was observed: nothing is decided about it.
+func (o *Objects) Sending(node string) bool { return o.inFlight.nodes[node] }
+
+// hasInFlight reports whether something was being sent for a rollout when this was observed.
+func (o *Objects) hasInFlight(ref rollout.Ref) bool {
+	_, ok := o.inFlight.rollouts[ref]
+	return ok
+}
+
+// Decided is what was decided about: what Snapshot made of these objects.
+func (o *Objects) Decided() rollout.Snapshot { return o.snapshot }
+
+// Compiled is what Snapshot made of a Skyhook; nil when it is not among the objects.
+func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
+	return o.compiled[skyhook.Ref(s.Name)]
+}
+
+// CompiledOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
+func (o *Objects) CompiledOp(op *opv1.NodeOp) *nodeop.Compiled { return o.ops[nodeop.Ref(op)] }
+
+// Node is the node of this name; nil when there is none.
+func (o *Objects) Node(name string) *skyhook.Node { return o.nodes[name] }
+
+// OpNodes are the nodes as NodeOps see them.
+func (o *Objects) OpNodes() []*nodeop.Node { return o.opNodes }
+
+// policy finds the policy that a Skyhook names.
+func (o *Objects) policy(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
+	name, _ := skyhook.PolicyName(s, o.Config)
+	return o.policyNamed(name)
+}
+
+func (o *Objects) policyNamed(name string) (by *v1alpha1.DeploymentPolicy, missing bool) {
+	if name == "" {
+		return nil, false
+	}
+	for _, p := range o.Policies {
+		if p.Name == name {
+			return p, false
+		}
+	}
+	return nil, true
+}
+
+// belongs says that a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
+func belongs(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.Kind == skyhook.Kind && owner.Name == s.Name
+}
+
+// configMap finds one of ours by name.
+func (o *Objects) configMap(name string) *corev1.ConfigMap {
+	at, ok := slices.BinarySearchFunc(o.ConfigMaps, name, func(m *corev1.ConfigMap, name string) int { return strings.Compare(m.Name, name) })
+	if !ok {
+		return nil
+	}
+	return o.ConfigMaps[at]
+}
+
+// sort puts everything in a total order.
+func (o *Objects) sort() {
+	slices.SortFunc(o.Nodes, func(a, b *skyhook.Node) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	o.nodes = make(map[string]*skyhook.Node, len(o.Nodes))
+	for _, n := range o.Nodes {
+		o.nodes[n.Name] = n
+	}
+	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
+		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(o.Policies, func(a, b *v1alpha1.DeploymentPolicy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.NodeOps, func(a, b *opv1.NodeOp) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(o.Upgrades, func(a, b *opv1.NodeOpUpgrade) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(o.Jobs, func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.OpPods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.ConfigMaps, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
+// a health gate needs a pod.
+func (o *Objects) nodesOfInterest(unproven map[string][]*corev1.Node) []string {
+	isUnproven := map[string]bool{}
+	for _, nodes := range unproven {
+		for _, n := range nodes {
+			isUnproven[n.Name] = true
+		}
+	}
+	var out []string
+	for _, n := range o.Nodes {
+		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+func (o *Objects) workloadUIDs() map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, pods := range o.Workloads {
+		for _, p := range pods {
+			uids[p.UID] = true
+		}
+	}
+	return uids
+}
+
+// Ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
+// cordoned nobody could start another.
+func (o *Objects) Ours(p *corev1.Pod) bool {
+	if o.ofNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
+		return true
+	}
+	if p.Namespace != o.Config.Namespace {
+		return false
+	}
+	if own := o.Config.OwnAccount; own != "" && p.Spec.ServiceAccountName == own {
+		return true
+	}
+	for _, owner := range p.OwnerReferences {
+		if owner.Controller != nil && *owner.Controller && owner.Kind == skyhook.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// ofNodeOp says that a pod belongs to a NodeOp, or to a Job of one.
+func (o *Objects) ofNodeOp(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	switch {
+	case owner == nil:
+		return false
+	case owner.Kind == nodeop.Kind && strings.HasPrefix(owner.APIVersion, opv1.Group+"/"):
+		return true
+	}
+	return owner.Kind == "Job" && slices.ContainsFunc(o.Jobs, func(j *batchv1.Job) bool {
+		by := metav1.GetControllerOf(j)
+		return j.UID == owner.UID && by != nil && by.Kind == nodeop.Kind
+	})
+}
+
+// compileDeleted compiles a Skyhook that is gone and left a hold behind.
+func (o *Objects) compileDeleted(ref rollout.Ref) *skyhook.Compiled {
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, DeletionTimestamp: &metav1.Time{}}}
+	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: o.Nodes, Definitions: o.Definitions, Config: o.Config})
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// nodeOpOwners looks after the NodeOps and upgrades themselves: their finalizers, child NodeOps and expired objects.
+type nodeOpOwners struct{ *pass }
+
+func isOurFinalizer(f string) bool { return f == opv1.FinalizerNodeOp || f == opv1.FinalizerReboot }
+
+// prepareAll creates the NodeOps of upgrades, and gives each NodeOp our finalizer before anything of it is on a node.
+func (w nodeOpOwners) prepareAll(ctx context.Context) {
+	for _, u := range w.objects.Upgrades {
+		w.createChild(ctx, u)
+	}
+	for _, o := range w.objects.NodeOps {
+		name := nodeop.Ref(o)
+		c := w.objects.ops[name]
+		if c == nil || c.Removed || c.Final() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
+			continue
+		}
+		changed := o.DeepCopy()
+		controllerutil.RemoveFinalizer(changed, opv1.FinalizerReboot)
+		controllerutil.AddFinalizer(changed, opv1.FinalizerNodeOp)
+		err := w.patchOwner(ctx, o, changed)
+		if err == nil {
+			continue
+		}
+		w.notReady[name] = true
+		if apierrors.IsConflict(err) {
+			w.inFlight.retry(w.now)
+		} else {
+			w.inFlight.recordError(name, fmt.Errorf("putting the finalizer on it: %w", err))
+		}
+	}
+}
+
+// createChild creates the NodeOp of an upgrade, unless it exists or is not wanted any more.
+func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
+	exists := slices.ContainsFunc(w.objects.NodeOps, func(o *opv1.NodeOp) bool { return o.Namespace == u.Namespace && o.Name == u.Name })
+	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || nodeop.UpgradeFinal(u) {
+		return
+	}
+	child := nodeop.Child(u)
+	err := w.options.Client.Create(ctx, child)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		w.inFlight.recordError(rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}, fmt.Errorf("creating its NodeOp: %w", err))
+		return
+	}
+	if err == nil {
+		w.writes.NodeOps.PutCreated(child)
+	}
+	w.inFlight.retry(w.now)
+}
+
+// cleanUpAll deletes the Jobs and pods of NodeOps that finished long enough ago, and removes our finalizer from those of
+// which nothing is left on any node.
+func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
+	for _, o := range w.objects.NodeOps {
+		name := nodeop.Ref(o)
+		c := w.objects.ops[name]
+		if c == nil || w.objects.hasInFlight(name) {
+			continue
+		}
+		expired, at := c.Expired()
+		if expired {
+			err := w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
+			if err != nil {
+				w.inFlight.recordError(name, err)
+			}
+		} else if !at.IsZero() {
+			w.inFlight.retry(at.Time)
+		}
+		isOver := c.Removed || c.Final() && len(c.Rollout.Targets) == 0 && len(c.Adopt) == 0
+		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
+			if err := w.removeFinalizers(ctx, o); err != nil {
+				w.inFlight.recordError(name, fmt.Errorf("taking the finalizer away: %w", err))
+			}
+		}
+	}
+}
+
+func (w nodeOpOwners) removeFinalizers(ctx context.Context, o *opv1.NodeOp) error {
+	o = w.writes.NodeOps.Latest(o)
+	changed := o.DeepCopy()
+	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, isOurFinalizer)
+	err := w.patchOwner(ctx, o, changed)
+	if err == nil && o.DeletionTimestamp != nil && len(changed.Finalizers) == 0 {
+		w.writes.NodeOps.Remove(o)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the next pass decides again
+		return nil
+	}
+	return err
+}

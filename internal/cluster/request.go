@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+)
+
+// metadataOnly asks for an answer with an object's metadata and nothing else; an API server may answer more.
+const metadataOnly = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+// metadataDecoder reads such answers.
+var metadataDecoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(scheme))
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
+// apiWriter sends requests that change something, and stores in the write cache what the API server answers.
+type apiWriter struct {
+	options *Options
+	writes  *writecache.Set
+}
+
+// createPod creates a pod, whose metadata becomes what the API server gave it. The rest stays as it was sent.
+func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod) error {
+	result := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").SetHeader("Accept", metadataOnly).Body(p).Do(ctx)
+	if err := result.Error(); err != nil {
+		return err
+	}
+	raw, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	answer, _, err := metadataDecoder.Decode(raw, nil, nil)
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	created, ok := answer.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return fmt.Errorf("reading the answer: it is a %T", answer)
+	}
+	meta := created.GetObjectMeta()
+	p.UID, p.ResourceVersion, p.Generation, p.CreationTimestamp = meta.GetUID(), meta.GetResourceVersion(), meta.GetGeneration(), meta.GetCreationTimestamp()
+	p.Labels, p.Annotations, p.Finalizers, p.OwnerReferences = meta.GetLabels(), meta.GetAnnotations(), meta.GetFinalizers(), meta.GetOwnerReferences()
+	return nil
+}
+
+// deletePod deletes a pod, the one that was observed and no later one of its name. One that is gone is no error.
+func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
+	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func (a apiWriter) deleteConfigMap(ctx context.Context, m metav1.ObjectMeta, preconditions *metav1.Preconditions) error {
+	err := a.options.Core.ConfigMaps(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: preconditions})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting ConfigMap %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// patchOwner patches everything but the status of an object of our API groups, if it still is the version was. Changed
+// becomes what the API server has then.
+func (a apiWriter) patchOwner(ctx context.Context, was, changed client.Object) error {
+	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+	if err := a.options.Client.Patch(ctx, changed, patch); err != nil {
+		return err
+	}
+	a.writes.PutOwner(changed)
+	return nil
+}
+
+// patchOwnerStatus sends a patch of the status of such an object.
+func (a apiWriter) patchOwnerStatus(ctx context.Context, changed client.Object, patchType types.PatchType, patch any) error {
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	if err := a.options.Client.Status().Patch(ctx, changed, client.RawPatch(patchType, raw)); err != nil {
+		return err
+	}
+	a.writes.PutOwner(changed)
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// sendQueue is the work of one plan that is still to be sent. The first part of each node goes before the second part of
+// any: people wait for what begins, and nobody for what tidies up.
+type sendQueue struct {
+	mu      sync.Mutex
+	begin   []*nodeWork
+	finish  []*nodeWork
+	drained chan struct{} // closed when the last one is taken
+}
+
+// take returns the next work and whether it is to begin; nil when there is none.
+func (q *sendQueue) take() (w *nodeWork, begins bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.begin) > 0:
+		w, begins, q.begin = q.begin[0], true, q.begin[1:]
+	case len(q.finish) > 0:
+		w, q.finish = q.finish[0], q.finish[1:]
+	}
+	if q.drained != nil && len(q.begin)+len(q.finish) == 0 {
+		close(q.drained)
+		q.drained = nil
+	}
+	return w, begins
+}
+
+// addFinish queues the second part of a work.
+func (q *sendQueue) addFinish(w *nodeWork) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.finish = append(q.finish, w)
+}
+
+// send sends the work of some nodes, several nodes at a time. It returns when the last of them is being sent, so that a
+// slow request delays its own node only; without Options.Landed it returns when all have completed.
+func (p *pass) send(ctx context.Context, all []*nodeWork) {
+	if len(all) == 0 {
+		return
+	}
+	ctx, cancel := p.withDeadline(ctx)
+	drained := make(chan struct{})
+	q := &sendQueue{begin: all, drained: drained}
+	p.inFlight.add(all)
+	var senders sync.WaitGroup
+	for range min(p.options.Parallel, len(all)) {
+		senders.Add(1)
+		p.inFlight.senders.Go(func() {
+			defer senders.Done()
+			p.sendAll(ctx, q)
+		})
+	}
+	if p.options.Landed == nil {
+		senders.Wait()
+		cancel()
+		return
+	}
+	go func() {
+		senders.Wait()
+		cancel()
+	}()
+	<-drained
+}
+
+// withDeadline bounds how long what was decided may still be sent.
+func (p *pass) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.options.Limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, p.objects.observedAt.Add(p.options.Limit))
+}
+
+// sendAll sends one work after the other until the queue is empty.
+func (p *pass) sendAll(ctx context.Context, q *sendQueue) {
+	select {
+	case p.inFlight.slots <- struct{}{}:
+		defer func() { <-p.inFlight.slots }()
+	case <-ctx.Done(): // what is left only completes
+	}
+	writer := nodeWriter{p}
+	for w, begins := q.take(); w != nil; w, begins = q.take() {
+		part := writer.finish
+		if begins {
+			part = writer.begin
+		}
+		if p.attempt(ctx, w, part) && begins {
+			q.addFinish(w)
+			continue
+		}
+		p.inFlight.complete(w, p.objects)
+		if p.options.Landed != nil {
+			p.options.Landed()
+		}
+	}
+}
+
+// attempt sends one part of the work on a node and records an error. It reports whether the work may go on.
+func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Context, *nodeWork) error) bool {
+	if ctx.Err() != nil {
+		p.inFlight.retry(p.now)
+		return false
+	}
+	err := part(ctx, w)
+	if err == nil {
+		p.inFlight.forgetNodeError(w.node)
+		return true
+	}
+	isCanceled := errors.Is(ctx.Err(), context.Canceled)
+	if isCanceled || apierrors.IsConflict(err) { // somebody else changed the node: the next pass decides again
+		p.inFlight.retry(p.now)
+	} else {
+		p.inFlight.recordNodeError(w, err, p.options.Clock())
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// TellLimit is how long a status may take to be written.
+const TellLimit = 2 * time.Second
+
+// statusWriter writes the statuses of the objects of our API groups.
+//
+// Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made
+// for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept.
+// With Options.Landed it does not wait for an answer: until there is one, no other status of the object is written, and
+// nobody is admitted by its ledger.
+type statusWriter struct {
+	apiWriter
+	inFlight *inFlight
+}
+
+// Tell writes the status of a Skyhook.
+func (w statusWriter) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
+	latest := w.writes.Skyhooks.Latest(s)
+	changed := latest.DeepCopy()
+	status.Admission = latest.Status.Admission
+	status.DeepCopyInto(&changed.Status)
+	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+}
+
+// TellPolicy writes the status of a policy.
+func (w statusWriter) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
+	latest := w.writes.Policies.Latest(p)
+	changed := latest.DeepCopy()
+	status.Admission = latest.Status.Admission
+	status.DeepCopyInto(&changed.Status)
+	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+}
+
+// TellOp writes the status of a NodeOp.
+func (w statusWriter) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
+	latest := w.writes.NodeOps.Latest(o)
+	changed := latest.DeepCopy()
+	status.Admission = latest.Status.Admission
+	status.DeepCopyInto(&changed.Status)
+	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+}
+
+// TellUpgrade writes the status of a NodeOpUpgrade.
+func (w statusWriter) TellUpgrade(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
+	latest := w.writes.Upgrades.Latest(u)
+	changed := latest.DeepCopy()
+	status.DeepCopyInto(&changed.Status)
+	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+}
+
+func (w statusWriter) update(ctx context.Context, latest, changed client.Object, was, status any) (wrote bool, err error) {
+	same, err := isEqualJSON(was, status)
+	if err != nil || same || !w.inFlight.tryBeginStatus(latest.GetUID()) {
+		return false, err
+	}
+	if w.options.Landed == nil {
+		defer w.inFlight.endStatus(latest.GetUID(), nil)
+		return w.patch(ctx, latest, changed, status)
+	}
+	w.inFlight.senders.Go(func() {
+		_, err := w.patch(ctx, latest, changed, status)
+		if ctx.Err() != nil { // nobody waits for it any more
+			err = nil
+		}
+		w.inFlight.endStatus(latest.GetUID(), err)
+		w.options.Landed()
+	})
+	return true, nil
+}
+
+// patch replaces the whole status, which costs less than to find out what differs, if the object still is the version that
+// was observed. A conflict is no error: the next pass decides again.
+func (w statusWriter) patch(ctx context.Context, latest, changed client.Object, status any) (wrote bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, TellLimit)
+	defer cancel()
+	err = w.patchOwnerStatus(ctx, changed, types.JSONPatchType, []any{
+		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": latest.GetResourceVersion()},
+		map[string]any{"op": "add", "path": "/status", "value": status},
+	})
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("writing the status of %s: %w", latest.GetName(), err)
+}
+
+// isEqualJSON compares statuses in their JSON form, where times have whole seconds and empty fields are absent.
+func isEqualJSON(a, b any) (bool, error) {
+	if equality.Semantic.DeepEqual(a, b) {
+		return true, nil
+	}
+	rawA, err := json.Marshal(a)
+	if err != nil {
+		return false, fmt.Errorf("encoding a status: %w", err)
+	}
+	rawB, err := json.Marshal(b)
+	if err != nil {
+		return false, fmt.Errorf("encoding a status: %w", err)
+	}
+	return bytes.Equal(rawA, rawB), nil
+}

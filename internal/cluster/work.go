@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// One pass is bounded, so that what happens meanwhile is soon observed. Nodes that exceed a bound wait for the next pass.
+const (
+	maxActiveNodes     = 200 // nodes with actions
+	maxStatusOnlyNodes = 100 // nodes that only get annotations
+)
+
+// nodeWork is all that one plan does on one node.
+type nodeWork struct {
+	node         string
+	actions      []rollout.Action
+	rollouts     map[rollout.Ref]int // with the number past the order of an admission; not changed while it is sent
+	updates      []annotationUpdate
+	adopted      skyhook.Edit // records for a node that a predecessor finished, and what was found out about the node
+	mustBeLatest bool         // adopted replaces what was read, so the node must still be the observed version
+
+	after      *skyhook.Node    // the node once begun
+	conditions skyhook.Edit     // conditions that are still to be written
+	deletions  []rollout.Action // of objects that ended
+	done       []rollout.Action
+}
+
+// annotationUpdate is what a rollout's verdict says on a node.
+type annotationUpdate struct {
+	by      *skyhook.Compiled
+	verdict rollout.Verdict
+}
+
+// addRollout notes that a rollout has a part in the work.
+func (w *nodeWork) addRollout(name rollout.Ref) {
+	if w.rollouts == nil {
+		w.rollouts = map[rollout.Ref]int{}
+	}
+	w.rollouts[name] = max(w.rollouts[name], 0)
+}
+
+// workCollector sorts a plan by node.
+type workCollector struct {
+	*pass
+	skip       map[string]bool // nodes that are left alone
+	activeOnly bool            // leave out nodes without actions
+
+	byNode             map[string]*nodeWork
+	active, statusOnly []*nodeWork
+}
+
+// collectWork returns what is to be sent to the nodes that are not skipped.
+func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly bool) []*nodeWork {
+	c := &workCollector{pass: p, skip: skip, activeOnly: activeOnly, byNode: map[string]*nodeWork{}}
+	c.addActions(plan.Actions)
+	c.addAdoptedByNodeOps()
+	for _, probed := range p.probes.Edits {
+		if w := c.statusWork(probed.Node); w != nil {
+			w.adopted, w.mustBeLatest = w.adopted.Plus(fromOp(probed.Edit)), true
+		}
+	}
+	for _, report := range plan.Reports {
+		if by := p.objects.compiled[report.Rollout]; by != nil && !p.incomplete[report.Rollout] {
+			c.addReport(report, by)
+		}
+	}
+	active := p.inFlight.withoutFailed(c.active, p.now)
+	statusOnly := p.inFlight.withoutFailed(c.statusOnly, p.now)
+	if len(active) > maxActiveNodes || len(statusOnly) > maxStatusOnlyNodes {
+		p.inFlight.retry(p.now)
+	}
+	return append(p.nextActive(active), statusOnly[:min(len(statusOnly), maxStatusOnlyNodes)]...)
+}
+
+// nextActive bounds the active nodes of a pass. The nodes after the last one of the pass before come first.
+func (a *applier) nextActive(all []*nodeWork) []*nodeWork {
+	if len(all) <= maxActiveNodes {
+		return all
+	}
+	next := slices.IndexFunc(all, func(w *nodeWork) bool { return w.node == a.lastNode }) + 1
+	all = append(slices.Clone(all[next:]), all[:next]...)[:maxActiveNodes]
+	a.lastNode = all[maxActiveNodes-1].node
+	return all
+}
+
+func (c *workCollector) addActions(actions []rollout.Action) {
+	for _, a := range actions {
+		if c.skip[a.Node] {
+			continue
+		}
+		w := c.byNode[a.Node]
+		if w == nil {
+			w = &nodeWork{node: a.Node}
+			c.byNode[a.Node] = w
+			c.active = append(c.active, w)
+		}
+		w.actions = append(w.actions, a)
+		w.addRollout(a.Rollout)
+		if a.Verb == rollout.VerbAdmit {
+			w.rollouts[a.Rollout] = a.Order + 1
+		}
+	}
+}
+
+// isLeftOut reports whether nothing may be added to a node that has no actions.
+func (c *workCollector) isLeftOut(node string) bool {
+	return c.skip[node] || c.activeOnly && c.byNode[node] == nil
+}
+
+// statusWork returns the work of a node that may have no actions; nil when the node is left out.
+func (c *workCollector) statusWork(node string) *nodeWork {
+	if c.isLeftOut(node) {
+		return nil
+	}
+	w := c.byNode[node]
+	if w == nil {
+		w = &nodeWork{node: node}
+		c.byNode[node] = w
+		c.statusOnly = append(c.statusOnly, w)
+	}
+	return w
+}
+
+func (c *workCollector) addAdoptedByNodeOps() {
+	for _, o := range c.objects.NodeOps {
+		op := c.objects.CompiledOp(o)
+		if op == nil || c.notReady[op.Rollout.Ref] || c.incomplete[op.Rollout.Ref] {
+			continue
+		}
+		for _, adopted := range op.Adopt {
+			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
+				w.addRollout(op.Rollout.Ref)
+				w.adopted, w.mustBeLatest = w.adopted.Plus(fromOp(adopted.Edit)), true
+			}
+		}
+	}
+}
+
+func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
+	for _, adopted := range by.Adopt {
+		if w := c.statusWork(adopted.Node); w != nil {
+			w.addRollout(report.Rollout)
+			w.adopted = w.adopted.Plus(adopted.Edit)
+		}
+	}
+	for _, v := range report.Verdicts {
+		n := c.objects.nodes[v.Node]
+		if n == nil || c.isLeftOut(v.Node) {
+			continue
+		}
+		if c.byNode[v.Node] == nil && by.Words(n, v).Empty() {
+			continue
+		}
+		w := c.statusWork(v.Node)
+		w.updates = append(w.updates, annotationUpdate{by, v})
+	}
+}
+
+// nodeOp is what Snapshot made of a NodeOp, or of one that is gone and left a hold; nil for other names.
+func (p *pass) nodeOp(name rollout.Ref) *nodeop.Compiled {
+	if c := p.objects.ops[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
+		return c
+	}
+	return nodeop.Ghost(name, nodeop.Input{Nodes: p.objects.opNodes, Config: p.objects.opConfig, Now: p.now})
+}
