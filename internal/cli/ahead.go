@@ -110,7 +110,7 @@ func (s *view) podsInTheWay(r *rollout.Rollout, node string) ([]rollout.Pod, boo
 	if err != nil {
 		return nil, false
 	}
-	return drain.SkyhookRules(hook, protected).BlockingPods(pods, s.objects.Ours, nil), true
+	return drain.SkyhookRules(hook, protected).BlockingPods(pods, s.objects.IsOurs, nil), true
 }
 
 // forecast lets everything go on from here, without faults, on a clock that jumps, until it is enough; nil plays to the end.

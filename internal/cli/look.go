@@ -131,10 +131,10 @@ func (a *factory) prefetch(ctx context.Context, p *dump.Cluster) {
 		options []client.ListOption
 	}{
 		{&corev1.NodeList{}, nil}, {&v1alpha1.SkyhookList{}, nil}, {&v1alpha1.DeploymentPolicyList{}, nil}, {&nodeopv1.NodeOpList{}, nil}, {&nodeopv1.NodeOpUpgradeList{}, nil},
-		{&corev1.PodList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurPods}}},
-		{&corev1.ConfigMapList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.OurConfigMaps}}},
-		{&batchv1.JobList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.OfNodeOps}}},
-		{&corev1.PodList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.OfNodeOps}}},
+		{&corev1.PodList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.PodSelector}}},
+		{&corev1.ConfigMapList{}, []client.ListOption{ours, client.MatchingLabelsSelector{Selector: cluster.ConfigMapSelector}}},
+		{&batchv1.JobList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.NodeOpSelector}}},
+		{&corev1.PodList{}, []client.ListOption{client.MatchingLabelsSelector{Selector: cluster.NodeOpSelector}}},
 		{&appsv1.DeploymentList{}, []client.ListOption{ours}},
 	}
 	for _, l := range lists {
@@ -166,8 +166,8 @@ func (a *factory) newView(ctx context.Context, p *dump.Cluster) (*view, error) {
 	if absent := p.Absent(); len(absent) > 0 {
 		a.Warn("this cluster does not know %s: nothing is said of them, and what needs them waits until their CRDs are installed", strings.Join(absent, ", "))
 	}
-	if s.objects.Trouble != nil {
-		a.Warn("%v", s.objects.Trouble)
+	if s.objects.Err != nil {
+		a.Warn("%v", s.objects.Err)
 	}
 	if len(s.objects.Workloads) > 0 {
 		s.loadBudgets(ctx, a)

@@ -81,7 +81,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	p.protectPolicies(limited, plan)
 	p.awaitGates(plan)
 	out, err := p.inFlight.takeOutcome()
-	out.Undone = p.incomplete
+	out.Incomplete = p.incomplete
 	return out, err
 }
 

@@ -21,7 +21,7 @@ import (
 // Every verb applied twice is applied once: with what was observed before, as by an operator that missed its own
 // answer, and with what is observed afterwards.
 func TestEachVerbTwice(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.Apply(workload("app", "n1"))
 	s.SettlePods()
 	s.Apply(driver)
@@ -30,7 +30,7 @@ func TestEachVerbTwice(t *testing.T) {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
-		for _, a := range out.Actions() {
+		for _, a := range out.AllActions() {
 			seen[a.Verb] = true
 		}
 		once := s.state()
@@ -45,7 +45,7 @@ func TestEachVerbTwice(t *testing.T) {
 				t.Fatalf("%v applied twice, with what was observed %s:\n%s", plan.Actions, when, cmp.Diff(once, twice))
 			}
 		}
-		s.tellAll(o, plan)
+		s.updateStatuses(o, plan)
 		if len(plan.Actions) == 0 && len(s.ListPods()) == 0 {
 			break
 		}
@@ -62,7 +62,7 @@ func TestEachVerbTwice(t *testing.T) {
 // What must come first comes first: the cordon before the eviction, the record before the pod, and the outcome before
 // the pod goes.
 func TestOrder(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))
 	s.SettlePods()
 	s.Apply(strings.Replace(driver, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
@@ -97,7 +97,7 @@ func TestOrder(t *testing.T) {
 
 // Somebody changed a node after it was looked at: nothing happens there, and everything elsewhere.
 func TestConflictStopsOneNode(t *testing.T) {
-	s := newScene(t, 3)
+	s := newScenario(t, 3)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
 	s.Patch(s.GetNode("n2"), `{"metadata":{"labels":{"touched":"yes"}}}`)
@@ -105,7 +105,7 @@ func TestConflictStopsOneNode(t *testing.T) {
 	if err != nil {
 		t.Errorf("a conflict is no error: %v", err)
 	}
-	if out.Again.IsZero() {
+	if out.RetryAt.IsZero() {
 		t.Error("nobody looks again")
 	}
 	if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n3"}) {
@@ -120,12 +120,12 @@ func TestConflictStopsOneNode(t *testing.T) {
 // Two operators that look at the same moment admit no more than one of them may: who writes the ledger second admits
 // nobody, though the nodes differ.
 func TestTwoOperators(t *testing.T) {
-	s := newScene(t, 4)
+	s := newScenario(t, 4)
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
 	s.pass() // finalizer and ConfigMaps; the first admission
 	s.finish()
 	s.Apply(strings.ReplaceAll(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1), "1.1.0", "1.2.0"))
-	old, young := s.another(&recorder{}), s.another(&recorder{})
+	old, young := s.newCluster(&recorder{}), s.newCluster(&recorder{})
 	oldSees, oldPlan := s.decide(old)
 	youngSees, youngPlan := s.decide(young)
 	// The old one prefers another node, as if it had seen another order.
@@ -141,8 +141,8 @@ func TestTwoOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Actions()) > 0 || !out.Undone[rollout.ParseRef("Skyhook/demo")] {
-		t.Errorf("the second operator did %v, undone %v", out.Actions(), out.Undone)
+	if len(out.AllActions()) > 0 || !out.Incomplete[rollout.ParseRef("Skyhook/demo")] {
+		t.Errorf("the second operator did %v, undone %v", out.AllActions(), out.Incomplete)
 	}
 	if got := s.podNames(); len(got) != 1 {
 		t.Errorf("with a budget of one node two operators run %v", got)
@@ -151,7 +151,7 @@ func TestTwoOperators(t *testing.T) {
 
 // An API server that refuses a pod stops that node, which is left alone for a while, and says so.
 func TestErrorStopsOneNode(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
 	for i, a := range plan.Actions {
@@ -163,16 +163,16 @@ func TestErrorStopsOneNode(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "node n1: ") || strings.Contains(err.Error(), "node n2") {
 		t.Errorf("the error is %v", err)
 	}
-	if !strings.Contains(out.Failed[rollout.ParseRef("Skyhook/demo")], "task nothing|1.0.0/apply is not owed on node n1") {
-		t.Errorf("told to the Skyhook: %v", out.Failed)
+	if !strings.Contains(out.Errors[rollout.ParseRef("Skyhook/demo")], "task nothing|1.0.0/apply is not owed on node n1") {
+		t.Errorf("told to the Skyhook: %v", out.Errors)
 	}
 	if got := s.ListPods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
 		t.Errorf("pods: %v", s.podNames())
 	}
-	if got := out.Again.Sub(s.now); got != minNodeBackoff {
+	if got := out.RetryAt.Sub(s.now); got != minNodeBackoff {
 		t.Errorf("tried again after %s", got)
 	}
-	if again := s.pass(); slices.ContainsFunc(again.Actions(), func(a rollout.Action) bool { return a.Node == "n1" }) {
+	if again := s.pass(); slices.ContainsFunc(again.AllActions(), func(a rollout.Action) bool { return a.Node == "n1" }) {
 		t.Error("the node is not left alone")
 	}
 	s.now = s.now.Add(minNodeBackoff)
@@ -183,7 +183,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 }
 
 // When there is more to do than one pass may, every node has its turn.
-func TestTurns(t *testing.T) {
+func TestNextActive(t *testing.T) {
 	all := make([]*nodeWork, 2*maxActiveNodes+maxActiveNodes/2)
 	for i := range all {
 		all[i] = &nodeWork{node: fmt.Sprintf("n%d", i)}
@@ -211,10 +211,10 @@ func TestTurns(t *testing.T) {
 
 // A pod that has the name but is not ours is neither taken for ours nor touched.
 func TestNameIsTaken(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
-	by, n := o.compiled[rollout.ParseRef("Skyhook/demo")], o.nodes["n1"]
+	by, n := o.skyhooks[rollout.ParseRef("Skyhook/demo")], o.nodes["n1"]
 	for _, a := range plan.Actions {
 		if e, err := by.Change(a, n, nil); err == nil && !e.Empty() {
 			n = n.With(e)
@@ -245,8 +245,8 @@ func TestNameIsTaken(t *testing.T) {
 
 // Admissions are gathered: between two writes of a ledger lies some time, and whoever is in flight goes on meanwhile.
 func TestAdmissionsAreGathered(t *testing.T) {
-	s := newScene(t, 4)
-	s.cluster.options.Gather = time.Minute
+	s := newScenario(t, 4)
+	s.cluster.options.LedgerInterval = time.Minute
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
 	s.pass()
 	s.pass()
@@ -266,8 +266,8 @@ func TestAdmissionsAreGathered(t *testing.T) {
 	if got := s.GetSkyhook("demo").Status.CompleteNodes; got != "2/4" {
 		t.Errorf("complete: %s", got)
 	}
-	if !out.Again.Equal(began.Add(time.Minute)) {
-		t.Errorf("looks again at %v, want a minute after %v", out.Again, began)
+	if !out.RetryAt.Equal(began.Add(time.Minute)) {
+		t.Errorf("looks again at %v, want a minute after %v", out.RetryAt, began)
 	}
 	s.now = began.Add(time.Minute)
 	s.pass()

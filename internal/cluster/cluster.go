@@ -39,24 +39,24 @@ type Cluster struct {
 
 // Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
 type Options struct {
-	Config    skyhook.Config
-	NodeOps   nodeop.Config
-	Live      client.Reader              // the API server itself
-	Cached    client.Reader              // lists that may lag behind; nil to look at Live each time
-	CachedOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
-	Workloads Workloads                  // pods on held nodes; listed from Live when nil
-	Client    client.Client              // writes to the API server
-	Core      coreclient.CoreV1Interface // does, too: it does not read the answers to deletions
-	Self      string                     // name of the node this operator runs on; empty when unknown
-	Parallel  int                        // nodes that are written to at the same time; 16 when 0
-	Clock     func() time.Time           // time.Now when nil
-	Creating  func(node string)          // called before a pod is created on a node; nil to be silent
-	Landed    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
-	Limit     time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
+	Config        skyhook.Config
+	NodeOps       nodeop.Config
+	Live          client.Reader              // the API server itself
+	Cached        client.Reader              // lists that may lag behind; nil to look at Live each time
+	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
+	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
+	Client        client.Client              // writes to the API server
+	Core          coreclient.CoreV1Interface // does, too: it does not read the answers to deletions
+	Self          string                     // name of the node this operator runs on; empty when unknown
+	Parallel      int                        // nodes that are written to at the same time; 16 when 0
+	Clock         func() time.Time           // time.Now when nil
+	OnPodCreate   func(node string)          // called before a pod is created on a node; nil to be silent
+	OnComplete    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
+	ApplyTimeout  time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
 
 	// Gather is the least time between two writes of one ledger: who is admitted meanwhile is admitted together, and those
 	// whose work ends do not wait behind each. 0 to write every admission at once.
-	Gather time.Duration
+	LedgerInterval time.Duration
 
 	// Newest is the newest version of a node that is, in all that is read of it, the one that was observed. nil when the
 	// caches of nodes show every version.
@@ -90,8 +90,8 @@ func New(o Options) *Cluster {
 	if o.Parallel == 0 {
 		o.Parallel = 16
 	}
-	if o.Creating == nil {
-		o.Creating = func(string) {}
+	if o.OnPodCreate == nil {
+		o.OnPodCreate = func(string) {}
 	}
 	inFlight, refusals, checker := newInFlight(o.Parallel), drain.NewRefusals(), &gates.Checker{}
 	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
@@ -104,17 +104,17 @@ func New(o Options) *Cluster {
 	}
 }
 
-// Sending reports whether a node is in flight.
-func (c *Cluster) Sending(node string) bool { return c.inFlight.hasNode(node) }
+// IsInFlight reports whether a node is in flight.
+func (c *Cluster) IsInFlight(node string) bool { return c.inFlight.hasNode(node) }
 
-// Sends reports whether something is in flight for a rollout, or was when this was observed: more may be true by now.
-func (c *Cluster) Sends(o *Objects, ref rollout.Ref) bool {
+// HasInFlight reports whether something is in flight for a rollout, or was when this was observed: more may be true by now.
+func (c *Cluster) HasInFlight(o *Objects, ref rollout.Ref) bool {
 	_, now := c.inFlight.view().rollouts[ref]
 	return now || o.hasInFlight(ref)
 }
 
-// Land waits until nothing is in flight any more.
-func (c *Cluster) Land() { c.inFlight.senders.Wait() }
+// WaitForInFlight waits until nothing is in flight any more.
+func (c *Cluster) WaitForInFlight() { c.inFlight.senders.Wait() }
 
 // Observe looks at a cluster once, through a plain client.
 func Observe(ctx context.Context, r client.Reader, config skyhook.Config) (*Objects, error) {

@@ -31,10 +31,10 @@ type compiler struct {
 // report on it.
 func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	for _, n := range o.Nodes {
-		now = later(now, n.Latest())
+		now = latest(now, n.Latest())
 	}
 	for _, n := range o.opNodes {
-		now = later(now, n.Latest())
+		now = latest(now, n.Latest())
 	}
 	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
 	pods := o.podsBySkyhook()
@@ -50,15 +50,15 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	return c.snapshot, c.problems
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-// sooner is the earlier of two times, of which a zero one means never.
-func sooner(a, b time.Time) time.Time {
+// earliest is the earlier of two times, of which a zero one means never.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -77,10 +77,10 @@ func (o *Objects) podsBySkyhook() map[string][]*corev1.Pod {
 
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	o := c.objects
-	o.compiled = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
+	o.skyhooks = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
 	claims := map[string]string{}
 	for _, s := range o.Skyhooks {
-		by, missing := o.policy(s)
+		by, missing := o.policyOfSkyhook(s)
 		compiled := skyhook.Compile(&skyhook.Input{
 			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.closed(by), Unready: o.unready(by), Nodes: o.Nodes, Pods: pods[s.Name],
 			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: c.snapshot.Now,
@@ -95,7 +95,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text})
 		}
 		o.addPodsOfSkyhook(s, compiled)
-		o.compiled[compiled.Rollout.Ref] = compiled
+		o.skyhooks[compiled.Rollout.Ref] = compiled
 		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
 		c.snapshot.Ledgers = append(c.snapshot.Ledgers, compiled.Ledger)
 		for _, g := range compiled.Groups {
@@ -119,7 +119,7 @@ func (c *compiler) addGroup(g rollout.Group) (isNew bool) {
 func (o *Objects) checkConfigMapOwners(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
 	for _, want := range c.ConfigMaps() {
 		found := o.configMap(want.Name)
-		if found == nil || belongs(found, s) {
+		if found == nil || isOwnedBy(found, s) {
 			continue
 		}
 		title := found.Namespace + "/" + found.Name
@@ -145,7 +145,7 @@ func (o *Objects) addPodsOfSkyhook(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
 		pods, listed := o.Workloads[t.Node]
 		if listed && !t.HeldAt.IsZero() {
 			t.PodsSeen = true
-			t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
+			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 // podsOfLostNodeOp are the pods of a NodeOp that is gone, whose UID is in the name of the hold's owner.
 func (o *Objects) podsOfLostNodeOp(owner rollout.Ref) []*corev1.Pod {
 	_, uid, _ := strings.Cut(owner.Name, "@")
-	return slices.DeleteFunc(slices.Clone(o.OpPods), func(p *corev1.Pod) bool { return !isControlledBy(p, uid) })
+	return slices.DeleteFunc(slices.Clone(o.NodeOpPods), func(p *corev1.Pod) bool { return !isControlledBy(p, uid) })
 }
 
 // runsOn reports whether one of these pods is on a node.

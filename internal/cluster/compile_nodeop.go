@@ -23,12 +23,12 @@ import (
 // addNodeOps compiles the NodeOps into the snapshot.
 func (c *compiler) addNodeOps() {
 	o := c.objects
-	o.ops = make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps))
+	o.nodeOps = make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps))
 	jobs, pods := map[string][]*batchv1.Job{}, map[string][]*corev1.Pod{}
 	for _, j := range o.Jobs {
 		jobs[j.Namespace] = append(jobs[j.Namespace], j)
 	}
-	for _, p := range o.OpPods {
+	for _, p := range o.NodeOpPods {
 		pods[p.Namespace] = append(pods[p.Namespace], p)
 	}
 	for _, op := range o.NodeOps {
@@ -43,7 +43,7 @@ func (c *compiler) addNodeOps() {
 		}
 		compiled := nodeop.Compile(in)
 		name := compiled.Rollout.Ref
-		o.ops[name] = compiled
+		o.nodeOps[name] = compiled
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text})
 		}
@@ -71,8 +71,8 @@ func (o *Objects) addPodsOfNodeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		if !drains {
 			continue
 		}
-		t.Pods = rules.BlockingPods(pods, o.Ours, o.Refusals)
-		if ignored := rules.IgnoredBarePods(pods, o.Ours); len(ignored) > 0 {
+		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+		if ignored := rules.IgnoredBarePods(pods, o.IsOurs); len(ignored) > 0 {
 			c.Spared[t.Node] = ignored
 		}
 	}

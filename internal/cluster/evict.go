@@ -52,7 +52,7 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 			return s.Spec.Drain.GracePeriodSeconds
 		}
 	}
-	if op := w.objects.ops[a.Rollout]; op != nil {
+	if op := w.objects.nodeOps[a.Rollout]; op != nil {
 		return op.Grace()
 	}
 	return nil

@@ -20,26 +20,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// guard makes a disruption budget that allows so many disruptions of an app now.
-func (s *scene) guard(app string, allowed int32) *policyv1.PodDisruptionBudget {
+// createBudget makes a disruption budget that allows so many disruptions of an app now.
+func (s *scenario) createBudget(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	s.Helper()
 	one := intstr.FromInt32(1)
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "keep-" + app}}
 	b.Spec.MinAvailable, b.Spec.Selector = &one, &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	s.Must(s.Client.Create(context.Background(), b))
 	s.Cleanup(func() { s.Must(s.Client.Delete(context.Background(), b)) })
-	s.allow(b, allowed)
+	s.setAllowedDisruptions(b, allowed)
 	return b
 }
 
-// allow plays the controller of disruption budgets.
-func (s *scene) allow(b *policyv1.PodDisruptionBudget, allowed int32) {
+// setAllowedDisruptions plays the controller of disruption budgets.
+func (s *scenario) setAllowedDisruptions(b *policyv1.PodDisruptionBudget, allowed int32) {
 	s.Helper()
 	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed}
 	s.Must(s.Client.Status().Update(context.Background(), b))
 }
 
-func (s *scene) exists(name string) bool {
+func (s *scenario) podExists(name string) bool {
 	p := &corev1.Pod{}
 	err := s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, p)
 	s.Must(client.IgnoreNotFound(err))
@@ -48,10 +48,10 @@ func (s *scene) exists(name string) bool {
 
 // A refused eviction is waited for, told with the budget's name, tried again later, and delays no other node.
 func TestDisruptionBudget(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.Apply(workload("guarded", "n1"))
 	s.Apply(workload("free", "n2"))
-	budget := s.guard("guarded", 0)
+	budget := s.createBudget("guarded", 0)
 	s.SettlePods()
 	s.Apply(driver)
 	for range 30 {
@@ -60,11 +60,11 @@ func TestDisruptionBudget(t *testing.T) {
 		s.now = s.now.Add(200 * time.Millisecond)
 	}
 	status := s.GetSkyhook("driver").Status
-	if status.NodeStatus["n2"] != v1alpha1.StatusComplete || s.exists("free") {
-		t.Errorf("n2: %s, its pod is there: %v", status.NodeStatus["n2"], s.exists("free"))
+	if status.NodeStatus["n2"] != v1alpha1.StatusComplete || s.podExists("free") {
+		t.Errorf("n2: %s, its pod is there: %v", status.NodeStatus["n2"], s.podExists("free"))
 	}
-	if n := s.GetNode("n1"); !n.Spec.Unschedulable || !s.exists("guarded") || len(s.ListPods()) > 0 {
-		t.Errorf("n1 is cordoned: %v, its pod is there: %v, pods of ours: %v", n.Spec.Unschedulable, s.exists("guarded"), s.podNames())
+	if n := s.GetNode("n1"); !n.Spec.Unschedulable || !s.podExists("guarded") || len(s.ListPods()) > 0 {
+		t.Errorf("n1 is cordoned: %v, its pod is there: %v, pods of ours: %v", n.Spec.Unschedulable, s.podExists("guarded"), s.podNames())
 	}
 	tries := 0
 	for _, r := range s.requests.list() {
@@ -87,17 +87,17 @@ func TestDisruptionBudget(t *testing.T) {
 	if !strings.HasPrefix(said, "PodDisruptionBudget ") || !strings.Contains(said, "keep-guarded") {
 		t.Errorf("n1 says %q; refusals %v", said, o.Refusals)
 	}
-	s.allow(budget, 1)
+	s.setAllowedDisruptions(budget, 1)
 	s.now = s.now.Add(time.Minute)
 	s.finish()
-	if s.exists("guarded") || s.GetNode("n1").Spec.Unschedulable {
-		t.Errorf("in the end the pod is there: %v, the node cordoned: %v", s.exists("guarded"), s.GetNode("n1").Spec.Unschedulable)
+	if s.podExists("guarded") || s.GetNode("n1").Spec.Unschedulable {
+		t.Errorf("in the end the pod is there: %v, the node cordoned: %v", s.podExists("guarded"), s.GetNode("n1").Spec.Unschedulable)
 	}
 }
 
 // Only the pod that was seen is evicted or deleted, not a later one of its name.
 func TestEvictsOnlyWhatWasSeen(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))
 	s.SettlePods()
 	s.Apply(driver)
@@ -112,7 +112,7 @@ func TestEvictsOnlyWhatWasSeen(t *testing.T) {
 		}}})
 		s.Must(err)
 		s.SettlePods()
-		if !s.exists("app") {
+		if !s.podExists("app") {
 			t.Fatalf("with force %v a later pod of the name was taken", force)
 		}
 	}
@@ -120,9 +120,9 @@ func TestEvictsOnlyWhatWasSeen(t *testing.T) {
 
 // A drain that took too long deletes what a budget guards, if that was asked for.
 func TestForce(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(workload("guarded", "n1"))
-	s.guard("guarded", 0)
+	s.createBudget("guarded", 0)
 	s.SettlePods()
 	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drain: {timeout: 10m, onTimeout: Force, gracePeriodSeconds: 7}", 1))
 	s.pass()
@@ -140,7 +140,7 @@ func TestForce(t *testing.T) {
 	s.finish()
 }
 
-func (s *scene) pod(name string) *corev1.Pod {
+func (s *scenario) pod(name string) *corev1.Pod {
 	s.Helper()
 	p := &corev1.Pod{}
 	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, p))
@@ -149,7 +149,7 @@ func (s *scene) pod(name string) *corev1.Pod {
 
 // A person's cordon is there before, during and after.
 func TestForeignCordon(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.Patch(s.GetNode("n1"), `{"spec":{"unschedulable":true}}`)
 	s.Apply(driver)
 	s.finish()

@@ -22,7 +22,7 @@ import (
 func (o *Objects) unprovenNodes() map[string][]*corev1.Node {
 	out := map[string][]*corev1.Node{}
 	for _, s := range o.Skyhooks {
-		p, _ := o.policy(s)
+		p, _ := o.policyOfSkyhook(s)
 		if p == nil || p.Spec.Health == nil || len(p.Spec.Health.DaemonSets) == 0 {
 			continue
 		}
@@ -52,7 +52,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 		}
 	}
 	results, retryAt, err := v.gates.Check(ctx, in)
-	o.Gates, o.Again = results, sooner(o.Again, retryAt)
+	o.Gates, o.RetryAt = results, earliest(o.RetryAt, retryAt)
 	return err
 }
 

@@ -111,7 +111,7 @@ func (f *inFlight) endStatus(uid types.UID, err error) {
 func (f *inFlight) retry(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.retryAt = sooner(f.retryAt, at)
+	f.retryAt = earliest(f.retryAt, at)
 }
 
 // recordError notes an error that concerns a whole rollout, or nobody's when it has no name.
@@ -132,7 +132,7 @@ func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
 	f.backoff.Next(w.node, now)
 	until := now.Add(f.backoff.Get(w.node))
 	f.nodeRetryAt[w.node] = until
-	f.retryAt = sooner(f.retryAt, until)
+	f.retryAt = earliest(f.retryAt, until)
 	err = fmt.Errorf("node %s: %w", w.node, err)
 	f.errs = append(f.errs, err)
 	for _, a := range w.actions {
@@ -163,7 +163,7 @@ func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 		if !until.After(now) {
 			return false
 		}
-		f.retryAt = sooner(f.retryAt, until)
+		f.retryAt = earliest(f.retryAt, until)
 		return true
 	})
 }
@@ -172,7 +172,7 @@ func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 func (f *inFlight) takeOutcome() (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := Outcome{Again: f.retryAt, Failed: f.failed}
+	out := Outcome{RetryAt: f.retryAt, Errors: f.failed}
 	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
 		works := f.completed[from]
 		slices.SortFunc(works, func(a, b *nodeWork) int { return strings.Compare(a.node, b.node) })
@@ -181,7 +181,7 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 			actions = append(actions, w.done...)
 		}
 		if len(actions) > 0 {
-			out.Done = append(out.Done, Deeds{From: from, Actions: actions})
+			out.Applied = append(out.Applied, AppliedActions{From: from, Actions: actions})
 		}
 	}
 	errs := f.errs

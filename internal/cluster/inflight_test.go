@@ -16,9 +16,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// gate lets requests through, but for those to a path that ends as is said: they wait until it opens or nobody wants an
+// blockingTransport lets requests through, but for those to a path that ends as is said: they wait until it opens or nobody wants an
 // answer any more.
-type gate struct {
+type blockingTransport struct {
 	next http.RoundTripper
 	ends string
 	open chan struct{}
@@ -27,7 +27,7 @@ type gate struct {
 	waiting int
 }
 
-func (g *gate) RoundTrip(q *http.Request) (*http.Response, error) {
+func (g *blockingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, g.ends) {
 		g.mu.Lock()
 		g.waiting++
@@ -41,32 +41,32 @@ func (g *gate) RoundTrip(q *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(q)
 }
 
-func (g *gate) came() int {
+func (g *blockingTransport) countWaiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting
 }
 
-// slow is a scene whose Cluster does not wait for what it sends, and of which the requests to a path wait at a gate.
-func slow(t *testing.T, nodes int, ends string) (*scene, *gate) {
+// newSlowScenario is a scene whose Cluster does not wait for what it sends, and of which the requests to a path wait at a gate.
+func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blockingTransport) {
 	t.Helper()
-	s := newScene(t, nodes)
-	g := &gate{ends: ends, open: make(chan struct{})}
-	s.wrap = func(next http.RoundTripper) http.RoundTripper {
+	s := newScenario(t, nodes)
+	g := &blockingTransport{ends: ends, open: make(chan struct{})}
+	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		g.next = next
 		return g
 	}
-	s.cluster = s.another(s.requests)
-	s.cluster.options.Landed = func() {}
+	s.cluster = s.newCluster(s.requests)
+	s.cluster.options.OnComplete = func() {}
 	t.Cleanup(func() {
-		g.let()
-		s.cluster.Land()
+		g.unblock()
+		s.cluster.WaitForInFlight()
 	})
 	return s, g
 }
 
-// let opens the gate.
-func (g *gate) let() {
+// unblock opens the gate.
+func (g *blockingTransport) unblock() {
 	select {
 	case <-g.open:
 	default:
@@ -74,59 +74,59 @@ func (g *gate) let() {
 	}
 }
 
-// pause waits until nothing is in flight but these nodes, and statuses while they hang.
-func (s *scene) pause(nodes ...string) {
+// waitUntilComplete waits until nothing is in flight but these nodes, and statuses while they hang.
+func (s *scenario) waitUntilComplete(nodes ...string) {
 	s.Helper()
 	s.Eventually("all but one node have landed", func() bool {
 		now := s.cluster.inFlight.view()
 		for _, n := range nodes {
 			delete(now.nodes, n)
 		}
-		return len(now.nodes) == 0 && (len(now.statuses) == 0 || s.speechless)
+		return len(now.nodes) == 0 && (len(now.statuses) == 0 || s.statusesHang)
 	})
 }
 
-// without is a pass while some nodes hang. It gives what was done and planned.
-func (s *scene) without(nodes ...string) {
+// passWithout is a pass while some nodes hang. It gives what was done and planned.
+func (s *scenario) passWithout(nodes ...string) {
 	s.Helper()
 	o, plan := s.decide(s.cluster)
 	for _, a := range plan.Actions {
-		if slices.Contains(nodes, a.Node) && s.cluster.Sending(a.Node) {
+		if slices.Contains(nodes, a.Node) && s.cluster.IsInFlight(a.Node) {
 			s.Errorf("%s of %s is planned though something is being sent there", a.Verb, a.Node)
 		}
 	}
 	_, err := s.cluster.Apply(context.Background(), o, plan)
 	s.Must(err)
-	s.tellAll(o, plan)
-	s.pause(nodes...)
+	s.updateStatuses(o, plan)
+	s.waitUntilComplete(nodes...)
 	s.now = s.now.Add(time.Second)
 	s.SettlePods()
 }
 
 // A request that gets no answer keeps its own node waiting and nobody else, and nothing is sent to that node twice.
 func TestSlowNode(t *testing.T) {
-	s, g := slow(t, 3, "/nodes/n1")
+	s, g := newSlowScenario(t, 3, "/nodes/n1")
 	s.Apply(demo)
 	for range 12 {
-		s.without("n1")
+		s.passWithout("n1")
 	}
 	for _, n := range []string{"n2", "n3"} {
 		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("while n1 is slow %s is %q", n, got)
 		}
 	}
-	if g.came() != 1 {
-		t.Errorf("%d requests were sent to a node that answers none", g.came())
+	if g.countWaiting() != 1 {
+		t.Errorf("%d requests were sent to a node that answers none", g.countWaiting())
 	}
 	for _, p := range s.ListPods() {
 		if p.Spec.NodeName == "n1" {
 			t.Errorf("pod %s runs on a node that does not record it", p.Name)
 		}
 	}
-	g.let()
-	s.pause()
+	g.unblock()
+	s.waitUntilComplete()
 	for range 12 {
-		s.without()
+		s.passWithout()
 	}
 	if got := s.GetNode("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 		t.Errorf("when n1 answers again it becomes %q", got)
@@ -136,13 +136,13 @@ func TestSlowNode(t *testing.T) {
 // An admission that is on its way takes its seat, whatever the Skyhook becomes meanwhile; its definition stays, and the
 // ledger is written once for it.
 func TestSlowAdmission(t *testing.T) {
-	s, g := slow(t, 2, "/nodes/n1")
+	s, g := newSlowScenario(t, 2, "/nodes/n1")
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
-	s.without("n1")
-	s.Eventually("the admission of n1 is on its way", func() bool { return g.came() == 1 })
+	s.passWithout("n1")
+	s.Eventually("the admission of n1 is on its way", func() bool { return g.countWaiting() == 1 })
 	s.Apply(strings.Replace(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1), "echo hello", "echo another", 1))
 	for range 5 {
-		s.without("n1")
+		s.passWithout("n1")
 	}
 	if got := s.podNames(); len(got) > 0 {
 		t.Errorf("with a budget of one node, on its way, there are pods %v", got)
@@ -151,10 +151,10 @@ func TestSlowAdmission(t *testing.T) {
 	if seats == nil || seats.Epoch != 1 || len(seats.Seats) != 1 {
 		t.Errorf("the ledger is %+v, want it written once", seats)
 	}
-	g.let()
-	s.pause()
+	g.unblock()
+	s.waitUntilComplete()
 	for range 25 {
-		s.without()
+		s.passWithout()
 	}
 	for _, n := range []string{"n1", "n2"} {
 		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
@@ -165,23 +165,23 @@ func TestSlowAdmission(t *testing.T) {
 
 // When the leader stops, what it sends is called off, and nothing is sent after that.
 func TestStopsInFlight(t *testing.T) {
-	s, g := slow(t, 3, "/nodes/n1")
+	s, g := newSlowScenario(t, 3, "/nodes/n1")
 	s.Apply(demo)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	o, plan := s.decide(s.cluster)
 	_, err := s.cluster.Apply(ctx, o, plan)
 	s.Must(err)
-	s.Eventually("the request to n1 hangs", func() bool { return g.came() == 1 })
-	s.pause("n1")
+	s.Eventually("the request to n1 hangs", func() bool { return g.countWaiting() == 1 })
+	s.waitUntilComplete("n1")
 	stop()
-	s.cluster.Land()
-	if s.cluster.Sending("n1") {
+	s.cluster.WaitForInFlight()
+	if s.cluster.IsInFlight("n1") {
 		t.Error("something is still being sent")
 	}
 	before := len(s.requests.list())
-	g.let()
-	next := s.another(s.requests)
+	g.unblock()
+	next := s.newCluster(s.requests)
 	if got := s.requests.list(); len(got) != before {
 		t.Errorf("after the end were sent %v", got[before:])
 	}
@@ -224,35 +224,35 @@ func TestOverdue(t *testing.T) {
 		went := p.attempt(ctx, &nodeWork{node: "n1", actions: []rollout.Action{{Rollout: rollout.ParseRef("Skyhook/demo")}}}, hangs)
 		cancel()
 		out, err := p.inFlight.takeOutcome()
-		if went || (err != nil) != (c.later > 0) || (out.Failed[rollout.ParseRef("Skyhook/demo")] != "") != (c.later > 0) || out.Again.Sub(now) != c.later {
-			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Failed, out.Again.Sub(now))
+		if went || (err != nil) != (c.later > 0) || (out.Errors[rollout.ParseRef("Skyhook/demo")] != "") != (c.later > 0) || out.RetryAt.Sub(now) != c.later {
+			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Errors, out.RetryAt.Sub(now))
 		}
 	}
 }
 
 // A status that is not answered keeps no node waiting, and is not written twice at the same time.
 func TestSlowStatus(t *testing.T) {
-	s, g := slow(t, 2, "/nowhere")
+	s, g := newSlowScenario(t, 2, "/nowhere")
 	s.Apply(demo)
 	for len(s.podNames()) < 2 {
-		s.without()
+		s.passWithout()
 	}
-	g.ends, s.speechless = "/skyhooks/demo/status", true
+	g.ends, s.statusesHang = "/skyhooks/demo/status", true
 	for range 12 {
-		s.without()
+		s.passWithout()
 	}
 	for _, n := range []string{"n1", "n2"} {
 		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 			t.Errorf("while the status is on its way %s is %q", n, got)
 		}
 	}
-	if g.came() != 1 {
-		t.Errorf("%d statuses were sent though none was answered", g.came())
+	if g.countWaiting() != 1 {
+		t.Errorf("%d statuses were sent though none was answered", g.countWaiting())
 	}
-	g.let()
-	s.speechless = false
+	g.unblock()
+	s.statusesHang = false
 	for range 3 {
-		s.without()
+		s.passWithout()
 	}
 	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
 		t.Errorf("in the end the status is %q", got)
@@ -261,13 +261,13 @@ func TestSlowStatus(t *testing.T) {
 
 // While the admission of one node is written into the ledger, the others go on.
 func TestSlowLedger(t *testing.T) {
-	s, g := slow(t, 3, "/nowhere")
+	s, g := newSlowScenario(t, 3, "/nowhere")
 	budget := func(n string) string {
 		return strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: "+n+"}", 1)
 	}
 	s.Apply(budget("2"))
 	for len(s.podNames()) < 2 {
-		s.without()
+		s.passWithout()
 	}
 	before := s.podNames()
 	s.Apply(budget("3"))
@@ -290,11 +290,11 @@ func TestSlowLedger(t *testing.T) {
 		t.Errorf("the ledger was written before anything else: %v", err)
 	default:
 	}
-	g.let()
+	g.unblock()
 	s.Must(<-ended)
-	s.pause()
+	s.waitUntilComplete()
 	for range 25 {
-		s.without()
+		s.passWithout()
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {
 		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {

@@ -29,7 +29,7 @@ func (w podWriter) runOpTask(ctx context.Context, op *nodeop.Compiled, a rollout
 		if err := w.createOrAccept(ctx, op, p, &corev1.Pod{}); err != nil {
 			return err
 		}
-		w.writes.OpPods.PutCreated(StripOpPod(p))
+		w.writes.OpPods.PutCreated(StripNodeOpPod(p))
 	}
 	if j := objects.Job; j != nil {
 		if err := w.createOrAccept(ctx, op, j, j.DeepCopy()); err != nil {
@@ -86,7 +86,7 @@ func (p *pass) deleteOpObjects(ctx context.Context, uid string, matches func(cli
 			}
 		}
 	}
-	for _, pod := range p.objects.OpPods {
+	for _, pod := range p.objects.NodeOpPods {
 		if pod.DeletionTimestamp == nil && isControlledBy(pod, uid) && matches(pod) {
 			if err := p.deleteOpPod(ctx, pod); err != nil {
 				return err

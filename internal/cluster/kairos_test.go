@@ -18,7 +18,7 @@ import (
 // TestKairosNodes looks at nodes on an API server: those that run Kairos are labelled, no pod stays, and a node that a
 // person opts out meanwhile is left alone.
 func TestKairosNodes(t *testing.T) {
-	s := newScene(t, 3)
+	s := newScenario(t, 3)
 	s.cluster.options.NodeOps.LabelKairos, s.cluster.options.NodeOps.Namespace = true, s.Namespace
 	ctx, labelers := context.Background(), client.MatchingLabels{opv1.LabelApp: opv1.AppLabeler}
 	boot := func(id string) {

@@ -45,7 +45,7 @@ func (p *pass) writeLedgers(ctx context.Context, ledgers []rollout.Ledger) {
 		switch {
 		case errors.Is(err, errStatusInFlight):
 		case errors.Is(err, errTooSoon):
-			p.inFlight.retry(p.ledgers[l.Owner].Add(p.options.Gather))
+			p.inFlight.retry(p.ledgers[l.Owner].Add(p.options.LedgerInterval))
 		case apierrors.IsConflict(err):
 			p.inFlight.retry(p.now)
 		default:
@@ -62,7 +62,7 @@ func (p *pass) writeLedger(ctx context.Context, l rollout.Ledger) error {
 	if p.objects.inFlight.statuses[entry.was.GetUID()] {
 		return errStatusInFlight
 	}
-	isTooSoon := func(written time.Time) bool { return p.now.Before(written.Add(p.options.Gather)) }
+	isTooSoon := func(written time.Time) bool { return p.now.Before(written.Add(p.options.LedgerInterval)) }
 	if isTooSoon(p.ledgers[l.Owner]) {
 		return errTooSoon
 	}

@@ -28,12 +28,12 @@ const pageSize = 200
 
 // Selectors of what is ours in our namespace. Node metadata is written and never read.
 var (
-	OurPods       = mustSelect(v1alpha1.LabelName, selection.Exists)
-	OurConfigMaps = mustSelect(v1alpha1.LabelNodeMeta, selection.DoesNotExist)
-	OfNodeOps     = mustSelect(opv1.LabelNode, selection.Exists) // in every namespace; and pods that look at nodes
+	PodSelector       = newSelector(v1alpha1.LabelName, selection.Exists)
+	ConfigMapSelector = newSelector(v1alpha1.LabelNodeMeta, selection.DoesNotExist)
+	NodeOpSelector    = newSelector(opv1.LabelNode, selection.Exists) // in every namespace; and pods that look at nodes
 )
 
-func mustSelect(key string, op selection.Operator) labels.Selector {
+func newSelector(key string, op selection.Operator) labels.Selector {
 	r, err := labels.NewRequirement(key, op, nil)
 	if err != nil {
 		panic(err) // a constant
@@ -66,21 +66,21 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*lis
 	}
 	v.parsed = parsed
 	ops := r
-	if r == v.options.Cached && v.options.CachedOps != nil {
-		ops = v.options.CachedOps
+	if r == v.options.Cached && v.options.CachedNodeOps != nil {
+		ops = v.options.CachedNodeOps
 	}
 	namespace := client.InNamespace(v.options.Config.Namespace)
-	ofNodeOps := client.MatchingLabelsSelector{Selector: OfNodeOps}
+	ofNodeOps := client.MatchingLabelsSelector{Selector: NodeOpSelector}
 	out := &lists{nodes: nodes}
 	for _, l := range []struct {
 		what string
 		list func() error
 	}{
 		{"pods", func() error {
-			return listInto(ctx, r, &corev1.PodList{}, &out.pods, limit, namespace, client.MatchingLabelsSelector{Selector: OurPods})
+			return listInto(ctx, r, &corev1.PodList{}, &out.pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
 		}},
 		{"ConfigMaps", func() error {
-			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.configMaps, limit, namespace, client.MatchingLabelsSelector{Selector: OurConfigMaps})
+			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.configMaps, limit, namespace, client.MatchingLabelsSelector{Selector: ConfigMapSelector})
 		}},
 		{"Skyhooks", func() error { return listInto(ctx, r, &v1alpha1.SkyhookList{}, &out.skyhooks, limit) }},
 		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.policies, limit) }},

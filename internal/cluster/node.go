@@ -136,7 +136,7 @@ func (w nodeWriter) editByOwner(a rollout.Action, n *skyhook.Node) (skyhook.Edit
 		e, err := op.Change(a, w.objects.asNodeOpNode(n), w.objects.allHolds(n))
 		return fromOp(e), err
 	}
-	by := w.objects.compiled[a.Rollout]
+	by := w.objects.skyhooks[a.Rollout]
 	if by == nil && w.objects.Orphans[a.Rollout] {
 		by = w.objects.compileDeleted(a.Rollout)
 	}

@@ -43,13 +43,13 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *skyhook.Nod
 	if op := w.nodeOp(a.Rollout); op != nil {
 		return w.runOpTask(ctx, op, a, n)
 	}
-	by := w.objects.compiled[a.Rollout]
+	by := w.objects.skyhooks[a.Rollout]
 	pod, err := by.Object(a.Task, n)
 	if err != nil {
 		return fmt.Errorf("making the pod of %s: %w", a.Task, err)
 	}
 	want := maps.Clone(pod.Annotations)
-	w.options.Creating(a.Node)
+	w.options.OnPodCreate(a.Node)
 	err = w.createPod(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {
 		return w.acceptExisting(ctx, by, pod, want)
@@ -97,7 +97,7 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) error {
 // applyNodeMetadata writes the ConfigMaps with the node's labels and annotations for the pods of an admission to read.
 func (w podWriter) applyNodeMetadata(ctx context.Context, n *skyhook.Node, actions []rollout.Action) error {
 	for _, a := range actions {
-		by := w.objects.compiled[a.Rollout]
+		by := w.objects.skyhooks[a.Rollout]
 		if a.Verb != rollout.VerbAdmit || by == nil {
 			continue
 		}
@@ -119,7 +119,7 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *skyhook.Node, actio
 
 // deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.
 func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
-	by := w.objects.compiled[a.Rollout]
+	by := w.objects.skyhooks[a.Rollout]
 	if by == nil { // the Skyhook is gone, and took the ConfigMap with it
 		return nil
 	}

@@ -36,25 +36,25 @@ type Objects struct {
 	NodeOps     []*opv1.NodeOp // by creation, then name
 	Upgrades    []*opv1.NodeOpUpgrade
 	Jobs        []*batchv1.Job              // of NodeOps
-	OpPods      []*corev1.Pod               // of NodeOps and of their Jobs
+	NodeOpPods  []*corev1.Pod               // of NodeOps and of their Jobs
 	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
 	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
 	Gates       map[string]gates.Result     // what health gates found, by policy
 	Orphans     map[rollout.Ref]bool        // owners of holds that are proven gone
-	Trouble     error                       // what could not be looked at; everything else here is true nevertheless
-	Again       time.Time                   // when to observe again though nothing has changed; zero for never
+	Err         error                       // what could not be looked at; everything else here is true nevertheless
+	RetryAt     time.Time                   // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time        // when observing began
 	inFlight   inFlightView     // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot // as last made
 	nodes      map[string]*skyhook.Node
-	first      bool                              // nothing was observed before
+	isFirst    bool                              // nothing was observed before
 	vanished   []string                          // nodes that existed before
-	compiled   map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
+	skyhooks   map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
 	opConfig   nodeop.Config
 	opNodes    []*nodeop.Node // as Nodes
 	opNode     map[string]*nodeop.Node
-	ops        map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
+	nodeOps    map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
 
 // Problem is something wrong with one object. It never stops the others.
@@ -65,29 +65,29 @@ type Problem struct {
 
 // Outcome says what became of a plan.
 type Outcome struct {
-	Done   []Deeds                // carried out, and known to be since the last outcome
-	Undone map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
-	Failed map[rollout.Ref]string // by rollout: the first error
-	Again  time.Time              // when to try again what failed or was put off; zero for never
+	Applied    []AppliedActions       // carried out, and known to be since the last outcome
+	Incomplete map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
+	Errors     map[rollout.Ref]string // by rollout: the first error
+	RetryAt    time.Time              // when to try again what failed or was put off; zero for never
 }
 
-// Deeds are actions that were carried out, those of one node in order, and what they were decided from.
-type Deeds struct {
+// AppliedActions are actions that were carried out, those of one node in order, and what they were decided from.
+type AppliedActions struct {
 	From    *Objects
 	Actions []rollout.Action
 }
 
-// Actions are all that was carried out.
-func (o Outcome) Actions() []rollout.Action {
+// AllActions are all that was carried out.
+func (o Outcome) AllActions() []rollout.Action {
 	var out []rollout.Action
-	for _, d := range o.Done {
+	for _, d := range o.Applied {
 		out = append(out, d.Actions...)
 	}
 	return out
 }
 
-// Sending reports whether the node was in flight when this was observed: nothing is decided about it.
-func (o *Objects) Sending(node string) bool { return o.inFlight.nodes[node] }
+// IsInFlight reports whether the node was in flight when this was observed: nothing is decided about it.
+func (o *Objects) IsInFlight(node string) bool { return o.inFlight.nodes[node] }
 
 // hasInFlight reports whether something was being sent for a rollout when this was observed.
 func (o *Objects) hasInFlight(ref rollout.Ref) bool {
@@ -95,16 +95,16 @@ func (o *Objects) hasInFlight(ref rollout.Ref) bool {
 	return ok
 }
 
-// Decided is what was decided about: what Snapshot made of these objects.
-func (o *Objects) Decided() rollout.Snapshot { return o.snapshot }
+// Snapshot is what was decided about: what Snapshot made of these objects.
+func (o *Objects) Snapshot() rollout.Snapshot { return o.snapshot }
 
 // Compiled is what Snapshot made of a Skyhook; nil when it is not among the objects.
 func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
-	return o.compiled[skyhook.Ref(s.Name)]
+	return o.skyhooks[skyhook.Ref(s.Name)]
 }
 
-// CompiledOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
-func (o *Objects) CompiledOp(op *opv1.NodeOp) *nodeop.Compiled { return o.ops[nodeop.Ref(op)] }
+// CompiledNodeOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
+func (o *Objects) CompiledNodeOp(op *opv1.NodeOp) *nodeop.Compiled { return o.nodeOps[nodeop.Ref(op)] }
 
 // Node is the node of this name; nil when there is none.
 func (o *Objects) Node(name string) *skyhook.Node { return o.nodes[name] }
@@ -112,8 +112,8 @@ func (o *Objects) Node(name string) *skyhook.Node { return o.nodes[name] }
 // OpNodes are the nodes as NodeOps see them.
 func (o *Objects) OpNodes() []*nodeop.Node { return o.opNodes }
 
-// policy finds the policy that a Skyhook names.
-func (o *Objects) policy(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
+// policyOfSkyhook finds the policy that a Skyhook names.
+func (o *Objects) policyOfSkyhook(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
 	name, _ := skyhook.PolicyName(s, o.Config)
 	return o.policyNamed(name)
 }
@@ -130,8 +130,8 @@ func (o *Objects) policyNamed(name string) (by *v1alpha1.DeploymentPolicy, missi
 	return nil, true
 }
 
-// belongs says that a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
-func belongs(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
+// isOwnedBy says that a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
+func isOwnedBy(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
 	owner := metav1.GetControllerOf(m)
 	return owner != nil && owner.Kind == skyhook.Kind && owner.Name == s.Name
 }
@@ -166,7 +166,7 @@ func (o *Objects) sort() {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(o.Jobs, func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.OpPods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.NodeOpPods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(o.ConfigMaps, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -198,10 +198,10 @@ func (o *Objects) workloadUIDs() map[types.UID]bool {
 	return uids
 }
 
-// Ours says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
+// IsOurs says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
 // cordoned nobody could start another.
-func (o *Objects) Ours(p *corev1.Pod) bool {
-	if o.ofNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
+func (o *Objects) IsOurs(p *corev1.Pod) bool {
+	if o.isOfNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
 		return true
 	}
 	if p.Namespace != o.Config.Namespace {
@@ -218,8 +218,8 @@ func (o *Objects) Ours(p *corev1.Pod) bool {
 	return false
 }
 
-// ofNodeOp says that a pod belongs to a NodeOp, or to a Job of one.
-func (o *Objects) ofNodeOp(p *corev1.Pod) bool {
+// isOfNodeOp says that a pod belongs to a NodeOp, or to a Job of one.
+func (o *Objects) isOfNodeOp(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	switch {
 	case owner == nil:

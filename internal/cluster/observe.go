@@ -51,8 +51,8 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.Nodes, o.Pods, o.ConfigMaps = v.writes.Nodes.Merge(listed.nodes), v.writes.Pods.Merge(listed.pods), v.writes.ConfigMaps.Merge(listed.configMaps)
 	o.Skyhooks, o.Policies = v.writes.Skyhooks.Merge(listed.skyhooks), v.writes.Policies.Merge(listed.policies)
 	o.NodeOps, o.Upgrades = v.writes.NodeOps.Merge(listed.nodeOps), v.writes.Upgrades.Merge(listed.upgrades)
-	o.Jobs, o.OpPods = v.writes.Jobs.Merge(listed.jobs), v.writes.OpPods.Merge(listed.opPods)
-	if o.Again, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
+	o.Jobs, o.NodeOpPods = v.writes.Jobs.Merge(listed.jobs), v.writes.OpPods.Merge(listed.opPods)
+	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err
 	}
 	o.sort()
@@ -62,7 +62,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	unproven := o.unprovenNodes()
 	var listErr error
 	o.Workloads, listErr = v.options.Workloads.On(ctx, o.nodesOfInterest(unproven))
-	o.Trouble = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
 	o.Refusals = v.refusals.Of(o.workloadUIDs())
 	return o, nil
 }
@@ -148,7 +148,7 @@ func (v *observer) addLiveNodes(ctx context.Context, cached []*skyhook.Node) err
 
 // findVanished notes which nodes are gone since the last time.
 func (v *observer) findVanished(o *Objects) {
-	o.first = v.names == nil
+	o.isFirst = v.names == nil
 	for name := range v.names {
 		if o.nodes[name] == nil && !o.inFlight.nodes[name] {
 			o.vanished = append(o.vanished, name)

@@ -23,13 +23,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// late is a cache that shows what was there when it was last told to catch up.
-type late struct {
+// delayedReader is a cache that shows what was there when it was last told to catch up.
+type delayedReader struct {
 	client.Reader
 	held map[string]client.ObjectList
 }
 
-func (l *late) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (l *delayedReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	key := fmt.Sprintf("%T", list)
 	if l.held[key] == nil {
 		if err := l.Reader.List(ctx, list, options...); err != nil {
@@ -48,20 +48,20 @@ func copyInto(from, into client.ObjectList) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
 }
 
-// lag puts a late cache before the API server.
-func (s *scene) lag() *late {
-	cache := &late{Reader: s.Client}
+// delayCache puts a late cache before the API server.
+func (s *scenario) delayCache() *delayedReader {
+	cache := &delayedReader{Reader: s.Client}
 	cache.catchUp()
 	s.cluster.options.Cached = cache
 	return cache
 }
 
-func (l *late) catchUp() { l.held = map[string]client.ObjectList{} }
+func (l *delayedReader) catchUp() { l.held = map[string]client.ObjectList{} }
 
 // A cache that lags behind never makes the operator do anything twice, nor exceed a budget.
 func TestDelayedCache(t *testing.T) {
-	s := newScene(t, 4)
-	cache := s.lag()
+	s := newScenario(t, 4)
+	cache := s.delayCache()
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
 	s.pass()
 	s.pass()
@@ -71,7 +71,7 @@ func TestDelayedCache(t *testing.T) {
 	before := s.state()
 	s.requests.reset()
 	for range 3 {
-		if done := s.pass().Actions(); len(done) > 0 {
+		if done := s.pass().AllActions(); len(done) > 0 {
 			t.Errorf("with a cache that does not show what was done, it is done again: %v", done)
 		}
 	}
@@ -96,8 +96,8 @@ func TestDelayedCache(t *testing.T) {
 // The first look is at the API server itself: an operator that takes over knows what the one before it did, whatever its
 // cache says.
 func TestFirstLookIsLive(t *testing.T) {
-	s := newScene(t, 3)
-	cache := &late{Reader: s.Client}
+	s := newScenario(t, 3)
+	cache := &delayedReader{Reader: s.Client}
 	cache.catchUp()
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
 	for _, l := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &v1alpha1.SkyhookList{}, &v1alpha1.DeploymentPolicyList{}} {
@@ -106,14 +106,14 @@ func TestFirstLookIsLive(t *testing.T) {
 	s.pass()
 	s.pass()
 	before := s.state()
-	next := s.another(&recorder{})
+	next := s.newCluster(&recorder{})
 	next.options.Cached = cache // from before anything was done
 	for range 3 {
 		o, plan := s.decide(next)
 		out, err := next.Apply(context.Background(), o, plan)
 		s.Must(err)
-		if len(out.Actions()) > 0 {
-			t.Errorf("the next operator did %v", out.Actions())
+		if len(out.AllActions()) > 0 {
+			t.Errorf("the next operator did %v", out.AllActions())
 		}
 	}
 	if after := s.state(); after != before {
@@ -124,9 +124,9 @@ func TestFirstLookIsLive(t *testing.T) {
 // Who labels a node and then asks for something gets it with that label, though the cache shows the request and not yet
 // the node: when something new is asked for, and only then, nodes are looked at in the API server itself.
 func TestRequestsFindNodesAsTheyAre(t *testing.T) {
-	s := newScene(t, 3)
-	cache := s.lag()
-	looks := &counted{Reader: s.cluster.options.Live}
+	s := newScenario(t, 3)
+	cache := s.delayCache()
+	looks := &countingReader{Reader: s.cluster.options.Live}
 	s.cluster.options.Live = looks
 	s.pass()
 	for _, request := range []string{demo, strings.Replace(demo, "1.1.0", "1.2.0", 1)} { // edits are no different
@@ -155,13 +155,13 @@ func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 	}
 }
 
-// counted counts lists of nodes.
-type counted struct {
+// countingReader counts lists of nodes.
+type countingReader struct {
 	client.Reader
 	lists int
 }
 
-func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *countingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if _, ok := list.(*corev1.NodeList); ok {
 		c.lists++
 	}
@@ -170,8 +170,8 @@ func (c *counted) List(ctx context.Context, list client.ObjectList, options ...c
 
 // A kubelet that says that it is alive is no reason to refuse a write that names the version of a node that was seen.
 func TestNewestVersionIsNamed(t *testing.T) {
-	s := newScene(t, 2)
-	s.lag()
+	s := newScenario(t, 2)
+	s.delayCache()
 	s.Apply(demo)
 	s.decide(s.cluster)
 	for _, n := range []string{"n1", "n2"} {
@@ -192,8 +192,8 @@ func TestNewestVersionIsNamed(t *testing.T) {
 
 // What was created and deleted by somebody before the cache showed it is asked about, and made again.
 func TestCreatedAndDeletedUnseen(t *testing.T) {
-	s := newScene(t, 1)
-	s.lag()
+	s := newScenario(t, 1)
+	s.delayCache()
 	s.Apply(demo)
 	s.pass()
 	first := s.ListPods()
@@ -201,12 +201,12 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 		t.Fatalf("pods: %v", s.podNames())
 	}
 	s.Must(s.Client.Delete(context.Background(), &first[0], client.GracePeriodSeconds(0)))
-	if o, _ := s.decide(s.cluster); o.Again.IsZero() || o.Again.After(s.now.Add(writecache.ConfirmAfter)) {
-		t.Errorf("asked again at %v, now is %v", o.Again, s.now)
+	if o, _ := s.decide(s.cluster); o.RetryAt.IsZero() || o.RetryAt.After(s.now.Add(writecache.ConfirmAfter)) {
+		t.Errorf("asked again at %v, now is %v", o.RetryAt, s.now)
 	}
 	s.now = s.now.Add(writecache.ConfirmAfter)
-	if o, _ := s.decide(s.cluster); !o.Again.Equal(s.now) {
-		t.Errorf("after the answer the next look is at %v, now is %v", o.Again, s.now)
+	if o, _ := s.decide(s.cluster); !o.RetryAt.Equal(s.now) {
+		t.Errorf("after the answer the next look is at %v, now is %v", o.RetryAt, s.now)
 	}
 	s.pass()
 	if second := s.ListPods(); len(second) != 1 || second[0].UID == first[0].UID {
@@ -226,7 +226,7 @@ spec:
 
 // One bad object never stops the others.
 func TestBadObjects(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.AddNode("x1", map[string]string{"pool": "other"})
 	ctx := context.Background()
 	// A ConfigMap of somebody else where a Skyhook's has to be.
@@ -286,23 +286,23 @@ func TestBadObjects(t *testing.T) {
 
 // Deleting the annotation starts a node again from the beginning.
 func TestHandReset(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(demo)
 	s.finish()
-	if done := s.pass().Actions(); len(done) > 0 {
+	if done := s.pass().AllActions(); len(done) > 0 {
 		t.Fatalf("at rest: %v", done)
 	}
 	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_demo":null}}}`)
 	out := s.pass()
-	if !slices.ContainsFunc(out.Actions(), func(a rollout.Action) bool { return a.Verb == rollout.VerbRun && a.Task == "tuning|1.1.0/apply" }) {
-		t.Errorf("after the annotation was deleted: %v", out.Actions())
+	if !slices.ContainsFunc(out.AllActions(), func(a rollout.Action) bool { return a.Verb == rollout.VerbRun && a.Task == "tuning|1.1.0/apply" }) {
+		t.Errorf("after the annotation was deleted: %v", out.AllActions())
 	}
 	s.finish()
 }
 
 // A hold whose owner is gone is released only when the API server itself said so twice, 30 seconds apart.
 func TestOrphanHold(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(driver)
 	s.pass()
 	if !s.GetNode("n1").Spec.Unschedulable {
@@ -315,11 +315,11 @@ func TestOrphanHold(t *testing.T) {
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	o, plan := s.decide(s.cluster)
-	if len(plan.Actions) > 0 || !o.Again.Equal(s.now.Add(orphanConfirmation)) {
-		t.Errorf("at once: %v, again at %v", plan.Actions, o.Again)
+	if len(plan.Actions) > 0 || !o.RetryAt.Equal(s.now.Add(orphanConfirmation)) {
+		t.Errorf("at once: %v, again at %v", plan.Actions, o.RetryAt)
 	}
 	s.now = s.now.Add(orphanConfirmation - 1)
-	if done := s.pass().Actions(); len(done) > 0 || !s.GetNode("n1").Spec.Unschedulable {
+	if done := s.pass().AllActions(); len(done) > 0 || !s.GetNode("n1").Spec.Unschedulable {
 		t.Errorf("before the second answer: %v", done)
 	}
 	s.now = s.now.Add(1)
@@ -327,14 +327,14 @@ func TestOrphanHold(t *testing.T) {
 	if n := s.GetNode("n1"); n.Spec.Unschedulable || n.Annotations[v1alpha1.PrefixCordon+"driver"] != "" {
 		t.Errorf("after the second answer the node is unschedulable: %v, marks %v", n.Spec.Unschedulable, testenv.ListMarks(n))
 	}
-	if done := s.pass().Actions(); len(done) > 0 {
+	if done := s.pass().AllActions(); len(done) > 0 {
 		t.Errorf("afterwards: %v", done)
 	}
 }
 
 // As long as a pod of an owner that is gone is on the node, something may still be at work there: the hold stays.
 func TestOrphanHoldWaitsForPods(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(driver)
 	s.pass()
 	s.pass()
@@ -362,7 +362,7 @@ func TestOrphanHoldWaitsForPods(t *testing.T) {
 
 // A Skyhook that comes back while its hold is in doubt keeps it.
 func TestOwnerComesBack(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(driver)
 	s.pass()
 	h := s.GetSkyhook("driver")

@@ -25,46 +25,46 @@ func TestNodeOpPolicy(t *testing.T) {
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"scalar","result":[0,"%d"]}}`, value.Load())
 	}))
 	defer server.Close()
-	s := newScene(t, 2)
-	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
-	s.startOp("up", "deploymentPolicy: careful")
-	s.opPasses(4, gates.AnswerLifetime)
-	if n := len(s.jobs()); n != 0 {
+	s := newScenario(t, 2)
+	s.Apply(policyYAML(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
+	s.createNodeOp("up", "deploymentPolicy: careful")
+	s.nodeOpPasses(4, gates.AnswerLifetime)
+	if n := len(s.listJobs()); n != 0 {
 		t.Errorf("%d Jobs were made before the gate passed", n)
 	}
-	if p := s.policy(); !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
+	if p := s.getPolicy(); !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
 		t.Error("the policy may be deleted though a NodeOp goes by it")
 	}
 	value.Store(5)
 	for range 4 {
 		s.now = s.now.Add(gates.AnswerLifetime)
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
-	if n := len(s.jobs()); n != 1 {
+	if n := len(s.listJobs()); n != 1 {
 		t.Errorf("%d Jobs run at once, want 1", n)
 	}
-	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
+	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 }
 
 // TestNodeOpSoak: a node on which a NodeOp is done keeps its seat until it has soaked, as with a Skyhook.
 func TestNodeOpSoak(t *testing.T) {
-	s := newScene(t, 2)
-	s.Apply(careful("  soak: 10m\n"))
-	s.startOp("up", "deploymentPolicy: careful")
-	s.opPasses(6, time.Second)
+	s := newScenario(t, 2)
+	s.Apply(policyYAML("  soak: 10m\n"))
+	s.createNodeOp("up", "deploymentPolicy: careful")
+	s.nodeOpPasses(6, time.Second)
 	s.endJobs(true)
-	s.opPasses(6, time.Second)
-	if n := len(s.jobs()); n != 1 {
+	s.nodeOpPasses(6, time.Second)
+	if n := len(s.listJobs()); n != 1 {
 		t.Errorf("%d Jobs were made before the first node has soaked", n)
 	}
 	s.now = s.now.Add(10 * time.Minute)
-	s.opPasses(6, time.Second)
-	if n := len(s.jobs()); n != 2 {
+	s.nodeOpPasses(6, time.Second)
+	if n := len(s.listJobs()); n != 2 {
 		t.Errorf("%d Jobs were made after it, want 2", n)
 	}
-	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
+	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 }

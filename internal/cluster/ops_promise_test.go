@@ -23,7 +23,7 @@ import (
 // TestOperatorsStay: no drain moves an operator away, neither the one that leads nor one that stands by: with every node
 // cordoned none could be started again. Somebody else's pod with an account of that name goes.
 func TestOperatorsStay(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.cluster.options.Config.OwnAccount = "operators"
 	for _, namespace := range []string{s.Namespace, "default"} {
 		s.Apply(fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: operators, namespace: %s}}", namespace))
@@ -33,13 +33,13 @@ func TestOperatorsStay(t *testing.T) {
 		}
 	}
 	s.SettlePods()
-	s.startOp("drains", "cordon: true\n  drainOptions: {enabled: true, force: true}")
+	s.createNodeOp("drains", "cordon: true\n  drainOptions: {enabled: true, force: true}")
 	for range 4 {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	o, _ := s.decide(s.cluster)
 	var inTheWay []string
-	for _, r := range o.Decided().Rollouts {
+	for _, r := range o.Snapshot().Rollouts {
 		for _, p := range r.Targets[0].Pods {
 			inTheWay = append(inTheWay, p.Namespace+"/"+p.Name)
 		}
@@ -56,17 +56,17 @@ func TestOperatorsStay(t *testing.T) {
 
 // TestBarePodsStay: without force a drain leaves what nothing recreates where it is, and says so.
 func TestBarePodsStay(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(workload("bare", "n1"))
 	s.SettlePods()
-	s.startOp("up", "cordon: true\n  drainOptions: {enabled: true}")
+	s.createNodeOp("up", "cordon: true\n  drainOptions: {enabled: true}")
 	var said []string
 	for range 6 {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
-		for _, c := range o.ops {
-			for _, e := range c.Events(out.Actions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
+		for _, c := range o.nodeOps {
+			for _, e := range c.Events(out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
 				if e.Type == corev1.EventTypeWarning {
 					said = append(said, e.Reason+" "+e.Node+": "+e.Message)
 				}
@@ -76,18 +76,18 @@ func TestBarePodsStay(t *testing.T) {
 	if want := []string{"PodsLeft n1: drainOptions.force is false, so pods that nothing recreates stay on node n1: default/bare"}; !slices.Equal(said, want) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
-	if len(s.jobs()) != 1 || s.pod("bare").DeletionTimestamp != nil {
-		t.Errorf("there are %d Jobs, and the pod leaves %v", len(s.jobs()), s.pod("bare").DeletionTimestamp)
+	if len(s.listJobs()) != 1 || s.pod("bare").DeletionTimestamp != nil {
+		t.Errorf("there are %d Jobs, and the pod leaves %v", len(s.listJobs()), s.pod("bare").DeletionTimestamp)
 	}
 }
 
-// refuser answers requests that make Jobs with a refusal, for as long as it is asked to.
-type refuser struct {
+// failingTransport answers requests that make Jobs with a refusal, for as long as it is asked to.
+type failingTransport struct {
 	next    http.RoundTripper
 	refuses atomic.Bool
 }
 
-func (r *refuser) RoundTrip(q *http.Request) (*http.Response, error) {
+func (r *failingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !r.refuses.Load() || q.Method != http.MethodPost || !strings.HasSuffix(q.URL.Path, "/jobs") {
 		return r.next.RoundTrip(q)
 	}
@@ -97,47 +97,47 @@ func (r *refuser) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // TestRefusedJob: a Job that the API server does not take is told of at once and tried again soon, and made once.
 func TestRefusedJob(t *testing.T) {
-	s := newScene(t, 1)
-	r := &refuser{}
-	s.wrap = func(next http.RoundTripper) http.RoundTripper {
+	s := newScenario(t, 1)
+	r := &failingTransport{}
+	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		r.next = next
 		return r
 	}
-	s.cluster = s.another(s.requests)
+	s.cluster = s.newCluster(s.requests)
 	r.refuses.Store(true)
-	s.startOp("up", "rebootOnSuccess: true")
+	s.createNodeOp("up", "rebootOnSuccess: true")
 	o, plan := s.decide(s.cluster)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
-	if err == nil || !strings.Contains(out.Failed[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
-		t.Errorf("the error is %v, told to the NodeOp %q", err, out.Failed)
+	if err == nil || !strings.Contains(out.Errors[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
+		t.Errorf("the error is %v, told to the NodeOp %q", err, out.Errors)
 	}
-	if got := out.Again.Sub(s.now); got > minNodeBackoff {
+	if got := out.RetryAt.Sub(s.now); got > minNodeBackoff {
 		t.Errorf("it is tried again after %s", got)
 	}
 	r.refuses.Store(false)
 	s.now = s.now.Add(minNodeBackoff)
-	if done := s.finishOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
+	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 	pods := &corev1.PodList{}
 	s.Must(s.Client.List(context.Background(), pods))
 	helpers := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels[opv1.LabelReboot] == "" })
-	if len(s.jobs()) != 1 || len(helpers) != 1 {
-		t.Errorf("there are %d Jobs and %d pods that reboot", len(s.jobs()), len(helpers))
+	if len(s.listJobs()) != 1 || len(helpers) != 1 {
+		t.Errorf("there are %d Jobs and %d pods that reboot", len(s.listJobs()), len(helpers))
 	}
 }
 
 // TestNodeOpIsQuiet: while a command runs nothing is written, however often somebody looks.
 func TestNodeOpIsQuiet(t *testing.T) {
-	s := newScene(t, 2)
-	s.startOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true")
+	s := newScenario(t, 2)
+	s.createNodeOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true")
 	for range 4 {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	s.requests.reset()
 	for range 5 {
 		s.now = s.now.Add(5 * time.Second)
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	if writes := s.requests.list(); len(writes) > 0 {
 		t.Errorf("it writes %v", writes)
@@ -147,20 +147,20 @@ func TestNodeOpIsQuiet(t *testing.T) {
 // TestFailedNodeKeepsItsSeat: under a policy a node that failed and stays cordoned counts, so that capacity is not lost one
 // node after the other; when a person gives it back, the next begins.
 func TestFailedNodeKeepsItsSeat(t *testing.T) {
-	s := newScene(t, 2)
-	s.Apply(careful(""))
-	s.startOp("up", "deploymentPolicy: careful\n  cordon: true\n  backoffLimit: 0")
+	s := newScenario(t, 2)
+	s.Apply(policyYAML(""))
+	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true\n  backoffLimit: 0")
 	for range 8 {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 		s.endJobs(false)
 		s.now = s.now.Add(10 * time.Second)
 	}
-	if n := len(s.jobs()); n != 1 || !s.GetNode("n1").Spec.Unschedulable {
-		t.Fatalf("%d Jobs were made, cordoned %v: %+v", n, s.GetNode("n1").Spec.Unschedulable, s.nodeOp("up").Status)
+	if n := len(s.listJobs()); n != 1 || !s.GetNode("n1").Spec.Unschedulable {
+		t.Fatalf("%d Jobs were made, cordoned %v: %+v", n, s.GetNode("n1").Spec.Unschedulable, s.getNodeOp("up").Status)
 	}
 	s.Patch(s.GetNode("n1"), `{"spec":{"unschedulable":false}}`)
-	s.opPasses(4, 10*time.Second)
-	if n := len(s.jobs()); n != 2 {
-		t.Errorf("%d Jobs were made after the node was given back, want 2: %+v", n, s.nodeOp("up").Status)
+	s.nodeOpPasses(4, 10*time.Second)
+	if n := len(s.listJobs()); n != 2 {
+		t.Errorf("%d Jobs were made after the node was given back, want 2: %+v", n, s.getNodeOp("up").Status)
 	}
 }

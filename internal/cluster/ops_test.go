@@ -29,8 +29,8 @@ spec:
   SPEC
 `
 
-// startOp creates a NodeOp.
-func (s *scene) startOp(name, spec string) *opv1.NodeOp {
+// createNodeOp creates a NodeOp.
+func (s *scenario) createNodeOp(name, spec string) *opv1.NodeOp {
 	s.Helper()
 	o, ok := s.Apply(strings.NewReplacer("NAME", name, "SPEC", spec).Replace(check)).(*opv1.NodeOp)
 	if !ok {
@@ -39,31 +39,31 @@ func (s *scene) startOp(name, spec string) *opv1.NodeOp {
 	return o
 }
 
-func (s *scene) nodeOp(name string) *opv1.NodeOp {
+func (s *scenario) getNodeOp(name string) *opv1.NodeOp {
 	s.Helper()
 	o := &opv1.NodeOp{}
 	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, o))
 	return o
 }
 
-func (s *scene) jobs() []batchv1.Job {
+func (s *scenario) listJobs() []batchv1.Job {
 	s.Helper()
 	list := &batchv1.JobList{}
 	s.Must(s.Client.List(context.Background(), list, client.HasLabels{opv1.LabelNodeOp}))
 	return list.Items
 }
 
-// opPass is a pass with the words about NodeOps, by any Cluster.
-func (s *scene) opPass(c *Cluster) Outcome {
+// nodeOpPass is a pass with the words about NodeOps, by any Cluster.
+func (s *scenario) nodeOpPass(c *Cluster) Outcome {
 	s.Helper()
 	o, plan := s.decide(c)
 	out, err := c.Apply(context.Background(), o, plan)
 	s.Must(err)
 	for _, op := range o.NodeOps {
-		by := o.CompiledOp(op)
+		by := o.CompiledNodeOp(op)
 		for _, r := range plan.Reports {
 			if r.Rollout == by.Rollout.Ref && !by.Removed {
-				_, err := c.TellOp(context.Background(), op, by.Status(r, plan.Groups))
+				_, err := c.UpdateNodeOpStatus(context.Background(), op, by.Status(r, plan.Groups))
 				s.Must(err)
 			}
 		}
@@ -71,25 +71,25 @@ func (s *scene) opPass(c *Cluster) Outcome {
 	return out
 }
 
-// opPasses are so many passes, with some time after each.
-func (s *scene) opPasses(times int, after time.Duration) {
+// nodeOpPasses are so many passes, with some time after each.
+func (s *scenario) nodeOpPasses(times int, after time.Duration) {
 	s.Helper()
 	for range times {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 		s.now = s.now.Add(after)
 	}
 }
 
 // endJobs plays the controller of Jobs: every Job ends.
-func (s *scene) endJobs(well bool) {
+func (s *scenario) endJobs(well bool) {
 	s.Helper()
-	for _, j := range s.jobs() {
+	for _, j := range s.listJobs() {
 		s.Must(s.FinishJob(context.Background(), &j, well, s.now))
 	}
 }
 
-// reboots lets every reboot pod whose Job has ended end as after a reboot.
-func (s *scene) reboots() {
+// rebootNodes lets every reboot pod whose Job has ended end as after a reboot.
+func (s *scenario) rebootNodes() {
 	s.Helper()
 	list := &corev1.PodList{}
 	s.Must(s.Client.List(context.Background(), list, client.MatchingLabels{opv1.LabelReboot: "true"}))
@@ -107,35 +107,35 @@ func (s *scene) reboots() {
 	}
 }
 
-// finishOp goes on until a NodeOp has ended.
-func (s *scene) finishOp(name string, well bool) *opv1.NodeOp {
+// finishNodeOp goes on until a NodeOp has ended.
+func (s *scenario) finishNodeOp(name string, well bool) *opv1.NodeOp {
 	s.Helper()
 	for range 40 {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 		s.now = s.now.Add(10 * time.Second)
 		if done := s.jobsEnded(); done {
-			s.reboots()
+			s.rebootNodes()
 		}
 		s.endJobs(well)
-		if p := s.nodeOp(name).Status.Phase; p == opv1.PhaseCompleted || p == opv1.PhaseFailed {
-			s.opPass(s.cluster)
-			return s.nodeOp(name)
+		if p := s.getNodeOp(name).Status.Phase; p == opv1.PhaseCompleted || p == opv1.PhaseFailed {
+			s.nodeOpPass(s.cluster)
+			return s.getNodeOp(name)
 		}
 	}
-	s.Fatalf("NodeOp %s does not end: %+v", name, s.nodeOp(name).Status)
+	s.Fatalf("NodeOp %s does not end: %+v", name, s.getNodeOp(name).Status)
 	return nil
 }
 
-func (s *scene) jobsEnded() bool {
-	jobs := s.jobs()
+func (s *scenario) jobsEnded() bool {
+	jobs := s.listJobs()
 	return len(jobs) > 0 && !slices.ContainsFunc(jobs, func(j batchv1.Job) bool { return len(j.Status.Conditions) == 0 })
 }
 
 // TestNodeOpRuns takes a NodeOp with everything through its life on an API server.
 func TestNodeOpRuns(t *testing.T) {
-	s := newScene(t, 2)
-	s.startOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true\n  ttlSecondsAfterFinished: 60")
-	s.opPass(s.cluster)
+	s := newScenario(t, 2)
+	s.createNodeOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true\n  ttlSecondsAfterFinished: 60")
+	s.nodeOpPass(s.cluster)
 	writes := s.requests.list()
 	pods, jobs := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "POST pods") }), slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "POST jobs") })
 	if at := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "PATCH nodes") }); at < 0 || pods >= 0 && pods < at {
@@ -144,11 +144,11 @@ func TestNodeOpRuns(t *testing.T) {
 	if pods > jobs {
 		t.Errorf("the pod that reboots has to be there before the Job: %v", writes)
 	}
-	done := s.finishOp("up", true)
+	done := s.finishNodeOp("up", true)
 	if done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
 		t.Fatalf("it ended as %+v", done.Status)
 	}
-	if jobs := s.jobs(); len(jobs) != 2 {
+	if jobs := s.listJobs(); len(jobs) != 2 {
 		t.Errorf("%d Jobs were made", len(jobs))
 	}
 	for _, name := range []string{"n1", "n2"} {
@@ -158,51 +158,51 @@ func TestNodeOpRuns(t *testing.T) {
 		}
 	}
 	s.now = s.now.Add(2 * time.Minute)
-	s.opPass(s.cluster)
-	s.opPass(s.cluster)
-	for _, j := range s.jobs() {
+	s.nodeOpPass(s.cluster)
+	s.nodeOpPass(s.cluster)
+	for _, j := range s.listJobs() {
 		if j.DeletionTimestamp == nil {
 			t.Errorf("Job %s outlives its TTL", j.Name)
 		}
 	}
-	if was, is := done.Status.NodeStatuses["n1"], s.nodeOp("up").Status.NodeStatuses["n1"]; is.JobName == "" || is.Message != was.Message || is.RebootStatus != opv1.RebootCompleted {
+	if was, is := done.Status.NodeStatuses["n1"], s.getNodeOp("up").Status.NodeStatuses["n1"]; is.JobName == "" || is.Message != was.Message || is.RebootStatus != opv1.RebootCompleted {
 		t.Errorf("with its Job the result goes: %+v was %+v", is, was)
 	}
-	if f := s.nodeOp("up").Finalizers; len(f) > 0 {
+	if f := s.getNodeOp("up").Finalizers; len(f) > 0 {
 		t.Errorf("a finished NodeOp keeps %v", f)
 	}
 }
 
 // TestNodeOpTwice applies every plan by two operators: names are derived, so there is one Job for each node.
 func TestNodeOpTwice(t *testing.T) {
-	s := newScene(t, 2)
-	s.startOp("twice", "cordon: true")
-	other := s.another(&recorder{})
+	s := newScenario(t, 2)
+	s.createNodeOp("twice", "cordon: true")
+	other := s.newCluster(&recorder{})
 	for range 6 {
 		for _, c := range []*Cluster{s.cluster, other} {
 			o, plan := s.decide(c)
 			_, _ = c.Apply(context.Background(), o, plan) // conflicts are what this is about
 		}
 	}
-	if jobs := s.jobs(); len(jobs) != 2 {
+	if jobs := s.listJobs(); len(jobs) != 2 {
 		t.Errorf("%d Jobs were made for 2 nodes", len(jobs))
 	}
-	if done := s.finishOp("twice", true); done.Status.Phase != opv1.PhaseCompleted {
+	if done := s.finishNodeOp("twice", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 }
 
 // TestNodeOpDeleted releases everything, and a failed node that stays cordoned is given back.
 func TestNodeOpDeleted(t *testing.T) {
-	s := newScene(t, 1)
-	s.startOp("fails", "cordon: true\n  backoffLimit: 0")
-	done := s.finishOp("fails", false)
+	s := newScenario(t, 1)
+	s.createNodeOp("fails", "cordon: true\n  backoffLimit: 0")
+	done := s.finishNodeOp("fails", false)
 	if done.Status.Phase != opv1.PhaseFailed || !s.GetNode("n1").Spec.Unschedulable {
 		t.Fatalf("it ended as %+v, cordoned %v", done.Status, s.GetNode("n1").Spec.Unschedulable)
 	}
 	s.Must(s.Client.Delete(context.Background(), done))
 	for range 4 {
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
@@ -215,14 +215,14 @@ func TestNodeOpDeleted(t *testing.T) {
 
 // TestNodeOpOrphan releases the hold of a NodeOp that vanished, once that is proven.
 func TestNodeOpOrphan(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/gone@some-uid"}},"spec":{"unschedulable":true}}`)
-	s.opPass(s.cluster)
+	s.nodeOpPass(s.cluster)
 	if !s.GetNode("n1").Spec.Unschedulable {
 		t.Fatal("nothing is proven yet")
 	}
 	s.now = s.now.Add(time.Minute)
-	s.opPass(s.cluster)
+	s.nodeOpPass(s.cluster)
 	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
 	}
@@ -230,18 +230,18 @@ func TestNodeOpOrphan(t *testing.T) {
 
 // TestNodeOpAndSkyhook never work on one node at the same time.
 func TestNodeOpAndSkyhook(t *testing.T) {
-	s := newScene(t, 1)
-	s.startOp("first", "cordon: true")
-	s.opPass(s.cluster)
+	s := newScenario(t, 1)
+	s.createNodeOp("first", "cordon: true")
+	s.nodeOpPass(s.cluster)
 	s.Apply(demo)
 	for range 4 {
 		s.pass()
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	if pods := s.podNames(); len(pods) > 0 {
 		t.Errorf("the Skyhook works beside the NodeOp: %v", pods)
 	}
-	s.finishOp("first", true)
+	s.finishNodeOp("first", true)
 	s.finish()
 	if got := s.GetSkyhook("demo").Status.Status; got != "complete" {
 		t.Errorf("the Skyhook is %s", got)
@@ -250,12 +250,12 @@ func TestNodeOpAndSkyhook(t *testing.T) {
 
 // TestGraceOfNodeOp: the eviction asks for the grace period of the NodeOp, not for the pod's own.
 func TestGraceOfNodeOp(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))
 	s.SettlePods()
-	s.startOp("soon", "cordon: true\n  drainOptions: {enabled: true, force: true, gracePeriodSeconds: 5}")
+	s.createNodeOp("soon", "cordon: true\n  drainOptions: {enabled: true, force: true, gracePeriodSeconds: 5}")
 	for range 4 { // admitted, held, looked at, evicted
-		s.opPass(s.cluster)
+		s.nodeOpPass(s.cluster)
 	}
 	if p := s.pod("app"); p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 5 {
 		t.Errorf("the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)

@@ -53,7 +53,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 	for _, owner := range slices.SortedFunc(maps.Keys(unlisted), rollout.Ref.Compare) {
 		since, before := v.missing[owner]
 		if before && now.Before(since.Add(orphanConfirmation)) {
-			o.Again = sooner(o.Again, since.Add(orphanConfirmation))
+			o.RetryAt = earliest(o.RetryAt, since.Add(orphanConfirmation))
 			continue
 		}
 		gone, err := v.isGone(ctx, owner)
@@ -64,7 +64,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 			delete(v.missing, owner)
 		case !before:
 			v.missing[owner] = now
-			o.Again = sooner(o.Again, now.Add(orphanConfirmation))
+			o.RetryAt = earliest(o.RetryAt, now.Add(orphanConfirmation))
 		default:
 			o.Orphans[owner] = true
 		}

@@ -29,7 +29,7 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 	}
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
-		c := w.objects.ops[name]
+		c := w.objects.nodeOps[name]
 		if c == nil || c.Removed || c.Final() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
 			continue
 		}
@@ -72,7 +72,7 @@ func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
 func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
-		c := w.objects.ops[name]
+		c := w.objects.nodeOps[name]
 		if c == nil || w.objects.hasInFlight(name) {
 			continue
 		}

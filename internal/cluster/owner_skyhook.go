@@ -29,7 +29,7 @@ type skyhookOwners struct{ *pass }
 func (w skyhookOwners) prepareAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		name := skyhook.Ref(s.Name)
-		by := w.objects.compiled[name]
+		by := w.objects.skyhooks[name]
 		if by == nil || by.Removed {
 			continue
 		}
@@ -104,7 +104,7 @@ func (w skyhookOwners) ensureConfigMap(ctx context.Context, s *v1alpha1.Skyhook,
 
 // updateConfigMap changes a ConfigMap to what is wanted if it is this Skyhook's, or was an earlier one's of the same name.
 func (w skyhookOwners) updateConfigMap(ctx context.Context, s *v1alpha1.Skyhook, want, found *corev1.ConfigMap) error {
-	if !belongs(found, s) {
+	if !isOwnedBy(found, s) {
 		return fmt.Errorf("ConfigMap %s/%s exists and does not belong to it: delete that ConfigMap, or rename the package", found.Namespace, found.Name)
 	}
 	changed := found.DeepCopy()
@@ -140,7 +140,7 @@ func isUpToDate(found, want *corev1.ConfigMap) bool {
 func (w skyhookOwners) cleanUpAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		name := skyhook.Ref(s.Name)
-		by := w.objects.compiled[name]
+		by := w.objects.skyhooks[name]
 		if by == nil || w.notReady[name] || w.objects.hasInFlight(name) { // what is in flight may need what seems superfluous
 			continue
 		}
@@ -199,12 +199,12 @@ func (w skyhookOwners) deleteSuperfluous(ctx context.Context, s *v1alpha1.Skyhoo
 // nodes that no Skyhook targets. What a Skyhook retires from is deleted with that action.
 func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 	stale := map[string]bool{}
-	for _, by := range w.objects.compiled {
+	for _, by := range w.objects.skyhooks {
 		for _, node := range w.objects.vanished {
 			stale[by.NodeMetadata(&skyhook.Node{Name: node}).Name] = true
 		}
 	}
-	if w.objects.first {
+	if w.objects.isFirst {
 		if err := w.findUntargetedMetadata(ctx, stale); err != nil {
 			return err
 		}

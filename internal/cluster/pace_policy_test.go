@@ -13,9 +13,9 @@ import (
 
 // A finished node keeps its seat until it has soaked; then the next begins.
 func TestSoak(t *testing.T) {
-	s := newScene(t, 2)
-	s.Apply(careful("  soak: 10m\n"))
-	s.Apply(named(demo))
+	s := newScenario(t, 2)
+	s.Apply(policyYAML("  soak: 10m\n"))
+	s.Apply(withPolicy(demo))
 	const soaks = "everything is done; it counts when the node has stayed ready for 10m0s"
 	for range 30 {
 		if s.passes(1); strings.HasPrefix(s.verdict("demo", "n1"), "Soak: ") {
@@ -34,21 +34,21 @@ func TestSoak(t *testing.T) {
 		t.Errorf("after nine minutes n2 says %q", got)
 	}
 	s.now = s.now.Add(time.Minute)
-	s.completes("demo")
+	s.passUntilComplete("demo")
 }
 
 // Nodes of one zone follow each other, while another zone goes on; who is in no zone is not limited.
 func TestTopology(t *testing.T) {
 	const zone = "topology.kubernetes.io/zone"
-	s := newScene(t, 4)
+	s := newScenario(t, 4)
 	for node, in := range map[string]string{"n1": "a", "n2": "a", "n3": "b"} {
 		n := s.GetNode(node)
 		old := n.DeepCopy()
 		n.Labels[zone] = in
 		s.Must(s.Client.Patch(t.Context(), n, client.MergeFrom(old)))
 	}
-	s.Apply(strings.Replace(careful("  maxUnavailablePerTopology: {topologyKey: "+zone+"}\n"), "budget: {count: 1}, strategy: {fixed: {}}", "budget: {count: 4}, strategy: {fixed: {initialBatch: 4}}", 1))
-	s.Apply(named(demo))
+	s.Apply(strings.Replace(policyYAML("  maxUnavailablePerTopology: {topologyKey: "+zone+"}\n"), "budget: {count: 1}, strategy: {fixed: {}}", "budget: {count: 4}, strategy: {fixed: {initialBatch: 4}}", 1))
+	s.Apply(withPolicy(demo))
 	began := func(node string) bool {
 		s.Helper()
 		for _, e := range s.GetNode(node).Annotations {
@@ -69,5 +69,5 @@ func TestTopology(t *testing.T) {
 	if got := s.verdict("demo", "n2"); got != "Topology: 1 node is busy in "+zone+" a" {
 		t.Errorf("n2 says %q", got)
 	}
-	s.completes("demo")
+	s.passUntilComplete("demo")
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// careful is a policy of one node after the other; more is added to its spec.
-func careful(more string) string {
+// policyYAML is a policy of one node after the other; more is added to its spec.
+func policyYAML(more string) string {
 	return `
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: DeploymentPolicy
@@ -38,12 +38,12 @@ spec:
 ` + more
 }
 
-func named(hook string) string {
+func withPolicy(hook string) string {
 	return strings.Replace(hook, "  packages:", "  deploymentPolicy: careful\n  packages:", 1)
 }
 
 // verdict is what the engine says of a node now, and the reason's name before it.
-func (s *scene) verdict(hook, node string) string {
+func (s *scenario) verdict(hook, node string) string {
 	s.Helper()
 	_, plan := s.decide(s.cluster)
 	for _, r := range plan.Reports {
@@ -57,7 +57,7 @@ func (s *scene) verdict(hook, node string) string {
 }
 
 // passes goes on for a while, with kubelets in between.
-func (s *scene) passes(n int) {
+func (s *scenario) passes(n int) {
 	s.Helper()
 	for range n {
 		s.pass()
@@ -66,8 +66,8 @@ func (s *scene) passes(n int) {
 	}
 }
 
-// completes goes on until a Skyhook is complete.
-func (s *scene) completes(name string) {
+// passUntilComplete goes on until a Skyhook is complete.
+func (s *scenario) passUntilComplete(name string) {
 	s.Helper()
 	for range 80 {
 		s.passes(1)
@@ -78,7 +78,7 @@ func (s *scene) completes(name string) {
 	s.Errorf("after 80 passes %s is %s; n1 says %q, n2 says %q", name, s.GetSkyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
 }
 
-func (s *scene) policy() *v1alpha1.DeploymentPolicy {
+func (s *scenario) getPolicy() *v1alpha1.DeploymentPolicy {
 	s.Helper()
 	p := &v1alpha1.DeploymentPolicy{}
 	s.Must(client.IgnoreNotFound(s.Client.Get(context.Background(), client.ObjectKey{Name: "careful"}, p)))
@@ -88,8 +88,8 @@ func (s *scene) policy() *v1alpha1.DeploymentPolicy {
 // A missing policy blocks with a reason, and when it appears the Skyhook goes on. While it is used it cannot be deleted
 // away, and says by whom.
 func TestPolicyComesAndGoes(t *testing.T) {
-	s := newScene(t, 1)
-	s.Apply(named(demo))
+	s := newScenario(t, 1)
+	s.Apply(withPolicy(demo))
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "PolicyMissing: DeploymentPolicy careful does not exist: create it, or correct deploymentPolicy" {
 		t.Errorf("without its policy it says %q", got)
@@ -98,11 +98,11 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	if hook.Status.Status != v1alpha1.StatusBlocked || !meta.IsStatusConditionTrue(hook.Status.Conditions, v1alpha1.ConditionDeploymentPolicyNotFound) {
 		t.Errorf("without its policy it is %s: %v", hook.Status.Status, hook.Status.Conditions)
 	}
-	s.Apply(careful(""))
-	s.completes("demo")
-	s.Must(s.Client.Delete(context.Background(), s.policy()))
+	s.Apply(policyYAML(""))
+	s.passUntilComplete("demo")
+	s.Must(s.Client.Delete(context.Background(), s.getPolicy()))
 	s.passes(3)
-	p := s.policy()
+	p := s.getPolicy()
 	if p.UID == "" || !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
 		t.Fatalf("it was deleted though it is used: %v", p.Finalizers)
 	}
@@ -117,21 +117,21 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	}
 	s.Must(s.Client.Delete(context.Background(), s.GetSkyhook("demo")))
 	s.passes(6)
-	if p := s.policy(); p.UID != "" {
+	if p := s.getPolicy(); p.UID != "" {
 		t.Errorf("nobody uses it any more, and it stays: %v", p.Finalizers)
 	}
 }
 
 // The operator's default is for Skyhooks that name no policy and have no budget.
 func TestDefaultPolicy(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	s.cluster.options.Config.DefaultPolicy = "careful"
 	s.Apply(demo)
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); !strings.HasPrefix(got, "PolicyMissing: DeploymentPolicy careful, which the operator's --default-deployment-policy names, does not exist") {
 		t.Errorf("without the default it says %q", got)
 	}
-	s.Apply(careful(""))
+	s.Apply(policyYAML(""))
 	s.passes(3)
 	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Batch: ") && !strings.HasPrefix(got, "Budget: ") {
 		t.Errorf("with the default n2 says %q", got)
@@ -141,15 +141,15 @@ func TestDefaultPolicy(t *testing.T) {
 	if got := s.verdict("demo", "n2"); strings.HasPrefix(got, "Batch: ") || strings.HasPrefix(got, "Budget: ") {
 		t.Errorf("with a budget of its own n2 says %q", got)
 	}
-	s.completes("demo")
+	s.passUntilComplete("demo")
 }
 
 // A window that is closed is named with its next opening; what cannot be carried out is refused.
 func TestWindowsInPolicy(t *testing.T) {
-	s := newScene(t, 1)
+	s := newScenario(t, 1)
 	s.now = time.Date(2030, 5, 3, 12, 0, 0, 0, time.UTC) // a Friday
-	s.Apply(careful(`  windows: {timeZone: Europe/Berlin, open: [{weekdays: [Saturday], hours: "08:00-18:00"}]}`))
-	s.Apply(named(demo))
+	s.Apply(policyYAML(`  windows: {timeZone: Europe/Berlin, open: [{weekdays: [Saturday], hours: "08:00-18:00"}]}`))
+	s.Apply(withPolicy(demo))
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "Window: every window of DeploymentPolicy careful is closed, the next opens 2030-05-04 08:00 CEST" {
 		t.Errorf("on Friday it says %q", got)
@@ -161,18 +161,18 @@ func TestWindowsInPolicy(t *testing.T) {
 	if c := s.GetSkyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
 		t.Errorf("its compartment says %q: %q", c.Reason, c.Message)
 	}
-	s.Apply(careful(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
+	s.Apply(policyYAML(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); got != "InvalidSpec: windows of DeploymentPolicy careful cannot be used: window 1 never opens: correct its start, or the blackouts that cover it" {
 		t.Errorf("with a window that never opens it says %q", got)
 	}
-	s.Apply(careful("  windows: null\n  paused: true"))
+	s.Apply(policyYAML("  windows: null\n  paused: true"))
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); got != "Paused: DeploymentPolicy careful is paused" {
 		t.Errorf("paused it says %q", got)
 	}
-	s.Apply(careful("  paused: false"))
-	s.completes("demo")
+	s.Apply(policyYAML("  paused: false"))
+	s.passUntilComplete("demo")
 }
 
 // A query is asked when somebody waits, and nobody begins before it passes.
@@ -184,20 +184,20 @@ func TestPrometheusGate(t *testing.T) {
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"job":"web"},"value":[0,"%d"]}]}}`, value.Load())
 	}))
 	defer server.Close()
-	s := newScene(t, 1)
-	s.Apply(careful(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
+	s := newScenario(t, 1)
+	s.Apply(policyYAML(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
 	s.passes(2)
 	if asked.Load() != 0 {
 		t.Error("it was asked though nobody uses the policy")
 	}
-	s.Apply(named(demo))
+	s.Apply(withPolicy(demo))
 	s.passes(4)
 	if got := s.verdict("demo", "n1"); got != `HealthGate: gate errors: the query gives 7 for {job="web"}, and must give at most 5` {
 		t.Errorf("it says %q", got)
 	}
 	value.Store(5)
 	s.now = s.now.Add(gates.AnswerLifetime)
-	s.completes("demo")
+	s.passUntilComplete("demo")
 	before := asked.Load()
 	s.now = s.now.Add(gates.AnswerLifetime)
 	s.passes(3)
@@ -206,8 +206,8 @@ func TestPrometheusGate(t *testing.T) {
 	}
 }
 
-// offer has a node report a device and a condition.
-func (s *scene) offer(node, gpus string, deadlock corev1.ConditionStatus) {
+// setNodeHealth has a node report a device and a condition.
+func (s *scenario) setNodeHealth(node, gpus string, deadlock corev1.ConditionStatus) {
 	s.Helper()
 	n := s.GetNode(node)
 	changed := n.DeepCopy()
@@ -220,13 +220,13 @@ func (s *scene) offer(node, gpus string, deadlock corev1.ConditionStatus) {
 
 // A finished node that lost its devices, or has not got the condition, keeps the next from beginning.
 func TestNodeGates(t *testing.T) {
-	s := newScene(t, 2)
-	s.offer("n1", "8", corev1.ConditionFalse)
-	s.offer("n2", "8", corev1.ConditionFalse)
-	s.Apply(careful(`  health: {nodeConditions: [{type: KernelDeadlock, status: "False"}], resources: [nvidia.com/gpu]}`))
-	s.Apply(named(demo))
+	s := newScenario(t, 2)
+	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
+	s.setNodeHealth("n2", "8", corev1.ConditionFalse)
+	s.Apply(policyYAML(`  health: {nodeConditions: [{type: KernelDeadlock, status: "False"}], resources: [nvidia.com/gpu]}`))
+	s.Apply(withPolicy(demo))
 	s.passes(3)
-	s.offer("n1", "0", corev1.ConditionFalse)
+	s.setNodeHealth("n1", "0", corev1.ConditionFalse)
 	s.passes(10)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: the node offers 0 of nvidia.com/gpu, and offered 8 before" {
 		t.Errorf("n1 says %q", got)
@@ -234,18 +234,18 @@ func TestNodeGates(t *testing.T) {
 	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: every seat of 1 is taken: n1; n1: the node offers 0") {
 		t.Errorf("n2 says %q", got)
 	}
-	s.offer("n1", "8", corev1.ConditionTrue)
+	s.setNodeHealth("n1", "8", corev1.ConditionTrue)
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: condition KernelDeadlock of the node is True, and must be False" {
 		t.Errorf("n1 says %q", got)
 	}
-	s.offer("n1", "8", corev1.ConditionFalse)
-	s.completes("demo")
+	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
+	s.passUntilComplete("demo")
 }
 
 // The pod of a DaemonSet must be ready on a finished node, if the DaemonSet selects the node.
 func TestDaemonSetGate(t *testing.T) {
-	s := newScene(t, 2)
+	s := newScenario(t, 2)
 	set := `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -257,8 +257,8 @@ spec:
     spec: {nodeSelector: {pool: POOL}, containers: [{name: main, image: registry.example/plugin:1}]}
 `
 	s.Apply(strings.Replace(set, "POOL", "gpu", 1))
-	s.Apply(careful(`  health: {daemonSets: [{namespace: default, name: plugin}]}`))
-	s.Apply(named(demo))
+	s.Apply(policyYAML(`  health: {daemonSets: [{namespace: default, name: plugin}]}`))
+	s.Apply(withPolicy(demo))
 	s.passes(12)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: DaemonSet default/plugin has no ready pod on the node" {
 		t.Errorf("n1 says %q", got)
@@ -285,5 +285,5 @@ spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}
 		t.Errorf("n1 says %q", got)
 	}
 	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
-	s.completes("demo")
+	s.passUntilComplete("demo")
 }

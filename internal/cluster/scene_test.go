@@ -36,33 +36,33 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
 }
 
-// scene is a world that a test works on pass by pass. Its clock moves only when the test says so.
-type scene struct {
+// scenario is a world that a test works on pass by pass. Its clock moves only when the test says so.
+type scenario struct {
 	*testenv.Env
 	cluster  *Cluster
 	now      time.Time
 	requests *recorder
 
-	speechless bool                                      // statuses are not answered
-	wrap       func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
+	statusesHang  bool                                      // statuses are not answered
+	wrapTransport func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
 }
 
-func newScene(t *testing.T, nodes int) *scene {
+func newScenario(t *testing.T, nodes int) *scenario {
 	t.Helper()
-	s := &scene{Env: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
-	s.cluster = s.another(s.requests)
+	s := &scenario{Env: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
+	s.cluster = s.newCluster(s.requests)
 	return s
 }
 
-// another is a Cluster of its own, as a second operator would have.
-func (s *scene) another(r *recorder) *Cluster {
+// newCluster is a Cluster of its own, as a second operator would have.
+func (s *scenario) newCluster(r *recorder) *Cluster {
 	s.Helper()
 	config := rest.CopyConfig(s.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		if s.wrap != nil {
-			next = s.wrap(next)
+		if s.wrapTransport != nil {
+			next = s.wrapTransport(next)
 		}
-		return through{r, next}
+		return recordingTransport{r, next}
 	})
 	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	s.Must(err)
@@ -80,7 +80,7 @@ func (s *scene) another(r *recorder) *Cluster {
 }
 
 // decide looks and decides.
-func (s *scene) decide(c *Cluster) (*Objects, rollout.Plan) {
+func (s *scenario) decide(c *Cluster) (*Objects, rollout.Plan) {
 	s.Helper()
 	o, err := c.Observe(context.Background())
 	s.Must(err)
@@ -89,22 +89,22 @@ func (s *scene) decide(c *Cluster) (*Objects, rollout.Plan) {
 }
 
 // pass looks, decides and applies.
-func (s *scene) pass() Outcome {
+func (s *scenario) pass() Outcome {
 	s.Helper()
 	o, plan := s.decide(s.cluster)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
 	s.Must(err)
-	s.tellAll(o, plan)
+	s.updateStatuses(o, plan)
 	return out
 }
 
-func (s *scene) tellAll(o *Objects, plan rollout.Plan) {
+func (s *scenario) updateStatuses(o *Objects, plan rollout.Plan) {
 	s.Helper()
 	for _, h := range o.Skyhooks {
 		by := o.Compiled(h)
 		for _, r := range plan.Reports {
 			if r.Rollout == by.Rollout.Ref && !by.Removed {
-				_, err := s.cluster.Tell(context.Background(), h, by.Status(r, plan.Groups))
+				_, err := s.cluster.UpdateSkyhookStatus(context.Background(), h, by.Status(r, plan.Groups))
 				s.Must(err)
 			}
 		}
@@ -112,10 +112,10 @@ func (s *scene) tellAll(o *Objects, plan rollout.Plan) {
 }
 
 // finish goes on, with kubelets in between, until a pass finds nothing to do.
-func (s *scene) finish() {
+func (s *scenario) finish() {
 	s.Helper()
 	for range 60 {
-		if done := s.pass().Actions(); len(done) == 0 && len(s.ListPods()) == 0 {
+		if done := s.pass().AllActions(); len(done) == 0 && len(s.ListPods()) == 0 {
 			return
 		}
 		s.now = s.now.Add(time.Second)
@@ -125,7 +125,7 @@ func (s *scene) finish() {
 }
 
 // podNodes are the nodes that our pods run on.
-func (s *scene) podNodes() []string {
+func (s *scenario) podNodes() []string {
 	var out []string
 	for _, p := range s.ListPods() {
 		out = append(out, p.Spec.NodeName)
@@ -134,7 +134,7 @@ func (s *scene) podNodes() []string {
 	return out
 }
 
-func (s *scene) podNames() []string {
+func (s *scenario) podNames() []string {
 	var out []string
 	for _, p := range s.ListPods() {
 		out = append(out, p.Name)
@@ -144,7 +144,7 @@ func (s *scene) podNames() []string {
 }
 
 // state is everything that matters about nodes, pods, ConfigMaps and Skyhooks, as text. Times are left out.
-func (s *scene) state() string {
+func (s *scenario) state() string {
 	s.Helper()
 	var b strings.Builder
 	nodes, maps, hooks := &corev1.NodeList{}, &corev1.ConfigMapList{}, &v1alpha1.SkyhookList{}
@@ -187,12 +187,12 @@ func (r *recorder) reset() {
 	r.all = nil
 }
 
-type through struct {
+type recordingTransport struct {
 	r    *recorder
 	next http.RoundTripper
 }
 
-func (t through) RoundTrip(q *http.Request) (*http.Response, error) {
+func (t recordingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method != http.MethodGet {
 		t.r.mu.Lock()
 		parts := strings.Split(q.URL.Path, "/")

@@ -62,7 +62,7 @@ func (p *pass) send(ctx context.Context, all []*nodeWork) {
 			p.sendAll(ctx, q)
 		})
 	}
-	if p.options.Landed == nil {
+	if p.options.OnComplete == nil {
 		senders.Wait()
 		cancel()
 		return
@@ -76,10 +76,10 @@ func (p *pass) send(ctx context.Context, all []*nodeWork) {
 
 // withDeadline bounds how long what was decided may still be sent.
 func (p *pass) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if p.options.Limit == 0 {
+	if p.options.ApplyTimeout == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, p.objects.observedAt.Add(p.options.Limit))
+	return context.WithDeadline(ctx, p.objects.observedAt.Add(p.options.ApplyTimeout))
 }
 
 // sendAll sends one work after the other until the queue is empty.
@@ -100,8 +100,8 @@ func (p *pass) sendAll(ctx context.Context, q *sendQueue) {
 			continue
 		}
 		p.inFlight.complete(w, p.objects)
-		if p.options.Landed != nil {
-			p.options.Landed()
+		if p.options.OnComplete != nil {
+			p.options.OnComplete()
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// TellLimit is how long a status may take to be written.
-const TellLimit = 2 * time.Second
+// StatusTimeout is how long a status may take to be written.
+const StatusTimeout = 2 * time.Second
 
 // statusWriter writes the statuses of the objects of our API groups.
 //
@@ -33,8 +33,8 @@ type statusWriter struct {
 	inFlight *inFlight
 }
 
-// Tell writes the status of a Skyhook.
-func (w statusWriter) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
+// UpdateSkyhookStatus writes the status of a Skyhook.
+func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
 	latest := w.writes.Skyhooks.Latest(s)
 	changed := latest.DeepCopy()
 	status.Admission = latest.Status.Admission
@@ -42,8 +42,8 @@ func (w statusWriter) Tell(ctx context.Context, s *v1alpha1.Skyhook, status v1al
 	return w.update(ctx, latest, changed, latest.Status, changed.Status)
 }
 
-// TellPolicy writes the status of a policy.
-func (w statusWriter) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
+// UpdatePolicyStatus writes the status of a policy.
+func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
 	latest := w.writes.Policies.Latest(p)
 	changed := latest.DeepCopy()
 	status.Admission = latest.Status.Admission
@@ -51,8 +51,8 @@ func (w statusWriter) TellPolicy(ctx context.Context, p *v1alpha1.DeploymentPoli
 	return w.update(ctx, latest, changed, latest.Status, changed.Status)
 }
 
-// TellOp writes the status of a NodeOp.
-func (w statusWriter) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
+// UpdateNodeOpStatus writes the status of a NodeOp.
+func (w statusWriter) UpdateNodeOpStatus(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
 	latest := w.writes.NodeOps.Latest(o)
 	changed := latest.DeepCopy()
 	status.Admission = latest.Status.Admission
@@ -60,8 +60,8 @@ func (w statusWriter) TellOp(ctx context.Context, o *opv1.NodeOp, status opv1.No
 	return w.update(ctx, latest, changed, latest.Status, changed.Status)
 }
 
-// TellUpgrade writes the status of a NodeOpUpgrade.
-func (w statusWriter) TellUpgrade(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
+// UpdateUpgradeStatus writes the status of a NodeOpUpgrade.
+func (w statusWriter) UpdateUpgradeStatus(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
 	latest := w.writes.Upgrades.Latest(u)
 	changed := latest.DeepCopy()
 	status.DeepCopyInto(&changed.Status)
@@ -73,7 +73,7 @@ func (w statusWriter) update(ctx context.Context, latest, changed client.Object,
 	if err != nil || same || !w.inFlight.tryBeginStatus(latest.GetUID()) {
 		return false, err
 	}
-	if w.options.Landed == nil {
+	if w.options.OnComplete == nil {
 		defer w.inFlight.endStatus(latest.GetUID(), nil)
 		return w.patch(ctx, latest, changed, status)
 	}
@@ -83,7 +83,7 @@ func (w statusWriter) update(ctx context.Context, latest, changed client.Object,
 			err = nil
 		}
 		w.inFlight.endStatus(latest.GetUID(), err)
-		w.options.Landed()
+		w.options.OnComplete()
 	})
 	return true, nil
 }
@@ -91,7 +91,7 @@ func (w statusWriter) update(ctx context.Context, latest, changed client.Object,
 // patch replaces the whole status, which costs less than to find out what differs, if the object still is the version that
 // was observed. A conflict is no error: the next pass decides again.
 func (w statusWriter) patch(ctx context.Context, latest, changed client.Object, status any) (wrote bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, TellLimit)
+	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
 	err = w.patchOwnerStatus(ctx, changed, types.JSONPatchType, []any{
 		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": latest.GetResourceVersion()},

@@ -46,16 +46,16 @@ func StripNode(n *corev1.Node) *corev1.Node {
 // StripPod drops from one of our pods, in place, what says how it runs: who reads it asks how far it is.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: names(p.Spec.InitContainers)}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: listContainerNames(p.Spec.InitContainers)}
 	p.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions,
-		InitContainerStatuses: ends(p.Status.InitContainerStatuses),
+		InitContainerStatuses: summariseContainers(p.Status.InitContainerStatuses),
 	}
 	return p
 }
 
-// ends is how far containers are, and how they ended.
-func ends(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// summariseContainers is how far containers are, and how they ended.
+func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, len(statuses))
 	for i, s := range statuses {
 		out[i] = corev1.ContainerStatus{
@@ -65,13 +65,13 @@ func ends(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return out
 }
 
-// StripOpPod drops from a pod of a NodeOp or of its Job, in place, what says how it runs.
-func StripOpPod(p *corev1.Pod) *corev1.Pod {
+// StripNodeOpPod drops from a pod of a NodeOp or of its Job, in place, what says how it runs.
+func StripNodeOpPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
 	p.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message,
-		InitContainerStatuses: ends(p.Status.InitContainerStatuses), ContainerStatuses: ends(p.Status.ContainerStatuses),
+		InitContainerStatuses: summariseContainers(p.Status.InitContainerStatuses), ContainerStatuses: summariseContainers(p.Status.ContainerStatuses),
 	}
 	return p
 }
@@ -83,8 +83,8 @@ func StripJob(j *batchv1.Job) *batchv1.Job {
 	return j
 }
 
-// names is which containers there are, and which of them never end.
-func names(containers []corev1.Container) []corev1.Container {
+// listContainerNames is which containers there are, and which of them never end.
+func listContainerNames(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i, c := range containers {
 		out[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}

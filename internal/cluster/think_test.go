@@ -19,10 +19,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-var dawn = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
 
-// fleet is what would be observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
-func fleet(nodes, skyhooks, packages, pending int) *Objects {
+// newLargeCluster is what would be observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
+func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	o := &Objects{nodes: map[string]*skyhook.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
 		Namespace: "skyhook", AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 		RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
@@ -56,7 +56,7 @@ func fleet(nodes, skyhooks, packages, pending int) *Objects {
 		}
 		o.Nodes = append(o.Nodes, skyhook.ParseNode(n, nil))
 	}
-	Snapshot(o, dawn)
+	Snapshot(o, startTime)
 	for _, n := range o.Nodes {
 		o.nodes[n.Name] = n
 	}
@@ -69,9 +69,9 @@ func fleet(nodes, skyhooks, packages, pending int) *Objects {
 		o.Nodes[i] = o.nodes[n.Name]
 	}
 	// What was said is said.
-	snapshot, _ := Snapshot(o, dawn)
+	snapshot, _ := Snapshot(o, startTime)
 	for _, r := range rollout.Decide(snapshot).Reports {
-		by := o.compiled[r.Rollout]
+		by := o.skyhooks[r.Rollout]
 		for _, v := range r.Verdicts {
 			n := o.nodes[v.Node]
 			o.nodes[v.Node] = n.With(by.Words(n, v))
@@ -85,8 +85,8 @@ func fleet(nodes, skyhooks, packages, pending int) *Objects {
 	return o
 }
 
-// think is all that a pass does without the API server.
-func think(o *Objects, now time.Time) (rollout.Plan, int) {
+// computePass is all that a pass does without the API server.
+func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
 	p := New(Options{Clock: func() time.Time { return now }}).newPass(o)
@@ -107,19 +107,19 @@ func BenchmarkPass(b *testing.B) {
 	for _, nodes := range []int{1000, 5000, 10000} {
 		for _, pending := range []int{0, 100} {
 			b.Run(fmt.Sprintf("nodes=%d/pending=%d", nodes, pending), func(b *testing.B) {
-				o := fleet(nodes, 3, 3, pending)
+				o := newLargeCluster(nodes, 3, 3, pending)
 				var took []time.Duration
 				b.ResetTimer()
-				cpu := spent(b)
+				cpu := cpuTime(b)
 				for b.Loop() {
 					began := time.Now()
-					plan, work := think(o, dawn.Add(time.Hour))
+					plan, work := computePass(o, startTime.Add(time.Hour))
 					took = append(took, time.Since(began))
 					if (len(plan.Actions) > 0) != (pending > 0) || work > pending {
 						b.Fatalf("%d actions, work on %d nodes", len(plan.Actions), work)
 					}
 				}
-				b.ReportMetric(float64((spent(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 				slices.Sort(took)
 				b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
 			})
@@ -127,8 +127,8 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// spent is the CPU time of this process, which other processes do not stretch.
-func spent(b *testing.B) time.Duration {
+// cpuTime is the CPU time of this process, which other processes do not stretch.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -67,7 +67,7 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 		}
 	}
 	for _, report := range plan.Reports {
-		if by := p.objects.compiled[report.Rollout]; by != nil && !p.incomplete[report.Rollout] {
+		if by := p.objects.skyhooks[report.Rollout]; by != nil && !p.incomplete[report.Rollout] {
 			c.addReport(report, by)
 		}
 	}
@@ -130,7 +130,7 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 
 func (c *workCollector) addAdoptedByNodeOps() {
 	for _, o := range c.objects.NodeOps {
-		op := c.objects.CompiledOp(o)
+		op := c.objects.CompiledNodeOp(o)
 		if op == nil || c.notReady[op.Rollout.Ref] || c.incomplete[op.Rollout.Ref] {
 			continue
 		}
@@ -165,7 +165,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 
 // nodeOp is what Snapshot made of a NodeOp, or of one that is gone and left a hold; nil for other names.
 func (p *pass) nodeOp(name rollout.Ref) *nodeop.Compiled {
-	if c := p.objects.ops[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
+	if c := p.objects.nodeOps[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
 		return c
 	}
 	return nodeop.Ghost(name, nodeop.Input{Nodes: p.objects.opNodes, Config: p.objects.opConfig, Now: p.now})

@@ -90,7 +90,7 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 
 // Start runs the loop until the context ends.
 func (l *Loop) Start(ctx context.Context) error {
-	defer l.cluster.Land() // nothing of this leader's is under way when it says that it stopped
+	defer l.cluster.WaitForInFlight() // nothing of this leader's is under way when it says that it stopped
 	l.log.Info("looking after the cluster")
 	l.wake()
 	timer := time.NewTimer(0)
@@ -176,15 +176,15 @@ func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Tim
 	l.complain(problems)
 	outcome, err := l.cluster.Apply(life, o, plan)
 	applied := l.clock()
-	for _, d := range outcome.Done {
+	for _, d := range outcome.Applied {
 		l.tell(d.Actions)
 		l.board.acted(d)
 	}
 	later, sayErr := l.say(life, o, plan, outcome)
-	l.board.passed(began, observed, decided, applied, l.clock(), func(node string) bool { return o.Sending(node) || l.cluster.Sending(node) })
+	l.board.passed(began, observed, decided, applied, l.clock(), func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) })
 
-	again = sooner(sooner(plan.Next, o.Again), sooner(outcome.Again, later))
-	err = errors.Join(o.Trouble, err, sayErr)
+	again = sooner(sooner(plan.Next, o.RetryAt), sooner(outcome.RetryAt, later))
+	err = errors.Join(o.Err, err, sayErr)
 	l.board.end(err)
 	if err != nil {
 		again = sooner(again, l.stumble(life, err))

@@ -293,8 +293,8 @@ func TestLeader(t *testing.T) {
 
 // A leader that cannot renew its lease has ended its last pass before it has to stop, and has stopped before another leads.
 func TestPassEndsBeforeTheLease(t *testing.T) {
-	if applyLimit+cluster.TellLimit >= renewDeadline || renewDeadline >= leaseDuration {
-		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+cluster.TellLimit, renewDeadline, leaseDuration)
+	if applyLimit+cluster.StatusTimeout >= renewDeadline || renewDeadline >= leaseDuration {
+		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+cluster.StatusTimeout, renewDeadline, leaseDuration)
 	}
 	if looks := time.Duration((1 + leaderelection.JitterFactor) * float64(retryPeriod)); leaseDuration+2*looks > 15*time.Second { // it sees the last renewal late, and its end
 		t.Errorf("the lease is taken after %s, and looked at every %s: nobody leads for more than 15 s", leaseDuration, looks)

@@ -33,7 +33,7 @@ func (l *Loop) sayPolicies(ctx context.Context, o *cluster.Objects, plan rollout
 		}
 		status := policy.Status(p, users[p.Name], plan.Groups, l.clock())
 		before := p.Status
-		wrote, err := l.cluster.TellPolicy(ctx, p, status)
+		wrote, err := l.cluster.UpdatePolicyStatus(ctx, p, status)
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -165,9 +165,9 @@ func assemble(ctx context.Context, m manager.Manager, b *board, w *wire.Watches,
 	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Cached: m.GetCache(), CachedOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
-		Creating: func(node string) { b.podCreated(node, time.Now()) }, Landed: l.wake, Limit: applyLimit,
-		Gather: gather, Newest: w.Newest,
+		Live: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		OnPodCreate: func(node string) { b.podCreated(node, time.Now()) }, OnComplete: l.wake, ApplyTimeout: applyLimit,
+		LedgerInterval: gather, Newest: w.Newest,
 	})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	end := func() {

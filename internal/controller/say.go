@@ -26,7 +26,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 	for _, r := range plan.Reports {
 		reports[r.Rollout] = r
 	}
-	for _, d := range outcome.Done {
+	for _, d := range outcome.Applied {
 		l.announceDeeds(d)
 	}
 	var all []told
@@ -47,16 +47,16 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 		spoken[s.UID] = status
 		l.announce(o, s, by.Events(nil, before, status))
 		l.tellWaits(o, skyhookRef(s), &by.Rollout, report)
-		if text := outcome.Failed[by.Rollout.Ref]; text != "" {
+		if text := outcome.Errors[by.Rollout.Ref]; text != "" {
 			l.events.Event(skyhookRef(s), corev1.EventTypeWarning, v1alpha1.EventApply, bounded(text, 500))
 		}
-		if outcome.Undone[by.Rollout.Ref] {
+		if outcome.Incomplete[by.Rollout.Ref] {
 			heard[s.UID] = l.said[s.UID]
 			continue
 		}
 		all = append(all, sumUp(s, by, status, report))
 		last := l.said[s.UID]
-		if status.Status == v1alpha1.StatusComplete && l.cluster.Sends(o, by.Rollout.Ref) {
+		if status.Status == v1alpha1.StatusComplete && l.cluster.HasInFlight(o, by.Rollout.Ref) {
 			heard[s.UID] = last // it is when that has arrived, which wakes the loop
 			continue
 		}
@@ -65,7 +65,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 			later = sooner(later, due) // there may be more to say by then
 			continue
 		}
-		wrote, err := l.cluster.Tell(ctx, s, status)
+		wrote, err := l.cluster.UpdateSkyhookStatus(ctx, s, status)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -90,7 +90,7 @@ func (l *Loop) say(ctx context.Context, o *cluster.Objects, plan rollout.Plan, o
 }
 
 // announceDeeds tells events of what was carried out, in the words of those who decided it.
-func (l *Loop) announceDeeds(d cluster.Deeds) {
+func (l *Loop) announceDeeds(d cluster.AppliedActions) {
 	deeds := map[rollout.Ref][]rollout.Action{}
 	for _, a := range d.Actions {
 		deeds[a.Rollout] = append(deeds[a.Rollout], a)
@@ -102,7 +102,7 @@ func (l *Loop) announceDeeds(d cluster.Deeds) {
 		}
 	}
 	for _, op := range d.From.NodeOps {
-		by := d.From.CompiledOp(op)
+		by := d.From.CompiledNodeOp(op)
 		if by != nil && !by.Removed && len(deeds[by.Rollout.Ref]) > 0 {
 			l.announceOp(d.From, op, by.Events(deeds[by.Rollout.Ref], op.Status, op.Status))
 		}

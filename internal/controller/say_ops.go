@@ -23,7 +23,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[rollo
 	var errs []error
 	spoken := make(map[types.UID]opv1.NodeOpStatus, len(o.NodeOps))
 	for _, op := range o.NodeOps {
-		by := o.CompiledOp(op)
+		by := o.CompiledNodeOp(op)
 		if by == nil || by.Removed {
 			continue
 		}
@@ -36,12 +36,12 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[rollo
 		spoken[op.UID] = status
 		l.announceOp(o, op, by.Events(nil, before, status))
 		l.tellWaits(o, opRef(op), &by.Rollout, reports[name])
-		if text := outcome.Failed[name]; text != "" {
+		if text := outcome.Errors[name]; text != "" {
 			l.events.Event(opRef(op), corev1.EventTypeWarning, "Error", bounded(text, 500))
 		}
 		last := l.said[op.UID]
 		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
-		if outcome.Undone[name] || ended && l.cluster.Sends(o, name) { // it has ended when that has arrived, which wakes the loop
+		if outcome.Incomplete[name] || ended && l.cluster.HasInFlight(o, name) { // it has ended when that has arrived, which wakes the loop
 			heard[op.UID] = last
 			continue
 		}
@@ -50,7 +50,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[rollo
 			later = sooner(later, due)
 			continue
 		}
-		wrote, err := l.cluster.TellOp(ctx, op, status)
+		wrote, err := l.cluster.UpdateNodeOpStatus(ctx, op, status)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -74,7 +74,7 @@ func (l *Loop) sayOps(ctx context.Context, o *cluster.Objects, reports map[rollo
 				child = op
 			}
 		}
-		wrote, err := l.cluster.TellUpgrade(ctx, u, nodeop.UpgradeStatus(u, child, o.OpNodes(), l.clock()))
+		wrote, err := l.cluster.UpdateUpgradeStatus(ctx, u, nodeop.UpgradeStatus(u, child, o.OpNodes(), l.clock()))
 		if err != nil {
 			errs = append(errs, err)
 		}

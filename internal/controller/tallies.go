@@ -62,12 +62,12 @@ func (t tallies) all() []prometheus.Collector {
 }
 
 // acted counts what was done: how long what ended took, and what failed.
-func (t tallies) acted(d cluster.Deeds) {
+func (t tallies) acted(d cluster.AppliedActions) {
 	by := map[rollout.Ref]*skyhook.Compiled{}
 	for _, hook := range d.From.Skyhooks {
 		by[skyhook.Ref(hook.Name)] = d.From.Compiled(hook)
 	}
-	t.count(by, d.From.Decided(), d.Actions)
+	t.count(by, d.From.Snapshot(), d.Actions)
 }
 
 func (t tallies) count(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {

@@ -34,8 +34,8 @@ func caches(namespace string) cache.Options {
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: strip(cluster.StripNode)},
-			&corev1.Pod{}:       {Namespaces: here, Label: cluster.OurPods, Transform: strip(cluster.StripPod)},
-			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.OurConfigMaps},
+			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: strip(cluster.StripPod)},
+			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.ConfigMapSelector},
 		},
 	}
 }
@@ -48,8 +48,8 @@ func cachesOps() cache.Options {
 		ReaderFailOnMissingInformer:  true,
 		DefaultUnsafeDisableDeepCopy: &shared,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:  {Label: cluster.OfNodeOps, Transform: strip(cluster.StripOpPod)},
-			&batchv1.Job{}: {Label: cluster.OfNodeOps, Transform: strip(cluster.StripJob)},
+			&corev1.Pod{}:  {Label: cluster.NodeOpSelector, Transform: strip(cluster.StripNodeOpPod)},
+			&batchv1.Job{}: {Label: cluster.NodeOpSelector, Transform: strip(cluster.StripJob)},
 		},
 	}
 }

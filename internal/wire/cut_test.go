@@ -39,7 +39,7 @@ var (
 var readers = map[string]reader{
 	"StripNode":     {kinds[0], aNode, func(o runtime.Object) { cluster.StripNode(o.(*corev1.Node)) }},
 	"StripPod":      {kinds[1], aPod, func(o runtime.Object) { cluster.StripPod(o.(*corev1.Pod)) }},
-	"StripOpPod":    {kinds[1], aPod, func(o runtime.Object) { cluster.StripOpPod(o.(*corev1.Pod)) }},
+	"StripOpPod":    {kinds[1], aPod, func(o runtime.Object) { cluster.StripNodeOpPod(o.(*corev1.Pod)) }},
 	"StripWorkload": {kinds[1], aPod, func(o runtime.Object) { cluster.StripWorkload(o.(*corev1.Pod)) }},
 	"StripJob":      {kinds[2], aJob, func(o runtime.Object) { cluster.StripJob(o.(*batchv1.Job)) }},
 }
