@@ -26,11 +26,11 @@ build: ## build the programs into bin/
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server)
 	@for m in $(filter-out test/e2e,$(MODULES)); do echo "== $$m"; \
-	  (cd $$m && go test -timeout 20m $$(go list ./... | grep -v /cluster/lab$$)); done
+	  (cd $$m && go test -timeout 20m $$(go list ./... | grep -v /cluster/testcluster$$)); done
 
 .PHONY: test-cluster
 test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
-	cd test/cluster && go test -count=1 -timeout 20m ./lab
+	cd test/cluster && go test -count=1 -timeout 20m ./testcluster
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)

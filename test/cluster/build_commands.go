@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/build"
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func assetsCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func assetsCommand() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	var s lab.Spec
+	var s testcluster.Spec
 	var nodes string
 	var kwok bool
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ func buildCommand() *cobra.Command {
 			if kwok {
 				s.Simulated = 1
 			}
-			return lab.Build(cmd.Context(), s, cmd.ErrOrStderr())
+			return testcluster.Build(cmd.Context(), s, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&nodes, "nodes", "1", "0 leaves out what only real nodes need")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/faults"
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func faultCommand(name *string) *cobra.Command {
@@ -19,7 +19,7 @@ func faultCommand(name *string) *cobra.Command {
 	group.AddCommand(faultAddCommand(name), faultListCommand(name), &cobra.Command{
 		Use: "clear", Short: "Put an end to all faults", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func faultAddCommand(name *string) *cobra.Command {
   cluster fault add --status 500 --chance 0.3 --user system:serviceaccount:skyhook:
   cluster fault add --hangup after --times 1 --method POST --path /pods`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func faultListCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the faults in force, and how often each has happened", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}

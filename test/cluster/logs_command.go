@@ -6,7 +6,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func logsCommand(name *string) *cobra.Command {
@@ -17,7 +17,7 @@ func logsCommand(name *string) *cobra.Command {
 		Example: `  cluster logs kube-apiserver
   cluster logs node1 --lines 500`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func main() {
-	lab.Init()
+	testcluster.Init()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := program().ExecuteContext(ctx); err != nil {
@@ -36,7 +36,7 @@ func program() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	name := root.PersistentFlags().String("name", lab.DefaultName, "which cluster is meant; two with different names do not touch each other")
+	name := root.PersistentFlags().String("name", testcluster.DefaultName, "which cluster is meant; two with different names do not touch each other")
 	root.AddCommand(upCommand(name), downCommand(name), listCommand(), kubeconfigCommand(name), kubectlCommand(name), nodeCommand(name),
 		imageCommand(name), faultCommand(name), logsCommand(name), buildCommand(), assetsCommand())
 	return root

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func TestMain(m *testing.M) {
-	lab.Init()
+	testcluster.Init()
 	os.Exit(m.Run())
 }
 
@@ -42,7 +42,7 @@ func TestNodeNames(t *testing.T) {
 
 func TestLabels(t *testing.T) {
 	all, err := parseLabels([]string{"agentpool=gpu,rack=7", "node2:zone=b,empty="})
-	want := []lab.Label{{Key: "agentpool", Value: "gpu"}, {Key: "rack", Value: "7"}, {Node: "node2", Key: "zone", Value: "b"}, {Node: "node2", Key: "empty"}}
+	want := []testcluster.Label{{Key: "agentpool", Value: "gpu"}, {Key: "rack", Value: "7"}, {Node: "node2", Key: "zone", Value: "b"}, {Node: "node2", Key: "empty"}}
 	if err != nil || !cmp.Equal(all, want) {
 		t.Errorf("got %v, %v; want %v", all, err, want)
 	}

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
 	"github.com/skyhook-k8s/skyhook/test/cluster/network"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func upCommand(name *string) *cobra.Command {
-	var s lab.Spec
+	var s testcluster.Spec
 	var nodes string
 	var labels []string
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ func upCommand(name *string) *cobra.Command {
 				return err
 			}
 			s.Name = *name
-			c, err := lab.Up(cmd.Context(), s, cmd.ErrOrStderr())
+			c, err := testcluster.Up(cmd.Context(), s, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func upCommand(name *string) *cobra.Command {
 }
 
 // specFlags are the flags that decide what has to be built.
-func specFlags(cmd *cobra.Command, s *lab.Spec, nodes *string) {
+func specFlags(cmd *cobra.Command, s *testcluster.Spec, nodes *string) {
 	f := cmd.Flags()
 	f.StringVar(nodes, "nodes", "1", "how many real nodes, or their names, separated by commas")
 	f.StringVar(&s.ControlPlane, "control-plane-node", "", "run the control plane on a node of its own, with this name")
@@ -85,8 +85,8 @@ func nodeNames(text string) ([]string, error) {
 }
 
 // parseLabels reads KEY=VALUE,… for all nodes and NODE:KEY=VALUE,… for one.
-func parseLabels(all []string) ([]lab.Label, error) {
-	var labels []lab.Label
+func parseLabels(all []string) ([]testcluster.Label, error) {
+	var labels []testcluster.Label
 	for _, text := range all {
 		node, pairs, own := strings.Cut(text, ":")
 		if !own {
@@ -97,7 +97,7 @@ func parseLabels(all []string) ([]lab.Label, error) {
 			if !found || key == "" || own && node == "" {
 				return nil, fmt.Errorf("--labels %q: write KEY=VALUE,… for all nodes or NODE:KEY=VALUE,… for one", text)
 			}
-			labels = append(labels, lab.Label{Node: node, Key: key, Value: value})
+			labels = append(labels, testcluster.Label{Node: node, Key: key, Value: value})
 		}
 	}
 	return labels, nil
@@ -108,7 +108,7 @@ func downCommand(name *string) *cobra.Command {
 		Use:   "down",
 		Short: "Take a cluster down; nothing of it is left",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), *name) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return testcluster.Down(cmd.Context(), *name) },
 	}
 }
 
@@ -118,7 +118,7 @@ func listCommand() *cobra.Command {
 		Short: "List the clusters that are up",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			names, err := lab.Names()
+			names, err := testcluster.Names()
 			for _, name := range names {
 				fmt.Fprintln(cmd.OutOrStdout(), name)
 			}

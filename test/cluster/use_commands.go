@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/build"
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
 	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 func kubeconfigCommand(name *string) *cobra.Command {
@@ -25,7 +25,7 @@ func kubeconfigCommand(name *string) *cobra.Command {
 		Short: "Print the path of the cluster's kubeconfig",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func kubectlCommand(name *string) *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = leadingName(args, name)
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
@@ -91,14 +91,14 @@ func nodeCommand(name *string) *cobra.Command {
 		Short: "Run a command on a node, as root of the host; a shell if none is given",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
 			if len(args) > 1 && args[1] == "--" {
 				args = slices.Delete(args, 1, 2)
 			}
-			argv, err := c.Inside(cmd.Context(), args[0], args[1:]...)
+			argv, err := c.CommandLine(cmd.Context(), args[0], args[1:]...)
 			if err != nil {
 				return err
 			}
@@ -112,17 +112,25 @@ func nodeCommand(name *string) *cobra.Command {
 	group.Commands()[0].Flags().SetInterspersed(false) // what follows the node belongs to the command
 	for _, verb := range []struct {
 		use, short string
-		act        func(*lab.Cluster, *cobra.Command, string) error
+		act        func(*testcluster.Cluster, *cobra.Command, string) error
 	}{
-		{"reboot", "Ask a node to reboot, as its administrator would", func(c *lab.Cluster, cmd *cobra.Command, node string) error { return c.Reboot(cmd.Context(), node) }},
-		{"crash", "Cut a node's power; it stays off until it is started", func(c *lab.Cluster, cmd *cobra.Command, node string) error { return c.Crash(cmd.Context(), node) }},
-		{"poweroff", "Shut a node down; it stays off until it is started", func(c *lab.Cluster, cmd *cobra.Command, node string) error { return c.Poweroff(cmd.Context(), node) }},
-		{"start", "Switch a node on that is off", func(c *lab.Cluster, cmd *cobra.Command, node string) error { return c.Start(cmd.Context(), node) }},
+		{"reboot", "Ask a node to reboot, as its administrator would", func(c *testcluster.Cluster, cmd *cobra.Command, node string) error {
+			return c.Reboot(cmd.Context(), node)
+		}},
+		{"crash", "Cut a node's power; it stays off until it is started", func(c *testcluster.Cluster, cmd *cobra.Command, node string) error {
+			return c.Crash(cmd.Context(), node)
+		}},
+		{"poweroff", "Shut a node down; it stays off until it is started", func(c *testcluster.Cluster, cmd *cobra.Command, node string) error {
+			return c.Poweroff(cmd.Context(), node)
+		}},
+		{"start", "Switch a node on that is off", func(c *testcluster.Cluster, cmd *cobra.Command, node string) error {
+			return c.Start(cmd.Context(), node)
+		}},
 	} {
 		group.AddCommand(&cobra.Command{
 			Use: verb.use + " NODE", Short: verb.short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := lab.Open(*name)
+				c, err := testcluster.Open(*name)
 				if err != nil {
 					return err
 				}
@@ -138,18 +146,18 @@ func imageCommand(name *string) *cobra.Command {
 	group.AddCommand(&cobra.Command{
 		Use: "load FILE.tar", Short: "Put the images of an archive into every node", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}
-			return c.Load(cmd.Context(), args[0])
+			return c.LoadArchive(cmd.Context(), args[0])
 		},
 	})
 	var credentials string
 	push := &cobra.Command{
 		Use: "push FILE.tar REF", Short: "Store an archive in the cluster's registry, under the name that manifests use; print its digest", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := lab.Open(*name)
+			c, err := testcluster.Open(*name)
 			if err != nil {
 				return err
 			}

@@ -223,7 +223,7 @@ func nodePath(node, field string) string {
 // interruptAPIServer has the API server refuse all requests for a while.
 func interruptAPIServer(t *testing.T, d time.Duration) {
 	t.Helper()
-	machines := cluster.Lab(t, "interrupting the API server")
+	machines := cluster.LocalCluster(t, "interrupting the API server")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+d)
 	defer cancel()
 	if err := machines.SetFaults(ctx, faults.Fault{Status: 503}); err != nil {

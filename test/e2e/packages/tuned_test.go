@@ -21,7 +21,7 @@ import (
 // test/cluster reaches no mirror.
 func (h host) provideTuned() {
 	h.Helper()
-	machines := cluster.Lab(h.T, "installing TuneD from a repository of this machine's packages")
+	machines := cluster.LocalCluster(h.T, "installing TuneD from a repository of this machine's packages")
 	ctx, cancel := context.WithTimeout(context.Background(), suite.Timeout)
 	defer cancel()
 	cache, err := build.Open(os.Stderr)
@@ -35,7 +35,7 @@ func (h host) provideTuned() {
 	dir := h.TempDir()
 	downloadTuned(ctx, h.T, dir, base)
 	writePackageIndex(ctx, h.T, dir)
-	argv, err := machines.Inside(ctx, h.node, "/bin/bash", "-c", "mkdir -p /opt/debs && tar -C /opt/debs -x")
+	argv, err := machines.CommandLine(ctx, h.node, "/bin/bash", "-c", "mkdir -p /opt/debs && tar -C /opt/debs -x")
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // TestPowerCut cuts the power in the middle of each stage. The package completes all the same.
 func TestPowerCut(t *testing.T) {
 	const name = "power"
-	machines, n := cluster.Lab(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
+	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
 	for _, stage := range []string{"apply", "config", "interrupt", "post_interrupt"} {
 		t.Run(stage, func(t *testing.T) {
 			selectNodes(t, name, n)
@@ -116,7 +116,7 @@ func TestOperatorKilled(t *testing.T) {
 // TestRuntimeRequired: a node that joins with the taint runs nothing else until the Skyhook is complete there.
 func TestRuntimeRequired(t *testing.T) {
 	const name = "runtime"
-	cluster.Lab(t, "joining again with another configuration of the kubelet")
+	cluster.LocalCluster(t, "joining again with another configuration of the kubelet")
 	nodes := cluster.InterruptibleNodes(t, 3)
 	n, other := nodes[2], nodes[1]
 	cluster.Label(t, "e2e="+name, other)

@@ -114,7 +114,7 @@ func TestReboot(t *testing.T) {
 // TestPowerCut checks that the API server notices a power cut within 15 seconds, which tests of failures rely on, and that the
 // node returns when it is switched on.
 func TestPowerCut(t *testing.T) {
-	machines, node := cluster.Lab(t, "cutting the power"), cluster.InterruptibleNodes(t, 2)[1]
+	machines, node := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 2)[1]
 	ctx := context.Background()
 	before := cluster.BootID(t, node)
 	watcher, err := machines.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})

@@ -20,7 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/build"
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 // nodeLabel marks the nodes that the suite uses.
@@ -40,17 +40,17 @@ func (c *Cluster) connect(ctx context.Context) (err error) {
 		return c.connectForeign()
 	}
 	if name := os.Getenv("SKYHOOK_E2E_CLUSTER"); name != "" {
-		c.lab, err = lab.Open(name)
+		c.cluster, err = testcluster.Open(name)
 	} else {
-		spec := lab.Spec{Name: fmt.Sprintf("e2e-%d", os.Getpid()), Nodes: []string{"n1", "n2", "n3"}, APIServerProxy: true, Tied: true}
-		c.lab, err = lab.Up(ctx, spec, os.Stderr)
-		c.release = func(c *Cluster) error { return c.lab.Down(context.Background()) }
+		spec := testcluster.Spec{Name: fmt.Sprintf("e2e-%d", os.Getpid()), Nodes: []string{"n1", "n2", "n3"}, APIServerProxy: true, Tied: true}
+		c.cluster, err = testcluster.Up(ctx, spec, os.Stderr)
+		c.release = func(c *Cluster) error { return c.cluster.Down(context.Background()) }
 	}
 	if err != nil {
 		c.release = func(*Cluster) error { return nil }
 		return err
 	}
-	return c.writeKubeconfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.lab.Kubeconfig})
+	return c.writeKubeconfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.cluster.Kubeconfig})
 }
 
 func (c *Cluster) connectForeign() (err error) {
@@ -61,7 +61,7 @@ func (c *Cluster) connectForeign() (err error) {
 	if err := c.writeKubeconfig(clientcmd.NewDefaultClientConfigLoadingRules()); err != nil {
 		return err
 	}
-	c.lab, err = lab.Existing(c.kubeconfig)
+	c.cluster, err = testcluster.Connect(c.kubeconfig)
 	return err
 }
 
@@ -100,7 +100,7 @@ func (c *Cluster) chooseNodes(context.Context) error {
 	wanted := strings.FieldsFunc(os.Getenv("SKYHOOK_E2E_NODES"), func(r rune) bool { return r == ',' })
 	c.interruptible = c.IsOurs() || len(wanted) > 0
 	err := poll(func() error {
-		list, err := c.lab.Client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+		list, err := c.cluster.Client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -133,14 +133,14 @@ func (c *Cluster) chooseNodes(context.Context) error {
 
 // isUsable reports whether a pod of any test may run on a node, and can select it by its host name.
 func isUsable(n *corev1.Node) bool {
-	return lab.IsReady(n) && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Labels[corev1.LabelHostname] == n.Name
+	return testcluster.IsReady(n) && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Labels[corev1.LabelHostname] == n.Name
 }
 
 // claim creates the namespace of the tests, and cleans up after a run that did not end. It refuses a foreign cluster that has
 // Skyhook already.
 func (c *Cluster) claim(ctx context.Context) error {
 	if c.IsOurs() {
-		if err := c.lab.SetFaults(ctx); err != nil {
+		if err := c.cluster.SetFaults(ctx); err != nil {
 			return err
 		}
 	} else {

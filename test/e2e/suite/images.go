@@ -115,7 +115,7 @@ func (c *Cluster) push(ctx context.Context, image string, content partial.Descri
 	}
 	c.images.digests[image] = digest.String()
 	if c.IsOurs() {
-		_, err := c.lab.Push(ctx, image, content)
+		_, err := c.cluster.Push(ctx, image, content)
 		return err
 	}
 	repository, tag, _ := strings.Cut(image, ":")

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -67,7 +67,7 @@ func (c *Cluster) TryExec(node, script string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	out, err := c.lab.Exec(ctx, node, "/bin/bash", "-c", script)
+	out, err := c.cluster.Exec(ctx, node, "/bin/bash", "-c", script)
 	return strings.TrimSpace(out), err
 }
 
@@ -104,8 +104,8 @@ func (c *Cluster) BootID(t *testing.T, node string) string {
 func (c *Cluster) WaitBoot(t *testing.T, node, before string) {
 	t.Helper()
 	Eventually(t, "node "+node+" has rebooted", func() error {
-		n, err := c.lab.Client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-		if err == nil && (n.Status.NodeInfo.BootID == before || !lab.AcceptsPods(n)) {
+		n, err := c.cluster.Client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+		if err == nil && (n.Status.NodeInfo.BootID == before || !testcluster.AcceptsPods(n)) {
 			err = fmt.Errorf("boot id %s, taints %v", n.Status.NodeInfo.BootID, n.Spec.Taints)
 		}
 		return err

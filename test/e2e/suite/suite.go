@@ -26,7 +26,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/lab"
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 const (
@@ -50,7 +50,7 @@ const (
 
 // Cluster is the cluster that the tests run on.
 type Cluster struct {
-	lab           *lab.Cluster
+	cluster       *testcluster.Cluster
 	nodes         []string
 	interruptible bool   // nodes may be drained and rebooted
 	dir           string // of temporary files
@@ -63,7 +63,7 @@ type Cluster struct {
 
 // Main sets up the cluster, runs the tests of a package, and exits.
 func Main(m *testing.M, cluster **Cluster, operator Operator) {
-	lab.Init()
+	testcluster.Init()
 	if os.Geteuid() != 0 && !usesForeignCluster() {
 		fmt.Println("skipped: nodes of test/cluster need root; run the tests as root, or set KUBECONFIG to a cluster of yours")
 		os.Exit(0)
@@ -116,15 +116,15 @@ func (c *Cluster) tearDown() error {
 }
 
 // IsOurs reports whether the cluster is one of test/cluster.
-func (c *Cluster) IsOurs() bool { return c.lab.Ours() }
+func (c *Cluster) IsOurs() bool { return c.cluster.IsOurs() }
 
-// Lab gives access to the power switches and faults of a cluster of test/cluster.
-func (c *Cluster) Lab(t *testing.T, what string) *lab.Cluster {
+// LocalCluster gives access to the power switches and faults of a cluster of test/cluster.
+func (c *Cluster) LocalCluster(t *testing.T, what string) *testcluster.Cluster {
 	t.Helper()
 	if !c.IsOurs() {
 		t.Skipf("%s: only nodes of test/cluster can", what)
 	}
-	return c.lab
+	return c.cluster
 }
 
 // Nodes returns nodes that a test may use but not interrupt, and skips the test if there are fewer.

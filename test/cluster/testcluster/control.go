@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
 )
 
-// Status is what a keeper tells about its cluster.
+// Status is what the supervisor reports about its cluster.
 type Status struct {
 	Registry string       `json:"registry"` // where images are pushed, on this machine
 	Nodes    []NodeStatus `json:"nodes"`
 }
 
-// NodeStatus is a node's switch.
+// NodeStatus says whether a node is on.
 type NodeStatus struct {
 	Name    string `json:"name"`
 	On      bool   `json:"on"`
@@ -34,18 +34,18 @@ type NodeStatus struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// control answers whoever wants something of the cluster. It comes last: who gets an answer knows that all is there.
-func (k *keeper) control() error {
+// serveControl serves the control API. It starts last, so that a response means that everything else has started.
+func (k *supervisor) serveControl() error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", answer(func(*http.Request) (any, error) { return k.status(), nil }))
-	mux.HandleFunc("POST /nodes/{name}/start", answer(func(r *http.Request) (any, error) {
-		m, err := k.machine(r.PathValue("name"))
+	mux.HandleFunc("GET /status", jsonHandler(func(*http.Request) (any, error) { return k.collectStatus(), nil }))
+	mux.HandleFunc("POST /nodes/{name}/start", jsonHandler(func(r *http.Request) (any, error) {
+		m, err := k.findMachine(r.PathValue("name"))
 		if err != nil {
 			return nil, err
 		}
-		return nil, k.start(m)
+		return nil, k.startNode(m)
 	}))
-	mux.HandleFunc("POST /protect", answer(func(r *http.Request) (any, error) {
+	mux.HandleFunc("POST /protect", jsonHandler(func(r *http.Request) (any, error) {
 		var c registry.Credentials
 		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
 			return nil, err
@@ -53,13 +53,13 @@ func (k *keeper) control() error {
 		k.registry.Protect(c)
 		return nil, nil
 	}))
-	mux.HandleFunc("GET /faults", answer(func(*http.Request) (any, error) {
+	mux.HandleFunc("GET /faults", jsonHandler(func(*http.Request) (any, error) {
 		if k.proxy == nil {
 			return nil, errNoProxy
 		}
 		return k.proxy.Faults.Counts(), nil
 	}))
-	mux.HandleFunc("POST /faults", answer(func(r *http.Request) (any, error) {
+	mux.HandleFunc("POST /faults", jsonHandler(func(r *http.Request) (any, error) {
 		if k.proxy == nil {
 			return nil, errNoProxy
 		}
@@ -69,7 +69,7 @@ func (k *keeper) control() error {
 		}
 		return nil, k.proxy.Faults.Add(more)
 	}))
-	mux.HandleFunc("PUT /faults", answer(func(r *http.Request) (any, error) {
+	mux.HandleFunc("PUT /faults", jsonHandler(func(r *http.Request) (any, error) {
 		if k.proxy == nil {
 			return nil, errNoProxy
 		}
@@ -79,21 +79,21 @@ func (k *keeper) control() error {
 		}
 		return nil, k.proxy.Faults.Replace(wanted)
 	}))
-	mux.HandleFunc("POST /stop", answer(func(*http.Request) (any, error) {
-		time.AfterFunc(50*time.Millisecond, func() { close(k.stop) }) // after the answer
+	mux.HandleFunc("POST /stop", jsonHandler(func(*http.Request) (any, error) {
+		time.AfterFunc(50*time.Millisecond, func() { close(k.stop) }) // after the response
 		return nil, nil
 	}))
-	forever("control", func() error { return httpServer(mux).Serve(k.doors.control) })
+	serveInBackground("control", func() error { return httpServer(mux).Serve(k.listeners.control) })
 	return nil
 }
 
 var errNoProxy = errors.New("faults need a proxy before the API server: bring the cluster up with --apiserver-proxy")
 
-func (k *keeper) status() Status {
-	s := Status{Registry: k.doors.registry.Addr().String()}
+func (k *supervisor) collectStatus() Status {
+	s := Status{Registry: k.listeners.registry.Addr().String()}
 	for _, m := range k.machines {
 		m.mu.Lock()
-		n := NodeStatus{Name: m.node.Name, On: m.on, Leader: leaderOf(m.carrier)}
+		n := NodeStatus{Name: m.node.Name, On: m.on, Leader: leaderOf(m.nspawnPID)}
 		if m.failure != nil {
 			n.Failure = m.failure.Error()
 		}
@@ -103,7 +103,7 @@ func (k *keeper) status() Status {
 	return s
 }
 
-// leaderOf numbers a node's first process as the machine does.
+// leaderOf translates the first process of a node to the process namespace of the machine.
 func leaderOf(carrier int) int {
 	if carrier == 0 {
 		return 0
@@ -119,8 +119,8 @@ func leaderOf(carrier int) int {
 	return outside
 }
 
-// answer makes an HTTP answer of a value or an error.
-func answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+// jsonHandler responds with a value as JSON, or with an error.
+func jsonHandler(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := f(r)
 		if err != nil {
@@ -131,15 +131,15 @@ func answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// ask wants something of the keeper of the cluster at p.
-func (p place) ask(ctx context.Context, method, path string, question, reply any) error {
+// callSupervisor calls the control API of the cluster's supervisor.
+func (p clusterPaths) callSupervisor(ctx context.Context, method, path string, question, reply any) error {
 	var body bytes.Buffer
 	if question != nil {
 		if err := json.NewEncoder(&body).Encode(question); err != nil {
 			return err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://keeper"+path, &body)
+	request, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, &body)
 	if err != nil {
 		return err
 	}
@@ -149,12 +149,12 @@ func (p place) ask(ctx context.Context, method, path string, question, reply any
 	}}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return errDown{p.name, err}
+		return errNotUp{p.name, err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("hearing the keeper of cluster %s: %w", p.name, err)
+		return fmt.Errorf("reading the response of the supervisor of cluster %s: %w", p.name, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return errors.New(strings.TrimSpace(string(content)))
@@ -165,20 +165,20 @@ func (p place) ask(ctx context.Context, method, path string, question, reply any
 	return json.Unmarshal(content, reply)
 }
 
-// errDown says that nobody keeps the cluster.
-type errDown struct {
+// errNotUp means that the cluster has no supervisor.
+type errNotUp struct {
 	name  string
 	cause error
 }
 
-func (e errDown) Error() string {
+func (e errNotUp) Error() string {
 	return fmt.Sprintf("cluster %s is not up: bring it up with `up --name %s`", e.name, e.name)
 }
 
-func (e errDown) Unwrap() error { return e.cause }
+func (e errNotUp) Unwrap() error { return e.cause }
 
-func (p place) status(ctx context.Context) (Status, error) {
+func (p clusterPaths) fetchStatus(ctx context.Context) (Status, error) {
 	var s Status
-	err := p.ask(ctx, http.MethodGet, "/status", nil, &s)
+	err := p.callSupervisor(ctx, http.MethodGet, "/status", nil, &s)
 	return s, err
 }

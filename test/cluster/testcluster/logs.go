@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -21,11 +21,11 @@ func (c *Cluster) Logs(ctx context.Context, to io.Writer, lines int, sources ...
 	if err := c.errNotOurs("printing logs"); err != nil {
 		return err
 	}
-	status, err := c.place.status(ctx)
+	status, err := c.paths.fetchStatus(ctx)
 	if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(c.place.logs(), "*.log"))
+	files, err := filepath.Glob(filepath.Join(c.paths.logs(), "*.log"))
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *Cluster) Logs(ctx context.Context, to io.Writer, lines int, sources ...
 
 // nodeLogs prints a node's console and, if it is on, its journal.
 func (c *Cluster) nodeLogs(ctx context.Context, to io.Writer, n NodeStatus, lines int) error {
-	if err := printTail(to, "console of "+n.Name, filepath.Join(c.place.node(n.Name), "console.log"), lines); err != nil {
+	if err := printTail(to, "console of "+n.Name, filepath.Join(c.paths.node(n.Name), "console.log"), lines); err != nil {
 		return err
 	}
 	if n.Leader == 0 {
@@ -69,7 +69,7 @@ func (c *Cluster) nodeLogs(ctx context.Context, to io.Writer, n NodeStatus, line
 	}
 	journal, err := c.Exec(ctx, n.Name, "journalctl", "--no-pager", "--lines="+limit)
 	if err != nil {
-		journal = err.Error() + "\n" // the node is about to go off; the other logs are wanted all the same
+		journal = err.Error() + "\n" // the node is shutting down; print the other logs
 	}
 	return printSection(to, "journal of "+n.Name, []byte(journal))
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"errors"
@@ -27,18 +27,18 @@ var packages = []struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// Require finds what this machine lacks for the cluster, one sentence each, before anything is done.
+// Require returns an error for everything that this machine lacks to run the cluster.
 func (s Spec) Require(cache *build.Cache) error {
 	if os.Geteuid() != 0 {
 		return errors.New("this needs root, because nodes are systemd hosts with networks of their own: run it again with sudo")
 	}
-	return errors.Join(requireCapability(), s.requirePrograms(cache), s.requireKernel(), s.requireRoom())
+	return errors.Join(requireCapability(), s.requirePrograms(cache), s.requireKernel(), s.requireDiskSpace())
 }
 
-// debianKeys is where the keys that Debian signs its packages with may be; Ubuntu does not bring them.
+// debianKeys are the paths of Debian's archive keys, which Ubuntu does not install.
 var debianKeys = []string{"/usr/share/keyrings/debian-archive-keyring.*", "/etc/apt/trusted.gpg.d/debian-archive-*"}
 
-func trusted(patterns ...string) bool {
+func matchesAnyFile(patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		found, err := filepath.Glob(pattern)
 		return err == nil && len(found) > 0
@@ -66,12 +66,12 @@ func requireCapability() error {
 func (s Spec) requirePrograms(cache *build.Cache) error {
 	var programs, missing []string
 	for _, p := range packages {
-		unused := p.program == "mmdebstrap" && cache.RootMade() || p.program != "ip" && len(s.hosts()) == 0
+		unused := p.program == "mmdebstrap" && cache.RootMade() || p.program != "ip" && len(s.realNodes()) == 0
 		if _, err := exec.LookPath(p.program); err != nil && !unused {
 			programs, missing = append(programs, p.program), append(missing, p.debian)
 		}
 	}
-	if len(s.hosts()) > 0 && !cache.RootMade() && !trusted(debianKeys...) {
+	if len(s.realNodes()) > 0 && !cache.RootMade() && !matchesAnyFile(debianKeys...) {
 		programs, missing = append(programs, "the keys of the Debian archive"), append(missing, "debian-archive-keyring")
 	}
 	if len(missing) == 0 {
@@ -80,9 +80,9 @@ func (s Spec) requirePrograms(cache *build.Cache) error {
 	return fmt.Errorf("%s cannot be found: apt-get install -y %s", strings.Join(programs, " and "), strings.Join(missing, " "))
 }
 
-// requireKernel looks for what nodes need of the kernel they share with this machine.
+// requireKernel checks the kernel of this machine, which nodes share.
 func (s Spec) requireKernel() error {
-	if len(s.hosts()) == 0 {
+	if len(s.realNodes()) == 0 {
 		return nil
 	}
 	var errs []error
@@ -99,24 +99,24 @@ func (s Spec) requireKernel() error {
 	return errors.Join(append(errs, s.requireInotify())...)
 }
 
-// requireInotify counts: kubelet, containerd and systemd of one node watch files through about 17 instances.
+// requireInotify checks the limit of inotify instances: kubelet, containerd and systemd of one node use about 17.
 func (s Spec) requireInotify() error {
 	const key, each, rest = "/proc/sys/fs/inotify/max_user_instances", 17, 20
 	value, err := os.ReadFile(key)
 	if err != nil {
-		return nil // a kernel that does not count
+		return nil // the kernel has no limit
 	}
 	limit, err := strconv.Atoi(strings.TrimSpace(string(value)))
-	if need := each*len(s.hosts()) + rest; err == nil && limit < need {
+	if need := each*len(s.realNodes()) + rest; err == nil && limit < need {
 		return fmt.Errorf("%d nodes watch files through about %d inotify instances, and this machine allows %d: sysctl -w fs.inotify.max_user_instances=%d",
-			len(s.hosts()), need, limit, 2*need)
+			len(s.realNodes()), need, limit, 2*need)
 	}
 	return nil
 }
 
-// requireRoom makes sure that the cluster's files fit on the disk.
-func (s Spec) requireRoom() error {
-	p, err := locate(s.Name)
+// requireDiskSpace checks that the cluster's files fit on the disk.
+func (s Spec) requireDiskSpace() error {
+	p, err := locatePaths(s.Name)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (s Spec) requireRoom() error {
 		}
 		dir = filepath.Dir(dir)
 	}
-	need := uint64(256+256*len(s.hosts())) << 20
+	need := uint64(256+256*len(s.realNodes())) << 20
 	if free, err := build.Free(dir); err == nil && free < need {
 		return fmt.Errorf("the cluster needs about %d MiB in %s, and %d MiB are free: free some space or set XDG_STATE_HOME to a directory with more",
 			need>>20, p.dir, free>>20)

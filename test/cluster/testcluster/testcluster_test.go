@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"maps"
@@ -29,11 +29,11 @@ func TestPlane(t *testing.T) {
 		{"on a node, behind a proxy", Spec{ControlPlane: "cp", APIServerProxy: true}, network.NodeIP(1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			files, err := c.spec.issue()
+			files, err := c.spec.issueCredentials()
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range c.spec.plane("/pki", "/etcd") {
+			for _, p := range c.spec.controlPlanePrograms("/pki", "/etcd") {
 				for _, arg := range p.args {
 					flag, value, _ := strings.Cut(arg, "=")
 					if name, is := strings.CutPrefix(value, "/pki/"); is && files.files[name] == nil {
@@ -65,7 +65,7 @@ func TestGracePeriod(t *testing.T) {
 		{Spec{Simulated: 501}, 20 * time.Minute},
 		{Spec{Simulated: 5000, GracePeriod: time.Minute}, time.Minute},
 	} {
-		if got := c.spec.grace(); got != c.want {
+		if got := c.spec.effectiveGracePeriod(); got != c.want {
 			t.Errorf("with %d simulated nodes and %s wanted it is %s, want %s", c.spec.Simulated, c.spec.GracePeriod, got, c.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestGracePeriod(t *testing.T) {
 func TestNodeLabels(t *testing.T) {
 	s := Spec{Nodes: []string{"a", "b"}, ControlPlane: "cp", Labels: []Label{{Node: "b", Key: "zone", Value: "2"}, {Key: "zone", Value: "1"}, {Key: "pool", Value: "gpu"}}}
 	want := map[string]string{"a": "pool=gpu zone=1", "b": "pool=gpu zone=2", "cp": "node-role.kubernetes.io/control-plane= pool=gpu zone=1"}
-	for name, labels := range s.labels() {
+	for name, labels := range s.labelsByNode() {
 		var got []string
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			got = append(got, key+"="+labels[key])
@@ -126,12 +126,12 @@ func TestStageFile(t *testing.T) {
 
 func TestPlaceOfState(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "relative")
-	if _, err := locate("a"); err == nil || !strings.Contains(err.Error(), "it must be an absolute path") {
+	if _, err := locatePaths("a"); err == nil || !strings.Contains(err.Error(), "it must be an absolute path") {
 		t.Errorf("the error is %v", err)
 	}
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("HOME", "")
-	if _, err := locate("a"); err == nil || !strings.Contains(err.Error(), "set XDG_STATE_HOME or HOME") {
+	if _, err := locatePaths("a"); err == nil || !strings.Contains(err.Error(), "set XDG_STATE_HOME or HOME") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab brings a whole Kubernetes up on this machine and takes it down again without a trace. A program of its
-// own, the keeper, holds everything that a cluster consists of: when the keeper ends, however it ends, the kernel takes
-// processes, mounts and networks with it.
+// Package testcluster runs a whole Kubernetes on this machine. A separate process, the supervisor, owns everything that a cluster
+// consists of: when it exits for whatever reason, the kernel removes its processes, mounts and networks.
 //
-// A program that calls Up calls Init first: the keeper is the same program, started once more.
-package lab
+// A program that calls Up calls Init first: the supervisor is the same program, started again.
+package testcluster
 
 import (
 	"context"
@@ -24,44 +23,44 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/network"
 )
 
-// A Spec says what cluster is wanted.
+// Spec describes a cluster.
 type Spec struct {
 	Name         string   `json:"name"`
 	Nodes        []string `json:"nodes"`        // real systemd hosts, by name
-	ControlPlane string   `json:"controlPlane"` // the control plane is a node of its own, with this name; else it is outside
+	ControlPlane string   `json:"controlPlane"` // name of a node for the control plane; it runs outside of nodes if empty
 	Labels       []Label  `json:"labels"`
 
-	Simulated      int           `json:"simulated"`      // how many nodes only kwok plays
-	SimulatedDelay time.Duration `json:"simulatedDelay"` // how long one init container of a pod on a simulated node takes
-	SimulatedTaint bool          `json:"simulatedTaint"` // pods need a toleration to be placed on simulated nodes
+	Simulated      int           `json:"simulated"`      // number of nodes that kwok simulates
+	SimulatedDelay time.Duration `json:"simulatedDelay"` // duration of each init container on simulated nodes
+	SimulatedTaint bool          `json:"simulatedTaint"` // simulated nodes have a taint
 
-	GracePeriod    time.Duration `json:"gracePeriod"`    // silence after which a node is not ready; 0: a default that fits the size
-	APIPort        int           `json:"apiPort"`        // on 127.0.0.1; 0: any that is free
+	GracePeriod    time.Duration `json:"gracePeriod"`    // node monitor grace period; 0: depends on the number of nodes
+	APIPort        int           `json:"apiPort"`        // on 127.0.0.1; 0: any free port
 	RegistryPort   int           `json:"registryPort"`   // likewise
-	APIServerProxy bool          `json:"apiServerProxy"` // faults can be put in front of the API server
+	APIServerProxy bool          `json:"apiServerProxy"` // a proxy that injects faults stands before the API server
 
-	Tied bool `json:"tied"` // the cluster goes down with the process that brought it up, however that ends
+	Tied bool `json:"tied"` // the cluster goes down with the process that brought it up
 }
 
-// A Label is put on one node, or on all where Node is empty.
+// Label is a label of one node, or of all nodes if Node is empty.
 type Label struct {
 	Node  string `json:"node,omitempty"`
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// A Cluster is one that is up.
+// Cluster is a running cluster.
 type Cluster struct {
 	Name       string
 	Kubeconfig string // path
 	Config     *rest.Config
 	Client     *kubernetes.Clientset
 
-	place place  // empty on a cluster that is not ours
-	guard *guard // nil unless the cluster is tied to this process
+	paths    clusterPaths // empty on a cluster of somebody else
+	watchdog *watchdog    // nil unless the cluster is tied to this process
 }
 
-// DefaultName is the name of a cluster that is given none.
+// DefaultName is the default name of a cluster.
 const DefaultName = "skyhook"
 
 // gracePeriod is long enough for a busy machine with two cores and short enough to see a power cut within 15 seconds.
@@ -72,14 +71,14 @@ var (
 	nodeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 )
 
-// Check finds what is wrong with a wish before anything is done about it.
+// Check validates the spec.
 func (s Spec) Check() error {
 	var wrong []error
 	if !clusterName.MatchString(s.Name) {
 		wrong = append(wrong, fmt.Errorf("name %q: use at most 30 lower-case letters, digits and dashes", s.Name))
 	}
 	seen := map[string]bool{}
-	for _, name := range s.hosts() {
+	for _, name := range s.realNodes() {
 		if !nodeName.MatchString(name) {
 			wrong = append(wrong, fmt.Errorf("node %q: use at most 63 lower-case letters, digits, dashes and dots", name))
 		}
@@ -88,7 +87,7 @@ func (s Spec) Check() error {
 		}
 		seen[name] = true
 	}
-	if n := len(s.hosts()); n > network.MaxNodes {
+	if n := len(s.realNodes()); n > network.MaxNodes {
 		wrong = append(wrong, fmt.Errorf("%d nodes: at most %d real ones are possible; ask for simulated ones", n, network.MaxNodes))
 	}
 	if s.Simulated < 0 {
@@ -110,16 +109,16 @@ func (s Spec) Check() error {
 	return errors.Join(wrong...)
 }
 
-// hosts are the real systemd hosts; the control plane comes first where it is one.
-func (s Spec) hosts() []string {
+// realNodes lists the real nodes, that of the control plane first.
+func (s Spec) realNodes() []string {
 	if s.ControlPlane == "" {
 		return s.Nodes
 	}
 	return append([]string{s.ControlPlane}, s.Nodes...)
 }
 
-// grace is how long a node may be silent. Thousands of simulated nodes renew their leases less often.
-func (s Spec) grace() time.Duration {
+// effectiveGracePeriod is the node monitor grace period. Thousands of simulated nodes renew their leases less often.
+func (s Spec) effectiveGracePeriod() time.Duration {
 	switch {
 	case s.GracePeriod > 0:
 		return s.GracePeriod
@@ -131,25 +130,25 @@ func (s Spec) grace() time.Duration {
 	return gracePeriod
 }
 
-// Open finds a cluster of ours that is up.
+// Open connects to a cluster that Up brought up.
 func Open(name string) (*Cluster, error) {
-	p, err := locate(name)
+	p, err := locatePaths(name)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.status(context.Background()); err != nil {
+	if _, err := p.fetchStatus(context.Background()); err != nil {
 		return nil, err
 	}
-	c, err := Existing(p.kubeconfig())
+	c, err := Connect(p.kubeconfig())
 	if err != nil {
 		return nil, err
 	}
-	c.Name, c.place = name, p
+	c.Name, c.paths = name, p
 	return c, nil
 }
 
-// Existing uses a cluster that somebody else runs. Its nodes have no switches, and it has no registry of ours.
-func Existing(kubeconfig string) (*Cluster, error) {
+// Connect connects to a cluster of somebody else, which has neither power switches nor this registry.
+func Connect(kubeconfig string) (*Cluster, error) {
 	path, err := filepath.Abs(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("finding the kubeconfig: %w", err)
@@ -158,7 +157,7 @@ func Existing(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig %s: %w", path, err)
 	}
-	config.QPS = -1 // a test is never throttled by its own client
+	config.QPS = -1 // no client-side throttling
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig %s: %w", path, err)
@@ -166,19 +165,19 @@ func Existing(kubeconfig string) (*Cluster, error) {
 	return &Cluster{Name: "existing", Kubeconfig: path, Config: config, Client: client}, nil
 }
 
-// Ours tells whether the cluster was brought up here: only then are there a registry, faults and switches on nodes.
-func (c *Cluster) Ours() bool { return c.place.dir != "" }
+// IsOurs reports whether Up brought the cluster up: only then it has a registry, faults and power switches.
+func (c *Cluster) IsOurs() bool { return c.paths.dir != "" }
 
-// errNotOurs says why something is not possible on a cluster of somebody else.
+// errNotOurs returns an error on a cluster of somebody else.
 func (c *Cluster) errNotOurs(what string) error {
-	if c.Ours() {
+	if c.IsOurs() {
 		return nil
 	}
 	return fmt.Errorf("%s: only possible on a cluster that test/cluster brought up", what)
 }
 
-// removeAll is os.RemoveAll that says what it was about.
-func removeAll(path string) error {
+// removeDir is os.RemoveAll with a more specific error.
+func removeDir(path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("removing %s: %w", path, err)
 	}

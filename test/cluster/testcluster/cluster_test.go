@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func up(t *testing.T, s Spec) *Cluster {
 }
 
 // Two clusters with the same node names live side by side; what happens to one does not reach the other. One is taken
-// down, the keeper of the other is killed: both times nothing is left.
+// down, the supervisor of the other is killed: both times nothing is left.
 func TestTwoClusters(t *testing.T) {
 	realClusters(t)
 	ctx := context.Background()
@@ -88,7 +88,7 @@ func TestTwoClusters(t *testing.T) {
 	two := up(t, Spec{Name: named("two"), Nodes: []string{"gpu-1"}})
 	machines := map[string]bool{}
 	for _, c := range []*Cluster{one, two} {
-		boot, err := c.Boot(ctx, "gpu-1")
+		boot, err := c.BootID(ctx, "gpu-1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,40 +110,40 @@ func TestTwoClusters(t *testing.T) {
 	if _, err := two.Exec(ctx, "gpu-1", "systemctl", "is-active", "kubelet"); err != nil {
 		t.Errorf("after one cluster went down, on the other: %v", err)
 	}
-	keeperKilled(t, two)
+	supervisorKilled(t, two)
 }
 
-// keeperKilled kills the keeper as an out-of-memory killer would. The kernel takes the cluster with it: what remains is
+// supervisorKilled kills the supervisor as an out-of-memory killer would. The kernel takes the cluster with it: what remains is
 // files and empty control groups, and Down, or the next Up, removes those.
-func keeperKilled(t *testing.T, c *Cluster) {
+func supervisorKilled(t *testing.T, c *Cluster) {
 	t.Helper()
-	group, err := cgroup.Open(c.place.keeperGroup())
+	group, err := cgroup.Open(c.paths.supervisorGroup())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range group.Processes() {
 		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if bytes.Contains(environment, []byte(keepVariable+"=")) {
+		if bytes.Contains(environment, []byte(supervisorVariable+"=")) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	all, err := c.place.all()
+	all, err := c.paths.openGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = until(context.Background(), "the cluster of a killed keeper is gone", patience, func(context.Context) (bool, string) {
+	err = pollUntil(context.Background(), "the cluster of a killed supervisor is gone", stepTimeout, func(context.Context) (bool, string) {
 		return len(all.Processes()) == 0, fmt.Sprint(all.Processes())
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if left := append(processesOf(t, c.place), append(mountsOf(t, c.place), networkOf(t, c.place)...)...); len(left) > 0 {
-		t.Errorf("a killed keeper left %v", left)
+	if left := append(processesOf(t, c.paths), append(mountsOf(t, c.paths), networkOf(t, c.paths)...)...); len(left) > 0 {
+		t.Errorf("a killed supervisor left %v", left)
 	}
 	if _, err := Open(c.Name); err == nil || !strings.Contains(err.Error(), "is not up") {
-		t.Errorf("opening a cluster whose keeper was killed gave %v", err)
+		t.Errorf("opening a cluster whose supervisor was killed gave %v", err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func loadedImage(t *testing.T, c *Cluster) {
 	if err := tarball.WriteToFile(file, tag, otherTools(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Load(context.Background(), file); err != nil {
+	if err := c.LoadArchive(context.Background(), file); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"a", "b"} {
@@ -217,9 +217,9 @@ func switches(t *testing.T, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	other, err := c.Boot(ctx, "b")
+	other, err := c.BootID(ctx, "b")
 	must(err)
-	before, err := c.Boot(ctx, "a")
+	before, err := c.BootID(ctx, "a")
 	must(err)
 	_, err = c.Exec(ctx, "a", "sh", "-c", "echo kept >/etc/kept; sysctl -q -w net.ipv4.ip_default_ttl=77")
 	must(err)
@@ -227,7 +227,7 @@ func switches(t *testing.T, c *Cluster) {
 	must(c.WaitBoot(ctx, "a", before))
 	after, err := c.Exec(ctx, "a", "sh", "-c", "cat /etc/kept /proc/sys/net/ipv4/ip_default_ttl /proc/sys/kernel/random/boot_id")
 	must(err)
-	boot, err := c.Boot(ctx, "a")
+	boot, err := c.BootID(ctx, "a")
 	must(err)
 	if after != "kept\n64\n"+boot+"\n" {
 		t.Errorf("after a reboot the node has %q and reports boot id %s", after, boot)
@@ -247,7 +247,7 @@ func switches(t *testing.T, c *Cluster) {
 		t.Errorf("starting a node that does not exist gave %v", err)
 	}
 	must(c.Start(ctx, "a"))
-	if same, err := c.Boot(ctx, "b"); err != nil || same != other {
+	if same, err := c.BootID(ctx, "b"); err != nil || same != other {
 		t.Errorf("the other node's boot id went from %s to %s, %v", other, same, err)
 	}
 	list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=b,reason=NodeNotReady"})
@@ -262,7 +262,7 @@ func logs(t *testing.T, c *Cluster) {
 	if err := c.Logs(context.Background(), &all, 5); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"=== kube-apiserver\n", "=== registry\n", "=== console of a\n", "=== journal of b\n", "=== keeper\n"} {
+	for _, want := range []string{"=== kube-apiserver\n", "=== registry\n", "=== console of a\n", "=== journal of b\n", "=== supervisor\n"} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("the logs have no section %q", want)
 		}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/node"
 )
 
-// Inside is the command line that runs argv on a node, for a caller that connects its own terminal.
-func (c *Cluster) Inside(ctx context.Context, name string, argv ...string) ([]string, error) {
-	leader, err := c.leader(ctx, name)
+// CommandLine returns the command line that runs argv on a node, for callers that connect their own terminal.
+func (c *Cluster) CommandLine(ctx context.Context, name string, argv ...string) ([]string, error) {
+	leader, err := c.waitLeader(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +30,11 @@ func (c *Cluster) Inside(ctx context.Context, name string, argv ...string) ([]st
 
 // Exec runs a program on a node, as root of the host, and returns what it printed.
 func (c *Cluster) Exec(ctx context.Context, name string, argv ...string) (string, error) {
-	return c.exec(ctx, name, nil, argv...)
+	return c.execInput(ctx, name, nil, argv...)
 }
 
-func (c *Cluster) exec(ctx context.Context, name string, input io.Reader, argv ...string) (string, error) {
-	line, err := c.Inside(ctx, name, argv...)
+func (c *Cluster) execInput(ctx context.Context, name string, input io.Reader, argv ...string) (string, error) {
+	line, err := c.CommandLine(ctx, name, argv...)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +63,7 @@ func (c *Cluster) Poweroff(ctx context.Context, name string) error {
 
 // Crash cuts a node's power: every process of it ends at once. It returns when the node is off.
 func (c *Cluster) Crash(ctx context.Context, name string) error {
-	leader, err := c.leader(ctx, name)
+	leader, err := c.waitLeader(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -78,11 +78,11 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	if err := c.errNotOurs("starting a node"); err != nil {
 		return err
 	}
-	return c.place.ask(ctx, "POST", "/nodes/"+name+"/start", nil, nil)
+	return c.paths.callSupervisor(ctx, "POST", "/nodes/"+name+"/start", nil, nil)
 }
 
-// Boot returns the boot id that the node's kubelet reported last.
-func (c *Cluster) Boot(ctx context.Context, name string) (string, error) {
+// BootID returns the boot id that the node's kubelet reported last.
+func (c *Cluster) BootID(ctx context.Context, name string) (string, error) {
 	n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("reading the boot id of node %s: %w", name, err)
@@ -92,7 +92,7 @@ func (c *Cluster) Boot(ctx context.Context, name string) (string, error) {
 
 // WaitBoot waits until the node is ready with another boot id than the one given.
 func (c *Cluster) WaitBoot(ctx context.Context, name, before string) error {
-	return until(ctx, fmt.Sprintf("node %s is ready after a boot", name), patience, func(ctx context.Context) (bool, string) {
+	return pollUntil(ctx, fmt.Sprintf("node %s is ready after a boot", name), stepTimeout, func(ctx context.Context) (bool, string) {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -103,7 +103,7 @@ func (c *Cluster) WaitBoot(ctx context.Context, name, before string) error {
 
 // WaitReady waits until the API server calls the node ready and pods may go there, or until it calls it not ready.
 func (c *Cluster) WaitReady(ctx context.Context, name string, ready bool) error {
-	return until(ctx, fmt.Sprintf("node %s is ready: %v", name, ready), patience, func(ctx context.Context) (bool, string) {
+	return pollUntil(ctx, fmt.Sprintf("node %s is ready: %v", name, ready), stepTimeout, func(ctx context.Context) (bool, string) {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -113,8 +113,8 @@ func (c *Cluster) WaitReady(ctx context.Context, name string, ready bool) error 
 }
 
 func (c *Cluster) waitOff(ctx context.Context, name string) error {
-	return until(ctx, fmt.Sprintf("node %s is off", name), time.Minute, func(ctx context.Context) (bool, string) {
-		n, err := c.switched(ctx, name)
+	return pollUntil(ctx, fmt.Sprintf("node %s is off", name), time.Minute, func(ctx context.Context) (bool, string) {
+		n, err := c.fetchNodeStatus(ctx, name)
 		if err != nil {
 			return false, err.Error()
 		}
@@ -122,12 +122,12 @@ func (c *Cluster) waitOff(ctx context.Context, name string) error {
 	})
 }
 
-// switched looks at a node's switch.
-func (c *Cluster) switched(ctx context.Context, name string) (NodeStatus, error) {
+// fetchNodeStatus asks the supervisor for the status of a node.
+func (c *Cluster) fetchNodeStatus(ctx context.Context, name string) (NodeStatus, error) {
 	if err := c.errNotOurs("reaching into node " + name); err != nil {
 		return NodeStatus{}, err
 	}
-	s, err := c.place.status(ctx)
+	s, err := c.paths.fetchStatus(ctx)
 	if err != nil {
 		return NodeStatus{}, err
 	}
@@ -139,12 +139,12 @@ func (c *Cluster) switched(ctx context.Context, name string) (NodeStatus, error)
 	return NodeStatus{}, fmt.Errorf("there is no node %q in cluster %s", name, c.Name)
 }
 
-// leader finds the first process of a node, and waits a moment for one that is about to boot.
-func (c *Cluster) leader(ctx context.Context, name string) (int, error) {
+// waitLeader returns the first process of a node, and waits a few seconds if the node is booting.
+func (c *Cluster) waitLeader(ctx context.Context, name string) (int, error) {
 	var leader int
 	var off error
-	err := until(ctx, fmt.Sprintf("node %s runs", name), 10*time.Second, func(ctx context.Context) (bool, string) {
-		n, err := c.switched(ctx, name)
+	err := pollUntil(ctx, fmt.Sprintf("node %s runs", name), 10*time.Second, func(ctx context.Context) (bool, string) {
+		n, err := c.fetchNodeStatus(ctx, name)
 		if err == nil && !n.On {
 			err = fmt.Errorf("node %s is off: switch it on with `node start %s`", name, name)
 			if n.Failure != "" {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bufio"
@@ -53,7 +53,7 @@ func TestTied(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = program.Wait() // killed, as was intended
-	err = until(context.Background(), "nothing is left of the cluster", patience, func(context.Context) (bool, string) {
+	err = pollUntil(context.Background(), "nothing is left of the cluster", stepTimeout, func(context.Context) (bool, string) {
 		left := traces(t, name)
 		return len(left) == 0, fmt.Sprint(left)
 	})
@@ -62,7 +62,7 @@ func TestTied(t *testing.T) {
 	}
 }
 
-// A program that takes its cluster down itself sends the guard away, who would else take down a later one of that name.
+// A program that takes its cluster down itself sends the watchdog away, who would else take down a later one of that name.
 func TestTiedAndTakenDown(t *testing.T) {
 	realClusters(t)
 	name := named("tied")
@@ -73,8 +73,8 @@ func TestTiedAndTakenDown(t *testing.T) {
 	if err := c.Down(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if c.guard.cmd.ProcessState == nil || !c.guard.cmd.ProcessState.Success() {
-		t.Errorf("the guard ended with %v", c.guard.cmd.ProcessState)
+	if c.watchdog.cmd.ProcessState == nil || !c.watchdog.cmd.ProcessState.Success() {
+		t.Errorf("the watchdog ended with %v", c.watchdog.cmd.ProcessState)
 	}
 	noTraces(t, name)
 }

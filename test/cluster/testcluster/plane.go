@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"fmt"
@@ -12,39 +12,39 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/pki"
 )
 
-// Where the API server answers, for everybody in the cluster.
+// The address of the API server for all clients in the cluster.
 const (
-	apiPort = 6443
-	frontIP = network.Gateway
+	apiPort  = 6443
+	serverIP = network.Gateway
 )
 
-// frontURL is the API server as the cluster knows it, whatever stands in between.
-func frontURL() string { return fmt.Sprintf("https://%s:%d", frontIP, apiPort) }
+// serverURL is the URL of the API server, or of the proxy before it.
+func serverURL() string { return fmt.Sprintf("https://%s:%d", serverIP, apiPort) }
 
-// server is where the API server itself listens: in the front row unless something stands before it.
-func (s Spec) server() string {
+// apiServerIP is the address on which the API server itself listens; a proxy or relay has serverIP then.
+func (s Spec) apiServerIP() string {
 	switch {
 	case s.ControlPlane != "":
 		return network.NodeIP(1)
 	case s.APIServerProxy:
 		return "127.0.0.1"
 	}
-	return frontIP
+	return serverIP
 }
 
-// A program is one part of the control plane.
+// program is one program of the control plane.
 type program struct {
 	name string
 	args []string
 }
 
-// plane lists the programs of the control plane, with their certificates in certs and etcd's data in etcd.
-func (s Spec) plane(certs, etcd string) []program {
+// controlPlanePrograms lists the programs of the control plane, with their certificates in certs and etcd's data in etcd.
+func (s Spec) controlPlanePrograms(certs, etcd string) []program {
 	kubeconfig := func(name string) []string {
 		file := path.Join(certs, name+".kubeconfig")
 		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file, "--authorization-kubeconfig=" + file, "--bind-address=127.0.0.1", "--leader-elect=false"}
 	}
-	grace := s.grace()
+	grace := s.effectiveGracePeriod()
 	controllers := append(kubeconfig("kube-controller-manager"),
 		"--use-service-account-credentials", "--service-account-private-key-file="+path.Join(certs, "service-accounts.key"), "--root-ca-file="+path.Join(certs, "ca.crt"),
 		"--cluster-signing-cert-file="+path.Join(certs, "ca.crt"), "--cluster-signing-key-file="+path.Join(certs, "ca.key"),
@@ -60,16 +60,16 @@ func (s Spec) plane(certs, etcd string) []program {
 			"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=test=http://127.0.0.1:2380",
 			"--unsafe-no-fsync", "--quota-backend-bytes=8589934592", "--log-level=warn",
 		}},
-		{"kube-apiserver", s.apiserver(certs)},
+		{"kube-apiserver", s.apiServerArgs(certs)},
 		{"kube-controller-manager", controllers},
 		{"kube-scheduler", scheduler},
 	}
 }
 
-func (s Spec) apiserver(certs string) []string {
+func (s Spec) apiServerArgs(certs string) []string {
 	file := func(name string) string { return path.Join(certs, name) }
 	args := []string{
-		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=" + s.server(), "--advertise-address=" + frontIP, fmt.Sprintf("--secure-port=%d", apiPort),
+		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=" + s.apiServerIP(), "--advertise-address=" + serverIP, fmt.Sprintf("--secure-port=%d", apiPort),
 		"--tls-cert-file=" + file("kube-apiserver.crt"), "--tls-private-key-file=" + file("kube-apiserver.key"), "--client-ca-file=" + file("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file("service-accounts.crt"),
 		"--service-account-signing-key-file=" + file("service-accounts.key"), "--service-cluster-ip-range=" + network.ServiceCIDR,
@@ -87,8 +87,8 @@ func (s Spec) apiserver(certs string) []string {
 	return args
 }
 
-// unit is the program as a service of a control plane node.
-func (p program) unit() []byte {
+// systemdUnit is the unit that runs the program on a control plane node.
+func (p program) systemdUnit() []byte {
 	return fmt.Appendf(nil, `[Unit]
 Description=%[1]s
 After=network.target
@@ -107,29 +107,29 @@ WantedBy=multi-user.target
 
 // credentials are all keys and certificates of a cluster.
 type credentials struct {
-	authority, front *pki.Authority
-	files            map[string][]byte   // what the control plane reads, by file name
-	admin            pki.Pair            // may do everything
-	kubelets         map[string]pki.Pair // by node
-	proxy            pki.Pair            // kube-proxy
-	serving          pki.Pair            // the API server
-	vouching         pki.Pair            // the proxy in front of the API server
+	authority, proxyAuthority *pki.Authority
+	files                     map[string][]byte   // of the control plane, by file name
+	admin                     pki.Pair            // cluster administrator
+	kubelets                  map[string]pki.Pair // by node
+	proxy                     pki.Pair            // kube-proxy
+	serving                   pki.Pair            // the API server
+	proxyClient               pki.Pair            // the proxy in front of the API server
 }
 
-// issue makes the credentials of a cluster.
-func (s Spec) issue() (*credentials, error) {
+// issueCredentials creates the credentials of a cluster.
+func (s Spec) issueCredentials() (*credentials, error) {
 	c := &credentials{files: map[string][]byte{}, kubelets: map[string]pki.Pair{}}
 	var err error
 	if c.authority, err = pki.NewAuthority("skyhook-test-" + s.Name); err != nil {
 		return nil, err
 	}
-	if c.front, err = pki.NewAuthority("skyhook-test-" + s.Name + "-front"); err != nil {
+	if c.proxyAuthority, err = pki.NewAuthority("skyhook-test-" + s.Name + "-front"); err != nil {
 		return nil, err
 	}
-	if c.vouching, err = c.front.Issue(pki.Subject{Name: "front"}); err != nil {
+	if c.proxyClient, err = c.proxyAuthority.Issue(pki.Subject{Name: "front"}); err != nil {
 		return nil, err
 	}
-	names := []string{frontIP, "127.0.0.1", network.APIService, network.NodeIP(1), "localhost",
+	names := []string{serverIP, "127.0.0.1", network.APIService, network.NodeIP(1), "localhost",
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	subjects := []pki.Subject{
 		{Name: "kube-apiserver", Hosts: names},
@@ -137,7 +137,7 @@ func (s Spec) issue() (*credentials, error) {
 		{Name: "admin", Groups: []string{"system:masters"}},
 		{Name: "system:kube-proxy"}, {Name: "system:kube-controller-manager"}, {Name: "system:kube-scheduler"},
 	}
-	for i, node := range s.hosts() {
+	for i, node := range s.realNodes() {
 		subjects = append(subjects, pki.Subject{Name: "system:node:" + node, Groups: []string{"system:nodes"}, Hosts: []string{node, network.NodeIP(i + 1)}})
 	}
 	for _, subject := range subjects {
@@ -145,13 +145,13 @@ func (s Spec) issue() (*credentials, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.keep(subject.Name, pair)
+		c.addPair(subject.Name, pair)
 	}
 	return c, c.writeFiles()
 }
 
-// keep puts a pair where it is looked for.
-func (c *credentials) keep(name string, pair pki.Pair) {
+// addPair stores a pair in the field or file of its user.
+func (c *credentials) addPair(name string, pair pki.Pair) {
 	short := strings.TrimPrefix(name, "system:")
 	if node, is := strings.CutPrefix(short, "node:"); is {
 		c.kubelets[node] = pair
@@ -163,7 +163,7 @@ func (c *credentials) keep(name string, pair pki.Pair) {
 	case "system:kube-proxy":
 		c.proxy = pair
 	case "system:kube-controller-manager", "system:kube-scheduler":
-		c.files[short+".kubeconfig"] = c.kubeconfig(pair)
+		c.files[short+".kubeconfig"] = c.renderKubeconfig(pair)
 	default:
 		if name == "kube-apiserver" {
 			c.serving = pair
@@ -172,9 +172,9 @@ func (c *credentials) keep(name string, pair pki.Pair) {
 	}
 }
 
-// kubeconfig is a kubeconfig for use inside the cluster.
-func (c *credentials) kubeconfig(p pki.Pair) []byte {
-	return c.authority.Kubeconfig("cluster", frontURL(), p)
+// renderKubeconfig renders a kubeconfig for use inside the cluster.
+func (c *credentials) renderKubeconfig(p pki.Pair) []byte {
+	return c.authority.Kubeconfig("cluster", serverURL(), p)
 }
 
 func (c *credentials) writeFiles() error {
@@ -187,7 +187,7 @@ func (c *credentials) writeFiles() error {
 		return err
 	}
 	c.files["service-accounts.crt"], c.files["service-accounts.key"] = tokens.Certificate, tokens.Key
-	c.files["ca.crt"], c.files["ca.key"], c.files["front-ca.crt"] = c.authority.Certificate, key, c.front.Certificate
-	c.files["admin.kubeconfig"] = c.kubeconfig(c.admin)
+	c.files["ca.crt"], c.files["ca.key"], c.files["front-ca.crt"] = c.authority.Certificate, key, c.proxyAuthority.Certificate
+	c.files["admin.kubeconfig"] = c.renderKubeconfig(c.admin)
 	return nil
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -22,22 +22,22 @@ import (
 //go:embed stages.yaml
 var stages embed.FS
 
-// Marks of a simulated node.
+// Labels, annotations and taints of simulated nodes.
 const (
 	SimulatedLabel = "skyhook.test/simulated" // on every simulated node, with the value true
-	kwokAnnotation = "kwok.x-k8s.io/node"     // what kwok looks for
-	simulatedTaint = "skyhook.test/simulated" // true:NoSchedule, where it was asked for
+	kwokAnnotation = "kwok.x-k8s.io/node"     // selects the nodes that kwok manages
+	simulatedTaint = "skyhook.test/simulated" // true:NoSchedule, if SimulatedTaint is set
 )
 
 // SimulatedName is the name of simulated node i, counted from 1.
 func SimulatedName(i int) string { return fmt.Sprintf("sim-%05d", i) }
 
-// startSimulation starts kwok, which plays the kubelets of simulated nodes.
-func (k *keeper) startSimulation() error {
+// startSimulation starts kwok, which simulates kubelets.
+func (k *supervisor) startSimulation() error {
 	if k.spec.Simulated == 0 {
 		return nil
 	}
-	config := filepath.Join(k.place.dir, "stages.yaml")
+	config := filepath.Join(k.paths.dir, "stages.yaml")
 	text, err := stageFile(k.spec.SimulatedDelay)
 	if err != nil {
 		return err
@@ -45,19 +45,19 @@ func (k *keeper) startSimulation() error {
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return fmt.Errorf("writing the stages of simulated pods: %w", err)
 	}
-	lease := max(40, int(k.spec.grace().Seconds())/4)
-	return k.run("kwok", k.apiReady, []string{
-		filepath.Join(k.made.Kwok, "kwok"), "--kubeconfig=" + filepath.Join(k.place.pki(), "admin.kubeconfig"), "--config=" + config,
+	lease := max(40, int(k.spec.effectiveGracePeriod().Seconds())/4)
+	return k.runProgram("kwok", k.apiReady, []string{
+		filepath.Join(k.artifacts.Kwok, "kwok"), "--kubeconfig=" + filepath.Join(k.paths.pki(), "admin.kubeconfig"), "--config=" + config,
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
 		fmt.Sprintf("--node-lease-duration-seconds=%d", lease), "--node-ip=10.77.2.1", "--cidr=10.128.0.0/10", "--server-address=127.0.0.1:10247", "--v=WARN",
 	})
 }
 
-// stageFile is what kwok is told about nodes and pods.
+// stageFile renders kwok's configuration of nodes and pods.
 func stageFile(delay time.Duration) ([]byte, error) {
 	type filling struct {
 		Delay    int64 // milliseconds
-		Instant  bool  // init containers without a delay of their own are done at once
+		Instant  bool  // init containers without a delay of their own complete at once
 		Stepwise *filling
 	}
 	f := filling{Delay: delay.Milliseconds(), Instant: delay == 0, Stepwise: &filling{Delay: delay.Milliseconds()}}
@@ -72,8 +72,8 @@ func stageFile(delay time.Duration) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// simulate makes the simulated nodes.
-func (c *Cluster) simulate(ctx context.Context, s Spec) error {
+// createSimulatedNodes creates the simulated nodes in parallel.
+func (c *Cluster) createSimulatedNodes(ctx context.Context, s Spec) error {
 	labels := map[string]string{SimulatedLabel: "true", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 	for _, l := range s.Labels {
 		if l.Node == "" {
@@ -90,14 +90,14 @@ func (c *Cluster) simulate(ctx context.Context, s Spec) error {
 	for range makers {
 		wait.Go(func() {
 			for i := range numbers {
-				if err := c.simulateNode(ctx, SimulatedName(i), labels, taints); err != nil {
+				if err := c.createSimulatedNode(ctx, SimulatedName(i), labels, taints); err != nil {
 					failed <- err
 					return
 				}
 			}
 		})
 	}
-	err := feed(numbers, failed, s.Simulated)
+	err := sendNumbers(numbers, failed, s.Simulated)
 	wait.Wait()
 	select {
 	case last := <-failed:
@@ -107,8 +107,8 @@ func (c *Cluster) simulate(ctx context.Context, s Spec) error {
 	}
 }
 
-// feed hands out the numbers 1 to n until one fails.
-func feed(numbers chan<- int, failed <-chan error, n int) error {
+// sendNumbers sends the numbers 1 to n until a receiver fails.
+func sendNumbers(numbers chan<- int, failed <-chan error, n int) error {
 	defer close(numbers)
 	for i := 1; i <= n; i++ {
 		select {
@@ -120,7 +120,7 @@ func feed(numbers chan<- int, failed <-chan error, n int) error {
 	return nil
 }
 
-func (c *Cluster) simulateNode(ctx context.Context, name string, labels map[string]string, taints []corev1.Taint) error {
+func (c *Cluster) createSimulatedNode(ctx context.Context, name string, labels map[string]string, taints []corev1.Taint) error {
 	own := map[string]string{"kubernetes.io/hostname": name}
 	for key, value := range labels {
 		own[key] = value
@@ -130,7 +130,7 @@ func (c *Cluster) simulateNode(ctx context.Context, name string, labels map[stri
 		Spec:       corev1.NodeSpec{Taints: taints},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("making simulated node %s: %w", name, err)
+		return fmt.Errorf("creating simulated node %s: %w", name, err)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -21,49 +21,49 @@ type machine struct {
 	node  node.Node
 	group cgroup.Group
 
-	mu      sync.Mutex
-	on      bool
-	carrier int   // the process that carries the boot, 0 between two boots
-	failure error // why it is off, if it was not switched off
+	mu        sync.Mutex
+	on        bool
+	nspawnPID int   // 0 between two boots
+	failure   error // why it is off, unless it was switched off
 }
 
 // startNodes installs all nodes and switches them on.
-func (k *keeper) startNodes() error {
+func (k *supervisor) startNodes() error {
 	if err := k.pushPause(); err != nil {
 		return err
 	}
-	for i, name := range k.spec.hosts() {
-		group, err := cgroup.Open(k.place.nodeGroup(i + 1))
+	for i, name := range k.spec.realNodes() {
+		group, err := cgroup.Open(k.paths.nodeGroup(i + 1))
 		if err != nil {
 			return err
 		}
 		m := &machine{group: group, node: node.Node{
-			Name: name, Index: i + 1, Dir: k.place.node(name), Machine: k.place.machine(i + 1),
-			Root: k.made.Root, Kubernetes: k.made.Kubernetes, Containerd: k.made.Containerd,
+			Name: name, Index: i + 1, Dir: k.paths.node(name), Machine: k.paths.machine(i + 1),
+			Root: k.artifacts.Root, Kubernetes: k.artifacts.Kubernetes, Containerd: k.artifacts.Containerd,
 		}}
 		if err := m.node.Mount(); err != nil {
 			return err
 		}
-		if err := m.node.Install(k.setup(name)); err != nil {
+		if err := m.node.Install(k.nodeSetup(name)); err != nil {
 			return err
 		}
 		k.machines = append(k.machines, m)
 	}
 	for _, m := range k.machines {
-		if err := k.start(m); err != nil {
+		if err := k.startNode(m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setup is what a node is told about this cluster.
-func (k *keeper) setup(name string) node.Setup {
+// nodeSetup is the configuration of a node for this cluster.
+func (k *supervisor) nodeSetup(name string) node.Setup {
 	s := node.Setup{
 		Authority: k.credentials.authority.Certificate,
 		Kubelet:   k.credentials.kubelets[name],
-		Kubelets:  k.credentials.kubeconfig(k.credentials.kubelets[name]),
-		Proxy:     k.credentials.kubeconfig(k.credentials.proxy),
+		Kubelets:  k.credentials.renderKubeconfig(k.credentials.kubelets[name]),
+		Proxy:     k.credentials.renderKubeconfig(k.credentials.proxy),
 		Registry:  fmt.Sprintf("http://%s:%d", network.Gateway, registry.Port),
 	}
 	if name != k.spec.ControlPlane {
@@ -75,15 +75,15 @@ func (k *keeper) setup(name string) node.Setup {
 	for file, content := range k.credentials.files {
 		s.Files[filepath.Join(pki, file)] = content
 	}
-	for _, p := range k.spec.plane(pki, "/var/lib/etcd") {
-		s.Files["/etc/systemd/system/"+p.name+".service"] = p.unit()
+	for _, p := range k.spec.controlPlanePrograms(pki, "/var/lib/etcd") {
+		s.Files["/etc/systemd/system/"+p.name+".service"] = p.systemdUnit()
 		s.Units = append(s.Units, p.name+".service")
 	}
 	return s
 }
 
-// start switches a node on. It stays on, through reboots, until it is shut down or its power is cut.
-func (k *keeper) start(m *machine) error {
+// startNode switches a node on. It stays on, through reboots, until it is shut down or its power is cut.
+func (k *supervisor) startNode(m *machine) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.on {
@@ -92,15 +92,17 @@ func (k *keeper) start(m *machine) error {
 	m.on, m.failure = true, nil
 	go func() {
 		err := m.node.Run(m.group,
-			func() (*network.Space, error) { return network.Plug(k.ctx, k.space, m.node.Index, len(k.spec.hosts())) },
+			func() (*network.Space, error) {
+				return network.Plug(k.ctx, k.space, m.node.Index, len(k.spec.realNodes()))
+			},
 			func(pid int) {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				m.carrier = pid
+				m.nspawnPID = pid
 			})
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.on, m.carrier, m.failure = false, 0, err
+		m.on, m.nspawnPID, m.failure = false, 0, err
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -108,8 +110,8 @@ func (k *keeper) start(m *machine) error {
 	return nil
 }
 
-// machine finds a node by its name.
-func (k *keeper) machine(name string) (*machine, error) {
+// findMachine finds a node by its name.
+func (k *supervisor) findMachine(name string) (*machine, error) {
 	for _, m := range k.machines {
 		if m.node.Name == name {
 			return m, nil
@@ -118,12 +120,12 @@ func (k *keeper) machine(name string) (*machine, error) {
 	return nil, fmt.Errorf("there is no node %q in cluster %s", name, k.spec.Name)
 }
 
-// pushPause puts the image into the registry that every pod's sandbox runs.
-func (k *keeper) pushPause() error {
-	if k.made.Pause == "" {
+// pushPause pushes the image of pod sandboxes to the registry.
+func (k *supervisor) pushPause() error {
+	if k.artifacts.Pause == "" {
 		return nil
 	}
-	program, err := os.ReadFile(k.made.Pause)
+	program, err := os.ReadFile(k.artifacts.Pause)
 	if err != nil {
 		return fmt.Errorf("making the image of pod sandboxes: %w", err)
 	}
@@ -131,6 +133,6 @@ func (k *keeper) pushPause() error {
 	if err != nil {
 		return err
 	}
-	_, err = registry.Push(context.Background(), k.doors.registry.Addr().String(), node.Sandbox, image)
+	_, err = registry.Push(context.Background(), k.listeners.registry.Addr().String(), node.Sandbox, image)
 	return err
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -20,34 +20,34 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
 )
 
-// serve opens registry and API server to nodes and to this machine.
-func (k *keeper) serve() error {
-	registryLog, err := os.Create(k.place.log("registry"))
+// startServers makes registry and API server reachable for nodes and for this machine.
+func (k *supervisor) startServers() error {
+	registryLog, err := os.Create(k.paths.log("registry"))
 	if err != nil {
 		return fmt.Errorf("starting the registry: %w", err)
 	}
-	if err := os.MkdirAll(k.place.registry(), 0o755); err != nil {
+	if err := os.MkdirAll(k.paths.registry(), 0o755); err != nil {
 		return fmt.Errorf("starting the registry: %w", err)
 	}
-	k.registry = registry.New(k.place.registry(), registryLog)
+	k.registry = registry.New(k.paths.registry(), registryLog)
 	nodes, err := k.listenInside(registry.Port)
 	if err != nil {
 		return fmt.Errorf("starting the registry: %w", err)
 	}
-	forever("registry", func() error { return httpServer(k.registry.Nodes()).Serve(nodes) })
-	forever("registry", func() error { return httpServer(k.registry.Owner()).Serve(k.doors.registry) })
-	if err := k.front(); err != nil {
+	serveInBackground("registry", func() error { return httpServer(k.registry.Nodes()).Serve(nodes) })
+	serveInBackground("registry", func() error { return httpServer(k.registry.Owner()).Serve(k.listeners.registry) })
+	if err := k.serveAPI(); err != nil {
 		return err
 	}
-	front := fmt.Sprintf("%s:%d", frontIP, apiPort)
-	forever("API server's door", func() error { return relay(k.doors.api, k.dialer(front)) })
+	front := fmt.Sprintf("%s:%d", serverIP, apiPort)
+	serveInBackground("API server's door", func() error { return forwardConnections(k.listeners.api, k.dialer(front)) })
 	return k.writeKubeconfig()
 }
 
-// front is what answers at the API server's address, unless that is the API server itself.
-func (k *keeper) front() error {
-	behind := fmt.Sprintf("%s:%d", k.spec.server(), apiPort)
-	if k.spec.server() == frontIP {
+// serveAPI starts the relay or proxy at the API server's address, unless the API server itself listens there.
+func (k *supervisor) serveAPI() error {
+	behind := fmt.Sprintf("%s:%d", k.spec.apiServerIP(), apiPort)
+	if k.spec.apiServerIP() == serverIP {
 		return nil
 	}
 	listener, err := k.listenInside(apiPort)
@@ -55,7 +55,7 @@ func (k *keeper) front() error {
 		return fmt.Errorf("starting the API server's front: %w", err)
 	}
 	if !k.spec.APIServerProxy {
-		forever("relay", func() error { return relay(listener, k.dialer(behind)) })
+		serveInBackground("relay", func() error { return forwardConnections(listener, k.dialer(behind)) })
 		return nil
 	}
 	trust := faults.Trust{Authority: x509.NewCertPool()}
@@ -63,22 +63,22 @@ func (k *keeper) front() error {
 	if trust.Serving, err = tls.X509KeyPair(k.credentials.serving.Certificate, k.credentials.serving.Key); err != nil {
 		return fmt.Errorf("starting the proxy: %w", err)
 	}
-	if trust.Vouching, err = tls.X509KeyPair(k.credentials.vouching.Certificate, k.credentials.vouching.Key); err != nil {
+	if trust.Vouching, err = tls.X509KeyPair(k.credentials.proxyClient.Certificate, k.credentials.proxyClient.Key); err != nil {
 		return fmt.Errorf("starting the proxy: %w", err)
 	}
-	logFile, err := os.Create(k.place.log("proxy"))
+	logFile, err := os.Create(k.paths.log("proxy"))
 	if err != nil {
 		return fmt.Errorf("starting the proxy: %w", err)
 	}
 	dial := k.dialer(behind)
 	k.proxy = faults.New(behind, trust, func(context.Context, string, string) (net.Conn, error) { return dial() }, log.New(logFile, "", log.LstdFlags))
-	forever("proxy", func() error { return k.proxy.Serve(listener) })
+	serveInBackground("proxy", func() error { return k.proxy.Serve(listener) })
 	return nil
 }
 
-// apiReady asks the API server whether it is ready, as the administrator.
-func (k *keeper) apiReady() bool {
-	response, err := k.admin.Get("https://" + k.doors.api.Addr().String() + "/readyz")
+// apiReady reports whether the API server is ready.
+func (k *supervisor) apiReady() bool {
+	response, err := k.admin.Get("https://" + k.listeners.api.Addr().String() + "/readyz")
 	if err != nil {
 		return false
 	}
@@ -100,26 +100,26 @@ func (c *credentials) adminClient() (*http.Client, error) {
 }
 
 // writeKubeconfig writes the administrator's kubeconfig for use on this machine.
-func (k *keeper) writeKubeconfig() error {
-	content := k.credentials.authority.Kubeconfig("skyhook-test-"+k.spec.Name, "https://"+k.doors.api.Addr().String(), k.credentials.admin)
-	if err := os.WriteFile(k.place.kubeconfig(), content, 0o600); err != nil {
+func (k *supervisor) writeKubeconfig() error {
+	content := k.credentials.authority.Kubeconfig("skyhook-test-"+k.spec.Name, "https://"+k.listeners.api.Addr().String(), k.credentials.admin)
+	if err := os.WriteFile(k.paths.kubeconfig(), content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil
 }
 
 // listenInside opens a port on the cluster's network.
-func (k *keeper) listenInside(port int) (net.Listener, error) {
+func (k *supervisor) listenInside(port int) (net.Listener, error) {
 	var l net.Listener
 	err := k.space.Inside(func() (err error) {
-		l, err = net.Listen("tcp", fmt.Sprintf("%s:%d", frontIP, port))
+		l, err = net.Listen("tcp", fmt.Sprintf("%s:%d", serverIP, port))
 		return err
 	})
 	return l, err
 }
 
-// dialer reaches an address on the cluster's network.
-func (k *keeper) dialer(address string) func() (net.Conn, error) {
+// dialer returns a function that connects to an address on the cluster's network.
+func (k *supervisor) dialer(address string) func() (net.Conn, error) {
 	return func() (net.Conn, error) {
 		var c net.Conn
 		err := k.space.Inside(func() (err error) {
@@ -130,8 +130,8 @@ func (k *keeper) dialer(address string) func() (net.Conn, error) {
 	}
 }
 
-// relay passes connections on.
-func relay(l net.Listener, dial func() (net.Conn, error)) error {
+// forwardConnections relays connections to another address.
+func forwardConnections(l net.Listener, dial func() (net.Conn, error)) error {
 	for {
 		near, err := l.Accept()
 		if err != nil {
@@ -140,23 +140,23 @@ func relay(l net.Listener, dial func() (net.Conn, error)) error {
 		go func() {
 			far, err := dial()
 			if err != nil {
-				_ = near.Close() // the client sees that nobody is there, as without a relay
+				_ = near.Close() // the client sees a closed connection, as without a relay
 				return
 			}
-			go pour(far, near)
-			pour(near, far)
+			go copyAndClose(far, near)
+			copyAndClose(near, far)
 		}()
 	}
 }
 
-// pour copies one direction and, at its end, closes both: HTTP has no use for half a connection.
-func pour(to, from net.Conn) {
+// copyAndClose copies one direction, and then closes both: HTTP has no half-open connections.
+func copyAndClose(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = errors.Join(to.Close(), from.Close())
 }
 
-// forever serves in the background. A server that fails is told of in the keeper's log.
-func forever(what string, serve func() error) {
+// serveInBackground runs a server in the background, and logs its error.
+func serveInBackground(what string, serve func() error) {
 	go func() { fmt.Fprintf(os.Stderr, "%s ended: %v\n", what, serve()) }()
 }
 

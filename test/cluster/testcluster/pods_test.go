@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func (c *Cluster) testPod(t *testing.T, name, node, image string, change ...func
 func (c *Cluster) waitPod(t *testing.T, name, what string, wish func(corev1.ContainerStatus) bool) corev1.ContainerStatus {
 	t.Helper()
 	var last corev1.ContainerStatus
-	err := until(context.Background(), "pod "+name+" "+what, patience, func(ctx context.Context) (bool, string) {
+	err := pollUntil(context.Background(), "pod "+name+" "+what, stepTimeout, func(ctx context.Context) (bool, string) {
 		pod, err := c.Client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
 			return false, "no status yet"

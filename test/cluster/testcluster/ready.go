@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patience is how long any step of coming up may take on a slow machine before it counts as failed.
-const patience = 3 * time.Minute
+// stepTimeout bounds each step of bringing up a cluster, for slow machines.
+const stepTimeout = 3 * time.Minute
 
-// until asks again and again, and says what it waited for in vain.
-func until(whole context.Context, what string, limit time.Duration, ask func(context.Context) (bool, string)) error {
+// pollUntil polls until a condition holds; its error names what was waited for and the last state.
+func pollUntil(whole context.Context, what string, limit time.Duration, ask func(context.Context) (bool, string)) error {
 	ctx, cancel := context.WithTimeout(whole, limit)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -41,35 +41,35 @@ func until(whole context.Context, what string, limit time.Duration, ask func(con
 	}
 }
 
-// waitAPI waits for the API server, and for the account that pods without another one use.
+// waitAPI waits for the API server and for the default ServiceAccount.
 func (c *Cluster) waitAPI(ctx context.Context) error {
-	err := until(ctx, "the API server answers", patience, func(ctx context.Context) (bool, string) {
+	err := pollUntil(ctx, "the API server answers", stepTimeout, func(ctx context.Context) (bool, string) {
 		_, err := c.Client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
-	if err != nil && ctx.Err() == nil { // else it was asked to stop, and the server has nothing to say about that
-		return fmt.Errorf("%w\n%s", err, c.place.lastWords("kube-apiserver"))
+	if err != nil && ctx.Err() == nil { // a cancelled wait is no fault of the server
+		return fmt.Errorf("%w\n%s", err, c.paths.tailLog("kube-apiserver"))
 	}
 	return err
 }
 
 // waitNodes waits until all nodes of the spec are ready, and labels each as soon as it appears.
 func (c *Cluster) waitNodes(ctx context.Context, s Spec) error {
-	labels, labelled := s.labels(), map[string]bool{}
-	limit := patience + time.Duration(s.Simulated)*50*time.Millisecond
-	return until(ctx, "all nodes are ready", limit, func(ctx context.Context) (bool, string) {
+	labels, labelled := s.labelsByNode(), map[string]bool{}
+	limit := stepTimeout + time.Duration(s.Simulated)*50*time.Millisecond
+	return pollUntil(ctx, "all nodes are ready", limit, func(ctx context.Context) (bool, string) {
 		list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return false, err.Error()
 		}
 		waiting := map[string]string{}
-		for _, name := range s.hosts() {
+		for _, name := range s.realNodes() {
 			waiting[name] = "has not joined"
 		}
 		ready := 0
 		for _, n := range list.Items {
 			if len(labels[n.Name]) > 0 && !labelled[n.Name] {
-				if err := c.label(ctx, n.Name, labels[n.Name]); err != nil {
+				if err := c.labelNode(ctx, n.Name, labels[n.Name]); err != nil {
 					return false, err.Error()
 				}
 				labelled[n.Name] = true
@@ -80,12 +80,12 @@ func (c *Cluster) waitNodes(ctx context.Context, s Spec) error {
 				delete(waiting, n.Name)
 			}
 		}
-		return ready >= len(s.hosts())+s.Simulated && len(waiting) == 0, describe(waiting)
+		return ready >= len(s.realNodes())+s.Simulated && len(waiting) == 0, describeWaiting(waiting)
 	})
 }
 
-// describe names at most ten nodes and what keeps them.
-func describe(waiting map[string]string) string {
+// describeWaiting names at most ten nodes and why each is not ready.
+func describeWaiting(waiting map[string]string) string {
 	var parts []string
 	for name, why := range waiting {
 		parts = append(parts, name+" "+why)
@@ -96,10 +96,10 @@ func describe(waiting map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// labels are the labels of each node. Those of all nodes come first, so that a node's own win.
-func (s Spec) labels() map[string]map[string]string {
+// labelsByNode returns the labels of each node. A node's own labels override those of all nodes.
+func (s Spec) labelsByNode() map[string]map[string]string {
 	all := map[string]map[string]string{}
-	for _, name := range s.hosts() {
+	for _, name := range s.realNodes() {
 		all[name] = map[string]string{}
 	}
 	if s.ControlPlane != "" {
@@ -107,7 +107,7 @@ func (s Spec) labels() map[string]map[string]string {
 	}
 	for _, own := range []bool{false, true} {
 		for _, l := range s.Labels {
-			for _, name := range s.hosts() {
+			for _, name := range s.realNodes() {
 				if own == (l.Node != "") && (l.Node == "" || l.Node == name) {
 					all[name][l.Key] = l.Value
 				}
@@ -117,7 +117,7 @@ func (s Spec) labels() map[string]map[string]string {
 	return all
 }
 
-func (c *Cluster) label(ctx context.Context, name string, labels map[string]string) error {
+func (c *Cluster) labelNode(ctx context.Context, name string, labels map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *Cluster) label(ctx context.Context, name string, labels map[string]stri
 	return nil
 }
 
-// IsReady tells whether the node says so itself.
+// IsReady reports whether the Ready condition of a node is true.
 func IsReady(n *corev1.Node) bool {
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -139,8 +139,8 @@ func IsReady(n *corev1.Node) bool {
 	return false
 }
 
-// AcceptsPods tells whether the node is ready and pods may go there: the controllers take the taints of a node that was not ready
-// away a moment after it says that it is.
+// AcceptsPods reports whether a node is ready and has lost the taints of a node that is not, which controllers remove a moment
+// later.
 func AcceptsPods(n *corev1.Node) bool {
 	for _, taint := range n.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
@@ -150,8 +150,8 @@ func AcceptsPods(n *corev1.Node) bool {
 	return IsReady(n)
 }
 
-// lastWords is the end of a log.
-func (p place) lastWords(name string) string {
+// tailLog returns the end of a log.
+func (p clusterPaths) tailLog(name string) string {
 	text, err := os.ReadFile(p.log(name))
 	if err != nil {
 		return ""

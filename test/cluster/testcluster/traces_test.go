@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // processes, mounts, network interfaces, named network namespaces, control groups and files.
 func traces(t *testing.T, name string) []string {
 	t.Helper()
-	p, err := locate(name)
+	p, err := locatePaths(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func traces(t *testing.T, name string) []string {
 }
 
 // processesOf finds processes by what they were started with, wherever they have moved since.
-func processesOf(t *testing.T, p place) []string {
+func processesOf(t *testing.T, p clusterPaths) []string {
 	t.Helper()
 	var found []string
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -62,14 +62,14 @@ func processesOf(t *testing.T, p place) []string {
 	for _, file := range lines {
 		line, _ := os.ReadFile(file)
 		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ"))
-		if bytes.Contains(line, []byte(p.machine(1)[:len(p.machine(1))-1])) || bytes.Contains(environment, []byte(keepVariable+"="+p.name+"\x00")) {
+		if bytes.Contains(line, []byte(p.machine(1)[:len(p.machine(1))-1])) || bytes.Contains(environment, []byte(supervisorVariable+"="+p.name+"\x00")) {
 			found = append(found, "process "+filepath.Base(filepath.Dir(file))+": "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
 	}
 	return found
 }
 
-func mountsOf(t *testing.T, p place) []string {
+func mountsOf(t *testing.T, p clusterPaths) []string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -87,7 +87,7 @@ func mountsOf(t *testing.T, p place) []string {
 // ours matches the names of interfaces that a cluster makes, none of which may be seen outside of it.
 var ours = regexp.MustCompile(`^\d+: (nodes|node\d+|cni0)(@\S+)?:`)
 
-func networkOf(t *testing.T, p place) []string {
+func networkOf(t *testing.T, p clusterPaths) []string {
 	t.Helper()
 	links, err := exec.Command("ip", "-o", "link").Output()
 	if err != nil {

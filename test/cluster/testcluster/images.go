@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -22,14 +22,14 @@ func (c *Cluster) Push(ctx context.Context, name string, content partial.Describ
 	if err := c.errNotOurs("pushing an image"); err != nil {
 		return v1.Hash{}, err
 	}
-	s, err := c.place.status(ctx)
+	s, err := c.paths.fetchStatus(ctx)
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	return registry.Push(ctx, s.Registry, name, content)
 }
 
-// PushArchive stores what an OCI archive, or the output of docker save, holds.
+// PushArchive stores the images of an OCI archive, or of the output of docker save.
 func (c *Cluster) PushArchive(ctx context.Context, file, name string) (v1.Hash, error) {
 	content, remove, err := registry.Open(file)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Cluster) PushArchive(ctx context.Context, file, name string) (v1.Hash, 
 	return c.Push(ctx, name, content)
 }
 
-// Protect makes a repository, such as ghcr.io/acme/private, ask for credentials.
+// Protect makes a repository, such as ghcr.io/acme/private, require credentials.
 func (c *Cluster) Protect(ctx context.Context, private registry.Credentials) error {
 	if err := c.errNotOurs("making a repository private"); err != nil {
 		return err
@@ -47,16 +47,16 @@ func (c *Cluster) Protect(ctx context.Context, private registry.Credentials) err
 	if private.Repository == "" || private.User == "" || private.Password == "" {
 		return errors.New("making a repository private: it needs a repository, a user and a password")
 	}
-	return c.place.ask(ctx, "POST", "/protect", private, nil)
+	return c.paths.callSupervisor(ctx, "POST", "/protect", private, nil)
 }
 
-// Load puts the images of an archive into every node that is on, without a registry: a pod that does not insist on
-// pulling runs them.
-func (c *Cluster) Load(ctx context.Context, file string) error {
+// LoadArchive imports the images of an archive into every node that is on, without a registry. Pods use them unless they always
+// pull.
+func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
 	if err := c.errNotOurs("loading an image"); err != nil {
 		return err
 	}
-	s, err := c.place.status(ctx)
+	s, err := c.paths.fetchStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (c *Cluster) loadInto(ctx context.Context, node, file string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	_, err = c.exec(ctx, node, f, "/usr/local/bin/ctr", "--namespace=k8s.io", "images", "import", "-")
+	_, err = c.execInput(ctx, node, f, "/usr/local/bin/ctr", "--namespace=k8s.io", "images", "import", "-")
 	return err
 }
 
-// SetFaults replaces the faults before the API server; none puts an end to them. The cluster has to be up with a proxy.
+// SetFaults replaces the faults of the proxy before the API server; without arguments it removes them.
 func (c *Cluster) SetFaults(ctx context.Context, wanted ...faults.Fault) error {
 	if err := c.errNotOurs("putting faults before the API server"); err != nil {
 		return err
@@ -89,15 +89,15 @@ func (c *Cluster) SetFaults(ctx context.Context, wanted ...faults.Fault) error {
 	if wanted == nil {
 		wanted = []faults.Fault{}
 	}
-	return c.place.ask(ctx, "PUT", "/faults", wanted, nil)
+	return c.paths.callSupervisor(ctx, "PUT", "/faults", wanted, nil)
 }
 
-// AddFault puts one more fault before the API server; the others go on as they are.
+// AddFault adds a fault to those before the API server.
 func (c *Cluster) AddFault(ctx context.Context, more faults.Fault) error {
 	if err := c.errNotOurs("putting faults before the API server"); err != nil {
 		return err
 	}
-	return c.place.ask(ctx, "POST", "/faults", more, nil)
+	return c.paths.callSupervisor(ctx, "POST", "/faults", more, nil)
 }
 
 // Faults lists the faults in force and how often each has happened.
@@ -106,6 +106,6 @@ func (c *Cluster) Faults(ctx context.Context) ([]faults.Count, error) {
 		return nil, err
 	}
 	var counts []faults.Count
-	err := c.place.ask(ctx, "GET", "/faults", nil, &counts)
+	err := c.paths.callSupervisor(ctx, "GET", "/faults", nil, &counts)
 	return counts, err
 }

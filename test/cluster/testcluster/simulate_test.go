@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package testcluster
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func job(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = until(ctx, "the job is complete", patience, func(ctx context.Context) (bool, string) {
+	err = pollUntil(ctx, "the job is complete", stepTimeout, func(ctx context.Context) (bool, string) {
 		j, err := c.Client.BatchV1().Jobs("default").Get(ctx, "job", metav1.GetOptions{})
 		return err == nil && j.Status.Succeeded == 1, fmt.Sprint(err)
 	})
