@@ -69,14 +69,14 @@ func TestCardinality(t *testing.T) {
 // everySeries are the series that 10 Skyhooks of 5 packages can ever cause on so many nodes.
 func everySeries(t *testing.T, nodes int) []string {
 	t.Helper()
-	b := newBoard()
+	b := newMetricsCollector()
 	compiled, s := fleetOf(10, nodes)
 	plan := rollout.Decide(s)
 	reasons := words(t, "../rollout/reason.go", `Reason = "([A-Za-z]+)"`)
-	var all []told
+	var all []skyhookSample
 	for i, c := range compiled {
 		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: c.Skyhook()}}
-		one := sumUp(hook, c, c.Status(plan.Reports[i], plan.Groups), plan.Reports[i])
+		one := newSample(hook, c, c.Status(plan.Reports[i], plan.Groups), plan.Reports[i])
 		for reason := range one.waiting {
 			if !slices.Contains(reasons, string(reason)) {
 				t.Errorf("%q is no reason of the closed list", reason)
@@ -86,11 +86,11 @@ func everySeries(t *testing.T, nodes int) []string {
 			one.waiting[rollout.Reason(reason)]++
 		}
 		all = append(all, one)
-		b.nodes.WithLabelValues(hook.Name).Observe(1)
+		b.nodeDuration.WithLabelValues(hook.Name).Observe(1)
 	}
-	b.post(&cluster.Objects{}, all, plan.Groups, s.Now)
+	b.publish(&cluster.Objects{}, all, plan.Groups, s.Now)
 	for _, stage := range stages {
-		b.stages.WithLabelValues(string(stage)).Observe(1)
+		b.stageDuration.WithLabelValues(string(stage)).Observe(1)
 		for _, reason := range []rollout.Reason{
 			rollout.ReasonStageFailed, rollout.ReasonDeadline, rollout.ReasonImagePull, rollout.ReasonKubeletRejected,
 			rollout.ReasonPodLost, rollout.ReasonRetry, rollout.ReasonRebootNotStarted, rollout.ReasonRebootTimeout,
@@ -102,17 +102,17 @@ func everySeries(t *testing.T, nodes int) []string {
 		b.actions.WithLabelValues(verb).Inc()
 	}
 	for _, status := range []int{201, 404, 429, 503} {
-		b.evicted(status)
+		b.countEviction(status)
 	}
-	b.end(nil)
-	b.end(errors.New("some error"))
-	b.passed(s.Now, s.Now, s.Now, s.Now, s.Now, func(string) bool { return false })
+	b.countPass(nil)
+	b.countPass(errors.New("some error"))
+	b.observePass(s.Now, s.Now, s.Now, s.Now, s.Now, func(string) bool { return false })
 	writes(t, b)
 	return series(t, b)
 }
 
 // writes counts each write that the operator has a right to.
-func writes(t *testing.T, b *board) {
+func writes(t *testing.T, b *metricsCollector) {
 	t.Helper()
 	text, err := os.ReadFile("../../chart/files/rbac/role.yaml")
 	if err != nil {
@@ -153,7 +153,7 @@ func words(t *testing.T, file, pattern string) []string {
 }
 
 // series lists what a board shows, one line for each that Prometheus keeps.
-func series(t *testing.T, b *board) []string {
+func series(t *testing.T, b *metricsCollector) []string {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	if err := b.register(r); err != nil {
@@ -186,7 +186,7 @@ func series(t *testing.T, b *board) []string {
 // What ends is counted once, with how long it took; a reboot too; and an eviction by its answer.
 func TestTallies(t *testing.T) {
 	all, s := fleetOf(1, 2)
-	b := newBoard()
+	b := newMetricsCollector()
 	c := all[0]
 	r := &c.Rollout
 	target := &r.Targets[0]
@@ -202,7 +202,7 @@ func TestTallies(t *testing.T) {
 		}
 	}
 	s.Rollouts[0] = *r
-	b.count(map[rollout.Ref]*skyhook.Compiled{r.Ref: c}, s, []rollout.Action{
+	b.countEach(map[rollout.Ref]*skyhook.Compiled{r.Ref: c}, s, []rollout.Action{
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateFailing, Why: rollout.Why{Reason: rollout.ReasonStageFailed}},
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateDone},
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: reboot.ID, State: rollout.StateDone},
@@ -210,7 +210,7 @@ func TestTallies(t *testing.T) {
 		{Verb: rollout.VerbRecord, Rollout: rollout.ParseRef("Skyhook/gone"), Node: target.Node, State: rollout.StateDone},
 	})
 	for _, status := range []int{201, 429, 404, 503} {
-		b.evicted(status)
+		b.countEviction(status)
 	}
 	registry := prometheus.NewRegistry()
 	if err := b.register(registry); err != nil {
@@ -219,7 +219,7 @@ func TestTallies(t *testing.T) {
 	for name, want := range map[string]float64{
 		"skyhook_actions_total": 5, "skyhook_stage_failures_total": 1, "skyhook_reboots_total": 1, "skyhook_evictions_total": 4,
 	} {
-		if got := sum(t, registry, name); got != want {
+		if got := sumCounter(t, registry, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}

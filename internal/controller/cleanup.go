@@ -20,8 +20,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
-// mostNamed bounds how many Skyhooks a sentence about those that are left names.
-const mostNamed = 10
+// maxNamed bounds how many Skyhooks a sentence about those that are left names.
+const maxNamed = 10
 
 // Cleanup deletes every Skyhook, and every NodeOp that is not finished or still holds a node, waits until the operator has
 // let go of each, and then deletes the policies. It runs
@@ -36,7 +36,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := removeAll(ctx, c, namespace, say); err != nil {
+	if err := waitUntilDeleted(ctx, c, namespace, say); err != nil {
 		return err
 	}
 	policies := &v1alpha1.DeploymentPolicyList{}
@@ -52,10 +52,10 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 	return nil
 }
 
-func removeAll(ctx context.Context, c client.Client, namespace string, say func(string)) error {
+func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, say func(string)) error {
 	said := ""
 	for {
-		waiting, err := progress(ctx, c)
+		waiting, err := deleteRemaining(ctx, c)
 		if err == nil && waiting == "" {
 			return nil
 		}
@@ -67,29 +67,29 @@ func removeAll(ctx context.Context, c client.Client, namespace string, say func(
 			say("waiting: " + waiting)
 		}
 		if !sleep(ctx, time.Second) {
-			return fmt.Errorf("time is up, and this is not finished: %s%s", said, absent(c, namespace))
+			return fmt.Errorf("time is up, and this is not finished: %s%s", said, describeMissingLeader(c, namespace))
 		}
 	}
 }
 
-// progress deletes the Skyhooks that nobody deleted yet, and says what those wait for that are still there.
-func progress(ctx context.Context, c client.Client) (waiting string, err error) {
+// deleteRemaining deletes the Skyhooks that nobody deleted yet, and says what those wait for that are still there.
+func deleteRemaining(ctx context.Context, c client.Client) (waiting string, err error) {
 	hooks := &v1alpha1.SkyhookList{}
 	if err := c.List(ctx, hooks); err != nil {
 		return "", fmt.Errorf("listing Skyhooks: %w", err)
 	}
-	if err := remove(ctx, c, hooks.Items); err != nil {
+	if err := deleteSkyhooks(ctx, c, hooks.Items); err != nil {
 		return "", err
 	}
-	ops, err := removeOps(ctx, c)
+	ops, err := deleteNodeOps(ctx, c)
 	if err != nil {
 		return "", err
 	}
-	return strings.Join(slices.DeleteFunc([]string{holding(hooks.Items), ops}, func(s string) bool { return s == "" }), ", "), nil
+	return strings.Join(slices.DeleteFunc([]string{describeRemaining(hooks.Items), ops}, func(s string) bool { return s == "" }), ", "), nil
 }
 
-// removeOps deletes the NodeOps that the operator has not let go of, and names them. The others are nothing but results.
-func removeOps(ctx context.Context, c client.Client) (waiting string, err error) {
+// deleteNodeOps deletes the NodeOps that the operator has not let go of, and names them. The others are nothing but results.
+func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err error) {
 	ops := &opv1.NodeOpList{}
 	if err := c.List(ctx, ops); err != nil {
 		return "", fmt.Errorf("listing NodeOps: %w", err)
@@ -109,14 +109,14 @@ func removeOps(ctx context.Context, c client.Client) (waiting string, err error)
 		}
 	}
 	slices.Sort(names)
-	if more := len(names) - mostNamed; more > 0 {
-		names = append(names[:mostNamed], fmt.Sprintf("and %d more", more))
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", "), nil
 }
 
-// remove deletes Skyhooks that nobody deleted yet.
-func remove(ctx context.Context, c client.Client, hooks []v1alpha1.Skyhook) error {
+// deleteSkyhooks deletes Skyhooks that nobody deleted yet.
+func deleteSkyhooks(ctx context.Context, c client.Client, hooks []v1alpha1.Skyhook) error {
 	for i := range hooks {
 		s := &hooks[i]
 		if s.DeletionTimestamp != nil {
@@ -129,12 +129,12 @@ func remove(ctx context.Context, c client.Client, hooks []v1alpha1.Skyhook) erro
 	return nil
 }
 
-// holding says what the deletion of each Skyhook waits for, in its own words.
-func holding(hooks []v1alpha1.Skyhook) string {
+// describeRemaining says what the deletion of each Skyhook waits for, in its own words.
+func describeRemaining(hooks []v1alpha1.Skyhook) string {
 	slices.SortFunc(hooks, func(a, b v1alpha1.Skyhook) int { return strings.Compare(a.Name, b.Name) })
 	var out []string
 	for i, s := range hooks {
-		if i == mostNamed {
+		if i == maxNamed {
 			out = append(out, fmt.Sprintf("and %d more", len(hooks)-i))
 			break
 		}
@@ -142,7 +142,7 @@ func holding(hooks []v1alpha1.Skyhook) string {
 		for _, t := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionUninstallInProgress, v1alpha1.ConditionUninstallFailed, v1alpha1.ConditionDeletionBlocked} {
 			c := meta.FindStatusCondition(s.Status.Conditions, t)
 			if c != nil && c.Message != "" && (t == v1alpha1.ConditionReady || c.Status == "True") {
-				why = bounded(c.Message, 200)
+				why = truncate(c.Message, 200)
 			}
 		}
 		out = append(out, s.Name+" ("+why+")")
@@ -150,8 +150,8 @@ func holding(hooks []v1alpha1.Skyhook) string {
 	return strings.Join(out, ", ")
 }
 
-// absent says so when no operator leads: then nobody is there to finish anything.
-func absent(c client.Client, namespace string) string {
+// describeMissingLeader says so when no operator leads: then nobody is there to finish anything.
+func describeMissingLeader(c client.Client, namespace string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	lease := &coordinationv1.Lease{}

@@ -19,8 +19,8 @@ import (
 // TestCleanupEndsNodeOps: before the operator is removed NodeOps that are not finished end, and give their nodes back. What
 // is finished and holds nothing stays, because it is nothing but results. Nobody waits for somebody who is not there.
 func TestCleanupEndsNodeOps(t *testing.T) {
-	s := newScene(t, 1)
-	s.start()
+	s := newFixture(t, 1)
+	s.startOperator()
 	ctx := context.Background()
 	s.Apply(`
 apiVersion: operator.kairos.io/v1alpha1
@@ -33,7 +33,7 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}}
 		return o, s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, o)
 	}
 	s.Eventually("the NodeOp is finished", func() bool {
-		s.endJobs()
+		s.finishJobs()
 		o, err := get("done")
 		return err == nil && o.Status.Phase == opv1.PhaseCompleted && len(o.Finalizers) == 0
 	})
@@ -58,7 +58,7 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 		}
 	})
 	s.Eventually("the NodeOp is gone", func() bool {
-		s.endJobs()
+		s.finishJobs()
 		_, err := get("runs")
 		return apierrors.IsNotFound(err)
 	})
@@ -71,8 +71,8 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 	}
 }
 
-// endJobs plays the controller of Jobs: every Job ends well.
-func (s *scene) endJobs() {
+// finishJobs plays the controller of Jobs: every Job ends well.
+func (s *fixture) finishJobs() {
 	s.Helper()
 	ctx, list := context.Background(), &batchv1.JobList{}
 	s.Must(s.Client.List(ctx, list, client.InNamespace(s.Namespace)))

@@ -1,254 +1,230 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller decides when to look. It holds the one loop of the operator: something changes, the loop observes
-// the cluster, has the engine decide, applies the plan and says how things are.
+// Package controller runs the operator. It decides when a pass begins; a pass observes the cluster, has the engine decide,
+// applies the plan and reports.
 //
-//	watches ──wake──► Observe ─► Snapshot ─► Decide ─► Apply ─► status, events, metrics, log
+//	watches ──► requestPass ──► Observe ─► Snapshot ─► Decide ─► Apply ─► status, events, metrics, log
 //
-// Every watch wakes the same loop, so a thousand events fold into one pass, and there is one writer. The loop paces
-// itself by what thinking costs, and sleeps when nothing changes: nothing here polls.
+// Every watch requests the same pass, so a thousand events make one pass, and there is one writer. The loop paces itself
+// by the CPU time of its passes. It does not poll: without requests it waits until the plan's next due time.
 package controller
 
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/options"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
 
-// applyLimit is how long a pass may take, with all that it sends but the statuses, which have a time of their own: well
-// before the lease of a leader that cannot renew it goes to somebody else.
-const applyLimit = 6 * time.Second
+// eventComponent is what events say they come from.
+const eventComponent = "skyhook-controller"
 
-// gather is the least time between two rounds of admissions of one rollout, or of those that share a policy.
-const gather = 500 * time.Millisecond
+// The lease. A leader that cannot renew it stops writing after renewDeadline, and nobody else begins before leaseDuration.
+// Who stands by looks every retryPeriod, or up to 2.2 times that: it takes over within 15 seconds, also from a leader whose
+// node goes down with it.
+const (
+	leaseDuration = 10 * time.Second
+	renewDeadline = 9 * time.Second
+	retryPeriod   = time.Second
+)
 
-// sayEvery is the time between two writes of one object's status.
-const sayEvery = time.Second
+// hangLimit is how long a pass may take before the process counts as unhealthy.
+const hangLimit = time.Minute
 
-// Loop is the one loop.
-type Loop struct {
-	cluster *cluster.Cluster
-	log     logr.Logger
-	events  record.EventRecorder
-	board   *board
-	clock   func() time.Time
-	wakeup  chan struct{}
-	urgent  chan struct{}
+// admitInterval is the least time between two rounds of admissions of one rollout, or of those that share a policy.
+const admitInterval = 500 * time.Millisecond
 
-	said      map[types.UID]time.Time              // when each object's status was written last
-	spoken    map[types.UID]v1alpha1.SkyhookStatus // as events tell it, written or not
-	opsSpoken map[types.UID]opv1.NodeOpStatus      // the same of NodeOps
-	waits     waits                                // told in events
-	problems  map[rollout.Ref]string               // by rollout, as logged
-	failures  failures
-	pulse     *pulse
+// Options say how the operator runs.
+type Options struct {
+	Skyhook        skyhook.Config
+	NodeOps        nodeop.Config
+	Node           string // this process runs on; empty when unknown
+	LeaderElection bool
+	MetricsAddress string // "0" for none
+	MetricsSecure  bool   // over TLS, and only for those whom the API server allows
+	ProbeAddress   string // "0" for none
+	PprofAddress   string // empty for none
+	Parallel       int    // nodes that are written to at the same time; 0 for the default
+	GuardRemoval   bool   // have the API server refuse to delete the operator while something needs it
+	Log            logr.Logger
+	Registry       metrics.RegistererGatherer // where metrics are registered; the default registry when nil
 }
 
-// newLoop makes a loop that has not looked yet.
-func newLoop(c *cluster.Cluster, log logr.Logger, events record.EventRecorder, b *board) *Loop {
-	return &Loop{
-		cluster: c, log: log, events: events, board: b, clock: time.Now, wakeup: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		said: map[types.UID]time.Time{}, waits: waits{}, problems: map[rollout.Ref]string{}, pulse: b.pulse,
-	}
-}
-
-// wake has the loop look when it has rested. It never blocks.
-func (l *Loop) wake() { signal(l.wakeup) }
-
-// hurry has the loop look at once, as far as its pace allows: work ended, and a node waits for what comes next.
-func (l *Loop) hurry() { signal(l.urgent) }
-
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default: // it will look anyway
-	}
-}
-
-// settle takes a signal back, if there is one.
-func settle(from <-chan struct{}) {
-	select {
-	case <-from:
-	default:
-	}
-}
-
-// NeedLeaderElection says that only the leader runs the loop.
-func (l *Loop) NeedLeaderElection() bool { return true }
-
-// Start runs the loop until the context ends.
-func (l *Loop) Start(ctx context.Context) error {
-	defer l.cluster.WaitForInFlight() // nothing of this leader's is under way when it says that it stopped
-	l.log.Info("looking after the cluster")
-	l.wake()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var p pace
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.wakeup:
-		case <-l.urgent:
-		case <-timer.C:
-		}
-		settle(l.wakeup) // one look serves both
-		settle(l.urgent)
-		began := l.clock()
-		thought, again := l.pass(ctx)
-		p.spent(began, thought)
-		if !l.rest(ctx, p) {
-			return nil
-		}
-		timer.Reset(until(again, l.clock()))
-	}
-}
-
-// rest waits until the next pass may begin; for a hurried one that is sooner. It says no when the context ends.
-func (l *Loop) rest(ctx context.Context, p pace) bool {
-	ended := l.clock()
-	usual := time.NewTimer(p.next(ended, false).Sub(ended))
-	defer usual.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-usual.C:
-		return true
-	case <-l.urgent:
-	}
-	l.hurry() // the next pass begins for it
-	return sleep(ctx, p.next(ended, true).Sub(l.clock()))
-}
-
-// never is how long the loop waits when nothing but an event wakes it.
-const never = 1000 * time.Hour
-
-func until(t, now time.Time) time.Duration {
-	if t.IsZero() {
-		return never
-	}
-	return max(t.Sub(now), 0)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// pass looks at the cluster once and does what is to be done. It says how long it computed to observe and decide, and when
-// to look again.
-func (l *Loop) pass(life context.Context) (thought time.Duration, again time.Time) {
-	began := l.clock()
-	l.pulse.begin(began)
-	defer l.pulse.end()
-	runtime.LockOSThread()
-	before := effort()
-	o, err := l.observe(life)
+// Run runs the operator until the context ends or the lease is lost.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	b := newMetricsCollector()
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
+	watches, err := wire.New(config)
 	if err != nil {
-		runtime.UnlockOSThread()
-		l.board.end(err)
-		return l.clock().Sub(began), l.stumble(life, err)
+		return err
 	}
-	observed := l.clock()
-	snapshot, problems := cluster.Snapshot(o, began)
-	plan := rollout.Decide(snapshot)
-	decided := l.clock()
-	thought = effort() - before
-	runtime.UnlockOSThread()
-	l.complain(problems)
-	outcome, err := l.cluster.Apply(life, o, plan)
-	applied := l.clock()
-	for _, d := range outcome.Applied {
-		l.tell(d.Actions)
-		l.board.acted(d)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return countingTransport{next: watches.Before(next), writes: b.apiWrites, onEviction: b.countEviction}
+	})
+	if o.Registry == nil {
+		o.Registry = metrics.Registry
 	}
-	later, sayErr := l.say(life, o, plan, outcome)
-	l.board.passed(began, observed, decided, applied, l.clock(), func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) })
-
-	again = sooner(sooner(plan.Next, o.RetryAt), sooner(outcome.RetryAt, later))
-	err = errors.Join(o.Err, err, sayErr)
-	l.board.end(err)
+	if err := b.register(o.Registry); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	m, err := newManager(config, o)
 	if err != nil {
-		again = sooner(again, l.stumble(life, err))
-	} else {
-		l.failures.end()
+		return err
 	}
-	return thought, again
-}
-
-// observe looks at the cluster, within the time that a pass has.
-func (l *Loop) observe(life context.Context) (*cluster.Objects, error) {
-	ctx, cancel := context.WithTimeout(life, applyLimit)
-	defer cancel()
-	return l.cluster.Observe(ctx)
-}
-
-// stumble logs what went wrong, and says when to try again.
-func (l *Loop) stumble(ctx context.Context, err error) time.Time {
-	if errors.Is(ctx.Err(), context.Canceled) { // the process ends, or somebody else leads
-		return time.Time{}
+	l, end, err := setUpLoop(ctx, m, b, watches, o)
+	if err != nil {
+		return err
 	}
-	wait := l.failures.next()
-	l.log.Error(err, "cannot finish a pass", "retry", wait.String())
-	return l.clock().Add(wait)
-}
-
-// failures counts passes that failed, one after the other.
-type failures struct{ wait time.Duration }
-
-func (f *failures) next() time.Duration {
-	f.wait = min(max(2*f.wait, time.Second), 30*time.Second)
-	return f.wait
-}
-
-func (f *failures) end() { f.wait = 0 }
-
-// pulse tells whether a pass hangs.
-type pulse struct {
-	mu    sync.Mutex
-	since time.Time
-}
-
-func (p *pulse) begin(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.since = now
-}
-
-func (p *pulse) end() { p.begin(time.Time{}) }
-
-// running is how long the current pass has taken; 0 between passes.
-func (p *pulse) running(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since.IsZero() {
-		return 0
+	defer end()
+	if err := addProbes(m, l); err != nil {
+		return err
 	}
-	return now.Sub(p.since)
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
 }
 
-// sooner is the earlier of two times, of which a zero one means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s), opv1.AddToScheme(s)); err != nil {
+		return nil, fmt.Errorf("learning the kinds: %w", err)
 	}
-	return a
+	return s, nil
+}
+
+func newManager(config *rest.Config, o Options) (manager.Manager, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
+	stop := 10 * time.Second
+	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress}
+	if o.MetricsSecure {
+		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, newMetricsFilter
+	}
+	m, err := manager.New(config, manager.Options{
+		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace),
+		Metrics:                metricsOptions,
+		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
+		LeaderElection: o.LeaderElection, LeaderElectionID: options.LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
+		LeaderElectionReleaseOnCancel: true, // the process ends when Run returns
+		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry, GracefulShutdownTimeout: &stop,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the operator: %w", err)
+	}
+	return m, nil
+}
+
+// withProtobuf is a configuration for clients of Kubernetes' own kinds only: they are a fraction of their JSON on the wire, and
+// made from it with a fraction of the garbage.
+func withProtobuf(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
+}
+
+// setUpLoop puts the loop together and has the manager run it. What it returns is to be called when the manager ended.
+func setUpLoop(ctx context.Context, m manager.Manager, b *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
+	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfigAndClient(withProtobuf(m.GetConfig()), m.GetHTTPClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client: %w", err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)), record.WithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}))
+	requests := newPassRequests()
+	l := newLoop(requests, b, o.Log)
+	watches := newWorkloadWatcher(typed, requests.requestPass)
+	opCaches := nodeOpCacheOptions()
+	opCaches.HTTPClient, opCaches.Scheme, opCaches.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
+	ops, err := cache.New(m.GetConfig(), opCaches)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a cache: %w", err)
+	}
+	l.cluster = cluster.New(cluster.Options{
+		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
+		Live: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		OnPodCreate: func(node string) { b.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
+		LedgerInterval: admitInterval, Newest: w.Newest,
+	})
+	l.reporter = newReporter(l.cluster, b, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
+	end := func() {
+		watches.stop()
+		broadcaster.Shutdown()
+	}
+	webhooks := manager.RunnableFunc(func(ctx context.Context) error {
+		removeWebhooks(ctx, direct, o.Log)
+		return nil
+	})
+	removal := manager.RunnableFunc(func(ctx context.Context) error {
+		configureRemovalGuard(ctx, direct, m.GetCache(), o)
+		return nil
+	})
+	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, b, time.Now}.start(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
+	}
+	return l, end, nil
+}
+
+// additionalCache is a second cache that the manager fills before it lets anybody read, as it does with its own.
+type additionalCache struct{ cache.Cache }
+
+// GetCache tells the manager that this is a cache.
+func (f additionalCache) GetCache() cache.Cache { return f.Cache }
+
+// addProbes answer whether the process is alive and ready.
+func addProbes(m manager.Manager, l *Loop) error {
+	alive := func(*http.Request) error {
+		if d := l.metrics.liveness.sinceStart(l.clock()); d > hangLimit {
+			return fmt.Errorf("a pass of the loop hangs since %s", d.Round(time.Second))
+		}
+		return nil
+	}
+	ready := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !m.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+	return errors.Join(
+		m.AddHealthzCheck("ping", healthz.Ping), m.AddHealthzCheck("loop", alive),
+		m.AddReadyzCheck("caches", ready),
+	)
 }

@@ -15,10 +15,10 @@ import (
 
 // A node is told when it is admitted and when it is complete; all that many nodes have in common is told once.
 func TestEvents(t *testing.T) {
-	w := newScene(t, 3)
+	w := newFixture(t, 3)
 	w.Apply(demo)
 	uid := w.GetSkyhook("demo").UID
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	on := func(kind string, uid types.UID) []string {
 		l := &corev1.EventList{}

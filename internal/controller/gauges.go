@@ -17,34 +17,34 @@ import (
 
 // The gauges. Names and labels are older than this program; dashboards know them.
 var (
-	gaugeStatus      = gauge("skyhook_status", "1 for the status a Skyhook has, 0 for all others.", "skyhook_name", "status")
-	gaugeNodeStatus  = gauge("skyhook_node_status_count", "Nodes of a Skyhook by status.", "skyhook_name", "status")
-	gaugeNodeTarget  = gauge("skyhook_node_target_count", "Nodes a Skyhook selects.", "skyhook_name")
-	gaugeState       = gauge("skyhook_package_state_count", "Nodes by the state of a package.", "skyhook_name", "package_name", "package_version", "state")
-	gaugeStage       = gauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
-	gaugeRestarts    = gauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
-	gaugeMatched     = compartment("skyhook_rollout_matched_nodes", "Nodes in a compartment.")
-	gaugeCeiling     = compartment("skyhook_rollout_ceiling", "Nodes of a compartment that may be worked on at the same time.")
-	gaugeInProgress  = compartment("skyhook_rollout_in_progress", "Nodes of a compartment that are worked on.")
-	gaugeCompleted   = compartment("skyhook_rollout_completed", "Nodes of a compartment that are complete.")
-	gaugeProgress    = compartment("skyhook_rollout_progress_percent", "Complete nodes of a compartment in percent.")
-	gaugeBatch       = compartment("skyhook_rollout_current_batch", "Number of the batch; 0 before the first.")
-	gaugeConsecutive = compartment("skyhook_rollout_consecutive_failures", "Failed batches in a row.")
-	gaugeStop        = compartment("skyhook_rollout_should_stop", "1 when failures stopped the compartment.")
-	gaugeWaiting     = gauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
-	gaugeOldest      = gauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
-	gaugeUsed        = gauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
-	gaugeAvailable   = gauge("skyhook_budget_available", "Seats of a group that are free; +Inf without a budget.", "group")
-	gaugeLeading     = gauge("skyhook_leading", "1 when this process runs the loop.")
-	gaugePass        = gauge("skyhook_pass_running_seconds", "How long the present pass of the loop has taken; 0 between passes.")
+	gaugeStatus      = newGauge("skyhook_status", "1 for the status a Skyhook has, 0 for all others.", "skyhook_name", "status")
+	gaugeNodeStatus  = newGauge("skyhook_node_status_count", "Nodes of a Skyhook by status.", "skyhook_name", "status")
+	gaugeNodeTarget  = newGauge("skyhook_node_target_count", "Nodes a Skyhook selects.", "skyhook_name")
+	gaugeState       = newGauge("skyhook_package_state_count", "Nodes by the state of a package.", "skyhook_name", "package_name", "package_version", "state")
+	gaugeStage       = newGauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
+	gaugeRestarts    = newGauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
+	gaugeMatched     = newCompartmentGauge("skyhook_rollout_matched_nodes", "Nodes in a compartment.")
+	gaugeCeiling     = newCompartmentGauge("skyhook_rollout_ceiling", "Nodes of a compartment that may be worked on at the same time.")
+	gaugeInProgress  = newCompartmentGauge("skyhook_rollout_in_progress", "Nodes of a compartment that are worked on.")
+	gaugeCompleted   = newCompartmentGauge("skyhook_rollout_completed", "Nodes of a compartment that are complete.")
+	gaugeProgress    = newCompartmentGauge("skyhook_rollout_progress_percent", "Complete nodes of a compartment in percent.")
+	gaugeBatch       = newCompartmentGauge("skyhook_rollout_current_batch", "Number of the batch; 0 before the first.")
+	gaugeConsecutive = newCompartmentGauge("skyhook_rollout_consecutive_failures", "Failed batches in a row.")
+	gaugeStop        = newCompartmentGauge("skyhook_rollout_should_stop", "1 when failures stopped the compartment.")
+	gaugeWaiting     = newGauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
+	gaugeOldest      = newGauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
+	gaugeUsed        = newGauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
+	gaugeAvailable   = newGauge("skyhook_budget_available", "Seats of a group that are free; +Inf without a budget.", "group")
+	gaugeLeading     = newGauge("skyhook_leading", "1 when this process runs the loop.")
+	gaugePass        = newGauge("skyhook_pass_running_seconds", "How long the present pass of the loop has taken; 0 between passes.")
 )
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-func compartment(name, help string) *prometheus.Desc {
-	return gauge(name, help, "skyhook_name", "policy_name", "compartment_name", "strategy")
+func newCompartmentGauge(name, help string) *prometheus.Desc {
+	return newGauge(name, help, "skyhook_name", "policy_name", "compartment_name", "strategy")
 }
 
 var statuses = []v1alpha1.Status{
@@ -61,48 +61,48 @@ var stages = []v1alpha1.Stage{
 	v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
 }
 
-// poster sends gauges.
-type poster struct{ out chan<- prometheus.Metric }
+// gaugeWriter sends gauges.
+type gaugeWriter struct{ out chan<- prometheus.Metric }
 
-func (p poster) put(d *prometheus.Desc, value int, labels ...string) {
+func (p gaugeWriter) write(d *prometheus.Desc, value int, labels ...string) {
 	p.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 }
 
-func one(is bool) int {
+func boolToInt(is bool) int {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-func (p poster) status(t told) {
+func (p gaugeWriter) writeStatus(t skyhookSample) {
 	name := t.skyhook.Name
 	for _, s := range statuses {
-		p.put(gaugeStatus, one(t.status.Status == s), name, string(s))
-		p.put(gaugeNodeStatus, t.status.NodeCounts[s], name, string(s))
+		p.write(gaugeStatus, boolToInt(t.status.Status == s), name, string(s))
+		p.write(gaugeNodeStatus, t.status.NodeCounts[s], name, string(s))
 	}
-	p.put(gaugeNodeTarget, t.status.NodesTotal, name)
+	p.write(gaugeNodeTarget, t.status.NodesTotal, name)
 }
 
-func (p poster) packages(t told) {
+func (p gaugeWriter) writePackages(t skyhookSample) {
 	name := t.skyhook.Name
-	for _, c := range t.tallies {
+	for _, c := range t.packages {
 		for _, s := range states {
-			p.put(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
+			p.write(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
 		}
 		for _, s := range stages {
-			p.put(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
+			p.write(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
 		}
-		p.put(gaugeRestarts, c.Restarts, name, c.Name, c.Version)
+		p.write(gaugeRestarts, c.Restarts, name, c.Name, c.Version)
 	}
 }
 
-func (p poster) rollout(policies []*v1alpha1.DeploymentPolicy, t told) {
+func (p gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t skyhookSample) {
 	policy := "legacy"
 	if t.skyhook.Spec.DeploymentPolicy != "" {
 		policy = t.skyhook.Spec.DeploymentPolicy
 	}
-	strategies := strategiesOf(policies, t.skyhook)
+	strategies := strategyNames(policies, t.skyhook)
 	for _, c := range slices.Sorted(maps.Keys(t.status.CompartmentStatuses)) {
 		s := t.status.CompartmentStatuses[c]
 		strategy := strategies[c]
@@ -110,23 +110,23 @@ func (p poster) rollout(policies []*v1alpha1.DeploymentPolicy, t told) {
 			strategy = "unknown"
 		}
 		labels := []string{t.skyhook.Name, policy, c, strategy}
-		p.put(gaugeMatched, s.Matched, labels...)
-		p.put(gaugeCeiling, s.Ceiling, labels...)
-		p.put(gaugeInProgress, s.InProgress, labels...)
-		p.put(gaugeCompleted, s.Completed, labels...)
-		p.put(gaugeProgress, s.ProgressPercent, labels...)
+		p.write(gaugeMatched, s.Matched, labels...)
+		p.write(gaugeCeiling, s.Ceiling, labels...)
+		p.write(gaugeInProgress, s.InProgress, labels...)
+		p.write(gaugeCompleted, s.Completed, labels...)
+		p.write(gaugeProgress, s.ProgressPercent, labels...)
 		batch := v1alpha1.BatchState{}
 		if s.BatchState != nil {
 			batch = *s.BatchState
 		}
-		p.put(gaugeBatch, batch.CurrentBatch, labels...)
-		p.put(gaugeConsecutive, batch.ConsecutiveFailures, labels...)
-		p.put(gaugeStop, one(batch.ShouldStop), labels...)
+		p.write(gaugeBatch, batch.CurrentBatch, labels...)
+		p.write(gaugeConsecutive, batch.ConsecutiveFailures, labels...)
+		p.write(gaugeStop, boolToInt(batch.ShouldStop), labels...)
 	}
 }
 
-// strategiesOf names the strategy of each compartment.
-func strategiesOf(policies []*v1alpha1.DeploymentPolicy, s *v1alpha1.Skyhook) map[string]string {
+// strategyNames names the strategy of each compartment.
+func strategyNames(policies []*v1alpha1.DeploymentPolicy, s *v1alpha1.Skyhook) map[string]string {
 	if s.Spec.DeploymentPolicy == "" {
 		return map[string]string{v1alpha1.DefaultCompartment: "fixed"}
 	}
@@ -157,27 +157,27 @@ func strategyName(s *v1alpha1.Strategy) string {
 	return "unknown"
 }
 
-// waiting counts the nodes that do not work, by reason: a closed list, so the number of series is bounded.
-func (p poster) waiting(t told) {
+// writeWaiting counts the nodes that do not work, by reason: a closed list, so the number of series is bounded.
+func (p gaugeWriter) writeWaiting(t skyhookSample) {
 	for _, r := range slices.Sorted(maps.Keys(t.waiting)) {
-		p.put(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
+		p.write(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
 	}
 }
 
-// oldest is how long ago the longest admission began that has not ended.
-func (p poster) oldest(t told, now time.Time) {
+// writeOldestAdmission is how long ago the longest admission began that has not ended.
+func (p gaugeWriter) writeOldestAdmission(t skyhookSample, now time.Time) {
 	age := time.Duration(0)
-	if !t.oldest.IsZero() {
-		age = max(0, now.Sub(t.oldest))
+	if !t.oldestAdmission.IsZero() {
+		age = max(0, now.Sub(t.oldestAdmission))
 	}
-	p.put(gaugeOldest, int(age.Seconds()), t.skyhook.Name)
+	p.write(gaugeOldest, int(age.Seconds()), t.skyhook.Name)
 }
 
-// budgets are the seats of each group.
-func (p poster) budgets(groups []rollout.GroupReport) {
+// writeBudgets are the seats of each group.
+func (p gaugeWriter) writeBudgets(groups []rollout.GroupReport) {
 	for _, g := range groups {
 		name := g.Group.String()
-		p.put(gaugeUsed, g.Busy, name)
+		p.write(gaugeUsed, g.Busy, name)
 		available := math.Inf(1)
 		if g.Ceiling != rollout.Unlimited {
 			available = float64(max(0, g.Ceiling-g.Busy))
@@ -186,8 +186,8 @@ func (p poster) budgets(groups []rollout.GroupReport) {
 	}
 }
 
-// loop says whether this process leads, and whether a pass hangs.
-func (p poster) loop(pulse *pulse, last time.Time) {
-	p.put(gaugeLeading, one(!last.IsZero()))
-	p.put(gaugePass, int(pulse.running(time.Now()).Seconds()))
+// writeLoop says whether this process leads, and whether a pass hangs.
+func (p gaugeWriter) writeLoop(pulse *liveness, last time.Time) {
+	p.write(gaugeLeading, boolToInt(!last.IsZero()))
+	p.write(gaugePass, int(pulse.sinceStart(time.Now()).Seconds()))
 }

@@ -69,9 +69,9 @@ spec:
 }
 
 func TestInstall(t *testing.T) {
-	w := newScene(t, 3)
+	w := newFixture(t, 3)
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
 	for _, n := range []string{"n1", "n2", "n3"} {
@@ -79,17 +79,17 @@ func TestInstall(t *testing.T) {
 			t.Errorf("on %s ran %v, want %v", n, got, want)
 		}
 	}
-	w.quiet()
+	w.waitNoPods()
 }
 
 // A node is drained, a protected pod waited for, and the reboot proven, one node at a time. Nothing but the pods
 // themselves tells the operator to go on.
 func TestReboot(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.Apply(workload("app", "n1", "app: web"))
 	w.Apply(workload("precious", "n2", `protect: "yes"`))
 	w.Apply(driver)
-	w.start()
+	w.startOperator()
 	w.Eventually("n1 is done and n2 waits for the protected pod", func() bool {
 		s := w.GetSkyhook("driver").Status
 		return s.NodeStatus["n1"] == v1alpha1.StatusComplete && w.GetNode("n2").Spec.Unschedulable
@@ -120,7 +120,7 @@ func TestReboot(t *testing.T) {
 // Deleting a Skyhook in the middle of everything ends: nodes are schedulable as before and carry nothing but the mark
 // that they are known.
 func TestDeletion(t *testing.T) {
-	w := newScene(t, 3)
+	w := newFixture(t, 3)
 	w.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		if p.Spec.NodeName == "n2" && strings.HasSuffix(testenv.StageOf(p), "config") {
 			return testenv.Hangs
@@ -128,7 +128,7 @@ func TestDeletion(t *testing.T) {
 		return testenv.Succeeds
 	})
 	w.Apply(strings.Replace(driver, "count: 1", "count: 3", 1))
-	w.start()
+	w.startOperator()
 	w.Eventually("n1 is done while n2 is in the middle", func() bool {
 		return w.GetSkyhook("driver").Status.NodeStatus["n1"] == v1alpha1.StatusComplete && len(w.kubelet.History("n2")) == 2
 	})
@@ -142,14 +142,14 @@ func TestDeletion(t *testing.T) {
 			t.Errorf("on %s is left %v, unschedulable: %v", n, got, node.Spec.Unschedulable)
 		}
 	}
-	w.quiet()
+	w.waitNoPods()
 }
 
 // An uninstall is part of the way out, with the definition that is installed; a paused Skyhook waits, and says so.
 func TestDeletionUninstalls(t *testing.T) {
-	w := newScene(t, 1)
+	w := newFixture(t, 1)
 	w.Apply(strings.Replace(demo, "version: 2.0.0", "version: 2.0.0\n      uninstall: {enabled: true}", 1))
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	w.Patch(w.GetSkyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
@@ -169,9 +169,9 @@ func TestDeletionUninstalls(t *testing.T) {
 
 // A new node of a runtime-required Skyhook is tainted on sight, and loses the taint when it is done.
 func TestRuntimeRequired(t *testing.T) {
-	w := newScene(t, 1)
+	w := newFixture(t, 1)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  runtimeRequired: true\n  autoTaintNewNodes: true", 1))
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	hold := make(chan struct{})
 	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome {
@@ -194,26 +194,26 @@ func TestRuntimeRequired(t *testing.T) {
 	w.WaitComplete("demo")
 }
 
-// lateNode has patches of a node take their time.
-type lateNode struct {
+// slowTransport has patches of a node take their time.
+type slowTransport struct {
 	next http.RoundTripper
 	path string
 }
 
-func (l lateNode) RoundTrip(q *http.Request) (*http.Response, error) {
+func (l slowTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, l.path) {
-		time.Sleep(sayEvery + 200*time.Millisecond) // longer than a status waits to be written
+		time.Sleep(statusInterval + 200*time.Millisecond) // longer than a status waits to be written
 	}
 	return l.next.RoundTrip(q)
 }
 
 // Ready is never claimed for a generation that was not carried out, nor before every node was given back.
 func TestReadyIsTrue(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.config = rest.CopyConfig(w.config)
-	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return lateNode{next, "/nodes/n1"} })
+	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return slowTransport{next, "/nodes/n1"} })
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	for _, version := range []string{"1.1.0", "1.2.0", "1.3.0", "1.3.1"} {
 		w.Apply(strings.ReplaceAll(demo, "1.1.0", version))
 		generation := w.GetSkyhook("demo").Generation
@@ -242,10 +242,10 @@ func TestReadyIsTrue(t *testing.T) {
 
 // An operator that is killed at any moment leaves nothing that the next one cannot go on with.
 func TestRestarts(t *testing.T) {
-	w := newScene(t, 4)
+	w := newFixture(t, 4)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
 	for i := range 5 {
-		w.start()
+		w.startOperator()
 		w.Eventually(fmt.Sprintf("there are %d pods", 3*i+1), func() bool {
 			began := 0
 			for _, n := range []string{"n1", "n2", "n3", "n4"} {
@@ -255,7 +255,7 @@ func TestRestarts(t *testing.T) {
 		})
 		w.stop()
 	}
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	for _, n := range []string{"n1", "n2", "n3", "n4"} {
 		want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
@@ -270,31 +270,31 @@ func TestRestarts(t *testing.T) {
 
 // Of two operators one leads; when it ends the other goes on.
 func TestLeader(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.options.LeaderElection = true
 	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Hangs })
-	w.start()
+	w.startOperator()
 	stopFirst, first := w.stop, w.registry
 	w.Apply(demo)
 	w.Eventually("the first operator works", func() bool { return len(w.ListPods()) == 2 })
-	w.start()
+	w.startOperator()
 	second := w.registry
 	w.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Succeeds })
 	stopFirst()
-	before := sum(t, first, "skyhook_actions_total")
+	before := sumCounter(t, first, "skyhook_actions_total")
 	for _, p := range w.ListPods() {
 		w.Must(client.IgnoreNotFound(w.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0))))
 	}
 	w.WaitComplete("demo")
-	if got := sum(t, second, "skyhook_actions_total"); got == 0 || sum(t, first, "skyhook_actions_total") != before {
-		t.Errorf("the second operator did %v things, the first one %v after its end", got, sum(t, first, "skyhook_actions_total")-before)
+	if got := sumCounter(t, second, "skyhook_actions_total"); got == 0 || sumCounter(t, first, "skyhook_actions_total") != before {
+		t.Errorf("the second operator did %v things, the first one %v after its end", got, sumCounter(t, first, "skyhook_actions_total")-before)
 	}
 }
 
 // A leader that cannot renew its lease has ended its last pass before it has to stop, and has stopped before another leads.
 func TestPassEndsBeforeTheLease(t *testing.T) {
-	if applyLimit+cluster.StatusTimeout >= renewDeadline || renewDeadline >= leaseDuration {
-		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", applyLimit+cluster.StatusTimeout, renewDeadline, leaseDuration)
+	if passTimeout+cluster.StatusTimeout >= renewDeadline || renewDeadline >= leaseDuration {
+		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", passTimeout+cluster.StatusTimeout, renewDeadline, leaseDuration)
 	}
 	if looks := time.Duration((1 + leaderelection.JitterFactor) * float64(retryPeriod)); leaseDuration+2*looks > 15*time.Second { // it sees the last renewal late, and its end
 		t.Errorf("the lease is taken after %s, and looked at every %s: nobody leads for more than 15 s", leaseDuration, looks)
@@ -303,19 +303,19 @@ func TestPassEndsBeforeTheLease(t *testing.T) {
 
 // A status is written at most once in a second, however much happens.
 func TestStatusRate(t *testing.T) {
-	w := newScene(t, 6)
+	w := newFixture(t, 6)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
-	told := &listener{}
-	w.config = told.on(plane.Config)
-	w.start()
+	told := &requestRecorder{}
+	w.config = told.wrap(plane.Config)
+	w.startOperator()
 	w.WaitComplete("demo")
 	w.stop()
 	last := time.Time{}
-	for _, r := range told.heard() {
+	for _, r := range told.requests() {
 		if !strings.HasSuffix(r.path, "/skyhooks/demo/status") || !strings.Contains(r.body, `"conditions"`) {
 			continue
 		}
-		if since := r.at.Sub(last); since < sayEvery {
+		if since := r.at.Sub(last); since < statusInterval {
 			t.Errorf("the status was written again after %s", since)
 		}
 		last = r.at
@@ -338,13 +338,13 @@ spec:
 
 // Two Skyhooks under one shared policy never have two nodes between them.
 func TestSharedPolicy(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.AddNode("x1", map[string]string{"pool": "other"})
 	w.Apply(shared)
 	one := strings.Replace(driver, "interruptionBudget: {count: 1}", "deploymentPolicy: careful", 1)
 	w.Apply(one)
 	w.Apply(strings.NewReplacer("name: driver", "name: second", "pool: gpu", "pool: other").Replace(one))
-	w.start()
+	w.startOperator()
 	w.WaitComplete("driver")
 	w.WaitComplete("second")
 	if got := w.kubelet.MostAdmitted(); got != 1 {
@@ -354,7 +354,7 @@ func TestSharedPolicy(t *testing.T) {
 
 // A Skyhook and a NodeOp under one shared policy never have two nodes between them, nor one node both.
 func TestSharedPolicyWithNodeOp(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.Apply(shared)
 	w.Apply(strings.Replace(driver, "interruptionBudget: {count: 1}", "deploymentPolicy: careful", 1))
 	w.Apply(`
@@ -363,10 +363,10 @@ kind: NodeOp
 metadata: {name: beside, namespace: ` + w.Namespace + `}
 spec: {command: [date], cordon: true, deploymentPolicy: careful, nodeSelector: {matchLabels: {pool: gpu}}}
 `)
-	w.start()
+	w.startOperator()
 	for n := int32(1); n <= 2; n++ {
 		w.Eventually(fmt.Sprintf("the NodeOp is done with %d nodes", n), func() bool {
-			w.endJobs()
+			w.finishJobs()
 			o := &opv1.NodeOp{}
 			err := w.Client.Get(context.Background(), client.ObjectKey{Namespace: w.Namespace, Name: "beside"}, o)
 			return err == nil && o.Status.Completed >= n

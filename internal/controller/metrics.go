@@ -6,6 +6,7 @@ package controller
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,51 +17,51 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// board is what the metrics show. The gauges are those of the last pass and nothing else, so a series ends with the
+// metricsCollector is what the metrics show. The gauges are those of the last pass and nothing else, so a series ends with the
 // Skyhook, package, policy or compartment it is about, and every value is a sum over nodes.
-type board struct {
-	tallies
-	loop     *prometheus.HistogramVec
+type metricsCollector struct {
+	counters
+	phases   *prometheus.HistogramVec
 	reaction prometheus.Histogram
-	pulse    *pulse
+	liveness *liveness
 
 	mu       sync.Mutex
 	policies []*v1alpha1.DeploymentPolicy // of the last pass
-	told     []told
+	samples  []skyhookSample
 	groups   []rollout.GroupReport
-	now      time.Time            // of it
-	ended    map[string]time.Time // by node: when the end of a pod was seen that nothing followed yet
+	passedAt time.Time            // of it
+	podEnds  map[string]time.Time // by node: when the end of a pod was seen that nothing followed yet
 }
 
-// told is what a pass found about one Skyhook, summed up: what it was compiled from is as large as the cluster, and not
+// skyhookSample is what a pass found about one Skyhook, summed up: what it was compiled from is as large as the cluster, and not
 // kept until the next pass.
-type told struct {
-	skyhook *v1alpha1.Skyhook
-	status  v1alpha1.SkyhookStatus
-	tallies []skyhook.Tally
-	waiting map[rollout.Reason]int // nodes that do not work
-	oldest  time.Time              // when the admission began that has lasted longest; zero for none
+type skyhookSample struct {
+	skyhook         *v1alpha1.Skyhook
+	status          v1alpha1.SkyhookStatus
+	packages        []skyhook.Tally
+	waiting         map[rollout.Reason]int // nodes that do not work
+	oldestAdmission time.Time              // when the admission began that has lasted longest; zero for none
 }
 
-func sumUp(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) told {
-	t := told{skyhook: s, status: status, tallies: by.Tallies(), waiting: map[rollout.Reason]int{}}
+func newSample(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
+	t := skyhookSample{skyhook: s, status: status, packages: by.Tallies(), waiting: map[rollout.Reason]int{}}
 	for _, v := range report.Verdicts {
 		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++
 		}
 	}
 	for i := range by.Rollout.Targets {
-		if target := &by.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldest.IsZero() || target.AdmittedAt.Before(t.oldest)) {
-			t.oldest = target.AdmittedAt
+		if target := &by.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldestAdmission.IsZero() || target.AdmittedAt.Before(t.oldestAdmission)) {
+			t.oldestAdmission = target.AdmittedAt
 		}
 	}
 	return t
 }
 
-func newBoard() *board {
-	return &board{
-		tallies: newTallies(), ended: map[string]time.Time{}, pulse: &pulse{},
-		loop: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func newMetricsCollector() *metricsCollector {
+	return &metricsCollector{
+		counters: newCounters(), podEnds: map[string]time.Time{}, liveness: &liveness{},
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_loop_seconds", Help: "Time one pass of the loop spends observing, deciding, applying and saying.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"part"}),
@@ -72,28 +73,28 @@ func newBoard() *board {
 }
 
 // Describe sends nothing: the gauges depend on what the cluster holds.
-func (b *board) Describe(chan<- *prometheus.Desc) {}
+func (b *metricsCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the gauges of the last pass.
-func (b *board) Collect(out chan<- prometheus.Metric) {
+func (b *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	b.mu.Lock()
-	all, policies, groups, now := b.told, b.policies, b.groups, b.now
+	all, policies, groups, now := b.samples, b.policies, b.groups, b.passedAt
 	b.mu.Unlock()
-	p := poster{out: out}
-	p.loop(b.pulse, now)
-	p.budgets(groups)
+	p := gaugeWriter{out: out}
+	p.writeLoop(b.liveness, now)
+	p.writeBudgets(groups)
 	for _, t := range all {
-		p.status(t)
-		p.packages(t)
-		p.rollout(policies, t)
-		p.waiting(t)
-		p.oldest(t, now)
+		p.writeStatus(t)
+		p.writePackages(t)
+		p.writeCompartments(policies, t)
+		p.writeWaiting(t)
+		p.writeOldestAdmission(t, now)
 	}
 }
 
 // register shows the board to a registry.
-func (b *board) register(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{b, b.loop, b.reaction}, b.all()...) {
+func (b *metricsCollector) register(r prometheus.Registerer) error {
+	for _, c := range append([]prometheus.Collector{b, b.phases, b.reaction}, b.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -101,39 +102,55 @@ func (b *board) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// passed notes how long the parts of a pass took. Pods that ended before it began and after which it created nothing are
+// observePass notes how long the parts of a pass took. Pods that ended before it began and after which it created nothing are
 // followed by nothing that could be measured, unless something is still being sent to their node.
-func (b *board) passed(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
+func (b *metricsCollector) observePass(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
 	b.mu.Lock()
-	maps.DeleteFunc(b.ended, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
+	maps.DeleteFunc(b.podEnds, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
 	b.mu.Unlock()
-	b.loop.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
-	b.loop.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())
-	b.loop.WithLabelValues("apply").Observe(applied.Sub(decided).Seconds())
-	b.loop.WithLabelValues("say").Observe(said.Sub(applied).Seconds())
+	b.phases.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
+	b.phases.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())
+	b.phases.WithLabelValues("apply").Observe(applied.Sub(decided).Seconds())
+	b.phases.WithLabelValues("say").Observe(said.Sub(applied).Seconds())
 }
 
-// podEnded notes that a stage's pod on a node has ended, and podCreated that the next one was created there.
-func (b *board) podEnded(node string, now time.Time) {
+// notePodEnd notes that a stage's pod on a node has ended, and podCreated that the next one was created there.
+func (b *metricsCollector) notePodEnd(node string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, earlier := b.ended[node]; !earlier {
-		b.ended[node] = now
+	if _, earlier := b.podEnds[node]; !earlier {
+		b.podEnds[node] = now
 	}
 }
 
-func (b *board) podCreated(node string, now time.Time) {
+func (b *metricsCollector) notePodCreated(node string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, ok := b.ended[node]; ok {
+	if at, ok := b.podEnds[node]; ok {
 		b.reaction.Observe(now.Sub(at).Seconds())
-		delete(b.ended, node)
+		delete(b.podEnds, node)
 	}
 }
 
-// post shows what a pass found.
-func (b *board) post(o *cluster.Objects, all []told, groups []rollout.GroupReport, now time.Time) {
+// publish shows what a pass found.
+func (b *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, groups []rollout.GroupReport, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told, b.policies, b.groups, b.now = all, o.Policies, groups, now
+	b.samples, b.policies, b.groups, b.passedAt = all, o.Policies, groups, now
+}
+
+// liveness tells how long the current pass has taken.
+type liveness struct{ since atomic.Pointer[time.Time] }
+
+func (l *liveness) passStarted(now time.Time) { l.since.Store(&now) }
+
+func (l *liveness) passEnded() { l.since.Store(nil) }
+
+// sinceStart is how long the current pass has taken; 0 between passes.
+func (l *liveness) sinceStart(now time.Time) time.Duration {
+	since := l.since.Load()
+	if since == nil {
+		return 0
+	}
+	return now.Sub(*since)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // gauges lists the series of a Skyhook that are not zero.
-func (s *scene) gauges(name string) []string {
+func (s *fixture) gauges(name string) []string {
 	s.Helper()
 	families, err := s.registry.Gather()
 	s.Must(err)
@@ -45,7 +45,7 @@ func (s *scene) gauges(name string) []string {
 
 // The values are sums over nodes, and the series end with what they are about.
 func TestMetrics(t *testing.T) {
-	w := newScene(t, 5)
+	w := newFixture(t, 5)
 	w.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		stage := testenv.StageOf(p)
 		switch {
@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 		return testenv.Succeeds
 	})
 	w.Apply(strings.Split(demo, "    extra:")[0])
-	w.start()
+	w.startOperator()
 	want := []string{
 		"skyhook_node_status_count{status=complete} 2",
 		"skyhook_node_status_count{status=erroring} 2",
@@ -97,21 +97,21 @@ func TestMetrics(t *testing.T) {
 // The time from the end of a pod to the next create is measured once, from the first of several ends, and not at all
 // when nothing follows.
 func TestReaction(t *testing.T) {
-	b := newBoard()
+	b := newMetricsCollector()
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
-	b.podEnded("n1", at(1))
-	b.podEnded("n1", at(1.5))
-	b.podCreated("n1", at(1.7))
-	b.podCreated("n1", at(9))
-	b.podEnded("n2", at(2))
-	b.podEnded("n4", at(2.5))
+	b.notePodEnd("n1", at(1))
+	b.notePodEnd("n1", at(1.5))
+	b.notePodCreated("n1", at(1.7))
+	b.notePodCreated("n1", at(9))
+	b.notePodEnd("n2", at(2))
+	b.notePodEnd("n4", at(2.5))
 	sending := func(node string) bool { return node == "n4" }
-	b.passed(at(3), at(3), at(3), at(3), at(3), sending)
-	b.podCreated("n2", at(8))
-	b.podEnded("n3", at(4))
-	b.passed(at(3.5), at(4), at(4), at(4), at(4), sending) // began before the end was seen
-	b.podCreated("n3", at(4.1))
-	b.podCreated("n4", at(4.5)) // sent by an earlier pass
+	b.observePass(at(3), at(3), at(3), at(3), at(3), sending)
+	b.notePodCreated("n2", at(8))
+	b.notePodEnd("n3", at(4))
+	b.observePass(at(3.5), at(4), at(4), at(4), at(4), sending) // began before the end was seen
+	b.notePodCreated("n3", at(4.1))
+	b.notePodCreated("n4", at(4.5)) // sent by an earlier pass
 	var m dto.Metric
 	if err := b.reaction.Write(&m); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestResource(t *testing.T) {
 		"/":                                                           "other",
 		"/apis/coordination.k8s.io/v1/namespaces/skyhook/leases/x/y/z/w": "leases/y",
 	} {
-		if got := resource(path); got != want {
+		if got := resourceOf(path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// lines are the series of a registry that are not zero, each with its value; of a histogram its sum and count.
-func lines(t *testing.T, r *prometheus.Registry) []string {
+// nonZeroSeries are the series of a registry that are not zero, each with its value; of a histogram its sum and count.
+func nonZeroSeries(t *testing.T, r *prometheus.Registry) []string {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -51,9 +51,9 @@ func lines(t *testing.T, r *prometheus.Registry) []string {
 	return out
 }
 
-// stopped is what a pass found about a Skyhook whose compartment stopped in its third batch.
-func stopped(now time.Time) told {
-	return told{
+// stoppedSample is what a pass found about a Skyhook whose compartment stopped in its third batch.
+func stoppedSample(now time.Time) skyhookSample {
+	return skyhookSample{
 		skyhook: &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: "canary"}},
 		status: v1alpha1.SkyhookStatus{
 			Status: v1alpha1.StatusErroring, NodesTotal: 9,
@@ -64,13 +64,13 @@ func stopped(now time.Time) told {
 				v1alpha1.DefaultCompartment: {Ceiling: 1},
 			},
 		},
-		tallies: []skyhook.Tally{{
+		packages: []skyhook.Tally{{
 			Name: "tuning", Version: "1.1.0", Restarts: 7,
 			States: map[v1alpha1.State]int{v1alpha1.StateComplete: 4, v1alpha1.StateErroring: 5},
 			Stages: map[v1alpha1.Stage]int{v1alpha1.StageConfig: 3, v1alpha1.StagePostInterrupt: 6},
 		}},
-		waiting: map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
-		oldest:  now.Add(-90 * time.Second),
+		waiting:         map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
+		oldestAdmission: now.Add(-90 * time.Second),
 	}
 }
 
@@ -78,32 +78,32 @@ func stopped(now time.Time) told {
 // sum of what was counted.
 func TestEveryMetricHasItsValue(t *testing.T) {
 	now := time.Unix(100_000, 0)
-	b := newBoard()
+	b := newMetricsCollector()
 	r := prometheus.NewRegistry()
 	if err := b.register(r); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(t, r); len(got) > 0 {
+	if got := nonZeroSeries(t, r); len(got) > 0 {
 		t.Errorf("before the first pass there is %v", got)
 	}
 	policy := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	policy.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu"}}
 	policy.Spec.Compartments[0].Strategy = &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
-	b.post(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}}, []told{stopped(now)}, []rollout.GroupReport{
+	b.publish(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}}, []skyhookSample{stoppedSample(now)}, []rollout.GroupReport{
 		{Group: rollout.ParseGroupRef("Skyhook/demo/gpu"), Ceiling: 3, Busy: 2}, {Group: rollout.ParseGroupRef("over"), Ceiling: 1, Busy: 4}, {Group: rollout.ParseGroupRef("unlimited"), Ceiling: rollout.Unlimited, Busy: 5},
 	}, now)
-	b.pulse.begin(time.Now().Add(-5 * time.Minute))
+	b.liveness.passStarted(time.Now().Add(-5 * time.Minute))
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
-	b.passed(now, at(250), at(750), at(1750), at(3750), func(string) bool { return false })
-	b.podEnded("n1", at(0))
-	b.podCreated("n1", at(500))
-	b.end(nil)
-	b.end(nil)
-	b.end(errors.New("some error"))
+	b.observePass(now, at(250), at(750), at(1750), at(3750), func(string) bool { return false })
+	b.notePodEnd("n1", at(0))
+	b.notePodCreated("n1", at(500))
+	b.countPass(nil)
+	b.countPass(nil)
+	b.countPass(errors.New("some error"))
 	b.actions.WithLabelValues("run").Add(4)
-	b.stages.WithLabelValues("apply").Observe(30)
+	b.stageDuration.WithLabelValues("apply").Observe(30)
 	b.failures.WithLabelValues("config", "StageFailed").Inc()
-	b.nodes.WithLabelValues("demo").Observe(600)
+	b.nodeDuration.WithLabelValues("demo").Observe(600)
 	b.reboots.Inc()
 	b.answer(t, http.MethodGet, "/api/v1/nodes", 200)
 	b.answer(t, http.MethodPatch, "/api/v1/nodes/n1", 200)
@@ -111,7 +111,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	for _, status := range []int{201, 201, 429, 500, 404, 503} {
 		b.answer(t, http.MethodPost, "/api/v1/namespaces/shop/pods/web/eviction", status)
 	}
-	got := slices.DeleteFunc(lines(t, r), func(line string) bool { // it grows while it is looked at
+	got := slices.DeleteFunc(nonZeroSeries(t, r), func(line string) bool { // it grows while it is looked at
 		return strings.HasPrefix(line, "skyhook_pass_running_seconds{} 30")
 	})
 	if diff := cmp.Diff(everyValue, got); diff != "" {
@@ -123,8 +123,8 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 			t.Errorf("no value of %s is looked at", name)
 		}
 	}
-	b.pulse.end()
-	for _, line := range lines(t, r) {
+	b.liveness.passEnded()
+	for _, line := range nonZeroSeries(t, r) {
 		if strings.HasPrefix(line, "skyhook_pass_running_seconds") {
 			t.Errorf("between passes there is %s", line)
 		}
@@ -132,7 +132,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 }
 
 // answer sends a request through the board that the API server answers like this.
-func (b *board) answer(t *testing.T, method, path string, status int) {
+func (b *metricsCollector) answer(t *testing.T, method, path string, status int) {
 	t.Helper()
 	server := roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
@@ -141,7 +141,7 @@ func (b *board) answer(t *testing.T, method, path string, status int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := counting{next: server, writes: b.apiWrites, judged: b.evicted}.RoundTrip(r)
+	answer, err := countingTransport{next: server, writes: b.apiWrites, onEviction: b.countEviction}.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

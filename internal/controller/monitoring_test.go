@@ -60,21 +60,21 @@ func TestMonitoring(t *testing.T) {
 // everyMetric is what an operator has that has seen everything once.
 func everyMetric(t *testing.T) map[string]bool {
 	t.Helper()
-	b := newBoard()
+	b := newMetricsCollector()
 	compiled, s := fleetOf(1, 2)
 	plan := rollout.Decide(s)
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
-	one := sumUp(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
+	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
 	one.waiting[rollout.ReasonBudget] = 1
-	b.post(&cluster.Objects{}, []told{one}, plan.Groups, s.Now)
-	b.stages.WithLabelValues("apply").Observe(1)
+	b.publish(&cluster.Objects{}, []skyhookSample{one}, plan.Groups, s.Now)
+	b.stageDuration.WithLabelValues("apply").Observe(1)
 	b.failures.WithLabelValues("apply", "StageFailed").Inc()
-	b.nodes.WithLabelValues("demo").Observe(1)
-	b.evicted(201)
-	b.end(nil)
+	b.nodeDuration.WithLabelValues("demo").Observe(1)
+	b.countEviction(201)
+	b.countPass(nil)
 	b.actions.WithLabelValues("run").Inc()
 	b.apiWrites.WithLabelValues("patch", "nodes").Inc()
-	b.loop.WithLabelValues("apply").Observe(1)
+	b.phases.WithLabelValues("apply").Observe(1)
 	r := prometheus.NewRegistry()
 	if err := b.register(r); err != nil {
 		t.Fatal(err)

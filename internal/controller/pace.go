@@ -10,33 +10,33 @@ import "time"
 // what was computed is paid for with thinkingShare times as much, and not even that as long as less than credit is owed.
 // Nothing begins sooner than shortestRest after a pass.
 const (
-	usualShare    = 30
-	thinkingShare = 10
-	shortestRest  = 50 * time.Millisecond
-	longestRest   = time.Second
-	credit        = time.Second
+	usualShare   = 30
+	urgentShare  = 10
+	shortestRest = 50 * time.Millisecond
+	longestRest  = time.Second
+	urgentCredit = time.Second
 )
 
 // pace is how much the loop may compute.
-type pace struct{ rested, paid time.Time }
+type pace struct{ restedAt, paidAt time.Time }
 
-// spent is called when a pass that began then has computed that long.
-func (p *pace) spent(began time.Time, thought time.Duration) {
-	if p.paid.Before(began) {
-		p.paid = began
+// addPass is called when a pass that began then has computed that long.
+func (p *pace) addPass(began time.Time, thought time.Duration) {
+	if p.paidAt.Before(began) {
+		p.paidAt = began
 	}
-	p.paid = p.paid.Add(min(thinkingShare*thought, longestRest))
-	p.rested = began.Add(min(usualShare*thought, longestRest))
+	p.paidAt = p.paidAt.Add(min(urgentShare*thought, longestRest))
+	p.restedAt = began.Add(min(usualShare*thought, longestRest))
 }
 
-// next is when the next pass may begin after one that ended then.
-func (p *pace) next(ended time.Time, hurried bool) time.Time {
-	at := p.paid
+// nextStart is when the next pass may begin after one that ended then.
+func (p *pace) nextStart(ended time.Time, hurried bool) time.Time {
+	at := p.paidAt
 	switch {
 	case hurried:
-		at = at.Add(-credit)
-	case at.Before(p.rested):
-		at = p.rested
+		at = at.Add(-urgentCredit)
+	case at.Before(p.restedAt):
+		at = p.restedAt
 	}
 	if soonest := ended.Add(shortestRest); at.Before(soonest) {
 		return soonest

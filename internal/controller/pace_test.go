@@ -18,7 +18,7 @@ func TestPace(t *testing.T) {
 		passes  int // in ten seconds
 	}{
 		"nobody":      {func(int) bool { return false }, 17},
-		"everybody":   {func(int) bool { return true }, 50 + int(credit/(thinkingShare*thought))},
+		"everybody":   {func(int) bool { return true }, 50 + int(urgentCredit/(urgentShare*thought))},
 		"one of two":  {func(pass int) bool { return pass%2 == 0 }, 29},
 		"one of ten":  {func(pass int) bool { return pass%10 == 0 }, 18},
 		"nine of ten": {func(pass int) bool { return pass%10 > 0 }, 50}, // the others wait until all is paid for
@@ -26,11 +26,11 @@ func TestPace(t *testing.T) {
 		var p pace
 		now, passes := dawn, 0
 		for now.Before(dawn.Add(10 * time.Second)) {
-			p.spent(now, thought)
+			p.addPass(now, thought)
 			passes++
 			ended := now.Add(took)
 			hurried := c.hurried(passes)
-			next := p.next(ended, hurried)
+			next := p.nextStart(ended, hurried)
 			if next.Before(ended.Add(shortestRest)) {
 				t.Errorf("%s: rests %v", name, next.Sub(ended))
 			}
@@ -41,17 +41,17 @@ func TestPace(t *testing.T) {
 		}
 	}
 	var p pace
-	p.spent(dawn, time.Hour)
-	if got := p.next(dawn, false).Sub(dawn); got != longestRest {
+	p.addPass(dawn, time.Hour)
+	if got := p.nextStart(dawn, false).Sub(dawn); got != longestRest {
 		t.Errorf("after a very long pass it rests %v", got)
 	}
 	p = pace{}
-	p.spent(dawn, thought)
-	if got := p.next(dawn, true).Sub(dawn); got != shortestRest {
+	p.addPass(dawn, thought)
+	if got := p.nextStart(dawn, true).Sub(dawn); got != shortestRest {
 		t.Errorf("who is in a hurry waits %v", got)
 	}
-	p.spent(dawn.Add(time.Hour), thought)
-	if got := p.next(dawn.Add(time.Hour), false).Sub(dawn.Add(time.Hour)); got != usualShare*thought {
+	p.addPass(dawn.Add(time.Hour), thought)
+	if got := p.nextStart(dawn.Add(time.Hour), false).Sub(dawn.Add(time.Hour)); got != usualShare*thought {
 		t.Errorf("after an hour of rest it rests %v", got)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // Every kind of work goes through the budget: the first install, an upgrade, a changed configMap, a removal, and the
 // uninstalls of a deletion. Elsewhere only the first install does, and all nodes are drained and rebooted together.
 func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
-	w := newScene(t, 3)
+	w := newFixture(t, 3)
 	with := func(version, config string) string {
 		return strings.Replace(driver, "version: 1.0.0", fmt.Sprintf(`version: %s
       uninstall: {enabled: true}
@@ -29,7 +29,7 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
       configMap: {sysctl.conf: %q}`, version, config), 1)
 	}
 	w.Apply(with("1.0.0", "one"))
-	w.start()
+	w.startOperator()
 	w.WaitComplete("driver")
 	ran := 0
 	expect := func(what string, stages ...string) {
@@ -72,9 +72,9 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 
 // One package after the other, each stage once. Elsewhere the pod of one pass is deleted by the next, for ever.
 func TestSerial(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.Apply(strings.NewReplacer("spec:", "spec:\n  serial: true", "\n      dependsOn: {tuning: 1.1.0}", "").Replace(demo))
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	want := []string{"extra-2.0.0 apply", "extra-2.0.0 config", "tuning-1.1.0 apply", "tuning-1.1.0 config"}
 	for _, n := range []string{"n1", "n2"} {
@@ -87,9 +87,9 @@ func TestSerial(t *testing.T) {
 // An edit that runs nothing is looked at all the same: the status speaks of the new generation, and what a finished
 // package does not use yet is told.
 func TestEditsThatRunNothing(t *testing.T) {
-	w := newScene(t, 1)
+	w := newFixture(t, 1)
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	ran := w.kubelet.History("n1")
 	for _, edit := range []struct{ from, to, says string }{
@@ -119,7 +119,7 @@ func TestEditsThatRunNothing(t *testing.T) {
 
 // A deletion that goes well is no error to anybody. Elsewhere each one ends in a status update of an object that is gone.
 func TestDeletionIsNoError(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	var mu sync.Mutex
 	var lines []string
 	w.options.Log = funcr.New(func(_, line string) {
@@ -128,7 +128,7 @@ func TestDeletionIsNoError(t *testing.T) {
 		lines = append(lines, line)
 	}, funcr.Options{})
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
 	w.Eventually("the Skyhook is gone", func() bool {

@@ -15,15 +15,15 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// hangingNode has patches of a node wait until it is opened, or nobody wants an answer any more.
-type hangingNode struct {
+// hangingTransport has patches of a node wait until it is opened, or nobody wants an answer any more.
+type hangingTransport struct {
 	next    http.RoundTripper
 	path    string
 	open    chan struct{}
 	waiting *atomic.Int64
 }
 
-func (h hangingNode) RoundTrip(q *http.Request) (*http.Response, error) {
+func (h hangingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, h.path) {
 		h.waiting.Add(1)
 		defer h.waiting.Add(-1)
@@ -39,8 +39,8 @@ func (h hangingNode) RoundTrip(q *http.Request) (*http.Response, error) {
 // The pods of one node follow each other though another node's requests get no answer. The operator ends in the middle of
 // such a request, and the next one goes on where that stood.
 func TestNodeThatHangs(t *testing.T) {
-	w := newScene(t, 3)
-	h := hangingNode{path: "/nodes/n1", open: make(chan struct{}), waiting: &atomic.Int64{}}
+	w := newFixture(t, 3)
+	h := hangingTransport{path: "/nodes/n1", open: make(chan struct{}), waiting: &atomic.Int64{}}
 	w.config = rest.CopyConfig(w.config)
 	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		h := h
@@ -48,7 +48,7 @@ func TestNodeThatHangs(t *testing.T) {
 		return h
 	})
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	for _, n := range []string{"n2", "n3"} {
 		w.Eventually(n+" is complete", func() bool { return w.GetSkyhook("demo").Status.NodeStatus[n] == v1alpha1.StatusComplete })
 	}
@@ -61,7 +61,7 @@ func TestNodeThatHangs(t *testing.T) {
 		t.Error("the operator ended and still waits for an answer")
 	}
 	close(h.open)
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
 	want := []string{"tuning-1.1.0 apply", "tuning-1.1.0 config", "extra-2.0.0 apply", "extra-2.0.0 config"}
 	for _, n := range []string{"n1", "n2", "n3"} {
@@ -69,5 +69,5 @@ func TestNodeThatHangs(t *testing.T) {
 			t.Errorf("on %s ran %v, want %v", n, got, want)
 		}
 	}
-	w.quiet()
+	w.waitNoPods()
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counting counts the write requests that go through it.
-type counting struct {
-	next   http.RoundTripper
-	writes *prometheus.CounterVec
-	judged func(status int) // told of each answer to an eviction
+// countingTransport counts the write requests that go through it.
+type countingTransport struct {
+	next       http.RoundTripper
+	writes     *prometheus.CounterVec
+	onEviction func(status int) // told of each answer to an eviction
 }
 
 // RoundTrip sends a request on.
-func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	of := resource(r.URL.Path)
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	of := resourceOf(r.URL.Path)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		c.writes.WithLabelValues(strings.ToLower(r.Method), of).Inc()
 	}
 	answer, err := c.next.RoundTrip(r)
 	if err == nil && of == "pods/eviction" {
-		c.judged(answer.StatusCode)
+		c.onEviction(answer.StatusCode)
 	}
 	return answer, err
 }
 
 // WrappedRoundTripper lets requests be cancelled through this one.
-func (c counting) WrappedRoundTripper() http.RoundTripper { return c.next }
+func (c countingTransport) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// resource is the kind of thing a path names: "pods", "nodes/status". Names of objects never become a label.
-func resource(path string) string {
+// resourceOf is the kind of thing a path names: "pods", "nodes/status". Names of objects never become a label.
+func resourceOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case len(parts) > 2 && parts[0] == "api":

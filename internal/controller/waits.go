@@ -13,11 +13,11 @@ import (
 )
 
 // A reason that goes and comes again is told again after tellAgain; one that stays is told once.
-const tellAgain = 10 * time.Minute
+const waitRepeatAfter = 10 * time.Minute
 
-// waits remembers which reasons to wait were told, so that each is told when it is new. It is only about words: an
+// waitHistory remembers which reasons to wait were told, so that each is told when it is new. It is only about words: an
 // operator that has just begun tells them once more.
-type waits map[waitKey]time.Time // when it was there last
+type waitHistory map[waitKey]time.Time // when it was there last
 
 // waitKey is one reason of one rollout, on the rollout as a whole or on one node in flight.
 type waitKey struct {
@@ -29,17 +29,17 @@ type waitKey struct {
 
 // waitEvent is an event on a rollout's object, or on a node.
 type waitEvent struct {
-	node, kind string
-	reason     rollout.Reason
-	text       string
+	node, eventType string
+	reason          rollout.Reason
+	text            string
 }
 
-// stuck are the phases that ask for somebody's attention.
-var stuck = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}
+// needsAttention are the phases that ask for somebody's attention.
+var needsAttention = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}
 
-// news are the events for what a rollout waits for now and did not before: one for each reason and the object it is
+// newEvents are the events for what a rollout waits for now and did not before: one for each reason and the object it is
 // about, of the first node that has it, and one on each node in flight. Words that differ in numbers only are not new.
-func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []waitEvent {
+func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now time.Time) []waitEvent {
 	name := r.Ref.Name
 	var out []waitEvent
 	type group struct {
@@ -58,8 +58,8 @@ func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []
 		key := waitKey{rollout: r.Ref, reason: v.Why.Reason}
 		if v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed {
 			onNode := waitKey{r.Ref, v.Node, v.Why.Reason, v.Why.About}
-			if w.isNew(onNode, now) {
-				out = append(out, waitEvent{v.Node, kindOf(v), v.Why.Reason, r.Ref.Title() + ": " + v.Sentence(name)})
+			if w.markSeen(onNode, now) {
+				out = append(out, waitEvent{v.Node, eventType(v), v.Why.Reason, r.Ref.Title() + ": " + v.Sentence(name)})
 			}
 		} else {
 			key.about = v.Why.About
@@ -71,7 +71,7 @@ func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []
 		groups[key].nodes++
 	}
 	for _, key := range order {
-		if !w.isNew(key, now) {
+		if !w.markSeen(key, now) {
 			continue
 		}
 		g := groups[key]
@@ -83,29 +83,29 @@ func (w waits) news(r *rollout.Rollout, report rollout.Report, now time.Time) []
 		default:
 			text = g.first.Node + ": " + text
 		}
-		out = append(out, waitEvent{"", kindOf(g.first), key.reason, text})
+		out = append(out, waitEvent{"", eventType(g.first), key.reason, text})
 	}
 	return out
 }
 
-func kindOf(v rollout.Verdict) string {
-	if stuck[v.Phase] {
+func eventType(v rollout.Verdict) string {
+	if needsAttention[v.Phase] {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
 }
 
-// isNew says that a wait is to be told, and remembers that it is there.
-func (w waits) isNew(key waitKey, now time.Time) bool {
+// markSeen says that a wait is to be told, and remembers that it is there.
+func (w waitHistory) markSeen(key waitKey, now time.Time) bool {
 	_, known := w[key]
 	w[key] = now
 	return !known
 }
 
-// forget drops what has not been there for so long that it is worth telling again.
-func (w waits) forget(now time.Time) {
+// expire drops what has not been there for so long that it is worth telling again.
+func (w waitHistory) expire(now time.Time) {
 	for key, seen := range w {
-		if now.Sub(seen) >= tellAgain {
+		if now.Sub(seen) >= waitRepeatAfter {
 			delete(w, key)
 		}
 	}

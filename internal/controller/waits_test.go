@@ -22,12 +22,12 @@ func TestEveryWaitIsTold(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	for _, reason := range rollout.Waits() {
-		w := waits{}
+		w := waitHistory{}
 		why := rollout.Why{Reason: reason, Text: "it waits for Pod shop/a", About: "Pod shop/a", Since: now}
 		report := rollout.Report{Verdicts: []rollout.Verdict{
 			{Node: "n1", Phase: rollout.PhaseWaiting, Why: why}, {Node: "n2", Phase: rollout.PhaseWaiting, Why: why},
 		}}
-		got := w.news(r, report, now)
+		got := w.newEvents(r, report, now)
 		if reason.Fleeting() {
 			if len(got) != 0 {
 				t.Errorf("%s is told: %+v", reason, got)
@@ -38,7 +38,7 @@ func TestEveryWaitIsTold(t *testing.T) {
 		if len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %+v, want %+v", reason, got, want)
 		}
-		if again := w.news(r, report, now.Add(time.Hour)); len(again) != 0 {
+		if again := w.newEvents(r, report, now.Add(time.Hour)); len(again) != 0 {
 			t.Errorf("%s is told again: %+v", reason, again)
 		}
 	}
@@ -47,18 +47,18 @@ func TestEveryWaitIsTold(t *testing.T) {
 // TestWaitsAreToldOnce: a wait that comes and goes is told again only after a while; nodes in flight are told of theirs.
 func TestWaitsAreToldOnce(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	w, r := waits{}, &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
+	w, r := waitHistory{}, &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	pod := func(node, name string) rollout.Verdict {
 		return rollout.Verdict{Node: node, Phase: rollout.PhaseInFlight, Why: rollout.Why{Reason: rollout.ReasonProtectedPod, Text: name + " must not be interrupted", About: "Pod " + name}}
 	}
 	tell := func(after time.Duration, verdicts ...rollout.Verdict) string {
 		now = now.Add(after)
 		var out []string
-		for _, e := range w.news(r, rollout.Report{Verdicts: verdicts}, now) {
+		for _, e := range w.newEvents(r, rollout.Report{Verdicts: verdicts}, now) {
 			text, _, _ := strings.Cut(e.text, " (")
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s", e.node, text)))
 		}
-		w.forget(now)
+		w.expire(now)
 		return strings.Join(out, "; ")
 	}
 	for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestWaitsAreToldOnce(t *testing.T) {
 		{time.Second, []rollout.Verdict{pod("n1", "b"), pod("n2", "a")}, "n1 Skyhook demo: b must not be interrupted; n2 Skyhook demo: a must not be interrupted"},
 		{time.Second, nil, ""},
 		{time.Minute, []rollout.Verdict{pod("n1", "a")}, ""},
-		{tellAgain, nil, ""},
+		{waitRepeatAfter, nil, ""},
 		{time.Second, []rollout.Verdict{pod("n1", "a")}, "n1 Skyhook demo: a must not be interrupted; n1: a must not be interrupted"},
 	} {
 		if got := tell(c.after, c.what...); got != c.want {
@@ -78,16 +78,16 @@ func TestWaitsAreToldOnce(t *testing.T) {
 		}
 	}
 	broken := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/wrong"), Broken: &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "a circle"}}
-	if got := w.news(broken, rollout.Report{}, now); len(got) != 1 || got[0].kind != corev1.EventTypeWarning || !strings.HasPrefix(got[0].text, "a circle (") {
+	if got := w.newEvents(broken, rollout.Report{}, now); len(got) != 1 || got[0].eventType != corev1.EventTypeWarning || !strings.HasPrefix(got[0].text, "a circle (") {
 		t.Errorf("a broken Skyhook without nodes tells %+v", got)
 	}
 }
 
 // TestWaitsInACluster: what the status says, the events say in the same words.
 func TestWaitsInACluster(t *testing.T) {
-	w := newScene(t, 2)
+	w := newFixture(t, 2)
 	w.Apply(strings.Replace(demo, "{name: demo}", "{name: demo, annotations: {skyhook.nvidia.com/pause: \"true\"}}", 1))
-	w.start()
+	w.startOperator()
 	sentence := ""
 	w.Eventually("the status says that it is paused", func() bool {
 		for _, c := range w.GetSkyhook("demo").Status.Conditions {

@@ -9,10 +9,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/resource"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +24,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
-// caches says what is kept in memory: nodes without what nobody reads, our pods and our ConfigMaps in our namespace,
-// and our own kinds. No Secrets, and nobody else's pods.
-func caches(namespace string) cache.Options {
+// cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
+// namespace, and our own kinds. No Secrets, and no other pods.
+func cacheOptions(namespace string) cache.Options {
 	shared := true // nobody changes what the cache holds
 	here := map[string]cache.Config{namespace: {}}
 	return cache.Options{
@@ -33,29 +34,29 @@ func caches(namespace string) cache.Options {
 		DefaultUnsafeDisableDeepCopy: &shared,
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: strip(cluster.StripNode)},
-			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: strip(cluster.StripPod)},
+			&corev1.Node{}:      {Transform: transform(cluster.StripNode)},
+			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: transform(cluster.StripPod)},
 			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.ConfigMapSelector},
 		},
 	}
 }
 
-// cachesOps says what is kept in memory of NodeOps' work, wherever it is. Pods of ours in our own namespace are kept by
+// nodeOpCacheOptions says what is kept in memory of NodeOps' work, wherever it is. Pods of ours in our own namespace are kept by
 // other labels, and one cache has one selector for one kind.
-func cachesOps() cache.Options {
+func nodeOpCacheOptions() cache.Options {
 	shared := true
 	return cache.Options{
 		ReaderFailOnMissingInformer:  true,
 		DefaultUnsafeDisableDeepCopy: &shared,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:  {Label: cluster.NodeOpSelector, Transform: strip(cluster.StripNodeOpPod)},
-			&batchv1.Job{}: {Label: cluster.NodeOpSelector, Transform: strip(cluster.StripJob)},
+			&corev1.Pod{}:  {Label: cluster.NodeOpSelector, Transform: transform(cluster.StripNodeOpPod)},
+			&batchv1.Job{}: {Label: cluster.NodeOpSelector, Transform: transform(cluster.StripJob)},
 		},
 	}
 }
 
-// strip applies a function to objects of its type on their way into the cache.
-func strip[T any](f func(T) T) toolscache.TransformFunc {
+// transform applies a function to objects of its type on their way into the cache.
+func transform[T any](f func(T) T) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		if t, ok := o.(T); ok {
 			return f(t), nil
@@ -64,71 +65,67 @@ func strip[T any](f func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// watch wakes the loop when something changes that a decision could depend on.
-func (l *Loop) watch(ctx context.Context, informers, ops cache.Informers) error {
-	for _, w := range []struct {
-		kind    client.Object
-		differs func(before, after any) bool
+// watcher requests a pass when something changes that a decision depends on.
+type watcher struct {
+	requests *passRequests
+	metrics  *metricsCollector
+	clock    func() time.Time
+}
+
+// start watches every kind that decisions depend on. nodeOps is the cache of the Jobs and pods of NodeOps.
+func (w watcher) start(ctx context.Context, informers, nodeOps cache.Informers) error {
+	for _, watch := range []struct {
+		informers cache.Informers
+		kind      client.Object
+		differs   func(before, after any) bool
 	}{
-		{&batchv1.Job{}, when(versionDiffers[*batchv1.Job])},
-		{&corev1.Pod{}, when(versionDiffers[*corev1.Pod])},
+		{nodeOps, &batchv1.Job{}, hasNewVersion},
+		{nodeOps, &corev1.Pod{}, hasNewVersion},
+		{informers, &opv1.NodeOp{}, hasNewVersion},
+		{informers, &opv1.NodeOpUpgrade{}, hasNewVersion},
+		{informers, &corev1.Node{}, hasNodeChange},
+		{informers, &corev1.Pod{}, w.notePodChange},
+		{informers, &corev1.ConfigMap{}, hasNewVersion},
+		{informers, &v1alpha1.Skyhook{}, hasNewVersion},
+		{informers, &v1alpha1.DeploymentPolicy{}, hasNewVersion},
 	} {
-		if err := l.follow(ctx, ops, w.kind, w.differs); err != nil {
-			return err
-		}
-	}
-	for _, w := range []struct {
-		kind    client.Object
-		differs func(before, after any) bool
-	}{
-		{&opv1.NodeOp{}, when(versionDiffers[*opv1.NodeOp])},
-		{&opv1.NodeOpUpgrade{}, when(versionDiffers[*opv1.NodeOpUpgrade])},
-		{&corev1.Node{}, when(nodeDiffers)},
-		{&corev1.Pod{}, when(l.podDiffers)},
-		{&corev1.ConfigMap{}, when(versionDiffers[*corev1.ConfigMap])},
-		{&v1alpha1.Skyhook{}, when(versionDiffers[*v1alpha1.Skyhook])},
-		{&v1alpha1.DeploymentPolicy{}, when(versionDiffers[*v1alpha1.DeploymentPolicy])},
-	} {
-		if err := l.follow(ctx, informers, w.kind, w.differs); err != nil {
-			return err
+		if err := w.watch(ctx, watch.informers, watch.kind, watch.differs); err != nil {
+			return fmt.Errorf("watching %T: %w", watch.kind, err)
 		}
 	}
 	return nil
 }
 
-// follow wakes the loop when an object of a kind comes, goes, or differs.
-func (l *Loop) follow(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
+// watch requests a pass when an object of a kind is added, deleted, or differs.
+func (w watcher) watch(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
 	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watching %T: %w", kind, err)
+		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			if asks(o) {
-				l.hurry()
-				return
+			if isUserRequest(o) {
+				w.requests.requestSoon()
+			} else {
+				w.requests.requestPass()
 			}
-			l.wake()
 		},
-		DeleteFunc: func(any) { l.wake() },
+		DeleteFunc: func(any) { w.requests.requestPass() },
 		UpdateFunc: func(before, after any) {
 			switch {
 			case !differs(before, after):
-			case awaited(before, after):
-				l.hurry()
+			case isAwaited(before, after):
+				w.requests.requestSoon()
 			default:
-				l.wake()
+				w.requests.requestPass()
 			}
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("watching %T: %w", kind, err)
-	}
-	return nil
+	return err
 }
 
-// asks says that an object is somebody's request.
-func asks(o any) bool {
+// isUserRequest reports that users create objects of this kind to have something done.
+func isUserRequest(o any) bool {
 	switch o.(type) {
 	case *v1alpha1.Skyhook, *opv1.NodeOp, *opv1.NodeOpUpgrade:
 		return true
@@ -136,19 +133,19 @@ func asks(o any) bool {
 	return false
 }
 
-// awaited says that a change is what somebody waits for: work ended, a node is back, or something new is asked for. Most
-// changes only tell how far work is, or are our own.
-func awaited(before, after any) bool {
+// isAwaited reports that a node or a user waits for this change: work ended, a node is back, or a spec changed. Most
+// changes are only progress, or our own writes.
+func isAwaited(before, after any) bool {
 	switch a := after.(type) {
 	case *corev1.Pod:
 		b, ok := before.(*corev1.Pod)
-		return ok && (ended(a) && !ended(b) || nodeop.Over(a) && !nodeop.Over(b))
+		return ok && (hasSucceeded(a) && !hasSucceeded(b) || nodeop.Over(a) && !nodeop.Over(b))
 	case *batchv1.Job:
 		b, ok := before.(*batchv1.Job)
 		return ok && a.Status.Succeeded+a.Status.Failed != b.Status.Succeeded+b.Status.Failed
 	case *corev1.Node:
 		b, ok := before.(*corev1.Node)
-		return ok && (a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID || ready(a) && !ready(b))
+		return ok && (a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID || isReady(a) && !isReady(b))
 	case client.Object:
 		b, ok := before.(client.Object)
 		return ok && a.GetGeneration() != b.GetGeneration()
@@ -156,72 +153,61 @@ func awaited(before, after any) bool {
 	return false
 }
 
-func ready(n *corev1.Node) bool {
+func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-func when[T any](differs func(before, after T) bool) func(before, after any) bool {
-	return func(before, after any) bool {
-		b, okBefore := before.(T)
-		a, okAfter := after.(T)
-		return !okBefore || !okAfter || differs(b, a)
+func hasNewVersion(before, after any) bool {
+	b, okBefore := before.(client.Object)
+	a, okAfter := after.(client.Object)
+	return !okBefore || !okAfter || b.GetResourceVersion() != a.GetResourceVersion()
+}
+
+// hasNodeChange compares what decisions read of a node. Heartbeats change none of it.
+func hasNodeChange(before, after any) bool {
+	b, okBefore := before.(*corev1.Node)
+	a, okAfter := after.(*corev1.Node)
+	if !okBefore || !okAfter {
+		return true
 	}
+	sameIdentity := b.UID == a.UID && b.Status.NodeInfo.BootID == a.Status.NodeInfo.BootID
+	sameMetadata := maps.Equal(b.Labels, a.Labels) && maps.Equal(ourAnnotations(b), ourAnnotations(a))
+	sameScheduling := b.Spec.Unschedulable == a.Spec.Unschedulable && slices.EqualFunc(b.Spec.Taints, a.Spec.Taints, isSameTaint)
+	sameStatus := maps.EqualFunc(b.Status.Allocatable, a.Status.Allocatable, resource.Quantity.Equal) &&
+		slices.EqualFunc(b.Status.Conditions, a.Status.Conditions, isSameCondition)
+	return !sameIdentity || !sameMetadata || !sameScheduling || !sameStatus
 }
 
-func versionDiffers[T client.Object](before, after T) bool {
-	return before.GetResourceVersion() != after.GetResourceVersion()
+func isSameTaint(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
+
+func isSameCondition(a, b corev1.NodeCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 }
 
-// nodeDiffers compares what decisions read of a node. A kubelet that says it is alive changes none of it.
-func nodeDiffers(before, after *corev1.Node) bool {
-	return before.UID != after.UID || !maps.Equal(before.Labels, after.Labels) || !sameMarks(before.Annotations, after.Annotations) ||
-		before.Spec.Unschedulable != after.Spec.Unschedulable ||
-		!slices.EqualFunc(before.Spec.Taints, after.Spec.Taints, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) ||
-		!maps.EqualFunc(before.Status.Allocatable, after.Status.Allocatable, quantity.Quantity.Equal) ||
-		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
-		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
-		})
-}
-
-// sameMarks compares our annotations and nobody else's.
-func sameMarks(a, b map[string]string) bool {
-	ours, theirs := 0, 0
-	for key, value := range a {
-		if mark(key) {
-			ours++
-			if other, ok := b[key]; !ok || other != value {
-				return false
-			}
+func ourAnnotations(n *corev1.Node) map[string]string {
+	ours := map[string]string{}
+	for key, value := range n.Annotations {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") {
+			ours[key] = value
 		}
 	}
-	for key := range b {
-		if mark(key) {
-			theirs++
-		}
-	}
-	return ours == theirs
+	return ours
 }
 
-func mark(key string) bool {
-	return strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/")
+// notePodChange reports whether a pod of ours changed, and notes for the metrics when its work ended.
+func (w watcher) notePodChange(before, after any) bool {
+	b, okBefore := before.(*corev1.Pod)
+	a, okAfter := after.(*corev1.Pod)
+	if okBefore && okAfter && hasSucceeded(a) && !hasSucceeded(b) {
+		w.metrics.notePodEnd(a.Spec.NodeName, w.clock())
+	}
+	return hasNewVersion(before, after)
 }
 
-// podDiffers compares what decisions read of a pod of ours, and notes when its work ended.
-func (l *Loop) podDiffers(before, after *corev1.Pod) bool {
-	if before.ResourceVersion == after.ResourceVersion {
-		return false
-	}
-	if ended(after) && !ended(before) {
-		l.board.podEnded(after.Spec.NodeName, l.clock())
-	}
-	return true
-}
-
-// ended says that every init container of a pod has ended well.
-func ended(p *corev1.Pod) bool {
+// hasSucceeded reports that every init container of a pod ended well: they are the steps of a package.
+func hasSucceeded(p *corev1.Pod) bool {
 	if len(p.Status.InitContainerStatuses) < len(p.Spec.InitContainers) {
 		return false
 	}

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,8 +25,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// A kubelet that says it is alive wakes nobody; whatever a decision reads does.
-func TestNodeDiffers(t *testing.T) {
+// A heartbeat requests no pass; a change of anything that a decision reads does.
+func TestHasNodeChange(t *testing.T) {
 	full := func() *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "1", ResourceVersion: "5", Labels: map[string]string{"a": "b"},
@@ -72,8 +73,8 @@ func TestNodeDiffers(t *testing.T) {
 	} {
 		changed := full()
 		c.change(changed)
-		if got := nodeDiffers(cluster.StripNode(full()), cluster.StripNode(changed)); got != c.want {
-			t.Errorf("%s: wakes %v, want %v", c.what, got, c.want)
+		if got := hasNodeChange(cluster.StripNode(full()), cluster.StripNode(changed)); got != c.want {
+			t.Errorf("%s: requests a pass %v, want %v", c.what, got, c.want)
 		}
 	}
 }
@@ -94,13 +95,13 @@ func TestEnded(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{{ends(), false}, {ends(0), false}, {ends(0, -1), false}, {ends(0, 1), false}, {ends(0, 0), true}} {
-		if got := ended(c.pod); got != c.want {
+		if got := hasSucceeded(c.pod); got != c.want {
 			t.Errorf("%v: %v", c.pod.Status.InitContainerStatuses, got)
 		}
 	}
 }
 
-// What somebody waits for is looked at before the loop has rested; what only tells how far work is, is not.
+// A change that somebody waits for begins a pass before the loop has rested; mere progress does not.
 func TestAwaited(t *testing.T) {
 	pod := func(phase corev1.PodPhase, exits ...int32) *corev1.Pod {
 		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: make([]corev1.Container, 1)}, Status: corev1.PodStatus{Phase: phase}}
@@ -126,54 +127,54 @@ func TestAwaited(t *testing.T) {
 		before, after any
 		want          bool
 	}{
-		"a stage ends":         {pod(corev1.PodPending), pod(corev1.PodPending, 0), true},
-		"a stage fails":        {pod(corev1.PodPending), pod(corev1.PodPending, 1), false}, // it is tried again, later
-		"a pod fails":          {pod(corev1.PodPending), pod(corev1.PodFailed, 1), true},
-		"a pod is over":        {pod(corev1.PodRunning), pod(corev1.PodSucceeded), true},
-		"a pod begins":         {pod(corev1.PodPending), pod(corev1.PodRunning), false},
-		"it stays ended":       {pod(corev1.PodPending, 0), pod(corev1.PodRunning, 0), false},
-		"a Job ends":           {job(0, 0), job(1, 0), true},
-		"a Job fails":          {job(0, 0), job(0, 1), true},
-		"a Job begins":         {&batchv1.Job{}, job(0, 0), false},
-		"a node boots":         {node("1", corev1.ConditionTrue), node("2", corev1.ConditionFalse), true},
-		"a node is back":       {node("1", corev1.ConditionUnknown), node("1", corev1.ConditionTrue), true},
-		"a node goes":          {node("1", corev1.ConditionTrue), node("1", corev1.ConditionUnknown), false},
-		"a request is edited":  {hook(1), hook(2), true},
-		"a request has a word": {hook(1), hook(1), false},
-		"something else":       {nil, pod(corev1.PodSucceeded), false},
+		"a stage ends":               {pod(corev1.PodPending), pod(corev1.PodPending, 0), true},
+		"a stage fails":              {pod(corev1.PodPending), pod(corev1.PodPending, 1), false}, // it is tried again, later
+		"a pod fails":                {pod(corev1.PodPending), pod(corev1.PodFailed, 1), true},
+		"a pod is over":              {pod(corev1.PodRunning), pod(corev1.PodSucceeded), true},
+		"a pod begins":               {pod(corev1.PodPending), pod(corev1.PodRunning), false},
+		"it stays ended":             {pod(corev1.PodPending, 0), pod(corev1.PodRunning, 0), false},
+		"a Job ends":                 {job(0, 0), job(1, 0), true},
+		"a Job fails":                {job(0, 0), job(0, 1), true},
+		"a Job begins":               {&batchv1.Job{}, job(0, 0), false},
+		"a node boots":               {node("1", corev1.ConditionTrue), node("2", corev1.ConditionFalse), true},
+		"a node is back":             {node("1", corev1.ConditionUnknown), node("1", corev1.ConditionTrue), true},
+		"a node goes":                {node("1", corev1.ConditionTrue), node("1", corev1.ConditionUnknown), false},
+		"a spec is edited":           {hook(1), hook(2), true},
+		"only the status is written": {hook(1), hook(1), false},
+		"something else":             {nil, pod(corev1.PodSucceeded), false},
 	} {
-		if got := awaited(c.before, c.after); got != c.want {
+		if got := isAwaited(c.before, c.after); got != c.want {
 			t.Errorf("%s: awaited %v, want %v", name, got, c.want)
 		}
 	}
-	if !asks(hook(1)) || !asks(&opv1.NodeOp{}) || !asks(&opv1.NodeOpUpgrade{}) || asks(pod(corev1.PodPending)) {
+	if !isUserRequest(hook(1)) || !isUserRequest(&opv1.NodeOp{}) || !isUserRequest(&opv1.NodeOpUpgrade{}) || isUserRequest(pod(corev1.PodPending)) {
 		t.Error("a Skyhook, a NodeOp and a NodeOpUpgrade ask for something, a pod does not")
 	}
 }
 
-// Who is in a hurry while the loop rests has the next pass begin, and a loop that is to stop does not rest.
-func TestHurry(t *testing.T) {
-	l := newLoop(nil, logr.Discard(), nil, newBoard())
-	p := pace{paid: l.clock().Add(credit)}
-	l.hurry()
+// An urgent request while the loop rests begins the next pass, and a loop that is to stop does not rest.
+func TestRequestSoon(t *testing.T) {
+	l := newLoop(newPassRequests(), newMetricsCollector(), logr.Discard())
+	p := pace{paidAt: l.clock().Add(urgentCredit)}
+	l.requests.requestSoon()
 	if !l.rest(t.Context(), p) {
 		t.Error("it stopped")
 	}
 	select {
-	case <-l.urgent:
+	case <-l.requests.urgent:
 	default:
-		t.Error("nobody begins the next pass")
+		t.Error("nothing begins the next pass")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if p.paid = l.clock().Add(never); l.rest(ctx, p) {
-		t.Error("it went on when it was told to stop")
+	if p.paidAt = l.clock().Add(maxWait); l.rest(ctx, p) {
+		t.Error("it went on after its context ended")
 	}
 }
 
-// Of what a large cluster has by the hundred thousand only what is ours is kept in memory, and no Secret at all.
+// Only our own pods, Jobs and ConfigMaps are kept in memory, and no Secret at all.
 func TestCachesHoldWhatIsOurs(t *testing.T) {
-	for name, options := range map[string]cache.Options{"ours": caches("skyhook"), "of NodeOps": cachesOps()} {
+	for name, options := range map[string]cache.Options{"ours": cacheOptions("skyhook"), "of NodeOps": nodeOpCacheOptions()} {
 		for kind, by := range options.ByObject {
 			if _, all := kind.(*corev1.Node); !all && by.Label == nil {
 				t.Errorf("the cache %s keeps every %T", name, kind)
@@ -192,17 +193,17 @@ func TestCachesHoldWhatIsOurs(t *testing.T) {
 	}
 }
 
-// Many nodes are watched, the rest is listed now and then; a node that is no longer held is left alone.
+// Nodes beyond the limit are listed instead of watched; a node that is no longer held is forgotten.
 func TestWorkloads(t *testing.T) {
-	w := newScene(t, 4)
+	w := newFixture(t, 4)
 	for i := range 4 {
 		w.Apply(workload(fmt.Sprintf("app-%d", i+1), fmt.Sprintf("n%d", i+1), "app: x"))
 	}
-	woken := make(chan struct{}, 100)
-	all := newWorkloads(typed(t), func() { woken <- struct{}{} })
+	requested := make(chan struct{}, 100)
+	all := newWorkloadWatcher(newTypedClient(t), func() { requested <- struct{}{} })
 	now := time.Unix(1000, 0)
-	all.most, all.clock = 2, func() time.Time { return now }
-	defer all.end()
+	all.maxWatched, all.clock = 2, func() time.Time { return now }
+	defer all.stop()
 	names := func(nodes ...string) map[string]string {
 		t.Helper()
 		pods, err := all.On(t.Context(), nodes)
@@ -231,38 +232,41 @@ func TestWorkloads(t *testing.T) {
 	w.Eventually("the watched ones are gone", func() bool {
 		return maps.Equal(names(nodes...), map[string]string{"n1": "", "n2": "", "n3": "app-3", "n4": "app-4"})
 	})
-	now = now.Add(listedAgain)
+	now = now.Add(relistInterval)
 	w.Eventually("the listed ones are gone, too", func() bool {
-		now = now.Add(listedAgain)
+		now = now.Add(relistInterval)
 		return maps.Equal(names(nodes...), map[string]string{"n1": "", "n2": "", "n3": "", "n4": ""})
 	})
 	if names("n3"); len(all.nodes) != 1 || len(all.listed) != 0 {
 		t.Errorf("only n3 is held: watched %d, listed %d", len(all.nodes), len(all.listed))
 	}
-	if len(woken) == 0 {
-		t.Error("nobody was woken")
+	if len(requested) == 0 {
+		t.Error("no pass was requested")
 	}
 }
 
-// The wait after a failed pass doubles, and ends with one that did not fail.
-func TestFailures(t *testing.T) {
-	var f failures
+// The wait after a failed pass doubles, and begins anew after one that did not fail.
+func TestBackoff(t *testing.T) {
+	l := newLoop(nil, nil, logr.Discard())
+	now := time.Now()
+	l.clock = func() time.Time { return now }
 	var got []time.Duration
+	retry := func() { got = append(got, l.retryAt(t.Context(), errors.New("no answer")).Sub(now)/time.Second) }
 	for range 7 {
-		got = append(got, f.next()/time.Second)
+		retry()
 	}
-	f.end()
-	got = append(got, f.next()/time.Second)
+	l.backoff.Reset(backoffKey)
+	retry()
 	if want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 1}; !slices.Equal(got, want) {
 		t.Errorf("waits in seconds: %v, want %v", got, want)
 	}
 }
 
-// Verbs are logged as they are carried out, one line each, with what it is about and why.
+// Actions are logged as they are carried out, one line each, with their object and reason.
 func TestLogLines(t *testing.T) {
 	var lines []string
-	l := newLoop(nil, collect(&lines), nil, newBoard())
-	l.tell([]rollout.Action{
+	r := newReporter(nil, nil, nil, collectLines(&lines))
+	r.logActions([]rollout.Action{
 		{Verb: rollout.VerbRun, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Task: "tuning|1.1.0/apply", Why: rollout.Why{Reason: rollout.ReasonOwed, Text: "tuning apply"}},
 		{Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
 	})
@@ -275,9 +279,9 @@ func TestLogLines(t *testing.T) {
 	}
 	lines = nil
 	wrong := []cluster.Problem{{Rollout: rollout.ParseRef("Skyhook/demo"), Text: "one"}, {Rollout: rollout.ParseRef("Skyhook/demo"), Text: "two"}}
-	l.complain(wrong)
-	l.complain(wrong)
-	l.complain(wrong[:1])
+	r.logProblems(wrong)
+	r.logProblems(wrong)
+	r.logProblems(wrong[:1])
 	if len(lines) != 2 {
 		t.Errorf("problems are logged %d times, want once for each set: %q", len(lines), lines)
 	}

@@ -26,71 +26,71 @@ import (
 // A watch costs memory here and in the API server. Nodes beyond mostWatched are listed now and then instead, a few of
 // them in one pass.
 const (
-	mostWatched  = 300
-	listedAgain  = 10 * time.Second
-	listedAtOnce = 20
+	defaultMaxWatched = 300
+	relistInterval    = 10 * time.Second
+	relistBatch       = 20
 )
 
-// workloads watches the pods on the nodes that are held, each node by itself as its kubelet does, and only as long as
-// it is held: so a pod that leaves is seen at once, and nobody keeps all pods of a large cluster in memory.
-type workloads struct {
-	client kubernetes.Interface
-	wake   func()
-	clock  func() time.Time
-	most   int // watched at the same time
+// workloadWatcher watches the pods on held nodes, with one watch per node, as kubelets do. So a pod that leaves is seen at
+// once, and the pods of other nodes are not kept in memory.
+type workloadWatcher struct {
+	client      kubernetes.Interface
+	requestPass func()
+	clock       func() time.Time
+	maxWatched  int // watched at the same time
 
 	mu     sync.Mutex
-	nodes  map[string]*watched
+	nodes  map[string]*podWatch
 	listed map[string]listing
-	again  *time.Timer // wakes the loop for the nodes that are listed; nil before there was one
+	relist *time.Timer // requests a pass for nodes without a watch; nil before there was one
 }
 
-// watched is a node whose pods are followed.
-type watched struct {
+// podWatch watches the pods of one node.
+type podWatch struct {
 	pods   toolscache.Store
 	synced func() bool
 	stop   context.CancelFunc
 }
 
-// listing is what ran on a node some time ago.
+// listing holds the pods of a node when they were listed last.
 type listing struct {
 	pods []*corev1.Pod
 	at   time.Time
 }
 
-func newWorkloads(c kubernetes.Interface, wake func()) *workloads {
-	return &workloads{
-		client: c, wake: wake, clock: time.Now, most: mostWatched, nodes: map[string]*watched{}, listed: map[string]listing{},
+func newWorkloadWatcher(c kubernetes.Interface, wake func()) *workloadWatcher {
+	return &workloadWatcher{
+		client: c, requestPass: wake, clock: time.Now, maxWatched: defaultMaxWatched, nodes: map[string]*podWatch{}, listed: map[string]listing{},
 	}
 }
 
-// On gives the pods on the nodes as far as they were listed, begins to watch new ones, and ends watching all others.
-func (w *workloads) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
+// On returns the pods of the nodes as far as they are known. It starts watches of new nodes and stops those of all others.
+func (w *workloadWatcher) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keepOnly(nodes)
+	w.forgetOthers(nodes)
 	out := make(map[string][]*corev1.Pod, len(nodes))
 	var rest []string
 	for _, n := range nodes {
 		on := w.nodes[n]
-		if on == nil && len(w.nodes) >= w.most {
+		if on == nil && len(w.nodes) >= w.maxWatched {
 			rest = append(rest, n)
 			continue
 		}
 		if on == nil {
-			on = w.begin(context.WithoutCancel(ctx), n)
+			on = w.startWatch(context.WithoutCancel(ctx), n)
 			w.nodes[n] = on
 			delete(w.listed, n)
 		}
 		if on.synced() {
-			out[n] = pointers(on.pods.List())
+			out[n] = podsOf(on.pods.List())
 		}
 	}
-	return out, w.list(ctx, rest, out)
+	return out, w.listUnwatched(ctx, rest, out)
 }
 
-// keepOnly forgets every other node.
-func (w *workloads) keepOnly(nodes []string) {
+// forgetOthers stops watching and forgets every other node.
+func (w *workloadWatcher) forgetOthers(nodes []string) {
 	wanted := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		wanted[n] = true
@@ -108,14 +108,14 @@ func (w *workloads) keepOnly(nodes []string) {
 	}
 }
 
-// list looks at nodes for which there is no watch, at those first that were not looked at for the longest time.
-func (w *workloads) list(ctx context.Context, nodes []string, out map[string][]*corev1.Pod) error {
+// listUnwatched lists the pods of nodes without a watch, those first that were listed the longest time ago.
+func (w *workloadWatcher) listUnwatched(ctx context.Context, nodes []string, out map[string][]*corev1.Pod) error {
 	now := w.clock()
 	var errs []error
 	slices.SortStableFunc(nodes, func(a, b string) int { return w.listed[a].at.Compare(w.listed[b].at) })
 	for i, n := range nodes {
-		if i < listedAtOnce && !w.listed[n].at.Add(listedAgain).After(now) {
-			list, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode(n)})
+		if i < relistBatch && !w.listed[n].at.Add(relistInterval).After(now) {
+			list, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: nodeSelector(n)})
 			if err != nil {
 				errs = append(errs, fmt.Errorf("listing pods on node %s: %w", n, err))
 				continue
@@ -131,17 +131,19 @@ func (w *workloads) list(ctx context.Context, nodes []string, out map[string][]*
 		}
 	}
 	if len(nodes) > 0 {
-		if w.again == nil {
-			w.again = time.AfterFunc(never, w.wake)
+		if w.relist == nil {
+			w.relist = time.AfterFunc(maxWait, w.requestPass)
 		}
-		w.again.Reset(listedAgain)
+		w.relist.Reset(relistInterval)
 	}
 	return errors.Join(errs...)
 }
 
-func onNode(name string) string { return fields.OneTermEqualSelector("spec.nodeName", name).String() }
+func nodeSelector(name string) string {
+	return fields.OneTermEqualSelector("spec.nodeName", name).String()
+}
 
-func pointers(objects []any) []*corev1.Pod {
+func podsOf(objects []any) []*corev1.Pod {
 	out := make([]*corev1.Pod, 0, len(objects))
 	for _, o := range objects {
 		if p, ok := o.(*corev1.Pod); ok {
@@ -151,10 +153,10 @@ func pointers(objects []any) []*corev1.Pod {
 	return out
 }
 
-// begin lists the pods of one node from the API server itself, and follows them from there.
-func (w *workloads) begin(ctx context.Context, node string) *watched {
+// startWatch lists the pods of one node from the API server, and watches them from there.
+func (w *workloadWatcher) startWatch(ctx context.Context, node string) *podWatch {
 	ctx, stop := context.WithCancel(ctx)
-	selector := onNode(node)
+	selector := nodeSelector(node)
 	pods := w.client.CoreV1().Pods(metav1.NamespaceAll)
 	store, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -168,16 +170,13 @@ func (w *workloads) begin(ctx context.Context, node string) *watched {
 			},
 		},
 		ObjectType: &corev1.Pod{},
-		Transform:  strip(cluster.StripWorkload),
+		Transform:  transform(cluster.StripWorkload),
 		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { w.wake() },
-			DeleteFunc: func(any) { w.wake() },
+			AddFunc:    func(any) { w.requestPass() },
+			DeleteFunc: func(any) { w.requestPass() },
 			UpdateFunc: func(before, after any) {
-				b, okBefore := before.(*corev1.Pod)
-				a, okAfter := after.(*corev1.Pod)
-				if !okBefore || !okAfter || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels) ||
-					(b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) {
-					w.wake()
+				if hasWorkloadChange(before, after) {
+					w.requestPass()
 				}
 			},
 		},
@@ -188,14 +187,25 @@ func (w *workloads) begin(ctx context.Context, node string) *watched {
 	}()
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), follow.HasSynced) {
-			w.wake() // also when nothing runs there
+			w.requestPass() // also when no pod runs there
 		}
 	}()
-	return &watched{pods: store, synced: follow.HasSynced, stop: stop}
+	return &podWatch{pods: store, synced: follow.HasSynced, stop: stop}
 }
 
-// end stops watching.
-func (w *workloads) end() {
+// hasWorkloadChange compares what a drain reads of a pod.
+func hasWorkloadChange(before, after any) bool {
+	b, okBefore := before.(*corev1.Pod)
+	a, okAfter := after.(*corev1.Pod)
+	if !okBefore || !okAfter {
+		return true
+	}
+	startedToLeave := (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil)
+	return startedToLeave || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels)
+}
+
+// stop stops all watches.
+func (w *workloadWatcher) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n, on := range w.nodes {

@@ -13,14 +13,14 @@ import (
 // status once a second among it, grows with time and not with nodes; over a thousand nodes it is nothing (test/scale).
 func TestWritesPerNode(t *testing.T) {
 	const nodes = 20
-	w := newScene(t, nodes)
+	w := newFixture(t, nodes)
 	w.Apply(demo)
-	w.start()
+	w.startOperator()
 	w.WaitComplete("demo")
-	w.quiet()
+	w.waitNoPods()
 	w.stop()
 	total := 0
-	for resource, n := range w.writes() {
+	for resource, n := range w.countWrites() {
 		t.Logf("%-30s %d", resource, n)
 		if !strings.HasPrefix(resource, "skyhooks") {
 			total += n
@@ -31,8 +31,8 @@ func TestWritesPerNode(t *testing.T) {
 	}
 }
 
-// writes counts the write requests of the operator, by verb and resource.
-func (w *scene) writes() map[string]int {
+// countWrites counts the write requests of the operator, by verb and resource.
+func (w *fixture) countWrites() map[string]int {
 	w.Helper()
 	families, err := w.registry.Gather()
 	w.Must(err)

@@ -99,7 +99,7 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 		}
 	}
 	t.Cleanup(end)
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(p.log.String(), "looking after the cluster"); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(p.log.String(), "starting reconcile loop"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after two minutes the operator has not begun:\n%s", p.log)
 		}

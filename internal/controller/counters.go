@@ -14,26 +14,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// tallies count what was done. No label holds the name of a node, a pod or a package, so that their number does not grow
+// counters count what was done. No label holds the name of a node, a pod or a package, so that their number does not grow
 // with the fleet.
-type tallies struct {
-	actions   *prometheus.CounterVec
-	stages    *prometheus.HistogramVec
-	failures  *prometheus.CounterVec
-	reboots   prometheus.Counter
-	nodes     *prometheus.HistogramVec
-	evictions *prometheus.CounterVec
-	apiWrites *prometheus.CounterVec
-	passes    *prometheus.CounterVec
+type counters struct {
+	actions       *prometheus.CounterVec
+	stageDuration *prometheus.HistogramVec
+	failures      *prometheus.CounterVec
+	reboots       prometheus.Counter
+	nodeDuration  *prometheus.HistogramVec
+	evictions     *prometheus.CounterVec
+	apiWrites     *prometheus.CounterVec
+	passes        *prometheus.CounterVec
 }
 
-func newTallies() tallies {
+func newCounters() counters {
 	long := []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200}
-	return tallies{
+	return counters{
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skyhook_actions_total", Help: "Actions carried out, by verb.",
 		}, []string{"verb"}),
-		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		stageDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_stage_duration_seconds", Help: "Time from the start of a stage's pod to its recorded success, by stage.", Buckets: long,
 		}, []string{"stage"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -42,7 +42,7 @@ func newTallies() tallies {
 		reboots: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skyhook_reboots_total", Help: "Reboots that were asked for and proven.",
 		}),
-		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_node_duration_seconds", Help: "Time from a node's admission until it gave its seat back, by Skyhook.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
 		}, []string{"skyhook_name"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -57,20 +57,20 @@ func newTallies() tallies {
 	}
 }
 
-func (t tallies) all() []prometheus.Collector {
-	return []prometheus.Collector{t.actions, t.stages, t.failures, t.reboots, t.nodes, t.evictions, t.apiWrites, t.passes}
+func (t counters) collectors() []prometheus.Collector {
+	return []prometheus.Collector{t.actions, t.stageDuration, t.failures, t.reboots, t.nodeDuration, t.evictions, t.apiWrites, t.passes}
 }
 
-// acted counts what was done: how long what ended took, and what failed.
-func (t tallies) acted(d cluster.AppliedActions) {
+// countActions counts what was done: how long what ended took, and what failed.
+func (t counters) countActions(d cluster.AppliedActions) {
 	by := map[rollout.Ref]*skyhook.Compiled{}
 	for _, hook := range d.From.Skyhooks {
 		by[skyhook.Ref(hook.Name)] = d.From.Compiled(hook)
 	}
-	t.count(by, d.From.Snapshot(), d.Actions)
+	t.countEach(by, d.From.Snapshot(), d.Actions)
 }
 
-func (t tallies) count(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
+func (t counters) countEach(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
 	if len(done) == 0 {
 		return
 	}
@@ -96,15 +96,15 @@ func (t tallies) count(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot,
 		switch a.Verb {
 		case rollout.VerbRetire:
 			if !target.AdmittedAt.IsZero() && !a.Skip {
-				t.nodes.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
+				t.nodeDuration.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
 			}
 		case rollout.VerbRecord:
-			t.recorded(c, target, a, s.Now)
+			t.countRecord(c, target, a, s.Now)
 		}
 	}
 }
 
-func (t tallies) recorded(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
+func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
 	purpose, ok := c.Purpose(a.Node, a.Task)
 	if !ok {
 		return
@@ -115,7 +115,7 @@ func (t tallies) recorded(c *skyhook.Compiled, target *rollout.Target, a rollout
 	case rollout.StateDone:
 		for i := range target.Tasks {
 			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
-				t.stages.WithLabelValues(string(purpose.Stage)).Observe(now.Sub(k.Started).Seconds())
+				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(now.Sub(k.Started).Seconds())
 				if k.Need == rollout.NeedAlone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
 					t.reboots.Inc()
 				}
@@ -124,8 +124,8 @@ func (t tallies) recorded(c *skyhook.Compiled, target *rollout.Target, a rollout
 	}
 }
 
-// evicted counts an eviction by the answer of the API server.
-func (t tallies) evicted(status int) {
+// countEviction counts an eviction by the answer of the API server.
+func (t counters) countEviction(status int) {
 	outcome := "error"
 	switch {
 	case status < 300:
@@ -138,8 +138,8 @@ func (t tallies) evicted(status int) {
 	t.evictions.WithLabelValues(outcome).Inc()
 }
 
-// end counts a pass.
-func (t tallies) end(err error) {
+// countPass counts a pass.
+func (t counters) countPass(err error) {
 	result := "ok"
 	if err != nil {
 		result = "error"

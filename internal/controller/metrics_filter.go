@@ -22,34 +22,34 @@ import (
 
 // How long an answer of the API server about who may read metrics is believed, and how many are kept.
 const (
-	allowedFor  = time.Minute
-	refusedFor  = 10 * time.Second
-	mostVisitor = 1000
+	allowedFor         = time.Minute
+	refusedFor         = 10 * time.Second
+	maxCachedDecisions = 1000
 )
 
-// guard lets those read metrics whom the API server knows and who may get the path, as kube-rbac-proxy does: the bearer
+// metricsFilter lets those read metrics whom the API server knows and who may get the path, as kube-rbac-proxy does: the bearer
 // token is reviewed, then the right.
-type guard struct {
+type metricsFilter struct {
 	authenticate func(context.Context, string) (authenticationv1.UserInfo, bool, error)
 	authorize    func(context.Context, authenticationv1.UserInfo, *http.Request) (bool, error)
 	clock        func() time.Time
 
-	mu   sync.Mutex
-	seen map[string]visitor // by token, method and path
+	mu        sync.Mutex
+	decisions map[string]cachedDecision // by token, method and path
 }
 
-type visitor struct {
-	status int
-	until  time.Time
+type cachedDecision struct {
+	statusCode int
+	until      time.Time
 }
 
-// guarded asks the API server.
-func guarded(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
+// newMetricsFilter asks the API server.
+func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
 	api, err := kubernetes.NewForConfigAndClient(c, h)
 	if err != nil {
 		return nil, fmt.Errorf("guarding the metrics: %w", err)
 	}
-	g := &guard{clock: time.Now, seen: map[string]visitor{}}
+	g := &metricsFilter{clock: time.Now, decisions: map[string]cachedDecision{}}
 	g.authenticate = func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 		r, err := api.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
@@ -71,12 +71,12 @@ func guarded(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
 		}
 		return answer.Status.Allowed, nil
 	}
-	return g.filter, nil
+	return g.wrap, nil
 }
 
-func (g *guard) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+func (g *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, err := g.judge(r)
+		status, err := g.decide(r)
 		if err != nil {
 			log.Error(err, "cannot find out who reads metrics")
 		}
@@ -88,18 +88,18 @@ func (g *guard) filter(log logr.Logger, next http.Handler) (http.Handler, error)
 	}), nil
 }
 
-// judge is the status for a request. An answer is kept for a while; that the API server gave none is not.
-func (g *guard) judge(r *http.Request) (int, error) {
+// decide is the status for a request. An answer is kept for a while; that the API server gave none is not.
+func (g *metricsFilter) decide(r *http.Request) (int, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
 		return http.StatusUnauthorized, nil
 	}
 	key := r.Method + " " + r.URL.Path + " " + token
 	g.mu.Lock()
-	v, known := g.seen[key]
+	v, known := g.decisions[key]
 	g.mu.Unlock()
 	if known && g.clock().Before(v.until) {
-		return v.status, nil
+		return v.statusCode, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
@@ -119,9 +119,9 @@ func (g *guard) judge(r *http.Request) (int, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.seen) >= mostVisitor {
-		clear(g.seen)
+	if len(g.decisions) >= maxCachedDecisions {
+		clear(g.decisions)
 	}
-	g.seen[key] = visitor{status, g.clock().Add(long)}
+	g.decisions[key] = cachedDecision{status, g.clock().Add(long)}
 	return status, nil
 }

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
 }
 
-// scene is a world with a kubelet in which operators run.
-type scene struct {
+// fixture is a world with a kubelet in which operators run.
+type fixture struct {
 	*testenv.Env
 	kubelet  *testenv.Kubelet
 	registry *prometheus.Registry // of the operator that runs
@@ -46,11 +46,11 @@ type scene struct {
 	config   *rest.Config         // likewise
 }
 
-func newScene(t *testing.T, nodes int) *scene {
+func newFixture(t *testing.T, nodes int) *fixture {
 	t.Helper()
 	w := testenv.New(t, plane, nodes)
-	return &scene{Env: w, kubelet: w.StartKubelet(), stop: func() {}, config: plane.Config, options: Options{
-		MetricsAddress: "0", ProbeAddress: "0", Log: printed(),
+	return &fixture{Env: w, kubelet: w.StartKubelet(), stop: func() {}, config: plane.Config, options: Options{
+		MetricsAddress: "0", ProbeAddress: "0", Log: verboseLog(),
 		Skyhook: skyhook.Config{
 			Namespace: w.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
@@ -59,8 +59,8 @@ func newScene(t *testing.T, nodes int) *scene {
 	}}
 }
 
-// start runs an operator until the test ends or stop is called.
-func (s *scene) start() {
+// startOperator runs an operator until the test ends or stop is called.
+func (s *fixture) startOperator() {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -83,22 +83,22 @@ func (s *scene) start() {
 	s.Cleanup(s.stop)
 }
 
-// printed is a log that go test -v shows.
-func printed() logr.Logger {
+// verboseLog is a log that go test -v shows.
+func verboseLog() logr.Logger {
 	if !testing.Verbose() {
 		return logr.Discard()
 	}
 	return funcr.New(func(_, line string) { fmt.Println(time.Now().Format("05.000"), line) }, funcr.Options{})
 }
 
-// quiet waits until every pod is gone.
-func (s *scene) quiet() {
+// waitNoPods waits until every pod is gone.
+func (s *fixture) waitNoPods() {
 	s.Helper()
 	s.Eventually("no pod is left", func() bool { return len(s.ListPods()) == 0 })
 }
 
-// sum adds up all series of a counter.
-func sum(t *testing.T, r *prometheus.Registry, name string) float64 {
+// sumCounter adds up all series of a counter.
+func sumCounter(t *testing.T, r *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -115,36 +115,36 @@ func sum(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return out
 }
 
-// listener hears the write requests of an operator.
-type listener struct {
+// requestRecorder hears the write requests of an operator.
+type requestRecorder struct {
 	mu  sync.Mutex
-	all []heard
+	all []recordedRequest
 }
 
-type heard struct {
+type recordedRequest struct {
 	at         time.Time
 	method     string
 	path, body string
 }
 
-func (l *listener) on(c *rest.Config) *rest.Config {
+func (l *requestRecorder) wrap(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{l, next} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return recordingTransport{l, next} })
 	return c
 }
 
-func (l *listener) heard() []heard {
+func (l *requestRecorder) requests() []recordedRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.all)
 }
 
-type listening struct {
-	l    *listener
+type recordingTransport struct {
+	l    *requestRecorder
 	next http.RoundTripper
 }
 
-func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -152,18 +152,18 @@ func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		l.l.mu.Lock()
-		l.l.all = append(l.l.all, heard{time.Now(), r.Method, r.URL.Path, string(body)})
+		l.l.all = append(l.l.all, recordedRequest{time.Now(), r.Method, r.URL.Path, string(body)})
 		l.l.mu.Unlock()
 	}
 	return l.next.RoundTrip(r)
 }
 
-// collect is a log that a test reads.
-func collect(lines *[]string) logr.Logger {
+// collectLines is a log that a test reads.
+func collectLines(lines *[]string) logr.Logger {
 	return funcr.New(func(_, line string) { *lines = append(*lines, line) }, funcr.Options{})
 }
 
-func typed(t *testing.T) kubernetes.Interface {
+func newTypedClient(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(plane.Config)
 	if err != nil {

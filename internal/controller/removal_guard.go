@@ -27,46 +27,46 @@ import (
 // partOf selects what an installation consists of.
 const partOf = "skyhook-operator"
 
-// inUse has the API server refuse that the operator is deleted while something needs it. `kubectl delete -k` deletes the
+// removalGuard has the API server refuse that the operator is deleted while something needs it. `kubectl delete -k` deletes the
 // operator, its rights and the CRDs at the same moment: objects with a finalizer of ours would then wait for somebody who
 // is not there any more. For Skyhooks the API server looks itself. NodeOps have namespaces, in which it cannot look then,
 // so a policy of their own is bound as long as one of them is under way.
-type inUse struct {
+type removalGuard struct {
 	cached    client.Reader
 	client    client.Client
 	namespace string
-	wakeup    chan struct{}
+	requests  chan struct{}
 	bound     *bool // whether the policy for NodeOps is; nil when nobody knows
 }
 
-// mayBeRemoved guards the removal of the operator, or takes away what an operator before this one did for that. Without the
+// configureRemovalGuard guards the removal of the operator, or takes away what an operator before this one did for that. Without the
 // rights for it the operator goes on.
-func mayBeRemoved(ctx context.Context, c client.Client, informers cache.Cache, o Options) {
+func configureRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache, o Options) {
 	var err error
 	if o.GuardRemoval {
-		err = guardRemoval(ctx, c, informers, o.Skyhook.Namespace, o.Log)
+		err = runRemovalGuard(ctx, c, informers, o.Skyhook.Namespace, o.Log)
 	} else {
-		err = unguardRemoval(ctx, c)
+		err = deleteRemovalGuard(ctx, c)
 	}
 	if err != nil && ctx.Err() == nil {
 		o.Log.Error(err, "cannot say whether the operator may be deleted")
 	}
 }
 
-// guardRemoval refuses, as long as the context lives, that the operator is deleted while something needs it.
-func guardRemoval(ctx context.Context, c client.Client, informers cache.Cache, namespace string, log logr.Logger) error {
-	u := &inUse{cached: informers, client: c, namespace: namespace, wakeup: make(chan struct{}, 1)}
+// runRemovalGuard refuses, as long as the context lives, that the operator is deleted while something needs it.
+func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache, namespace string, log logr.Logger) error {
+	u := &removalGuard{cached: informers, client: c, namespace: namespace, requests: make(chan struct{}, 1)}
 	informer, err := informers.GetInformer(ctx, &opv1.NodeOp{})
 	if err != nil {
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { u.wake() }, UpdateFunc: func(_, _ any) { u.wake() }, DeleteFunc: func(any) { u.wake() },
+		AddFunc: func(any) { u.requestSync() }, UpdateFunc: func(_, _ any) { u.requestSync() }, DeleteFunc: func(any) { u.requestSync() },
 	}); err != nil {
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
 	for {
-		if err := u.tell(ctx); err != nil && ctx.Err() == nil {
+		if err := u.sync(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "cannot say whether the operator may be deleted")
 			if !sleep(ctx, 5*time.Second) {
 				return nil
@@ -76,27 +76,27 @@ func guardRemoval(ctx context.Context, c client.Client, informers cache.Cache, n
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-u.wakeup:
+		case <-u.requests:
 		}
 	}
 }
 
-func (u *inUse) wake() {
+func (u *removalGuard) requestSync() {
 	select {
-	case u.wakeup <- struct{}{}:
+	case u.requests <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
-// tell makes the policies, and binds the one for NodeOps when one of these needs the operator.
-func (u *inUse) tell(ctx context.Context) error {
+// sync makes the policies, and binds the one for NodeOps when one of these needs the operator.
+func (u *removalGuard) sync(ctx context.Context) error {
 	ops := &opv1.NodeOpList{}
 	if err := u.cached.List(ctx, ops); err != nil {
 		return fmt.Errorf("listing NodeOps: %w", err)
 	}
 	needed := slices.ContainsFunc(ops.Items, func(o opv1.NodeOp) bool { return slices.Contains(o.Finalizers, opv1.FinalizerNodeOp) })
 	if u.bound == nil {
-		if err := u.policies(ctx); err != nil {
+		if err := u.applyPolicies(ctx); err != nil {
 			return err
 		}
 	} else if *u.bound == needed {
@@ -104,7 +104,7 @@ func (u *inUse) tell(ctx context.Context) error {
 	}
 	var err error
 	if needed {
-		err = u.bind(ctx, v1alpha1.InUseByNodeOps, nil)
+		err = u.applyBinding(ctx, v1alpha1.InUseByNodeOps, nil)
 	} else {
 		err = client.IgnoreNotFound(u.client.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InUseByNodeOps}}))
 	}
@@ -115,8 +115,8 @@ func (u *inUse) tell(ctx context.Context) error {
 	return nil
 }
 
-// unguardRemoval takes away what an operator that guarded its removal left behind.
-func unguardRemoval(ctx context.Context, c client.Writer) error {
+// deleteRemovalGuard takes away what an operator that guarded its removal left behind.
+func deleteRemovalGuard(ctx context.Context, c client.Writer) error {
 	var errs []error
 	for _, name := range []string{v1alpha1.InUse, v1alpha1.InUseByNodeOps} {
 		at := metav1.ObjectMeta{Name: name}
@@ -126,24 +126,24 @@ func unguardRemoval(ctx context.Context, c client.Writer) error {
 	return errors.Join(errs...)
 }
 
-// policies makes the policies, and binds the one for Skyhooks.
-func (u *inUse) policies(ctx context.Context) error {
+// applyPolicies makes the policies, and binds the one for Skyhooks.
+func (u *removalGuard) applyPolicies(ctx context.Context) error {
 	skyhooks := &admissionv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Skyhook"}
 	const last = "Delete these first and wait until they are gone: without the operator nobody finishes them"
-	if err := u.policy(ctx, v1alpha1.InUse, skyhooks, "'Skyhook ' + params.metadata.name + ' needs the operator. "+last+"'"); err != nil {
+	if err := u.applyPolicy(ctx, v1alpha1.InUse, skyhooks, "'Skyhook ' + params.metadata.name + ' needs the operator. "+last+"'"); err != nil {
 		return err
 	}
-	if err := u.policy(ctx, v1alpha1.InUseByNodeOps, nil, "'NodeOps that are under way need the operator. "+last+"'"); err != nil {
+	if err := u.applyPolicy(ctx, v1alpha1.InUseByNodeOps, nil, "'NodeOps that are under way need the operator. "+last+"'"); err != nil {
 		return err
 	}
 	allow := admissionv1.AllowAction
-	return u.bind(ctx, v1alpha1.InUse, &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow})
+	return u.applyBinding(ctx, v1alpha1.InUse, &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow})
 }
 
-// policy makes a policy that refuses, where it is bound, that anything of the operator is deleted. Where the API server
+// applyPolicy makes a policy that refuses, where it is bound, that anything of the operator is deleted. Where the API server
 // cannot look, because the CRD of the kind is gone, nothing is refused.
-func (u *inUse) policy(ctx context.Context, name string, of *admissionv1.ParamKind, message string) error {
-	owned, err := u.owned(ctx, name)
+func (u *removalGuard) applyPolicy(ctx context.Context, name string, of *admissionv1.ParamKind, message string) error {
+	owned, err := u.newMetadata(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (u *inUse) policy(ctx context.Context, name string, of *admissionv1.ParamKi
 	})
 }
 
-func (u *inUse) bind(ctx context.Context, name string, params *admissionv1.ParamRef) error {
-	owned, err := u.owned(ctx, name)
+func (u *removalGuard) applyBinding(ctx context.Context, name string, params *admissionv1.ParamRef) error {
+	owned, err := u.newMetadata(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (u *inUse) bind(ctx context.Context, name string, params *admissionv1.Param
 	})
 }
 
-// owned is what a policy and its binding are called. They belong to the operator's namespace, and go when that has gone.
-func (u *inUse) owned(ctx context.Context, name string) (metav1.ObjectMeta, error) {
+// newMetadata is what a policy and its binding are called. They belong to the operator's namespace, and go when that has gone.
+func (u *removalGuard) newMetadata(ctx context.Context, name string) (metav1.ObjectMeta, error) {
 	home := &corev1.Namespace{}
 	if err := u.client.Get(ctx, client.ObjectKey{Name: u.namespace}, home); err != nil {
 		return metav1.ObjectMeta{}, fmt.Errorf("reading namespace %s: %w", u.namespace, err)
@@ -193,12 +193,12 @@ func (u *inUse) owned(ctx context.Context, name string) (metav1.ObjectMeta, erro
 }
 
 // apply makes an object what it should be, whether it is there or not.
-func (u *inUse) apply(ctx context.Context, o client.Object) error {
+func (u *removalGuard) apply(ctx context.Context, o client.Object) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("writing %T: %w", o, err)
 	}
-	if err := u.client.Patch(ctx, o, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner(component), client.ForceOwnership); err != nil {
+	if err := u.client.Patch(ctx, o, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner(eventComponent), client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %T %s: %w", o, o.GetName(), err)
 	}
 	return nil

@@ -20,8 +20,8 @@ import (
 func TestGuard(t *testing.T) {
 	now, asked := time.Unix(1000, 0), 0
 	broken := false
-	g := &guard{
-		clock: func() time.Time { return now }, seen: map[string]visitor{},
+	g := &metricsFilter{
+		clock: func() time.Time { return now }, decisions: map[string]cachedDecision{},
 		authenticate: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			asked++
 			if broken {
@@ -33,7 +33,7 @@ func TestGuard(t *testing.T) {
 			return u.Username == "prometheus" && r.URL.Path == "/metrics", nil
 		},
 	}
-	h, err := g.filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	h, err := g.wrap(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	if err != nil {
 		t.Fatal(err)
 	}

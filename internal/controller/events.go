@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// recordActions emits the events of actions that were carried out, compiled from the objects they were decided for.
+func (r *reporter) recordActions(d cluster.AppliedActions) {
+	actions := map[rollout.Ref][]rollout.Action{}
+	for _, a := range d.Actions {
+		actions[a.Rollout] = append(actions[a.Rollout], a)
+	}
+	for _, s := range d.From.Skyhooks {
+		compiled := d.From.Compiled(s)
+		if compiled == nil || compiled.Removed {
+			continue
+		}
+		if done := actions[compiled.Rollout.Ref]; len(done) > 0 {
+			r.recordSkyhookEvents(d.From, s, compiled.Events(done, s.Status, s.Status))
+		}
+	}
+	for _, op := range d.From.NodeOps {
+		compiled := d.From.CompiledNodeOp(op)
+		if compiled == nil || compiled.Removed {
+			continue
+		}
+		if done := actions[compiled.Rollout.Ref]; len(done) > 0 {
+			r.recordNodeOpEvents(d.From, op, compiled.Events(done, op.Status, op.Status))
+		}
+	}
+}
+
+// recordWaits emits an event for each new reason to wait.
+func (r *reporter) recordWaits(o *cluster.Objects, owner runtime.Object, ro *rollout.Rollout, report rollout.Report) {
+	for _, e := range r.waits.newEvents(ro, report, r.clock()) {
+		about := owner
+		if e.node != "" {
+			n := o.Node(e.node)
+			if n == nil {
+				continue
+			}
+			about = nodeRef(n)
+		}
+		r.events.Event(about, e.eventType, string(e.reason), truncate(e.text, 1000))
+	}
+}
+
+// recordFailure emits a warning for what could not be carried out of a rollout in this pass.
+func (p *passReport) recordFailure(owner runtime.Object, reason string, ref rollout.Ref) {
+	if text := p.outcome.Errors[ref]; text != "" {
+		p.events.Event(owner, corev1.EventTypeWarning, reason, truncate(text, 500))
+	}
+}
+
+func (r *reporter) recordSkyhookEvents(o *cluster.Objects, s *v1alpha1.Skyhook, events []skyhook.Event) {
+	for _, e := range events {
+		if n := o.Node(e.Node); n != nil {
+			r.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
+		}
+		if e.OnSkyhook || e.Node == "" {
+			r.events.Event(skyhookRef(s), e.Type, e.Reason, e.Message)
+		}
+	}
+}
+
+func (r *reporter) recordNodeOpEvents(o *cluster.Objects, op *opv1.NodeOp, events []nodeop.Event) {
+	for _, e := range events {
+		if n := o.Node(e.Node); n != nil {
+			r.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
+		}
+		r.events.Event(nodeOpRef(op), e.Type, e.Reason, e.Message)
+	}
+}
+
+func nodeRef(n *skyhook.Node) runtime.Object {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
+}
+
+func skyhookRef(s *v1alpha1.Skyhook) runtime.Object {
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: skyhook.Kind, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+	}
+}
+
+func nodeOpRef(o *opv1.NodeOp) runtime.Object {
+	return &corev1.ObjectReference{
+		APIVersion: opv1.GroupVersion.String(), Kind: nodeop.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+	}
+}
+
+func policyRef(p *v1alpha1.DeploymentPolicy) runtime.Object {
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: policy.Kind, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+	}
+}
+
+// spamKey rate-limits the events of one object for each reason by itself, so that many of one kind do not hide another.
+func spamKey(e *corev1.Event) string {
+	return string(e.InvolvedObject.UID) + e.InvolvedObject.Kind + e.InvolvedObject.Name + e.Type + e.Reason
+}
+
+// truncate cuts a text to at most this many bytes.
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// passTimeout bounds a pass with everything it sends except statuses, which have a timeout of their own. Together they
+// are shorter than the time in which a leader has to renew its lease.
+const passTimeout = 6 * time.Second
+
+// maxWait is how long the loop waits when no pass is requested and none is due.
+const maxWait = 1000 * time.Hour
+
+// backoffKey is the loop's only entry in its back-off.
+const backoffKey = "pass"
+
+// Loop is the reconcile loop.
+type Loop struct {
+	cluster  *cluster.Cluster
+	requests *passRequests
+	reporter *reporter
+	metrics  *metricsCollector
+	backoff  *flowcontrol.Backoff // after failed passes
+	log      logr.Logger
+	clock    func() time.Time
+}
+
+// newLoop makes a loop that has not run yet.
+func newLoop(r *passRequests, m *metricsCollector, log logr.Logger) *Loop {
+	return &Loop{requests: r, metrics: m, log: log, clock: time.Now, backoff: flowcontrol.NewBackOff(time.Second, 30*time.Second)}
+}
+
+// NeedLeaderElection reports that only the leader runs the loop.
+func (l *Loop) NeedLeaderElection() bool { return true }
+
+// Start runs the loop until the context ends.
+func (l *Loop) Start(ctx context.Context) error {
+	defer l.cluster.WaitForInFlight() // no write of this leader is in flight once it has stopped
+	l.log.Info("starting reconcile loop")
+	l.requests.requestPass()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var p pace
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.requests.usual:
+		case <-l.requests.urgent:
+		case <-timer.C:
+		}
+		l.requests.drain()
+
+		began := l.clock()
+		computed, next := l.pass(ctx)
+		p.addPass(began, computed)
+		if !l.rest(ctx, p) {
+			return nil
+		}
+		timer.Reset(timeUntil(next, l.clock()))
+	}
+}
+
+// rest waits until the next pass may begin, which is sooner for an urgent one. It returns false when the context ends.
+func (l *Loop) rest(ctx context.Context, p pace) bool {
+	ended := l.clock()
+	usual := time.NewTimer(p.nextStart(ended, false).Sub(ended))
+	defer usual.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-usual.C:
+		return true
+	case <-l.requests.urgent:
+	}
+	l.requests.requestSoon() // the next pass begins for it
+	return sleep(ctx, p.nextStart(ended, true).Sub(l.clock()))
+}
+
+// pass observes the cluster once and does what is due. It returns how long it computed to observe and decide, and when
+// the next pass is due.
+func (l *Loop) pass(ctx context.Context) (computed time.Duration, next time.Time) {
+	began := l.clock()
+	l.metrics.liveness.passStarted(began)
+	defer l.metrics.liveness.passEnded()
+
+	runtime.LockOSThread()
+	before := threadCPUTime()
+	o, err := l.observe(ctx)
+	if err != nil {
+		runtime.UnlockOSThread()
+		l.metrics.countPass(err)
+		return l.clock().Sub(began), l.retryAt(ctx, err)
+	}
+	observed := l.clock()
+	snapshot, problems := cluster.Snapshot(o, began)
+	plan := rollout.Decide(snapshot)
+	decided := l.clock()
+	computed = threadCPUTime() - before
+	runtime.UnlockOSThread()
+
+	l.reporter.logProblems(problems)
+	outcome, err := l.cluster.Apply(ctx, o, plan)
+	applied := l.clock()
+	for _, d := range outcome.Applied {
+		l.reporter.logActions(d.Actions)
+		l.metrics.countActions(d)
+	}
+	statusDue, reportErr := l.reporter.report(ctx, o, plan, outcome)
+	inFlight := func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) }
+	l.metrics.observePass(began, observed, decided, applied, l.clock(), inFlight)
+
+	next = earlier(earlier(plan.Next, o.RetryAt), earlier(outcome.RetryAt, statusDue))
+	err = errors.Join(o.Err, err, reportErr)
+	l.metrics.countPass(err)
+	if err != nil {
+		return computed, earlier(next, l.retryAt(ctx, err))
+	}
+	l.backoff.Reset(backoffKey)
+	return computed, next
+}
+
+// observe reads the cluster, within the time that a pass has.
+func (l *Loop) observe(ctx context.Context) (*cluster.Objects, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	return l.cluster.Observe(ctx)
+}
+
+// retryAt logs why a pass failed, and returns when to try again.
+func (l *Loop) retryAt(ctx context.Context, err error) time.Time {
+	if errors.Is(ctx.Err(), context.Canceled) { // the process ends, or another one leads
+		return time.Time{}
+	}
+	now := l.clock()
+	l.backoff.Next(backoffKey, now)
+	wait := l.backoff.Get(backoffKey)
+	l.log.Error(err, "reconcile pass failed", "retryAfter", wait.String())
+	return now.Add(wait)
+}
+
+// passRequests collects requests for a pass. A thousand of them make one pass.
+type passRequests struct{ usual, urgent chan struct{} }
+
+func newPassRequests() *passRequests {
+	return &passRequests{usual: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+}
+
+// requestPass has the loop run when it has rested. It never blocks.
+func (r *passRequests) requestPass() { signal(r.usual) }
+
+// requestSoon has the loop run as soon as its pace allows, because work ended and a node waits for what comes next.
+func (r *passRequests) requestSoon() { signal(r.urgent) }
+
+// drain removes all requests: the pass that begins serves them.
+func (r *passRequests) drain() {
+	for _, c := range []chan struct{}{r.usual, r.urgent} {
+		select {
+		case <-c:
+		default:
+		}
+	}
+}
+
+// signal sends unless a signal waits already.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+func timeUntil(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return maxWait
+	}
+	return max(t.Sub(now), 0)
+}
+
+// sleep returns false when the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// earlier is the earlier of two times, of which a zero one means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// statusInterval is the least time between two writes of one object's status.
+const statusInterval = time.Second
+
+// reporter writes statuses, events and log lines about what a pass decided and did.
+type reporter struct {
+	cluster *cluster.Cluster
+	metrics *metricsCollector
+	events  record.EventRecorder
+	log     logr.Logger
+	clock   func() time.Time
+
+	lastWrites     map[types.UID]time.Time              // of each object's status
+	statuses       map[types.UID]v1alpha1.SkyhookStatus // that events were derived from last, written or not
+	nodeOpStatuses map[types.UID]opv1.NodeOpStatus      // likewise
+	waits          waitHistory
+	problems       map[rollout.Ref]string // by rollout, as logged last
+}
+
+func newReporter(c *cluster.Cluster, m *metricsCollector, events record.EventRecorder, log logr.Logger) *reporter {
+	return &reporter{cluster: c, metrics: m, events: events, log: log, clock: time.Now, waits: waitHistory{}, problems: map[rollout.Ref]string{}}
+}
+
+// passReport is the report of one pass.
+type passReport struct {
+	*reporter
+	objects *cluster.Objects
+	plan    rollout.Plan
+	outcome cluster.Outcome
+	reports map[rollout.Ref]rollout.Report // by rollout
+
+	written map[types.UID]time.Time // becomes lastWrites
+	next    time.Time               // when a status that had to wait is due
+	errs    []error
+}
+
+// report brings statuses, events and metrics up to date. It returns when a status that had to wait is due.
+func (r *reporter) report(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (next time.Time, err error) {
+	p := &passReport{
+		reporter: r, objects: o, plan: plan, outcome: outcome,
+		reports: make(map[rollout.Ref]rollout.Report, len(plan.Reports)), written: make(map[types.UID]time.Time, len(o.Skyhooks)),
+	}
+	for _, report := range plan.Reports {
+		p.reports[report.Rollout] = report
+	}
+	for _, d := range outcome.Applied {
+		r.recordActions(d)
+	}
+	samples := p.updateSkyhooks(ctx)
+	p.updateNodeOps(ctx)
+	p.updateUpgrades(ctx)
+	p.updatePolicies(ctx)
+	r.lastWrites = p.written
+	r.waits.expire(r.clock())
+	r.metrics.publish(o, samples, plan.Groups, r.clock())
+	return p.next, errors.Join(p.errs...)
+}
+
+// writeStatus writes a status unless that of the object was written a moment ago. It reports whether it was written.
+func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool {
+	if due := p.lastWrites[uid].Add(statusInterval); due.After(p.clock()) {
+		p.keepLastWrite(uid)
+		p.next = earlier(p.next, due) // there may be more to write by then
+		return false
+	}
+	wrote, err := write()
+	if err != nil {
+		p.errs = append(p.errs, err)
+	}
+	if wrote {
+		p.written[uid] = p.clock()
+	}
+	return wrote
+}
+
+func (p *passReport) keepLastWrite(uid types.UID) { p.written[uid] = p.lastWrites[uid] }
+
+func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
+	var samples []skyhookSample
+	statuses := make(map[types.UID]v1alpha1.SkyhookStatus, len(p.objects.Skyhooks))
+	for _, s := range p.objects.Skyhooks {
+		compiled := p.objects.Compiled(s)
+		if compiled == nil || compiled.Removed {
+			continue
+		}
+		name := compiled.Rollout.Ref
+		report := p.reports[name]
+		status := compiled.Status(report, p.plan.Groups)
+		before, known := p.statuses[s.UID]
+		if !known {
+			before = s.Status
+		}
+		statuses[s.UID] = status
+		p.recordSkyhookEvents(p.objects, s, compiled.Events(nil, before, status))
+		p.recordWaits(p.objects, skyhookRef(s), &compiled.Rollout, report)
+		p.recordFailure(skyhookRef(s), v1alpha1.EventApply, name)
+		if p.outcome.Incomplete[name] {
+			p.keepLastWrite(s.UID)
+			continue
+		}
+		samples = append(samples, newSample(s, compiled, status, report))
+		if status.Status == v1alpha1.StatusComplete && p.cluster.HasInFlight(p.objects, name) {
+			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
+			continue
+		}
+		p.writeStatus(s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
+	}
+	p.statuses = statuses
+	return samples
+}
+
+func (p *passReport) updateNodeOps(ctx context.Context) {
+	statuses := make(map[types.UID]opv1.NodeOpStatus, len(p.objects.NodeOps))
+	for _, op := range p.objects.NodeOps {
+		compiled := p.objects.CompiledNodeOp(op)
+		if compiled == nil || compiled.Removed {
+			continue
+		}
+		name := compiled.Rollout.Ref
+		report := p.reports[name]
+		status := compiled.Status(report, p.plan.Groups)
+		before, known := p.nodeOpStatuses[op.UID]
+		if !known {
+			before = op.Status
+		}
+		statuses[op.UID] = status
+		p.recordNodeOpEvents(p.objects, op, compiled.Events(nil, before, status))
+		p.recordWaits(p.objects, nodeOpRef(op), &compiled.Rollout, report)
+		p.recordFailure(nodeOpRef(op), "Error", name)
+		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
+		if p.outcome.Incomplete[name] || ended && p.cluster.HasInFlight(p.objects, name) { // it ended when those writes arrived
+			p.keepLastWrite(op.UID)
+			continue
+		}
+		p.writeStatus(op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
+	}
+	p.nodeOpStatuses = statuses
+}
+
+func (p *passReport) updateUpgrades(ctx context.Context) {
+	for _, u := range p.objects.Upgrades {
+		if u.DeletionTimestamp != nil {
+			continue
+		}
+		p.writeStatus(u.UID, func() (bool, error) {
+			var child *opv1.NodeOp
+			for _, op := range p.objects.NodeOps {
+				if op.Namespace == u.Namespace && op.Name == u.Name {
+					child = op
+				}
+			}
+			return p.cluster.UpdateUpgradeStatus(ctx, u, nodeop.UpgradeStatus(u, child, p.objects.OpNodes(), p.clock()))
+		})
+	}
+}
+
+// updatePolicies writes who uses each policy, how far they are, and what the groups of a shared one learned: its next
+// batch begins only when that is stored.
+func (p *passReport) updatePolicies(ctx context.Context) {
+	users := p.objects.PolicyUsers(p.plan)
+	for _, dp := range p.objects.Policies {
+		before := dp.Status
+		var status v1alpha1.DeploymentPolicyStatus
+		wrote := p.writeStatus(dp.UID, func() (bool, error) {
+			status = policy.Status(dp, users[dp.Name], p.plan.Groups, p.clock())
+			return p.cluster.UpdatePolicyStatus(ctx, dp, status)
+		})
+		if !wrote {
+			continue
+		}
+		for _, condition := range []string{v1alpha1.ConditionRolloutStopped, v1alpha1.ConditionDeletionBlocked} {
+			c := meta.FindStatusCondition(status.Conditions, condition)
+			if c != nil && !meta.IsStatusConditionTrue(before.Conditions, condition) {
+				p.events.Event(policyRef(dp), corev1.EventTypeWarning, condition, truncate(c.Message, 500))
+			}
+		}
+	}
+}
+
+// logActions logs one line for each action that was carried out.
+func (r *reporter) logActions(done []rollout.Action) {
+	for _, a := range done {
+		fields := []any{"rollout", a.Rollout.String(), "node", a.Node, "reason", string(a.Why.Reason), "why", a.Why.Text}
+		if a.Task != "" {
+			fields = append(fields, "task", a.Task)
+		}
+		if a.Pod.Name != "" {
+			fields = append(fields, "pod", a.Pod.Namespace+"/"+a.Pod.Name)
+		}
+		if a.State != "" {
+			fields = append(fields, "state", string(a.State))
+		}
+		r.log.Info(string(a.Verb), fields...)
+	}
+}
+
+// logProblems logs the problems of objects, each once.
+func (r *reporter) logProblems(problems []cluster.Problem) {
+	now := make(map[rollout.Ref]string, len(problems))
+	for _, p := range problems {
+		if now[p.Rollout] != "" {
+			now[p.Rollout] += "; "
+		}
+		now[p.Rollout] += p.Text
+	}
+	for _, p := range problems {
+		if text := now[p.Rollout]; r.problems[p.Rollout] != text {
+			r.log.Info("object rejected", "rollout", p.Rollout.String(), "why", text)
+			r.problems[p.Rollout] = text
+		}
+	}
+	r.problems = now
+}
