@@ -24,18 +24,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
-// shellImage is what packages stand on: sh, cp and mkdir, and nothing else.
+// shellImage is the base image of packages, with little more than sh, cp and mkdir.
 const shellImage = "ghcr.io/skyhook-k8s/skyhook/shell"
 
-// The shapes of an image that is no registry's.
+// The formats of an image on disk.
 const (
 	shapeLayout  = "layout"
 	shapeArchive = "archive"
 	shapeFolder  = "folder"
 )
 
-// building is one build.
-type building struct {
+// buildOptions are the flags of package build.
+type buildOptions struct {
 	registry  image.Registry
 	ref       string
 	base      string
@@ -49,8 +49,8 @@ type building struct {
 	problems  pack.Problems
 }
 
-// product is what came out of a build.
-type product struct {
+// buildResult is the answer of package build and push.
+type buildResult struct {
 	Reference string         `json:"reference"`
 	Digest    string         `json:"digest"`
 	Pushed    bool           `json:"pushed"`
@@ -67,26 +67,25 @@ type imageListing struct {
 	Size     int64  `json:"size"`
 }
 
-func (a *app) packageBuildCommand() *cobra.Command {
-	var b building
+func (a *packageCommands) buildCommand() *cobra.Command {
+	var b buildOptions
 	cmd := &cobra.Command{
 		Use:   "build DIR -t REFERENCE",
 		Short: "Build the image of a package from its folder",
 		Long: "Build the image of a package from its folder, for several platforms at once, without Docker. The same folder, base and\n" +
 			"platforms give the same digest. A reference without a tag gets the package's version as its tag.\n\n" +
-			"The package stands on an image with sh, cp and mkdir: the one of this release, or --base. With --push the image goes\n" +
-			"to its registry, and the list of what it consists of (SPDX) is attached to it there. Otherwise, or with -o as well,\n" +
-			"it is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
+			"The base image needs sh, cp and mkdir: it is the one of this release, or --base. With --push the image is pushed to\n" +
+			"its registry, with its SBOM (SPDX) attached. Otherwise, or with -o as well, it is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
 			"SOURCE_DATE_EPOCH in the environment sets the time of all files; without it that is 1970-01-01.",
 		Example: "  kubectl skyhook package build ./motd -t ghcr.io/acme/motd --push\n" +
 			"  kubectl skyhook package build ./motd -t ghcr.io/acme/motd:1.2.0 -o layout --to dist/motd --platform linux/amd64",
 		Args: output.Args("DIR"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.build(cmd.Context(), &b, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.buildPackage(cmd.Context(), &b, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.ref, "tag", "t", "", "the image's `reference`; required")
 	_ = cmd.MarkFlagRequired("tag")
-	f.StringVar(&b.base, "base", a.defaultBase(), "the image below, as a `reference`, an OCI archive or an OCI layout folder")
+	f.StringVar(&b.base, "base", a.defaultBaseImage(), "the base image, as a `reference`, an OCI archive or an OCI layout folder")
 	f.StringSliceVar(&b.platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "build for these `platforms`")
 	f.BoolVar(&b.push, "push", false, "push the image, and attach its SBOM")
 	f.StringVarP(&b.shape, "output", "o", "", "write an OCI `archive|layout`; archive when nothing is pushed")
@@ -97,22 +96,22 @@ func (a *app) packageBuildCommand() *cobra.Command {
 	return cmd
 }
 
-// release is a version that images are published for.
-var release = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$`)
+// releaseVersion matches versions with published images.
+var releaseVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$`)
 
-// defaultBase is the shell image that belongs to the plugin; a development build has none.
-func (a *app) defaultBase() string {
-	if !release.MatchString(a.version) {
+// defaultBaseImage returns the shell image of the plugin's release; a development build has none.
+func (a *packageCommands) defaultBaseImage() string {
+	if !releaseVersion.MatchString(a.version) {
 		return ""
 	}
 	return shellImage + ":" + a.version
 }
 
-func (a *app) build(ctx context.Context, b *building, dir string) error {
-	if err := b.settle(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+func (a *packageCommands) buildPackage(ctx context.Context, b *buildOptions, dir string) error {
+	if err := b.complete(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return err
 	}
-	config, err := b.check(dir)
+	config, err := b.validateFolder(dir)
 	if err != nil {
 		return err
 	}
@@ -123,22 +122,22 @@ func (a *app) build(ctx context.Context, b *building, dir string) error {
 	for _, p := range b.problems {
 		fmt.Fprintln(a.ErrOut, p)
 	}
-	idx, err := b.image(ctx, dir)
+	idx, err := b.buildIndex(ctx, dir)
 	if err != nil {
 		return err
 	}
-	out, err := b.describe(idx)
+	out, err := b.newResult(idx)
 	if err != nil {
 		return err
 	}
-	if err := a.deliver(ctx, b, idx, config, &out); err != nil {
+	if err := a.writeAndPush(ctx, b, idx, config, &out); err != nil {
 		return err
 	}
-	return a.sayAs(b.asJSON, output.Answer{Value: out, Text: func(bool) string { return out.text() }})
+	return a.printResult(b.asJSON, output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
 }
 
-// sayAs prints an answer of a command whose -o means something else.
-func (a *app) sayAs(asJSON bool, ans output.Answer) error {
+// printResult prints the answer of a command that uses -o for something else.
+func (a *packageCommands) printResult(asJSON bool, ans output.Answer) error {
 	a.Format = output.Table
 	if asJSON {
 		a.Format = output.JSON
@@ -146,8 +145,8 @@ func (a *app) sayAs(asJSON bool, ans output.Answer) error {
 	return a.Print(ans)
 }
 
-// settle checks the flags that need no package.
-func (b *building) settle(epoch string) error {
+// complete checks the flags and fills in defaults.
+func (b *buildOptions) complete(epoch string) error {
 	if b.shape != "" && b.shape != shapeLayout && b.shape != shapeArchive {
 		return fmt.Errorf("--output %q must be archive or layout", b.shape)
 	}
@@ -168,18 +167,18 @@ func (b *building) settle(epoch string) error {
 	return nil
 }
 
-// check validates the folder and finds out the image's tag.
-func (b *building) check(dir string) (pack.Config, error) {
-	ref, tagged, err := reference(b.registry, b.ref)
+// validateFolder validates the package and determines the image's tag.
+func (b *buildOptions) validateFolder(dir string) (pack.Config, error) {
+	ref, tagged, err := parseReference(b.registry, b.ref)
 	if err != nil {
 		return pack.Config{}, err
 	}
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		return pack.Config{}, fmt.Errorf("building %s: it is not the folder of a package", dir)
 	}
-	want := wantOf(ref, tagged)
+	want := wantFromReference(ref, tagged)
 	config, problems := pack.Validate(os.DirFS(dir), want)
-	drifted(problems, want)
+	raiseVersionMismatch(problems, want)
 	b.problems = append(problems, lint.Scripts(os.DirFS(dir), config)...)
 	b.name = ref.(name.Tag)
 	if !tagged {
@@ -188,8 +187,8 @@ func (b *building) check(dir string) (pack.Config, error) {
 	return config, nil
 }
 
-// image builds the index.
-func (b *building) image(ctx context.Context, dir string) (v1.ImageIndex, error) {
+// buildIndex builds the image index.
+func (b *buildOptions) buildIndex(ctx context.Context, dir string) (v1.ImageIndex, error) {
 	var platforms []v1.Platform
 	for _, text := range b.platforms {
 		p, err := v1.ParsePlatform(text)
@@ -198,7 +197,7 @@ func (b *building) image(ctx context.Context, dir string) (v1.ImageIndex, error)
 		}
 		platforms = append(platforms, *p)
 	}
-	base, err := b.below(ctx)
+	base, err := b.openBaseImage(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +210,7 @@ func (b *building) image(ctx context.Context, dir string) (v1.ImageIndex, error)
 	if err != nil {
 		return nil, fmt.Errorf("building %s on %s: %w", dir, b.base, err)
 	}
-	around, err := pkgimage.Around(idx)
+	around, err := pkgimage.CheckSurroundings(idx)
 	if err != nil {
 		return nil, err
 	}
@@ -221,44 +220,44 @@ func (b *building) image(ctx context.Context, dir string) (v1.ImageIndex, error)
 	return idx, nil
 }
 
-// below is the image the package stands on.
-func (b *building) below(ctx context.Context) (image.Named, error) {
+// openBaseImage opens the base image.
+func (b *buildOptions) openBaseImage(ctx context.Context) (image.Named, error) {
 	if _, err := os.Stat(b.base); err == nil {
 		images, err := image.ReadFile(b.base)
 		if err != nil {
-			return image.Named{}, fmt.Errorf("reading the image below: %w", err)
+			return image.Named{}, fmt.Errorf("reading the base image: %w", err)
 		}
 		if len(images) != 1 {
-			return image.Named{}, fmt.Errorf("reading the image below: %s holds %d images", b.base, len(images))
+			return image.Named{}, fmt.Errorf("reading the base image: %s holds %d images", b.base, len(images))
 		}
 		return images[0], nil
 	}
 	idx, err := b.registry.Pull(ctx, b.base)
 	if err != nil {
-		return image.Named{}, fmt.Errorf("reading the image below: %w", err)
+		return image.Named{}, fmt.Errorf("reading the base image: %w", err)
 	}
 	return image.Named{Name: b.base, Index: idx}, nil
 }
 
-// describe lists what was built.
-func (b *building) describe(idx v1.ImageIndex) (product, error) {
-	list, err := listing(idx)
+// newResult describes the built index.
+func (b *buildOptions) newResult(idx v1.ImageIndex) (buildResult, error) {
+	list, err := listImages(idx)
 	if err != nil {
-		return product{}, err
+		return buildResult{}, err
 	}
 	digest, err := idx.Digest()
 	if err != nil {
-		return product{}, err
+		return buildResult{}, err
 	}
 	problems := b.problems
 	if problems == nil {
 		problems = pack.Problems{}
 	}
-	return product{Reference: b.name.Name(), Digest: digest.String(), Images: list, Problems: problems}, nil
+	return buildResult{Reference: b.name.Name(), Digest: digest.String(), Images: list, Problems: problems}, nil
 }
 
-// listing are the images of an index.
-func listing(idx v1.ImageIndex) ([]imageListing, error) {
+// listImages returns the images of an index.
+func listImages(idx v1.ImageIndex) ([]imageListing, error) {
 	lines, err := image.List(idx)
 	if err != nil {
 		return nil, err
@@ -272,9 +271,9 @@ func listing(idx v1.ImageIndex) ([]imageListing, error) {
 	return out, nil
 }
 
-// deliver writes and pushes what was built.
-func (a *app) deliver(ctx context.Context, b *building, idx v1.ImageIndex, config pack.Config, out *product) error {
-	sbom, err := pkgimage.Attachment(idx)
+// writeAndPush writes and pushes the built index as requested.
+func (a *packageCommands) writeAndPush(ctx context.Context, b *buildOptions, idx v1.ImageIndex, config pack.Config, out *buildResult) error {
+	sbom, err := pkgimage.SBOMArtifact(idx)
 	if err != nil {
 		return err
 	}
@@ -285,20 +284,20 @@ func (a *app) deliver(ctx context.Context, b *building, idx v1.ImageIndex, confi
 		out.SBOM = b.sbom
 	}
 	if b.shape != "" {
-		if out.File, err = write(b.shape, b.to, config, image.Named{Name: b.name.Name(), Index: idx}, sbom); err != nil {
+		if out.File, err = writeImage(b.shape, b.to, config, image.Named{Name: b.name.Name(), Index: idx}, sbom); err != nil {
 			return err
 		}
 	}
 	if !b.push {
 		return nil
 	}
-	out.SBOM, err = a.publish(ctx, b.registry, b.name.Name(), idx, sbom)
+	out.SBOM, err = a.pushWithSBOM(ctx, b.registry, b.name.Name(), idx, sbom)
 	out.Pushed = err == nil
 	return err
 }
 
-// write writes an image as a file or folder, and returns where.
-func write(shape, to string, config pack.Config, img image.Named, sbom image.Artifact) (string, error) {
+// writeImage writes an image as an archive or a layout and returns the path.
+func writeImage(shape, to string, config pack.Config, img image.Named, sbom image.Artifact) (string, error) {
 	if to == "" {
 		to = config.Name + "-" + config.Version
 		if shape == shapeArchive {
@@ -315,8 +314,8 @@ func write(shape, to string, config pack.Config, img image.Named, sbom image.Art
 	return to, image.AttachInLayout(to, img.Index, sbom)
 }
 
-// publish pushes an image and attaches its SBOM, and returns where that is.
-func (a *app) publish(ctx context.Context, r image.Registry, ref string, idx v1.ImageIndex, sbom image.Artifact) (string, error) {
+// pushWithSBOM pushes an image, attaches its SBOM and returns the reference of the SBOM.
+func (a *packageCommands) pushWithSBOM(ctx context.Context, r image.Registry, ref string, idx v1.ImageIndex, sbom image.Artifact) (string, error) {
 	a.Note("pushing %s", ref)
 	if _, err := r.Push(ctx, ref, idx); err != nil {
 		return "", err
@@ -325,7 +324,7 @@ func (a *app) publish(ctx context.Context, r image.Registry, ref string, idx v1.
 	return r.Attach(ctx, ref, idx, sbom)
 }
 
-func (p *product) text() string {
+func (p *buildResult) formatText() string {
 	verb := "built"
 	if p.Pushed {
 		verb = "pushed"
@@ -337,19 +336,19 @@ func (p *product) text() string {
 	if p.SBOM != "" {
 		text += "SBOM " + p.SBOM + "\n"
 	}
-	return text + "\n" + imageTable(p.Images)
+	return text + "\n" + formatImages(p.Images)
 }
 
-func imageTable(images []imageListing) string {
+func formatImages(images []imageListing) string {
 	var rows [][]string
 	for _, i := range images {
-		rows = append(rows, []string{i.Platform, i.Digest, size(i.Size)})
+		rows = append(rows, []string{i.Platform, i.Digest, formatSize(i.Size)})
 	}
 	return output.FormatTable([]string{"PLATFORM", "DIGEST", "SIZE"}, rows, nil)
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
+// formatSize formats a number of bytes.
+func formatSize(n int64) string {
 	switch {
 	case n < 1000:
 		return fmt.Sprintf("%d B", n)

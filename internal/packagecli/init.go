@@ -14,14 +14,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/scaffold"
 )
 
-func (a *app) packageInitCommand() *cobra.Command {
+func (a *packageCommands) initCommand() *cobra.Command {
 	var p scaffold.Package
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "init NAME",
-		Short: "Make the folder of a new package",
-		Long: "Make the folder of a new package, with steps and checks for every part of its life, a README and a test. It can be\n" +
-			"validated, tested and built as it is.",
+		Short: "Create the folder of a new package",
+		Long: "Create the folder of a new package, with steps and checks for every stage, a README and a test. It can be validated,\n" +
+			"tested and built as it is.",
 		Example: "  kubectl skyhook package init motd\n" +
 			"  kubectl skyhook package init motd --dir packages/motd --package-version 1.0.0",
 		Args: output.Args("NAME"),
@@ -30,22 +30,22 @@ func (a *app) packageInitCommand() *cobra.Command {
 			return a.initPackage(p, cmp.Or(dir, args[0]))
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to make (default NAME)")
+	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to create (default NAME)")
 	cmd.Flags().StringVar(&p.Version, "package-version", "0.1.0", "the `version` of the package")
 	return cmd
 }
 
-func (a *app) initPackage(p scaffold.Package, dir string) error {
+func (a *packageCommands) initPackage(p scaffold.Package, dir string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
-	if err := p.Check(); err != nil {
+	if err := p.Validate(); err != nil {
 		return err
 	}
 	var made []string
 	if !a.DryRun {
 		var err error
-		if made, err = p.Write(dir); err != nil {
+		if made, err = p.WriteFolder(dir); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (a *app) initPackage(p scaffold.Package, dir string) error {
 		Names: output.WithKind("package", p.Name),
 		Text: func(bool) string {
 			if a.DryRun {
-				return fmt.Sprintf("Package %s %s would be made in %s (dry run)\n", p.Name, p.Version, dir)
+				return fmt.Sprintf("Package %s %s would be created in %s (dry run)\n", p.Name, p.Version, dir)
 			}
 			text := ""
 			for _, f := range made {

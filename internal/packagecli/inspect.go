@@ -20,8 +20,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
-// inspection is what is to know about a package.
-type inspection struct {
+// inspectResult is the answer of package inspect.
+type inspectResult struct {
 	Package     string            `json:"package"`
 	Version     string            `json:"version"`
 	From        string            `json:"from"`
@@ -35,7 +35,7 @@ type inspection struct {
 	Config      pack.Config       `json:"config"`
 }
 
-func (a *app) packageInspectCommand() *cobra.Command {
+func (a *packageCommands) inspectCommand() *cobra.Command {
 	var r image.Registry
 	var platform string
 	cmd := &cobra.Command{
@@ -46,14 +46,16 @@ func (a *app) packageInspectCommand() *cobra.Command {
 		Example: "  kubectl skyhook package inspect ghcr.io/acme/motd:1.2.0\n" +
 			"  kubectl skyhook package inspect ./motd -o json",
 		Args: output.Args("IMAGE|DIR"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.inspect(cmd.Context(), r, args[0], platform) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.inspectPackage(cmd.Context(), r, args[0], platform)
+		},
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "show the package of this `platform` of an image, such as linux/arm64")
 	registryFlags(cmd, &r)
 	return cmd
 }
 
-func (a *app) inspect(ctx context.Context, r image.Registry, what, platform string) (err error) {
+func (a *packageCommands) inspectPackage(ctx context.Context, r image.Registry, what, platform string) (err error) {
 	if _, err := a.CheckFormat(); err != nil {
 		return err
 	}
@@ -63,29 +65,29 @@ func (a *app) inspect(ctx context.Context, r image.Registry, what, platform stri
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	config, problems := pack.Validate(os.DirFS(p.Dir), p.Want())
-	out := inspection{
+	out := inspectResult{
 		Package: config.Name, Version: config.Version, From: what, Valid: !problems.Failed(),
 		Lifecycle: lint.Coverage(config), Config: config,
 	}
 	if p.Index != nil {
-		if err := out.image(ctx, r, p); err != nil {
+		if err := out.addImageDetails(ctx, r, p); err != nil {
 			return err
 		}
 	}
 	return a.Print(output.Answer{
 		Value: out, Names: output.WithKind("package", config.Name),
-		Text: func(wide bool) string { return out.text(wide) },
+		Text: func(wide bool) string { return out.formatText(wide) },
 	})
 }
 
-// image adds what only an image has.
-func (i *inspection) image(ctx context.Context, r image.Registry, p *pkgimage.Parcel) error {
+// addImageDetails adds digest, platforms, base and SBOM.
+func (i *inspectResult) addImageDetails(ctx context.Context, r image.Registry, p *pkgimage.Package) error {
 	digest, err := p.Index.Digest()
 	if err != nil {
 		return err
 	}
 	i.Digest = digest.String()
-	if i.Images, err = listing(p.Index); err != nil {
+	if i.Images, err = listImages(p.Index); err != nil {
 		return err
 	}
 	manifest, err := p.Index.IndexManifest()
@@ -103,7 +105,7 @@ func (i *inspection) image(ctx context.Context, r image.Registry, p *pkgimage.Pa
 	return err
 }
 
-func (i *inspection) text(wide bool) string {
+func (i *inspectResult) formatText(wide bool) string {
 	text := fmt.Sprintf("Package:  %s %s\nFrom:     %s\n", cmp.Or(i.Package, "unknown"), i.Version, i.From)
 	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}} {
 		if line[1] != "" {
@@ -117,7 +119,7 @@ func (i *inspection) text(wide bool) string {
 		text += "Expects:  " + strings.Join(i.Config.ExpectedConfigFiles, ", ") + "\n"
 	}
 	if len(i.Images) > 0 {
-		text += "\n" + imageTable(i.Images)
+		text += "\n" + formatImages(i.Images)
 	}
 	header, rows := []string{"MODE", "STEP", "FILE", "ARGUMENTS"}, [][]string{}
 	if wide {

@@ -11,17 +11,17 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-// app is what all commands share.
-type app struct {
+// packageCommands is what the commands for packages share.
+type packageCommands struct {
 	*output.Printer
 	version string // of the plugin
 }
 
 // Commands returns the commands for authors of packages, which stand below "kubectl skyhook package".
 func Commands(p *output.Printer, version string) []*cobra.Command {
-	a := &app{Printer: p, version: version}
+	a := &packageCommands{Printer: p, version: version}
 	return []*cobra.Command{
-		a.packageInitCommand(), a.packageValidateCommand(), a.packageTestCommand(), a.packageRoomCommand(),
-		a.packageBuildCommand(), a.packagePushCommand(), a.packagePullCommand(), a.packageInspectCommand(),
+		a.initCommand(), a.validateCommand(), a.testCommand(), a.sandboxCommand(),
+		a.buildCommand(), a.pushCommand(), a.pullCommand(), a.inspectCommand(),
 	}
 }

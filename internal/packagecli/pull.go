@@ -18,20 +18,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
-// pulling is one pull.
-type pulling struct {
+// pullOptions are the flags of package pull.
+type pullOptions struct {
 	registry            image.Registry
 	shape, to, platform string
 	asJSON              bool
 }
 
-func (a *app) packagePullCommand() *cobra.Command {
-	var p pulling
+func (a *packageCommands) pullCommand() *cobra.Command {
+	var p pullOptions
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE",
 		Short: "Fetch a package from a registry",
-		Long: "Fetch a package from a registry: its folder, as it was built from, or the image as an OCI archive or layout. Nothing\n" +
-			"that is there already is overwritten.",
+		Long: "Fetch a package from a registry: its folder, as it was built from, or the image as an OCI archive or layout. Existing\n" +
+			"files are never overwritten.",
 		Example: "  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0\n" +
 			"  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0 -o archive --to motd.tar",
 		Args: output.Args("IMAGE"),
@@ -46,7 +46,7 @@ func (a *app) packagePullCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) pullPackage(ctx context.Context, p *pulling, ref string) (err error) {
+func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref string) (err error) {
 	if p.shape != shapeFolder && p.shape != shapeLayout && p.shape != shapeArchive {
 		return fmt.Errorf("--output %q must be folder, archive or layout", p.shape)
 	}
@@ -56,14 +56,14 @@ func (a *app) pullPackage(ctx context.Context, p *pulling, ref string) (err erro
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	if from.Ref == nil {
-		return fmt.Errorf("pulling %s: it is on this machine already", ref)
+		return fmt.Errorf("pulling %s: it is a file on this machine", ref)
 	}
 	config, problems := pack.Validate(os.DirFS(from.Dir), from.Want())
 	for _, problem := range problems.Only(pack.Error) {
 		fmt.Fprintln(a.ErrOut, problem)
 	}
 	if p.to == "" && config.Name == "" {
-		return fmt.Errorf("pulling %s: it tells no name; say with --to where it goes", ref)
+		return fmt.Errorf("pulling %s: it has no name; name the target with --to", ref)
 	}
 	to := p.to
 	if to == "" {
@@ -73,7 +73,7 @@ func (a *app) pullPackage(ctx context.Context, p *pulling, ref string) (err erro
 		}
 	}
 	if _, err := os.Lstat(to); err == nil {
-		return fmt.Errorf("pulling %s: %s is there already; remove it, or say with --to where it goes", ref, to)
+		return fmt.Errorf("pulling %s: %s exists; remove it, or name another target with --to", ref, to)
 	}
 	digest, err := from.Index.Digest()
 	if err != nil {
@@ -85,16 +85,16 @@ func (a *app) pullPackage(ctx context.Context, p *pulling, ref string) (err erro
 			err = os.CopyFS(to, os.DirFS(from.Dir))
 		}
 	default:
-		sbom, failed := pkgimage.Attachment(from.Index)
+		sbom, failed := pkgimage.SBOMArtifact(from.Index)
 		if failed != nil {
 			return failed
 		}
-		_, err = write(p.shape, to, config, image.Named{Name: from.Ref.Name(), Index: from.Index}, sbom)
+		_, err = writeImage(p.shape, to, config, image.Named{Name: from.Ref.Name(), Index: from.Index}, sbom)
 	}
 	if err != nil {
 		return fmt.Errorf("pulling %s: %w", ref, err)
 	}
-	return a.sayAs(p.asJSON, output.Answer{
+	return a.printResult(p.asJSON, output.Answer{
 		Value: map[string]string{"reference": from.Ref.Name(), "digest": digest.String(), "package": config.Name, "version": config.Version, "file": to},
 		Text:  func(bool) string { return fmt.Sprintf("pulled %s@%s to %s\n", from.Ref.Name(), digest, to) },
 	})

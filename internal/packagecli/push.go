@@ -18,18 +18,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
-func (a *app) packagePushCommand() *cobra.Command {
+func (a *packageCommands) pushCommand() *cobra.Command {
 	var r image.Registry
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "push ARCHIVE|LAYOUT REFERENCE",
 		Short: "Push the image of a package that was built before",
-		Long: "Push the image of a package that was built before, and attach the list of what it consists of (SPDX) to it. A\n" +
+		Long: "Push the image of a package that was built before, and attach its SBOM (SPDX). A\n" +
 			"reference without a tag gets the package's version as its tag. The digest is the one that was built.",
 		Example: "  kubectl skyhook package push motd-1.2.0.tar ghcr.io/acme/motd",
 		Args:    output.Args("ARCHIVE|LAYOUT", "REFERENCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.push(cmd.Context(), r, args[0], args[1], asJSON)
+			return a.pushImage(cmd.Context(), r, args[0], args[1], asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
@@ -37,8 +37,8 @@ func (a *app) packagePushCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) push(ctx context.Context, r image.Registry, file, ref string, asJSON bool) (err error) {
-	to, tagged, err := reference(r, ref)
+func (a *packageCommands) pushImage(ctx context.Context, r image.Registry, file, ref string, asJSON bool) (err error) {
+	to, tagged, err := parseReference(r, ref)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (a *app) push(ctx context.Context, r image.Registry, file, ref string, asJS
 	if p.Index == nil {
 		return fmt.Errorf("pushing %s: it is the folder of a package, not an image; push it with package build %s -t %s --push", file, file, ref)
 	}
-	config, problems := pack.Validate(os.DirFS(p.Dir), wantOf(to, tagged))
+	config, problems := pack.Validate(os.DirFS(p.Dir), wantFromReference(to, tagged))
 	for _, p := range problems {
 		if p.Rule == "version-mismatch" || p.Rule == "name-mismatch" {
 			fmt.Fprintln(a.ErrOut, p)
@@ -61,15 +61,15 @@ func (a *app) push(ctx context.Context, r image.Registry, file, ref string, asJS
 	}
 	if !tagged {
 		if config.Version == "" {
-			return fmt.Errorf("pushing %s: it tells no version; give the reference a tag", file)
+			return fmt.Errorf("pushing %s: it has no version; give the reference a tag", file)
 		}
 		to = to.(name.Tag).Context().Tag(pkgimage.Tag(config.Version))
 	}
-	sbom, err := pkgimage.Attachment(p.Index)
+	sbom, err := pkgimage.SBOMArtifact(p.Index)
 	if err != nil {
 		return err
 	}
-	list, err := listing(p.Index)
+	list, err := listImages(p.Index)
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (a *app) push(ctx context.Context, r image.Registry, file, ref string, asJS
 	if err != nil {
 		return err
 	}
-	out := product{Reference: to.Name(), Digest: digest.String(), Images: list, Pushed: true, Problems: pack.Problems{}}
-	if out.SBOM, err = a.publish(ctx, r, to.Name(), p.Index, sbom); err != nil {
+	out := buildResult{Reference: to.Name(), Digest: digest.String(), Images: list, Pushed: true, Problems: pack.Problems{}}
+	if out.SBOM, err = a.pushWithSBOM(ctx, r, to.Name(), p.Index, sbom); err != nil {
 		return err
 	}
-	return a.sayAs(asJSON, output.Answer{Value: out, Text: func(bool) string { return out.text() }})
+	return a.printResult(asJSON, output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
 }

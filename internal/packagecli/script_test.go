@@ -52,8 +52,8 @@ func (s suite) Run() int {
 
 var update = flag.Bool("update", false, "write what the commands print into the scripts")
 
-// TestPackages plays the scripts of the commands for package authors. Each has a registry of its own, one that asks for a
-// password, and an image with sh, mkdir and cp for packages to stand on.
+// TestPackages runs the scripts of the commands for package authors. Each has a registry, a registry with a password,
+// and a base image with sh, mkdir and cp.
 func TestPackages(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -72,8 +72,8 @@ func TestPackages(t *testing.T) {
 			"exits": exitsCmd, "same": sameCmd, "login": loginCmd, "digestof": digestOfCmd, "agent": agentCmd,
 		},
 		Condition: func(name string) (bool, error) {
-			if name == "rooms" {
-				return canMakeRooms(), nil
+			if name == "namespaces" {
+				return canCreateNamespaces(), nil
 			}
 			return false, fmt.Errorf("condition %q is not known", name)
 		},
@@ -102,8 +102,8 @@ func agentCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }
 
-// canMakeRooms says whether this process may make namespaces.
-func canMakeRooms() bool {
+// canCreateNamespaces reports whether this process may create namespaces.
+func canCreateNamespaces() bool {
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	if os.Geteuid() != 0 {
@@ -112,7 +112,7 @@ func canMakeRooms() bool {
 	return cmd.Run() == nil
 }
 
-// locked asks for a password.
+// locked requires a password.
 func locked(next http.Handler, user, password string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
@@ -124,7 +124,7 @@ func locked(next http.Handler, user, password string) http.Handler {
 	})
 }
 
-// makeBase writes an image for two platforms in which the programs that copy a package seem to be.
+// makeBase writes a base image for two platforms with placeholders for the programs that copy a package.
 func makeBase(dir string) error {
 	idx, err := image.Build(image.Recipe{Trees: func(p v1.Platform) ([]*image.Tree, error) {
 		t := &image.Tree{}

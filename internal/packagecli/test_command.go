@@ -27,14 +27,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/sandbox"
 )
 
-// roomCommand is the inside of package test: the program calls itself by this name.
-const roomCommand = "test-room"
+// sandboxCommandName is the hidden command by which package test starts itself in namespaces.
+const sandboxCommandName = "test-sandbox"
 
-// agentProgram is what runs the steps.
+// agentProgram is the name of the agent's program.
 const agentProgram = "skyhook-agent"
 
-// trying is one test.
-type trying struct {
+// testOptions are the flags of package test.
+type testOptions struct {
 	registry           image.Registry
 	platform           string
 	root, like         string
@@ -48,60 +48,60 @@ type trying struct {
 	timeout            time.Duration
 }
 
-func (a *app) packageTestCommand() *cobra.Command {
-	var t trying
+func (a *packageCommands) testCommand() *cobra.Command {
+	var t testOptions
 	cmd := &cobra.Command{
 		Use:   "test DIR|IMAGE",
-		Short: "Take a package through its life on a throw-away host",
-		Long: "Take a package through its life on a throw-away host: install, install again, change the config, change it back,\n" +
-			"uninstall, uninstall again; and with --upgrade-from, from an older version upwards. After each stage it shows what\n" +
-			"changed on the host. It fails when a step or check fails, when doing the same again changes anything, when going back\n" +
-			"to an earlier config does not lead back to the earlier host, and when the uninstall leaves anything.\n\n" +
-			"The host is a copy of a root file system (--root), or a small one that looks like a distribution (--host-like) with\n" +
-			"the programs of this machine. Steps run in it with the real agent, as root, apart from this machine: kernel settings\n" +
-			"are files there, services are words that a systemctl of ours keeps, and a reboot is played. There is no network\n" +
-			"unless --network is given. -v shows what the agent and the steps say.\n\n" +
-			"What the package gets is in " + sandbox.SpecFile + " of its folder: config, change, env, services, interrupt, host, ignore.\n" +
-			"Flags come on top. It needs Linux, and root or user namespaces.\n\n" +
-			"Exit code 0 means passed, 1 failed, 2 that it could not be tried.",
+		Short: "Test the lifecycle of a package on a temporary host",
+		Long: "Test the lifecycle of a package on a temporary host: install, install again, change the config, change it back,\n" +
+			"uninstall, uninstall again; and with --upgrade-from, upgrade from an older version. After each stage it shows what\n" +
+			"changed on the host. It fails when a step or check fails, when repeating a stage changes anything, when going back\n" +
+			"to an earlier config does not restore the earlier host, and when the uninstall leaves anything behind.\n\n" +
+			"The host is a copy of a root file system (--root), or a small one like a distribution (--host-like) with the\n" +
+			"programs of this machine. The real agent runs the steps there as root, isolated from this machine: kernel settings are\n" +
+			"plain files, systemctl and reboots are simulated, and there is no network unless --network is given. -v shows the\n" +
+			"output of the agent and the steps.\n\n" +
+			"The inputs are in " + sandbox.SpecFile + " of the package: config, change, env, services, interrupt, host, ignore.\n" +
+			"Flags override them. It needs Linux, and root or user namespaces.\n\n" +
+			"Exit code 0 means passed, 1 failed, 2 that it could not be tested.",
 		Example: "  kubectl skyhook package test ./motd --host-like debian\n" +
 			"  kubectl skyhook package test ./motd --root /srv/roots/bookworm --upgrade-from ghcr.io/acme/motd:1.1.0\n" +
 			"  kubectl skyhook package test ./tuning --host-like debian --interrupt reboot --diff",
 		Args: output.Args("DIR|IMAGE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.test(cmd.Context(), &t, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.testPackage(cmd.Context(), &t, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&t.root, "root", "", "copy this root file system, a `folder`")
-	f.StringVar(&t.like, "host-like", "", "make a host that looks like this `distribution`: "+strings.Join(sandbox.Likes, ", "))
+	f.StringVar(&t.like, "host-like", "", "create a host like this `distribution`: "+strings.Join(sandbox.Distributions, ", "))
 	f.StringVar(&t.older, "upgrade-from", "", "an older version of the package, a `folder or image`")
 	f.StringVar(&t.agent, "agent", "", "the `program` "+agentProgram+" (default: the one beside this program, then the one in PATH)")
 	f.StringVar(&t.spec, "spec", "", "read this `file` instead of "+sandbox.SpecFile)
 	f.StringVar(&t.config, "config", "", "the configMap of the first install: a `folder` with a file for each key")
 	f.StringVar(&t.change, "change", "", "the configMap after the change: a `folder` with a file for each key")
-	f.StringVar(&t.interrupt, "interrupt", "", "what the Skyhook says: reboot, restartAllServices, noop or service=NAME,NAME")
+	f.StringVar(&t.interrupt, "interrupt", "", "the interrupt of the Skyhook: reboot, restartAllServices, noop or service=NAME,NAME")
 	f.StringArrayVar(&t.env, "env", nil, "a variable of the package, as `NAME=VALUE`; may be repeated")
 	f.StringArrayVar(&t.ignore, "ignore", nil, "a `path` in which differences do not count, such as /var/cache/**; may be repeated")
-	f.BoolVar(&t.network, "network", false, "let steps use this machine's network")
+	f.BoolVar(&t.network, "network", false, "allow steps to use this machine's network")
 	f.BoolVar(&t.showDiffs, "diff", false, "show what changed inside of text files")
 	f.DurationVar(&t.timeout, "timeout", 10*time.Minute, "how long a stage may take")
-	f.StringVar(&t.platform, "platform", "", "try the package of this `platform` of an image")
+	f.StringVar(&t.platform, "platform", "", "test the package of this `platform` of an image")
 	registryFlags(cmd, &t.registry)
 	return cmd
 }
 
-// packageRoomCommand is for the program itself, not for people.
-func (a *app) packageRoomCommand() *cobra.Command {
+// sandboxCommand is started by package test, not by people.
+func (a *packageCommands) sandboxCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: roomCommand, Hidden: true, Args: output.Args(),
-		RunE: func(*cobra.Command, []string) error { return sandbox.Serve(a.In, a.Out) },
+		Use: sandboxCommandName, Hidden: true, Args: output.Args(),
+		RunE: func(*cobra.Command, []string) error { return sandbox.ServeRequest(a.In, a.Out) },
 	}
 }
 
-func (a *app) test(ctx context.Context, t *trying, what string) error {
+func (a *packageCommands) testPackage(ctx context.Context, t *testOptions, what string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return output.NotChecked(err)
 	}
-	report, err := a.try(ctx, t, what)
+	report, err := a.runTest(ctx, t, what)
 	if err != nil {
 		return output.NotChecked(err)
 	}
@@ -109,7 +109,7 @@ func (a *app) test(ctx context.Context, t *trying, what string) error {
 		Value: report, Names: output.WithKind("package", report.Package),
 		Text: func(bool) string {
 			var b bytes.Buffer
-			report.Text(&b, t.showDiffs)
+			report.WriteText(&b, t.showDiffs)
 			return b.String()
 		},
 	})
@@ -122,22 +122,22 @@ func (a *app) test(ctx context.Context, t *trying, what string) error {
 	return nil
 }
 
-// try prepares everything and plays it.
-func (a *app) try(ctx context.Context, t *trying, what string) (report sandbox.Report, err error) {
-	o, err := t.order()
+// runTest prepares a request and runs it.
+func (a *packageCommands) runTest(ctx context.Context, t *testOptions, what string) (report sandbox.Report, err error) {
+	o, err := t.sandboxRequest()
 	if err != nil {
 		return report, err
 	}
-	o.Loud = a.Verbose
+	o.Verbose = a.Verbose
 	p, err := pkgimage.Open(ctx, t.registry, what, t.platform)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if o.Package, err = version(p); err != nil {
+	if o.Package, err = packageVersion(p); err != nil {
 		return report, err
 	}
-	if o.Spec, err = t.specOf(p.Dir); err != nil {
+	if o.Spec, err = t.readSpec(p.Dir); err != nil {
 		return report, err
 	}
 	if t.older != "" {
@@ -146,28 +146,28 @@ func (a *app) try(ctx context.Context, t *trying, what string) (report sandbox.R
 			return report, err
 		}
 		defer func() { err = errors.Join(err, older.Close()) }()
-		if err := o.upgradeFrom(older); err != nil {
+		if err := o.setOlderVersion(older); err != nil {
 			return report, err
 		}
 	}
 	if o.Work, err = os.MkdirTemp("", "skyhook-test-"); err != nil {
 		return report, fmt.Errorf("making a folder for the host: %w", err)
 	}
-	defer func() { err = errors.Join(err, clearAway(o.Work)) }()
-	return sandbox.Try(ctx, []string{os.Args[0], "package", roomCommand}, o.Order, a.ErrOut)
+	defer func() { err = errors.Join(err, removeHosts(o.Work)) }()
+	return sandbox.RunTest(ctx, []string{os.Args[0], "package", sandboxCommandName}, o.Request, a.ErrOut)
 }
 
-// order is a sandbox.Order being made.
-type order struct{ sandbox.Order }
+// request is a sandbox.Request under construction.
+type request struct{ sandbox.Request }
 
-// order checks the flags that need no package.
-func (t *trying) order() (order, error) {
-	o := order{sandbox.Order{Root: t.root, Like: t.like, Network: t.network, Timeout: t.timeout}}
+// sandboxRequest checks the flags that do not depend on the package.
+func (t *testOptions) sandboxRequest() (request, error) {
+	o := request{sandbox.Request{Root: t.root, Distribution: t.like, Network: t.network, Timeout: t.timeout}}
 	if (t.root == "") == (t.like == "") {
-		return o, errors.New("name the host: --root with a root file system, or --host-like with one of " + strings.Join(sandbox.Likes, ", "))
+		return o, errors.New("name the host: --root with a root file system, or --host-like with one of " + strings.Join(sandbox.Distributions, ", "))
 	}
-	if t.like != "" && !slices.Contains(sandbox.Likes, t.like) {
-		return o, fmt.Errorf("--host-like %q is not one of %s", t.like, strings.Join(sandbox.Likes, ", "))
+	if t.like != "" && !slices.Contains(sandbox.Distributions, t.like) {
+		return o, fmt.Errorf("--host-like %q is not one of %s", t.like, strings.Join(sandbox.Distributions, ", "))
 	}
 	if t.root != "" {
 		if st, err := os.Stat(t.root); err != nil || !st.IsDir() {
@@ -185,8 +185,8 @@ func (t *trying) order() (order, error) {
 	return o, err
 }
 
-// findAgent is the agent's program.
-func (t *trying) findAgent() (string, error) {
+// findAgent returns the path of the agent's program.
+func (t *testOptions) findAgent() (string, error) {
 	if t.agent != "" {
 		if _, err := exec.LookPath(t.agent); err != nil {
 			return "", fmt.Errorf("--agent %s cannot be run: %w", t.agent, err)
@@ -213,8 +213,8 @@ func isProgram(file string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o111 != 0
 }
 
-// version is what an opened package says it is. One that is not valid is not tried.
-func version(p *pkgimage.Parcel) (sandbox.Version, error) {
+// packageVersion returns name and version of a valid package.
+func packageVersion(p *pkgimage.Package) (sandbox.Version, error) {
 	config, problems := pack.Validate(os.DirFS(p.Dir), pack.Want{})
 	if err := problems.Err(); err != nil {
 		return sandbox.Version{}, fmt.Errorf("package %s is not valid: %w; see package validate", p.From, err)
@@ -223,8 +223,8 @@ func version(p *pkgimage.Parcel) (sandbox.Version, error) {
 	return sandbox.Version{Dir: dir, Name: config.Name, Version: config.Version}, err
 }
 
-func (o *order) upgradeFrom(p *pkgimage.Parcel) error {
-	older, err := version(p)
+func (o *request) setOlderVersion(p *pkgimage.Package) error {
+	older, err := packageVersion(p)
 	if err != nil {
 		return err
 	}
@@ -239,27 +239,27 @@ func (o *order) upgradeFrom(p *pkgimage.Parcel) error {
 	return nil
 }
 
-// specOf reads what the package gets, and lays the flags over it.
-func (t *trying) specOf(dir string) (sandbox.Spec, error) {
+// readSpec reads the spec of the test and applies the flags to it.
+func (t *testOptions) readSpec(dir string) (sandbox.Spec, error) {
 	file := cmp.Or(t.spec, filepath.Join(dir, filepath.FromSlash(sandbox.SpecFile)))
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && t.spec == "" {
 		err = nil
 	}
 	if err != nil {
-		return sandbox.Spec{}, fmt.Errorf("reading what the package gets: %w", err)
+		return sandbox.Spec{}, fmt.Errorf("reading the inputs of the test: %w", err)
 	}
 	spec, err := sandbox.ReadSpec(raw)
 	if err != nil {
 		return spec, fmt.Errorf("%s: %w", file, err)
 	}
 	if t.config != "" {
-		if spec.Config, err = keys(t.config); err != nil {
+		if spec.Config, err = readConfigMapFolder(t.config); err != nil {
 			return spec, fmt.Errorf("--config: %w", err)
 		}
 	}
 	if t.change != "" {
-		if spec.Change, err = changes(spec.Config, t.change); err != nil {
+		if spec.Change, err = diffConfigMap(spec.Config, t.change); err != nil {
 			return spec, fmt.Errorf("--change: %w", err)
 		}
 	}
@@ -281,7 +281,7 @@ func (t *trying) specOf(dir string) (sandbox.Spec, error) {
 		}
 	}
 	spec.Ignore = append(spec.Ignore, t.ignore...)
-	// Once more, with the flags: the same rules hold for them.
+	// Validate again: the same rules apply to values from flags.
 	whole, err := json.Marshal(spec)
 	if err != nil {
 		return spec, err
@@ -292,8 +292,8 @@ func (t *trying) specOf(dir string) (sandbox.Spec, error) {
 	return spec, nil
 }
 
-// keys are the files of a folder, as a configMap.
-func keys(dir string) (map[string]string, error) {
+// readConfigMapFolder reads a folder with one file per key.
+func readConfigMapFolder(dir string) (map[string]string, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -312,9 +312,9 @@ func keys(dir string) (map[string]string, error) {
 	return out, nil
 }
 
-// changes lead from a configMap to that of a folder.
-func changes(from map[string]string, dir string) (map[string]*string, error) {
-	to, err := keys(dir)
+// diffConfigMap returns the changes from a configMap to that of a folder.
+func diffConfigMap(from map[string]string, dir string) (map[string]*string, error) {
+	to, err := readConfigMapFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -328,8 +328,8 @@ func changes(from map[string]string, dir string) (map[string]*string, error) {
 	return out, nil
 }
 
-// clearAway removes the throw-away hosts. Steps may have made folders that their owner cannot write to.
-func clearAway(dir string) error {
+// removeHosts removes the temporary hosts. Steps may have created directories that are not writable.
+func removeHosts(dir string) error {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(name, 0o700) //nolint:gosec // G302: a folder that is to go
@@ -337,7 +337,7 @@ func clearAway(dir string) error {
 		return err
 	})
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing the throw-away host: %w", err)
+		return fmt.Errorf("removing the temporary host: %w", err)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
-// validating is one validation.
-type validating struct {
+// validateOptions are the flags of package validate.
+type validateOptions struct {
 	registry image.Registry
 	platform string
 	tag      string
@@ -30,8 +30,8 @@ type validating struct {
 	ignore   []string // rules
 }
 
-// verdict is what is said of a package.
-type verdict struct {
+// validateResult is the answer of package validate.
+type validateResult struct {
 	Package   string        `json:"package,omitempty"`
 	Version   string        `json:"version,omitempty"`
 	Valid     bool          `json:"valid"`
@@ -41,36 +41,36 @@ type verdict struct {
 	Lifecycle []lint.Stage  `json:"lifecycle"`
 }
 
-func (a *app) packageValidateCommand() *cobra.Command {
-	var v validating
+func (a *packageCommands) validateCommand() *cobra.Command {
+	var v validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate DIR|IMAGE",
-		Short: "Say everything that is wrong with a package",
-		Long: "Say everything that is wrong with a package: the rules the agent applies, the shell of its scripts, and for an image\n" +
-			"what surrounds the package there. A table says which parts of a package's life have steps and checks.\n\n" +
+		Short: "Check a package and print all problems",
+		Long: "Check a package and print all problems: against the rules of the agent, in the shell code of its scripts, and for an\n" +
+			"image also outside of the package. A table shows which stages have steps and checks.\n\n" +
 			"DIR is a folder with a config.json; IMAGE a reference, an OCI archive or an OCI layout folder. The version is\n" +
 			"compared with the image's tag, or with --tag: a tag that is another version is an error.\n\n" +
-			"Exit code 0 means valid, 1 not valid, 2 that it could not be looked at.",
+			"Exit code 0 means valid, 1 not valid, 2 that it could not be checked.",
 		Example: "  kubectl skyhook package validate ./motd\n" +
 			"  kubectl skyhook package validate ./motd --tag 1.2.0 --strict -o json\n" +
 			"  kubectl skyhook package validate ghcr.io/acme/motd:1.2.0",
 		Args: output.Args("DIR|IMAGE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.validate(cmd.Context(), &v, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.validatePackage(cmd.Context(), &v, args[0]) },
 	}
 	registryFlags(cmd, &v.registry)
-	cmd.Flags().StringVar(&v.platform, "platform", "", "look at the package of this `platform` of an image, such as linux/arm64")
+	cmd.Flags().StringVar(&v.platform, "platform", "", "check the package of this `platform` of an image, such as linux/arm64")
 	cmd.Flags().StringVar(&v.tag, "tag", "", "the `version` the package is used as")
-	cmd.Flags().BoolVar(&v.strict, "strict", false, "let warnings count as errors")
+	cmd.Flags().BoolVar(&v.strict, "strict", false, "treat warnings as errors")
 	cmd.Flags().StringArrayVar(&v.ignore, "ignore", nil, "do not warn of this `rule`; may be repeated")
 	return cmd
 }
 
-// registryFlags add how registries are spoken to. Credentials are those of docker login and podman login.
+// registryFlags adds the flags for registries. Credentials are those of docker login and podman login.
 func registryFlags(cmd *cobra.Command, r *image.Registry) {
-	cmd.Flags().BoolVar(&r.PlainHTTP, "plain-http", false, "speak to a registry without TLS")
+	cmd.Flags().BoolVar(&r.PlainHTTP, "plain-http", false, "use plain HTTP for registries")
 }
 
-func (a *app) validate(ctx context.Context, v *validating, what string) error {
+func (a *packageCommands) validatePackage(ctx context.Context, v *validateOptions, what string) error {
 	if _, err := a.CheckFormat(); err != nil {
 		return output.NotChecked(err)
 	}
@@ -78,13 +78,13 @@ func (a *app) validate(ctx context.Context, v *validating, what string) error {
 	if err != nil {
 		return output.NotChecked(err)
 	}
-	said, err := v.judge(p)
+	said, err := v.checkPackage(p)
 	if err = errors.Join(err, p.Close()); err != nil {
 		return output.NotChecked(err)
 	}
 	err = a.Print(output.Answer{
 		Value: said, Names: output.WithKind("package", said.Package),
-		Text: func(bool) string { return said.Problems.Text() + "\n" + lifecycle(said.Lifecycle) },
+		Text: func(bool) string { return said.Problems.Text() + "\n" + formatLifecycle(said.Lifecycle) },
 	})
 	if err != nil {
 		return output.NotChecked(err)
@@ -95,8 +95,8 @@ func (a *app) validate(ctx context.Context, v *validating, what string) error {
 	return nil
 }
 
-// judge applies every rule to a package.
-func (v *validating) judge(p *pkgimage.Parcel) (verdict, error) {
+// checkPackage applies every rule to a package.
+func (v *validateOptions) checkPackage(p *pkgimage.Package) (validateResult, error) {
 	want := p.Want()
 	if v.tag != "" {
 		want.Version = v.tag
@@ -105,16 +105,16 @@ func (v *validating) judge(p *pkgimage.Parcel) (verdict, error) {
 	config, problems := pack.Validate(dir, want)
 	problems = append(problems, lint.Scripts(dir, config)...)
 	if p.Index != nil {
-		around, err := pkgimage.Around(p.Index)
+		around, err := pkgimage.CheckSurroundings(p.Index)
 		if err != nil {
-			return verdict{}, err
+			return validateResult{}, err
 		}
 		problems = append(problems, around...)
 	}
 	problems = slices.DeleteFunc(problems, func(p pack.Problem) bool {
 		return p.Severity == pack.Warning && slices.Contains(v.ignore, p.Rule)
 	})
-	drifted(problems, want)
+	raiseVersionMismatch(problems, want)
 	if v.strict {
 		for i := range problems {
 			problems[i].Severity = pack.Error
@@ -123,16 +123,16 @@ func (v *validating) judge(p *pkgimage.Parcel) (verdict, error) {
 	if problems == nil {
 		problems = pack.Problems{}
 	}
-	return verdict{
+	return validateResult{
 		Package: config.Name, Version: config.Version, Valid: !problems.Failed(),
 		Errors: len(problems.Only(pack.Error)), Warnings: len(problems.Only(pack.Warning)),
 		Problems: problems, Lifecycle: lint.Coverage(config),
 	}, nil
 }
 
-// drifted makes an error of a tag that is another version. To the agent it is none, because so much was published like that;
-// but whoever makes a package can correct it, and an upgrade is only seen by the version.
-func drifted(problems pack.Problems, want pack.Want) {
+// raiseVersionMismatch makes an error of a tag that differs from the version. The agent accepts it because such images were
+// published, but an author can correct it, and upgrades are detected by the version.
+func raiseVersionMismatch(problems pack.Problems, want pack.Want) {
 	if _, err := pack.ParseVersion(want.Version); err != nil {
 		return // dev, latest
 	}
@@ -143,25 +143,25 @@ func drifted(problems pack.Problems, want pack.Want) {
 	}
 }
 
-// lifecycle is a table of what the steps cover.
-func lifecycle(stages []lint.Stage) string {
+// formatLifecycle formats the coverage of the stages as a table.
+func formatLifecycle(stages []lint.Stage) string {
 	var rows [][]string
 	for _, s := range stages {
-		rows = append(rows, []string{string(s.Stage), number(s.Steps), number(s.Checks), s.Note})
+		rows = append(rows, []string{string(s.Stage), formatCount(s.Steps), formatCount(s.Checks), s.Note})
 	}
 	return output.FormatTable([]string{"STAGE", "STEPS", "CHECKS", "NOTE"}, rows, nil)
 }
 
-// number is a number, or a dash for none.
-func number(n int) string {
+// formatCount returns a number, or a dash for zero.
+func formatCount(n int) string {
 	if n == 0 {
 		return "-"
 	}
 	return strconv.Itoa(n)
 }
 
-// wantOf is what a reference says of the package behind it; a reference without a tag says only the name.
-func wantOf(ref name.Reference, tagged bool) pack.Want {
+// wantFromReference returns the name and version that a reference implies; without a tag only the name.
+func wantFromReference(ref name.Reference, tagged bool) pack.Want {
 	tag, ok := ref.(name.Tag)
 	if !ok {
 		return pack.Want{}
@@ -173,8 +173,8 @@ func wantOf(ref name.Reference, tagged bool) pack.Want {
 	return want
 }
 
-// reference reads a reference, and says whether it has a tag of its own.
-func reference(r image.Registry, ref string) (name.Reference, bool, error) {
+// parseReference parses a reference and reports whether it has an explicit tag.
+func parseReference(r image.Registry, ref string) (name.Reference, bool, error) {
 	out, err := r.Reference(ref)
 	if err != nil {
 		return nil, false, err

@@ -5,24 +5,24 @@ package lint
 
 import "github.com/skyhook-k8s/skyhook/internal/pack"
 
-// Stage is one part of a package's life, and how far its steps cover it.
+// Stage is one stage of the lifecycle with its numbers of steps and checks.
 type Stage struct {
 	Stage  pack.Mode `json:"stage"`
 	Steps  int       `json:"steps"`
 	Checks int       `json:"checks"`
-	Note   string    `json:"note,omitempty"` // what it means when there are none
+	Note   string    `json:"note,omitempty"` // consequence of having none
 }
 
-// without says what a stage without steps means.
+// without describes the consequence of a stage without steps.
 var without = map[pack.Mode]string{
 	pack.ModeApply:         "a first install runs config only",
 	pack.ModeConfig:        "a changed configMap changes nothing",
-	pack.ModePostInterrupt: "nothing is looked at after an interrupt",
+	pack.ModePostInterrupt: "nothing is checked after an interrupt",
 	pack.ModeUpgrade:       "a rising version runs config only",
 	pack.ModeUninstall:     "what the steps did stays on the host",
 }
 
-// Coverage lists the stages in the order a package meets them.
+// Coverage lists the stages in order.
 func Coverage(c pack.Config) []Stage {
 	var out []Stage
 	for _, m := range []pack.Mode{pack.ModeApply, pack.ModeConfig, pack.ModePostInterrupt, pack.ModeUpgrade, pack.ModeUninstall} {

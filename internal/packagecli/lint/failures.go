@@ -11,7 +11,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// excused are the commands whose failure ends nothing: those before || and &&, after ! and in conditions.
+// excused are the commands whose failure does not end a script with set -e: before || and &&, after ! and in conditions.
 func excused(file *syntax.File) map[*syntax.CallExpr]bool {
 	out := map[*syntax.CallExpr]bool{}
 	excuse := func(n syntax.Node) {
@@ -46,8 +46,8 @@ func excused(file *syntax.File) map[*syntax.CallExpr]bool {
 	return out
 }
 
-// ends warns of commands that end an action at its first error although nothing is wrong: a second attempt finds the file
-// gone, the service stopped.
+// ends warns of commands that fail in a second attempt although nothing is wrong, for example because the file is
+// gone or the service stopped already.
 func (s *script) ends(call *syntax.CallExpr, words []string) {
 	switch path.Base(words[0]) {
 	case "rm":

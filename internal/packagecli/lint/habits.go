@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// habits walks over a script and warns of what goes wrong on hosts.
-func (s *script) habits(file *syntax.File) {
+// checkHabits warns of commands that often go wrong on hosts.
+func (s *script) checkHabits(file *syntax.File) {
 	errexit := strings.Contains(firstLine(s.text), " -e")
 	mayFail := excused(file)
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -42,7 +42,7 @@ func firstLine(text string) string {
 	return first
 }
 
-// literals are the words of a call as they are written; a word with something to expand is empty.
+// literals returns the words of a call; a word with an expansion is empty.
 func literals(args []*syntax.Word) []string {
 	out := make([]string, len(args))
 	for i, w := range args {
@@ -51,7 +51,7 @@ func literals(args []*syntax.Word) []string {
 	return out
 }
 
-// setsFlag says that set's arguments switch an option on.
+// setsFlag reports whether the arguments of set switch an option on.
 func setsFlag(args []string, letter rune, name string) bool {
 	for i, a := range args {
 		if strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.ContainsRune(a[1:], letter) {
@@ -64,7 +64,7 @@ func setsFlag(args []string, letter rune, name string) bool {
 	return false
 }
 
-// call looks at one command.
+// call checks one command.
 func (s *script) call(call *syntax.CallExpr, words []string) {
 	program := path.Base(words[0])
 	switch program {
@@ -74,7 +74,7 @@ func (s *script) call(call *syntax.CallExpr, words []string) {
 		}
 	case "[[", "declare", "typeset", "shopt", "source":
 		if s.lang == syntax.LangPOSIX {
-			s.bashism(call.Pos().Line(), words[0])
+			s.addBashism(call.Pos().Line(), words[0])
 		}
 	case "sudo":
 		s.warn("sudo", call, "steps run as root, and a host may have no sudo", "leave sudo out")
@@ -115,11 +115,11 @@ func (s *script) boots(call *syntax.CallExpr, what string) {
 		"let the Skyhook say interrupt: {type: reboot}, and check in post-interrupt")
 }
 
-// asks warns of package programs that wait for an answer: a step has nothing on its standard input.
+// asks warns of package managers that prompt: a step has no standard input.
 func (s *script) asks(call *syntax.CallExpr, words, verbs, yes []string) {
 	verb := slices.IndexFunc(words, func(w string) bool { return slices.Contains(verbs, w) })
 	if verb < 0 || slices.ContainsFunc(words, func(w string) bool { return w == "" || slices.Contains(yes, w) }) {
-		return // something that is expanded may hold the flag
+		return // an expanded word may hold the flag
 	}
 	s.warn("asks", call, words[0]+" "+words[verb]+" asks before it goes on, and nobody answers", "add "+yes[0])
 }

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lint finds in a package's scripts what the package format itself has no rules for: shell that cannot be read,
-// and habits that go wrong on hosts. It also says which parts of a package's life its steps cover.
+// and habits that go wrong on hosts. It also reports which stages the steps of a package cover.
 //
-// What is an error cannot work. What is a warning works until the day it does not.
+// Errors cannot work. Warnings may fail in some situation.
 package lint
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// maxScript is the most bytes of a script that are looked at.
+// maxScript is the maximum size of a script that is checked.
 const maxScript = 1 << 20
 
-// A script is one shell file of the package.
+// script is one shell file of the package.
 type script struct {
 	name   string // relative to the package
 	lang   syntax.LangVariant
@@ -33,11 +33,11 @@ type script struct {
 	found  pack.Problems
 }
 
-// Scripts looks at every shell script of a package that its steps run or may run.
+// Scripts checks every shell script that the steps of a package run or may run.
 func Scripts(pkg fs.FS, c pack.Config) pack.Problems {
 	var found pack.Problems
-	for _, s := range scripts(pkg, c) {
-		found = append(found, s.look()...)
+	for _, s := range findScripts(pkg, c) {
+		found = append(found, s.findProblems()...)
 	}
 	if c.Modes != nil && len(c.Steps(pack.ModeUninstall)) == 0 && len(c.Steps(pack.ModeApply))+len(c.Steps(pack.ModeConfig)) > 0 {
 		found = append(found, pack.Problem{
@@ -48,9 +48,9 @@ func Scripts(pkg fs.FS, c pack.Config) pack.Problems {
 	return found
 }
 
-// scripts lists the shell files: those of steps, and others that are called .sh. Files for the host's root are the
-// host's, and test data is the author's.
-func scripts(pkg fs.FS, c pack.Config) []*script {
+// findScripts lists the shell files: those of steps, and others named *.sh. It skips files for the host's root and
+// test data.
+func findScripts(pkg fs.FS, c pack.Config) []*script {
 	steps := map[string]bool{} // whether the step acts
 	for _, m := range pack.Modes() {
 		for _, s := range c.Steps(m) {
@@ -59,7 +59,7 @@ func scripts(pkg fs.FS, c pack.Config) []*script {
 		}
 	}
 	var out []*script
-	// What cannot be walked has been reported by the package format's own rules.
+	// Unreadable files are reported by the rules of the package format.
 	_ = fs.WalkDir(pkg, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -73,7 +73,7 @@ func scripts(pkg fs.FS, c pack.Config) []*script {
 		if !isStep && !strings.HasSuffix(name, ".sh") {
 			return nil
 		}
-		if s := read(pkg, name); s != nil {
+		if s := readScript(pkg, name); s != nil {
 			s.action = action
 			out = append(out, s)
 		}
@@ -82,8 +82,8 @@ func scripts(pkg fs.FS, c pack.Config) []*script {
 	return out
 }
 
-// read is a shell script, or nil for a file of another kind.
-func read(pkg fs.FS, name string) *script {
+// readScript returns a shell script, or nil for a file of another kind.
+func readScript(pkg fs.FS, name string) *script {
 	info, err := fs.Stat(pkg, name)
 	if err != nil || info.Size() > maxScript {
 		return nil
@@ -96,7 +96,7 @@ func read(pkg fs.FS, name string) *script {
 	first, _, _ := strings.Cut(s.text, "\n")
 	words := strings.Fields(strings.TrimPrefix(first, "#!"))
 	if !strings.HasPrefix(first, "#!") || len(words) == 0 {
-		return s // one that other scripts read
+		return s // without #!: other scripts source it
 	}
 	if path.Base(words[0]) == "env" {
 		words = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "-") })
@@ -116,28 +116,28 @@ func read(pkg fs.FS, name string) *script {
 	return s
 }
 
-// look applies all rules.
-func (s *script) look() pack.Problems {
+// findProblems applies all rules.
+func (s *script) findProblems() pack.Problems {
 	file, err := syntax.NewParser(syntax.Variant(s.lang)).Parse(strings.NewReader(s.text), "")
 	if err != nil && s.lang == syntax.LangPOSIX {
 		if bash, errBash := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(s.text), ""); errBash == nil {
-			line, what := where(err)
-			s.bashism(line, what)
+			line, what := splitError(err)
+			s.addBashism(line, what)
 			file, err = bash, nil
 		}
 	}
 	if err != nil {
-		line, what := where(err)
+		line, what := splitError(err)
 		s.add(pack.Error, "shell-syntax", line, what, "correct it; bash -n "+s.name+" says the same")
 		return s.found
 	}
-	s.habits(file)
+	s.checkHabits(file)
 	slices.SortStableFunc(s.found, func(a, b pack.Problem) int { return cmp.Compare(a.Rule, b.Rule) })
 	return s.found
 }
 
-// where takes the line out of a parser's error.
-func where(err error) (line uint, what string) {
+// splitError returns the line and the message of a parser's error.
+func splitError(err error) (line uint, what string) {
 	var parse syntax.ParseError
 	var lang syntax.LangError
 	switch {
@@ -156,7 +156,7 @@ func (s *script) add(severity pack.Severity, rule string, line uint, message, fi
 	s.found = append(s.found, pack.Problem{Severity: severity, Rule: rule, File: s.name, Message: message, Fix: fix})
 }
 
-func (s *script) bashism(line uint, what string) {
+func (s *script) addBashism(line uint, what string) {
 	s.add(pack.Warning, "bash-in-sh", line, "it is run by sh and uses what only bash has: "+what, "start it with #!/bin/bash")
 }
 

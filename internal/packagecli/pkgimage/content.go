@@ -23,16 +23,16 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// below is the package's place in an image, as archives name it.
-var below = strings.TrimPrefix(image.PackageDir, "/") + "/"
+// packagePrefix is the path of the package in the archive of a layer.
+var packagePrefix = strings.TrimPrefix(image.PackageDir, "/") + "/"
 
-// walk shows every entry of an image as it is when all layers are laid over each other.
-func walk(img v1.Image, see func(name string, h *tar.Header, content io.Reader) error) error {
+// walkFiles calls a function for every entry of the flattened image.
+func walkFiles(img v1.Image, see func(name string, h *tar.Header, content io.Reader) error) error {
 	flat := mutate.Extract(img)
 	in := tar.NewReader(flat)
 	for {
 		h, err := in.Next()
-		if errors.Is(err, io.EOF) { // an error in a layer comes after the end
+		if errors.Is(err, io.EOF) { // errors of layers are reported after the last entry
 			_, err = io.Copy(io.Discard, flat)
 			return errors.Join(err, flat.Close())
 		}
@@ -45,7 +45,7 @@ func walk(img v1.Image, see func(name string, h *tar.Header, content io.Reader) 
 	}
 }
 
-// extract writes the package of an image to a folder. Nothing is written outside of it, whatever the image says.
+// extract writes the package of an image to a folder and nothing outside of it.
 func extract(img v1.Image, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -53,13 +53,13 @@ func extract(img v1.Image, dir string) error {
 	}
 	defer root.Close()
 	seen := false
-	err = walk(img, func(name string, h *tar.Header, content io.Reader) error {
-		file, ours := strings.CutPrefix(name, below)
+	err = walkFiles(img, func(name string, h *tar.Header, content io.Reader) error {
+		file, ours := strings.CutPrefix(name, packagePrefix)
 		if !ours {
 			return nil
 		}
 		seen = true
-		if err := place(root, file, h, content); err != nil {
+		if err := writeEntry(root, file, h, content); err != nil {
 			return fmt.Errorf("unpacking %s: %w", name, err)
 		}
 		return nil
@@ -70,7 +70,7 @@ func extract(img v1.Image, dir string) error {
 	return err
 }
 
-func place(root *os.Root, file string, h *tar.Header, content io.Reader) error {
+func writeEntry(root *os.Root, file string, h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeDir {
 		return root.MkdirAll(file, 0o755)
 	}
@@ -85,11 +85,11 @@ func place(root *os.Root, file string, h *tar.Header, content io.Reader) error {
 			return err
 		}
 		_, err = io.CopyN(out, content, h.Size)
-		return errors.Join(err, out.Chmod(mode), out.Close()) // the umask shall not decide
+		return errors.Join(err, out.Chmod(mode), out.Close()) // regardless of the umask
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, file)
 	case tar.TypeLink:
-		target, ours := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), below)
+		target, ours := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), packagePrefix)
 		if !ours {
 			return fmt.Errorf("it is a link to %s, which is not in the package", h.Linkname)
 		}
@@ -98,8 +98,8 @@ func place(root *os.Root, file string, h *tar.Header, content io.Reader) error {
 	return fmt.Errorf("it is a %s; a package has files, folders and links", h.FileInfo().Mode().Type())
 }
 
-// content is what an image holds, as far as a package is concerned.
-type content struct {
+// imageContent is the content of an image as far as it matters for a package.
+type imageContent struct {
 	files map[string]file   // of the package, by path below it
 	other map[string]string // everything else: the target of a link, or nothing
 	sums  string
@@ -110,11 +110,11 @@ type file struct {
 	sha1, sha256 string
 }
 
-// contents reads an image once, whole.
-func contents(img v1.Image) (content, error) {
-	c := content{files: map[string]file{}, other: map[string]string{}}
-	err := walk(img, func(name string, h *tar.Header, in io.Reader) error {
-		short, ours := strings.CutPrefix(name, below)
+// readContent reads a whole image.
+func readContent(img v1.Image) (imageContent, error) {
+	c := imageContent{files: map[string]file{}, other: map[string]string{}}
+	err := walkFiles(img, func(name string, h *tar.Header, in io.Reader) error {
+		short, ours := strings.CutPrefix(name, packagePrefix)
 		switch {
 		case ours && h.Typeflag == tar.TypeReg:
 			old, strong := sha1.New(), sha256.New() //nolint:gosec // G401: SPDX asks for SHA-1 of every file
@@ -137,21 +137,21 @@ func contents(img v1.Image) (content, error) {
 	return c, err
 }
 
-// has says that a program is in the image, links followed.
-func (c content) has(name string) bool {
+// hasProgram reports whether a program is in the image, following links.
+func (c imageContent) hasProgram(name string) bool {
 	for range 40 {
 		target, ok := c.other[name]
 		if ok && target == "" {
 			return true
 		}
 		if ok {
-			name = absolute(path.Dir(name), target)
+			name = resolveLink(path.Dir(name), target)
 			continue
 		}
 		moved := false
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) { // a folder above may be a link: /bin → /usr/bin
 			if target := c.other[dir]; target != "" {
-				name, moved = absolute(path.Dir(dir), target)+strings.TrimPrefix(name, dir), true
+				name, moved = resolveLink(path.Dir(dir), target)+strings.TrimPrefix(name, dir), true
 				break
 			}
 		}
@@ -162,32 +162,32 @@ func (c content) has(name string) bool {
 	return false
 }
 
-func absolute(dir, target string) string {
+func resolveLink(dir, target string) string {
 	if !path.IsAbs(target) {
 		target = path.Join("/", dir, target)
 	}
 	return strings.TrimPrefix(path.Clean(target), "/")
 }
 
-// Around says what is wrong with the images of an index around their package: what copies the package to a host is
-// missing, or files are not those that were built.
-func Around(idx v1.ImageIndex) (pack.Problems, error) {
+// CheckSurroundings returns problems of the images of an index outside of the package: programs needed to copy it to a
+// host are missing, or files differ from the checksums of the build.
+func CheckSurroundings(idx v1.ImageIndex) (pack.Problems, error) {
 	all, err := images(idx)
 	if err != nil {
 		return nil, err
 	}
 	var found pack.Problems
 	for _, img := range all {
-		c, err := contents(img)
+		c, err := readContent(img)
 		if err != nil {
 			return nil, fmt.Errorf("reading the image for %s: %w", img.platform, err)
 		}
-		found = append(found, c.problems(img.platform)...)
+		found = append(found, c.findProblems(img.platform)...)
 	}
 	return found, nil
 }
 
-func (c content) problems(platform string) pack.Problems {
+func (c imageContent) findProblems(platform string) pack.Problems {
 	var found pack.Problems
 	fail := func(rule, message, fix string) {
 		found = append(found, pack.Problem{Severity: pack.Error, Rule: rule, File: "image for " + platform, Message: message, Fix: fix})
@@ -196,7 +196,7 @@ func (c content) problems(platform string) pack.Problems {
 		fail("image-package", "it has no "+image.PackageDir+"/"+pack.ConfigFile, "copy the package's folder to "+image.PackageDir)
 	}
 	for _, tool := range []string{"sh", "mkdir", "cp"} {
-		if !c.has("bin/"+tool) && !c.has("usr/bin/"+tool) {
+		if !c.hasProgram("bin/"+tool) && !c.hasProgram("usr/bin/"+tool) {
 			fail("image-tools", "it has no "+tool+", which copies the package to a host", "build it on an image with sh, mkdir and cp")
 		}
 	}
@@ -206,7 +206,7 @@ func (c content) problems(platform string) pack.Problems {
 	want := map[string]string{}
 	for line := range strings.Lines(c.sums) {
 		if sum, name, ok := strings.Cut(strings.TrimRight(line, "\n"), "  "); ok {
-			want[strings.TrimPrefix(name, below)] = sum
+			want[strings.TrimPrefix(name, packagePrefix)] = sum
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.files)) {

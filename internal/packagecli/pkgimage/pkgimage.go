@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pkgimage is a package as people hand it around: a folder, an OCI layout or archive, or an image of a registry.
-// Whatever it is, Open gives a folder to look at, and for an image what surrounds the folder there.
+// Package pkgimage opens packages in every form: a folder, an OCI layout or archive, or an image in a registry.
+// Open provides a folder, and for an image also its index.
 package pkgimage
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// A Parcel is an opened package. Close it.
-type Parcel struct {
+// Package is an opened package. It must be closed.
+type Package struct {
 	Dir      string         // the root of the package, on this machine
 	From     string         // what was opened, as it was named
 	Index    v1.ImageIndex  // nil for a folder
@@ -34,8 +34,8 @@ type Parcel struct {
 
 // Open opens a package. A path that exists is a folder with a config.json, an OCI layout or an OCI archive; anything else
 // is the reference of an image. With an image, platform chooses which one; empty takes this machine's, else the first.
-func Open(ctx context.Context, registry image.Registry, what, platform string) (*Parcel, error) {
-	p := &Parcel{From: what}
+func Open(ctx context.Context, registry image.Registry, what, platform string) (*Package, error) {
+	p := &Package{From: what}
 	st, err := os.Stat(what)
 	switch {
 	case err == nil && st.IsDir() && !isLayout(what):
@@ -45,7 +45,7 @@ func Open(ctx context.Context, registry image.Registry, what, platform string) (
 		p.Dir = filepath.Dir(what)
 		return p, nil
 	case err == nil:
-		p.Index, err = one(what)
+		p.Index, err = readSingleImage(what)
 	case strings.HasPrefix(what, ".") || filepath.IsAbs(what) || !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("opening package %s: %w", what, err)
 	default:
@@ -64,8 +64,8 @@ func isLayout(dir string) bool {
 	return err == nil
 }
 
-// one is the only image of a layout or archive.
-func one(file string) (v1.ImageIndex, error) {
+// readSingleImage returns the only image of a layout or archive.
+func readSingleImage(file string) (v1.ImageIndex, error) {
 	images, err := image.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func one(file string) (v1.ImageIndex, error) {
 	return images[0].Index, nil
 }
 
-// Close removes what was unpacked.
-func (p *Parcel) Close() error {
+// Close removes the unpacked files.
+func (p *Package) Close() error {
 	if p.temp == "" {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (p *Parcel) Close() error {
 }
 
 // unpack writes the package of one of the images to a folder.
-func (p *Parcel) unpack(platform string) error {
+func (p *Package) unpack(platform string) error {
 	img, chosen, err := choose(p.Index, platform)
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", p.From, err)
@@ -129,7 +129,7 @@ func choose(idx v1.ImageIndex, platform string) (v1.Image, string, error) {
 	return all[0].Image, all[0].platform, nil
 }
 
-// onPlatform is one image of an index.
+// onPlatform is one image of an index with its platform.
 type onPlatform struct {
 	v1.Image
 	platform string
@@ -154,9 +154,9 @@ func images(idx v1.ImageIndex) ([]onPlatform, error) {
 	return out, nil
 }
 
-// Want is what the surroundings say the package should be: the image's name and tag. A tag cannot have the plus sign a
+// Want returns the name and version that the image's reference implies. A tag cannot have the plus sign that a
 // version may have.
-func (p *Parcel) Want() pack.Want {
+func (p *Package) Want() pack.Want {
 	tag, ok := p.Ref.(name.Tag)
 	if !ok {
 		return pack.Want{}
@@ -164,10 +164,10 @@ func (p *Parcel) Want() pack.Want {
 	return WantOf(tag)
 }
 
-// WantOf is what a tag says the package should be.
+// WantOf returns the name and version that a tag implies.
 func WantOf(tag name.Tag) pack.Want {
 	return pack.Want{Name: path.Base(tag.RepositoryStr()), Version: strings.ReplaceAll(tag.TagStr(), "_", "+")}
 }
 
-// Tag is the tag for a version of a package.
+// Tag returns the tag for a version of a package.
 func Tag(version string) string { return strings.ReplaceAll(version, "+", "_") }

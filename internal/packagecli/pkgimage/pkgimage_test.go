@@ -76,7 +76,7 @@ func built(t *testing.T) v1.ImageIndex {
 
 func around(t *testing.T, idx v1.ImageIndex) string {
 	t.Helper()
-	found, err := Around(idx)
+	found, err := CheckSurroundings(idx)
 	if err != nil {
 		t.Fatal(err)
 	}

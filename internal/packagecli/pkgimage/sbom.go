@@ -131,8 +131,8 @@ func SBOM(idx v1.ImageIndex) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// Attachment is the SBOM, to be kept beside the image.
-func Attachment(idx v1.ImageIndex) (image.Artifact, error) {
+// SBOMArtifact returns the SBOM to attach to the image.
+func SBOMArtifact(idx v1.ImageIndex) (image.Artifact, error) {
 	raw, err := SBOM(idx)
 	return image.Artifact{Type: SBOMType, Content: raw}, err
 }
@@ -149,7 +149,7 @@ func (d *spdxDocument) image(img onPlatform, title, version string) error {
 	if err != nil {
 		return err
 	}
-	c, err := contents(img)
+	c, err := readContent(img)
 	if err != nil {
 		return err
 	}

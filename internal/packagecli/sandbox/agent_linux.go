@@ -23,7 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Where the agent keeps what is its own, as under the operator.
+// Where the agent keeps records and logs, as under the operator.
 const (
 	skyhook   = "trial"
 	uid       = "00000000-0000-4000-8000-000000000000"
@@ -31,30 +31,30 @@ const (
 	logDir    = "/var/log/skyhook/" + skyhook
 )
 
-// searchPath is where programs are looked for on a host.
+// searchPath is PATH on the host.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// rebootsAt is how often is looked whether a reboot was asked for.
-const rebootsAt = 20 * time.Millisecond
+// rebootPollInterval is how often rebootFile is checked.
+const rebootPollInterval = 20 * time.Millisecond
 
-// inSkyhook is the name of the package in a Skyhook: no underscores there.
-func (v Version) inSkyhook() string {
+// skyhookName returns the name of the package in a Skyhook, where underscores are not allowed.
+func (v Version) skyhookName() string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(v.Name))
 }
 
-func (j *journey) copyDir() string {
-	return fmt.Sprintf("%s/%s-%s-%s-%d", recordDir, j.pkg.inSkyhook(), j.pkg.Version, uid, j.generation)
+func (j *lifecycle) copyDir() string {
+	return fmt.Sprintf("%s/%s-%s-%s-%d", recordDir, j.pkg.skyhookName(), j.pkg.Version, uid, j.generation)
 }
 
-// pod is what the operator does for a stage: it brings the package, and runs the stage and its check.
-func (j *journey) pod(s *Stage, m pack.Mode) (bool, error) {
+// runPod does what a pod of the operator does for a stage: copy the package, run the stage, run its check.
+func (j *lifecycle) runPod(s *Stage, m pack.Mode) (bool, error) {
 	j.pods++
 	id := fmt.Sprintf("pod-%d", j.pods)
-	if err := j.bring(j.copyDir() + "." + id); err != nil {
+	if err := j.copyPackage(j.copyDir() + "." + id); err != nil {
 		return false, fmt.Errorf("bringing the package to the host: %w", err)
 	}
 	for _, mode := range []pack.Mode{m, m.Check()} {
-		run, err := j.agent(mode, []string{string(mode), j.dir, j.copyDir()}, "SKYHOOK_POD_UID="+id)
+		run, err := j.runAgent(mode, []string{string(mode), j.dir, j.copyDir()}, "SKYHOOK_POD_UID="+id)
 		if err != nil {
 			return false, err
 		}
@@ -66,8 +66,8 @@ func (j *journey) pod(s *Stage, m pack.Mode) (bool, error) {
 	return true, nil
 }
 
-// bring copies the package to the host as its image has it, with the config and the node's metadata beside it.
-func (j *journey) bring(to string) error {
+// copyPackage copies the package to the host as from its image, with the config and the node's metadata.
+func (j *lifecycle) copyPackage(to string) error {
 	from, err := os.OpenRoot(j.pkg.Dir)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (j *journey) bring(to string) error {
 		case d.IsDir() || image.NotForHosts(name):
 			return nil
 		}
-		return j.bringOne(from, name, path.Join(to, name), d)
+		return j.copyEntry(from, name, path.Join(to, name), d)
 	})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (j *journey) bring(to string) error {
 		}
 	}
 	about, err := json.Marshal(map[string]any{"packages": map[string]any{
-		j.pkg.inSkyhook(): map[string]string{"name": j.pkg.inSkyhook(), "version": j.pkg.Version},
+		j.pkg.skyhookName(): map[string]string{"name": j.pkg.skyhookName(), "version": j.pkg.Version},
 	}})
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (j *journey) bring(to string) error {
 	return nil
 }
 
-func (j *journey) bringOne(from *os.Root, name, to string, d fs.DirEntry) error {
+func (j *lifecycle) copyEntry(from *os.Root, name, to string, d fs.DirEntry) error {
 	if d.Type() == fs.ModeSymlink {
 		target, err := from.Readlink(name)
 		if err != nil {
@@ -134,8 +134,8 @@ func (j *journey) bringOne(from *os.Root, name, to string, d fs.DirEntry) error 
 	return j.write(to, string(content), mode)
 }
 
-// environment is what the operator gives the agent.
-func (j *journey) environment(more ...string) []string {
+// buildEnvironment returns the environment that the operator sets for the agent.
+func (j *lifecycle) buildEnvironment(more ...string) []string {
 	env := []string{"PATH=" + searchPath}
 	for key, value := range j.Spec.Env {
 		env = append(env, key+"="+value)
@@ -144,12 +144,12 @@ func (j *journey) environment(more ...string) []string {
 	env = append(env,
 		pack.EnvLogDir+"="+logDir, pack.EnvRootDir+"="+recordDir, pack.EnvCopyResolv+"=false", pack.EnvNodeOrder+"=0",
 		pack.EnvResourceID+"="+pack.ResourceID{
-			Owner: fmt.Sprintf("%s-%s-%d", skyhook, uid, j.generation), Package: j.pkg.inSkyhook(), Version: j.pkg.Version,
+			Owner: fmt.Sprintf("%s-%s-%d", skyhook, uid, j.generation), Package: j.pkg.skyhookName(), Version: j.pkg.Version,
 		}.String(),
 		fmt.Sprintf("%s=run-%d", pack.EnvRunID, j.run),
 		pack.EnvConfigDigest+"="+pack.ConfigDigest(j.config),
 		pack.EnvDataDir+"=/nonexistent",
-		"SKYHOOK_TERMINATION_LOG="+j.message(),
+		"SKYHOOK_TERMINATION_LOG="+j.messageFile(),
 	)
 	if j.Timeout > 0 {
 		env = append(env, pack.EnvDeadline+"="+pack.FormatDeadline(time.Now().Add(j.Timeout)))
@@ -157,25 +157,25 @@ func (j *journey) environment(more ...string) []string {
 	return append(env, more...)
 }
 
-func (j *journey) message() string { return filepath.Join(j.Work, "message") }
+func (j *lifecycle) messageFile() string { return filepath.Join(j.Work, "message") }
 
-// agent runs the agent once.
-func (j *journey) agent(m pack.Mode, args []string, more ...string) (Run, error) {
-	cmd, said, err := j.start(args, more...)
+// runAgent runs the agent once.
+func (j *lifecycle) runAgent(m pack.Mode, args []string, more ...string) (Run, error) {
+	cmd, said, err := j.startAgent(args, more...)
 	if err != nil {
 		return Run{}, err
 	}
-	return j.ended(m, cmd.Wait(), said)
+	return j.readResult(m, cmd.Wait(), said)
 }
 
-func (j *journey) start(args []string, more ...string) (*exec.Cmd, *bytes.Buffer, error) {
-	if err := os.WriteFile(j.message(), nil, 0o600); err != nil {
+func (j *lifecycle) startAgent(args []string, more ...string) (*exec.Cmd, *bytes.Buffer, error) {
+	if err := os.WriteFile(j.messageFile(), nil, 0o600); err != nil {
 		return nil, nil, err
 	}
 	said := &bytes.Buffer{}
 	cmd := exec.Command(j.Agent, args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = j.environment(more...), "/", said, said
-	if j.Loud {
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = j.buildEnvironment(more...), "/", said, said
+	if j.Verbose {
 		cmd.Stdout = io.MultiWriter(said, os.Stderr)
 		cmd.Stderr = cmd.Stdout
 	}
@@ -186,8 +186,8 @@ func (j *journey) start(args []string, more ...string) (*exec.Cmd, *bytes.Buffer
 	return cmd, said, nil
 }
 
-// ended reads what a run of the agent left.
-func (j *journey) ended(m pack.Mode, err error, said *bytes.Buffer) (Run, error) {
+// readResult reads the exit code and the termination message of a run of the agent.
+func (j *lifecycle) readResult(m pack.Mode, err error, said *bytes.Buffer) (Run, error) {
 	run := Run{Mode: m}
 	var exit *exec.ExitError
 	switch {
@@ -196,7 +196,7 @@ func (j *journey) ended(m pack.Mode, err error, said *bytes.Buffer) (Run, error)
 	case err != nil:
 		return run, fmt.Errorf("running the agent: %w", err)
 	}
-	raw, err := os.ReadFile(j.message())
+	raw, err := os.ReadFile(j.messageFile())
 	if err != nil {
 		return run, err
 	}
@@ -213,27 +213,27 @@ func (j *journey) ended(m pack.Mode, err error, said *bytes.Buffer) (Run, error)
 	return run, nil
 }
 
-// interrupt does what the Skyhook says. A reboot is played: when the agent asks for it, everything is killed and the
+// runInterrupt runs the interrupt. A reboot is simulated: when the agent requests it, all processes are killed and the
 // agent starts again in the next boot.
-func (j *journey) interrupt(s *Stage) (bool, error) {
-	what, err := j.Spec.Interrupt.encoded()
+func (j *lifecycle) runInterrupt(s *Stage) (bool, error) {
+	what, err := j.Spec.Interrupt.encode()
 	if err != nil {
 		return false, err
 	}
 	args := []string{string(pack.ModeInterrupt), j.dir, j.copyDir(), what}
 	id := fmt.Sprintf("%s=interrupt-%d", pack.EnvInterruptID, j.run)
-	cmd, said, err := j.start(args, id)
+	cmd, said, err := j.startAgent(args, id)
 	if err != nil {
 		return false, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(rebootsAt)
+	tick := time.NewTicker(rebootPollInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-ended:
-			run, err := j.ended(pack.ModeInterrupt, err, said)
+			run, err := j.readResult(pack.ModeInterrupt, err, said)
 			s.Runs = append(s.Runs, run)
 			return run.Exit == 0, err
 		case <-tick.C:
@@ -245,10 +245,10 @@ func (j *journey) interrupt(s *Stage) (bool, error) {
 			return false, fmt.Errorf("playing a reboot: %w", err)
 		}
 		<-ended //nolint:errcheck // it was killed
-		if err := j.boot(); err != nil {
+		if err := j.simulateBoot(); err != nil {
 			return false, fmt.Errorf("playing a reboot: %w", err)
 		}
-		if cmd, said, err = j.start(args, id); err != nil {
+		if cmd, said, err = j.startAgent(args, id); err != nil {
 			return false, err
 		}
 		go func() { ended <- cmd.Wait() }()

@@ -24,20 +24,20 @@ var systemctl string
 //go:embed update-grub.sh
 var updateGrub string
 
-// stateDir is where the systemctl of the host remembers, and rebootFile what it makes when a reboot is asked for.
+// stateDir holds the state of the simulated systemctl; it creates rebootFile when a reboot is requested.
 const (
 	stateDir   = "run/skyhook-trial"
 	rebootFile = stateDir + "/reboot"
 )
 
-// stubs puts our own systemctl in the place of the host's, under all its names.
-func (h *host) stubs() error {
+// installSystemctl replaces the host's systemctl, under all its names, with the simulated one.
+func (h *host) installSystemctl() error {
 	if err := h.write("/usr/bin/systemctl", systemctl, 0o755); err != nil {
 		return err
 	}
 	for _, dir := range []string{"bin", "sbin", "usr/sbin"} {
 		if st, err := h.root.Lstat(dir); dir != "usr/sbin" && (err != nil || !st.IsDir()) {
-			continue // a link to the folder below /usr, or not there
+			continue // missing, or a link to the directory below /usr
 		}
 		for _, name := range []string{"systemctl", "reboot", "shutdown", "poweroff", "halt"} {
 			at := path.Join(dir, name)
@@ -45,7 +45,7 @@ func (h *host) stubs() error {
 			if errors.Is(err, fs.ErrNotExist) && (dir != "usr/sbin" || name == "systemctl") {
 				continue
 			}
-			if same, err := h.same(at, "usr/bin/systemctl"); err != nil || same {
+			if same, err := h.isSameFile(at, "usr/bin/systemctl"); err != nil || same {
 				if err != nil {
 					return err
 				}
@@ -62,8 +62,8 @@ func (h *host) stubs() error {
 	return nil
 }
 
-// same says that two names are one file, because a folder above is a link.
-func (h *host) same(a, b string) (bool, error) {
+// isSameFile reports whether two paths name one file, because a parent directory is a link.
+func (h *host) isSameFile(a, b string) (bool, error) {
 	one, err := h.root.Lstat(a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -75,9 +75,9 @@ func (h *host) same(a, b string) (bool, error) {
 	return err == nil && os.SameFile(one, two), err
 }
 
-// services makes the unit files of services that the spec names and the host does not have, and finds out which run from
-// the start: those, and those that are enabled.
-func (h *host) services() error {
+// addServices creates unit files for services of the spec that the host does not have, and records
+// which services run from the start.
+func (h *host) addServices() error {
 	for _, name := range h.spec.Services {
 		unit := name
 		if path.Ext(unit) == "" {
@@ -90,34 +90,34 @@ func (h *host) services() error {
 				return err
 			}
 		}
-		h.base = append(h.base, unit)
+		h.startedUnits = append(h.startedUnits, unit)
 	}
 	return nil
 }
 
-// enabled are the units that something wants at boot.
-func (h *host) enabled() ([]string, error) {
+// listEnabledUnits returns the units that are started at boot.
+func (h *host) listEnabledUnits() ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(h.dir, "etc/systemd/system/*.wants/*"))
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]bool{}
-	for _, name := range append(found, h.base...) {
+	for _, name := range append(found, h.startedUnits...) {
 		all[filepath.Base(name)] = true
 	}
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// boot plays a boot: another boot id, what was kept in memory is gone, the kernel's settings are those of its
-// configuration, and enabled services run.
-func (h *host) boot() error {
+// simulateBoot sets a new boot id, empties what is kept in memory, loads the kernel settings of the configuration
+// and starts the enabled services.
+func (h *host) simulateBoot() error {
 	h.boots++
 	calls, err := h.root.ReadFile(stateDir + "/calls")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, dir := range []string{"run", "tmp"} {
-		if err := h.empty(dir); err != nil {
+		if err := h.emptyFolder(dir); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (h *host) boot() error {
 	if err := h.root.WriteFile(stateDir+"/calls", calls, 0o644); err != nil {
 		return err
 	}
-	units, err := h.enabled()
+	units, err := h.listEnabledUnits()
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func (h *host) boot() error {
 		return err
 	}
 	h.loadSettings()
-	return h.commandLine()
+	return h.writeCommandLine()
 }
 
-// empty removes all below a folder of the host.
-func (h *host) empty(dir string) error {
+// emptyFolder removes everything in a directory of the host.
+func (h *host) emptyFolder(dir string) error {
 	there, err := os.ReadDir(filepath.Join(h.dir, dir))
 	if err != nil {
 		return err
@@ -164,8 +164,7 @@ func (h *host) empty(dir string) error {
 	return nil
 }
 
-// loadSettings loads the settings of the host's configuration, as its own program does. A host without one has none, and
-// a setting it does not know is no failure of the boot.
+// loadSettings runs the host's sysctl, if there is one. An unknown setting does not fail the boot.
 func (h *host) loadSettings() {
 	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"} {
 		if _, err := h.root.Stat(path.Join(dir, "sysctl")[1:]); err != nil {
@@ -178,8 +177,8 @@ func (h *host) loadSettings() {
 	}
 }
 
-// commandLine shows the kernel's command line that the boot loader's configuration has now.
-func (h *host) commandLine() error {
+// writeCommandLine writes /proc/cmdline from the boot loader's configuration.
+func (h *host) writeCommandLine() error {
 	line := "BOOT_IMAGE=/boot/vmlinuz\n"
 	if config, err := h.root.ReadFile("boot/grub/grub.cfg"); err == nil {
 		for text := range strings.Lines(string(config)) {

@@ -59,13 +59,13 @@ func TestCopyTree(t *testing.T) {
 	look := func(dir string) snapshot {
 		h := &host{dir: dir}
 		tree(t, dir, map[string]string{stateDir + "/units/": ""})
-		s, err := h.look(nil)
+		s, err := h.takeSnapshot(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	if other := look(to).since(look(from)); len(other) > 0 {
+	if other := look(to).diffFrom(look(from)); len(other) > 0 {
 		t.Errorf("the copy differs: %+v", other)
 	}
 	one, err := os.Stat(filepath.Join(to, "etc/a"))
@@ -85,7 +85,7 @@ func TestCopyTree(t *testing.T) {
 func TestLookSeesEveryChange(t *testing.T) {
 	h := &host{dir: t.TempDir()}
 	tree(t, h.dir, map[string]string{stateDir + "/units/cron.service": "active\n", "etc/a": "one", "etc/l": "-> a", "etc/gone": "x", "srv/": ""})
-	before, err := h.look(nil)
+	before, err := h.takeSnapshot(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestLookSeesEveryChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after, err := h.look(before)
+	after, err := h.takeSnapshot(before)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range after.since(before) {
+	for _, c := range after.diffFrom(before) {
 		got = append(got, c.Kind+" "+c.Path+": "+c.What)
 	}
 	want := `changed /etc/a: content
@@ -122,7 +122,7 @@ removed service cron.service: active`
 	if strings.Join(got, "\n") != want {
 		t.Errorf("changes\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
-	if again, err := h.look(after); err != nil || len(again.since(after)) > 0 {
-		t.Errorf("nothing happened, and %v changed, %v", again.since(after), err)
+	if again, err := h.takeSnapshot(after); err != nil || len(again.diffFrom(after)) > 0 {
+		t.Errorf("nothing happened, and %v changed, %v", again.diffFrom(after), err)
 	}
 }

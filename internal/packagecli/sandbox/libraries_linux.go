@@ -16,23 +16,23 @@ import (
 	"strings"
 )
 
-// libraries are what programs need to run, found as the loader finds them.
+// libraries finds the shared libraries of programs as the dynamic loader does.
 type libraries struct {
 	dirs   []string
-	wanted map[string]string // where it is on this machine, by the path the programs use
-	copied map[string]string // programs under their real path
+	wanted map[string]string // path on this machine, by the path that programs use
+	copied map[string]string // copies, by the real path of the program
 }
 
 func newLibraries() *libraries {
 	l := &libraries{wanted: map[string]string{}, copied: map[string]string{}}
-	l.configured("/etc/ld.so.conf", 0)
-	found, _ := filepath.Glob("/usr/lib/*-linux-*") // of distributions that keep libraries by architecture
+	l.readLoaderConfig("/etc/ld.so.conf", 0)
+	found, _ := filepath.Glob("/usr/lib/*-linux-*") // multiarch directories
 	l.dirs = append(append(l.dirs, found...), "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 	return l
 }
 
-// configured reads the loader's configuration. What is missing or strange there is passed over.
-func (l *libraries) configured(file string, depth int) {
+// readLoaderConfig reads the loader's configuration and ignores missing files and unknown lines.
+func (l *libraries) readLoaderConfig(file string, depth int) {
 	f, err := os.Open(file)
 	if err != nil || depth > 4 {
 		return
@@ -47,7 +47,7 @@ func (l *libraries) configured(file string, depth int) {
 			}
 			more, _ := filepath.Glob(strings.TrimSpace(pattern))
 			for _, m := range more {
-				l.configured(m, depth+1)
+				l.readLoaderConfig(m, depth+1)
 			}
 		} else if filepath.IsAbs(line) {
 			l.dirs = append(l.dirs, line)
@@ -55,7 +55,7 @@ func (l *libraries) configured(file string, depth int) {
 	}
 }
 
-// copyProgram copies a program; one that has several names is copied once and linked.
+// copyProgram copies a program. A program with several names is copied once and hard-linked.
 func (l *libraries) copyProgram(at, to string) error {
 	target, err := filepath.EvalSymlinks(at)
 	if err != nil {
@@ -71,14 +71,14 @@ func (l *libraries) copyProgram(at, to string) error {
 		return err
 	}
 	l.copied[target] = to
-	if err := l.need(target); err != nil {
+	if err := l.addDependencies(target); err != nil {
 		return err
 	}
 	return os.Chmod(to, 0o755) //nolint:gosec // G302: a program is for everybody to run
 }
 
-// need notes which libraries a file needs, and those they need.
-func (l *libraries) need(file string) error {
+// addDependencies adds the libraries that a file needs, transitively.
+func (l *libraries) addDependencies(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -108,20 +108,20 @@ func (l *libraries) need(file string) error {
 		return err
 	}
 	for _, name := range names {
-		at := l.locate(name, e.Machine)
+		at := l.findLibrary(name, e.Machine)
 		if at == "" || l.wanted[at] != "" {
 			continue
 		}
 		l.wanted[at] = at
-		if err := l.need(at); err != nil {
+		if err := l.addDependencies(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// locate is where a library is; empty when it is not there.
-func (l *libraries) locate(name string, machine elf.Machine) string {
+// findLibrary returns the path of a library, or "" when there is none.
+func (l *libraries) findLibrary(name string, machine elf.Machine) string {
 	for _, dir := range l.dirs {
 		at := filepath.Join(dir, name)
 		f, err := elf.Open(at)
@@ -137,10 +137,10 @@ func (l *libraries) locate(name string, machine elf.Machine) string {
 	return ""
 }
 
-// copyTo copies the libraries to where programs look for them.
-func (l *libraries) copyTo(dir string) error {
+// copyAll copies the libraries to the paths where programs look for them.
+func (l *libraries) copyAll(dir string) error {
 	for _, at := range slices.Sorted(maps.Keys(l.wanted)) {
-		to := filepath.Join(dir, merged(at))
+		to := filepath.Join(dir, mergedPath(at))
 		if _, err := os.Stat(to); err == nil {
 			continue
 		}

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are all that a step finds below /dev.
+// devices are the device files below /dev.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// mounts gives the host what a running one has. The processes are those of the room; kernel settings, devices and all
-// else are the host's own.
-func (h *host) mounts() error {
+// mountFilesystems mounts the file systems of a running host. /proc shows the PID namespace; kernel settings and devices
+// are files of the host.
+func (h *host) mountFilesystems() error {
 	at := func(name string) string { return filepath.Join(h.dir, name) }
 	for _, m := range []struct {
 		what, where string
@@ -54,7 +54,7 @@ func (h *host) mounts() error {
 	if err := os.Mkdir(at("dev/shm"), 0o777); err != nil { //nolint:gosec // G301: as on every host
 		return err
 	}
-	// The kernel's command line comes from the boot loader's configuration, if the host has one.
+	// /proc/cmdline follows the boot loader's configuration, if the host has one.
 	if err := os.WriteFile(at("run/.cmdline"), nil, 0o644); err != nil { //nolint:gosec // G306: as on every host
 		return err
 	}
@@ -64,11 +64,11 @@ func (h *host) mounts() error {
 	return os.Remove(at("run/.cmdline"))
 }
 
-// bootID is the setting that tells one boot from another.
+// bootID is the setting with the boot id.
 const bootID = "kernel/random/boot_id"
 
-// readSettings reads the kernel's settings as this machine has them. What cannot be read is not there. Some count what
-// happens on the machine, so they are read once for all hosts.
+// readSettings reads the kernel settings of this machine that are readable. Some are counters that change,
+// so they are read once for all hosts.
 func readSettings() (map[string]string, error) {
 	settings := map[string]string{}
 	err := filepath.WalkDir("/proc/sys", func(name string, d fs.DirEntry, err error) error {
@@ -93,7 +93,7 @@ func readSettings() (map[string]string, error) {
 	return settings, nil
 }
 
-// resetSettings makes the settings what they are at boot. They are files here: writing one changes no kernel.
+// resetSettings restores the settings to their values at boot. They are plain files and change no kernel.
 func (h *host) resetSettings() error {
 	settings := filepath.Join(h.dir, "proc/sys")
 	there, err := os.ReadDir(settings)
@@ -120,8 +120,8 @@ func (h *host) resetSettings() error {
 	return nil
 }
 
-// copyTree copies a root file system: files, folders, links, owners and modes. What only root may make is left out for
-// others, and so is what other file systems show there.
+// copyTree copies a root file system: files, directories, links, owners and modes. It leaves out devices and sockets,
+// and the content of /proc, /sys, /dev and /run.
 func copyTree(from, to string) error {
 	st, err := os.Stat(from)
 	if err != nil {
@@ -130,7 +130,7 @@ func copyTree(from, to string) error {
 	if !st.IsDir() {
 		return fmt.Errorf("%s is not a folder; unpack it first", from)
 	}
-	seen := map[[2]uint64]string{} // copies of files with several names
+	seen := map[[2]uint64]string{} // copies of files with several hard links
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func copyOne(name, at string, info unix.Stat_t, seen map[[2]uint64]string) error
 		if err != nil {
 			return err
 		}
-		return owned(unix.Lchown(at, int(info.Uid), int(info.Gid)))
+		return ignoreChownError(unix.Lchown(at, int(info.Uid), int(info.Gid)))
 	case unix.S_IFREG:
 		if first, again := seen[id]; again {
 			return os.Link(first, at)
@@ -186,16 +186,16 @@ func copyOne(name, at string, info unix.Stat_t, seen map[[2]uint64]string) error
 			return err
 		}
 	default:
-		return nil // a device or a socket means nothing in a copy
+		return nil // devices and sockets are useless in a copy
 	}
-	if err := owned(unix.Lchown(at, int(info.Uid), int(info.Gid))); err != nil {
+	if err := ignoreChownError(unix.Lchown(at, int(info.Uid), int(info.Gid))); err != nil {
 		return err
 	}
-	return unix.Chmod(at, mode) // after the owner: changing that takes set-user-ID away
+	return unix.Chmod(at, mode) // after chown, which clears set-user-ID
 }
 
-// owned forgives that owners cannot be set: in a room of a user who is not root there is only one.
-func owned(err error) error {
+// ignoreChownError ignores that chown fails in a user namespace with a single user.
+func ignoreChownError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox takes a package through its whole life on a host that is thrown away afterwards, and compares the host
-// before and after every stage.
+// Package sandbox takes a package through its lifecycle on a temporary host and compares the host before and after
+// every stage.
 //
-// The host is a folder: a copy of a root file system, or a small one that looks like a distribution. The steps run in it
-// by the real agent, in namespaces of their own, with kernel settings that are files, a systemctl that only remembers,
-// and a boot that is played. So nothing of the machine changes, whatever a step does.
+// The host is a directory: a copy of a root file system, or a small one that resembles a distribution. The real agent
+// runs the steps there, in namespaces of their own, with kernel settings that are plain files and a simulated systemctl
+// and boot. Steps cannot change this machine.
 //
-// A trial fails when a step or check does, when doing the same again changes anything, when going back to an earlier
-// config does not lead back to the earlier host, and when the uninstall leaves anything.
+// A test fails when a step or check fails, when repeating a stage changes anything, when going back to an earlier
+// config does not restore the earlier host, and when the uninstall leaves anything behind.
 package sandbox
 
 import (
@@ -25,41 +25,41 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// SpecFile is where a package keeps what a trial gives it.
+// SpecFile is the file of a package with the inputs of its test.
 const SpecFile = "testdata/test.yaml"
 
-// Likes are the distributions that can be imitated.
-var Likes = []string{"debian", "ubuntu"}
+// Distributions are the values for Request.Distribution.
+var Distributions = []string{"debian", "ubuntu"}
 
-// A Spec is what a trial gives the package.
+// Spec is the input of a test.
 type Spec struct {
 	Config    map[string]string  `json:"config,omitempty"`    // the configMap of the first install
 	Change    map[string]*string `json:"change,omitempty"`    // what changes in it afterwards; nil removes a key
 	Env       map[string]string  `json:"env,omitempty"`       // of the package
-	Services  []string           `json:"services,omitempty"`  // that run on the host besides the usual ones
-	Interrupt *Interrupt         `json:"interrupt,omitempty"` // tried after each config
+	Services  []string           `json:"services,omitempty"`  // that run on the host in addition to the usual ones
+	Interrupt *Interrupt         `json:"interrupt,omitempty"` // runs after each config
 	Host      map[string]string  `json:"host,omitempty"`      // files on the host before
 	Ignore    []string           `json:"ignore,omitempty"`    // paths in which differences do not count
 }
 
-// Interrupt is what a Skyhook says of a package.
+// Interrupt is the interrupt of the package in a Skyhook.
 type Interrupt struct {
 	Type     string   `json:"type"`
 	Services []string `json:"services,omitempty"`
 }
 
-// ReadSpec reads a Spec. Keys nobody knows are errors: a misspelt one would test nothing.
+// ReadSpec parses a Spec. Unknown keys are errors.
 func ReadSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := yaml.UnmarshalStrict(raw, &s); err != nil {
 		return s, fmt.Errorf("it has config, change, env, services, interrupt, host and ignore: %w", err)
 	}
-	return s, s.check()
+	return s, s.validate()
 }
 
-func (s Spec) check() error {
+func (s Spec) validate() error {
 	if s.Interrupt != nil {
-		if _, err := s.Interrupt.encoded(); err != nil {
+		if _, err := s.Interrupt.encode(); err != nil {
 			return err
 		}
 	}
@@ -79,8 +79,8 @@ func (s Spec) check() error {
 	return nil
 }
 
-// encoded is the interrupt as the agent takes it.
-func (i Interrupt) encoded() (string, error) {
+// encode returns the interrupt as an argument of the agent.
+func (i Interrupt) encode() (string, error) {
 	kind, err := pack.ParseInterruptType(i.Type)
 	if err != nil || kind == pack.InterruptScript {
 		return "", fmt.Errorf("interrupt: type %q is not one of reboot, service, restartAllServices and noop", i.Type)
@@ -93,8 +93,8 @@ func (i Interrupt) encoded() (string, error) {
 	return pack.Interrupt{Type: kind, Services: i.Services}.Encode(), nil
 }
 
-// reboots says that the interrupt is a reboot.
-func (s Spec) reboots() bool {
+// hasReboot reports whether the interrupt is a reboot.
+func (s Spec) hasReboot() bool {
 	if s.Interrupt == nil {
 		return false
 	}
@@ -102,8 +102,8 @@ func (s Spec) reboots() bool {
 	return err == nil && kind == pack.InterruptReboot
 }
 
-// changed is the configMap after the change.
-func (s Spec) changed() map[string]string {
+// configAfterChange returns the configMap after the change.
+func (s Spec) configAfterChange() map[string]string {
 	out := map[string]string{}
 	for key, value := range s.Config {
 		out[key] = value
@@ -118,8 +118,8 @@ func (s Spec) changed() map[string]string {
 	return out
 }
 
-// ignores says that differences at a path do not count.
-func (s Spec) ignores(file string) bool {
+// isIgnored reports whether differences at a path are ignored.
+func (s Spec) isIgnored(file string) bool {
 	return slices.ContainsFunc(s.Ignore, func(pattern string) bool {
 		dir, all := strings.CutSuffix(pattern, "/**")
 		for at := file; ; at = path.Dir(at) {
@@ -133,26 +133,26 @@ func (s Spec) ignores(file string) bool {
 	})
 }
 
-// An Order is everything a trial needs.
-type Order struct {
-	Package Version // the package to try
-	Older   *Version
-	Agent   string // the program
-	Root    string // a root file system to copy; empty for Like
-	Like    string // debian or ubuntu
-	Work    string // an empty folder for the hosts
-	Network bool   // steps may use the machine's network
-	Loud    bool   // what the agent says goes to the log
-	Timeout time.Duration
-	Spec    Spec
+// Request is one test to run.
+type Request struct {
+	Package      Version // the package to test
+	Older        *Version
+	Agent        string // the program
+	Root         string // root file system to copy; empty to create one like Distribution
+	Distribution string // debian or ubuntu
+	Work         string // empty directory for the hosts
+	Network      bool   // steps may use the machine's network
+	Verbose      bool   // log the agent's output
+	Timeout      time.Duration
+	Spec         Spec
 
-	Privileged bool // set by Try: it is root who tries
+	Privileged bool // set by RunTest: it runs as root
 }
 
-// A Version is a package in one version.
+// Version is a package in one version.
 type Version struct{ Dir, Name, Version string }
 
-// A Report is what became of a trial.
+// Report is the result of a test.
 type Report struct {
 	Package string   `json:"package"`
 	Version string   `json:"version"`
@@ -162,27 +162,27 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// A Stage is one part of the package's life.
+// Stage is one stage of the lifecycle.
 type Stage struct {
 	Name     string   `json:"name"`
 	Passed   bool     `json:"passed"`
 	Runs     []Run    `json:"runs"`
 	Changes  []Change `json:"changes"`
-	Calls    []string `json:"calls,omitempty"` // of systemctl, but for those that only ask
+	Calls    []string `json:"calls,omitempty"` // of systemctl, without queries
 	Problems []string `json:"problems,omitempty"`
 }
 
-// A Run is one run of the agent.
+// Run is one run of the agent.
 type Run struct {
 	Mode   pack.Mode  `json:"mode"`
 	Exit   int        `json:"exit"`
 	Class  pack.Class `json:"class,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 	Ran    int        `json:"ran"`
-	Lines  []string   `json:"lines,omitempty"` // the last of the step that failed
+	Lines  []string   `json:"lines,omitempty"` // last output lines of the failed step
 }
 
-// A Change is one path that is not as it was.
+// Change is a difference at one path.
 type Change struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // added, removed or changed
@@ -197,17 +197,17 @@ const (
 	changed = "changed"
 )
 
-// mostShown is how many changes of a stage are printed, and mostLines how many lines of a text.
+// Limits of the printed changes of a stage, and of the printed lines of a diff.
 const (
-	mostShown = 40
-	mostLines = 30
+	maxShownChanges = 40
+	maxShownLines   = 30
 )
 
-// Text prints a report; with diffs, also what changed inside of texts.
-func (r Report) Text(w io.Writer, diffs bool) {
+// WriteText prints a report; with diffs, also the changes in text files.
+func (r Report) WriteText(w io.Writer, diffs bool) {
 	fmt.Fprintf(w, "Package %s %s on %s\n", r.Package, r.Version, r.Host)
 	for _, s := range r.Stages {
-		s.text(w, diffs)
+		s.writeText(w, diffs)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "\nnote: %s\n", n)
@@ -225,7 +225,7 @@ func (r Report) Text(w io.Writer, diffs bool) {
 	}
 }
 
-func (s Stage) text(w io.Writer, diffs bool) {
+func (s Stage) writeText(w io.Writer, diffs bool) {
 	word := "ok"
 	if !s.Passed {
 		word = "FAILED"
@@ -248,18 +248,18 @@ func (s Stage) text(w io.Writer, diffs bool) {
 		}
 	}
 	for i, c := range s.Changes {
-		if i == mostShown {
-			fmt.Fprintf(w, "  … and %d more\n", len(s.Changes)-mostShown)
+		if i == maxShownChanges {
+			fmt.Fprintf(w, "  … and %d more\n", len(s.Changes)-maxShownChanges)
 			break
 		}
-		c.text(w, diffs)
+		c.writeText(w, diffs)
 	}
 	for _, call := range s.Calls {
 		fmt.Fprintf(w, "  systemctl %s\n", call)
 	}
 }
 
-func (c Change) text(w io.Writer, diffs bool) {
+func (c Change) writeText(w io.Writer, diffs bool) {
 	mark := map[string]string{added: "+", removed: "-", changed: "~"}[c.Kind]
 	fmt.Fprintf(w, "  %s %s  %s\n", mark, c.Path, c.What)
 	if !diffs {
@@ -269,7 +269,7 @@ func (c Change) text(w io.Writer, diffs bool) {
 		if c.Diff == "" {
 			break
 		}
-		if i == mostLines {
+		if i == maxShownLines {
 			fmt.Fprintln(w, "      …")
 			break
 		}

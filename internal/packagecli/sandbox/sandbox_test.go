@@ -15,7 +15,7 @@ func TestReadSpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.changed(); len(got) != 2 || got["a"] != "other" || got["c"] != "new" {
+	if got := s.configAfterChange(); len(got) != 2 || got["a"] != "other" || got["c"] != "new" {
 		t.Errorf("after the change the config is %v", got)
 	}
 	for text, want := range map[string]string{
@@ -45,7 +45,7 @@ func TestIgnores(t *testing.T) {
 		"/etc/a.bak": true, "/etc/a.bak/b": false, "/etc/d/a.bak": false,
 		"/opt/x/log/y": true, "/opt/x/lo": false, "/service cron.service": true, "/": false,
 	} {
-		if got := s.ignores(at); got != want {
+		if got := s.isIgnored(at); got != want {
 			t.Errorf("%s is ignored: %v", at, got)
 		}
 	}
@@ -57,8 +57,8 @@ func TestTextIsBounded(t *testing.T) {
 		r.Stages[0].Changes = append(r.Stages[0].Changes, Change{Path: "/x", Kind: added, What: "file", Diff: strings.Repeat("+line\n", 100)})
 	}
 	var b strings.Builder
-	r.Text(&b, true)
-	if n := strings.Count(b.String(), "\n"); n > 10+mostShown*(mostLines+2) || !strings.Contains(b.String(), "… and 60 more") {
+	r.WriteText(&b, true)
+	if n := strings.Count(b.String(), "\n"); n > 10+maxShownChanges*(maxShownLines+2) || !strings.Contains(b.String(), "… and 60 more") {
 		t.Errorf("%d lines", n)
 	}
 }

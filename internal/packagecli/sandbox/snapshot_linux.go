@@ -23,40 +23,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agentDirs are the agent's own: its records, the packages it copied, its logs.
+// agentDirs hold the agent's records, package copies and logs.
 var agentDirs = []string{"/var/lib/skyhook", "/var/log/skyhook"}
 
-// unseen are places that are not part of what a package leaves on a host.
+// unseen are paths that do not count as leftovers of a package.
 var unseen = append([]string{"/dev", "/run", "/proc/sys/kernel/random"}, agentDirs...)
 
-// A snapshot is a host as it is at one moment, by path.
+// snapshot is the state of a host, by path.
 type snapshot map[string]entry
 
-// entry is what counts of one path.
+// entry is the state of one path.
 type entry struct {
-	kind     uint32 // of file, as in st_mode
+	kind     uint32 // file type, as in st_mode
 	mode     uint32
 	uid, gid uint32
 	link     string
 	sum      string // of the content
 	size     int64
-	text     string // the content, if it is worth showing
+	text     string // the content, if it is text to show in a diff
 	// a file with the same inode and time of change has the same content
 	inode   uint64
 	touched time.Time
 	seen    time.Time
 }
 
-// mostText is the most bytes of a file whose content is kept to be shown.
-const mostText = 64 << 10
+// maxText is the maximum size of a file whose content is kept for diffs.
+const maxText = 64 << 10
 
-// look takes a snapshot. What has not been touched since the last one is not read again.
-func (h *host) look(last snapshot) (snapshot, error) {
+// takeSnapshot takes a snapshot. Files that did not change since the last one are not read again.
+func (h *host) takeSnapshot(last snapshot) (snapshot, error) {
 	out := snapshot{}
 	now := time.Now()
 	err := filepath.WalkDir(h.dir, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went while we looked
+			return nil // it disappeared meanwhile
 		}
 		if err != nil {
 			return err
@@ -78,25 +78,25 @@ func (h *host) look(last snapshot) (snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking at the host: %w", err)
 	}
-	return out, h.lookAtServices(out)
+	return out, h.addRunningServices(out)
 }
 
 func (h *host) skips(at string) bool {
 	if strings.HasPrefix(at, "/proc/") && at != "/proc/sys" && !strings.HasPrefix(at, "/proc/sys/") {
 		return true
 	}
-	return slices.Contains(unseen, at) || h.spec.ignores(at)
+	return slices.Contains(unseen, at) || h.spec.isIgnored(at)
 }
 
-// lookAtServices adds which services run, as if that were files: stopping what a package started is part of its uninstall.
-func (h *host) lookAtServices(out snapshot) error {
+// addServices adds the running services as entries: an uninstall must stop what the package started.
+func (h *host) addRunningServices(out snapshot) error {
 	units, err := os.ReadDir(filepath.Join(h.dir, stateDir, "units"))
 	if err != nil {
 		return fmt.Errorf("looking at the host's services: %w", err)
 	}
 	for _, u := range units {
 		at := "service " + u.Name()
-		if !h.spec.ignores("/" + at) {
+		if !h.spec.isIgnored("/" + at) {
 			out[at] = entry{kind: unix.S_IFREG, sum: "active"}
 		}
 	}
@@ -122,7 +122,7 @@ func examine(name, at string, last entry, now time.Time) (entry, error) {
 		return e, nil
 	}
 	e.size = st.Size
-	// A file that is touched twice within one tick of the clock keeps its time, so a fresh time proves nothing.
+	// A file changed twice within one clock tick keeps its time, so a recent time proves nothing.
 	if last.inode == e.inode && last.touched.Equal(e.touched) && last.sum != "" && last.seen.Sub(last.touched) > time.Second {
 		e.sum, e.text, e.seen = last.sum, last.text, last.seen
 		return e, nil
@@ -130,7 +130,7 @@ func examine(name, at string, last entry, now time.Time) (entry, error) {
 	return e, e.read(name, at)
 }
 
-// read takes the content of a file.
+// read hashes a file and keeps its text.
 func (e *entry) read(name, at string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
@@ -145,7 +145,7 @@ func (e *entry) read(name, at string) error {
 	var text strings.Builder
 	w := io.Writer(sum)
 	shown := !strings.HasPrefix(at, "/usr/") || strings.HasPrefix(at, "/usr/local/")
-	if shown && e.size <= mostText {
+	if shown && e.size <= maxText {
 		w = io.MultiWriter(sum, &text)
 	}
 	if e.size, err = io.Copy(w, f); err != nil {
@@ -158,8 +158,8 @@ func (e *entry) read(name, at string) error {
 	return nil
 }
 
-// since lists what is not as it was.
-func (s snapshot) since(before snapshot) []Change {
+// diffFrom returns the differences to an earlier snapshot.
+func (s snapshot) diffFrom(before snapshot) []Change {
 	out := []Change{}
 	all := maps.Clone(before)
 	maps.Copy(all, s)
@@ -168,14 +168,14 @@ func (s snapshot) since(before snapshot) []Change {
 		is, here := s[at]
 		switch {
 		case !there:
-			out = append(out, Change{Path: at, Kind: added, What: is.describe(at), Diff: texts(at, "", is.text)})
+			out = append(out, Change{Path: at, Kind: added, What: is.describe(at), Diff: diffText(at, "", is.text)})
 		case !here:
-			out = append(out, Change{Path: at, Kind: removed, What: was.describe(at), Diff: texts(at, was.text, "")})
+			out = append(out, Change{Path: at, Kind: removed, What: was.describe(at), Diff: diffText(at, was.text, "")})
 		default:
-			if what := was.differs(is); len(what) > 0 {
+			if what := was.describeDifferences(is); len(what) > 0 {
 				c := Change{Path: at, Kind: changed, What: strings.Join(what, ", ")}
 				if was.sum != is.sum {
-					c.Diff = texts(at, was.text, is.text)
+					c.Diff = diffText(at, was.text, is.text)
 				}
 				out = append(out, c)
 			}
@@ -204,8 +204,8 @@ func (e entry) describe(at string) string {
 	return text
 }
 
-// differs says in words what differs between two states of a path.
-func (e entry) differs(is entry) []string {
+// describeDifferences describes what differs between two states of a path.
+func (e entry) describeDifferences(is entry) []string {
 	var out []string
 	if e.kind != is.kind {
 		return []string{kinds[e.kind] + " is now " + is.describe("/")}
@@ -225,8 +225,8 @@ func (e entry) differs(is entry) []string {
 	return out
 }
 
-// texts is the difference between two texts, without the lines that name files.
-func texts(at, was, is string) string {
+// diffText returns a unified diff without its file header.
+func diffText(at, was, is string) string {
 	if was == is {
 		return ""
 	}

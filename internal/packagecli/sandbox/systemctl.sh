@@ -1,5 +1,5 @@
 #!/bin/sh
-# The systemctl of a host that is only tried on. Units are real files. Running them is a word in a file, and every call
+# The systemctl of a test host. Units are real files. Running them is a word in a file, and every call
 # that changes something is written down.
 state=/run/skyhook-trial
 system=/etc/systemd/system

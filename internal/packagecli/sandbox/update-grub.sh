@@ -1,5 +1,5 @@
 #!/bin/sh
-# The update-grub of a host that is only tried on: the boot loader's configuration from the files it is made from.
+# The update-grub of a test host: the boot loader's configuration from the files it is made from.
 set -e
 GRUB_CMDLINE_LINUX='' GRUB_CMDLINE_LINUX_DEFAULT=''
 for file in /etc/default/grub /etc/default/grub.d/*.cfg; do

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaffold makes the folder of a new package: one that can be validated, tried and built as it is, and whose
-// files show what belongs where.
+// Package scaffold creates the folder of a new package that can be validated, tested and built as it is. Its files show
+// what belongs where.
 package scaffold
 
 import (
@@ -24,26 +24,26 @@ import (
 //go:embed files
 var files embed.FS
 
-// A Package is what is said of a new package.
+// Package describes a new package.
 type Package struct {
-	Name    string // of the package, and of what it makes on hosts
+	Name    string // of the package, and of its files on hosts
 	Version string
 }
 
-// nameRule is that of packages in a Skyhook, so that the package can have the same name there.
+// nameRule is the rule for package names in a Skyhook.
 var nameRule = regexp.MustCompile(`^[a-z][-a-z0-9]{0,41}[a-z]$`)
 
-// Check says what is wrong with a name or version.
-func (p Package) Check() error {
+// Validate checks the name and the version.
+func (p Package) Validate() error {
 	if !nameRule.MatchString(p.Name) {
 		return fmt.Errorf("name %q cannot be that of a package in a Skyhook: use 2 to 43 lower-case letters, digits and -, beginning and ending with a letter", p.Name)
 	}
 	return pack.CheckVersion(p.Version)
 }
 
-// Write makes the package's folder and returns the files, relative to it. The folder is new or empty.
-func (p Package) Write(dir string) ([]string, error) {
-	if err := p.Check(); err != nil {
+// WriteFolder creates the folder, which must be new or empty, and returns the relative paths of its files.
+func (p Package) WriteFolder(dir string) ([]string, error) {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	there, err := os.ReadDir(dir)
@@ -60,7 +60,7 @@ func (p Package) Write(dir string) ([]string, error) {
 		}
 		short := strings.TrimPrefix(name, "files/")
 		made = append(made, short)
-		return p.write(name, filepath.Join(dir, filepath.FromSlash(short)))
+		return p.writeTemplate(name, filepath.Join(dir, filepath.FromSlash(short)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making package %s: %w", p.Name, err)
@@ -68,7 +68,7 @@ func (p Package) Write(dir string) ([]string, error) {
 	return made, nil
 }
 
-func (p Package) write(name, to string) error {
+func (p Package) writeTemplate(name, to string) error {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
 		return err

@@ -19,9 +19,9 @@ import (
 )
 
 //go:embed all:like
-var likes embed.FS
+var distributionFiles embed.FS
 
-// emptyFolders are those of a Debian host that matter though nothing is in them.
+// emptyFolders are the directories of a Debian host that packages expect.
 var emptyFolders = strings.Fields(`boot/grub etc/apt/apt.conf.d etc/apt/keyrings etc/apt/sources.list.d etc/cron.d etc/cron.daily
 etc/cron.hourly etc/default/grub.d etc/kubernetes etc/logrotate.d etc/modprobe.d etc/modules-load.d etc/profile.d etc/security/limits.d
 etc/ssh/sshd_config.d etc/ssl/certs etc/sudoers.d etc/sysctl.d etc/systemd/journald.conf.d etc/systemd/network etc/systemd/system.conf.d
@@ -29,14 +29,14 @@ etc/systemd/system/multi-user.target.wants etc/tmpfiles.d etc/udev/rules.d etc/u
 usr/local/etc usr/local/lib usr/local/sbin usr/local/share usr/share/keyrings var/cache/apt/archives var/lib/apt/lists
 var/lib/dpkg/info var/lib/dpkg/updates var/spool/cron/crontabs`)
 
-// usualServices run on every imitated host.
+// usualServices run on every created host.
 var usualServices = []string{"containerd", "cron", "dbus", "kubelet", "rsyslog", "ssh"}
 
-// needed are the programs without which no host can be imitated, and usual those that are there if this machine has them:
-// what Debian calls essential, and what a node of a cluster has besides.
+// requiredPrograms must be on this machine; optionalPrograms are copied when they are:
+// Debian's essential ones, and those of a usual cluster node.
 var (
-	needed = strings.Fields("sh bash cat cp ls mkdir rm sed grep")
-	usual  = strings.Fields(`[ arch awk b2sum base32 base64 basename chcon chgrp chmod chown chpasswd chroot cksum cmp comm csplit cut date
+	requiredPrograms = strings.Fields("sh bash cat cp ls mkdir rm sed grep")
+	optionalPrograms = strings.Fields(`[ arch awk b2sum base32 base64 basename chcon chgrp chmod chown chpasswd chroot cksum cmp comm csplit cut date
 dd df diff diff3 dir dircolors dirname dmesg dnsdomainname domainname dpkg dpkg-query dpkg-divert dpkg-statoverride du echo egrep
 env expand expr factor false fgrep find findmnt flock fmt fold free getconf getent getopt groupadd groupdel groupmod groups gunzip
 gzip head hostid hostname id install ionice ip ipcs iptables join kill killall last ldconfig ldd link ln locale logger logname lsblk
@@ -48,11 +48,11 @@ tty ulimit umount uname unexpand uniq unlink unshare update-alternatives uptime 
 whoami xargs xz yes zcat zgrep zstd`)
 )
 
-// imitate makes a small root file system that looks like a distribution: its folders and files, and the programs of this
-// machine. It is no copy of this machine: nothing of its configuration is in it.
-func imitate(what, dir string) error {
-	if !slices.Contains(Likes, what) {
-		return fmt.Errorf("a host like %q is not known; there are %s", what, strings.Join(Likes, ", "))
+// createRootfs creates a small root file system that resembles a distribution, with the programs of this machine but
+// without its configuration.
+func createRootfs(what, dir string) error {
+	if !slices.Contains(Distributions, what) {
+		return fmt.Errorf("a host like %q is not known; there are %s", what, strings.Join(Distributions, ", "))
 	}
 	for link, target := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"} {
 		if err := os.MkdirAll(filepath.Join(dir, target), 0o755); err != nil { //nolint:gosec // G301: as on every host
@@ -70,20 +70,20 @@ func imitate(what, dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "root"), 0o700); err != nil {
 		return err
 	}
-	if err := layOut(what, dir); err != nil {
+	if err := writeDistributionFiles(what, dir); err != nil {
 		return err
 	}
-	return programs(dir)
+	return copyPrograms(dir)
 }
 
-// layOut writes the files of all distributions and then of this one.
-func layOut(what, dir string) error {
+// writeDistributionFiles writes the common files, then those of the distribution.
+func writeDistributionFiles(what, dir string) error {
 	for _, part := range []string{"like/common", "like/" + what} {
-		err := fs.WalkDir(likes, part, func(name string, d fs.DirEntry, err error) error {
+		err := fs.WalkDir(distributionFiles, part, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			content, err := likes.ReadFile(name)
+			content, err := distributionFiles.ReadFile(name)
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func layOut(what, dir string) error {
 			if d.Name() == "shadow" {
 				mode = 0o640
 			}
-			return put(dir, strings.TrimPrefix(name, part+"/"), string(content), mode)
+			return writeFile(dir, strings.TrimPrefix(name, part+"/"), string(content), mode)
 		})
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func layOut(what, dir string) error {
 	}
 	for _, name := range usualServices {
 		text := fmt.Sprintf("[Unit]\nDescription=%s\n\n[Service]\nExecStart=/usr/bin/%s\n\n[Install]\nWantedBy=multi-user.target\n", name, name)
-		if err := put(dir, "usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
+		if err := writeFile(dir, "usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
 			return err
 		}
 		link := filepath.Join(dir, "etc/systemd/system/multi-user.target.wants", name+".service")
@@ -108,19 +108,19 @@ func layOut(what, dir string) error {
 		}
 	}
 	sysctl := "[Unit]\nDescription=Apply Kernel Variables\n\n[Service]\nType=oneshot\nExecStart=/usr/lib/systemd/systemd-sysctl\n"
-	if err := put(dir, "usr/lib/systemd/system/systemd-sysctl.service", sysctl, 0o644); err != nil {
+	if err := writeFile(dir, "usr/lib/systemd/system/systemd-sysctl.service", sysctl, 0o644); err != nil {
 		return err
 	}
-	if err := put(dir, "usr/sbin/update-grub", updateGrub, 0o755); err != nil {
+	if err := writeFile(dir, "usr/sbin/update-grub", updateGrub, 0o755); err != nil {
 		return err
 	}
-	if err := put(dir, "usr/sbin/update-initramfs", "#!/bin/sh\n# There is no initramfs on a host that is only tried on.\n", 0o755); err != nil {
+	if err := writeFile(dir, "usr/sbin/update-initramfs", "#!/bin/sh\n# A test host has no initramfs.\n", 0o755); err != nil {
 		return err
 	}
-	return put(dir, "boot/grub/grub.cfg", "menuentry 'trial' {\n  linux /boot/vmlinuz root=/dev/vda1 ro quiet\n}\n", 0o644)
+	return writeFile(dir, "boot/grub/grub.cfg", "menuentry 'trial' {\n  linux /boot/vmlinuz root=/dev/vda1 ro quiet\n}\n", 0o644)
 }
 
-func put(dir, name, content string, mode fs.FileMode) error {
+func writeFile(dir, name, content string, mode fs.FileMode) error {
 	at := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // G301: as on every host
 		return err
@@ -131,18 +131,18 @@ func put(dir, name, content string, mode fs.FileMode) error {
 	return os.Chmod(at, mode)
 }
 
-// programs copies programs of this machine with the libraries they need.
-func programs(dir string) error {
+// copyPrograms copies programs of this machine with the libraries they need.
+func copyPrograms(dir string) error {
 	libraries := newLibraries()
-	for i, name := range append(slices.Clone(needed), usual...) {
-		at, err := find(name)
+	for i, name := range append(slices.Clone(requiredPrograms), optionalPrograms...) {
+		at, err := findProgram(name)
 		if err != nil {
-			if i < len(needed) {
-				return fmt.Errorf("this machine has no %s, so it cannot imitate a host; name a root file system with --root", name)
+			if i < len(requiredPrograms) {
+				return fmt.Errorf("this machine has no %s, so it cannot create a host; name a root file system with --root", name)
 			}
 			continue
 		}
-		to := filepath.Join(dir, merged(at))
+		to := filepath.Join(dir, mergedPath(at))
 		if _, err := os.Lstat(to); err == nil {
 			continue // ours
 		}
@@ -150,7 +150,7 @@ func programs(dir string) error {
 			return fmt.Errorf("copying program %s: %w", name, err)
 		}
 	}
-	if err := libraries.copyTo(dir); err != nil {
+	if err := libraries.copyAll(dir); err != nil {
 		return err
 	}
 	for _, pattern := range []string{"/usr/lib/*/perl-base", "/usr/lib/locale/C.utf8"} {
@@ -170,8 +170,8 @@ func programs(dir string) error {
 	return nil
 }
 
-// find is where a program of this machine is, in the places of a host.
-func find(name string) (string, error) {
+// findProgram returns the path of a program of this machine.
+func findProgram(name string) (string, error) {
 	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin"} {
 		at := filepath.Join(dir, name)
 		if st, err := os.Stat(at); err == nil && st.Mode().IsRegular() && unix.Access(at, unix.R_OK|unix.X_OK) == nil {
@@ -181,8 +181,8 @@ func find(name string) (string, error) {
 	return "", &exec.Error{Name: name, Err: errors.New("not found")}
 }
 
-// merged is a path on a host whose /bin, /sbin and /lib are links to folders below /usr.
-func merged(name string) string {
+// mergedPath returns the path on a host whose /bin, /sbin and /lib are links below /usr.
+func mergedPath(name string) string {
 	for _, top := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
 		if strings.HasPrefix(name, top) {
 			return path.Join("/usr", name)

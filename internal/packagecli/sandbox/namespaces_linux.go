@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try plays an order in a room: processes, mounts, host name and network of its own, so that nothing a step does is seen
-// outside. self is the command line of this very program that ends in Serve.
-func Try(ctx context.Context, self []string, o Order, log io.Writer) (Report, error) {
+// RunTest runs a test in namespaces of its own for processes, mounts, host name and network, so that steps do not affect
+// this machine. self is the command line of this program that calls ServeRequest.
+func RunTest(ctx context.Context, self []string, o Request, log io.Writer) (Report, error) {
 	o.Privileged = os.Geteuid() == 0
 	order, err := json.Marshal(o)
 	if err != nil {
@@ -45,28 +45,28 @@ func Try(ctx context.Context, self []string, o Order, log io.Writer) (Report, er
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	// The kernel ends the room when the thread that made it ends.
+	// Pdeathsig refers to the thread that started the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = cmd.Start()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) {
-		return Report{}, fmt.Errorf("making a room for the trial: %w; it needs root, or user namespaces for everybody (sysctl kernel.unprivileged_userns_clone=1)", err)
+		return Report{}, fmt.Errorf("creating namespaces for the test: %w; it needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1)", err)
 	}
 	if err == nil {
 		err = cmd.Wait()
 	}
 	if ctx.Err() != nil {
-		return Report{}, fmt.Errorf("the trial was ended: %w", ctx.Err())
+		return Report{}, fmt.Errorf("the test was cancelled: %w", ctx.Err())
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("the trial did not come to an end: %w", err)
+		return Report{}, fmt.Errorf("the test did not finish: %w", err)
 	}
 	var answer struct {
 		Report Report
 		Error  string
 	}
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-		return Report{}, fmt.Errorf("reading the report of the trial: %w", err)
+		return Report{}, fmt.Errorf("reading the report of the test: %w", err)
 	}
 	if answer.Error != "" {
 		return Report{}, errors.New(answer.Error)
@@ -74,16 +74,16 @@ func Try(ctx context.Context, self []string, o Order, log io.Writer) (Report, er
 	return answer.Report, nil
 }
 
-// Serve is the inside of the room: it reads an order and writes the report.
-func Serve(in io.Reader, out io.Writer) error {
-	// Capabilities are dropped and programs started on this thread only.
+// ServeRequest runs inside the namespaces: it reads a request and writes the report.
+func ServeRequest(in io.Reader, out io.Writer) error {
+	// Capabilities are dropped for this thread only, so all programs are started from it.
 	runtime.LockOSThread()
-	var o Order
+	var o Request
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return fmt.Errorf("reading the order: %w", err)
 	}
 	answer := map[string]any{}
-	report, err := o.play()
+	report, err := o.runInNamespaces()
 	if err != nil {
 		answer["Error"] = err.Error()
 	}
@@ -91,34 +91,34 @@ func Serve(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// play makes the room and takes the package through its life.
-func (o Order) play() (Report, error) {
+// runInNamespaces prepares the namespaces and runs all lifecycles.
+func (o Request) runInNamespaces() (Report, error) {
 	if os.Getpid() != 1 {
-		return Report{}, errors.New("this is no command for people: it is the inside of package test")
+		return Report{}, errors.New("this command is only started by package test")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return Report{}, fmt.Errorf("making mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return Report{}, fmt.Errorf("mounting /proc for the processes of the trial: %w", err)
+		return Report{}, fmt.Errorf("mounting /proc for the processes of the test: %w", err)
 	}
-	// In memory all is faster, but the agent refuses to reboot a host that would forget it.
-	if !o.Spec.reboots() {
+	// A tmpfs is faster, but the agent refuses to reboot a host whose records would not survive.
+	if !o.Spec.hasReboot() {
 		if err := unix.Mount("tmpfs", o.Work, "tmpfs", unix.MS_NODEV, "mode=755"); err != nil {
 			return Report{}, fmt.Errorf("making a place in memory for the host: %w", err)
 		}
 	}
 	if err := unix.Sethostname([]byte("trial")); err != nil {
-		return Report{}, fmt.Errorf("naming the host of the trial: %w", err)
+		return Report{}, fmt.Errorf("naming the host of the test: %w", err)
 	}
-	if err := disarm(); err != nil {
+	if err := dropCapabilities(); err != nil {
 		return Report{}, err
 	}
-	return o.journeys()
+	return o.runLifecycles()
 }
 
-// disarm gives up what could reach the machine itself from inside: its kernel, its clock, its devices.
-func disarm() error {
+// dropCapabilities drops the capabilities that could affect the machine's kernel, clock and devices.
+func dropCapabilities() error {
 	for _, c := range []uintptr{
 		unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME, unix.CAP_SYSLOG, unix.CAP_MAC_ADMIN,
 		unix.CAP_MAC_OVERRIDE, unix.CAP_AUDIT_CONTROL, unix.CAP_WAKE_ALARM, unix.CAP_MKNOD,
@@ -130,26 +130,26 @@ func disarm() error {
 	return nil
 }
 
-// A host is one throw-away root file system.
+// host is a temporary root file system.
 type host struct {
-	dir      string
-	root     *os.Root // the same; nothing written through it leaves it
-	spec     Spec
-	settings map[string]string // of the kernel, as found
-	base     []string          // services that run from the start
-	boots    int
+	dir          string
+	root         *os.Root // the same directory; writes cannot escape it
+	spec         Spec
+	settings     map[string]string // kernel settings of this machine
+	startedUnits []string          // units that run from the start
+	boots        int
 }
 
-// newHost makes the host in an empty folder and mounts what belongs to a running one.
-func (o Order) newHost(dir string, settings map[string]string) (*host, error) {
+// newHost creates the host in an empty directory and mounts the file systems of a running host.
+func (o Request) newHost(dir string, settings map[string]string) (*host, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the root of a host is open
 		return nil, fmt.Errorf("making a host: %w", err)
 	}
 	var err error
 	switch {
 	case o.Root == "":
-		err = imitate(o.Like, dir)
-	case o.layOver(dir) != nil:
+		err = createRootfs(o.Distribution, dir)
+	case o.mountOverlay(dir) != nil:
 		err = copyTree(o.Root, dir)
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ func (o Order) newHost(dir string, settings map[string]string) (*host, error) {
 	if h.root, err = os.OpenRoot(dir); err != nil {
 		return nil, fmt.Errorf("making a host: %w", err)
 	}
-	for _, step := range []func() error{h.folders, h.mounts, h.stubs, h.services, h.files, h.boot} {
+	for _, step := range []func() error{h.makeFolders, h.mountFilesystems, h.installSystemctl, h.addServices, h.writeHostFiles, h.simulateBoot} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("making a host: %w", err)
 		}
@@ -167,9 +167,9 @@ func (o Order) newHost(dir string, settings map[string]string) (*host, error) {
 	return h, nil
 }
 
-// layOver mounts the root file system with a layer over it that takes all changes: as good as a copy, and done at once.
-// It works for root only: to others the files below would belong to nobody.
-func (o Order) layOver(dir string) error {
+// mountOverlay mounts the root file system below an overlay that takes all changes, which is faster than a copy.
+// It works for root only: in a user namespace the files would have no owner.
+func (o Request) mountOverlay(dir string) error {
 	upper, work := dir+".upper", dir+".work"
 	switch {
 	case !o.Privileged:
@@ -189,8 +189,8 @@ func (o Order) layOver(dir string) error {
 	return unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+o.Root+",upperdir="+upper+",workdir="+work)
 }
 
-// folders makes what every host has.
-func (h *host) folders() error {
+// makeFolders creates the directories of every host.
+func (h *host) makeFolders() error {
 	for _, dir := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/sbin", "var/lib", "var/log", "var/tmp"} {
 		if err := h.root.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -203,8 +203,8 @@ func (h *host) folders() error {
 	return errors.Join(h.root.Chmod("tmp", 0o777|fs.ModeSticky), h.root.Chmod("var/tmp", 0o777|fs.ModeSticky))
 }
 
-// files puts the files of the spec in place.
-func (h *host) files() error {
+// writeHostFiles writes the files of the spec.
+func (h *host) writeHostFiles() error {
 	for name, content := range h.spec.Host {
 		if err := h.write(name, content, 0o644); err != nil {
 			return fmt.Errorf("host file %s: %w", name, err)
@@ -213,7 +213,7 @@ func (h *host) files() error {
 	return nil
 }
 
-// write writes a file of the host, as the host names it.
+// write writes a file by its absolute path on the host.
 func (h *host) write(name, content string, mode fs.FileMode) error {
 	name = strings.TrimPrefix(name, "/")
 	if err := h.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -228,5 +228,5 @@ func (h *host) write(name, content string, mode fs.FileMode) error {
 	return h.root.Chmod(name, mode)
 }
 
-// close lets go of the host. Its mounts go with the room.
+// close closes the root. The mounts disappear with the mount namespace.
 func (h *host) close() error { return h.root.Close() }
