@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// live plays the kubelets: they run pods, let deleted ones go, and report now and then.
-func (f *fleet) live(ctx context.Context) {
+// startKubelets starts fake kubelets, which complete pods, remove deleted ones, and send heartbeats.
+func (f *simulation) startKubelets(ctx context.Context) {
 	pods := f.typed.CoreV1().Pods(namespace)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -33,35 +33,35 @@ func (f *fleet) live(ctx context.Context) {
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) {
 				p, _ := o.(*corev1.Pod)
-				f.more()
-				time.AfterFunc(f.somewhat(f.stage), func() { f.finish(ctx, p) })
+				f.countActive()
+				time.AfterFunc(f.randomize(f.stageDuration), func() { f.finishPod(ctx, p) })
 			},
 			UpdateFunc: func(before, after any) {
 				was, _ := before.(*corev1.Pod)
 				is, _ := after.(*corev1.Pod)
 				if was.DeletionTimestamp == nil && is.DeletionTimestamp != nil {
-					time.AfterFunc(f.somewhat(200*time.Millisecond), func() { f.let(ctx, is) })
+					time.AfterFunc(f.randomize(200*time.Millisecond), func() { f.removePod(ctx, is) })
 				}
 			},
-			DeleteFunc: func(any) { f.busy.Add(-1) },
+			DeleteFunc: func(any) { f.active.Add(-1) },
 		},
 	})
 	go follow.RunWithContext(ctx)
-	f.liveJobs(ctx)
-	go f.report(ctx)
+	f.startJobController(ctx)
+	go f.sendHeartbeats(ctx)
 }
 
-// more counts one more at work.
-func (f *fleet) more() {
-	most := f.busy.Add(1)
-	for old := f.most.Load(); most > old && !f.most.CompareAndSwap(old, most); old = f.most.Load() {
+// countActive counts a pod or Job that starts.
+func (f *simulation) countActive() {
+	most := f.active.Add(1)
+	for old := f.mostActive.Load(); most > old && !f.mostActive.CompareAndSwap(old, most); old = f.mostActive.Load() {
 	}
 }
 
-func (f *fleet) somewhat(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+func (f *simulation) randomize(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// finish says that all init containers of a pod have ended well.
-func (f *fleet) finish(ctx context.Context, p *corev1.Pod) {
+// finishPod reports that all init containers of a pod have succeeded.
+func (f *simulation) finishPod(ctx context.Context, p *corev1.Pod) {
 	q := p.DeepCopy()
 	q.Status.Phase = corev1.PodRunning
 	for _, c := range p.Spec.InitContainers {
@@ -69,22 +69,22 @@ func (f *fleet) finish(ctx context.Context, p *corev1.Pod) {
 			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now()}}})
 	}
 	if err := f.client.Status().Patch(ctx, q, client.MergeFrom(p)); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "scale: ending pod %s: %v\n", p.Name, err)
+		fmt.Fprintf(os.Stderr, "scale: finishing pod %s: %v\n", p.Name, err)
 	}
 	f.ended.Add(1)
 }
 
-// let lets a deleted pod go.
-func (f *fleet) let(ctx context.Context, p *corev1.Pod) {
+// removePod removes a pod that was deleted.
+func (f *simulation) removePod(ctx context.Context, p *corev1.Pod) {
 	now := int64(0)
 	err := f.client.Delete(ctx, p, &client.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID}})
 	if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "scale: letting pod %s go: %v\n", p.Name, err)
+		fmt.Fprintf(os.Stderr, "scale: removing pod %s: %v\n", p.Name, err)
 	}
 }
 
-// report has one kubelet after the other say that it is alive.
-func (f *fleet) report(ctx context.Context) {
+// sendHeartbeats updates the Ready condition of one node after the other.
+func (f *simulation) sendHeartbeats(ctx context.Context) {
 	each := time.NewTicker(f.heartbeat / time.Duration(f.nodes))
 	defer each.Stop()
 	for i := 0; ; i = (i + 1) % f.nodes {
@@ -93,10 +93,10 @@ func (f *fleet) report(ctx context.Context) {
 			return
 		case <-each.C:
 		}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i).Name}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: newNode(i).Name}}
 		beat := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
 		if err := f.client.Status().Patch(ctx, n, client.RawPatch(types.StrategicMergePatchType, []byte(beat))); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "scale: reporting for node %s: %v\n", n.Name, err)
+			fmt.Fprintf(os.Stderr, "scale: sending a heartbeat for node %s: %v\n", n.Name, err)
 		}
 	}
 }

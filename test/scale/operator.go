@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,34 +25,28 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
-// Addresses of the operator under test.
-const (
-	metricsAddress = "127.0.0.1:18080"
-	probeAddress   = "127.0.0.1:18081"
-	pprofAddress   = "127.0.0.1:18082"
-)
-
-// operator is the operator under test, a process of its own.
+// operator is the process of the operator under test.
 type operator struct {
-	cmd   *exec.Cmd
-	dir   string
-	ended chan struct{}
+	cmd            *exec.Cmd
+	dir            string
+	metrics, pprof string // addresses
+	ended          chan struct{}
 }
 
-// sample is what the operator has used and done so far.
+// sample is what the operator has consumed and done so far.
 type sample struct {
 	at       time.Time
 	cpu      time.Duration
 	rss      int64 // bytes, now
 	peak     int64 // bytes, highest ever
-	file     int64 // bytes of rss that are the program itself
+	file     int64 // bytes of rss that map the program file
 	families map[string]*dto.MetricFamily
 }
 
 func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*operator, error) {
 	dir, err := os.MkdirTemp("", "skyhook-scale-")
 	if err != nil {
-		return nil, fmt.Errorf("making a directory: %w", err)
+		return nil, fmt.Errorf("creating a directory: %w", err)
 	}
 	o := &operator{dir: dir, ended: make(chan struct{})}
 	program := r.operator
@@ -64,11 +59,16 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 			return nil, errors.Join(fmt.Errorf("building the operator: %w", err), os.RemoveAll(dir))
 		}
 	}
-	if err := plane.WriteKubeconfig(o.kubeconfig()); err != nil {
+	if err := plane.WriteKubeconfig(o.kubeconfigPath()); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfig(), "--metrics-port", metricsAddress, "--probe-port", probeAddress,
-		"--pprof-port", pprofAddress, "--log-level", "info", "--namespace", namespace, "--leader-election=false")
+	addresses, err := findFreeAddresses(3)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	o.metrics, o.pprof = addresses[0], addresses[1]
+	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfigPath(), "--metrics-port", o.metrics, "--pprof-port", o.pprof,
+		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, "--leader-election=false")
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := io.Discard
 	if r.verbose {
@@ -79,21 +79,35 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 		return nil, errors.Join(fmt.Errorf("starting the operator: %w", err), os.RemoveAll(dir))
 	}
 	go func() {
-		_ = o.cmd.Wait() // it is told to end
+		_ = o.cmd.Wait() // it is stopped by a signal
 		close(o.ended)
 	}()
-	return o, o.ready(ctx)
+	return o, o.waitReady(ctx)
 }
 
-// ready waits until the operator leads and its caches are filled.
-func (o *operator) ready(ctx context.Context) error {
+// findFreeAddresses returns addresses of this machine on which nobody listens.
+func findFreeAddresses(count int) ([]string, error) {
+	var addresses []string
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// waitReady waits for the first pass of the operator.
+func (o *operator) waitReady(ctx context.Context) error {
 	for {
-		if s, err := o.sample(); err == nil && len(s.families["skyhook_loop_seconds"].GetMetric()) > 0 {
+		if s, err := o.takeSample(); err == nil && len(s.families["skyhook_loop_seconds"].GetMetric()) > 0 {
 			return nil
 		}
 		select {
 		case <-o.ended:
-			return errors.New("the operator ended; run again with -v")
+			return errors.New("the operator exited; run again with -v")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
@@ -101,8 +115,8 @@ func (o *operator) ready(ctx context.Context) error {
 	}
 }
 
-// kubeconfig is the file that says how to reach the cluster.
-func (o *operator) kubeconfig() string { return filepath.Join(o.dir, "kubeconfig") }
+// kubeconfigPath is the path of the operator's kubeconfig.
+func (o *operator) kubeconfigPath() string { return filepath.Join(o.dir, "kubeconfig") }
 
 func (o *operator) stop() {
 	_ = o.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
@@ -110,8 +124,8 @@ func (o *operator) stop() {
 	_ = os.RemoveAll(o.dir)
 }
 
-// sample asks the kernel and the operator itself.
-func (o *operator) sample() (*sample, error) {
+// takeSample reads /proc and the operator's metrics.
+func (o *operator) takeSample() (*sample, error) {
 	s := &sample{at: time.Now()}
 	proc := fmt.Sprintf("/proc/%d/", o.cmd.Process.Pid)
 	stat, err := os.ReadFile(proc + "stat")
@@ -142,7 +156,7 @@ func (o *operator) sample() (*sample, error) {
 			s.file = kib << 10
 		}
 	}
-	answer, err := http.Get("http://" + metricsAddress + "/metrics")
+	answer, err := http.Get("http://" + o.metrics + "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
@@ -154,9 +168,9 @@ func (o *operator) sample() (*sample, error) {
 	return s, nil
 }
 
-// profileTo writes a CPU profile of half a minute to a file.
-func (o *operator) profileTo(path string) {
-	answer, err := http.Get("http://" + pprofAddress + "/debug/pprof/profile?seconds=30")
+// writeProfile writes a CPU profile of 30 seconds to a file.
+func (o *operator) writeProfile(path string) {
+	answer, err := http.Get("http://" + o.pprof + "/debug/pprof/profile?seconds=30")
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
 		return

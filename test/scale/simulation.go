@@ -28,16 +28,16 @@ import (
 
 const namespace = "skyhook"
 
-// fleet is the simulated nodes and what they are told to become.
-type fleet struct {
+// simulation is the simulated nodes, and the objects for them.
+type simulation struct {
 	*run
 	client client.Client
 	typed  *kubernetes.Clientset
 
-	busy, most, ended atomic.Int64 // nodes' pods at work, their peak, and pods that ended
+	active, mostActive, ended atomic.Int64 // pods and Jobs that run, their highest number, and those that have ended
 }
 
-func newFleet(config *rest.Config, r *run) (*fleet, error) {
+func newSimulation(config *rest.Config, r *run) (*simulation, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	scheme := runtime.NewScheme()
@@ -46,40 +46,40 @@ func newFleet(config *rest.Config, r *run) (*fleet, error) {
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &fleet{run: r, client: c, typed: typed}, nil
+	return &simulation{run: r, client: c, typed: typed}, nil
 }
 
-// make creates the namespace and the nodes.
-func (f *fleet) make(ctx context.Context) error {
+// createNodes creates the namespace and the nodes.
+func (f *simulation) createNodes(ctx context.Context) error {
 	err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	return parallel(32, f.nodes, func(i int) error {
-		n := node(i)
+	return runParallel(32, f.nodes, func(i int) error {
+		n := newNode(i)
 		status := n.Status
 		if err := f.client.Create(ctx, n); err != nil {
 			return fmt.Errorf("creating a node: %w", err)
 		}
 		if err := f.client.Patch(ctx, n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))); err != nil {
-			return fmt.Errorf("making a node schedulable: %w", err)
+			return fmt.Errorf("removing the taints of a node: %w", err)
 		}
 		n.Status = status
 		if err := f.client.Status().Update(ctx, n); err != nil {
-			return fmt.Errorf("making a node ready: %w", err)
+			return fmt.Errorf("setting the status of a node: %w", err)
 		}
 		return nil
 	})
 }
 
-// node is as large as the nodes of a cloud: labels, annotations, conditions and a list of images.
-func node(i int) *corev1.Node {
+// newNode returns a node of the size of those of clouds: labels, annotations, conditions and a list of images.
+func newNode(i int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", i/65536, i/256%256, i%256),
 		Labels:      map[string]string{"pool": "gpu", "topology.kubernetes.io/zone": fmt.Sprintf("eu-central-1%c", 'a'+i%3)},
@@ -105,8 +105,8 @@ func node(i int) *corev1.Node {
 	return n
 }
 
-// declare creates the Skyhooks and NodeOps.
-func (f *fleet) declare(ctx context.Context) error {
+// createSkyhooks creates the Skyhooks and NodeOps.
+func (f *simulation) createSkyhooks(ctx context.Context) error {
 	for i := range f.skyhooks {
 		s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("scale-%d", i+1)}}
 		s.Spec.NodeSelectors.MatchLabels = map[string]v1alpha1.LabelValue{"pool": "gpu"}
@@ -125,11 +125,11 @@ func (f *fleet) declare(ctx context.Context) error {
 			return fmt.Errorf("creating a Skyhook: %w", err)
 		}
 	}
-	return f.declareOps(ctx)
+	return f.createNodeOps(ctx)
 }
 
-// skyhooksDone counts the Skyhooks that are complete on every node.
-func (f *fleet) skyhooksDone(ctx context.Context) (complete int, words string, err error) {
+// countCompleteSkyhooks counts the Skyhooks that are complete on every node.
+func (f *simulation) countCompleteSkyhooks(ctx context.Context) (complete int, words string, err error) {
 	hooks := &v1alpha1.SkyhookList{}
 	if err := f.client.List(ctx, hooks); err != nil {
 		return 0, "", fmt.Errorf("listing Skyhooks: %w", err)
@@ -143,27 +143,27 @@ func (f *fleet) skyhooksDone(ctx context.Context) (complete int, words string, e
 	return complete, words, nil
 }
 
-// wait returns when every Skyhook and NodeOp is complete on every node and nothing is at work.
-func (f *fleet) wait(ctx context.Context, o *operator) error {
+// waitComplete returns when every Skyhook and NodeOp is complete on every node and no pod or Job runs.
+func (f *simulation) waitComplete(ctx context.Context, o *operator) error {
 	for {
-		complete, words, err := f.skyhooksDone(ctx)
+		complete, words, err := f.countCompleteSkyhooks(ctx)
 		if err != nil {
 			return err
 		}
-		ops, more, err := f.opsDone(ctx)
+		ops, more, err := f.countCompleteNodeOps(ctx)
 		if err != nil {
 			return err
 		}
 		words += more
-		if complete == f.skyhooks && ops == f.nodeOps && f.busy.Load() == 0 {
+		if complete == f.skyhooks && ops == f.nodeOps && f.active.Load() == 0 {
 			return nil
 		}
 		if f.verbose {
-			fmt.Fprintf(os.Stderr, "complete:%s, at work: %d\n", words, f.busy.Load())
+			fmt.Fprintf(os.Stderr, "complete:%s, active: %d\n", words, f.active.Load())
 		}
 		select {
 		case <-o.ended:
-			return errors.New("the operator ended before the rollout did; run again with -v")
+			return errors.New("the operator exited during the rollout; run again with -v")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(250 * time.Millisecond):
@@ -171,8 +171,8 @@ func (f *fleet) wait(ctx context.Context, o *operator) error {
 	}
 }
 
-// parallel calls do for every index, some at the same time, and returns the errors.
-func parallel(workers, n int, do func(i int) error) error {
+// runParallel calls do for every index with several workers, and returns the errors.
+func runParallel(workers, n int, do func(i int) error) error {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var errs []error

@@ -19,8 +19,8 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// declareOps creates the NodeOps. Each cordons every node, runs a command there, and gives it back.
-func (f *fleet) declareOps(ctx context.Context) error {
+// createNodeOps creates the NodeOps. Each cordons every node, runs a command there, and uncordons it.
+func (f *simulation) createNodeOps(ctx context.Context) error {
 	yes := true
 	for i := range f.nodeOps {
 		o := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("scale-%d", i+1)}}
@@ -34,9 +34,9 @@ func (f *fleet) declareOps(ctx context.Context) error {
 	return nil
 }
 
-// liveJobs plays the controller of Jobs: each Job works for a while and ends well. Its pods are left out: the operator looks
-// at them only to say why a Job does not end.
-func (f *fleet) liveJobs(ctx context.Context) {
+// startJobController starts a fake Job controller: each Job runs for a while and succeeds. It creates no pods: the operator reads
+// them only to report why a Job does not end.
+func (f *simulation) startJobController(ctx context.Context) {
 	jobs := f.typed.BatchV1().Jobs(namespace)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -48,32 +48,32 @@ func (f *fleet) liveJobs(ctx context.Context) {
 		ObjectType: &batchv1.Job{},
 		Handler: toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			if j, ok := o.(*batchv1.Job); ok {
-				f.more()
-				go f.workOff(ctx, j.DeepCopy())
+				f.countActive()
+				go f.runJob(ctx, j.DeepCopy())
 			}
 		}},
 	})
 	go follow.RunWithContext(ctx)
 }
 
-// workOff has a Job work, and end well.
-func (f *fleet) workOff(ctx context.Context, j *batchv1.Job) {
-	defer f.busy.Add(-1)
-	say := func(change func(*batchv1.JobStatus)) {
+// runJob runs a Job, which succeeds.
+func (f *simulation) runJob(ctx context.Context, j *batchv1.Job) {
+	defer f.active.Add(-1)
+	update := func(change func(*batchv1.JobStatus)) {
 		was := j.DeepCopy()
 		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
 		change(&j.Status)
 		if err := f.client.Status().Patch(ctx, j, client.MergeFrom(was)); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "scale: ending Job %s: %v\n", j.Name, err)
+			fmt.Fprintf(os.Stderr, "scale: updating Job %s: %v\n", j.Name, err)
 		}
 	}
 	began := metav1.Now()
-	say(func(s *batchv1.JobStatus) { s.Active, s.StartTime = 1, &began })
-	if sleep(ctx, f.somewhat(f.stage)) != nil {
+	update(func(s *batchv1.JobStatus) { s.Active, s.StartTime = 1, &began })
+	if sleep(ctx, f.randomize(f.stageDuration)) != nil {
 		return
 	}
 	now := metav1.Now()
-	say(func(s *batchv1.JobStatus) {
+	update(func(s *batchv1.JobStatus) {
 		s.Active, s.Succeeded, s.CompletionTime = 0, 1, &now
 		for _, c := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
 			s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
@@ -82,8 +82,8 @@ func (f *fleet) workOff(ctx context.Context, j *batchv1.Job) {
 	f.ended.Add(1)
 }
 
-// opsDone counts the NodeOps that are finished on every node.
-func (f *fleet) opsDone(ctx context.Context) (complete int, words string, err error) {
+// countCompleteNodeOps counts the NodeOps that are finished on every node.
+func (f *simulation) countCompleteNodeOps(ctx context.Context) (complete int, words string, err error) {
 	ops := &opv1.NodeOpList{}
 	if err := f.client.List(ctx, ops); err != nil {
 		return 0, "", fmt.Errorf("listing NodeOps: %w", err)
