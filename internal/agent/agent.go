@@ -3,13 +3,13 @@
 
 // Package agent runs a package's steps on this host, durably, safely and explainably.
 //
-// It is the same idea as the operator's, once more: gather what the package, the host's record and the environment say
-// (Situation), decide with a pure function which steps to run and why (Decide gives a Plan), then run them, writing down
-// each success before the next step begins. A run that is killed anywhere and started again ends where an undisturbed run
-// ends.
+// It works like the operator: it reads the package, the record of the host and the environment (Situation), decides
+// with a pure function which steps to run and why (Decide returns a Plan), then runs them and records each success
+// before the next step starts. A run that is killed at any point and started again has the same result as an
+// uninterrupted run.
 //
-// An Agent is one run. Every way it can end is a Fault with a class, an exit code and a sentence, and is left behind as
-// the container's termination message.
+// An Agent is one run. Every failure is a Fault with a class, an exit code and a sentence, and is written to the
+// container's termination message.
 package agent
 
 import (
@@ -27,18 +27,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Request is what one run of the agent is asked to do.
+// Request describes one run of the agent.
 type Request struct {
 	Mode pack.Mode
 	// RootMount is where the host's / is mounted, or host.Local.
 	RootMount string
-	// CopyDir is the package on the host; an interrupt needs none.
+	// CopyDir is the directory of the package on the host. An interrupt needs none.
 	CopyDir string
 	// Interrupt is the encoded interrupt.
 	Interrupt string
-	// AfterFile names a file of the host, by a pattern, that an interrupt waits for.
+	// AfterFile is a pattern for a file of the host that an interrupt waits for.
 	AfterFile string
-	// Settle is how old that file must be.
+	// Settle is the minimum age of that file.
 	Settle time.Duration
 }
 
@@ -47,23 +47,23 @@ type Agent struct {
 	Request
 	Settings
 	Host *host.Root
-	// Out takes what the steps say, Log what the agent says; neither shows a secret.
+	// Out receives the output of steps, Log that of the agent. Secrets are redacted in both.
 	Out io.Writer
 	Log *slog.Logger
-	// Version is the agent's own.
+	// Version is the version of the agent.
 	Version string
 
 	redact *step.Redactor
 	result pack.Message
 
-	leaving sync.Mutex // of the result
-	left    bool
+	resultLock    sync.Mutex // of the result
+	resultWritten bool
 }
 
 // Fault is why a run did not succeed.
 type Fault struct {
 	Class pack.Class
-	// Step is the step that decided it, with its exit code, signal and last lines.
+	// Step is the step that caused it, with its exit code, signal and last lines.
 	Step   string
 	Exit   *int
 	Signal string
@@ -82,8 +82,8 @@ var (
 	errDeadline = errors.New("the stage's deadline passed")
 )
 
-// fault classes an error; one that has a class keeps it.
-func fault(class pack.Class, format string, args ...any) error {
+// newFault returns an error with a class.
+func newFault(class pack.Class, format string, args ...any) error {
 	return &Fault{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
@@ -109,17 +109,18 @@ func classify(err error) *Fault {
 func New(req Request, set Settings, version string, out io.Writer) (*Agent, error) {
 	root, err := host.Open(req.RootMount)
 	if err != nil {
-		return nil, fault(pack.BadUsage, "%w", err)
+		return nil, newFault(pack.BadUsage, "%w", err)
 	}
 	a := &Agent{Request: req, Settings: set, Host: root, Version: version}
-	a.hide(nil)
+	a.setSecrets(nil)
 	a.Out = out
-	a.Log = slog.New(slog.NewTextHandler(hiding{a}, &slog.HandlerOptions{ReplaceAttr: utc}))
+	a.Log = slog.New(slog.NewTextHandler(redactingWriter{a}, &slog.HandlerOptions{ReplaceAttr: formatTime}))
 	return a, nil
 }
 
-// hide makes the secrets known: the variables the operator names, and the values arguments take from the environment.
-func (a *Agent) hide(names []string) {
+// setSecrets sets the values to redact: the variables that the operator names, and those that arguments take from the
+// environment.
+func (a *Agent) setSecrets(names []string) {
 	var values []string
 	for _, name := range append(append([]string(nil), a.Redact...), names...) {
 		values = append(values, a.Env[name])
@@ -127,19 +128,19 @@ func (a *Agent) hide(names []string) {
 	a.redact = step.NewRedactor(values)
 }
 
-// hiding writes the agent's own lines without the secrets known at that moment.
-type hiding struct{ a *Agent }
+// redactingWriter redacts the agent's own lines with the secrets known at that moment.
+type redactingWriter struct{ a *Agent }
 
-func (h hiding) Write(b []byte) (int, error) { return h.a.redact.Writer(h.a.Out).Write(b) }
+func (h redactingWriter) Write(b []byte) (int, error) { return h.a.redact.Writer(h.a.Out).Write(b) }
 
-func utc(_ []string, attr slog.Attr) slog.Attr {
+func formatTime(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Key == slog.TimeKey && attr.Value.Kind() == slog.KindTime {
 		attr.Value = slog.StringValue(attr.Value.Time().UTC().Format(step.Stamp))
 	}
 	return attr
 }
 
-// Run does what was asked for and says how it ended. stop ends it early, as SIGTERM does.
+// Run executes the request and returns the result. Closing stop ends it early, as SIGTERM does.
 func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -147,7 +148,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	go func() {
 		select {
 		case <-stop:
-			a.foretell()
+			a.writeInterimResult()
 			cancel(errStopped)
 		case <-ctx.Done():
 		}
@@ -166,7 +167,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	for _, text := range a.Warnings {
 		a.Log.Warn(text)
 	}
-	err := a.serve(run)
+	err := a.dispatch(run)
 	m := a.result
 	m.Duration = time.Since(start)
 	if err != nil {
@@ -177,16 +178,16 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	} else {
 		a.Log.Info("ended", "outcome", m.Outcome, "ran", m.Ran, "skipped", m.Skipped, "reason", m.Reason)
 	}
-	a.leaving.Lock()
-	defer a.leaving.Unlock()
-	a.left = true
-	a.leave(m)
+	a.resultLock.Lock()
+	defer a.resultLock.Unlock()
+	a.resultWritten = true
+	a.writeResult(m)
 	return m
 }
 
-func (a *Agent) serve(ctx context.Context) error {
+func (a *Agent) dispatch(ctx context.Context) error {
 	if a.ResourceErr != nil {
-		return fault(pack.BadUsage, "%w", a.ResourceErr)
+		return newFault(pack.BadUsage, "%w", a.ResourceErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("nothing was begun: %w", cause)
@@ -197,12 +198,12 @@ func (a *Agent) serve(ctx context.Context) error {
 		}
 	}
 	if a.Mode == pack.ModeInterrupt {
-		return a.interrupt(ctx)
+		return a.runInterrupt(ctx)
 	}
-	return a.stage(ctx)
+	return a.runStage(ctx)
 }
 
-// copyResolv gives the host the container's name servers, if that is explicitly wanted.
+// copyResolv copies resolv.conf of the container to the host, which only COPY_RESOLV requests.
 func (a *Agent) copyResolv() error {
 	text, err := readLocal("/etc/resolv.conf")
 	if err != nil {
@@ -213,18 +214,18 @@ func (a *Agent) copyResolv() error {
 		return err
 	}
 	defer dir.Close()
-	name, err := throughLink(dir, "resolv.conf")
+	name, err := rejectLink(dir, "resolv.conf")
 	if err != nil {
 		return err
 	}
-	return dir.Note(name, text, 0o644)
+	return dir.WriteUnsynced(name, text, 0o644)
 }
 
-// throughLink refuses to replace a link by a file: on most hosts resolv.conf belongs to a service.
-func throughLink(dir *host.Dir, name string) (string, error) {
+// rejectLink returns an error for a link: on most hosts a service manages resolv.conf.
+func rejectLink(dir *host.Dir, name string) (string, error) {
 	st, err := dir.Lstat(name)
 	if err == nil && st.Mode()&fs.ModeSymlink != 0 {
-		return "", fault(pack.HostProblem, "COPY_RESOLV is true, but %s/%s on the host is a link that a service of the host keeps; unset COPY_RESOLV", dir.Path, name)
+		return "", newFault(pack.HostProblem, "COPY_RESOLV is true, but %s/%s on the host is a link that a service of the host keeps; unset COPY_RESOLV", dir.Path, name)
 	}
 	return name, nil
 }

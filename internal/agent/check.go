@@ -18,19 +18,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// check runs all steps of a check mode, whatever becomes of each, and sums up. It changes nothing on the host but the
-// record, and what the steps themselves change.
-func (t *turn) check(ctx context.Context) error {
+// runChecks runs all steps of a check mode, also after a failure, and summarizes them. Of the host it changes only the
+// record.
+func (t *stageRun) runChecks(ctx context.Context) error {
 	var checks []record.Check
 	var first *Fault
 	for _, action := range t.plan.Actions {
-		result, lines, err := t.perform(ctx, action)
+		result, lines, err := t.performStep(ctx, action)
 		f := &Fault{}
 		if err != nil && !errors.As(err, &f) {
 			return err
 		}
 		if err == nil {
-			f = verdict(action, result, lines)
+			f = judgeResult(action, result, lines)
 		}
 		if f != nil && f.Class == pack.Stopped {
 			return f
@@ -48,17 +48,17 @@ func (t *turn) check(ctx context.Context) error {
 		}
 	}
 	if len(checks) > 0 {
-		t.note(t.trace.Checked(t.Mode, checks))
+		t.logIgnored(t.trace.WriteChecks(t.Mode, checks))
 	}
 	if first != nil {
-		t.doubt()
-		return sumUp(checks, first, len(t.plan.Actions))
+		t.revokeSelfManaged()
+		return summarizeChecks(checks, first, len(t.plan.Actions))
 	}
-	return t.passed()
+	return t.recordPassed()
 }
 
-// sumUp is the Fault of a check mode: the first failure decides, all are named.
-func sumUp(checks []record.Check, first *Fault, total int) *Fault {
+// summarizeChecks is the Fault of a check mode: the first failure sets its class, and all are listed.
+func summarizeChecks(checks []record.Check, first *Fault, total int) *Fault {
 	var failed []string
 	for _, c := range checks {
 		if !c.Passed {
@@ -75,17 +75,17 @@ func sumUp(checks []record.Check, first *Fault, total int) *Fault {
 	return &f
 }
 
-// doubt takes back that the steps whose check failed are done, where the package takes care of their idempotence: the
-// next attempt runs them again. Steps the agent keeps from running twice stay done.
-func (t *turn) doubt() {
+// revokeSelfManaged removes the marks of done steps that are idempotent by themselves, so that the next attempt runs
+// them again after a failed check. Steps that the agent runs only once stay done.
+func (t *stageRun) revokeSelfManaged() {
 	action := string(t.Mode.Action())
-	t.rec.Retain(func(m record.Step) bool { return m.Mode != action || !m.SelfManaged })
+	t.rec.RetainSteps(func(m record.Step) bool { return m.Mode != action || !m.SelfManaged })
 }
 
-// passed records what a successful check proves.
-func (t *turn) passed() error {
+// recordPassed records the result of a successful check.
+func (t *stageRun) recordPassed() error {
 	version := record.Version{
-		Version: t.config.Version, Release: t.release(t.config), Run: t.Settings.run(), At: time.Now().UTC(),
+		Version: t.config.Version, Release: t.releaseVersion(t.config), Run: t.Settings.admissionID(), At: time.Now().UTC(),
 	}
 	switch t.Mode {
 	case pack.ModeApplyCheck, pack.ModeUpgradeCheck:
@@ -100,19 +100,19 @@ func (t *turn) passed() error {
 	default:
 		return nil
 	}
-	if t.rec.Install(version) {
-		if err := t.save(); err != nil {
+	if t.rec.SetInstalled(version) {
+		if err := t.saveRecord(); err != nil {
 			return err
 		}
 	}
-	t.note(t.trace.Installed(t.rec))
-	t.note(t.trace.Forget(t.rec, t.config, version.Version)) // nothing is kept for what is uninstalled
-	t.tidy()
+	t.logIgnored(t.trace.WriteHistory(t.rec))
+	t.logIgnored(t.trace.RemoveFlags(t.rec, t.config, version.Version)) // an uninstalled package keeps no flags
+	t.pruneHost()
 	return nil
 }
 
-// packageDigest is the digest of what the image brought: config.json, the step files and the overlay.
-func (t *turn) packageDigest() (string, error) {
+// packageDigest is the digest of the package in the image: config.json, the step files and the rootfs overlay.
+func (t *stageRun) packageDigest() (string, error) {
 	files := []string{pack.ConfigFile}
 	for _, dir := range []string{pack.StepDir, pack.OverlayDir} {
 		below, err := t.copied.Files(dir)
@@ -138,7 +138,7 @@ func (t *turn) packageDigest() (string, error) {
 		} else if digest, err = t.copied.Readlink(file); err != nil {
 			return "", err
 		}
-		frame(sum, file, digest)
+		writeFramed(sum, file, digest)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -21,10 +21,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// manifestFile, in a package on the host, says what was delivered. What else is there was made by the package's steps.
+// manifestFile lists the files of a package on the host that were delivered. All other files there were created by its
+// steps.
 const manifestFile = pack.DeliveryFile
 
-// asideSuffix names the previous copy while the new one takes its place.
+// asideSuffix is the suffix of the previous copy while the new one is moved into place.
 const asideSuffix = ".old"
 
 type manifest struct {
@@ -35,32 +36,32 @@ type manifest struct {
 	Files        []string `json:"files"`
 }
 
-// deliver puts the package in its place on the host and opens it there.
+// deliverPackage copies the package to its directory on the host and opens it.
 //
-// The init container of a pod copies it to <copyDir>.<pod UID>; from there it is moved into place whole, so that a file
-// that is not part of the package any more does not linger, while files that steps made there are kept. An operator that
-// knows nothing of this copies to the place itself; then it is used as it is. Without an init container the agent copies
-// from its own data directory.
-func (a *Agent) deliver() (*host.Dir, error) {
+// The init container of a pod copies it to <copyDir>.<pod UID>; from there it is renamed into place, so that files
+// which are no longer part of the package disappear, while files that steps created are kept. Older operators copy to
+// the final directory; then it is used as it is. Without an init container the agent copies from its own data
+// directory.
+func (a *Agent) deliverPackage() (*host.Dir, error) {
 	parent, err := a.Host.MakeDir(path.Dir(path.Clean(a.CopyDir)), 0o755)
 	if err != nil {
 		return nil, err
 	}
 	defer parent.Close()
 	place := path.Base(path.Clean(a.CopyDir))
-	if err := carryOver(parent, place); err != nil {
+	if err := carryOverFiles(parent, place); err != nil {
 		return nil, err
 	}
-	brought, err := a.brought(parent, place)
+	brought, err := a.findStagedCopy(parent, place)
 	switch {
 	case err != nil:
 	case brought != "":
-		err = a.promote(parent, place, brought)
+		err = a.promoteCopy(parent, place, brought)
 	case !parent.Exists(place):
 		err = fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
 			a.CopyDir, pack.ConfigFile, a.SourceDir)
 	case a.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
-		err = a.adopt(parent, place)
+		err = a.adoptCopy(parent, place)
 	}
 	if err != nil {
 		return nil, err
@@ -69,14 +70,15 @@ func (a *Agent) deliver() (*host.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.agreeing(copied); err != nil {
+	if err := a.requireConfig(copied); err != nil {
 		return nil, errors.Join(err, copied.Close())
 	}
 	return copied, nil
 }
 
-// brought names the folder beside the place in which this pod brought a complete copy; empty when there is none.
-func (a *Agent) brought(parent *host.Dir, place string) (string, error) {
+// findStagedCopy returns the directory to which the init container of this pod copied the package; empty when there is
+// none.
+func (a *Agent) findStagedCopy(parent *host.Dir, place string) (string, error) {
 	staging := place + "." + a.PodUID
 	if a.PodUID != "" && parent.Exists(staging) {
 		return staging, nil
@@ -96,7 +98,7 @@ func (a *Agent) brought(parent *host.Dir, place string) (string, error) {
 	return staging, a.copyFromImage(parent, place, staging)
 }
 
-// copyFromImage copies from the container. The copy gets its name when it is complete.
+// copyFromImage copies the package from the container. The copy is renamed once it is complete.
 func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 	from, err := os.OpenRoot(a.SourceDir)
 	if err != nil {
@@ -115,9 +117,9 @@ func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 	return parent.Move(partial, staging)
 }
 
-// promote checks a complete copy and moves it into place.
-func (a *Agent) promote(parent *host.Dir, place, staging string) error {
-	files, err := a.complete(parent, staging)
+// promoteCopy checks a complete copy and moves it into place.
+func (a *Agent) promoteCopy(parent *host.Dir, place, staging string) error {
+	files, err := a.completeCopy(parent, staging)
 	if err != nil {
 		return err
 	}
@@ -130,30 +132,29 @@ func (a *Agent) promote(parent *host.Dir, place, staging string) error {
 		return err
 	}
 	a.Log.Info("delivered", "to", a.CopyDir, "files", files)
-	return carryOver(parent, place)
+	return carryOverFiles(parent, place)
 }
 
-// adopt makes a delivery of what the pod's init container copied straight to the place. It does that while a copy is
-// there that no agent of ours delivered: another agent's, or that of a pod whose agent never got to run. From here on
-// what the next pod brings replaces it whole. Keys that left the config and what steps of another agent made beside them
-// cannot be told apart; the config goes by the mount then.
-func (a *Agent) adopt(parent *host.Dir, place string) error {
-	files, err := a.complete(parent, place)
+// adoptCopy writes a manifest for a copy that the init container wrote to the final directory. That is a copy of
+// another agent, or of a pod whose agent never ran. From then on the next copy replaces it as a whole. Removed keys of
+// the config cannot be told from files of steps there, so the config is taken from the mount.
+func (a *Agent) adoptCopy(parent *host.Dir, place string) error {
+	files, err := a.completeCopy(parent, place)
 	if err == nil {
 		a.Log.Info("adopted", "at", a.CopyDir, "files", files)
 	}
 	return err
 }
 
-// complete makes a copy a delivery: with the right config, in plain private files, and with the list of what it consists
-// of. It tells how many files that are.
-func (a *Agent) complete(parent *host.Dir, name string) (int, error) {
+// completeCopy finishes a copy: it installs the right config, as plain private files, and writes the manifest. It
+// returns the number of files.
+func (a *Agent) completeCopy(parent *host.Dir, name string) (int, error) {
 	for _, dir := range []string{pack.ConfigMapDir, pack.NodeMetadataDir} {
 		if err := parent.Flatten(path.Join(name, dir)); err != nil {
 			return 0, err
 		}
 	}
-	digest, err := a.rightConfig(parent, name)
+	digest, err := a.ensureConfig(parent, name)
 	if err != nil {
 		return 0, err
 	}
@@ -168,14 +169,14 @@ func (a *Agent) complete(parent *host.Dir, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(files), parent.Note(path.Join(name, manifestFile), string(content), 0o600)
+	return len(files), parent.WriteUnsynced(path.Join(name, manifestFile), string(content), 0o600)
 }
 
-// rightConfig makes sure that a copy has the config the stage was made for. The init container may have copied while the
-// kubelet still showed the previous one; this container sees the same mount, later.
-func (a *Agent) rightConfig(parent *host.Dir, name string) (string, error) {
+// ensureConfig makes sure that a copy has the config of this stage. The init container may have copied an earlier
+// version that the kubelet still mounted; this container sees the same mount later.
+func (a *Agent) ensureConfig(parent *host.Dir, name string) (string, error) {
 	there := path.Join(name, pack.ConfigMapDir)
-	digest, err := digestOf(parent, there)
+	digest, err := digestTree(parent, there)
 	if err != nil || a.ConfigDigest == "" || digest == a.ConfigDigest {
 		return digest, err
 	}
@@ -196,12 +197,12 @@ func (a *Agent) rightConfig(parent *host.Dir, name string) (string, error) {
 		}
 		return a.ConfigDigest, parent.Flatten(there)
 	}
-	return "", a.wrongConfig(digest)
+	return "", a.newConfigFault(digest)
 }
 
-// agreeing refuses a package in place whose config is not the one the stage was made for.
-func (a *Agent) agreeing(copied *host.Dir) error {
-	if copied.Exists(pack.ConfigMapDir) { // it may hold secrets, and other operators copy it open to all
+// requireConfig returns an error when the package on the host has another config than that of this stage.
+func (a *Agent) requireConfig(copied *host.Dir) error {
+	if copied.Exists(pack.ConfigMapDir) { // it may hold secrets, and other operators copy it world-readable
 		if err := copied.Chmod(pack.ConfigMapDir, 0o700); err != nil {
 			return err
 		}
@@ -211,16 +212,16 @@ func (a *Agent) agreeing(copied *host.Dir) error {
 	}
 	digest, err := configDigest(copied)
 	if err == nil && digest != a.ConfigDigest {
-		err = a.wrongConfig(digest)
+		err = a.newConfigFault(digest)
 	}
 	return err
 }
 
-func (a *Agent) wrongConfig(digest string) error {
-	return fault(pack.RetryLater, "the package's config on this host (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", digest, a.ConfigDigest)
+func (a *Agent) newConfigFault(digest string) error {
+	return newFault(pack.RetryLater, "the package's config on this host (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", digest, a.ConfigDigest)
 }
 
-// configDigest is the digest of the config that was delivered, not of what steps made beside it.
+// configDigest is the digest of the delivered config, without files that steps created beside it.
 func configDigest(copied *host.Dir) (string, error) {
 	m, err := readManifest(copied, ".")
 	if err != nil {
@@ -229,14 +230,14 @@ func configDigest(copied *host.Dir) (string, error) {
 	if m.ConfigDigest != "" {
 		return m.ConfigDigest, nil
 	}
-	// A mount copied as it was: the keys are behind ..data, what steps made is not.
+	// An unchanged copy of a mount: the keys are behind ..data, files of steps are not.
 	if st, err := copied.Stat(path.Join(pack.ConfigMapDir, "..data")); err == nil && st.IsDir() {
-		return digestOf(copied, path.Join(pack.ConfigMapDir, "..data"))
+		return digestTree(copied, path.Join(pack.ConfigMapDir, "..data"))
 	}
-	return digestOf(copied, pack.ConfigMapDir)
+	return digestTree(copied, pack.ConfigMapDir)
 }
 
-func digestOf(in *host.Dir, dir string) (string, error) {
+func digestTree(in *host.Dir, dir string) (string, error) {
 	config, err := fs.Sub(in.FS(), dir)
 	if err != nil {
 		return "", err
@@ -244,15 +245,15 @@ func digestOf(in *host.Dir, dir string) (string, error) {
 	return pack.ConfigDigestFS(config)
 }
 
-// carryOver ends the replacement of a copy: what steps made in the previous one moves to the new one, the rest goes. It
-// picks up where a killed agent left off.
-func carryOver(parent *host.Dir, place string) error {
+// carryOverFiles completes the replacement of a copy: it moves files that steps created from the previous copy to the
+// new one and deletes the rest. It continues after an agent that was killed.
+func carryOverFiles(parent *host.Dir, place string) error {
 	aside := place + asideSuffix
 	if !parent.Exists(aside) {
 		return nil
 	}
 	if !parent.Exists(place) {
-		return parent.Move(aside, place) // killed before the new one came: undo
+		return parent.Move(aside, place) // killed before the new copy was in place: undo
 	}
 	old, err := readManifest(parent, aside)
 	if err != nil {
@@ -279,39 +280,39 @@ func carryOver(parent *host.Dir, place string) error {
 	return parent.DeleteAll(aside)
 }
 
-// readManifest reads what was delivered to a copy; a copy without one gives an empty manifest.
+// readManifest reads the manifest of a copy; it is empty when there is none.
 func readManifest(dir *host.Dir, name string) (manifest, error) {
 	var m manifest
 	file := path.Join(name, manifestFile)
 	if !dir.Exists(file) {
 		return m, nil
 	}
-	content, err := dir.Bytes(file)
+	content, err := dir.ReadFile(file)
 	if err != nil {
 		return m, err
 	}
 	if json.Unmarshal(content, &m) != nil {
-		return manifest{}, nil // a file of the package's own
+		return manifest{}, nil // a file of the package
 	}
 	slices.Sort(m.Files)
 	return m, nil
 }
 
-// copyName is how copy directories are called: package, version, UID and generation of the Skyhook.
+// copyName matches the names of copy directories: package, version, UID and generation of the Skyhook.
 var copyName = regexp.MustCompile(`^(.+)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})-([0-9]+)$`)
 
-// firstSeen tells when this package, and this release of it, first came to the host: when its oldest copy was made.
-// Without any sign of that it is now, so that nothing older is taken for its own.
-func (t *turn) firstSeen() (first, release time.Time) {
+// findFirstSeen returns when this package, and this release of it, was first delivered to the host: the birth time of
+// its oldest copy. Without a copy it is now, so that no older flag counts.
+func (t *stageRun) findFirstSeen() (first, release time.Time) {
 	now := time.Now()
 	first, release = now, now
 	earlier := func(at *time.Time, name string) {
-		if made := born(t.state, name); made.Before(*at) {
+		if made := birthTime(t.state, name); made.Before(*at) {
 			*at = made
 		}
 	}
 	if t.Resource.Package == "" {
-		return time.Time{}, time.Time{} // without a Skyhook nothing is shared with other packages
+		return time.Time{}, time.Time{} // without a Skyhook no file is shared with other packages
 	}
 	list, err := t.state.Names(".")
 	if err != nil {
@@ -332,8 +333,8 @@ func (t *turn) firstSeen() (first, release time.Time) {
 	return first, release
 }
 
-// born is when a directory was made, as far as the file system tells.
-func born(dir *host.Dir, name string) time.Time {
+// birthTime is when a directory was created, as far as the file system knows.
+func birthTime(dir *host.Dir, name string) time.Time {
 	f, err := dir.Open(name)
 	if err != nil {
 		return time.Now()
@@ -350,7 +351,7 @@ func born(dir *host.Dir, name string) time.Time {
 	return made
 }
 
-// looksLikeVersion tells a version from the rest of a longer package name.
+// looksLikeVersion distinguishes a version from the rest of a longer package name.
 func looksLikeVersion(s string) bool {
 	_, err := pack.ParseVersion(s)
 	return err == nil

@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// A disturbance is one interrupt of the host, under the lock of the state root's interrupts.
-type disturbance struct {
+// interruptRun is one interrupt of the host, under the lock of the state root's interrupts.
+type interruptRun struct {
 	*Agent
 	pack.Interrupt
 	held *record.Interrupts
@@ -27,11 +27,11 @@ type disturbance struct {
 	out  *step.Output
 }
 
-// interrupt does what the interrupt says, once for its id. It needs no package.
-func (a *Agent) interrupt(ctx context.Context) error {
+// runInterrupt executes the interrupt, once per ID. It needs no package.
+func (a *Agent) runInterrupt(ctx context.Context) error {
 	asked, err := pack.DecodeInterrupt(a.Request.Interrupt)
 	if err != nil {
-		return fault(pack.BadUsage, "%w", err)
+		return newFault(pack.BadUsage, "%w", err)
 	}
 	if asked.Type == pack.InterruptScript {
 		a.Log.Warn("script interrupts do nothing")
@@ -41,28 +41,28 @@ func (a *Agent) interrupt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Waited for before anything is held: other interrupts of this host need not wait for that file.
-	if a.AfterFile != "" && !record.Knows(a.Host, a.StateDir, id) {
+	// Wait before taking the lock: other interrupts of this host need not wait for that file.
+	if a.AfterFile != "" && !record.HasInterrupt(a.Host, a.StateDir, id) {
 		if err := a.awaitFile(ctx); err != nil {
 			return err
 		}
 	}
-	d := &disturbance{Agent: a, Interrupt: asked}
+	d := &interruptRun{Agent: a, Interrupt: asked}
 	if d.held, err = a.holdInterrupts(ctx); err != nil {
 		return err
 	}
 	defer d.held.Release()
-	if err := d.recall(id); err != nil {
+	if err := d.loadInterrupt(id); err != nil {
 		return err
 	}
 	if d.rec.State == record.Done {
-		return d.again()
+		return d.reportDone()
 	}
 	return d.carryOut(ctx)
 }
 
-// recall reads the record of the interrupt, or what an earlier agent left of it.
-func (d *disturbance) recall(id string) error {
+// loadInterrupt reads the record of the interrupt, or the flags of an earlier agent.
+func (d *interruptRun) loadInterrupt(id string) error {
 	rec, known, broken, err := d.held.Load(id)
 	if err != nil {
 		return err
@@ -71,48 +71,49 @@ func (d *disturbance) recall(id string) error {
 		d.Log.Warn(broken)
 	}
 	if rec.State == record.Lost {
-		return fault(pack.InterruptFailed, "the record of interrupt %s was unreadable, so nobody knows whether the host already went through it; it is not asked for again under this id", id)
+		return newFault(pack.InterruptFailed, "the record of interrupt %s was unreadable, so nobody knows whether the host already went through it; it is not asked for again under this id", id)
 	}
 	d.rec = rec
 	d.rec.Type = string(d.Type)
 	if !known && d.happenedBefore() {
-		return d.finish("an earlier agent did it")
+		return d.recordDone("an earlier agent did it")
 	}
 	return nil
 }
 
-func (d *disturbance) carryOut(ctx context.Context) error {
+func (d *interruptRun) carryOut(ctx context.Context) error {
 	if d.Type == pack.InterruptNoop {
-		err := d.finish("nothing to do")
-		d.note(d.consume())
+		err := d.recordDone("nothing to do")
+		d.logIgnored(d.removeAwaitedFiles())
 		return err
 	}
 	folder := "interrupts"
 	if d.Resource.Package != "" {
 		folder = path.Join(d.Resource.Package, d.Resource.Version, folder)
 	}
-	out, done := d.output(folder, d.Type.AgentName())
+	out, done := d.openOutput(folder, d.Type.AgentName())
 	defer done()
 	d.out = out
-	out.Say("interrupt " + string(d.Type) + " " + strings.Join(d.Services, " ") + " id " + d.rec.ID)
+	out.WriteNote("interrupt " + string(d.Type) + " " + strings.Join(d.Services, " ") + " id " + d.rec.ID)
 	switch d.Type {
 	case pack.InterruptReboot:
-		return d.reboot(ctx)
+		return d.rebootHost(ctx)
 	case pack.InterruptService:
 		return d.restartNamed(ctx)
 	case pack.InterruptRestartAllServices:
 		return d.restartAll(ctx)
 	}
-	return fault(pack.BadUsage, "interrupt type %q is not known to this agent", d.Type)
+	return newFault(pack.BadUsage, "interrupt type %q is not known to this agent", d.Type)
 }
 
-// interruptID is what makes an interrupt happen once. Under an operator without ids it is the resource and what is asked.
+// interruptID identifies an interrupt, which is executed once. For operators without IDs it is made of the resource and
+// the interrupt.
 func (a *Agent) interruptID(i pack.Interrupt) (string, error) {
 	if a.InterruptID != "" {
 		return a.InterruptID, nil
 	}
 	if a.Resource.Package == "" {
-		return "", fault(pack.BadUsage, "an interrupt needs a name under which it happens once: set %s (or %s)", pack.EnvInterruptID, pack.EnvResourceID)
+		return "", newFault(pack.BadUsage, "an interrupt needs a name under which it happens once: set %s (or %s)", pack.EnvInterruptID, pack.EnvResourceID)
 	}
 	return strings.Join(append([]string{a.Resource.String(), string(i.Type)}, i.Services...), " "), nil
 }
@@ -125,15 +126,15 @@ func (a *Agent) holdInterrupts(ctx context.Context) (*record.Interrupts, error) 
 	_ = state.Close()
 	wait, cancel := context.WithTimeoutCause(ctx, lockWait, errLocked)
 	defer cancel()
-	held, err := record.HoldInterrupts(wait, a.Host, a.StateDir, func() { a.Log.Info("waiting for another agent that interrupts this host") })
+	held, err := record.LockInterrupts(wait, a.Host, a.StateDir, func() { a.Log.Info("waiting for another agent that interrupts this host") })
 	if errors.Is(err, errLocked) {
-		return nil, fault(pack.RetryLater, "another agent has been interrupting this host for more than %s: %w", lockWait, err)
+		return nil, newFault(pack.RetryLater, "another agent has been interrupting this host for more than %s: %w", lockWait, err)
 	}
 	return held, err
 }
 
-// flags are the names under which earlier agents flagged the commands of the interrupt.
-func (d *disturbance) flags() []string {
+// flagNames are the names of the flags that earlier agents set for the commands of the interrupt.
+func (d *interruptRun) flagNames() []string {
 	name := d.Type.AgentName()
 	switch d.Type {
 	case pack.InterruptNoop:
@@ -148,9 +149,9 @@ func (d *disturbance) flags() []string {
 	return []string{name + "_0"}
 }
 
-// happenedBefore tells whether an earlier agent went through this very interrupt. It flagged a reboot before asking for
-// it, so a reboot counts only if the host was started since.
-func (d *disturbance) happenedBefore() bool {
+// happenedBefore reports whether an earlier agent executed this interrupt. It set the flag of a reboot before
+// requesting it, so a reboot counts only if the host has booted since.
+func (d *interruptRun) happenedBefore() bool {
 	if d.InterruptID != "" || d.Resource.Package == "" {
 		return false
 	}
@@ -159,7 +160,7 @@ func (d *disturbance) happenedBefore() bool {
 		return false
 	}
 	defer state.Close()
-	for _, flag := range d.flags() {
+	for _, flag := range d.flagNames() {
 		at, ok := record.FormerInterrupt(state, d.Resource.String(), flag)
 		if !ok {
 			return false
@@ -174,29 +175,29 @@ func (d *disturbance) happenedBefore() bool {
 	return true
 }
 
-// again says that there is nothing left to do.
-func (d *disturbance) again() error {
+// reportDone reports that there is nothing left to do.
+func (d *interruptRun) reportDone() error {
 	d.Log.Info("this interrupt is done already", "id", d.rec.ID, "at", d.rec.At)
-	d.tell("it was done before")
-	d.note(d.trace())
+	d.setReason("it was done before")
+	d.logIgnored(d.writeFlags())
 	return nil
 }
 
-// finish records that the interrupt happened.
-func (d *disturbance) finish(what string) error {
+// recordDone records that the interrupt is done.
+func (d *interruptRun) recordDone(what string) error {
 	d.rec.State, d.rec.At = record.Done, time.Now().UTC()
 	if err := d.held.Save(d.rec); err != nil {
 		return err
 	}
-	d.tell(what)
-	d.note(d.trace())
-	s := &sweeper{root: d.Host, now: time.Now()}
-	d.note(s.interrupts(d.StateDir))
+	d.setReason(what)
+	d.logIgnored(d.writeFlags())
+	s := &pruner{root: d.Host, now: time.Now()}
+	d.logIgnored(s.pruneInterrupts(d.StateDir))
 	return nil
 }
 
-// trace sets the flags for people and earlier agents.
-func (d *disturbance) trace() error {
+// writeFlags writes the flags for people and earlier agents.
+func (d *interruptRun) writeFlags() error {
 	if d.Resource.Package == "" {
 		return nil
 	}
@@ -205,38 +206,38 @@ func (d *disturbance) trace() error {
 		return err
 	}
 	defer state.Close()
-	return record.NoteInterrupt(state, d.Resource.String(), d.flags(), d.rec.At)
+	return record.WriteInterruptFlags(state, d.Resource.String(), d.flagNames(), d.rec.At)
 }
 
-func (d *disturbance) tell(what string) {
+func (d *interruptRun) setReason(what string) {
 	d.result.Reason = what
 	if d.rec.From != "" && d.rec.To != "" {
 		d.result.Reboot = &pack.Reboot{From: d.rec.From, To: d.rec.To}
-		d.cameUp(d.result.Reboot)
+		d.reportSystem(d.result.Reboot)
 	}
 }
 
-// cameUp says which Kairos came up, because one that does not boot leaves the host with the system from before. Of a boot
-// that is over nobody can tell any more.
-func (d *disturbance) cameUp(r *pack.Reboot) {
+// reportSystem reports which Kairos system booted, because the host falls back to the previous one if the new one does
+// not boot. It is unknown for earlier boots.
+func (d *interruptRun) reportSystem(r *pack.Reboot) {
 	if boot, err := d.Host.BootID(); err != nil || boot != r.To {
 		return
 	}
-	if found, err := LookForKairos(d.Host); err == nil && found.Runs {
+	if found, err := DetectKairos(d.Host); err == nil && found.Runs {
 		r.Version, r.System = found.Version(), found.Boot
 	}
 }
 
-// awaitFile waits for a file of the host whose name matches. The last element of the path may be a pattern.
+// awaitFile waits for a matching file of the host. The last element of the path may be a pattern.
 func (a *Agent) awaitFile(ctx context.Context) error {
 	dir, pattern := path.Split(a.AfterFile)
 	if _, err := path.Match(pattern, ""); err != nil || !path.IsAbs(a.AfterFile) || strings.ContainsAny(dir, "*?[") || pattern == "" {
-		return fault(pack.BadUsage, "--after-file %q must be an absolute path on the host whose last element is a name or a pattern such as done-*", a.AfterFile)
+		return newFault(pack.BadUsage, "--after-file %q must be an absolute path on the host whose last element is a name or a pattern such as done-*", a.AfterFile)
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		found, err := a.matching(path.Clean(dir), pattern, a.Settle)
+		found, err := a.findMatchingFile(path.Clean(dir), pattern, a.Settle)
 		if err != nil {
 			return err
 		}
@@ -255,8 +256,8 @@ func (a *Agent) awaitFile(ctx context.Context) error {
 	}
 }
 
-// matching finds a file whose name matches, and that is at least that old.
-func (a *Agent) matching(folder, pattern string, age time.Duration) (string, error) {
+// findMatchingFile finds a file whose name matches and that has at least that age.
+func (a *Agent) findMatchingFile(folder, pattern string, age time.Duration) (string, error) {
 	dir, err := a.Host.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -284,14 +285,14 @@ func (a *Agent) matching(folder, pattern string, age time.Duration) (string, err
 	return "", nil
 }
 
-// consume takes the files an interrupt waited for away, once it is recorded that it goes on.
-func (a *Agent) consume() error {
+// removeAwaitedFiles removes the files that an interrupt waited for, after its start is recorded.
+func (a *Agent) removeAwaitedFiles() error {
 	if a.AfterFile == "" {
 		return nil
 	}
 	dir, pattern := path.Split(a.AfterFile)
 	for {
-		found, err := a.matching(path.Clean(dir), pattern, 0)
+		found, err := a.findMatchingFile(path.Clean(dir), pattern, 0)
 		if err != nil || found == "" {
 			return err
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// cmdline is the same in every container of a host, unless that host is itself a container.
+// cmdline is the kernel command line; it is the same in every container, unless the host is itself a container.
 const cmdline = "/proc/cmdline"
 
-// LookForKairos tells whether the host runs Kairos, and which. It reads /etc and the kernel's command line only.
-func LookForKairos(h *host.Root) (pack.Kairos, error) {
+// DetectKairos reports whether the host runs Kairos, and which. It reads only /etc and the kernel command line.
+func DetectKairos(h *host.Root) (pack.Kairos, error) {
 	out := pack.Kairos{}
 	release, err := h.ReadFile("/etc/kairos-release")
 	switch {
@@ -27,7 +27,7 @@ func LookForKairos(h *host.Root) (pack.Kairos, error) {
 		out.Runs, out.Release = true, pack.KairosRelease(string(release))
 	case !errors.Is(err, fs.ErrNotExist):
 		return out, fmt.Errorf("looking for Kairos: %w", err)
-	default: // images of long ago said it there
+	default: // old images have it there
 		older, err := h.ReadFile("/etc/os-release")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return out, fmt.Errorf("looking for Kairos: %w", err)
@@ -41,24 +41,24 @@ func LookForKairos(h *host.Root) (pack.Kairos, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		line, err = os.ReadFile(cmdline)
 	}
-	if err == nil { // otherwise nobody can tell
+	if err == nil { // otherwise it is unknown
 		out.Boot = pack.KairosBoot(string(line))
 	}
 	return out, nil
 }
 
-// ShowKairos leaves behind whether the host whose / is mounted there runs Kairos, and says it on out.
-func ShowKairos(mount string, set Settings, out io.Writer) error {
+// ReportKairos writes the result of DetectKairos for a mounted host to the termination message and to out.
+func ReportKairos(mount string, set Settings, out io.Writer) error {
 	h, err := host.Open(mount)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = h.Close() }()
-	found, err := LookForKairos(h)
+	found, err := DetectKairos(h)
 	if err != nil {
 		return err
 	}
-	if err := leaveBehind(set.MessageFile, found.Encode()); err != nil {
+	if err := writeMessageFile(set.MessageFile, found.Encode()); err != nil {
 		return fmt.Errorf("leaving behind what was found: %w", err)
 	}
 	_, err = fmt.Fprintf(out, "%s\n", found.Encode())

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// mountTable lists where things are mounted: as this container sees it, and as the host's first process does.
+// mountTable lists the mount points of this container and of the host's init process.
 type mountTable struct{ here, host []string }
 
-// mounts reads both tables; what cannot be read is empty.
-func mounts() mountTable {
+// readMounts reads both tables. A table that cannot be read is empty.
+func readMounts() mountTable {
 	return mountTable{here: mountPoints("/proc/self/mountinfo"), host: mountPoints("/proc/1/mountinfo")}
 }
 
@@ -31,7 +31,7 @@ func mountPoints(file string) []string {
 	return points
 }
 
-// lostAfter lists what was mounted below root since before in this container's namespace only.
+// lostAfter lists what was mounted below root since before, but only in the mount namespace of this container.
 func (m mountTable) lostAfter(before mountTable, root string) []string {
 	if len(m.host) == 0 || root == "/" {
 		return nil

@@ -20,22 +20,22 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// A Change is what the overlay does to one path of the host.
+// Change is what the rootfs overlay changes at one path of the host.
 type Change struct {
 	Path string `json:"path"`
 	// Verb is create, replace, restore, remove, or leave.
 	Verb string `json:"verb"`
 	Why  string `json:"why,omitempty"`
 
-	want *record.Content // what to put there; nil takes away
+	want *record.Content // the new content; nil removes it
 	from string          // the file in the package
-	now  *record.Content // what is there; nil is nothing
+	now  *record.Content // the present content; nil for none
 	old  *record.File    // what the record says
 }
 
-// overlayPlan compares the package's root_dir with the record and with what is on the host. Without a package everything
-// goes.
-func overlayPlan(root *host.Root, copied *host.Dir, was record.Overlay) (changes []Change, dirs map[string]fs.FileMode, err error) {
+// planOverlay compares the root_dir of the package with the record and with the host. Without a package it removes
+// everything.
+func planOverlay(root *host.Root, copied *host.Dir, was record.Overlay) (changes []Change, dirs map[string]fs.FileMode, err error) {
 	dirs = map[string]fs.FileMode{}
 	wanted := map[string]bool{}
 	if copied != nil && copied.Exists(pack.OverlayDir) {
@@ -53,7 +53,7 @@ func overlayPlan(root *host.Root, copied *host.Dir, was record.Overlay) (changes
 				return nil
 			}
 			wanted[at] = true
-			c, err := laying(root, copied, name, at, st, was)
+			c, err := planFile(root, copied, name, at, st, was)
 			if err == nil && c.Verb != "" {
 				changes = append(changes, c)
 			}
@@ -65,7 +65,7 @@ func overlayPlan(root *host.Root, copied *host.Dir, was record.Overlay) (changes
 	}
 	for _, f := range was.Files {
 		if !wanted[f.Path] {
-			c, err := leaving(root, f)
+			c, err := planRemoval(root, f)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -75,44 +75,44 @@ func overlayPlan(root *host.Root, copied *host.Dir, was record.Overlay) (changes
 	return changes, dirs, nil
 }
 
-// laying is what to do for one file of the package; nothing when it is there already and recorded.
-func laying(root *host.Root, copied *host.Dir, name, at string, st fs.FileInfo, was record.Overlay) (Change, error) {
-	c := Change{Path: at, from: name, old: find(was, at)}
+// planFile is the change for one file of the package; none when the host has it and it is recorded.
+func planFile(root *host.Root, copied *host.Dir, name, at string, st fs.FileInfo, was record.Overlay) (Change, error) {
+	c := Change{Path: at, from: name, old: findFile(was, at)}
 	var err error
-	if c.want, err = content(copied, name, st); err != nil {
+	if c.want, err = readFileContent(copied, name, st); err != nil {
 		return c, err
 	}
 	c.want.UID, c.want.GID = 0, 0
-	if c.now, err = observe(root, at); err != nil {
+	if c.now, err = readContent(root, at); err != nil {
 		return c, err
 	}
 	switch {
 	case c.now == nil:
 		c.Verb = "create"
-	case !alike(c.now, c.want):
+	case !hasSameContent(c.now, c.want):
 		c.Verb = "replace"
-		if c.old != nil && !alike(c.now, &c.old.Wrote) && !alike(c.now, c.old.Before) && !alike(c.now, c.old.Origin) {
+		if c.old != nil && !hasSameContent(c.now, &c.old.Wrote) && !hasSameContent(c.now, c.old.Before) && !hasSameContent(c.now, c.old.Origin) {
 			c.Why = "somebody else changed it since; what is there is kept in the backup"
 		}
-	case c.old == nil || !alike(&c.old.Wrote, c.want):
+	case c.old == nil || !hasSameContent(&c.old.Wrote, c.want):
 		c.Verb, c.Why = "replace", "it is there already, and is recorded now"
 	}
 	return c, nil
 }
 
-// leaving is what to do for a file that the package has no more.
-func leaving(root *host.Root, f record.File) (Change, error) {
+// planRemoval is the change for a file that is no longer in the package.
+func planRemoval(root *host.Root, f record.File) (Change, error) {
 	c := Change{Path: f.Path, old: &f, want: f.Origin}
 	var err error
-	if c.now, err = observe(root, f.Path); err != nil {
+	if c.now, err = readContent(root, f.Path); err != nil {
 		return c, err
 	}
 	switch {
-	case alike(c.now, f.Origin):
+	case hasSameContent(c.now, f.Origin):
 		c.Verb, c.Why = "leave", "it is as it was before"
 	case c.now == nil:
 		c.Verb, c.Why = "leave", "somebody else removed it"
-	case !alike(c.now, &f.Wrote) && !alike(c.now, f.Before):
+	case !hasSameContent(c.now, &f.Wrote) && !hasSameContent(c.now, f.Before):
 		c.Verb, c.Why = "leave", "somebody else changed it since"
 	case f.Origin == nil:
 		c.Verb = "remove"
@@ -122,7 +122,7 @@ func leaving(root *host.Root, f record.File) (Change, error) {
 	return c, nil
 }
 
-func find(was record.Overlay, at string) *record.File {
+func findFile(was record.Overlay, at string) *record.File {
 	for _, f := range was.Files {
 		if f.Path == at {
 			return &f
@@ -131,16 +131,16 @@ func find(was record.Overlay, at string) *record.File {
 	return nil
 }
 
-// alike tells whether two paths hold the same. Owners do not count: who changes only those changes no content.
-func alike(a, b *record.Content) bool {
+// hasSameContent reports whether two paths have the same content. Owners do not count.
+func hasSameContent(a, b *record.Content) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	return a.Digest == b.Digest && a.Link == b.Link && a.Mode == b.Mode
 }
 
-// observe tells what a path of the host holds; nil is nothing.
-func observe(root *host.Root, at string) (*record.Content, error) {
+// readContent reads a path of the host; nil when nothing is there.
+func readContent(root *host.Root, at string) (*record.Content, error) {
 	dir, leaf, err := root.Parent(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -156,10 +156,10 @@ func observe(root *host.Root, at string) (*record.Content, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking at %s on the host: %w", at, err)
 	}
-	return content(dir, leaf, st)
+	return readFileContent(dir, leaf, st)
 }
 
-func content(dir *host.Dir, name string, st fs.FileInfo) (*record.Content, error) {
+func readFileContent(dir *host.Dir, name string, st fs.FileInfo) (*record.Content, error) {
 	c := &record.Content{}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		c.UID, c.GID = int(sys.Uid), int(sys.Gid)
@@ -174,32 +174,33 @@ func content(dir *host.Dir, name string, st fs.FileInfo) (*record.Content, error
 		c.Digest, c.Mode = digest, st.Mode()
 		return c, err
 	}
-	return nil, fault(pack.HostProblem, "%s is neither a file nor a link, so the overlay cannot replace it", path.Join(dir.Path, name))
+	return nil, newFault(pack.HostProblem, "%s is neither a file nor a link, so the overlay cannot replace it", path.Join(dir.Path, name))
 }
 
-// layOver makes the host hold what root_dir holds. Before the first file is touched, what it replaces is kept and the
-// record says so; a run that is killed leaves every file either as it was or as it shall be, and the next goes on.
-func (t *turn) layOver() error { return t.converge(t.copied) }
+// applyOverlay copies root_dir to the host. Before the first change, the files it replaces are backed up and recorded.
+// After a run that was killed, every file has either the old or the new content, and the next run continues.
+func (t *stageRun) applyOverlay() error { return t.convergeOverlay(t.copied) }
 
-// takeAway restores what the overlay replaced and removes what it made, where nobody else has changed it since.
-func (t *turn) takeAway() error { return t.converge(nil) }
+// removeOverlay restores the files that the overlay replaced and removes those it created, unless they were changed
+// since.
+func (t *stageRun) removeOverlay() error { return t.convergeOverlay(nil) }
 
-func (t *turn) converge(copied *host.Dir) error {
-	changes, dirs, err := overlayPlan(t.Host, copied, t.rec.Overlay)
+func (t *stageRun) convergeOverlay(copied *host.Dir) error {
+	changes, dirs, err := planOverlay(t.Host, copied, t.rec.Overlay)
 	if err != nil {
 		return err
 	}
-	fresh := t.missing(dirs)
+	fresh := t.listMissing(dirs)
 	stale := slices.ContainsFunc(t.rec.Overlay.Dirs, func(dir string) bool { _, wanted := dirs[dir]; return !wanted })
 	if len(changes) == 0 && len(fresh) == 0 && !stale {
 		return nil
 	}
-	backup, err := t.held.Backup(t.Host)
+	backup, err := t.held.OpenBackup(t.Host)
 	if err != nil {
 		return err
 	}
 	defer backup.Close()
-	if err := t.intend(backup, changes, fresh); err != nil {
+	if err := t.recordOverlay(backup, changes, fresh); err != nil {
 		return err
 	}
 	for _, dir := range fresh {
@@ -210,15 +211,15 @@ func (t *turn) converge(copied *host.Dir) error {
 		_ = made.Close()
 	}
 	for _, c := range changes {
-		if err := t.change(backup, copied, c); err != nil {
+		if err := t.applyChange(backup, copied, c); err != nil {
 			return err
 		}
 	}
-	return t.settle(backup, changes, dirs)
+	return t.forgetRemoved(backup, changes, dirs)
 }
 
-// missing lists the directories of the overlay that the host lacks, outermost first.
-func (t *turn) missing(dirs map[string]fs.FileMode) []string {
+// listMissing lists the directories of the overlay that do not exist on the host, outermost first.
+func (t *stageRun) listMissing(dirs map[string]fs.FileMode) []string {
 	var fresh []string
 	for dir := range dirs {
 		if _, err := t.Host.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -229,8 +230,8 @@ func (t *turn) missing(dirs map[string]fs.FileMode) []string {
 	return fresh
 }
 
-// intend keeps what is about to be replaced and records what is about to be written.
-func (t *turn) intend(backup *host.Dir, changes []Change, fresh []string) error {
+// recordOverlay backs up the files that are about to be replaced and records the changes before they are made.
+func (t *stageRun) recordOverlay(backup *host.Dir, changes []Change, fresh []string) error {
 	for _, c := range changes {
 		if c.from == "" {
 			continue
@@ -239,19 +240,19 @@ func (t *turn) intend(backup *host.Dir, changes []Change, fresh []string) error 
 		if c.old != nil {
 			f = *c.old
 		}
-		foreign := c.now != nil && (c.old == nil || !alike(c.now, &f.Wrote) && !alike(c.now, f.Before) && !alike(c.now, c.want))
-		if foreign && !alike(c.now, f.Origin) {
-			if err := t.keep(backup, c); err != nil {
+		foreign := c.now != nil && (c.old == nil || !hasSameContent(c.now, &f.Wrote) && !hasSameContent(c.now, f.Before) && !hasSameContent(c.now, c.want))
+		if foreign && !hasSameContent(c.now, f.Origin) {
+			if err := t.backUpFile(backup, c); err != nil {
 				return err
 			}
 			f.Origin = c.now
 		}
-		if c.old != nil && !alike(&f.Wrote, c.want) {
+		if c.old != nil && !hasSameContent(&f.Wrote, c.want) {
 			before := f.Wrote
 			f.Before = &before
 		}
 		f.Wrote = *c.want
-		t.rec.Overlay.Put(f)
+		t.rec.Overlay.SetFile(f)
 	}
 	for _, dir := range fresh {
 		if !slices.Contains(t.rec.Overlay.Dirs, dir) {
@@ -259,11 +260,11 @@ func (t *turn) intend(backup *host.Dir, changes []Change, fresh []string) error 
 		}
 	}
 	slices.Sort(t.rec.Overlay.Dirs)
-	return t.save()
+	return t.saveRecord()
 }
 
-// keep copies a file of the host to the backup, named by its content.
-func (t *turn) keep(backup *host.Dir, c Change) error {
+// backUpFile copies a file of the host to the backup, named by its digest.
+func (t *stageRun) backUpFile(backup *host.Dir, c Change) error {
 	if c.now.Link != "" || backup.Exists(c.now.Digest) {
 		return nil
 	}
@@ -282,13 +283,13 @@ func (t *turn) keep(backup *host.Dir, c Change) error {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != c.now.Digest {
-		return errors.Join(fault(pack.HostProblem, "%s on the host changed while it was being kept; nothing was replaced", c.Path), backup.Delete(c.now.Digest))
+		return errors.Join(newFault(pack.HostProblem, "%s on the host changed while it was being kept; nothing was replaced", c.Path), backup.Delete(c.now.Digest))
 	}
 	return nil
 }
 
-// change does one change.
-func (t *turn) change(backup, copied *host.Dir, c Change) error {
+// applyChange applies one change.
+func (t *stageRun) applyChange(backup, copied *host.Dir, c Change) error {
 	if c.Verb == "leave" {
 		t.warnLeft(c)
 		return nil
@@ -301,8 +302,8 @@ func (t *turn) change(backup, copied *host.Dir, c Change) error {
 	t.Log.Info("overlay", "verb", c.Verb, "path", c.Path, "why", c.Why)
 	switch {
 	case c.Verb == "remove":
-		return errors.Join(dir.Delete(leaf), dir.Settle())
-	case alike(c.now, c.want):
+		return errors.Join(dir.Delete(leaf), dir.SyncDir())
+	case hasSameContent(c.now, c.want):
 		return nil
 	case c.want.Link != "":
 		return dir.Link(c.want.Link, leaf)
@@ -316,21 +317,21 @@ func (t *turn) change(backup, copied *host.Dir, c Change) error {
 		return fmt.Errorf("opening what belongs at %s on the host: %w", c.Path, err)
 	}
 	defer f.Close()
-	return dir.Put(leaf, f, c.want.Mode, c.want.UID, c.want.GID)
+	return dir.WriteOwned(leaf, f, c.want.Mode, c.want.UID, c.want.GID)
 }
 
-func (t *turn) warnLeft(c Change) {
-	if alike(c.now, c.old.Origin) {
+func (t *stageRun) warnLeft(c Change) {
+	if hasSameContent(c.now, c.old.Origin) {
 		return
 	}
 	t.Log.Warn("a file the overlay put on the host is left as it is", "path", c.Path, "why", c.Why)
 }
 
-// settle forgets what is gone: files, the directories made for them, and backups that nothing needs.
-func (t *turn) settle(backup *host.Dir, changes []Change, dirs map[string]fs.FileMode) error {
+// forgetRemoved removes records of removed files, their directories, and backups that are not needed.
+func (t *stageRun) forgetRemoved(backup *host.Dir, changes []Change, dirs map[string]fs.FileMode) error {
 	for _, c := range changes {
 		if c.from == "" {
-			t.rec.Overlay.Drop(c.Path)
+			t.rec.Overlay.RemoveFile(c.Path)
 		}
 	}
 	var kept []string
@@ -340,22 +341,22 @@ func (t *turn) settle(backup *host.Dir, changes []Change, dirs map[string]fs.Fil
 			continue
 		}
 		if parent, leaf, err := t.Host.Parent(dir); err == nil {
-			err := parent.Delete(leaf) // stays when somebody else keeps something there
+			err := parent.Delete(leaf) // stays when it has other entries
 			if err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
-				t.note(err)
+				t.logIgnored(err)
 			}
 			_ = parent.Close()
 		}
 	}
 	slices.Sort(kept)
 	t.rec.Overlay.Dirs = kept
-	if err := t.save(); err != nil {
+	if err := t.saveRecord(); err != nil {
 		return err
 	}
 	return t.pruneBackup(backup)
 }
 
-func (t *turn) pruneBackup(backup *host.Dir) error {
+func (t *stageRun) pruneBackup(backup *host.Dir) error {
 	list, err := backup.Names(".")
 	if err != nil {
 		return err

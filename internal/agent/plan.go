@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -17,7 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Situation is everything Decide looks at.
+// Situation is the input of Decide.
 type Situation struct {
 	Mode   pack.Mode
 	Config pack.Config
@@ -28,20 +29,20 @@ type Situation struct {
 	Record       record.Package
 	// Env is the agent's environment.
 	Env map[string]string
-	// RunID is the admission; empty under an operator that has none.
+	// RunID is the admission; empty for operators that set none.
 	RunID string
-	// Run is what "done" refers to when there is no RunID.
+	// Run identifies the run that "done" refers to when there is no RunID.
 	Run string
-	// Release is the package's version as the Skyhook names it.
+	// Release is the package version in the Skyhook.
 	Release   string
 	AlwaysRun bool
 }
 
-// Plan is what a mode comes to on this host.
+// Plan is the list of actions of a mode on this host.
 type Plan struct {
 	Mode    pack.Mode `json:"mode"`
 	Actions []Action  `json:"steps"`
-	// Previous and Current are given to steps in upgrade and upgrade-check.
+	// Previous and Current are passed to steps in upgrade and upgrade-check.
 	Previous string `json:"previousVersion,omitempty"`
 	Current  string `json:"currentVersion,omitempty"`
 }
@@ -51,57 +52,58 @@ type Action struct {
 	Step pack.Step `json:"-"`
 	Name string    `json:"name"`
 	Path string    `json:"path"`
-	// Arguments are as the package has them: what env:NAME stands for is not shown.
+	// Arguments are those of the package: env:NAME is not replaced.
 	Arguments []string `json:"arguments"`
-	// Missing are variables the arguments need and the environment lacks; the step then fails without being run.
+	// Missing are variables that the arguments need and the environment does not have. The step then fails without
+	// being run.
 	Missing []string `json:"missing,omitempty"`
 	Run     bool     `json:"run"`
 	Why     string   `json:"why"`
-	// Key digests everything that makes the step what it is.
+	// Key is the digest of everything that defines the step.
 	Key string `json:"key"`
 }
 
-// Decide says which steps of the mode run and why. It is a pure function.
+// Decide returns which steps of the mode run and why. It is a pure function.
 func Decide(s Situation) Plan {
 	p := Plan{Mode: s.Mode, Actions: []Action{}}
 	if s.Mode.Upgrades() {
-		p.Previous, p.Current = previous(s), s.Config.Version
+		p.Previous, p.Current = previousVersion(s), s.Config.Version
 	}
 	for i, step := range s.Config.Steps(s.Mode) {
 		a := Action{Step: step, Name: step.Title(), Path: step.File(), Arguments: step.Arguments}
 		if step.UpgradeStep {
 			a.Arguments = append(slices.Clone(step.Arguments), p.Previous, p.Current)
 		}
-		for _, name := range fromEnv(step) {
+		for _, name := range listEnvArguments(step) {
 			if _, ok := s.Env[name]; !ok {
 				a.Missing = append(a.Missing, name)
 			}
 		}
-		a.Key = key(s, i, step)
-		a.Run, a.Why = judge(s, step, a.Key)
+		a.Key = stepKey(s, i, step)
+		a.Run, a.Why = decideStep(s, step, a.Key)
 		p.Actions = append(p.Actions, a)
 	}
 	return p
 }
 
-// previous is the version an upgrade comes from. Its check still says the same after a first check has succeeded.
-func previous(s Situation) string {
+// previousVersion is the version before an upgrade. It stays the same for a repeated check.
+func previousVersion(s Situation) string {
 	was := s.Record.Installed
 	if was.Version == s.Config.Version && was.Release == s.Release && was.Run == s.Run && s.Run != "" {
 		was = s.Record.Previous
 	}
-	return or(was.Version, pack.UnknownVersion)
+	return cmp.Or(was.Version, pack.UnknownVersion)
 }
 
-// judge decides about one step: the first rule that applies is the reason.
-func judge(s Situation, step pack.Step, key string) (run bool, why string) {
+// decideStep decides whether one step runs. The first rule that applies is the reason.
+func decideStep(s Situation, step pack.Step, key string) (run bool, why string) {
 	if s.Mode.IsCheck() {
 		return true, "checks always run"
 	}
 	if s.AlwaysRun {
 		return true, pack.EnvAlwaysRun + " is true"
 	}
-	done, same := marks(s, step, key)
+	done, same := findMark(s, step, key)
 	if s.RunID != "" {
 		switch {
 		case done.Run == s.RunID:
@@ -126,10 +128,10 @@ func judge(s Situation, step pack.Step, key string) (run bool, why string) {
 	return true, "not done for this version"
 }
 
-// marks finds the mark that says that this very step is done, and whether one with other content is there.
-func marks(s Situation, step pack.Step, key string) (done record.Step, same bool) {
+// findMark finds the mark of this step, and reports whether it has the same content.
+func findMark(s Situation, step pack.Step, key string) (done record.Step, same bool) {
 	for _, m := range s.Record.Steps {
-		if m.Mode != string(s.Mode) || m.Name != step.Title() || !current(s, m) {
+		if m.Mode != string(s.Mode) || m.Name != step.Title() || !isCurrent(s, m) {
 			continue
 		}
 		if m.Key == key || m.Key == "" && m.Flag == record.FormerFlag(step) && s.RunID == "" {
@@ -140,48 +142,48 @@ func marks(s Situation, step pack.Step, key string) (done record.Step, same bool
 	return record.Step{}, same
 }
 
-// current tells whether a mark counts at all: within a run only its own, otherwise those of this version.
-func current(s Situation, m record.Step) bool {
+// isCurrent reports whether a mark counts: within a run only its own marks, otherwise those of this version.
+func isCurrent(s Situation, m record.Step) bool {
 	if s.RunID != "" {
 		return m.Run == s.RunID
 	}
 	return m.Release == s.Release
 }
 
-// key digests everything that makes a step what it is: what runs, with which arguments and values, on which config.
-func key(s Situation, index int, step pack.Step) string {
+// stepKey is the digest of everything that defines a step: its file, arguments, values and config.
+func stepKey(s Situation, index int, step pack.Step) string {
 	h := sha256.New()
-	frame(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
+	writeFramed(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
 	for _, a := range step.Arguments {
 		value := ""
 		if name, ok := strings.CutPrefix(a, pack.EnvArgument); ok {
 			value = s.Env[name]
 		}
-		frame(h, a, value)
+		writeFramed(h, a, value)
 	}
-	frame(h, "codes")
+	writeFramed(h, "codes")
 	for _, c := range step.ReturnCodes {
-		frame(h, fmt.Sprint(c))
+		writeFramed(h, fmt.Sprint(c))
 	}
-	frame(h, "env")
+	writeFramed(h, "env")
 	for _, name := range slices.Sorted(maps.Keys(step.Env)) {
-		frame(h, name, step.Env[name])
+		writeFramed(h, name, step.Env[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// frame writes texts after their lengths, so that no two lists of them meet.
-func frame(w io.Writer, texts ...string) {
+// writeFramed writes each text after its length, so that different lists have different digests.
+func writeFramed(w io.Writer, texts ...string) {
 	for _, text := range texts {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(text)))
-		_, _ = w.Write(n[:]) // a hash takes everything
+		_, _ = w.Write(n[:]) // a hash never fails
 		_, _ = io.WriteString(w, text)
 	}
 }
 
-// fromEnv names the variables a step's arguments are taken from.
-func fromEnv(step pack.Step) []string {
+// listEnvArguments lists the variables that the arguments of a step refer to.
+func listEnvArguments(step pack.Step) []string {
 	var names []string
 	for _, a := range step.Arguments {
 		if name, ok := strings.CutPrefix(a, pack.EnvArgument); ok && !slices.Contains(names, name) {
@@ -191,8 +193,8 @@ func fromEnv(step pack.Step) []string {
 	return names
 }
 
-// resolve is the argument list with the values of the environment; only the step sees it.
-func (a Action) resolve(env map[string]string) []string {
+// resolveArguments returns the arguments with values of the environment. Only the step gets them.
+func (a Action) resolveArguments(env map[string]string) []string {
 	args := make([]string, 0, len(a.Arguments))
 	for i, arg := range a.Arguments {
 		if name, ok := strings.CutPrefix(arg, pack.EnvArgument); ok && i < len(a.Step.Arguments) {

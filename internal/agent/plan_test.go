@@ -37,7 +37,10 @@ func drawSituation(t *rapid.T) Situation {
 		Release:      rapid.SampledFrom([]string{"1.0.0", "2.0.0"}).Draw(t, "release"),
 		AlwaysRun:    rapid.IntRange(0, 9).Draw(t, "always") == 0,
 	}
-	s.Run = or(s.RunID, "resource:"+rapid.SampledFrom([]string{"1", "2"}).Draw(t, "generation"))
+	generation := rapid.SampledFrom([]string{"1", "2"}).Draw(t, "generation")
+	if s.Run = s.RunID; s.Run == "" {
+		s.Run = "resource:" + generation
+	}
 	s.Mode = rapid.SampledFrom(actions).Draw(t, "mode")
 	s.Config.Modes[s.Mode] = rapid.SliceOfN(step, 0, 4).Draw(t, "steps")
 	s.Record.Name = "p"
@@ -77,7 +80,7 @@ func TestDoneIsDone(t *testing.T) {
 		s.AlwaysRun = false
 		for _, a := range Decide(s).Actions {
 			if a.Run {
-				s.Record.Finish(record.Step{Mode: string(s.Mode), Name: a.Name, Key: a.Key, Run: s.Run, Release: s.Release, SelfManaged: a.Step.Idempotence})
+				s.Record.MarkDone(record.Step{Mode: string(s.Mode), Name: a.Name, Key: a.Key, Run: s.Run, Release: s.Release, SelfManaged: a.Step.Idempotence})
 			}
 		}
 		for _, a := range Decide(s).Actions {
@@ -120,7 +123,7 @@ func TestKeyTellsStepsApart(t *testing.T) {
 	} {
 		s, i, step := sample()
 		change(&s, &i, &step)
-		k := key(s, i, step)
+		k := stepKey(s, i, step)
 		if other, taken := keys[k]; taken {
 			t.Errorf("%s and %s make the same key", name, other)
 		}

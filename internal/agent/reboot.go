@@ -13,35 +13,35 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Bounds of asking for a reboot.
+// Limits of reboot requests.
 const (
 	rebootAsks = 5
 	askAgain   = 5 * time.Minute
 )
 
-// reboot reboots the host once.
+// rebootHost reboots the host once.
 //
-// The boot's id is recorded, durably, before the host is asked; then the agent waits to be killed. It never decides that
-// the reboot happened by anything but another boot id, and never asks when it sees one. So killing it anywhere costs at
-// most a second request to a host that has not gone down yet.
-func (d *disturbance) reboot(ctx context.Context) error {
+// The boot ID is durably recorded before the reboot is requested; then the agent waits to be killed. Only another boot
+// ID proves the reboot, and no reboot is requested once there is one. If the agent is killed, at most a second request
+// is sent to a host that has not gone down yet.
+func (d *interruptRun) rebootHost(ctx context.Context) error {
 	boot, err := d.Host.BootID()
 	if err != nil {
 		return err
 	}
 	if d.rec.State == record.Intended && d.rec.From != boot {
 		d.rec.To = boot
-		return d.finish("the host rebooted")
+		return d.recordDone("the host rebooted")
 	}
-	if d.held.Dir.Forgets() {
-		return fault(pack.HostProblem, "the state root %s is kept in memory, so the host would forget that it rebooted and do it again and again; put the state root on a disk", d.StateDir)
+	if d.held.Dir.IsInMemory() {
+		return newFault(pack.HostProblem, "the state root %s is kept in memory, so the host would forget that it rebooted and do it again and again; put the state root on a disk", d.StateDir)
 	}
 	if d.rec.Asks >= rebootAsks {
-		return fault(pack.InterruptFailed, "the host was asked %d times to reboot and is still in boot %s; find out what holds it up, then ask under a new interrupt id", d.rec.Asks, boot)
+		return newFault(pack.InterruptFailed, "the host was asked %d times to reboot and is still in boot %s; find out what holds it up, then ask under a new interrupt id", d.rec.Asks, boot)
 	}
 	control, how, done, err := systemd.Connect(ctx, d.Host, d.out)
 	if err != nil {
-		return failed(ctx, fmt.Errorf("rebooting the host: %w", err))
+		return systemdFault(ctx, fmt.Errorf("rebooting the host: %w", err))
 	}
 	defer done()
 	for d.rec.Asks < rebootAsks {
@@ -49,20 +49,20 @@ func (d *disturbance) reboot(ctx context.Context) error {
 		if err := d.held.Save(d.rec); err != nil {
 			return err
 		}
-		d.note(d.consume())
+		d.logIgnored(d.removeAwaitedFiles())
 		d.Log.Info("asking the host to reboot", "by", how, "boot", boot, "asked", d.rec.Asks)
 		if err := control.Ask(ctx, systemd.Reboot); err != nil && context.Cause(ctx) == nil {
-			return fault(pack.InterruptFailed, "the host refused to reboot: %w", err)
+			return newFault(pack.InterruptFailed, "the host refused to reboot: %w", err)
 		}
-		if err := d.awaitEnd(ctx); err != nil {
+		if err := d.awaitReboot(ctx); err != nil {
 			return err
 		}
 	}
-	return fault(pack.InterruptFailed, "the host was asked %d times to reboot and did not go down", d.rec.Asks)
+	return newFault(pack.InterruptFailed, "the host was asked %d times to reboot and did not go down", d.rec.Asks)
 }
 
-// awaitEnd waits to be killed by the reboot.
-func (d *disturbance) awaitEnd(ctx context.Context) error {
+// awaitReboot waits until the reboot kills the agent.
+func (d *interruptRun) awaitReboot(ctx context.Context) error {
 	again := time.NewTimer(askAgain)
 	defer again.Stop()
 	select {

@@ -17,13 +17,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// What is kept on the host. The newest of each kind always stays.
+// Retention limits on the host. The newest of each kind is always kept.
 const (
 	logsPerStep    = 5
 	logAge         = 90 * 24 * time.Hour
 	logBytes       = 256 << 20 // of one package_name
-	copiesKept     = 2         // previous copies of a package, beside the one in use
-	stagingAge     = time.Hour // of copies that no agent moved into place
+	copiesKept     = 2         // previous copies of a package, in addition to the one in use
+	stagingAge     = time.Hour // of staged copies that no agent moved into place
 	interruptsKept = 50
 )
 
@@ -31,9 +31,9 @@ const logStamp = "2006-01-02-150405.000000000"
 
 func logName(prefix string, at time.Time) string { return prefix + "-" + at.Format(logStamp) + ".log" }
 
-// logOf tells whose log a file is: the name without time and suffix; earlier agents had a coarser time and a second file
-// with errors.
-func logOf(name string) (prefix string, split bool) {
+// parseLogName returns the name of a log without time and suffix. Earlier agents used a coarser time and a second file
+// for errors.
+func parseLogName(name string) (prefix string, split bool) {
 	text, split := strings.CutSuffix(name, ".log.err")
 	if !split {
 		var ok bool
@@ -51,7 +51,7 @@ func logOf(name string) (prefix string, split bool) {
 	return "", false
 }
 
-// keepNewest removes all but the newest logs of one step; the error logs of earlier agents are counted by themselves.
+// keepNewest removes all but the newest logs of one step. The error logs of earlier agents are counted separately.
 func keepNewest(dir *host.Dir, prefix string, keep int) error {
 	list, err := dir.Names(".")
 	if err != nil {
@@ -59,7 +59,7 @@ func keepNewest(dir *host.Dir, prefix string, keep int) error {
 	}
 	var logs, errorLogs []string
 	for _, e := range list {
-		of, split := logOf(e.Name())
+		of, split := parseLogName(e.Name())
 		switch {
 		case of != prefix || !e.Type().IsRegular():
 		case split:
@@ -78,21 +78,21 @@ func keepNewest(dir *host.Dir, prefix string, keep int) error {
 	return errors.Join(errs...)
 }
 
-// A Removal is one thing that retention takes off the host.
+// Removal is one file or directory that retention removes from the host.
 type Removal struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
 
-// sweeper removes what is over, or only says what it would remove.
-type sweeper struct {
+// pruner removes what exceeds the limits, or only lists it.
+type pruner struct {
 	root    *host.Root
 	dry     bool
 	now     time.Time
 	removed []Removal
 }
 
-func (s *sweeper) remove(dir *host.Dir, name, why string) error {
+func (s *pruner) remove(dir *host.Dir, name, why string) error {
 	s.removed = append(s.removed, Removal{Path: path.Join(dir.Path, name), Why: why})
 	if s.dry {
 		return nil
@@ -108,8 +108,8 @@ type logFile struct {
 	at     time.Time
 }
 
-// logs bounds the logs below one folder by count, age and bytes.
-func (s *sweeper) logs(folder string) error {
+// pruneLogs limits the logs below one directory by count, age and size.
+func (s *pruner) pruneLogs(folder string) error {
 	dir, err := s.root.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -124,7 +124,7 @@ func (s *sweeper) logs(folder string) error {
 	}
 	var files []logFile
 	for _, name := range names {
-		prefix, split := logOf(path.Base(name))
+		prefix, split := parseLogName(path.Base(name))
 		st, err := dir.Lstat(name)
 		if err != nil || prefix == "" || !st.Mode().IsRegular() {
 			continue
@@ -160,8 +160,8 @@ func (s *sweeper) logs(folder string) error {
 	return nil
 }
 
-// copies removes earlier copies of a package. inUse is the copy directory that stays whatever its age.
-func (s *sweeper) copies(state *host.Dir, rec record.Package, inUse string) error {
+// pruneCopies removes earlier copies of a package. inUse is always kept.
+func (s *pruner) pruneCopies(state *host.Dir, rec record.Package, inUse string) error {
 	list, err := state.Names(".")
 	if err != nil {
 		return err
@@ -175,16 +175,16 @@ func (s *sweeper) copies(state *host.Dir, rec record.Package, inUse string) erro
 		if !e.IsDir() {
 			continue
 		}
-		at := born(state, e.Name())
-		if place, left := strayCopy(e.Name()); left {
-			if place != inUse && s.now.Sub(at) > stagingAge && belongs(state, e.Name(), place, rec) {
+		at := birthTime(state, e.Name())
+		if place, left := parseStagingName(e.Name()); left {
+			if place != inUse && s.now.Sub(at) > stagingAge && belongsToPackage(state, e.Name(), place, rec) {
 				if err := s.remove(state, e.Name(), "no agent moved it into place"); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		if e.Name() != inUse && belongs(state, e.Name(), e.Name(), rec) {
+		if e.Name() != inUse && belongsToPackage(state, e.Name(), e.Name(), rec) {
 			copies = append(copies, earlier{e.Name(), at})
 		}
 	}
@@ -204,8 +204,8 @@ func (s *sweeper) copies(state *host.Dir, rec record.Package, inUse string) erro
 	return nil
 }
 
-// strayCopy tells the folder of a copy on its way into place, and which place that is.
-func strayCopy(name string) (place string, ok bool) {
+// parseStagingName returns the final directory of a staged copy.
+func parseStagingName(name string) (place string, ok bool) {
 	for cut := len(name) - 1; cut > 0; cut-- {
 		if name[cut] == '.' && copyName.MatchString(name[:cut]) {
 			return name[:cut], true
@@ -214,9 +214,9 @@ func strayCopy(name string) (place string, ok bool) {
 	return "", false
 }
 
-// belongs tells whether a copy is of this package: by what its manifest says, else by its name, where only versions the
-// record knows count, so that no copy of a package with a longer name is taken for it.
-func belongs(state *host.Dir, name, place string, rec record.Package) bool {
+// belongsToPackage reports whether a copy is of this package: by its manifest, or else by its name. Then only versions
+// in the record count, because the name of another package may start with this one.
+func belongsToPackage(state *host.Dir, name, place string, rec record.Package) bool {
 	m, err := readManifest(state, name)
 	if err == nil && m.Package != "" {
 		return m.Package == rec.Name
@@ -235,10 +235,10 @@ func belongs(state *host.Dir, name, place string, rec record.Package) bool {
 	return false
 }
 
-// interrupts bounds the records and flags of interrupts by count; what is not done stays.
-func (s *sweeper) interrupts(state string) error {
-	if err := s.oldest(path.Join(state, "interrupts", "records"), func(dir *host.Dir, name string) bool {
-		content, err := dir.Bytes(name)
+// pruneInterrupts limits the number of records and flags of interrupts. Interrupts that are not done are kept.
+func (s *pruner) pruneInterrupts(state string) error {
+	if err := s.pruneOldest(path.Join(state, "interrupts", "records"), func(dir *host.Dir, name string) bool {
+		content, err := dir.ReadFile(name)
 		if err != nil || !strings.HasSuffix(name, ".json") {
 			return false
 		}
@@ -247,10 +247,10 @@ func (s *sweeper) interrupts(state string) error {
 	}); err != nil {
 		return err
 	}
-	return s.oldest(path.Join(state, "interrupts", "flags"), func(*host.Dir, string) bool { return true })
+	return s.pruneOldest(path.Join(state, "interrupts", "flags"), func(*host.Dir, string) bool { return true })
 }
 
-func (s *sweeper) oldest(folder string, over func(*host.Dir, string) bool) error {
+func (s *pruner) pruneOldest(folder string, over func(*host.Dir, string) bool) error {
 	dir, err := s.root.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -286,23 +286,23 @@ func (s *sweeper) oldest(folder string, over func(*host.Dir, string) bool) error
 	return nil
 }
 
-// tidy keeps the host from filling up; nothing depends on it.
-func (t *turn) tidy() {
-	s := &sweeper{root: t.Host, now: time.Now()}
-	err := s.logs(path.Join(t.LogDir, t.config.Name))
+// pruneHost applies the retention limits. Its errors are only logged.
+func (t *stageRun) pruneHost() {
+	s := &pruner{root: t.Host, now: time.Now()}
+	err := s.pruneLogs(path.Join(t.LogDir, t.config.Name))
 	if path.Dir(path.Clean(t.CopyDir)) == path.Clean(t.StateDir) {
-		err = errors.Join(err, s.copies(t.state, t.rec, path.Base(path.Clean(t.CopyDir))))
+		err = errors.Join(err, s.pruneCopies(t.state, t.rec, path.Base(path.Clean(t.CopyDir))))
 	}
 	for _, r := range s.removed {
 		t.Log.Info("removed", "path", r.Path, "why", r.Why)
 	}
-	t.note(err)
+	t.logIgnored(err)
 }
 
-// Tidy applies retention to everything below the state and log roots, or says what it would remove.
-func Tidy(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error) {
-	s := &sweeper{root: root, dry: dry, now: time.Now()}
-	names, err := record.Names(root, stateDir)
+// Prune applies the retention limits to everything below the state and log roots, or only lists what it would remove.
+func Prune(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error) {
+	s := &pruner{root: root, dry: dry, now: time.Now()}
+	names, err := record.ListPackages(root, stateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -316,9 +316,9 @@ func Tidy(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error)
 	defer state.Close()
 	var errs []error
 	for _, name := range names {
-		rec, err := record.Read(root, stateDir, name)
+		rec, err := record.ReadPackage(root, stateDir, name)
 		if err == nil {
-			err = s.copies(state, rec, newestCopy(state, rec))
+			err = s.pruneCopies(state, rec, newestCopy(state, rec))
 		}
 		errs = append(errs, err)
 	}
@@ -328,15 +328,15 @@ func Tidy(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error)
 		errs = append(errs, listErr, logs.Close())
 		for _, e := range list {
 			if e.IsDir() {
-				errs = append(errs, s.logs(path.Join(logDir, e.Name())))
+				errs = append(errs, s.pruneLogs(path.Join(logDir, e.Name())))
 			}
 		}
 	}
-	errs = append(errs, s.interrupts(stateDir))
+	errs = append(errs, s.pruneInterrupts(stateDir))
 	return s.removed, errors.Join(errs...)
 }
 
-// newestCopy is the copy a running pod may be using.
+// newestCopy is the copy that a running pod may use.
 func newestCopy(state *host.Dir, rec record.Package) string {
 	if rec.Installed.Version == pack.Uninstalled {
 		return ""
@@ -344,7 +344,7 @@ func newestCopy(state *host.Dir, rec record.Package) string {
 	newest, at := "", time.Time{}
 	list, _ := state.Names(".")
 	for _, e := range list {
-		if made := born(state, e.Name()); e.IsDir() && copyName.MatchString(e.Name()) && made.After(at) && belongs(state, e.Name(), e.Name(), rec) {
+		if made := birthTime(state, e.Name()); e.IsDir() && copyName.MatchString(e.Name()) && made.After(at) && belongsToPackage(state, e.Name(), e.Name(), rec) {
 			newest, at = e.Name(), made
 		}
 	}

@@ -55,16 +55,16 @@ func TestLogsAreBoundedInBytes(t *testing.T) {
 	for i := range 4 {
 		a.file(fmt.Sprintf("logs/p/1.0.0/step%d.sh-2026-01-0%d-000000.log", i, i+1), 100<<20, time.Duration(10-i)*time.Hour)
 	}
-	s := &sweeper{root: a.root, now: time.Now()}
-	if err := s.logs("/logs/p"); err != nil {
+	s := &pruner{root: a.root, now: time.Now()}
+	if err := s.pruneLogs("/logs/p"); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.removed) != 2 || a.count("logs/p/1.0.0/step[23].sh-*") != 2 {
 		t.Errorf("removed %+v", s.removed)
 	}
 	a.file("logs/big/1.0.0/step.sh-2026-01-01-000000.log", logBytes+1, time.Hour)
-	s = &sweeper{root: a.root, now: time.Now()}
-	if err := s.logs("/logs/big"); err != nil || len(s.removed) != 0 {
+	s = &pruner{root: a.root, now: time.Now()}
+	if err := s.pruneLogs("/logs/big"); err != nil || len(s.removed) != 0 {
 		t.Errorf("the only log is gone: %+v, %v", s.removed, err)
 	}
 }
@@ -86,8 +86,8 @@ func TestInterruptsAreBounded(t *testing.T) {
 		}
 		a.file(fmt.Sprintf("state/interrupts/flags/id%02d/no_op.complete", i), 1, 0)
 	}
-	s := &sweeper{root: a.root, now: time.Now()}
-	if err := s.interrupts("/state"); err != nil {
+	s := &pruner{root: a.root, now: time.Now()}
+	if err := s.pruneInterrupts("/state"); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.count("state/interrupts/records/*.json"); n != interruptsKept+3 || a.count("state/interrupts/records/i0[0-2]-*") != 3 || a.count("state/interrupts/records/i03-*") != 0 {
@@ -116,8 +116,8 @@ func TestCopiesOfWhatIsGone(t *testing.T) {
 		after  time.Duration
 		remain int
 	}{{time.Minute, 5}, {2 * stagingAge, 2}} {
-		s := &sweeper{root: a.root, now: time.Now().Add(c.after)}
-		if err := s.copies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
+		s := &pruner{root: a.root, now: time.Now().Add(c.after)}
+		if err := s.pruneCopies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.count("state/*"); n != c.remain {

@@ -19,11 +19,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// lockWait is how long another agent with the same package may take before this one gives up for now.
+// lockWait is how long this agent waits for another one with the same package.
 const lockWait = 2 * time.Minute
 
-// A turn is one run of a mode that has steps, under the lock of its package.
-type turn struct {
+// stageRun is one run of a mode that has steps, under the lock of its package.
+type stageRun struct {
 	*Agent
 	held   *record.Held
 	state  *host.Dir // the state root
@@ -34,43 +34,44 @@ type turn struct {
 	trace  record.Trace
 }
 
-// stage runs a mode that has steps.
-func (a *Agent) stage(ctx context.Context) error {
+// runStage runs a mode that has steps.
+func (a *Agent) runStage(ctx context.Context) error {
 	if slices.Contains(strings.Split(a.CopyDir, "/"), "..") {
-		return fault(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
+		return newFault(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
 	}
 	name, err := a.recordName()
 	if err != nil {
 		return err
 	}
-	t := &turn{Agent: a}
-	// Made before the private folder of the record below it: a step may change user and still reach its package.
+	t := &stageRun{Agent: a}
+	// It is created before the private directory of the record below it, so that a step that changes its user still
+	// reaches its package.
 	if t.state, err = a.Host.MakeDir(a.StateDir, 0o755); err != nil {
 		return err
 	}
 	defer t.state.Close()
-	if t.held, err = a.hold(ctx, name); err != nil {
+	if t.held, err = a.lockRecord(ctx, name); err != nil {
 		return err
 	}
 	defer t.held.Release()
-	if t.copied, err = a.deliver(); err != nil {
+	if t.copied, err = a.deliverPackage(); err != nil {
 		return err
 	}
 	defer t.copied.Close()
-	if err := t.gather(name); err != nil {
+	if err := t.gatherSituation(name); err != nil {
 		return err
 	}
-	err = t.run(ctx)
+	err = t.runPlan(ctx)
 	if errors.Is(err, host.ErrFull) {
-		return err // a record of it would need the space that is missing
+		return err // its record would need the missing space
 	}
-	if note := t.remember(err); note != nil {
+	if note := t.recordFailure(err); note != nil {
 		a.Log.Warn("the failure could not be recorded", "error", note)
 	}
 	return err
 }
 
-// recordName is the package as the Skyhook names it; without a resource id, as its config.json does.
+// recordName is the package name in the Skyhook, or that in config.json without a resource ID.
 func (a *Agent) recordName() (string, error) {
 	if a.Resource.Package != "" {
 		return a.Resource.Package, nil
@@ -88,51 +89,51 @@ func (a *Agent) recordName() (string, error) {
 	}
 	config, problems := pack.Parse(content)
 	if config.Name == "" {
-		return "", fault(pack.InvalidPackage, "%w", problems.Err())
+		return "", newFault(pack.InvalidPackage, "%w", problems.Err())
 	}
 	return config.Name, nil
 }
 
-// hold waits for other agents that work on the same package.
-func (a *Agent) hold(ctx context.Context, name string) (*record.Held, error) {
+// lockRecord locks the record of the package and waits for other agents.
+func (a *Agent) lockRecord(ctx context.Context, name string) (*record.Held, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, lockWait, errLocked)
 	defer cancel()
-	held, err := record.Hold(wait, a.Host, a.StateDir, name, func() {
+	held, err := record.LockPackage(wait, a.Host, a.StateDir, name, func() {
 		a.Log.Info("waiting for another agent that works on this package", "package", name)
 	})
 	if errors.Is(err, errLocked) {
-		return nil, fault(pack.RetryLater, "another agent has been working on %s for more than %s: %w", name, lockWait, err)
+		return nil, newFault(pack.RetryLater, "another agent has been working on %s for more than %s: %w", name, lockWait, err)
 	}
 	return held, err
 }
 
 var errLocked = errors.New("it is still held")
 
-// gather reads everything the plan depends on.
-func (t *turn) gather(name string) error {
-	if err := t.load(); err != nil {
+// gatherSituation reads everything that the plan depends on.
+func (t *stageRun) gatherSituation(name string) error {
+	if err := t.loadPackage(); err != nil {
 		return err
 	}
 	t.trace = record.Trace{State: t.state, Owner: name, Config: t.config.Name, Version: t.config.Version}
-	t.note(t.trace.Start())
-	if err := t.recall(); err != nil {
+	t.logIgnored(t.trace.WriteStart())
+	if err := t.loadRecord(); err != nil {
 		return err
 	}
-	situation, err := t.situation(t.copied, t.config, t.rec)
+	situation, err := t.describeSituation(t.copied, t.config, t.rec)
 	if err != nil {
 		return err
 	}
 	t.plan = Decide(situation)
 	var names []string
 	for _, action := range t.plan.Actions {
-		names = append(names, fromEnv(action.Step)...)
+		names = append(names, listEnvArguments(action.Step)...)
 	}
-	t.hide(names)
+	t.setSecrets(names)
 	return nil
 }
 
-// load reads and checks the package.
-func (t *turn) load() error {
+// loadPackage reads and validates the package.
+func (t *stageRun) loadPackage() error {
 	config, problems := pack.Load(t.copied.FS(), t.Mode, pack.Want{Version: t.Resource.Version})
 	for _, p := range problems {
 		if p.Severity == pack.Warning {
@@ -155,13 +156,13 @@ func (t *turn) load() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fault(pack.MissingConfig, "the package expects config files that are not there: %s; add these keys to the package's configMap", strings.Join(missing, ", "))
+		return newFault(pack.MissingConfig, "the package expects config files that are not there: %s; add these keys to the package's configMap", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// recall reads the record, once also what an earlier agent left.
-func (t *turn) recall() error {
+// loadRecord reads the record, and once imports that of an earlier agent.
+func (t *stageRun) loadRecord() error {
 	rec, broken, err := t.held.Load()
 	if err != nil {
 		return err
@@ -170,14 +171,14 @@ func (t *turn) recall() error {
 	t.rec.Config = t.config.Name
 	if broken != "" {
 		t.Log.Warn(broken)
-		t.rec.Imported = true // it was there once: what lies beside it says no more than it did
+		t.rec.Imported = true // it existed: the files beside it contain no more than it did
 		return nil
 	}
 	if rec.Imported {
 		return nil
 	}
-	first, release := t.firstSeen()
-	notes, err := t.rec.Adopt(t.state, t.config, t.release(t.config), first, release)
+	first, release := t.findFirstSeen()
+	notes, err := t.rec.ImportEarlier(t.state, t.config, t.releaseVersion(t.config), first, release)
 	for _, note := range notes {
 		t.Log.Warn(note)
 	}
@@ -187,11 +188,11 @@ func (t *turn) recall() error {
 	return err
 }
 
-// situation is what Decide looks at, for a package on the host.
-func (a *Agent) situation(copied *host.Dir, config pack.Config, rec record.Package) (Situation, error) {
+// describeSituation returns the input of Decide for a package on the host.
+func (a *Agent) describeSituation(copied *host.Dir, config pack.Config, rec record.Package) (Situation, error) {
 	s := Situation{
 		Mode: a.Mode, Config: config, Scripts: map[string]string{}, Record: rec, Env: a.Env,
-		RunID: a.RunID, Run: a.run(), Release: a.release(config), AlwaysRun: a.AlwaysRun,
+		RunID: a.RunID, Run: a.admissionID(), Release: a.releaseVersion(config), AlwaysRun: a.AlwaysRun,
 	}
 	for _, step := range config.Steps(a.Mode) {
 		file := step.File()
@@ -206,20 +207,20 @@ func (a *Agent) situation(copied *host.Dir, config pack.Config, rec record.Packa
 	return s, err
 }
 
-// run carries out the plan.
-func (t *turn) run(ctx context.Context) error {
+// runPlan executes the plan.
+func (t *stageRun) runPlan(ctx context.Context) error {
 	t.forgetStale()
 	if len(t.plan.Actions) == 0 {
 		t.Log.Warn("the package has no steps for this mode; nothing to run", "mode", t.Mode)
 	}
 	if t.Mode.IsCheck() {
-		return t.check(ctx)
+		return t.runChecks(ctx)
 	}
-	if err := t.held.Dir.Room(); err != nil {
+	if err := t.held.Dir.CheckFreeSpace(); err != nil {
 		return err // a step whose success cannot be recorded would run again
 	}
 	if !t.Mode.Uninstalls() {
-		if err := t.layOver(); err != nil {
+		if err := t.applyOverlay(); err != nil {
 			return err
 		}
 	}
@@ -227,50 +228,50 @@ func (t *turn) run(ctx context.Context) error {
 		if !action.Run {
 			t.result.Skipped++
 			t.Log.Info("skipping", "step", action.Name, "why", action.Why)
-			t.note(t.trace.StepDone(t.Mode, action.Step, action.Key, time.Now(), false))
+			t.logIgnored(t.trace.WriteStepDone(t.Mode, action.Step, action.Key, time.Now(), false))
 			continue
 		}
-		if err := t.act(ctx, action); err != nil {
+		if err := t.runAction(ctx, action); err != nil {
 			return err
 		}
 	}
 	if t.Mode.Uninstalls() {
-		if err := t.takeAway(); err != nil {
+		if err := t.removeOverlay(); err != nil {
 			return err
 		}
 	}
-	t.tidy()
+	t.pruneHost()
 	return nil
 }
 
-// forgetStale drops marks that can never count again, so that the record stays as small as the package.
-func (t *turn) forgetStale() {
-	now := Situation{RunID: t.RunID, Release: t.release(t.config)}
-	t.rec.Retain(func(m record.Step) bool { return current(now, m) })
+// forgetStale removes marks that can never count again, which bounds the size of the record.
+func (t *stageRun) forgetStale() {
+	now := Situation{RunID: t.RunID, Release: t.releaseVersion(t.config)}
+	t.rec.RetainSteps(func(m record.Step) bool { return isCurrent(now, m) })
 }
 
-// act runs one step of an action mode and records its success before anything else happens.
-func (t *turn) act(ctx context.Context, action Action) error {
-	result, lines, err := t.perform(ctx, action)
+// runAction runs one step and records its success before anything else happens.
+func (t *stageRun) runAction(ctx context.Context, action Action) error {
+	result, lines, err := t.performStep(ctx, action)
 	if err != nil {
 		return err
 	}
-	if f := verdict(action, result, lines); f != nil {
+	if f := judgeResult(action, result, lines); f != nil {
 		return f
 	}
-	t.rec.Finish(record.Step{
-		Mode: string(t.Mode), Name: action.Name, Key: action.Key, Run: t.Settings.run(), Release: t.release(t.config),
+	t.rec.MarkDone(record.Step{
+		Mode: string(t.Mode), Name: action.Name, Key: action.Key, Run: t.Settings.admissionID(), Release: t.releaseVersion(t.config),
 		Exit: result.Exit, At: time.Now().UTC(), SelfManaged: action.Step.Idempotence,
 	})
-	if err := t.save(); err != nil {
+	if err := t.saveRecord(); err != nil {
 		return err
 	}
-	t.note(t.trace.StepDone(t.Mode, action.Step, action.Key, time.Now(), true))
+	t.logIgnored(t.trace.WriteStepDone(t.Mode, action.Step, action.Key, time.Now(), true))
 	return nil
 }
 
-// verdict says what a step's end means; nil is success.
-func verdict(action Action, r step.Result, lines []string) *Fault {
+// judgeResult turns the result of a step into a Fault; nil for success.
+func judgeResult(action Action, r step.Result, lines []string) *Fault {
 	f := &Fault{Class: pack.StepFailed, Step: action.Name, Lines: lines, Signal: r.Signal}
 	if r.Exit >= 0 {
 		f.Exit = &r.Exit
@@ -288,15 +289,15 @@ func verdict(action Action, r step.Result, lines []string) *Fault {
 		f.Err = fmt.Errorf("step %s was ended by SIGKILL, perhaps because it used more memory than the resources of its pod allow", action.Name)
 	case r.Signal != "":
 		f.Err = fmt.Errorf("step %s was ended by %s", action.Name, r.Signal)
-	case accepts(action.Step, r.Exit):
+	case acceptsExit(action.Step, r.Exit):
 		return nil
 	default:
-		f.Err = fmt.Errorf("step %s exited with %d; it accepts %s", action.Name, r.Exit, codes(action.Step))
+		f.Err = fmt.Errorf("step %s exited with %d; it accepts %s", action.Name, r.Exit, formatCodes(action.Step))
 	}
 	return f
 }
 
-func accepts(s pack.Step, exit int) bool {
+func acceptsExit(s pack.Step, exit int) bool {
 	for _, code := range s.ReturnCodes {
 		if code == exit {
 			return true
@@ -305,12 +306,12 @@ func accepts(s pack.Step, exit int) bool {
 	return false
 }
 
-func codes(s pack.Step) string {
+func formatCodes(s pack.Step) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s.ReturnCodes), " ", ", "), "[]")
 }
 
-// remember records a failure, or that the mode's last failure is past.
-func (t *turn) remember(err error) error {
+// recordFailure records a failure, or clears the last failure of the mode.
+func (t *stageRun) recordFailure(err error) error {
 	past := t.rec.Failure
 	switch {
 	case err != nil:
@@ -321,13 +322,13 @@ func (t *turn) remember(err error) error {
 	default:
 		return nil
 	}
-	return t.save()
+	return t.saveRecord()
 }
 
-func (t *turn) save() error { return t.held.Save(t.rec) }
+func (t *stageRun) saveRecord() error { return t.held.Save(t.rec) }
 
-// note tells of a file for people that could not be written; nothing depends on it.
-func (a *Agent) note(err error) {
+// logIgnored logs the error of a file for people, on which nothing depends.
+func (a *Agent) logIgnored(err error) {
 	if err != nil {
 		a.Log.Warn("a file for people could not be written", "error", err)
 	}

@@ -14,26 +14,25 @@ import (
 	"time"
 )
 
-// What a sentinel is called and says, as in manifests older than this program.
+// The name and content of a sentinel file are those of earlier manifests.
 var (
 	sentinelName = regexp.MustCompile(`-[0-9]{9,}$`)
 	sentinelText = []byte("Job completed")
 )
 
-// MakeSentinel makes the file that an interrupt waits for with --after-file, path and the seconds of now. Each is another,
-// so that none is taken for an earlier one's. A host has one at a time: others were left by work that was called off, and
-// go.
-func MakeSentinel(path string, now time.Time) (made string, err error) {
+// CreateSentinel creates the file that an interrupt waits for with --after-file: path with the seconds of now, so that
+// every file has its own name. A host has one at a time: others are left over from cancelled work and are removed.
+func CreateSentinel(path string, now time.Time) (made string, err error) {
 	made = path + "-" + strconv.FormatInt(now.Unix(), 10)
-	dropSentinels(filepath.Dir(made))
+	removeSentinels(filepath.Dir(made))
 	if err := os.WriteFile(made, fmt.Appendf(nil, "%s at %s\n", sentinelText, now.UTC().Format(time.RFC3339)), 0o600); err != nil {
 		return "", fmt.Errorf("making the file that an interrupt waits for: %w", err)
 	}
 	return made, nil
 }
 
-// dropSentinels removes what can be removed; what cannot is in nobody's way.
-func dropSentinels(folder string) {
+// removeSentinels removes sentinel files. Errors are ignored, because a remaining file does no harm.
+func removeSentinels(folder string) {
 	found, err := os.ReadDir(folder)
 	if err != nil {
 		return

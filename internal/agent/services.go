@@ -16,11 +16,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// reconnects bounds how often the way to systemd is looked for again in one run.
+// reconnects limits the reconnects to systemd in one run.
 const reconnects = 10
 
-// untouched are services that restarting all services leaves alone: what carries the host itself, its network, or the
-// sessions of people who are on it. A name ending in * is a prefix.
+// untouched are services that restarting all services excludes: services of the host itself, its network, and login
+// sessions. A name ending in * is a prefix.
 var untouched = []string{
 	"systemd-*", "dbus*", "init*", "emergency*", "rescue*",
 	"getty@*", "serial-getty@*", "console-getty*", "container-getty@*", "autovt@*",
@@ -32,31 +32,31 @@ var untouched = []string{
 // sysctlUnit loads the host's sysctl settings.
 const sysctlUnit = "systemd-sysctl.service"
 
-// A crew restarts services, each exactly once per interrupt, whoever is killed on the way: the agent itself, when its
+// serviceRestarter restarts services, each exactly once per interrupt, even if that kills the agent because its
 // container runtime is one of them.
-type crew struct {
-	*disturbance
+type serviceRestarter struct {
+	*interruptRun
 	control systemd.Control
 	close   func()
 	boot    string
 	cuts    int
 }
 
-func (d *disturbance) crew(ctx context.Context) (*crew, error) {
+func (d *interruptRun) newRestarter(ctx context.Context) (*serviceRestarter, error) {
 	boot, err := d.Host.BootID()
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{disturbance: d, boot: boot, close: func() {}}
+	c := &serviceRestarter{interruptRun: d, boot: boot, close: func() {}}
 	return c, c.connect(ctx)
 }
 
-func (c *crew) connect(ctx context.Context) error {
+func (c *serviceRestarter) connect(ctx context.Context) error {
 	c.close()
 	control, how, done, err := systemd.Connect(ctx, c.Host, c.out)
 	if err != nil {
 		c.close = func() {}
-		return failed(ctx, fmt.Errorf("restarting services: %w", err))
+		return systemdFault(ctx, fmt.Errorf("restarting services: %w", err))
 	}
 	c.control, c.close = control, done
 	c.Log.Info("reached the host's systemd", "by", how)
@@ -64,13 +64,13 @@ func (c *crew) connect(ctx context.Context) error {
 }
 
 // restartNamed restarts the services of the interrupt one after the other, in their order.
-func (d *disturbance) restartNamed(ctx context.Context) error {
-	c, err := d.crew(ctx)
+func (d *interruptRun) restartNamed(ctx context.Context) error {
+	c, err := d.newRestarter(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { c.close() }()
-	if err := c.reload(ctx); err != nil {
+	if err := c.reloadSystemd(ctx); err != nil {
 		return err
 	}
 	if d.rec.State != record.Intended {
@@ -78,48 +78,48 @@ func (d *disturbance) restartNamed(ctx context.Context) error {
 		for _, name := range d.Services {
 			names = append(names, systemd.ServiceName(name))
 		}
-		if err := c.intend(ctx, names); err != nil {
+		if err := c.recordIntent(ctx, names); err != nil {
 			return err
 		}
 	}
 	for i := range d.rec.Units {
-		if err := c.restart(ctx, i); err != nil {
+		if err := c.restartUnits(ctx, i); err != nil {
 			return err
 		}
 	}
-	return c.finish(c.report())
+	return c.recordDone(c.describeRestarts())
 }
 
-// restartAll reloads systemd's configuration and the sysctl settings and restarts every running service that is not
-// untouched.
-func (d *disturbance) restartAll(ctx context.Context) error {
-	c, err := d.crew(ctx)
+// restartAll reloads the configuration of systemd and the sysctl settings, and restarts every running service that is
+// not excluded.
+func (d *interruptRun) restartAll(ctx context.Context) error {
+	c, err := d.newRestarter(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { c.close() }()
-	if err := c.reload(ctx); err != nil {
+	if err := c.reloadSystemd(ctx); err != nil {
 		return err
 	}
 	if d.rec.State != record.Intended {
-		names, err := c.running(ctx)
+		names, err := c.listRunning(ctx)
 		if err != nil {
 			return err
 		}
-		if err := c.intend(ctx, names); err != nil {
+		if err := c.recordIntent(ctx, names); err != nil {
 			return err
 		}
 	}
-	if err := c.sysctl(ctx); err != nil {
+	if err := c.loadSysctl(ctx); err != nil {
 		return err
 	}
-	if err := c.restart(ctx, slices.Collect(indexes(c.rec.Units))...); err != nil {
+	if err := c.restartUnits(ctx, slices.Collect(allIndexes(c.rec.Units))...); err != nil {
 		return err
 	}
-	return c.finish(c.report())
+	return c.recordDone(c.describeRestarts())
 }
 
-func indexes(units []record.Unit) func(func(int) bool) {
+func allIndexes(units []record.Unit) func(func(int) bool) {
 	return func(yield func(int) bool) {
 		for i := range units {
 			if !yield(i) {
@@ -129,45 +129,45 @@ func indexes(units []record.Unit) func(func(int) bool) {
 	}
 }
 
-func (c *crew) reload(ctx context.Context) error {
+func (c *serviceRestarter) reloadSystemd(ctx context.Context) error {
 	if err := c.control.Ask(ctx, systemd.Reload); err != nil {
-		return failed(ctx, err)
+		return systemdFault(ctx, err)
 	}
 	return nil
 }
 
-// intend records, durably, which services are to be restarted and how they run now.
-func (c *crew) intend(ctx context.Context, names []string) error {
+// recordIntent durably records which services will be restarted and their present state.
+func (c *serviceRestarter) recordIntent(ctx context.Context, names []string) error {
 	c.rec.State, c.rec.At, c.rec.Units = record.Intended, time.Now().UTC(), nil
 	if len(names) > 0 {
 		units, err := c.control.Units(ctx, names...)
 		if err != nil {
-			return failed(ctx, err)
+			return systemdFault(ctx, err)
 		}
 		for _, u := range units {
-			if why := unfit(u); why != "" {
-				return fault(pack.InterruptFailed, "service %s %s; no service was restarted", u.Name, why)
+			if why := whyNotRestartable(u); why != "" {
+				return newFault(pack.InterruptFailed, "service %s %s; no service was restarted", u.Name, why)
 			}
-			c.rec.Units = append(c.rec.Units, record.Unit{Name: u.Name, Before: c.life(u)})
+			c.rec.Units = append(c.rec.Units, record.Unit{Name: u.Name, Before: c.observeLife(u)})
 		}
 	}
 	if err := c.held.Save(c.rec); err != nil {
 		return err
 	}
-	c.note(c.consume())
+	c.logIgnored(c.removeAwaitedFiles())
 	return nil
 }
 
-// failed is the fault of an interrupt that systemd did not carry out; when the agent was told to stop, that is the reason.
-func failed(ctx context.Context, err error) error {
+// systemdFault is the fault of an interrupt that systemd did not execute, unless the agent was told to stop.
+func systemdFault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w (%w)", cause, err)
 	}
 	return &Fault{Class: pack.InterruptFailed, Err: err}
 }
 
-// unfit says why a service cannot be restarted.
-func unfit(u systemd.Unit) string {
+// whyNotRestartable says why a service cannot be restarted; empty when it can.
+func whyNotRestartable(u systemd.Unit) string {
 	switch u.Load {
 	case "loaded":
 		return ""
@@ -181,16 +181,16 @@ func unfit(u systemd.Unit) string {
 	return "cannot be loaded on this host (" + u.Load + ")"
 }
 
-func (c *crew) life(u systemd.Unit) record.Life {
+func (c *serviceRestarter) observeLife(u systemd.Unit) record.Life {
 	life := u.Life
 	life.Boot = c.boot
 	return life
 }
 
-// restart restarts those of these units that have not been restarted yet under this interrupt.
-func (c *crew) restart(ctx context.Context, which ...int) error {
+// restartUnits restarts those units that have not been restarted yet in this interrupt.
+func (c *serviceRestarter) restartUnits(ctx context.Context, which ...int) error {
 	for {
-		waiting, err := c.waiting(ctx, which)
+		waiting, err := c.listUnrestarted(ctx, which)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
@@ -203,19 +203,19 @@ func (c *crew) restart(ctx context.Context, which ...int) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("restarting %s: %w", strings.Join(names, ", "), cause)
 		}
-		if slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, systemd.ErrCut) }) {
+		if slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, systemd.ErrConnectionLost) }) {
 			if err := c.reconnect(ctx); err != nil {
 				return err
 			}
-			continue // and see what became of them
+			continue // and read their state
 		}
-		if err := c.settle(ctx, waiting, errs); err != nil {
+		if err := c.recordRestarts(ctx, waiting, errs); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *crew) reconnect(ctx context.Context) error {
+func (c *serviceRestarter) reconnect(ctx context.Context) error {
 	var err error
 	for c.cuts++; c.cuts <= reconnects; c.cuts++ {
 		if err = c.connect(ctx); err == nil {
@@ -227,12 +227,12 @@ func (c *crew) reconnect(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-	return errors.Join(fault(pack.InterruptFailed, "%w", systemd.ErrCut), err)
+	return errors.Join(newFault(pack.InterruptFailed, "%w", systemd.ErrConnectionLost), err)
 }
 
-// waiting lists those of these units that still run as they did before. Those that do not were restarted, by this agent
-// before it was killed or by a boot; that is recorded first. A unit systemd works on is waited for.
-func (c *crew) waiting(ctx context.Context, which []int) ([]int, error) {
+// listUnrestarted lists the units that have not been restarted. The others were restarted by this agent before it was
+// killed, or by a boot; that is recorded first. It waits for units that have a queued job.
+func (c *serviceRestarter) listUnrestarted(ctx context.Context, which []int) ([]int, error) {
 	var open []int
 	for _, i := range which {
 		if c.rec.Units[i].After == nil {
@@ -242,7 +242,7 @@ func (c *crew) waiting(ctx context.Context, which []int) ([]int, error) {
 	if len(open) == 0 {
 		return nil, nil
 	}
-	units, err := c.quiet(ctx, open)
+	units, err := c.awaitIdle(ctx, open)
 	if err != nil {
 		return nil, err
 	}
@@ -250,8 +250,8 @@ func (c *crew) waiting(ctx context.Context, which []int) ([]int, error) {
 	changed := false
 	for n, i := range open {
 		u := &c.rec.Units[i]
-		now := c.life(units[n])
-		if units[n].Active == "failed" || !u.Before.Over(now, units[n].Active == "active") {
+		now := c.observeLife(units[n])
+		if units[n].Active == "failed" || !u.Before.IsOver(now, units[n].Active == "active") {
 			waiting = append(waiting, i)
 			continue
 		}
@@ -264,8 +264,8 @@ func (c *crew) waiting(ctx context.Context, which []int) ([]int, error) {
 	return waiting, nil
 }
 
-// quiet describes units when systemd has no job for any of them.
-func (c *crew) quiet(ctx context.Context, which []int) ([]systemd.Unit, error) {
+// awaitIdle waits until systemd has no job for any of these units, and returns them.
+func (c *serviceRestarter) awaitIdle(ctx context.Context, which []int) ([]systemd.Unit, error) {
 	var names []string
 	for _, i := range which {
 		names = append(names, c.rec.Units[i].Name)
@@ -275,7 +275,7 @@ func (c *crew) quiet(ctx context.Context, which []int) ([]systemd.Unit, error) {
 	for {
 		units, err := c.control.Units(ctx, names...)
 		if err != nil {
-			return nil, failed(ctx, err)
+			return nil, systemdFault(ctx, err)
 		}
 		if !slices.ContainsFunc(units, func(u systemd.Unit) bool { return u.Job }) {
 			return units, nil
@@ -288,15 +288,15 @@ func (c *crew) quiet(ctx context.Context, which []int) ([]systemd.Unit, error) {
 	}
 }
 
-// settle records what became of a restart. A service that failed is asked for again by the next run.
-func (c *crew) settle(ctx context.Context, which []int, errs []error) error {
-	units, err := c.quiet(ctx, which)
+// recordRestarts records the results of a restart. The next run restarts failed services again.
+func (c *serviceRestarter) recordRestarts(ctx context.Context, which []int, errs []error) error {
+	units, err := c.awaitIdle(ctx, which)
 	if err != nil {
 		return err
 	}
 	var failed []string
 	for n, i := range which {
-		u, now := &c.rec.Units[i], c.life(units[n])
+		u, now := &c.rec.Units[i], c.observeLife(units[n])
 		if errs[n] != nil {
 			u.Before = now
 			failed = append(failed, fmt.Sprintf("%s (%v; it is %s)", u.Name, errs[n], units[n].Active))
@@ -314,15 +314,15 @@ func (c *crew) settle(ctx context.Context, which []int, errs []error) error {
 	return nil
 }
 
-// running lists what restarting all services restarts.
-func (c *crew) running(ctx context.Context) ([]string, error) {
+// listRunning lists the services that restarting all services restarts.
+func (c *serviceRestarter) listRunning(ctx context.Context) ([]string, error) {
 	units, err := c.control.Units(ctx)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, systemdFault(ctx, err)
 	}
 	var names []string
 	for _, u := range units {
-		if u.Load == "loaded" && u.Active == "active" && !u.Fixed && !u.Transient && !spared(u) {
+		if u.Load == "loaded" && u.Active == "active" && !u.Fixed && !u.Transient && !isUntouched(u) {
 			names = append(names, u.Name)
 		}
 	}
@@ -330,7 +330,7 @@ func (c *crew) running(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func spared(u systemd.Unit) bool {
+func isUntouched(u systemd.Unit) bool {
 	for _, name := range append([]string{u.Name}, u.Names...) {
 		for _, pattern := range untouched {
 			prefix, open := strings.CutSuffix(pattern, "*")
@@ -342,29 +342,29 @@ func spared(u systemd.Unit) bool {
 	return false
 }
 
-// sysctl loads the host's sysctl settings as at boot.
-func (c *crew) sysctl(ctx context.Context) error {
+// loadSysctl loads the sysctl settings of the host, as at boot.
+func (c *serviceRestarter) loadSysctl(ctx context.Context) error {
 	if c.rec.Sysctl {
 		return nil
 	}
 	units, err := c.control.Units(ctx, sysctlUnit)
 	if err != nil {
-		return failed(ctx, err)
+		return systemdFault(ctx, err)
 	}
 	if len(units) == 1 && units[0].Load == "loaded" {
 		err = errors.Join(c.control.Restart(ctx, []string{sysctlUnit})...)
 	} else {
-		err = systemd.Sysctl(ctx, c.Host, c.out)
+		err = systemd.LoadSysctl(ctx, c.Host, c.out)
 	}
 	if err != nil {
-		return failed(ctx, fmt.Errorf("loading the host's sysctl settings: %w", err))
+		return systemdFault(ctx, fmt.Errorf("loading the host's sysctl settings: %w", err))
 	}
 	c.rec.Sysctl = true
 	return c.held.Save(c.rec)
 }
 
-// report names what was restarted.
-func (c *crew) report() string {
+// describeRestarts lists the restarted services.
+func (c *serviceRestarter) describeRestarts() string {
 	var said []string
 	for _, u := range c.rec.Units {
 		text := u.Name

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -15,22 +16,22 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Variables that only the agent knows, beside those of package pack.
+// Variables that only the agent uses, in addition to those of package pack.
 const (
-	// EnvGrace is how long a step has between SIGTERM and SIGKILL, such as 30s. Unless it is set, a step whose time is up
-	// has defaultGrace, and one whose agent is told to stop has until the agent is killed: the pod's own grace decides.
+	// EnvGrace is the time between SIGTERM and SIGKILL for a step, such as 30s. If it is not set, a step that exceeds
+	// its deadline gets defaultGrace, and a step whose agent is told to stop gets the grace period of the pod.
 	EnvGrace = "SKYHOOK_AGENT_GRACE"
-	// EnvMessageFile is where the result is left, in place of pack.MessageFile.
+	// EnvMessageFile is the file for the result, in place of pack.MessageFile.
 	EnvMessageFile = "SKYHOOK_TERMINATION_LOG"
 )
 
 const defaultGrace = 25 * time.Second
 
-// Settings is what the environment says.
+// Settings are the settings in the environment.
 type Settings struct {
-	// Env is the agent's whole environment; steps see it but for what belongs to the agent's own container.
+	// Env is the agent's environment. Steps get it without the variables of the agent's own container.
 	Env map[string]string
-	// Resource is empty when the variable is; ResourceErr says what is wrong with it.
+	// Resource is empty when the variable is; ResourceErr is why it is invalid.
 	Resource    pack.ResourceID
 	ResourceErr error
 
@@ -42,14 +43,14 @@ type Settings struct {
 	ConfigDigest, PodUID        string
 	Deadline                    time.Time
 	Redact                      []string
-	// Grace is zero when nobody set it.
+	// Grace is zero when it is not set.
 	Grace       time.Duration
 	MessageFile string
-	// Warnings are settings that could not be used; a default stands in for each.
+	// Warnings are invalid settings, for which defaults are used.
 	Warnings []string
 }
 
-// ReadSettings reads the environment. What cannot be understood stops nothing that does not need it.
+// ReadSettings reads the environment. An invalid setting is an error only for what needs it.
 func ReadSettings(environ []string) Settings {
 	env := map[string]string{}
 	for _, pair := range environ {
@@ -59,10 +60,10 @@ func ReadSettings(environ []string) Settings {
 	}
 	s := Settings{
 		Env:          env,
-		SourceDir:    or(env[pack.EnvDataDir], pack.ImageDir),
-		StateDir:     or(env[pack.EnvRootDir], pack.DefaultRootDir),
-		LogDir:       or(env[pack.EnvLogDir], pack.DefaultLogDir),
-		WriteLogs:    or(strings.ToLower(env[pack.EnvWriteLogs]), "true") == "true",
+		SourceDir:    cmp.Or(env[pack.EnvDataDir], pack.ImageDir),
+		StateDir:     cmp.Or(env[pack.EnvRootDir], pack.DefaultRootDir),
+		LogDir:       cmp.Or(env[pack.EnvLogDir], pack.DefaultLogDir),
+		WriteLogs:    cmp.Or(strings.ToLower(env[pack.EnvWriteLogs]), "true") == "true",
 		CopyResolv:   strings.EqualFold(env[pack.EnvCopyResolv], "true"),
 		AlwaysRun:    strings.EqualFold(env[pack.EnvAlwaysRun], "true"),
 		RunID:        env[pack.EnvRunID],
@@ -75,17 +76,17 @@ func ReadSettings(environ []string) Settings {
 	if text := env[pack.EnvResourceID]; text != "" {
 		s.Resource, s.ResourceErr = pack.ParseResourceID(text)
 	}
-	s.BufferLimit = s.number(pack.EnvBufferLimit, step.DefaultLimit)
-	s.Grace = s.duration(EnvGrace, 0)
+	s.BufferLimit = s.readNumber(pack.EnvBufferLimit, step.DefaultLimit)
+	s.Grace = s.readDuration(EnvGrace, 0)
 	var err error
 	if s.Deadline, err = pack.ParseDeadline(env[pack.EnvDeadline]); err != nil {
 		s.Warnings = append(s.Warnings, err.Error()+"; there is no deadline")
 	}
-	s.PodUID = s.plainName(pack.EnvPodUID, s.PodUID)
+	s.PodUID = s.readFileName(pack.EnvPodUID, s.PodUID)
 	return s
 }
 
-func (s *Settings) number(name string, otherwise int) int {
+func (s *Settings) readNumber(name string, otherwise int) int {
 	text, ok := s.Env[name]
 	if !ok || text == "" {
 		return otherwise
@@ -98,7 +99,7 @@ func (s *Settings) number(name string, otherwise int) int {
 	return min(n, 1<<20)
 }
 
-func (s *Settings) duration(name string, otherwise time.Duration) time.Duration {
+func (s *Settings) readDuration(name string, otherwise time.Duration) time.Duration {
 	text, ok := s.Env[name]
 	if !ok || text == "" {
 		return otherwise
@@ -111,8 +112,8 @@ func (s *Settings) duration(name string, otherwise time.Duration) time.Duration 
 	return d
 }
 
-// plainName drops a value that would not be one file name.
-func (s *Settings) plainName(name, value string) string {
+// readFileName ignores a value that is not a single file name.
+func (s *Settings) readFileName(name, value string) string {
 	if value != "" && (path.Base(value) != value || value == ".." || value == "." || len(value) > 64) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%s is %.40q and not a UID; it is not used", name, value))
 		return ""
@@ -120,11 +121,13 @@ func (s *Settings) plainName(name, value string) string {
 	return value
 }
 
-// release is the version of the package as the Skyhook names it.
-func (s *Settings) release(config pack.Config) string { return or(s.Resource.Version, config.Version) }
+// releaseVersion is the package version in the Skyhook.
+func (s *Settings) releaseVersion(config pack.Config) string {
+	return cmp.Or(s.Resource.Version, config.Version)
+}
 
-// run is what "done" refers to: the admission; without one, the Skyhook's generation.
-func (s *Settings) run() string {
+// admissionID identifies the run that "done" refers to: the admission, or the generation of the Skyhook.
+func (s *Settings) admissionID() string {
 	if s.RunID != "" {
 		return s.RunID
 	}
@@ -132,13 +135,6 @@ func (s *Settings) run() string {
 		return "resource:" + s.Resource.String()
 	}
 	return ""
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func readLocal(name string) (string, error) {

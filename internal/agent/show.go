@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +25,7 @@ type Preview struct {
 	Problems pack.Problems `json:"problems"`
 }
 
-// Preview says what a run would do, and changes nothing. It looks at the package in its place on the host.
+// Preview returns what a run would do, and changes nothing. It reads the package on the host.
 func (a *Agent) Preview() (Preview, error) {
 	p := Preview{Overlay: []Change{}, Problems: pack.Problems{}}
 	copied, err := a.Host.Dir(a.CopyDir)
@@ -37,12 +38,12 @@ func (a *Agent) Preview() (Preview, error) {
 	if problems.Failed() {
 		return p, problems.Err()
 	}
-	p.Package = or(a.Resource.Package, config.Name)
-	rec, err := record.Read(a.Host, a.StateDir, p.Package)
+	p.Package = cmp.Or(a.Resource.Package, config.Name)
+	rec, err := record.ReadPackage(a.Host, a.StateDir, p.Package)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return p, err
 	}
-	situation, err := a.situation(copied, config, rec)
+	situation, err := a.describeSituation(copied, config, rec)
 	if err != nil {
 		return p, err
 	}
@@ -54,7 +55,7 @@ func (a *Agent) Preview() (Preview, error) {
 	if a.Mode.Uninstalls() {
 		from = nil
 	}
-	changes, _, err := overlayPlan(a.Host, from, rec.Overlay)
+	changes, _, err := planOverlay(a.Host, from, rec.Overlay)
 	p.Overlay = append(p.Overlay, changes...)
 	return p, err
 }
@@ -67,7 +68,7 @@ func (p Preview) Text() string {
 		fmt.Fprintf(&b, "from %s to %s\n", p.Previous, p.Current)
 	}
 	for _, c := range p.Overlay {
-		fmt.Fprintf(&b, "  overlay  %-8s %s%s\n", c.Verb, c.Path, because(c.Why))
+		fmt.Fprintf(&b, "  overlay  %-8s %s%s\n", c.Verb, c.Path, formatReason(c.Why))
 	}
 	for _, a := range p.Actions {
 		act := "run"
@@ -78,7 +79,7 @@ func (p Preview) Text() string {
 			act = "fail"
 			a.Why = "not set: " + strings.Join(a.Missing, ", ")
 		}
-		fmt.Fprintf(&b, "  step     %-8s %s%s\n", act, strings.Join(append([]string{a.Path}, a.Arguments...), " "), because(a.Why))
+		fmt.Fprintf(&b, "  step     %-8s %s%s\n", act, strings.Join(append([]string{a.Path}, a.Arguments...), " "), formatReason(a.Why))
 	}
 	if len(p.Actions) == 0 {
 		b.WriteString("  no steps\n")
@@ -89,14 +90,14 @@ func (p Preview) Text() string {
 	return b.String()
 }
 
-func because(why string) string {
+func formatReason(why string) string {
 	if why == "" {
 		return ""
 	}
 	return "  (" + why + ")"
 }
 
-// Status is what a host remembers.
+// Status is the state recorded on a host.
 type Status struct {
 	StateDir   string             `json:"stateDir"`
 	Packages   []record.Package   `json:"packages"`
@@ -108,12 +109,12 @@ type Status struct {
 // ReadStatus reads the records below a state root.
 func ReadStatus(root *host.Root, stateDir string) (Status, error) {
 	s := Status{StateDir: stateDir, Packages: []record.Package{}, Interrupts: []record.Interrupt{}}
-	names, err := record.Names(root, stateDir)
+	names, err := record.ListPackages(root, stateDir)
 	if err != nil {
 		return s, err
 	}
 	for _, name := range names {
-		p, err := record.Read(root, stateDir, name)
+		p, err := record.ReadPackage(root, stateDir, name)
 		if err != nil {
 			s.Unreadable = append(s.Unreadable, err.Error())
 			continue
@@ -128,7 +129,7 @@ func ReadStatus(root *host.Root, stateDir string) (Status, error) {
 	return s, nil
 }
 
-// StateDirs lists the state roots at a directory of the host: itself, or those of the Skyhooks below it.
+// StateDirs lists the state roots at a directory of the host: the directory itself, or those of the Skyhooks below it.
 func StateDirs(root *host.Root, stateDir string) ([]string, error) {
 	dir, err := root.Dir(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +160,7 @@ func (s Status) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", s.StateDir)
 	for _, p := range s.Packages {
-		installed := or(p.Installed.Version, "not installed yet")
+		installed := cmp.Or(p.Installed.Version, "not installed yet")
 		if p.Installed.Release != "" && p.Installed.Release != p.Installed.Version && installed != pack.Uninstalled {
 			installed += " (as " + p.Installed.Release + ")"
 		}

@@ -37,7 +37,7 @@ func killAt(a *agent.Agent) {
 	if err != nil {
 		return
 	}
-	a.Host.Watch = func(string, string) {
+	a.Host.OnChange = func(string, string) {
 		if n--; n == 0 {
 			_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
 			select {}

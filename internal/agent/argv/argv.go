@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package argv is the agent's command line: the four forms operators have always used, and commands for people.
+// Package argv is the command line of the agent: the four forms that operators use, and commands for people.
 package argv
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Line is one command line and what is around it.
+// Line is one command line with its environment.
 type Line struct {
 	Args           []string
 	Environ        []string
 	Stdout, Stderr io.Writer
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
-	// Prepare, if set, sees the agent before it runs. Tests kill it from there.
+	// Prepare, if set, is called with the agent before it runs. Tests use it to kill the agent.
 	Prepare func(*agent.Agent)
 }
 
-// usageError is a command line that cannot be understood.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
-// ended is a command that has said everything and only has its exit code left.
-type ended struct{ code int }
+// exitStatus ends a command that has printed its result with an exit code.
+type exitStatus struct{ code int }
 
-func (e ended) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// Run carries out a command line and returns the exit code.
+// Run executes a command line and returns the exit code.
 func Run(l Line) (code int) {
 	defer func() {
 		if crash := recover(); crash != nil {
@@ -48,16 +48,16 @@ func Run(l Line) (code int) {
 			code = pack.HostProblem.ExitCode()
 		}
 	}()
-	// A run is over before collecting garbage pays; the limit keeps memory in the bounds docs/agent.md promises.
+	// A run ends before garbage collection pays off; the limit bounds memory as docs/agent.md documents.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(14 << 20)
-	unix.Umask(0o022) // for what steps make; the agent's own files have modes of their own
-	root := l.command()
+	unix.Umask(0o022) // for files of steps; the agent sets the modes of its own files
+	root := l.newCommand()
 	root.SetArgs(l.Args)
 	root.SetOut(l.Stdout)
 	root.SetErr(l.Stderr)
 	cmd, err := root.ExecuteC()
-	var end ended
+	var end exitStatus
 	var usage usageError
 	switch {
 	case err == nil:
@@ -72,7 +72,7 @@ func Run(l Line) (code int) {
 	return 1
 }
 
-func (l Line) command() *cobra.Command {
+func (l Line) newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "skyhook-agent MODE [ROOT_MOUNT] COPY_DIR [INTERRUPT]",
 		Short: "Run the steps of a package on this host",
@@ -84,7 +84,7 @@ func (l Line) command() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			req, known, err := Historic(args)
+			req, known, err := ParseModeForm(args)
 			if err != nil {
 				return usageError{err}
 			}
@@ -92,7 +92,7 @@ func (l Line) command() *cobra.Command {
 				fmt.Fprintf(l.Stderr, "warning: mode %q is not known to this agent, so there is nothing to do; it knows %s\n", args[0], modeNames())
 				return nil
 			}
-			return l.run(req, nil)
+			return l.runAgent(req, nil)
 		},
 	}
 	root.SetVersionTemplate("skyhook-agent {{.Version}}\n")
@@ -101,8 +101,8 @@ func (l Line) command() *cobra.Command {
 	return root
 }
 
-// Historic reads the four forms operators use. known is false for a mode of another age, which is none of ours to judge.
-func Historic(args []string) (req agent.Request, known bool, err error) {
+// ParseModeForm parses the four forms that operators use. known is false for a mode that this version does not know.
+func ParseModeForm(args []string) (req agent.Request, known bool, err error) {
 	if len(args) < 2 || len(args) > 4 {
 		return req, false, fmt.Errorf("%d arguments given: it takes MODE COPY_DIR, MODE ROOT_MOUNT COPY_DIR, or MODE ROOT_MOUNT COPY_DIR INTERRUPT", len(args))
 	}
@@ -129,8 +129,8 @@ func Historic(args []string) (req agent.Request, known bool, err error) {
 	return req, true, nil
 }
 
-// run does one run of the agent, until it ends or is told to stop.
-func (l Line) run(req agent.Request, change func(*agent.Settings)) error {
+// runAgent runs the agent until it ends or receives a signal.
+func (l Line) runAgent(req agent.Request, change func(*agent.Settings)) error {
 	set := agent.ReadSettings(l.Environ)
 	if change != nil {
 		change(&set)
@@ -156,7 +156,7 @@ func (l Line) run(req agent.Request, change func(*agent.Settings)) error {
 		return usageError{errors.New(m.Reason)}
 	}
 	if code := m.Class.ExitCode(); code != 0 {
-		return ended{code}
+		return exitStatus{code}
 	}
 	return nil
 }

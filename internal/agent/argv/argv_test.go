@@ -31,7 +31,7 @@ func TestHistoric(t *testing.T) {
 		{"apply /host copy", agent.Request{}, true, "must be an absolute path"},
 		{"interrupt /copy", agent.Request{}, true, "interrupt needs the interrupt"},
 	} {
-		req, known, err := Historic(strings.Fields(c.args))
+		req, known, err := ParseModeForm(strings.Fields(c.args))
 		if known != c.known || (c.fails == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: known %v, error %v", c.args, known, err)
 		}
@@ -82,7 +82,7 @@ func stays(args []string, host string) bool {
 	if args[0] == "validate" {
 		return true // reads
 	}
-	if req, known, err := Historic(args); err == nil && known {
+	if req, known, err := ParseModeForm(args); err == nil && known {
 		return req.RootMount == host
 	}
 	given, at := 0, -1

@@ -4,6 +4,7 @@
 package argv
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// stateRoots are looked at when nobody says where the records are: the operator's and the agent's own default.
+// stateRoots are the default locations of records: those of the operator and of the agent.
 var stateRoots = []string{"/var/lib/skyhook", pack.DefaultRootDir}
 
 func (l Line) runCommand() *cobra.Command {
@@ -28,12 +29,12 @@ func (l Line) runCommand() *cobra.Command {
 		Short: "Run a mode of a package",
 		Example: `  skyhook-agent run apply --copy-dir /var/lib/skyhook/demo/tuning-1.1.0
   skyhook-agent run config --root-mount local --copy-dir /opt/my-package`,
-		Args: exactly("MODE"),
+		Args: exactArgs("MODE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := place(&req, args[0]); err != nil {
+			if err := setPlace(&req, args[0]); err != nil {
 				return err
 			}
-			return l.run(req, nil)
+			return l.runAgent(req, nil)
 		},
 	}
 	placeFlags(cmd, &req)
@@ -45,7 +46,7 @@ func placeFlags(cmd *cobra.Command, req *agent.Request) {
 	cmd.Flags().StringVar(&req.CopyDir, "copy-dir", os.Getenv(pack.EnvSkyhookDir), "the package, as the host sees it")
 }
 
-func place(req *agent.Request, word string) error {
+func setPlace(req *agent.Request, word string) error {
 	mode, known := pack.ParseMode(word)
 	if !known || !mode.HasSteps() {
 		return usageError{fmt.Errorf("mode %q has no steps; the modes are %s", word, strings.ReplaceAll(modeNames(), string(pack.ModeInterrupt)+", ", ""))}
@@ -77,7 +78,7 @@ func (l Line) interruptCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			req.Interrupt, req.RootMount = args[len(args)-1], root
 			if len(args) > 1 {
-				old, _, err := Historic(append([]string{string(pack.ModeInterrupt)}, args...))
+				old, _, err := ParseModeForm(append([]string{string(pack.ModeInterrupt)}, args...))
 				if err != nil {
 					return usageError{err}
 				}
@@ -86,7 +87,7 @@ func (l Line) interruptCommand() *cobra.Command {
 					req.RootMount = old.RootMount
 				}
 			}
-			return l.run(req, func(set *agent.Settings) {
+			return l.runAgent(req, func(set *agent.Settings) {
 				if id != "" {
 					set.InterruptID = id
 				}
@@ -100,15 +101,15 @@ func (l Line) interruptCommand() *cobra.Command {
 	return cmd
 }
 
-// sentinelCommand makes the file that an interrupt waits for.
+// sentinelCommand creates the file that an interrupt waits for.
 func (l Line) sentinelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "sentinel PATH",
 		Short:   "Make a file PATH-SECONDS, for an interrupt that waits with --after-file",
 		Example: "  skyhook-agent sentinel /usr/local/.kairos/job-1",
-		Args:    exactly("PATH"),
+		Args:    exactArgs("PATH"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := agent.MakeSentinel(args[0], time.Now())
+			made, err := agent.CreateSentinel(args[0], time.Now())
 			if err == nil {
 				_, err = fmt.Fprintln(l.Stdout, "made", made)
 			}
@@ -117,16 +118,16 @@ func (l Line) sentinelCommand() *cobra.Command {
 	}
 }
 
-// kairosCommand looks at a host whose /etc may be all there is of it.
+// kairosCommand detects Kairos. Of the host it needs only /etc.
 func (l Line) kairosCommand() *cobra.Command {
 	root := ""
 	cmd := &cobra.Command{
 		Use:     "kairos",
 		Short:   "Say whether the host runs Kairos, and which",
 		Example: "  skyhook-agent kairos --root-mount /host",
-		Args:    exactly(),
+		Args:    exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
-			return agent.ShowKairos(root, agent.ReadSettings(l.Environ), l.Stdout)
+			return agent.ReportKairos(root, agent.ReadSettings(l.Environ), l.Stdout)
 		},
 	}
 	cmd.Flags().StringVar(&root, "root-mount", pack.DefaultRootMount, "where the host's / is mounted; local when the agent runs on the host itself")
@@ -141,7 +142,7 @@ func (l Line) validateCommand() *cobra.Command {
 		Short: "Say everything that is wrong with a package",
 		Example: `  skyhook-agent validate ./my-package
   skyhook-agent validate -o json --version 1.2.0 ./my-package/config.json`,
-		Args: exactly("DIR|config.json"),
+		Args: exactArgs("DIR|config.json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
 			if st, err := os.Stat(dir); err != nil {
@@ -151,9 +152,9 @@ func (l Line) validateCommand() *cobra.Command {
 				dir = filepath.Clean(dir)
 			}
 			_, problems := pack.Validate(os.DirFS(dir), want)
-			err := show(cmd, output, problems.Text(), func() ([]byte, error) { return problems.JSON() })
+			err := printOutput(cmd, output, problems.Text(), func() ([]byte, error) { return problems.JSON() })
 			if err == nil && problems.Failed() {
-				err = ended{1}
+				err = exitStatus{1}
 			}
 			return err
 		},
@@ -171,9 +172,9 @@ func (l Line) planCommand() *cobra.Command {
 		Use:     "plan MODE",
 		Short:   "Say what a mode of a package would do on this host",
 		Example: `  skyhook-agent plan apply --root-mount local --copy-dir /var/lib/skyhook/demo/tuning-1.1.0 -o json`,
-		Args:    exactly("MODE"),
+		Args:    exactArgs("MODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := place(&req, args[0]); err != nil {
+			if err := setPlace(&req, args[0]); err != nil {
 				return err
 			}
 			set := agent.ReadSettings(l.Environ)
@@ -188,9 +189,9 @@ func (l Line) planCommand() *cobra.Command {
 			if err != nil && !pack.IsInvalid(err) {
 				return err
 			}
-			shown := show(cmd, output, preview.Text(), func() ([]byte, error) { return json.MarshalIndent(preview, "", "  ") })
+			shown := printOutput(cmd, output, preview.Text(), func() ([]byte, error) { return json.MarshalIndent(preview, "", "  ") })
 			if shown == nil && err != nil {
-				return ended{pack.InvalidPackage.ExitCode()}
+				return exitStatus{pack.InvalidPackage.ExitCode()}
 			}
 			return shown
 		},
@@ -200,17 +201,17 @@ func (l Line) planCommand() *cobra.Command {
 	return cmd
 }
 
-// place on the host of the commands that only look at records.
+// rootsFlags are the flags of the commands that only read records.
 type rootsFlags struct{ mount, state, logs string }
 
-func (l Line) roots(cmd *cobra.Command, f *rootsFlags) {
+func (l Line) addRootsFlags(cmd *cobra.Command, f *rootsFlags) {
 	set := agent.ReadSettings(l.Environ)
 	cmd.Flags().StringVar(&f.mount, "root-mount", "/", "where the host's / is mounted")
 	cmd.Flags().StringVar(&f.state, "state-root", set.Env[pack.EnvRootDir], "the state root of one Skyhook or of several (default "+strings.Join(stateRoots, " and ")+")")
 	cmd.Flags().StringVar(&f.logs, "log-root", set.LogDir, "the log root of the same")
 }
 
-func (f rootsFlags) open() (*host.Root, []string, error) {
+func (f rootsFlags) openRoots() (*host.Root, []string, error) {
 	root, err := host.Open(f.mount)
 	if err != nil {
 		return nil, nil, usageError{err}
@@ -230,9 +231,9 @@ func (f rootsFlags) open() (*host.Root, []string, error) {
 	return root, dirs, nil
 }
 
-// each visits the state directories there are, one after the other.
-func (f rootsFlags) each(visit func(root *host.Root, dir string) error) error {
-	root, dirs, err := f.open()
+// eachRoot visits the existing state directories one after the other.
+func (f rootsFlags) eachRoot(visit func(root *host.Root, dir string) error) error {
+	root, dirs, err := f.openRoots()
 	if err != nil {
 		return err
 	}
@@ -251,11 +252,11 @@ func (l Line) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say what is installed on this host",
-		Args:  exactly(),
+		Args:  exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all := []agent.Status{}
 			text := ""
-			if err := f.each(func(root *host.Root, dir string) error {
+			if err := f.eachRoot(func(root *host.Root, dir string) error {
 				s, err := agent.ReadStatus(root, dir)
 				if err == nil {
 					all, text = append(all, s), text+s.Text()
@@ -267,10 +268,10 @@ func (l Line) statusCommand() *cobra.Command {
 			if len(all) == 0 {
 				text = "no records on this host\n"
 			}
-			return show(cmd, output, text, func() ([]byte, error) { return json.MarshalIndent(all, "", "  ") })
+			return printOutput(cmd, output, text, func() ([]byte, error) { return json.MarshalIndent(all, "", "  ") })
 		},
 	}
-	l.roots(cmd, &f)
+	l.addRootsFlags(cmd, &f)
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -281,14 +282,14 @@ func (l Line) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove logs, copies and flags that are over",
-		Args:  exactly(),
+		Args:  exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.each(func(root *host.Root, dir string) error {
+			return f.eachRoot(func(root *host.Root, dir string) error {
 				logs := f.logs
-				if filepath.Clean(f.state) != dir { // one of several: their logs are apart as well
+				if filepath.Clean(f.state) != dir { // one of several: their logs are separate too
 					logs = filepath.Join(logs, filepath.Base(dir))
 				}
-				removed, err := agent.Tidy(root, dir, logs, dry)
+				removed, err := agent.Prune(root, dir, logs, dry)
 				for _, r := range removed {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Path, r.Why)
 				}
@@ -296,7 +297,7 @@ func (l Line) gcCommand() *cobra.Command {
 			})
 		},
 	}
-	l.roots(cmd, &f)
+	l.addRootsFlags(cmd, &f)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
 	return cmd
 }
@@ -305,7 +306,7 @@ func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "text or json")
 }
 
-func show(cmd *cobra.Command, output, text string, toJSON func() ([]byte, error)) error {
+func printOutput(cmd *cobra.Command, output, text string, toJSON func() ([]byte, error)) error {
 	switch output {
 	case "text":
 	case "json":
@@ -321,19 +322,12 @@ func show(cmd *cobra.Command, output, text string, toJSON func() ([]byte, error)
 	return err
 }
 
-// exactly takes these arguments and no others.
-func exactly(names ...string) cobra.PositionalArgs {
+// exactArgs requires exactly these arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usageError{fmt.Errorf("%d arguments given: it takes %s", len(args), or(strings.Join(names, " "), "none"))}
+			return usageError{fmt.Errorf("%d arguments given: it takes %s", len(args), cmp.Or(strings.Join(names, " "), "none"))}
 		}
 		return nil
 	}
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// bootFile is read through the root mount: in a container whose host is itself a container, only there is it the host's.
+// bootFile is read through the root mount, because a host that is itself a container has its own.
 const bootFile = "/proc/sys/kernel/random/boot_id"
 
-// BootID is the name the host's kernel gave to this boot. Two different ones prove a reboot.
+// BootID is the ID of the current boot of the host. A different ID proves a reboot.
 func (r *Root) BootID() (string, error) {
 	content, err := r.ReadFile(bootFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,22 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy copies the tree of from into the directory to, which is made if it is missing. Links are copied as links; what is
-// neither a file, a directory nor a link is refused by name.
+// Copy copies the tree of from into the directory to, which is made if it is missing. Links are copied as links;
+// anything but files, directories and links is an error.
 func (d *Dir) Copy(from *os.Root, to string) error {
-	d.tell("copy", to)
+	d.notifyChange("copy", to)
 	return fs.WalkDir(from.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, bare(err))
+			return fmt.Errorf("reading %s: %w", name, stripPath(err))
 		}
-		if err := d.copyOne(from, name, path.Join(to, name), e); err != nil {
-			return d.explain("copying to", path.Join(to, name), err)
+		if err := d.copyEntry(from, name, path.Join(to, name), e); err != nil {
+			return d.describeError("copying to", path.Join(to, name), err)
 		}
 		return nil
 	})
 }
 
-func (d *Dir) copyOne(from *os.Root, name, to string, e fs.DirEntry) error {
+func (d *Dir) copyEntry(from *os.Root, name, to string, e fs.DirEntry) error {
 	st, err := e.Info()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d *Dir) copyOne(from *os.Root, name, to string, e fs.DirEntry) error {
 	return fmt.Errorf("%s is neither a file nor a directory nor a link", name)
 }
 
-// copyFile copies one file, following a link of that name as far as it stays in from.
+// copyFile copies one file, following links that stay inside from.
 func (d *Dir) copyFile(from *os.Root, name, to string, mode fs.FileMode) error {
 	in, err := from.Open(name)
 	if err != nil {
@@ -72,39 +72,38 @@ func (d *Dir) copyFile(from *os.Root, name, to string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// Flatten turns a mounted ConfigMap, a farm of links to a dated folder, into plain private files. Doing it again changes
-// nothing.
+// Flatten replaces the links of a mounted ConfigMap by plain private files. It is idempotent.
 func (d *Dir) Flatten(name string) error {
 	list, err := d.Names(name)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	if err := d.Chmod(name, 0o700); err != nil {
-		return d.explain("protecting", name, err)
+		return d.describeError("protecting", name, err)
 	}
 	for _, e := range list {
 		file := path.Join(name, e.Name())
 		if len(e.Name()) > 2 && e.Name()[:2] == ".." {
 			continue
 		}
-		st, err := d.Stat(file) // of what the link leads to
+		st, err := d.Stat(file) // of the target of the link
 		if err != nil {
-			return d.explain("reading", file, err)
+			return d.describeError("reading", file, err)
 		}
 		if st.IsDir() {
 			continue
 		}
 		if e.Type()&fs.ModeSymlink == 0 {
-			if err := d.Chmod(file, private(st.Mode())); err != nil {
-				return d.explain("protecting", file, err)
+			if err := d.Chmod(file, privateMode(st.Mode())); err != nil {
+				return d.describeError("protecting", file, err)
 			}
 			continue
 		}
-		if err := d.flattenOne(file, st.Mode()); err != nil {
+		if err := d.flattenFile(file, st.Mode()); err != nil {
 			return err
 		}
 	}
-	for _, e := range list { // only when no link leads there any more
+	for _, e := range list { // only when no link refers to them any more
 		if len(e.Name()) > 2 && e.Name()[:2] == ".." {
 			if err := d.DeleteAll(path.Join(name, e.Name())); err != nil {
 				return err
@@ -114,33 +113,33 @@ func (d *Dir) Flatten(name string) error {
 	return nil
 }
 
-func (d *Dir) flattenOne(file string, mode fs.FileMode) error {
+func (d *Dir) flattenFile(file string, mode fs.FileMode) error {
 	in, err := d.Open(file)
 	if err != nil {
-		return d.explain("reading", file, err)
+		return d.describeError("reading", file, err)
 	}
 	defer in.Close()
-	return d.put(file, in, attributes{mode: private(mode)}, false)
+	return d.writeOnce(file, in, attributes{mode: privateMode(mode)}, false)
 }
 
-// private keeps the owner's rights: configuration may hold secrets.
-func private(mode fs.FileMode) fs.FileMode { return mode.Perm() & 0o700 }
+// privateMode keeps the permissions of the owner only: configuration may hold secrets.
+func privateMode(mode fs.FileMode) fs.FileMode { return mode.Perm() & 0o700 }
 
 // Digest is the SHA-256 of a file's content, in hex.
 func (d *Dir) Digest(name string) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
-		return "", d.explain("reading", name, err)
+		return "", d.describeError("reading", name, err)
 	}
 	defer f.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return "", d.explain("reading", name, err)
+		return "", d.describeError("reading", name, err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Files lists everything below a directory that is not itself a directory, sorted, relative to it.
+// Files lists everything but directories below a directory, sorted, with relative paths.
 func (d *Dir) Files(name string) ([]string, error) {
 	var files []string
 	err := fs.WalkDir(d.FS(), name, func(file string, e fs.DirEntry, err error) error {
@@ -156,7 +155,7 @@ func (d *Dir) Files(name string) ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return files, d.explain("listing", name, err)
+	return files, d.describeError("listing", name, err)
 }
 
 // Mount flags and kinds of the file system a directory is on.
@@ -166,29 +165,29 @@ const (
 	ramfs  = 0x858458f6
 )
 
-// NoExec tells whether nothing can be executed in a directory of the host.
-func (d *Dir) NoExec() bool {
+// IsNoExec reports whether a directory of the host is on a file system mounted with noexec.
+func (d *Dir) IsNoExec() bool {
 	st, err := d.statfs()
 	return err == nil && st.Flags&noexec != 0
 }
 
-// Forgets tells whether a directory of the host is kept in memory only, so that a reboot empties it.
-func (d *Dir) Forgets() bool {
+// IsInMemory reports whether a directory of the host is on a file system that a reboot empties.
+func (d *Dir) IsInMemory() bool {
 	st, err := d.statfs()
 	return err == nil && (st.Type == tmpfs || st.Type == ramfs)
 }
 
-// room is what must be free before work begins that has to be recorded.
-const room = 64 << 10
+// minFreeBytes must be free before work starts that has to be recorded.
+const minFreeBytes = 64 << 10
 
-// Room says so with ErrFull when hardly anything more can be written to a directory of the host.
-func (d *Dir) Room() error {
+// CheckFreeSpace returns ErrFull when the file system of a directory of the host is almost full.
+func (d *Dir) CheckFreeSpace() error {
 	st, err := d.statfs()
 	if err != nil {
-		return d.explain("looking at", ".", err)
+		return d.describeError("looking at", ".", err)
 	}
-	if st.Bfree*uint64(st.Bsize) < room || st.Files > 0 && st.Ffree == 0 {
-		return d.explain("keeping records in", ".", unix.ENOSPC)
+	if st.Bfree*uint64(st.Bsize) < minFreeBytes || st.Files > 0 && st.Ffree == 0 {
+		return d.describeError("keeping records in", ".", unix.ENOSPC)
 	}
 	return nil
 }

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is the file system of the machine below the agent.
+// Package host accesses the file system of the host.
 //
 // The agent sees the host's / mounted somewhere in its own tree, at /root in a pod. A plain path join is not enough to
 // stay on that host: an absolute link there, say /var/lib -> /data/lib, would be followed in the agent's own root. So
 // every path here is resolved as the host itself would resolve it, with the mount as the root of all links and of "..".
 //
-// Root resolves; what it hands out is a Dir, one real directory of the host that nothing reached through it can leave.
-// Everything that must survive a power cut goes through Dir.Write.
+// Root resolves paths and returns a Dir, one real directory of the host; names below it cannot leave it. Dir.Write
+// writes everything that must survive a power failure.
 package host
 
 import (
@@ -21,10 +21,10 @@ import (
 	"strings"
 )
 
-// Local in the place of a root mount means that the agent runs on the host itself.
+// Local, as a root mount, means that the agent runs on the host itself.
 const Local = "local"
 
-// maxFile bounds what ReadFile takes into memory; nothing the agent reads whole comes near it.
+// maxFile bounds the files that ReadFile reads; no file of the agent comes close to it.
 const maxFile = 16 << 20
 
 // Root is the host's / as the agent sees it.
@@ -33,18 +33,18 @@ type Root struct {
 	Mount string
 	// Chroot is false when the agent runs on the host itself.
 	Chroot bool
-	// Watch, if set, is told of every change just before it is made. Tests stop the agent there.
-	Watch func(change, name string)
+	// OnChange, if set, is called before every change. Tests use it to stop the agent.
+	OnChange func(change, name string)
 
 	fd *os.File
-	// walk resolves without openat2, as on kernels before 5.6.
+	// walk resolves paths without openat2, as on kernels before 5.6.
 	walk bool
 }
 
 // A Dir is one directory of the host. Names given to it stay below it, links included.
 type Dir struct {
 	*os.Root
-	// Path is where the directory is on the host, for sentences.
+	// Path is the path of the directory on the host, for messages.
 	Path  string
 	watch func(change, name string)
 }
@@ -73,28 +73,28 @@ func Open(mount string) (*Root, error) {
 	return r, nil
 }
 
-// Close lets go of the root mount. Dirs stay usable.
+// Close closes the root mount. Dirs stay usable.
 func (r *Root) Close() error { return r.fd.Close() }
 
 // Dir opens a directory of the host.
 func (r *Root) Dir(name string) (*Dir, error) {
-	name, err := clean(name)
+	name, err := cleanPath(name)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := r.resolve(name, true)
+	fd, err := r.resolvePath(name, true)
 	if err != nil {
 		return nil, err
 	}
 	defer fd.Close()
 	inner, err := os.OpenRoot(procPath(fd))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s on the host: %w", name, bare(err))
+		return nil, fmt.Errorf("opening %s on the host: %w", name, stripPath(err))
 	}
-	return &Dir{Root: inner, Path: name, watch: r.Watch}, nil
+	return &Dir{Root: inner, Path: name, watch: r.OnChange}, nil
 }
 
-// MakeDir opens a directory of the host and makes what is missing of it, durably.
+// MakeDir opens a directory of the host. It durably creates missing parts of its path.
 func (r *Root) MakeDir(name string, mode fs.FileMode) (*Dir, error) {
 	d, err := r.Dir(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -107,16 +107,16 @@ func (r *Root) MakeDir(name string, mode fs.FileMode) (*Dir, error) {
 	}
 	defer parent.Close()
 	if err := parent.Mkdir(path.Base(name), mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("making %s on the host: %w", name, bare(err))
+		return nil, fmt.Errorf("making %s on the host: %w", name, stripPath(err))
 	}
-	if err := parent.sync(); err != nil {
+	if err := parent.syncDir(); err != nil {
 		return nil, err
 	}
 	return r.Dir(name)
 }
 
-// Each shows what a directory of the host holds, in the order of names. One that is not there holds nothing.
-func (r *Root) Each(name string, see func(*Dir, fs.DirEntry) error) error {
+// EachEntry visits the entries of a directory of the host, by name. A missing directory has none.
+func (r *Root) EachEntry(name string, see func(*Dir, fs.DirEntry) error) error {
 	dir, err := r.Dir(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -137,9 +137,9 @@ func (r *Root) Each(name string, see func(*Dir, fs.DirEntry) error) error {
 	return nil
 }
 
-// Parent opens the directory that really holds a path of the host; the last element of the path is not followed.
+// Parent opens the directory that contains a path of the host. The last element of the path is not followed.
 func (r *Root) Parent(name string) (*Dir, string, error) {
-	name, err := clean(name)
+	name, err := cleanPath(name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -152,19 +152,19 @@ func (r *Root) Parent(name string) (*Dir, string, error) {
 
 // Open opens a file of the host for reading.
 func (r *Root) Open(name string) (*os.File, error) {
-	name, err := clean(name)
+	name, err := cleanPath(name)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := r.resolve(name, false)
+	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return nil, err
 	}
 	defer fd.Close()
-	// Opened again through its descriptor: the file found is the file read, whatever happens to its name meanwhile.
+	// Reopening through the descriptor reads the file that was found, even if it is renamed meanwhile.
 	f, err := os.Open(procPath(fd))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s on the host: %w", name, bare(err))
+		return nil, fmt.Errorf("opening %s on the host: %w", name, stripPath(err))
 	}
 	return f, nil
 }
@@ -185,7 +185,7 @@ func (r *Root) ReadFile(name string) ([]byte, error) {
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s on the host: %w", name, bare(err))
+		return nil, fmt.Errorf("reading %s on the host: %w", name, stripPath(err))
 	}
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("reading %s on the host: it is larger than %d MiB", name, maxFile>>20)
@@ -195,11 +195,11 @@ func (r *Root) ReadFile(name string) ([]byte, error) {
 
 // Stat describes a file of the host, following links.
 func (r *Root) Stat(name string) (fs.FileInfo, error) {
-	name, err := clean(name)
+	name, err := cleanPath(name)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := r.resolve(name, false)
+	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +207,8 @@ func (r *Root) Stat(name string) (fs.FileInfo, error) {
 	return fd.Stat()
 }
 
-// clean refuses what is not an absolute path of the host without "..".
-func clean(name string) (string, error) {
+// cleanPath rejects paths that are not absolute or contain "..".
+func cleanPath(name string) (string, error) {
 	if !path.IsAbs(name) {
 		return "", fmt.Errorf("path %q is not absolute; paths on the host start with /", name)
 	}
@@ -223,8 +223,8 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// bare takes the agent's own view of a path out of an error: it would name a descriptor, not the host's file.
-func bare(err error) error {
+// stripPath removes the agent's own path from an error, because it names a descriptor and not the file of the host.
+func stripPath(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err

@@ -140,7 +140,7 @@ func TestWalkAgreesWithKernel(t *testing.T) {
 }
 
 func where(r *Root, name string) (string, error) {
-	fd, err := r.resolve(filepath.Clean(name), false)
+	fd, err := r.resolvePath(filepath.Clean(name), false)
 	if err != nil {
 		return "", err
 	}

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is what the kernel allows in one path.
+// maxLinks is the kernel's limit for one path.
 const maxLinks = 40
 
-// resolve finds a path inside the root mount and holds it by a descriptor that gives no access yet.
-func (r *Root) resolve(name string, dir bool) (*os.File, error) {
+// resolvePath finds a path inside the root mount and opens it with O_PATH.
+func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if dir {
 		flags |= unix.O_DIRECTORY
@@ -40,7 +40,7 @@ func (r *Root) resolve(name string, dir bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openInRoot asks the kernel. A rename that happens at the same time makes it answer EAGAIN.
+// openInRoot uses openat2, which returns EAGAIN when a rename happens at the same time.
 func openInRoot(root int, rel string, flags int) (fd int, err error) {
 	how := &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	for range 32 {
@@ -52,8 +52,8 @@ func openInRoot(root int, rel string, flags int) (fd int, err error) {
 	return fd, err
 }
 
-// walkInRoot does the same one element at a time. It keeps a descriptor for every directory above, so that ".." goes
-// back the way it came and never above the root.
+// walkInRoot does the same one element at a time. It keeps a descriptor for every parent directory, so that ".." never
+// leaves the root.
 func walkInRoot(root int, rel string, flags int) (int, error) {
 	const hold = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	top, err := unix.Openat(root, ".", hold|unix.O_DIRECTORY, 0)
@@ -111,7 +111,7 @@ func walkInRoot(root int, rel string, flags int) (int, error) {
 	return unix.FcntlInt(uintptr(last), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// readLink reads the link that fd holds, if it holds one.
+// readLink reads the link that fd refers to, if it is one.
 func readLink(fd int) (string, bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -128,14 +128,14 @@ func readLink(fd int) (string, bool, error) {
 // procPath names an open descriptor as a path.
 func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
-// SocketPath is a path by which the agent itself reaches a socket of the host. It holds the socket's directory open until
-// done is called, and stays below the hundred bytes a socket's address may have.
+// SocketPath is a path by which the agent reaches a socket of the host. The directory of the socket stays open until
+// done is called, and the path is shorter than the limit of about a hundred bytes for socket addresses.
 func (r *Root) SocketPath(name string) (at string, done func(), err error) {
-	name, err = clean(name)
+	name, err = cleanPath(name)
 	if err != nil {
 		return "", nil, err
 	}
-	fd, err := r.resolve(name, false)
+	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return "", nil, err
 	}

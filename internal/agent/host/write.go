@@ -19,18 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull says that the host's disk, or a quota on it, has no room left.
+// ErrFull means that the disk of the host, or a quota on it, is full.
 var ErrFull = errors.New("the host's disk is full")
 
-// Write puts a file in place so that after a crash at any moment either the old or the new content is there, whole.
-// When it returns, the new content survives a power cut. An existing file or link of that name is replaced, not followed.
+// Write replaces a file atomically: after a crash it has either the old or the new content. When Write returns, the new
+// content survives a power failure. An existing link of that name is replaced, not followed.
 func (d *Dir) Write(name string, content io.Reader, mode fs.FileMode) error {
-	return d.put(name, content, attributes{mode: mode}, true)
+	return d.writeOnce(name, content, attributes{mode: mode}, true)
 }
 
-// Put is Write for a file with an owner.
-func (d *Dir) Put(name string, content io.Reader, mode fs.FileMode, uid, gid int) error {
-	return d.put(name, content, attributes{mode: mode, uid: uid, gid: gid, owned: true}, true)
+// WriteOwned is Write with an owner for the file.
+func (d *Dir) WriteOwned(name string, content io.Reader, mode fs.FileMode, uid, gid int) error {
+	return d.writeOnce(name, content, attributes{mode: mode, uid: uid, gid: gid, owned: true}, true)
 }
 
 type attributes struct {
@@ -39,23 +39,23 @@ type attributes struct {
 	owned    bool
 }
 
-// Note is Write without the wait for the disk, for files that only people read.
-func (d *Dir) Note(name, content string, mode fs.FileMode) error {
-	return d.put(name, strings.NewReader(content), attributes{mode: mode}, false)
+// WriteUnsynced is Write without fsync, for files that only people read.
+func (d *Dir) WriteUnsynced(name, content string, mode fs.FileMode) error {
+	return d.writeOnce(name, strings.NewReader(content), attributes{mode: mode}, false)
 }
 
-func (d *Dir) put(name string, content io.Reader, as attributes, durable bool) error {
+func (d *Dir) writeOnce(name string, content io.Reader, as attributes, durable bool) error {
 	if err := d.write(name, content, as, durable); err != nil {
 		_ = d.Root.Remove(tempName(name))
-		return d.explain("writing", name, err)
+		return d.describeError("writing", name, err)
 	}
 	return nil
 }
 
 func (d *Dir) write(name string, content io.Reader, as attributes, durable bool) error {
 	temp := tempName(name)
-	d.tell("write", name)
-	// What a killed agent left behind under this name is ours to remove; O_EXCL makes sure that nobody's link is followed.
+	d.notifyChange("write", name)
+	// A killed agent may have left a file of this name. O_EXCL makes sure that no link is followed.
 	if err := d.Root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -68,7 +68,7 @@ func (d *Dir) write(name string, content io.Reader, as attributes, durable bool)
 		err = f.Chown(as.uid, as.gid)
 	}
 	if err == nil {
-		err = f.Chmod(as.mode) // not the mode of the creation, which the umask would narrow
+		err = f.Chmod(as.mode) // the umask restricts the mode at creation
 	}
 	if err == nil && durable {
 		err = f.Sync()
@@ -76,21 +76,21 @@ func (d *Dir) write(name string, content io.Reader, as attributes, durable bool)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	d.tell("rename", name)
+	d.notifyChange("rename", name)
 	if err := d.Root.Rename(temp, name); err != nil {
 		return err
 	}
 	if durable {
-		d.tell("sync", name)
+		d.notifyChange("sync", name)
 		return d.syncParent(name)
 	}
 	return nil
 }
 
-// Link puts a symbolic link in place, as durably as Write.
+// Link creates or replaces a symbolic link, as durably as Write.
 func (d *Dir) Link(target, name string) error {
 	temp := tempName(name)
-	d.tell("link", name)
+	d.notifyChange("link", name)
 	err := d.Root.Remove(temp)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		if err = d.Symlink(target, temp); err == nil {
@@ -99,68 +99,68 @@ func (d *Dir) Link(target, name string) error {
 			}
 		}
 	}
-	return d.explain("linking", name, err)
+	return d.describeError("linking", name, err)
 }
 
 // Move renames within the directory.
 func (d *Dir) Move(from, to string) error {
-	d.tell("move", to)
-	return d.explain("renaming", from, d.Root.Rename(from, to))
+	d.notifyChange("move", to)
+	return d.describeError("renaming", from, d.Root.Rename(from, to))
 }
 
-// Delete removes a file, a link or an empty directory; what is not there is as good as removed.
+// Delete removes a file, a link or an empty directory. A missing one is not an error.
 func (d *Dir) Delete(name string) error {
-	d.tell("delete", name)
+	d.notifyChange("delete", name)
 	if err := d.Root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return d.explain("removing", name, err)
+		return d.describeError("removing", name, err)
 	}
 	return nil
 }
 
 // DeleteAll removes a directory and everything in it.
 func (d *Dir) DeleteAll(name string) error {
-	d.tell("delete-all", name)
-	return d.explain("removing", name, d.RemoveAll(name))
+	d.notifyChange("delete-all", name)
+	return d.describeError("removing", name, d.RemoveAll(name))
 }
 
-// Settle makes earlier renames and removals in the directory itself survive a power cut.
-func (d *Dir) Settle() error { return d.sync() }
+// SyncDir makes earlier renames and removals in the directory durable.
+func (d *Dir) SyncDir() error { return d.syncDir() }
 
-// Exists tells whether a name is taken, be it by a link that leads nowhere.
+// Exists reports whether a name exists, even as a dangling link.
 func (d *Dir) Exists(name string) bool {
 	_, err := d.Lstat(name)
 	return err == nil
 }
 
-// Bytes reads a file whole.
-func (d *Dir) Bytes(name string) ([]byte, error) {
+// ReadFile reads a whole file.
+func (d *Dir) ReadFile(name string) ([]byte, error) {
 	f, err := d.Open(name)
 	if err != nil {
-		return nil, d.explain("reading", name, err)
+		return nil, d.describeError("reading", name, err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 	}
-	return content, d.explain("reading", name, err)
+	return content, d.describeError("reading", name, err)
 }
 
-// Names lists a directory below this one, sorted; a directory that is not there is empty.
+// Names lists a directory below this one, sorted. A missing directory is empty.
 func (d *Dir) Names(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(d.FS(), name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return list, d.explain("listing", name, err)
+	return list, d.describeError("listing", name, err)
 }
 
-// Lock takes the lock file of that name and waits for it as long as ctx allows. The lock goes with the agent, however it
-// ends. waiting is called once if somebody else holds it.
+// Lock locks the lock file of that name and waits for it until ctx ends. The kernel releases it when the agent ends.
+// waiting is called once if another process holds it.
 func (d *Dir) Lock(ctx context.Context, name string, waiting func()) (release func(), err error) {
 	f, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, d.explain("opening the lock", name, err)
+		return nil, d.describeError("opening the lock", name, err)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -170,7 +170,7 @@ func (d *Dir) Lock(ctx context.Context, name string, waiting func()) (release fu
 			return func() { _ = f.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(d.explain("locking", name, err), f.Close())
+			return nil, errors.Join(d.describeError("locking", name, err), f.Close())
 		}
 		if waiting != nil {
 			waiting()
@@ -185,18 +185,18 @@ func (d *Dir) Lock(ctx context.Context, name string, waiting func()) (release fu
 	}
 }
 
-func (d *Dir) tell(change, name string) {
+func (d *Dir) notifyChange(change, name string) {
 	if d.watch != nil {
 		d.watch(change, path.Join(d.Path, name))
 	}
 }
 
-func (d *Dir) sync() error {
+func (d *Dir) syncDir() error {
 	f, err := d.Open(".")
 	if err != nil {
-		return d.explain("opening", ".", err)
+		return d.describeError("opening", ".", err)
 	}
-	return d.explain("syncing", ".", errors.Join(f.Sync(), f.Close()))
+	return d.describeError("syncing", ".", errors.Join(f.Sync(), f.Close()))
 }
 
 func (d *Dir) syncParent(name string) error {
@@ -207,18 +207,18 @@ func (d *Dir) syncParent(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// explain names the file as it is called on the host, and a full disk by its name.
-func (d *Dir) explain(doing, name string, err error) error {
+// describeError adds the path on the host to an error, and turns a full disk into ErrFull.
+func (d *Dir) describeError(doing, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%s %s on the host: %w; free some space and try again", doing, path.Join(d.Path, name), ErrFull)
 	}
-	return fmt.Errorf("%s %s on the host: %w", doing, path.Join(d.Path, name), bare(err))
+	return fmt.Errorf("%s %s on the host: %w", doing, path.Join(d.Path, name), stripPath(err))
 }
 
-// tempName is fixed for a name, so that what a killed agent left is found and replaced by the next one.
+// tempName depends only on the name, so that the next agent replaces the file that a killed one left.
 func tempName(name string) string {
 	sum := sha256.Sum256([]byte(path.Base(name)))
 	return path.Join(path.Dir(name), tempPrefix+hex.EncodeToString(sum[:6])+tempSuffix)
@@ -226,7 +226,7 @@ func tempName(name string) string {
 
 const tempPrefix, tempSuffix = ".skyhook-", ".tmp"
 
-// IsTemp tells the name of a file on its way into place, which a killed agent may have left.
+// IsTemp reports whether a name is that of a temporary file, which a killed agent may have left.
 func IsTemp(name string) bool {
 	last := path.Base(name)
 	return strings.HasPrefix(last, tempPrefix) && strings.HasSuffix(last, tempSuffix)

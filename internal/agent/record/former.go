@@ -21,17 +21,17 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Where the files for people, and of earlier agents, are below the state root.
+// Paths below the state root of files for people and of earlier agents.
 const (
 	flagsDir   = "flags"
 	historyDir = "history"
 )
 
-// history is history/<package_name>.json, with the keys it always had.
+// history is history/<package_name>.json, in the format of earlier agents.
 type history struct {
 	Current string         `json:"current-version"`
 	History []historyEntry `json:"history"`
-	// Owner is the package whose record the file repeats; earlier agents wrote none.
+	// Owner is the package whose record the file repeats. Earlier agents wrote none.
 	Owner string `json:"record,omitempty"`
 }
 
@@ -40,12 +40,12 @@ type historyEntry struct {
 	Time    string `json:"time"`
 }
 
-// Adopt takes over what an earlier agent knew of a package: the version installed, and which apply steps of exactly that
-// version have their flags. Flags and history are filed by package_name, which two packages of one Skyhook can share and
-// which says nothing of the release. So history counts from first on, when this package came to the host, and flags from
-// released on, when this release of it did. Flags of post-interrupt do not tell after which interrupt they were set and
-// never count. What cannot be read is set aside and told in notes.
-func (p *Package) Adopt(state *host.Dir, config pack.Config, release string, first, released time.Time) (notes []string, err error) {
+// ImportEarlier imports what an earlier agent recorded about a package: the installed version, and which apply steps of
+// that version are done. Its files are named by package_name, which two packages of one Skyhook can share and which
+// does not contain the release. So history counts since first, when this package was first delivered, and flags since
+// released, when this release was. Flags of post-interrupt never count, because they do not name the interrupt.
+// Unreadable files are renamed and listed in notes.
+func (p *Package) ImportEarlier(state *host.Dir, config pack.Config, release string, first, released time.Time) (notes []string, err error) {
 	p.Imported = true
 	past, at, note, err := readHistory(state, config.Name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Package) Adopt(state *host.Dir, config pack.Config, release string, fir
 	}
 	version := past.Current
 	if version == "" {
-		// Never finished: its flags count only when no other version can have changed the host since.
+		// It was never finished: its flags count only if no other version can have changed the host since.
 		list, err := state.Names(path.Join(flagsDir, config.Name))
 		if err != nil || len(list) != 1 {
 			return notes, err
@@ -77,20 +77,20 @@ func (p *Package) Adopt(state *host.Dir, config pack.Config, release string, fir
 		flag := FormerFlag(s)
 		at, ok := readFlag(state, path.Join(flagsDir, config.Name, version, flag))
 		if ok && !at.Before(released) {
-			p.Finish(Step{Mode: string(pack.ModeApply), Name: s.Title(), Flag: flag, Release: release, At: at, SelfManaged: s.Idempotence})
+			p.MarkDone(Step{Mode: string(pack.ModeApply), Name: s.Title(), Flag: flag, Release: release, At: at, SelfManaged: s.Idempotence})
 		}
 	}
 	return notes, nil
 }
 
-// readHistory reads the history file of a package_name; one that is not JSON is set aside.
+// readHistory reads the history file of a package_name. A file that is not JSON is renamed.
 func readHistory(state *host.Dir, name string) (h history, at time.Time, note string, err error) {
 	file := path.Join(historyDir, name+".json")
 	st, err := state.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, at, "", nil
 	}
-	content, err := state.Bytes(file)
+	content, err := state.ReadFile(file)
 	if err != nil {
 		return h, at, "", err
 	}
@@ -121,18 +121,18 @@ func adoptEntries(list []historyEntry) []Version {
 	return out
 }
 
-// readFlag tells when a flag was set; one that this agent wrote is no news.
+// readFlag returns when a flag was set. Flags of this agent do not count.
 func readFlag(state *host.Dir, file string) (time.Time, bool) {
 	st, err := state.Lstat(file)
 	if err != nil || !st.Mode().IsRegular() {
 		return time.Time{}, false
 	}
-	content, err := state.Bytes(file)
-	return st.ModTime().UTC(), err == nil && flagOwner(content) == ""
+	content, err := state.ReadFile(file)
+	return st.ModTime().UTC(), err == nil && readFlagOwner(content) == ""
 }
 
-// flagOwner is the package whose record a flag repeats; empty for a flag of an earlier agent.
-func flagOwner(content []byte) string {
+// readFlagOwner returns the package whose record a flag repeats; empty for a flag of an earlier agent.
+func readFlagOwner(content []byte) string {
 	lines := bufio.NewScanner(strings.NewReader(string(content)))
 	for lines.Scan() {
 		if owner, ok := strings.CutPrefix(lines.Text(), "record: "); ok {
@@ -142,12 +142,12 @@ func flagOwner(content []byte) string {
 	return ""
 }
 
-// FormerFlag is how earlier agents named the flag of a step: its path, and base64 of its arguments and return codes as
-// Python would print them.
+// FormerFlag is the name that earlier agents gave the flag of a step: its path, and base64 of its arguments and return
+// codes in Python's notation.
 func FormerFlag(s pack.Step) string {
 	var args, codes []string
 	for _, a := range s.Arguments {
-		args = append(args, pythonString(a))
+		args = append(args, quotePython(a))
 	}
 	for _, c := range s.ReturnCodes {
 		codes = append(codes, strconv.Itoa(c))
@@ -156,8 +156,8 @@ func FormerFlag(s pack.Step) string {
 	return s.Path + "_" + base64.StdEncoding.EncodeToString([]byte(text))
 }
 
-// pythonString quotes a string as Python's repr does.
-func pythonString(s string) string {
+// quotePython quotes a string like Python's repr.
+func quotePython(s string) string {
 	quote := '\''
 	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
 		quote = '"'
@@ -189,9 +189,10 @@ func pythonString(s string) string {
 	return b.String()
 }
 
-// owns tells whether a flag file tells of this package: by name, or as a flag of an earlier agent for this version.
-func (p *Package) owns(content []byte, version string, former []string, file string) bool {
-	if owner := flagOwner(content); owner != "" {
+// ownsFlag reports whether a flag file belongs to this package: by name, or as a flag of an earlier agent for this
+// version.
+func (p *Package) ownsFlag(content []byte, version string, former []string, file string) bool {
+	if owner := readFlagOwner(content); owner != "" {
 		return owner == p.Name
 	}
 	return version == p.Previous.Version && slices.Contains(former, file)

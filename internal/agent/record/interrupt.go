@@ -19,20 +19,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 )
 
-// State is how far an interrupt came.
+// State is the state of an interrupt.
 type State string
 
 // The states of an interrupt.
 const (
-	// Intended: it was decided on, and may have been asked for.
+	// Intended: it may have been requested.
 	Intended State = "intended"
-	// Done: it was seen to have happened.
+	// Done: it has happened.
 	Done State = "done"
-	// Lost: the record could not be read, so nobody knows whether it happened; it is never asked for again.
+	// Lost: the record could not be read, so the outcome is unknown. It is never requested again.
 	Lost State = "lost"
 )
 
-// Interrupt is what the host remembers of one interrupt.
+// Interrupt is the record of one interrupt.
 type Interrupt struct {
 	Schema int    `json:"schema"`
 	ID     string `json:"id"`
@@ -41,7 +41,7 @@ type Interrupt struct {
 	// From and To are the boots before and after a reboot.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Asks counts how often the host was asked to reboot.
+	// Asks counts the reboot requests.
 	Asks  int    `json:"asks,omitempty"`
 	Units []Unit `json:"units,omitempty"`
 	// Sysctl is done once per interrupt that restarts all services.
@@ -49,14 +49,14 @@ type Interrupt struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Unit is one service of an interrupt, and how it ran before and after.
+// Unit is one service of an interrupt, before and after the restart.
 type Unit struct {
 	Name   string `json:"name"`
 	Before Life   `json:"before"`
 	After  *Life  `json:"after,omitempty"`
 }
 
-// Life tells one run of a service from the next.
+// Life identifies one run of a service.
 type Life struct {
 	Boot       string `json:"boot,omitempty"`
 	Invocation string `json:"invocation,omitempty"`
@@ -64,9 +64,9 @@ type Life struct {
 	PID        uint32 `json:"pid,omitempty"`
 }
 
-// Over tells whether a service that ran this life has begun another one since. A stopped service has not, unless it was
-// stopped after the beginning; what tells lives apart best is asked first.
-func (l Life) Over(now Life, active bool) bool {
+// IsOver reports whether a service has been started again since this run. The most reliable evidence is checked first.
+// A stopped service has not been started again, unless it was stopped after the interrupt began.
+func (l Life) IsOver(now Life, active bool) bool {
 	switch {
 	case l.Boot != now.Boot:
 		return active
@@ -96,7 +96,7 @@ func DecodeInterrupt(content []byte) (Interrupt, error) {
 	return i, nil
 }
 
-// Interrupts is the record of all interrupts below one state root, held by this agent alone.
+// Interrupts are the records of all interrupts below one state root, locked by this agent.
 type Interrupts struct {
 	Dir     *host.Dir
 	release func()
@@ -104,8 +104,8 @@ type Interrupts struct {
 
 const interruptsDir = "interrupts"
 
-// HoldInterrupts takes the lock of a state root's interrupts.
-func HoldInterrupts(ctx context.Context, root *host.Root, state string, waiting func()) (*Interrupts, error) {
+// LockInterrupts locks the interrupts of a state root.
+func LockInterrupts(ctx context.Context, root *host.Root, state string, waiting func()) (*Interrupts, error) {
 	dir, err := root.MakeDir(path.Join(state, interruptsDir, packagesDir), 0o700)
 	if err != nil {
 		return nil, err
@@ -117,20 +117,20 @@ func HoldInterrupts(ctx context.Context, root *host.Root, state string, waiting 
 	return &Interrupts{Dir: dir, release: release}, nil
 }
 
-// Release gives the record back.
+// Release releases the lock.
 func (r *Interrupts) Release() {
 	r.release()
 	_ = r.Dir.Close()
 }
 
-// Load reads the record of an interrupt; ok is false when there is none. One that cannot be read is set aside, named in
-// broken, and replaced by one that says so for good.
+// Load reads the record of an interrupt; ok is false when there is none. An unreadable record is renamed, returned in
+// broken, and replaced by one in the state Lost.
 func (r *Interrupts) Load(id string) (i Interrupt, ok bool, broken string, err error) {
 	name := interruptFile(id)
 	if !r.Dir.Exists(name) {
 		return Interrupt{Schema: Schema, ID: id}, false, "", nil
 	}
-	content, err := r.Dir.Bytes(name)
+	content, err := r.Dir.ReadFile(name)
 	if err != nil {
 		return i, false, "", err
 	}
@@ -144,7 +144,7 @@ func (r *Interrupts) Load(id string) (i Interrupt, ok bool, broken string, err e
 	if errors.Is(err, ErrNewer) {
 		return i, false, "", fmt.Errorf("reading the record %s on the host: %w", path.Join(r.Dir.Path, name), err)
 	}
-	// A copy, so that there is no moment without a record: such a moment would be a second reboot.
+	// It is copied so that there is always a record: without one the host would be rebooted again.
 	aside, writeErr := copyAside(r.Dir, name, content)
 	if writeErr != nil {
 		return i, false, "", errors.Join(err, writeErr)
@@ -154,28 +154,28 @@ func (r *Interrupts) Load(id string) (i Interrupt, ok bool, broken string, err e
 	return i, true, broken, r.Save(i)
 }
 
-// Knows tells, without holding anything, whether there is a record of an interrupt.
-func Knows(root *host.Root, state, id string) bool {
+// HasInterrupt reports, without a lock, whether there is a record of an interrupt.
+func HasInterrupt(root *host.Root, state, id string) bool {
 	_, err := root.Stat(path.Join(state, interruptsDir, packagesDir, interruptFile(id)))
 	return err == nil
 }
 
-// Save writes the record of an interrupt. When it returns, the record survives a power cut.
+// Save writes the record of an interrupt. When it returns, the record survives a power failure.
 func (r *Interrupts) Save(i Interrupt) error {
-	content, err := encode(i)
+	content, err := encodeJSON(i)
 	if err != nil {
 		return fmt.Errorf("encoding the record of interrupt %s: %w", i.ID, err)
 	}
 	return r.Dir.Write(interruptFile(i.ID), bytes.NewReader(content), 0o600)
 }
 
-// ReadInterrupts lists the interrupts below a state root, without holding them.
+// ReadInterrupts lists the interrupts below a state root, without a lock.
 func ReadInterrupts(root *host.Root, state string) (out []Interrupt, err error) {
-	err = root.Each(path.Join(state, interruptsDir, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
+	err = root.EachEntry(path.Join(state, interruptsDir, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
 		if !strings.HasSuffix(e.Name(), ".json") {
 			return nil
 		}
-		content, err := dir.Bytes(e.Name())
+		content, err := dir.ReadFile(e.Name())
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func ReadInterrupts(root *host.Root, state string) (out []Interrupt, err error) 
 	return out, err
 }
 
-// interruptFile names the record of an interrupt: readable, one plain name, different for different ids.
+// interruptFile is the file name of the record of an interrupt: readable, and unique per ID.
 func interruptFile(id string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
@@ -204,8 +204,8 @@ func interruptFile(id string) string {
 	return readable + "-" + hex.EncodeToString(sum[:8]) + ".json"
 }
 
-// FormerInterrupt tells when an earlier agent flagged a command of an interrupt as complete. It set the flag before it
-// gave the command.
+// FormerInterrupt returns when an earlier agent flagged a command of an interrupt as complete. It set the flag before
+// it ran the command.
 func FormerInterrupt(state *host.Dir, resource, flag string) (time.Time, bool) {
 	if checkName(resource) != nil {
 		return time.Time{}, false
@@ -217,8 +217,8 @@ func FormerInterrupt(state *host.Dir, resource, flag string) (time.Time, bool) {
 	return st.ModTime(), true
 }
 
-// NoteInterrupt sets the flags that earlier agents and people look for.
-func NoteInterrupt(state *host.Dir, resource string, flags []string, at time.Time) error {
+// WriteInterruptFlags writes the flags that earlier agents and people look for.
+func WriteInterruptFlags(state *host.Dir, resource string, flags []string, at time.Time) error {
 	if checkName(resource) != nil {
 		return nil
 	}
@@ -228,7 +228,7 @@ func NoteInterrupt(state *host.Dir, resource string, flags []string, at time.Tim
 	}
 	for _, flag := range flags {
 		text := fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1000)
-		if err := state.Note(path.Join(dir, flag+".complete"), text, 0o600); err != nil {
+		if err := state.WriteUnsynced(path.Join(dir, flag+".complete"), text, 0o600); err != nil {
 			return err
 		}
 	}

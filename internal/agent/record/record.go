@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record is what a host remembers: of every package what is installed, which steps are done and which files were
-// laid over the host's own, and of every interrupt how far it came.
+// Package record stores the state of a host: for every package the installed version, the steps that are done and the
+// files of its rootfs overlay, and for every interrupt its progress.
 //
-// A record is one JSON file below the state root, replaced atomically and durably, and read and written under a lock. The
-// flags and history files beside it are written for people, and for an older agent that may come back; this agent reads
+// A record is one JSON file below the state root, replaced atomically and durably, and read and written under a lock.
+// The flags and history files beside it are written for people, and for a downgrade to an older agent. This agent reads
 // them once, on a host that has no record yet.
 package record
 
@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// Schema is the version of the records this agent writes. It refuses newer ones.
+// Schema is the version of the records that this agent writes. It rejects newer ones.
 const Schema = 1
 
-// Bounds of what a record keeps.
+// Limits of a record.
 const (
 	keepHistory = 50
 	keepBroken  = 10
 )
 
-// Package is what the host remembers of one package of one Skyhook.
+// Package is the record of one package of one Skyhook.
 type Package struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"package"`
-	// Config is package_name of its config.json: logs, flags and history for people are filed under it.
+	// Config is package_name in its config.json; logs, flags and history for people are named by it.
 	Config    string    `json:"configName,omitempty"`
 	Installed Version   `json:"installed"`
 	Previous  Version   `json:"previous"`
@@ -40,28 +40,29 @@ type Package struct {
 	Overlay   Overlay   `json:"overlay"`
 	History   []Version `json:"history,omitempty"`
 	Failure   *Failure  `json:"failure,omitempty"`
-	// Imported says that the flags and history of an earlier agent have been looked at.
+	// Imported is true once the flags and history of an earlier agent have been imported.
 	Imported bool `json:"imported,omitempty"`
 }
 
-// Version is one thing that was installed, or that nothing is.
+// Version is one installed version, or the absence of one.
 type Version struct {
-	// Version is that of config.json, or pack.Uninstalled; empty means that nothing is known.
+	// Version is that of config.json, or pack.Uninstalled; empty when unknown.
 	Version string `json:"version,omitempty"`
-	// Release is the version the Skyhook names; published packages often carry another one in their config.json.
+	// Release is the version in the Skyhook. Published packages often have another one in their config.json.
 	Release string `json:"release,omitempty"`
-	// Digest is that of the package's files.
+	// Digest is the digest of the package's files.
 	Digest string `json:"digest,omitempty"`
 	// Run is the admission that installed it.
 	Run string    `json:"run,omitempty"`
 	At  time.Time `json:"at,omitzero"`
 }
 
-// Step is one step that ended well.
+// Step is one step that succeeded.
 type Step struct {
 	Mode string `json:"mode"`
 	Name string `json:"name"`
-	// Key digests everything that makes the step what it is; empty for a step known only from an earlier agent's flag.
+	// Key is the digest of everything that defines the step; empty for a step known only from the flag of an earlier
+	// agent.
 	Key string `json:"key,omitempty"`
 	// Flag is the name of that earlier agent's flag file.
 	Flag    string    `json:"flag,omitempty"`
@@ -69,11 +70,11 @@ type Step struct {
 	Release string    `json:"release,omitempty"`
 	Exit    int       `json:"exit"`
 	At      time.Time `json:"at,omitzero"`
-	// SelfManaged steps are done again when the check that follows fails.
+	// SelfManaged steps run again when the check that follows fails.
 	SelfManaged bool `json:"selfManaged,omitempty"`
 }
 
-// Failure is why the last attempt at a mode did not end well.
+// Failure is why the last attempt at a mode failed.
 type Failure struct {
 	Mode    string    `json:"mode"`
 	Step    string    `json:"step,omitempty"`
@@ -82,24 +83,24 @@ type Failure struct {
 	At      time.Time `json:"at,omitzero"`
 }
 
-// Overlay is what the package's root_dir put on the host.
+// Overlay records the files that the package's root_dir put on the host.
 type Overlay struct {
 	Files []File `json:"files,omitempty"`
-	// Dirs were made for it, outermost first.
+	// Dirs were created for it, outermost first.
 	Dirs []string `json:"dirs,omitempty"`
 }
 
-// File is one file or link that the overlay put on the host.
+// File is one file or link of the overlay.
 type File struct {
 	Path string `json:"path"`
-	// Wrote is what the overlay put there, or is about to; Before what it had put there until then.
+	// Wrote is what the overlay wrote there, or is about to write; Before is what it had written earlier.
 	Wrote  Content  `json:"wrote"`
 	Before *Content `json:"before,omitempty"`
-	// Origin is what was there before; nil means nothing was.
+	// Origin is the file before the overlay; nil when there was none.
 	Origin *Content `json:"origin,omitempty"`
 }
 
-// Content is what a path of the host holds. Two of them that are equal hold the same.
+// Content describes the content of a path of the host. Equal values mean equal content.
 type Content struct {
 	Digest string      `json:"digest,omitempty"`
 	Link   string      `json:"link,omitempty"`
@@ -108,8 +109,8 @@ type Content struct {
 	GID    int         `json:"gid,omitempty"`
 }
 
-// Put notes a file in its place by path.
-func (o *Overlay) Put(f File) {
+// SetFile adds or replaces a file, sorted by path.
+func (o *Overlay) SetFile(f File) {
 	i, found := slices.BinarySearchFunc(o.Files, f.Path, func(g File, at string) int { return strings.Compare(g.Path, at) })
 	if found {
 		o.Files[i] = f
@@ -118,12 +119,12 @@ func (o *Overlay) Put(f File) {
 	o.Files = slices.Insert(o.Files, i, f)
 }
 
-// Drop forgets a file.
-func (o *Overlay) Drop(at string) {
+// RemoveFile removes a file from the record.
+func (o *Overlay) RemoveFile(at string) {
 	o.Files = slices.DeleteFunc(o.Files, func(f File) bool { return f.Path == at })
 }
 
-// ErrNewer is a record that a newer agent wrote.
+// ErrNewer means that a newer agent wrote the record.
 var ErrNewer = errors.New("a newer agent wrote it")
 
 // Decode reads a package's record.
@@ -147,17 +148,17 @@ func Decode(content []byte) (Package, error) {
 	return p, nil
 }
 
-// Encode writes a package's record, with a line feed at its end.
-func Encode(p Package) ([]byte, error) { return encode(p) }
+// Encode encodes a package's record, with a newline at its end.
+func Encode(p Package) ([]byte, error) { return encodeJSON(p) }
 
-func encode(v any) ([]byte, error) {
+func encodeJSON(v any) ([]byte, error) {
 	content, err := json.MarshalIndent(v, "", "  ")
 	return append(content, '\n'), err
 }
 
-// Install notes what is installed now. Installing the same again in the same run changes nothing, so that a repeated
-// check leaves neither a new entry nor a wrong previous version.
-func (p *Package) Install(v Version) bool {
+// SetInstalled records the installed version. The same version in the same run changes nothing, so that a repeated
+// check adds no entry and keeps the previous version.
+func (p *Package) SetInstalled(v Version) bool {
 	same := p.Installed
 	same.At = v.At
 	if same == v {
@@ -174,8 +175,8 @@ func (p *Package) Install(v Version) bool {
 	return true
 }
 
-// Finish marks a step as done, in the place of an earlier mark for it.
-func (p *Package) Finish(s Step) {
+// MarkDone marks a step as done and replaces an earlier mark of it.
+func (p *Package) MarkDone(s Step) {
 	for i, old := range p.Steps {
 		if old.Mode == s.Mode && old.Name == s.Name && old.Key == s.Key && old.Flag == s.Flag {
 			p.Steps[i] = s
@@ -185,8 +186,8 @@ func (p *Package) Finish(s Step) {
 	p.Steps = append(p.Steps, s)
 }
 
-// Retain drops the marks that keep does not want.
-func (p *Package) Retain(keep func(Step) bool) bool {
+// RetainSteps removes the marks for which keep is false.
+func (p *Package) RetainSteps(keep func(Step) bool) bool {
 	var kept []Step
 	for _, s := range p.Steps {
 		if keep(s) {

@@ -55,7 +55,7 @@ func FuzzDecodeInterrupt(f *testing.F) {
 		if err != nil {
 			return
 		}
-		once, err := encode(i)
+		once, err := encodeJSON(i)
 		if err != nil {
 			return
 		}
@@ -63,7 +63,7 @@ func FuzzDecodeInterrupt(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
 		}
-		if twice, _ := encode(again); !bytes.Equal(once, twice) {
+		if twice, _ := encodeJSON(again); !bytes.Equal(once, twice) {
 			t.Fatalf("%s\nbecame\n%s", once, twice)
 		}
 	})
@@ -86,7 +86,7 @@ func TestFormerFlag(t *testing.T) {
 	for text, want := range map[string]string{
 		`plain`: `'plain'`, `it's`: `"it's"`, `"it's"`: `'"it\'s"'`, "a\nb\t\\": `'a\nb\t\\'`, "ä": "'ä'", "\x01\u200b": `'\x01\u200b'`, "\U0001F600": "'\U0001F600'",
 	} {
-		if got := pythonString(text); got != want {
+		if got := quotePython(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
@@ -96,14 +96,14 @@ func TestInstall(t *testing.T) {
 	p := Package{}
 	at := func(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
 	one, two := Version{Version: "1.0.0", Run: "a", At: at(1)}, Version{Version: "2.0.0", Run: "b", At: at(2)}
-	if !p.Install(one) || p.Install(Version{Version: "1.0.0", Run: "a", At: at(9)}) || !p.Install(two) {
+	if !p.SetInstalled(one) || p.SetInstalled(Version{Version: "1.0.0", Run: "a", At: at(9)}) || !p.SetInstalled(two) {
 		t.Errorf("%+v", p)
 	}
 	if p.Installed != two || p.Previous != one || len(p.History) != 2 || p.History[0] != two {
 		t.Errorf("%+v", p)
 	}
 	for n := range 200 {
-		p.Install(Version{Version: "1.0.0", Run: fmt.Sprint(n), At: at(n)})
+		p.SetInstalled(Version{Version: "1.0.0", Run: fmt.Sprint(n), At: at(n)})
 	}
 	if len(p.History) != keepHistory {
 		t.Errorf("%d entries", len(p.History))
@@ -118,7 +118,7 @@ func TestBrokenRecordsKeepTheirNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	h, err := Hold(context.Background(), root, "/state", "a", nil)
+	h, err := LockPackage(context.Background(), root, "/state", "a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +150,12 @@ func TestHoldRefusesNames(t *testing.T) {
 	}
 	defer root.Close()
 	for _, name := range []string{"", ".", "..", "a/b", ".hidden", strings.Repeat("a", 300), "a\x00"} {
-		if h, err := Hold(context.Background(), root, "/state", name, nil); err == nil {
+		if h, err := LockPackage(context.Background(), root, "/state", name, nil); err == nil {
 			h.Release()
 			t.Errorf("%q is accepted", name)
 		}
 	}
-	if _, err := Read(root, "/state", "../x"); err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadPackage(root, "/state", "../x"); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -175,12 +175,12 @@ func TestLife(t *testing.T) {
 		{"another boot", Life{Boot: "b", Invocation: "i", Since: 5, PID: 7}, true, true},
 		{"another boot, where it does not run", Life{Boot: "b"}, false, false},
 	} {
-		if got := was.Over(c.now, c.active); got != c.want {
+		if got := was.IsOver(c.now, c.active); got != c.want {
 			t.Errorf("%s: %v", c.why, got)
 		}
 	}
 	old := Life{Boot: "a", Since: 5, PID: 7} // a systemd without invocation ids
-	if old.Over(old, true) || !old.Over(Life{Boot: "a", Since: 6, PID: 8}, true) || old.Over(Life{Boot: "a", Since: 0}, false) {
+	if old.IsOver(old, true) || !old.IsOver(Life{Boot: "a", Since: 6, PID: 8}, true) || old.IsOver(Life{Boot: "a", Since: 0}, false) {
 		t.Error("without invocation ids the time of becoming active counts")
 	}
 }

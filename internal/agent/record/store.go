@@ -14,7 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 )
 
-// Where records are, below the state root.
+// Paths of records below the state root.
 const (
 	packagesDir = "records"
 	recordFile  = "record.json"
@@ -22,16 +22,16 @@ const (
 	backupDir   = "backup"
 )
 
-// Held is a package's record, held by this agent alone.
+// Held is the record of a package, locked by this agent.
 type Held struct {
-	// Dir is the record's folder on the host.
+	// Dir is the directory of the record on the host.
 	Dir     *host.Dir
 	name    string
 	release func()
 }
 
-// Hold takes the lock of a package's record, making its folder first if need be.
-func Hold(ctx context.Context, root *host.Root, state, name string, waiting func()) (*Held, error) {
+// LockPackage locks the record of a package and creates its directory if needed.
+func LockPackage(ctx context.Context, root *host.Root, state, name string, waiting func()) (*Held, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -46,20 +46,20 @@ func Hold(ctx context.Context, root *host.Root, state, name string, waiting func
 	return &Held{Dir: dir, name: name, release: release}, nil
 }
 
-// Release gives the record back.
+// Release releases the lock.
 func (h *Held) Release() {
 	h.release()
 	_ = h.Dir.Close()
 }
 
-// Load reads the record. A host that has none gives an empty one. One that cannot be read is set aside under a number and
-// named in broken; the host then starts with an empty one.
+// Load reads the record. Without a record it is empty. An unreadable record is renamed with a number and returned in
+// broken; the record is then empty.
 func (h *Held) Load() (p Package, broken string, err error) {
 	fresh := Package{Schema: Schema, Name: h.name}
 	if !h.Dir.Exists(recordFile) {
 		return fresh, "", nil
 	}
-	content, err := h.Dir.Bytes(recordFile)
+	content, err := h.Dir.ReadFile(recordFile)
 	if err != nil {
 		return fresh, "", err
 	}
@@ -80,7 +80,7 @@ func (h *Held) Load() (p Package, broken string, err error) {
 	return fresh, fmt.Sprintf("the record %s could not be read (%v) and was set aside as %s", path.Join(h.Dir.Path, recordFile), err, aside), nil
 }
 
-// Save writes the record. When it returns, the record survives a power cut.
+// Save writes the record. When it returns, the record survives a power failure.
 func (h *Held) Save(p Package) error {
 	content, err := Encode(p)
 	if err != nil {
@@ -89,14 +89,14 @@ func (h *Held) Save(p Package) error {
 	return h.Dir.Write(recordFile, bytes.NewReader(content), 0o600)
 }
 
-// Backup is the folder for what the overlay replaces.
-func (h *Held) Backup(root *host.Root) (*host.Dir, error) {
+// OpenBackup opens the directory for files that the overlay replaces.
+func (h *Held) OpenBackup(root *host.Root) (*host.Dir, error) {
 	return root.MakeDir(path.Join(h.Dir.Path, backupDir), 0o700)
 }
 
-// Names lists the packages that have a record below a state root.
-func Names(root *host.Root, state string) (names []string, err error) {
-	err = root.Each(path.Join(state, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
+// ListPackages lists the packages that have a record below a state root.
+func ListPackages(root *host.Root, state string) (names []string, err error) {
+	err = root.EachEntry(path.Join(state, packagesDir), func(dir *host.Dir, e fs.DirEntry) error {
 		if e.IsDir() && dir.Exists(path.Join(e.Name(), recordFile)) {
 			names = append(names, e.Name())
 		}
@@ -105,8 +105,8 @@ func Names(root *host.Root, state string) (names []string, err error) {
 	return names, err
 }
 
-// Read reads a record without holding it, to show it: what is written is always whole.
-func Read(root *host.Root, state, name string) (Package, error) {
+// ReadPackage reads a record without a lock, to show it. Writes are atomic.
+func ReadPackage(root *host.Root, state, name string) (Package, error) {
 	if err := checkName(name); err != nil {
 		return Package{}, err
 	}
@@ -122,7 +122,7 @@ func Read(root *host.Root, state, name string) (Package, error) {
 	return p, nil
 }
 
-// setAside renames a file that cannot be read to the next free number; the oldest numbers give way.
+// setAside renames an unreadable file to the next free number. The oldest numbers are reused.
 func setAside(dir *host.Dir, name string) (string, error) {
 	aside, err := freeNumber(dir, name)
 	if err != nil {
@@ -131,7 +131,7 @@ func setAside(dir *host.Dir, name string) (string, error) {
 	return aside, dir.Move(name, aside)
 }
 
-// copyAside does the same and leaves the file where it is.
+// copyAside does the same but keeps the file.
 func copyAside(dir *host.Dir, name string, content []byte) (string, error) {
 	aside, err := freeNumber(dir, name)
 	if err != nil {
@@ -155,7 +155,7 @@ func freeNumber(dir *host.Dir, name string) (string, error) {
 	return number(keepBroken), nil
 }
 
-// checkName keeps names inside the folder of records.
+// checkName rejects names that would leave the directory of records.
 func checkName(name string) error {
 	if name == "" || name[0] == '.' || len(name) > 200 || path.Base(name) != name || bytes.ContainsRune([]byte(name), 0) {
 		return fmt.Errorf("package name %q cannot name a record; it must be one plain file name", name)

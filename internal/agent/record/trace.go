@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// A Trace writes the files below flags/ and history/. They tell people, and an agent of an earlier kind that comes back,
-// what the records say. Nothing here is waited for or read again: a trace that cannot be written costs a warning.
+// Trace writes the files below flags/ and history/, which repeat the records for people and for a downgrade to an older
+// agent. They are not synced and not read again: a file that cannot be written causes only a warning.
 type Trace struct {
 	State *host.Dir
 	// Owner is the package whose record the files repeat.
@@ -25,18 +25,18 @@ type Trace struct {
 	Config, Version string
 }
 
-// Start notes that an agent was here.
-func (t Trace) Start() error {
+// WriteStart writes the START flag.
+func (t Trace) WriteStart() error {
 	start := path.Join(flagsDir, "START")
 	if t.State.Exists(start) {
 		return nil
 	}
-	return t.put(start, "")
+	return t.writeFile(start, "")
 }
 
-// StepDone sets the flag of a step, named by its path and a piece of its key, in the place of an earlier flag for it. A
-// step that is done for longer keeps the flag it has.
-func (t Trace) StepDone(mode pack.Mode, s pack.Step, key string, at time.Time, anew bool) error {
+// WriteStepDone writes the flag of a step, named by its path and a part of its key, and removes an earlier flag of it.
+// A step that was done before keeps its flag.
+func (t Trace) WriteStepDone(mode pack.Mode, s pack.Step, key string, at time.Time, anew bool) error {
 	always := "False"
 	if s.Idempotence {
 		always = "True"
@@ -47,7 +47,7 @@ func (t Trace) StepDone(mode pack.Mode, s pack.Step, key string, at time.Time, a
 	if !anew && t.State.Exists(file) {
 		return nil
 	}
-	if err := t.put(file, text); err != nil {
+	if err := t.writeFile(file, text); err != nil {
 		return err
 	}
 	list, err := t.State.Names(path.Dir(file))
@@ -59,7 +59,7 @@ func (t Trace) StepDone(mode pack.Mode, s pack.Step, key string, at time.Time, a
 		if other == file || !strings.HasPrefix(e.Name(), path.Base(s.File())+"_") {
 			continue
 		}
-		content, err := t.State.Bytes(other)
+		content, err := t.State.ReadFile(other)
 		if err == nil && strings.HasSuffix(string(content), same) {
 			err = t.State.Delete(other)
 		}
@@ -70,7 +70,7 @@ func (t Trace) StepDone(mode pack.Mode, s pack.Step, key string, at time.Time, a
 	return nil
 }
 
-// Check is how one step of a check mode ended.
+// Check is the result of one step of a check mode.
 type Check struct {
 	Step   string `json:"step"`
 	Path   string `json:"path"`
@@ -79,40 +79,40 @@ type Check struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Checked writes how the steps of a check mode ended: <mode>_RESULTS beside the record, which no other package overwrites,
-// and the two files earlier agents wrote for the whole Skyhook.
-func (t Trace) Checked(mode pack.Mode, checks []Check) error {
+// WriteChecks writes the results of a check mode: <mode>_RESULTS beside the record, which belongs to this package
+// alone, and the two files that earlier agents wrote per Skyhook.
+func (t Trace) WriteChecks(mode pack.Mode, checks []Check) error {
 	content, err := json.MarshalIndent(checks, "", "  ")
 	if err != nil {
 		return err
 	}
 	all := path.Join(flagsDir, string(mode)+"_ALL_CHECKED")
 	err = errors.Join(
-		t.put(path.Join(packagesDir, t.Owner, string(mode)+"_RESULTS"), string(content)+"\n"),
-		t.put(path.Join(flagsDir, "check_results"), string(content)+"\n"))
+		t.writeFile(path.Join(packagesDir, t.Owner, string(mode)+"_RESULTS"), string(content)+"\n"),
+		t.writeFile(path.Join(flagsDir, "check_results"), string(content)+"\n"))
 	for _, c := range checks {
 		if !c.Passed {
 			return errors.Join(err, t.State.Delete(all))
 		}
 	}
-	return errors.Join(err, t.put(all, ""))
+	return errors.Join(err, t.writeFile(all, ""))
 }
 
-// Installed writes the history file.
-func (t Trace) Installed(p Package) error {
+// WriteHistory writes the history file.
+func (t Trace) WriteHistory(p Package) error {
 	h := history{Current: p.Installed.Version, History: []historyEntry{}, Owner: t.Owner}
 	for _, v := range p.History {
 		h.History = append(h.History, historyEntry{Version: v.Version, Time: v.At.UTC().Format("2006-01-02T15:04:05.000000-07:00")})
 	}
-	content, err := encode(h)
+	content, err := encodeJSON(h)
 	if err != nil {
 		return err
 	}
-	return t.put(path.Join(historyDir, t.Config+".json"), string(content))
+	return t.writeFile(path.Join(historyDir, t.Config+".json"), string(content))
 }
 
-// Forget removes the flags that tell of this package; keep names a version whose flags stay.
-func (t Trace) Forget(p Package, config pack.Config, keep string) error {
+// RemoveFlags removes the flags of this package, except those of the version keep.
+func (t Trace) RemoveFlags(p Package, config pack.Config, keep string) error {
 	top := path.Join(flagsDir, t.Config)
 	files, err := t.State.Files(top)
 	if err != nil {
@@ -129,21 +129,21 @@ func (t Trace) Forget(p Package, config pack.Config, keep string) error {
 		if !ok || version == keep {
 			continue
 		}
-		content, err := t.State.Bytes(path.Join(top, file))
+		content, err := t.State.ReadFile(path.Join(top, file))
 		if err != nil {
 			return err
 		}
-		if p.owns(content, version, former, flag) {
+		if p.ownsFlag(content, version, former, flag) {
 			if err := t.State.Delete(path.Join(top, file)); err != nil {
 				return err
 			}
 		}
 	}
-	return t.prune(top)
+	return t.pruneEmptyDirs(top)
 }
 
-// prune removes the directories below a directory that hold nothing.
-func (t Trace) prune(name string) error {
+// pruneEmptyDirs removes empty directories below a directory.
+func (t Trace) pruneEmptyDirs(name string) error {
 	list, err := t.State.Names(name)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (t Trace) prune(name string) error {
 			continue
 		}
 		inner := path.Join(name, e.Name())
-		if err := t.prune(inner); err != nil {
+		if err := t.pruneEmptyDirs(inner); err != nil {
 			return err
 		}
 		rest, err := t.State.Names(inner)
@@ -167,9 +167,9 @@ func (t Trace) prune(name string) error {
 	return nil
 }
 
-func (t Trace) put(file, content string) error {
+func (t Trace) writeFile(file, content string) error {
 	if err := t.State.MkdirAll(path.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("making %s on the host: %w", path.Join(t.State.Path, path.Dir(file)), err)
 	}
-	return t.State.Note(file, content, 0o600)
+	return t.State.WriteUnsynced(file, content, 0o600)
 }

@@ -13,24 +13,24 @@ import (
 	"unicode/utf8"
 )
 
-// Stamp is how lines are timed: UTC, always to the nanosecond.
+// Stamp is the time format of lines: UTC, with nanoseconds.
 const Stamp = "2006-01-02T15:04:05.000000000Z07:00"
 
-// Bounds of an Output.
+// Limits of an Output.
 const (
 	DefaultLimit = 8192
 	minLimit     = 256
 	tailLines    = 20
 )
 
-// Output takes what a program writes, line by line: time-stamped and redacted, to every sink, and the last lines are
-// kept. A sink that fails is left out from then on.
+// Output writes the output of a program to every sink, line by line, with time stamps and redacted. It keeps the last
+// lines. A sink that fails is not used any more.
 type Output struct {
-	// Redact takes the secrets out of every line; nil takes nothing out.
+	// Redact redacts every line; nil redacts nothing.
 	Redact *Redactor
-	// Limit is the longest line in bytes; a longer one is told in pieces.
+	// Limit is the maximum length of a line in bytes. Longer lines are split.
 	Limit int
-	// Failed is told of a sink that cannot be written any more.
+	// Failed is called when writing to a sink fails.
 	Failed func(error)
 
 	mu    sync.Mutex
@@ -38,64 +38,64 @@ type Output struct {
 	tail  []string
 }
 
-// NewOutput makes an Output over sinks.
+// NewOutput creates an Output with these sinks.
 func NewOutput(redact *Redactor, limit int, sinks ...io.Writer) *Output {
 	return &Output{Redact: redact, Limit: limit, sinks: sinks}
 }
 
-// Lines are the last lines that were taken.
+// Lines are the last lines of the program.
 func (o *Output) Lines() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.tail)
 }
 
-// Say adds a line of the agent's own to the sinks; it is none of the program's last lines.
-func (o *Output) Say(line string) { o.tell([]string{o.Redact.Replace(line)}, false) }
+// WriteNote writes a line of the agent to the sinks. It does not count as a line of the program.
+func (o *Output) WriteNote(line string) { o.writeLines([]string{o.Redact.Replace(line)}, false) }
 
-// Fresh is an Output over the same sinks that has kept no lines yet.
-func (o *Output) Fresh() *Output {
+// WithoutLines is an Output with the same sinks and no lines.
+func (o *Output) WithoutLines() *Output {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return &Output{Redact: o.Redact, Limit: o.Limit, Failed: o.Failed, sinks: slices.Clone(o.sinks)}
 }
 
-// take reads until the end of r.
-func (o *Output) take(r io.Reader) {
-	limit := max(o.Limit, minLimit, 2*o.Redact.longest())
+// readFrom reads r until its end.
+func (o *Output) readFrom(r io.Reader) {
+	limit := max(o.Limit, minLimit, 2*o.Redact.longestSecret())
 	chunk := make([]byte, limit)
 	var rest []byte
 	for {
 		n, err := r.Read(chunk)
 		rest = append(rest, chunk[:n]...)
 		var lines []string
-		lines, rest = o.split(rest, limit)
+		lines, rest = o.splitLines(rest, limit)
 		if err != nil && len(rest) > 0 {
 			lines, rest = append(lines, o.Redact.Replace(string(rest))), nil
 		}
-		o.tell(lines, true)
+		o.writeLines(lines, true)
 		if err != nil {
 			return
 		}
 	}
 }
 
-// split takes the whole lines out of text, and pieces of a line that is too long. The end of such a piece may be the
-// beginning of a secret, or of the end of the line, so that much is kept back.
-func (o *Output) split(text []byte, limit int) (lines []string, rest []byte) {
+// splitLines splits text into complete lines, and too long lines into pieces. The end of a piece may be the start of a
+// secret or of a line ending, so that many bytes are kept for the next call.
+func (o *Output) splitLines(text []byte, limit int) (lines []string, rest []byte) {
 	for {
 		line, after, found := bytes.Cut(text, []byte("\n"))
 		if !found {
 			break
 		}
-		lines = append(lines, pieces(o.Redact.Replace(strings.TrimSuffix(string(line), "\r")), limit)...)
+		lines = append(lines, splitPieces(o.Redact.Replace(strings.TrimSuffix(string(line), "\r")), limit)...)
 		text = after
 	}
 	if len(text) < limit {
 		return lines, slices.Clone(text)
 	}
 	told := o.Redact.Replace(string(text))
-	keep := whole(told, max(0, len(told)-max(o.Redact.longest()-1, 0)))
+	keep := alignToRune(told, max(0, len(told)-max(o.Redact.longestSecret()-1, 0)))
 	if keep > 0 && told[keep-1] == '\r' {
 		keep--
 	}
@@ -105,17 +105,17 @@ func (o *Output) split(text []byte, limit int) (lines []string, rest []byte) {
 	return lines, []byte(told[keep:])
 }
 
-func pieces(line string, limit int) []string {
+func splitPieces(line string, limit int) []string {
 	var out []string
 	for len(line) > limit {
-		end := whole(line, limit)
+		end := alignToRune(line, limit)
 		out, line = append(out, line[:end]), line[end:]
 	}
 	return append(out, line)
 }
 
-// whole moves a cut back to where a character begins; in what is no text it stays where it is.
-func whole(text string, cut int) int {
+// alignToRune moves a cut back to the start of a character. In binary data it does not move.
+func alignToRune(text string, cut int) int {
 	for back := range min(utf8.UTFMax, cut) {
 		if cut == len(text) || utf8.RuneStart(text[cut-back]) {
 			return cut - back
@@ -124,7 +124,7 @@ func whole(text string, cut int) int {
 	return cut
 }
 
-func (o *Output) tell(lines []string, keep bool) {
+func (o *Output) writeLines(lines []string, keep bool) {
 	if len(lines) == 0 {
 		return
 	}

@@ -43,7 +43,7 @@ func FuzzOutput(f *testing.F) {
 			var all bytes.Buffer
 			redact := NewRedactor(values)
 			o := NewOutput(redact, limit%2048, &all)
-			o.take(&piecewise{text: text, piece: 1 + abs(piece)%97})
+			o.readFrom(&piecewise{text: text, piece: 1 + abs(piece)%97})
 			got := lines(t, all.String())
 			if whole := strings.Join(got, ""); values == nil {
 				if want := strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", ""); strings.TrimRight(whole, "\r") != strings.TrimRight(want, "\r") {
@@ -84,12 +84,12 @@ var errEnd = errors.New("end")
 
 func TestOutputKeepsTheLastLines(t *testing.T) {
 	o := NewOutput(nil, 0)
-	o.Say("not the program's")
-	o.take(iotest.OneByteReader(strings.NewReader(strings.Repeat("x\n", 30) + "the end")))
+	o.WriteNote("not the program's")
+	o.readFrom(iotest.OneByteReader(strings.NewReader(strings.Repeat("x\n", 30) + "the end")))
 	if got := o.Lines(); len(got) != tailLines || got[tailLines-1] != "the end" || slices.Contains(got, "not the program's") {
 		t.Errorf("%q", got)
 	}
-	if got := o.Fresh().Lines(); len(got) != 0 {
+	if got := o.WithoutLines().Lines(); len(got) != 0 {
 		t.Errorf("fresh: %q", got)
 	}
 }
@@ -100,8 +100,8 @@ func TestSinkThatFails(t *testing.T) {
 	var failures []error
 	o := NewOutput(nil, 0, full{}, &all)
 	o.Failed = func(err error) { failures = append(failures, err) }
-	o.take(strings.NewReader("one\n"))
-	o.take(strings.NewReader("two\n"))
+	o.readFrom(strings.NewReader("one\n"))
+	o.readFrom(strings.NewReader("two\n"))
 	if got := lines(t, all.String()); !slices.Equal(got, []string{"one", "two"}) || len(failures) != 1 {
 		t.Errorf("%q, %v", got, failures)
 	}

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret.
 const Redacted = "***"
 
-// minSecret is the shortest value that is taken out: shorter ones occur everywhere by chance, and protect nothing.
+// minSecret is the minimum length of a redacted value. Shorter ones occur by chance everywhere and protect nothing.
 const minSecret = 4
 
-// A Redactor takes secrets out of text. A nil one takes nothing out.
+// Redactor removes secrets from text. A nil Redactor removes nothing.
 type Redactor struct {
 	secrets []string
 	replace *strings.Replacer
 }
 
-// NewRedactor makes a Redactor for these values, and for each line of those that have several.
+// NewRedactor creates a Redactor for these values, and for each line of values with several lines.
 func NewRedactor(values []string) *Redactor {
 	var secrets []string
 	add := func(s string) {
@@ -36,7 +36,7 @@ func NewRedactor(values []string) *Redactor {
 			add(strings.Trim(line, " \t\r\n"))
 		}
 	}
-	// The longest first, so that a secret within another does not leave the other's rest.
+	// The longest first, because a secret may be part of another one.
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	var pairs []string
 	for _, s := range secrets {
@@ -45,7 +45,7 @@ func NewRedactor(values []string) *Redactor {
 	return &Redactor{secrets: secrets, replace: strings.NewReplacer(pairs...)}
 }
 
-// Replace is s without the secrets.
+// Replace replaces the secrets in s.
 func (r *Redactor) Replace(s string) string {
 	if r == nil || len(r.secrets) == 0 {
 		return s
@@ -53,22 +53,22 @@ func (r *Redactor) Replace(s string) string {
 	return r.replace.Replace(s)
 }
 
-// Writer passes what is written on without the secrets. Every write must hold whole lines.
-func (r *Redactor) Writer(w io.Writer) io.Writer { return redacting{r, w} }
+// Writer redacts what is written to w. Every write must consist of whole lines.
+func (r *Redactor) Writer(w io.Writer) io.Writer { return redactingWriter{r, w} }
 
-type redacting struct {
+type redactingWriter struct {
 	redact *Redactor
 	to     io.Writer
 }
 
-func (w redacting) Write(b []byte) (int, error) {
+func (w redactingWriter) Write(b []byte) (int, error) {
 	if _, err := io.WriteString(w.to, w.redact.Replace(string(b))); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-func (r *Redactor) longest() int {
+func (r *Redactor) longestSecret() int {
 	if r == nil || len(r.secrets) == 0 {
 		return 0
 	}

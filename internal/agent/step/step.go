@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package step runs one program on the host and tells how it really ended.
+// Package step runs one program on the host and reports how it ended.
 //
-// The program runs in the host's root, in a process group of its own, with exactly the environment it is given and
-// nothing on its standard input. Its standard output and standard error are one pipe, so that their order is the order
-// in which it wrote. It never outlives the agent.
+// The program runs in the host's root, in its own process group, with exactly the given environment and an empty
+// standard input. Its standard output and standard error are one pipe, which preserves their order. It never outlives
+// the agent.
 package step
 
 import (
@@ -30,38 +30,38 @@ const (
 	notFound      = 127
 )
 
-// lingerFor is how long output is awaited from processes that a program left behind.
+// lingerFor is how long output of processes is read that a program left behind.
 const lingerFor = 2 * time.Second
 
-// ErrTimeout is the cause of a context that ends a step because its time is up.
+// ErrTimeout is the cause of a context that ends a step at its timeout.
 var ErrTimeout = errors.New("the time is up")
 
 // Command is one program to run.
 type Command struct {
 	Root *host.Root
-	// Path and Dir are as the host sees them.
+	// Path and Dir are paths of the host.
 	Path string
 	Args []string
 	Env  []string
 	Dir  string
-	// Timeout bounds the run; zero does not.
+	// Timeout limits the run; zero means no limit.
 	Timeout time.Duration
-	// Grace is what the program has between SIGTERM and SIGKILL.
+	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
-	// Gentle is a cause after which only SIGTERM is sent: whoever told the agent to stop sees to the end.
+	// Gentle is a cause after which only SIGTERM is sent, because the kubelet kills the container later.
 	Gentle error
-	// Output takes what it writes.
+	// Output receives its output.
 	Output *Output
 	// Alive, if set, is called every AliveEvery while it runs.
 	Alive      func(time.Duration)
 	AliveEvery time.Duration
 }
 
-// Result is how a program ended.
+// Result is the result of a program.
 type Result struct {
 	// Exit is its exit status, that of a shell if it could not be started, or -1 after a signal.
 	Exit int
-	// Signal that ended it, such as SIGKILL.
+	// Signal is the signal that ended it, such as SIGKILL.
 	Signal string
 	// Cause is why the agent ended it: ErrTimeout or the cause of the context; nil when it ended by itself.
 	Cause error
@@ -73,12 +73,12 @@ type Result struct {
 // Run runs a program to its end, or to the end of ctx.
 func Run(ctx context.Context, c Command) Result {
 	start := time.Now()
-	result := run(ctx, c, start)
+	result := runProgram(ctx, c, start)
 	result.Duration = time.Since(start)
 	return result
 }
 
-func run(ctx context.Context, c Command, start time.Time) Result {
+func runProgram(ctx context.Context, c Command, start time.Time) Result {
 	if cause := context.Cause(ctx); cause != nil {
 		return Result{Exit: -1, Cause: cause}
 	}
@@ -87,7 +87,7 @@ func run(ctx context.Context, c Command, start time.Time) Result {
 		return Result{Exit: cannotExecute, Err: fmt.Errorf("opening a pipe: %w", err)}
 	}
 	defer read.Close()
-	// The kernel kills the program when the thread that started it ends, so this goroutine keeps its thread.
+	// The kernel kills the program when the thread that started it ends, so the goroutine is locked to its thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(c.Path, c.Args...)
@@ -99,27 +99,27 @@ func run(ctx context.Context, c Command, start time.Time) Result {
 	err = cmd.Start()
 	_ = write.Close()
 	if err != nil {
-		return unstarted(c, err)
+		return describeStartFailure(c, err)
 	}
 	ended, taken := make(chan struct{}), make(chan struct{})
 	go func() {
-		c.Output.take(read)
+		c.Output.readFrom(read)
 		close(taken)
 	}()
 	cause := make(chan error, 1)
-	go func() { cause <- watch(ctx, c, cmd.Process.Pid, start, ended) }()
+	go func() { cause <- watchProgram(ctx, c, cmd.Process.Pid, start, ended) }()
 	err = cmd.Wait()
 	close(ended)
 	result := Result{Cause: <-cause}
-	// What the program wrote is in the pipe by now; its children may hold the other end for as long as they like.
+	// The output of the program is in the pipe now. Its children may keep the other end open.
 	_ = read.SetReadDeadline(time.Now().Add(lingerFor))
 	<-taken
-	return status(result, cmd.ProcessState, err)
+	return describeExit(result, cmd.ProcessState, err)
 }
 
-// watch ends the program's process group when its time is up or the agent is told to stop.
-func watch(ctx context.Context, c Command, pid int, start time.Time, ended <-chan struct{}) error {
-	timeout, alive := never(c.Timeout), time.NewTicker(max(c.AliveEvery, time.Second))
+// watchProgram ends the process group of the program at its timeout, or when the agent is told to stop.
+func watchProgram(ctx context.Context, c Command, pid int, start time.Time, ended <-chan struct{}) error {
+	timeout, alive := afterOrNever(c.Timeout), time.NewTicker(max(c.AliveEvery, time.Second))
 	defer alive.Stop()
 	var cause error
 	for cause == nil {
@@ -137,7 +137,7 @@ func watch(ctx context.Context, c Command, pid int, start time.Time, ended <-cha
 		}
 	}
 	select {
-	case <-ended: // by itself, at the same moment
+	case <-ended: // it ended by itself at the same time
 		return nil
 	default:
 	}
@@ -150,18 +150,18 @@ func watch(ctx context.Context, c Command, pid int, start time.Time, ended <-cha
 	case <-ended:
 	case <-grace:
 	}
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // also what the program left behind in its group
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // including processes that the program left in its group
 	return cause
 }
 
-func never(d time.Duration) <-chan time.Time {
+func afterOrNever(d time.Duration) <-chan time.Time {
 	if d <= 0 {
 		return nil
 	}
 	return time.After(d)
 }
 
-func status(r Result, state *os.ProcessState, err error) Result {
+func describeExit(r Result, state *os.ProcessState, err error) Result {
 	if state == nil {
 		r.Exit, r.Err = -1, fmt.Errorf("waiting for it: %w", err)
 		return r
@@ -173,14 +173,14 @@ func status(r Result, state *os.ProcessState, err error) Result {
 	return r
 }
 
-// unstarted says why a program could not be started, in terms of what to change.
-func unstarted(c Command, err error) Result {
+// describeStartFailure explains why a program could not be started, and what to change.
+func describeStartFailure(c Command, err error) Result {
 	r := Result{Exit: cannotExecute}
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		r.Exit = notFound
 		r.Err = fmt.Errorf("%s is not there on the host", c.Path)
-		if first := shebang(c); first != "" {
+		if first := readShebang(c); first != "" {
 			r.Err = fmt.Errorf("its interpreter %q is not there on the host", first)
 		} else if _, err := c.Root.Stat(c.Path); err == nil {
 			r.Err = fmt.Errorf("the program that loads %s is not there on the host", c.Path)
@@ -191,7 +191,7 @@ func unstarted(c Command, err error) Result {
 	case errors.Is(err, unix.ENOEXEC):
 		r.Err = fmt.Errorf("%s is neither a program nor a script: its first line must name the interpreter, such as #!/bin/sh", c.Path)
 	case errors.Is(err, unix.EACCES):
-		r.Err = denied(c)
+		r.Err = explainDenied(c)
 	default:
 		var pe *os.PathError
 		if errors.As(err, &pe) {
@@ -202,18 +202,18 @@ func unstarted(c Command, err error) Result {
 	return r
 }
 
-func denied(c Command) error {
+func explainDenied(c Command) error {
 	if dir, _, err := c.Root.Parent(c.Path); err == nil {
 		defer dir.Close()
-		if dir.NoExec() {
+		if dir.IsNoExec() {
 			return fmt.Errorf("%s is on a file system of the host that is mounted noexec: nothing there can be executed; put the copy directories on another one", c.Path)
 		}
 	}
 	return fmt.Errorf("the host does not allow to execute %s: it must be a file with its executable bit set, and so must its interpreter", c.Path)
 }
 
-// shebang is the interpreter a script asks for; empty for what is not a script.
-func shebang(c Command) string {
+// readShebang returns the interpreter of a script; empty if the file is not a script.
+func readShebang(c Command) string {
 	f, err := c.Root.Open(c.Path)
 	if err != nil {
 		return ""

@@ -18,12 +18,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 )
 
-// callTime bounds a call that only asks or enqueues; waiting for a job has no bound but ctx.
+// callTime limits calls that do not wait for a job. Waiting for a job is limited by ctx only.
 const callTime = 30 * time.Second
 
 type socket struct {
 	path  string
-	hello bool // a message bus, not systemd itself
+	hello bool // a message bus, not systemd
 }
 
 var sockets = []socket{
@@ -31,15 +31,15 @@ var sockets = []socket{
 	{"/run/dbus/system_bus_socket", true},
 }
 
-// bus is systemd by D-Bus.
+// bus controls systemd through D-Bus.
 type bus struct {
 	root     *host.Root
 	conn     *dbus.Conn
 	fallback *systemctl
 }
 
-// dial speaks with systemd, or gives up soon: the library itself waits for a greeting for as long as it takes.
-func dial(ctx context.Context, root *host.Root, s socket) (*bus, error) {
+// dialSocket connects to systemd with a timeout, because the library waits for the handshake without one.
+func dialSocket(ctx context.Context, root *host.Root, s socket) (*bus, error) {
 	ask, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	if cause := context.Cause(ctx); cause != nil {
@@ -51,7 +51,7 @@ func dial(ctx context.Context, root *host.Root, s socket) (*bus, error) {
 	}
 	answer := make(chan spoken, 1)
 	go func() {
-		b, err := greet(ask, root, s)
+		b, err := authenticate(ask, root, s)
 		answer <- spoken{b, err}
 	}()
 	select {
@@ -62,7 +62,7 @@ func dial(ctx context.Context, root *host.Root, s socket) (*bus, error) {
 	}
 }
 
-func greet(ask context.Context, root *host.Root, s socket) (*bus, error) {
+func authenticate(ask context.Context, root *host.Root, s socket) (*bus, error) {
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dialBus(ask, root, s) })
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer: %w", s.path, err)
@@ -72,7 +72,7 @@ func greet(ask context.Context, root *host.Root, s socket) (*bus, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s does not answer: %w", s.path, err)
 	}
-	if s.hello { // otherwise the results of jobs are sent to nobody
+	if s.hello { // otherwise systemd does not send the results of jobs
 		if err := conn.Subscribe(); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("%s does not answer: %w", s.path, err)
@@ -121,12 +121,12 @@ func (b *bus) Units(ctx context.Context, names ...string) ([]Unit, error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking at %s: %w", name, err)
 		}
-		units = append(units, unit(name, props))
+		units = append(units, parseUnit(name, props))
 	}
 	return units, nil
 }
 
-func unit(name string, props map[string]any) Unit {
+func parseUnit(name string, props map[string]any) Unit {
 	u := Unit{Name: name}
 	u.Load, _ = props["LoadState"].(string)
 	u.Active, _ = props["ActiveState"].(string)
@@ -148,7 +148,7 @@ func unit(name string, props map[string]any) Unit {
 	return u
 }
 
-// Restart enqueues all jobs, so that systemd orders them, and waits for their results.
+// Restart enqueues all jobs at once, so that systemd orders them, and waits for their results.
 func (b *bus) Restart(ctx context.Context, names []string) []error {
 	errs := make([]error, len(names))
 	results := make([]chan string, len(names))
@@ -156,19 +156,19 @@ func (b *bus) Restart(ctx context.Context, names []string) []error {
 		results[i] = make(chan string, 1)
 		ask, cancel := context.WithTimeout(ctx, callTime)
 		if _, err := b.conn.RestartUnitContext(ask, name, "replace", results[i]); err != nil {
-			errs[i], results[i] = b.cut(err), nil
+			errs[i], results[i] = b.wrapConnectionError(err), nil
 		}
 		cancel()
 	}
 	for i := range names {
 		if results[i] != nil {
-			errs[i] = b.await(ctx, results[i])
+			errs[i] = b.awaitJob(ctx, results[i])
 		}
 	}
 	return errs
 }
 
-func (b *bus) await(ctx context.Context, result <-chan string) error {
+func (b *bus) awaitJob(ctx context.Context, result <-chan string) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -182,29 +182,29 @@ func (b *bus) await(ctx context.Context, result <-chan string) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 			if !b.conn.Connected() {
-				return ErrCut
+				return ErrConnectionLost
 			}
 		}
 	}
 }
 
-// cut tells a lost connection from a refusal.
-func (b *bus) cut(err error) error {
+// wrapConnectionError marks errors of a lost connection.
+func (b *bus) wrapConnectionError(err error) error {
 	if !b.conn.Connected() {
-		return fmt.Errorf("%w: %w", ErrCut, err)
+		return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 	}
 	return err
 }
 
-// What logind answers when a shutdown is under way already, and when an inhibitor lock forbids one: a package installation
-// that must not be cut short, for example. That is not to be overridden by asking elsewhere.
+// Errors of logind when a shutdown is already in progress, and when an inhibitor lock forbids one, for example during a
+// package installation. The latter must not be bypassed.
 const (
 	goingDown = "org.freedesktop.login1.OperationInProgress"
 	inhibited = "org.freedesktop.login1.BlockedByInhibitorLock"
 )
 
-// Ask asks for a reload, or for a reboot: of logind first, which lets the kubelet end its pods in good order, then of
-// systemd, then by the host's own programs.
+// Ask requests a reload or a reboot: a reboot first from logind, which lets the kubelet shut down its pods gracefully,
+// then from systemd, then with the programs of the host.
 func (b *bus) Ask(ctx context.Context, verb Verb) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -214,7 +214,7 @@ func (b *bus) Ask(ctx context.Context, verb Verb) error {
 		}
 		return nil
 	}
-	byLogind := b.logind(ctx)
+	byLogind := b.askLogind(ctx)
 	var said godbus.Error
 	switch {
 	case byLogind == nil:
@@ -235,7 +235,7 @@ func (b *bus) Ask(ctx context.Context, verb Verb) error {
 	return fmt.Errorf("rebooting: logind: %w; systemd: %w; %w", byLogind, byUnit, byProgram)
 }
 
-func (b *bus) logind(ctx context.Context) error {
+func (b *bus) askLogind(ctx context.Context) error {
 	conn, err := dialBus(ctx, b.root, sockets[1])
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 )
 
-// systemctl is systemd by the host's own programs.
+// systemctl controls systemd with the programs of the host.
 type systemctl struct {
 	root *host.Root
 	out  *step.Output
@@ -27,13 +27,13 @@ type systemctl struct {
 
 var searched = []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin"}
 
-// hostEnv is all that the host's own programs get to see.
+// hostEnv is the environment of the programs of the host.
 var hostEnv = []string{
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
 	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0",
 }
 
-// properties are what systemctl show is asked for; unitText reads them.
+// properties are the properties that systemctl show prints.
 var properties = []string{
 	"Id", "Names", "LoadState", "ActiveState", "SubState", "Job", "RefuseManualStop", "RefuseManualStart", "Transient",
 	"InvocationID", "ActiveEnterTimestampMonotonic", "MainPID",
@@ -42,7 +42,7 @@ var properties = []string{
 // Units describes services.
 func (s *systemctl) Units(ctx context.Context, names ...string) ([]Unit, error) {
 	if len(names) == 0 {
-		text, err := s.read(ctx, "list-units", "--type=service", "--state=running", "--no-legend", "--plain", "--full")
+		text, err := s.readOutput(ctx, "list-units", "--type=service", "--state=running", "--no-legend", "--plain", "--full")
 		if err != nil {
 			return nil, fmt.Errorf("listing the host's services: %w", err)
 		}
@@ -54,17 +54,17 @@ func (s *systemctl) Units(ctx context.Context, names ...string) ([]Unit, error) 
 	}
 	var units []Unit
 	for _, name := range names {
-		text, err := s.read(ctx, "show", "--property="+strings.Join(properties, ","), "--", name)
+		text, err := s.readOutput(ctx, "show", "--property="+strings.Join(properties, ","), "--", name)
 		if err != nil {
 			return nil, fmt.Errorf("looking at %s: %w", name, err)
 		}
-		units = append(units, unitText(name, text))
+		units = append(units, parseUnitText(name, text))
 	}
 	return units, nil
 }
 
-// unitText reads what systemctl show prints.
-func unitText(name, text string) Unit {
+// parseUnitText parses the output of systemctl show.
+func parseUnitText(name, text string) Unit {
 	u := Unit{Name: name}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
@@ -95,10 +95,10 @@ func unitText(name, text string) Unit {
 	return u
 }
 
-// Restart restarts services; systemctl waits for all of them, in the order systemd finds right.
+// Restart restarts services in the order that systemd chooses, and waits for all of them.
 func (s *systemctl) Restart(ctx context.Context, names []string) []error {
 	errs := make([]error, len(names))
-	err := s.run(ctx, "systemctl", s.out, append([]string{"restart", "--"}, names...)...)
+	err := s.runProgram(ctx, "systemctl", s.out, append([]string{"restart", "--"}, names...)...)
 	if err == nil || context.Cause(ctx) != nil {
 		for i := range errs {
 			errs[i] = context.Cause(ctx)
@@ -118,16 +118,16 @@ func (s *systemctl) Restart(ctx context.Context, names []string) []error {
 		}
 	}
 	if !slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
-		errs[0] = err // it failed, and all of them run: say so where it is seen
+		errs[0] = err // it failed although all of them run: report it with the first
 	}
 	return errs
 }
 
-// Ask asks for a reload, or for a reboot.
+// Ask requests a reload or a reboot.
 func (s *systemctl) Ask(ctx context.Context, verb Verb) error {
-	err := s.run(ctx, "systemctl", s.out, string(verb))
+	err := s.runProgram(ctx, "systemctl", s.out, string(verb))
 	if verb == Reboot && err != nil {
-		if other := s.run(ctx, "reboot", s.out); other != nil {
+		if other := s.runProgram(ctx, "reboot", s.out); other != nil {
 			return fmt.Errorf("%w; %w", err, other)
 		}
 		return nil
@@ -135,22 +135,22 @@ func (s *systemctl) Ask(ctx context.Context, verb Verb) error {
 	return err
 }
 
-// Sysctl loads the host's sysctl settings as at boot, for hosts whose systemd has no unit for it.
-func Sysctl(ctx context.Context, root *host.Root, out *step.Output) error {
-	return (&systemctl{root: root, out: out}).run(ctx, "sysctl", out, "--system")
+// LoadSysctl loads the sysctl settings of the host as at boot, for hosts whose systemd has no unit for it.
+func LoadSysctl(ctx context.Context, root *host.Root, out *step.Output) error {
+	return (&systemctl{root: root, out: out}).runProgram(ctx, "sysctl", out, "--system")
 }
 
-func (s *systemctl) read(ctx context.Context, args ...string) (string, error) {
+func (s *systemctl) readOutput(ctx context.Context, args ...string) (string, error) {
 	var text lockedBuffer
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	err := s.run(ctx, "systemctl", step.NewOutput(nil, 1<<16, &text), args...)
-	return text.plain(), err
+	err := s.runProgram(ctx, "systemctl", step.NewOutput(nil, 1<<16, &text), args...)
+	return text.contents(), err
 }
 
-func (s *systemctl) run(ctx context.Context, name string, out *step.Output, args ...string) error {
-	out = out.Fresh()
-	program := s.program(name)
+func (s *systemctl) runProgram(ctx context.Context, name string, out *step.Output, args ...string) error {
+	out = out.WithoutLines()
+	program := s.findProgram(name)
 	if program == "" {
 		return fmt.Errorf("there is no %s on the host", name)
 	}
@@ -174,8 +174,8 @@ func (s *systemctl) run(ctx context.Context, name string, out *step.Output, args
 	return nil
 }
 
-// program is where a program is on the host; empty when it is not there.
-func (s *systemctl) program(name string) string {
+// findProgram returns the path of a program on the host; empty when it does not exist.
+func (s *systemctl) findProgram(name string) string {
 	for _, dir := range searched {
 		file := path.Join(dir, name)
 		if st, err := s.root.Stat(file); err == nil && st.Mode().IsRegular() {
@@ -185,7 +185,7 @@ func (s *systemctl) program(name string) string {
 	return ""
 }
 
-// lockedBuffer keeps what a program printed, without the time stamps of an Output.
+// lockedBuffer keeps the output of a program.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -197,7 +197,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-func (b *lockedBuffer) plain() string {
+func (b *lockedBuffer) contents() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var plain strings.Builder

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemd asks the host's systemd to restart services and to reboot, and waits for what comes of it.
+// Package systemd restarts services and reboots the host through systemd, and waits for the results.
 //
-// It speaks D-Bus with PID 1 through the host's own sockets, reached through the root mount: first the private one, which
-// stays up when dbus itself is restarted, then the system bus. Where neither answers it runs the host's systemctl.
+// It uses D-Bus through the sockets of the host below the root mount: first the private socket of systemd, which
+// survives a restart of dbus, then the system bus. If neither answers, it runs systemctl of the host.
 package systemd
 
 import (
@@ -18,25 +18,25 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 )
 
-// A Unit is a service as systemd sees it now.
+// Unit is the present state of a service.
 type Unit struct {
 	Name   string
 	Load   string // loaded, not-found, masked, …
 	Active string // active, inactive, failed, activating, …
 	Sub    string // running, exited, dead, …
-	// Job tells that systemd has work queued or running for it.
+	// Job is true while systemd has a queued or running job for it.
 	Job bool
-	// Fixed units refuse to be stopped or started by hand.
+	// Fixed units refuse manual start or stop.
 	Fixed bool
-	// Transient units have no file and would be gone after a stop.
+	// Transient units have no file and would not exist after a stop.
 	Transient bool
-	// Names are the unit's other names.
+	// Names are the aliases of the unit.
 	Names []string
-	// Life tells this run of the service from the next; its boot is not filled in.
+	// Life identifies this run of the service, without its boot.
 	Life record.Life
 }
 
-// A Verb is something systemd as a whole is asked to do.
+// Verb is a request to systemd as a whole.
 type Verb string
 
 // The verbs.
@@ -45,42 +45,43 @@ const (
 	Reboot Verb = "reboot"
 )
 
-// Control is a way to the host's systemd.
+// Control controls the systemd of the host.
 type Control interface {
 	// Units describes services; without names, all that are loaded and running.
 	Units(ctx context.Context, names ...string) ([]Unit, error)
-	// Restart restarts services in the order systemd finds right and waits until all of them are. The errors belong to the
-	// names.
+	// Restart restarts services in the order that systemd chooses and waits for all of them. It returns one error per
+	// name.
 	Restart(ctx context.Context, names []string) []error
-	// Ask asks for one of the verbs.
+	// Ask sends a request.
 	Ask(ctx context.Context, verb Verb) error
 }
 
-// ErrCut says that the way to systemd was lost while a job was under way; its result must be looked up.
-var ErrCut = errors.New("the connection to systemd was cut")
+// ErrConnectionLost means that the connection to systemd was lost during a job. The result of the job must be read
+// again.
+var ErrConnectionLost = errors.New("the connection to systemd was cut")
 
-// Connect finds a way to the host's systemd. how names it for the log.
+// Connect connects to the systemd of the host. how describes the connection for the log.
 func Connect(ctx context.Context, root *host.Root, out *step.Output) (c Control, how string, done func(), err error) {
 	ctl := &systemctl{root: root, out: out}
 	var tried []string
 	for _, socket := range sockets {
-		bus, err := dial(ctx, root, socket)
+		bus, err := dialSocket(ctx, root, socket)
 		if err == nil {
 			bus.fallback = ctl
 			return bus, "D-Bus at " + socket.path, bus.close, nil
 		}
 		tried = append(tried, err.Error())
 	}
-	if ctl.program("systemctl") != "" {
+	if ctl.findProgram("systemctl") != "" {
 		return ctl, "systemctl", func() {}, nil
 	}
-	if ctl.program("reboot") != "" {
+	if ctl.findProgram("reboot") != "" {
 		return ctl, "reboot", func() {}, nil
 	}
 	return nil, "", nil, fmt.Errorf("the host's systemd cannot be reached: %s; and there is no systemctl on the host", strings.Join(tried, "; "))
 }
 
-// ServiceName is the unit a service's short name stands for.
+// ServiceName is the name of the unit for the short name of a service.
 func ServiceName(name string) string {
 	for _, suffix := range []string{".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope", ".automount", ".swap", ".device"} {
 		if strings.HasSuffix(name, suffix) {

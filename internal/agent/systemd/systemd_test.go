@@ -67,7 +67,7 @@ func TestRestartByDBus(t *testing.T) {
 		t.Fatalf("%v %v", after, err)
 	}
 	after, _ = c.Units(ctx, "cron.service")
-	if !before[0].Life.Over(after[0].Life, true) || after[0].Life.PID != 1012 {
+	if !before[0].Life.IsOver(after[0].Life, true) || after[0].Life.PID != 1012 {
 		t.Errorf("before %+v, after %+v", before[0].Life, after[0].Life)
 	}
 	p.mu.Lock()
@@ -96,7 +96,7 @@ func TestCutInTheMiddle(t *testing.T) {
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
-	if errs := c.Restart(context.Background(), []string{"cron.service"}); !errors.Is(errs[0], ErrCut) {
+	if errs := c.Restart(context.Background(), []string{"cron.service"}); !errors.Is(errs[0], ErrConnectionLost) {
 		t.Errorf("errors %v", errs)
 	}
 	c, _ = connect(t, dir)
