@@ -52,8 +52,8 @@ func (a *applier) newPass(o *Objects) *pass {
 // written. An error stops the node, ledger or object that it concerns, and the next plan decides again. The annotations
 // of the plan's reports are written along with the actions. Every action is safe to repeat.
 //
-// It returns when everything is being sent, and tells what completed since the last time. Nodes that are still in flight
-// are left alone by those who observe meanwhile.
+// It returns when everything is being sent, with what completed since the last time. Nodes that are still in flight
+// are not planned for by the passes meanwhile.
 func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
 	p := a.newPass(o)
 	limited, cancel := p.withDeadline(ctx)

@@ -28,7 +28,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// Cluster is one cluster as this process sees it. Its methods are for one goroutine at a time, but for Sending and Land.
+// Cluster observes one cluster and applies plans to it. Its methods are for one goroutine at a time, except IsInFlight and
+// WaitForInFlight.
 type Cluster struct {
 	*observer
 	*applier
@@ -42,28 +43,28 @@ type Options struct {
 	Config        skyhook.Config
 	NodeOps       nodeop.Config
 	Live          client.Reader              // the API server itself
-	Cached        client.Reader              // lists that may lag behind; nil to look at Live each time
+	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
 	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
 	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
 	Client        client.Client              // writes to the API server
-	Core          coreclient.CoreV1Interface // does, too: it does not read the answers to deletions
+	Core          coreclient.CoreV1Interface // writes pods, without reading whole answers
 	Self          string                     // name of the node this operator runs on; empty when unknown
 	Parallel      int                        // nodes that are written to at the same time; 16 when 0
 	Clock         func() time.Time           // time.Now when nil
-	OnPodCreate   func(node string)          // called before a pod is created on a node; nil to be silent
-	OnComplete    func()                     // called when what was sent to a node, or a status, has arrived or failed; Apply and Tell wait for that when nil
-	ApplyTimeout  time.Duration              // how long after an observation something planned from it may be sent; 0 for ever
+	OnPodCreate   func(node string)          // called before a pod is created on a node; may be nil
+	OnComplete    func()                     // called when the work on a node or a status is complete; Apply and UpdateStatus wait for that when nil
+	ApplyTimeout  time.Duration              // how long after an observation something planned from it may be sent; 0 for no limit
 
-	// Gather is the least time between two writes of one ledger: who is admitted meanwhile is admitted together, and those
-	// whose work ends do not wait behind each. 0 to write every admission at once.
+	// LedgerInterval is the least time between two writes of one ledger: nodes that may start meanwhile are admitted
+	// together. 0 to write every admission at once.
 	LedgerInterval time.Duration
 
-	// Newest is the newest version of a node that is, in all that is read of it, the one that was observed. nil when the
+	// Newest returns the newest version of a node that does not differ from this one in what is read of it. nil when the
 	// caches of nodes show every version.
 	Newest func(uid, version string) string
 }
 
-// newestVersion is a node with the newest version of it that is the same in all that is read of it.
+// newestVersion returns a node with its newest version that does not differ in what is read of it.
 func (o *Options) newestVersion(n *skyhook.Node) *skyhook.Node {
 	if o.Newest == nil {
 		return n
@@ -74,12 +75,12 @@ func (o *Options) newestVersion(n *skyhook.Node) *skyhook.Node {
 }
 
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of
-// interest, so it may keep watching them; a node it cannot speak for yet is missing from the answer, also with an error.
+// interest, so it may keep watching them; a node whose pods are not listed yet is missing from the answer, also with an error.
 type Workloads interface {
 	On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error)
 }
 
-// New makes a Cluster that has seen nothing yet. Its first look is at the API server itself.
+// New makes a Cluster that has observed nothing yet.
 func New(o Options) *Cluster {
 	if o.Workloads == nil {
 		o.Workloads = liveWorkloads{o.Live}
@@ -116,7 +117,7 @@ func (c *Cluster) HasInFlight(o *Objects, ref rollout.Ref) bool {
 // WaitForInFlight waits until nothing is in flight any more.
 func (c *Cluster) WaitForInFlight() { c.inFlight.senders.Wait() }
 
-// Observe looks at a cluster once, through a plain client.
+// Observe observes a cluster once, through a plain client.
 func Observe(ctx context.Context, r client.Reader, config skyhook.Config) (*Objects, error) {
 	return New(Options{Live: r, Config: config}).Observe(ctx)
 }

@@ -37,7 +37,11 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		now = latest(now, n.Latest())
 	}
 	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
-	pods := o.podsBySkyhook()
+	pods := map[string][]*corev1.Pod{} // by the name on their label: whose they really are is for the front end to judge
+	for _, p := range o.Pods {
+		name := p.Labels[v1alpha1.LabelName]
+		pods[name] = append(pods[name], p)
+	}
 	c.addSkyhooks(pods)
 	c.addNodeOps()
 	c.addNodes(pods)
@@ -65,16 +69,6 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// podsBySkyhook are our pods by the name on their label. Whose they really are is for the front end to judge.
-func (o *Objects) podsBySkyhook() map[string][]*corev1.Pod {
-	out := map[string][]*corev1.Pod{}
-	for _, p := range o.Pods {
-		name := p.Labels[v1alpha1.LabelName]
-		out[name] = append(out[name], p)
-	}
-	return out
-}
-
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	o := c.objects
 	o.skyhooks = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
@@ -82,7 +76,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	for _, s := range o.Skyhooks {
 		by, missing := o.policyOfSkyhook(s)
 		compiled := skyhook.Compile(&skyhook.Input{
-			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.closed(by), Unready: o.unready(by), Nodes: o.Nodes, Pods: pods[s.Name],
+			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Unready: o.gatesOf(by).Unready, Nodes: o.Nodes, Pods: pods[s.Name],
 			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: c.snapshot.Now,
 		})
 		for _, name := range skyhook.Claims(s) {
@@ -90,11 +84,11 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 				claims[name] = s.Name
 			}
 		}
-		o.checkConfigMapOwners(s, compiled)
+		c.checkConfigMapOwners(s, compiled)
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text})
 		}
-		o.addPodsOfSkyhook(s, compiled)
+		c.addPodsOfSkyhook(s, compiled)
 		o.skyhooks[compiled.Rollout.Ref] = compiled
 		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
 		c.snapshot.Ledgers = append(c.snapshot.Ledgers, compiled.Ledger)
@@ -116,32 +110,33 @@ func (c *compiler) addGroup(g rollout.Group) (isNew bool) {
 }
 
 // checkConfigMapOwners finds ConfigMaps of somebody else where the Skyhook's have to be.
-func (o *Objects) checkConfigMapOwners(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
-	for _, want := range c.ConfigMaps() {
-		found := o.configMap(want.Name)
+func (c *compiler) checkConfigMapOwners(s *v1alpha1.Skyhook, compiled *skyhook.Compiled) {
+	for _, want := range compiled.ConfigMaps() {
+		found := c.objects.configMap(want.Name)
 		if found == nil || isOwnedBy(found, s) {
 			continue
 		}
 		title := found.Namespace + "/" + found.Name
 		why := rollout.Why{Reason: rollout.ReasonInvalidSpec, About: "ConfigMap " + title,
 			Text: fmt.Sprintf("ConfigMap %s is needed for a package and belongs to somebody else: delete it, or rename the package", title)}
-		c.Problems = append(c.Problems, skyhook.Problem{Reason: why.Reason, Text: why.Text, Field: "packages", Refuses: true})
-		if !c.Rollout.Deleting {
-			c.Rollout.Broken = &why
+		compiled.Problems = append(compiled.Problems, skyhook.Problem{Reason: why.Reason, Text: why.Text, Field: "packages", Refuses: true})
+		if !compiled.Rollout.Deleting {
+			compiled.Rollout.Broken = &why
 		}
 		return
 	}
 }
 
 // addPodsOfSkyhook fills in the pods that block the nodes that were looked at.
-func (o *Objects) addPodsOfSkyhook(s *v1alpha1.Skyhook, c *skyhook.Compiled) {
+func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compiled) {
 	protected, err := skyhook.Protected(s)
 	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
 		return
 	}
 	rules := drain.SkyhookRules(s, protected)
-	for i := range c.Rollout.Targets {
-		t := &c.Rollout.Targets[i]
+	o := c.objects
+	for i := range compiled.Rollout.Targets {
+		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
 		if listed && !t.HeldAt.IsZero() {
 			t.PodsSeen = true
@@ -160,7 +155,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 			holds[i].Orphan = o.Orphans[h.Owner] && !runsOn(pods[h.Owner.Name], n.Name)
 		}
 		for _, h := range o.nodeOpHolds(o.opNode[n.Name]) {
-			h.Orphan = o.Orphans[h.Owner] && !runsOn(o.podsOfLostNodeOp(h.Owner), n.Name)
+			h.Orphan = o.Orphans[h.Owner] && !o.isNodeOpActive(h.Owner, n.Name)
 			holds = append(holds, h)
 		}
 		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
@@ -171,10 +166,10 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 	}
 }
 
-// podsOfLostNodeOp are the pods of a NodeOp that is gone, whose UID is in the name of the hold's owner.
-func (o *Objects) podsOfLostNodeOp(owner rollout.Ref) []*corev1.Pod {
+// isNodeOpActive reports whether a NodeOp that is gone, whose UID is in the name of the hold's owner, has a pod on a node.
+func (o *Objects) isNodeOpActive(owner rollout.Ref, node string) bool {
 	_, uid, _ := strings.Cut(owner.Name, "@")
-	return slices.DeleteFunc(slices.Clone(o.NodeOpPods), func(p *corev1.Pod) bool { return !isControlledBy(p, uid) })
+	return slices.ContainsFunc(o.NodeOpPods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node && isControlledBy(p, uid) })
 }
 
 // runsOn reports whether one of these pods is on a node.

@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // addNodeOps compiles the NodeOps into the snapshot.
@@ -39,7 +39,7 @@ func (c *compiler) addNodeOps() {
 		}
 		var shared rollout.Ledger
 		if by != nil {
-			in.Budget, shared = o.nodeOpBudget(op, by, c.snapshot.Now)
+			in.Budget, shared = c.budgetOf(op, by)
 		}
 		compiled := nodeop.Compile(in)
 		name := compiled.Rollout.Ref
@@ -47,7 +47,7 @@ func (c *compiler) addNodeOps() {
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text})
 		}
-		o.addPodsOfNodeOp(op, compiled)
+		c.addPodsOfNodeOp(op, compiled)
 		c.snapshot.Rollouts, c.snapshot.Ledgers = append(c.snapshot.Rollouts, compiled.Rollout), append(c.snapshot.Ledgers, compiled.Ledger)
 		for _, g := range compiled.Groups {
 			isLedger := func(l rollout.Ledger) bool { return l.Owner == g.Ledger }
@@ -59,10 +59,11 @@ func (c *compiler) addNodeOps() {
 }
 
 // addPodsOfNodeOp fills in the pods that block the nodes that were looked at, and notes those that are ignored.
-func (o *Objects) addPodsOfNodeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
+func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
+	o := c.objects
 	rules, drains := drain.NodeOpRules(op.Spec.DrainOptions)
-	for i := range c.Rollout.Targets {
-		t := &c.Rollout.Targets[i]
+	for i := range compiled.Rollout.Targets {
+		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
 		if t.HeldAt.IsZero() || drains && !listed {
 			continue
@@ -73,34 +74,32 @@ func (o *Objects) addPodsOfNodeOp(op *opv1.NodeOp, c *nodeop.Compiled) {
 		}
 		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
 		if ignored := rules.IgnoredBarePods(pods, o.IsOurs); len(ignored) > 0 {
-			c.Spared[t.Node] = ignored
+			compiled.Spared[t.Node] = ignored
 		}
 	}
 }
 
-// nodeOpBudget is what a policy allows a NodeOp, and the policy's ledger.
-func (o *Objects) nodeOpBudget(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy, now time.Time) (*nodeop.Budget, rollout.Ledger) {
+// budgetOf is what a policy allows a NodeOp, and the policy's ledger.
+func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nodeop.Budget, rollout.Ledger) {
 	selector, err := metav1.LabelSelectorAsSelector(op.Spec.NodeSelector.Kubernetes())
-	if err != nil { // a problem of the NodeOp: nobody is selected
+	if err != nil { // a problem of the NodeOp: no node is selected
 		selector = labels.Nothing()
 	}
+	var selected []*skyhook.Node
 	var all, mine []map[string]string
-	for _, n := range o.Nodes {
+	for _, n := range c.objects.Nodes {
 		all = append(all, n.Labels)
 		if selector.Matches(labels.Set(n.Labels)) {
-			mine = append(mine, n.Labels)
+			selected, mine = append(selected, n), append(mine, n.Labels)
 		}
 	}
-	name := nodeop.Ref(op)
 	sorted := policy.Sort(&policy.Input{
-		Policy: p, Rollout: name, Compartments: compartments(op), Nodes: mine, Cluster: all, Closed: o.closed(p), Now: now,
+		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
+		Closed: c.objects.gatesOf(p).Closed, Now: c.snapshot.Now,
 	})
 	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(mine)), Place: map[string]string{}}
 	targets := make([]rollout.Target, 0, len(mine))
-	for _, n := range o.Nodes {
-		if !selector.Matches(labels.Set(n.Labels)) {
-			continue
-		}
+	for _, n := range selected {
 		t := rollout.Target{Node: n.Name, Group: sorted.Of(n.Labels)}
 		targets = append(targets, t)
 		out.Of[n.Name], out.Place[n.Name] = t.Group, policy.Place(p, n.Labels)

@@ -58,14 +58,14 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 	return nil
 }
 
-// isRefusal tells an answer about this pod from an API server in trouble. Too many requests means that a disruption budget
+// isRefusal distinguishes an answer about this pod from a failing API server. Too many requests means that a disruption budget
 // allows no eviction now, an internal error that two budgets select the pod; a namespace that is being deleted takes its
 // pods along.
 func isRefusal(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
 
-// describeRefusal is what the API server said, with the name of the disruption budget where it gives one.
+// describeRefusal is the text of the API server, with the name of the disruption budget where it gives one.
 func describeRefusal(err error) string {
 	text := err.Error()
 	var status apierrors.APIStatus

@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// unprovenNodes are the finished nodes of an open batch, by policy, where the policy has gates on DaemonSets.
-func (o *Objects) unprovenNodes() map[string][]*corev1.Node {
+// findUnprovenNodes returns the finished nodes of an open batch, by policy, where the policy has gates on DaemonSets.
+func findUnprovenNodes(o *Objects) map[string][]*corev1.Node {
 	out := map[string][]*corev1.Node{}
 	for _, s := range o.Skyhooks {
 		p, _ := o.policyOfSkyhook(s)
@@ -56,7 +56,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 	return err
 }
 
-// awaitGates notes for which policies somebody waits to be admitted, so that their gates are checked by the next pass.
+// awaitGates notes for which policies nodes wait to be admitted, so that their gates are checked by the next pass.
 func (p *pass) awaitGates(plan rollout.Plan) {
 	awaited := map[string]bool{}
 	for _, g := range plan.Groups {
@@ -88,18 +88,10 @@ func (o *Objects) policyOf(owner rollout.Ref) string {
 	return ""
 }
 
-// closed is the health gate for all nodes that a policy does not pass; nil for none.
-func (o *Objects) closed(p *v1alpha1.DeploymentPolicy) *rollout.Why {
+// gatesOf is what the health gates of a policy found; nothing without a policy.
+func (o *Objects) gatesOf(p *v1alpha1.DeploymentPolicy) gates.Result {
 	if p == nil {
-		return nil
+		return gates.Result{}
 	}
-	return o.Gates[p.Name].Closed
-}
-
-// unready says, by node, which health gates of a policy a node does not pass.
-func (o *Objects) unready(p *v1alpha1.DeploymentPolicy) map[string]string {
-	if p == nil {
-		return nil
-	}
-	return o.Gates[p.Name].Unready
+	return o.Gates[p.Name]
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// maxErrors bounds how many errors one outcome tells: a broken API server gives a few messages, not thousands.
+// maxErrors bounds the errors of one outcome: a broken API server gives a few messages, not thousands.
 const maxErrors = 5
 
 // inFlight tracks what is being sent to the API server, of the last plan and of those before it. A node is in flight for
-// one plan at a time: whoever observes meanwhile leaves it alone until its work has completed.
+// one plan at a time: nothing is planned for it until its work has completed.
 type inFlight struct {
 	senders sync.WaitGroup
 	slots   chan struct{}        // one for each node that is written to at the same time
@@ -114,7 +114,7 @@ func (f *inFlight) retry(at time.Time) {
 	f.retryAt = earliest(f.retryAt, at)
 }
 
-// recordError notes an error that concerns a whole rollout, or nobody's when it has no name.
+// recordError notes an error that concerns a whole rollout, or none when it has no name.
 func (f *inFlight) recordError(name rollout.Ref, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

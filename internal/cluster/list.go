@@ -30,7 +30,7 @@ const pageSize = 200
 var (
 	PodSelector       = newSelector(v1alpha1.LabelName, selection.Exists)
 	ConfigMapSelector = newSelector(v1alpha1.LabelNodeMeta, selection.DoesNotExist)
-	NodeOpSelector    = newSelector(opv1.LabelNode, selection.Exists) // in every namespace; and pods that look at nodes
+	NodeOpSelector    = newSelector(opv1.LabelNode, selection.Exists) // in every namespace; Kairos probes too
 )
 
 func newSelector(key string, op selection.Operator) labels.Selector {
@@ -41,21 +41,8 @@ func newSelector(key string, op selection.Operator) labels.Selector {
 	return labels.NewSelector().Add(*r)
 }
 
-// lists is what one reader shows.
-type lists struct {
-	nodes      []*skyhook.Node
-	pods       []*corev1.Pod
-	configMaps []*corev1.ConfigMap
-	skyhooks   []*v1alpha1.Skyhook
-	policies   []*v1alpha1.DeploymentPolicy
-	nodeOps    []*opv1.NodeOp
-	upgrades   []*opv1.NodeOpUpgrade
-	jobs       []*batchv1.Job
-	opPods     []*corev1.Pod
-}
-
 // list lists everything through one reader. A cache gives all at once; the API server is asked page by page.
-func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*lists, error) {
+func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Objects, error) {
 	nodes, err := v.listNodes(ctx, r, limit)
 	if err != nil {
 		return nil, err
@@ -71,23 +58,23 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*lis
 	}
 	namespace := client.InNamespace(v.options.Config.Namespace)
 	ofNodeOps := client.MatchingLabelsSelector{Selector: NodeOpSelector}
-	out := &lists{nodes: nodes}
+	out := &Objects{Nodes: nodes}
 	for _, l := range []struct {
 		what string
 		list func() error
 	}{
 		{"pods", func() error {
-			return listInto(ctx, r, &corev1.PodList{}, &out.pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
+			return listInto(ctx, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
 		}},
 		{"ConfigMaps", func() error {
-			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.configMaps, limit, namespace, client.MatchingLabelsSelector{Selector: ConfigMapSelector})
+			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.ConfigMaps, limit, namespace, client.MatchingLabelsSelector{Selector: ConfigMapSelector})
 		}},
-		{"Skyhooks", func() error { return listInto(ctx, r, &v1alpha1.SkyhookList{}, &out.skyhooks, limit) }},
-		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.policies, limit) }},
-		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.nodeOps, limit) }},
-		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.upgrades, limit) }},
-		{"Jobs", func() error { return listInto(ctx, ops, &batchv1.JobList{}, &out.jobs, limit, ofNodeOps) }},
-		{"pods of NodeOps", func() error { return listInto(ctx, ops, &corev1.PodList{}, &out.opPods, limit, ofNodeOps) }},
+		{"Skyhooks", func() error { return listInto(ctx, r, &v1alpha1.SkyhookList{}, &out.Skyhooks, limit) }},
+		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.Policies, limit) }},
+		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.NodeOps, limit) }},
+		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.Upgrades, limit) }},
+		{"Jobs", func() error { return listInto(ctx, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps) }},
+		{"pods of NodeOps", func() error { return listInto(ctx, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps) }},
 	} {
 		if err := l.list(); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", l.what, err)

@@ -37,11 +37,11 @@ type Objects struct {
 	Upgrades    []*opv1.NodeOpUpgrade
 	Jobs        []*batchv1.Job              // of NodeOps
 	NodeOpPods  []*corev1.Pod               // of NodeOps and of their Jobs
-	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not seen yet
+	Workloads   map[string][]*corev1.Pod    // by node, of the nodes that are held; missing: not listed yet
 	Refusals    map[types.UID]drain.Refusal // evictions that were refused, by pod
 	Gates       map[string]gates.Result     // what health gates found, by policy
 	Orphans     map[rollout.Ref]bool        // owners of holds that are proven gone
-	Err         error                       // what could not be looked at; everything else here is true nevertheless
+	Err         error                       // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                   // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time        // when observing began
@@ -122,15 +122,14 @@ func (o *Objects) policyNamed(name string) (by *v1alpha1.DeploymentPolicy, missi
 	if name == "" {
 		return nil, false
 	}
-	for _, p := range o.Policies {
-		if p.Name == name {
-			return p, false
-		}
+	at := slices.IndexFunc(o.Policies, func(p *v1alpha1.DeploymentPolicy) bool { return p.Name == name })
+	if at < 0 {
+		return nil, true
 	}
-	return nil, true
+	return o.Policies[at], false
 }
 
-// isOwnedBy says that a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
+// isOwnedBy reports whether a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
 func isOwnedBy(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
 	owner := metav1.GetControllerOf(m)
 	return owner != nil && owner.Kind == skyhook.Kind && owner.Name == s.Name
@@ -155,51 +154,25 @@ func (o *Objects) sort() {
 		o.nodes[n.Name] = n
 	}
 	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
-		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), compareNames(a, b))
 	})
-	slices.SortFunc(o.Policies, func(a, b *v1alpha1.DeploymentPolicy) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.Pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(o.NodeOps, func(a, b *opv1.NodeOp) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compareNames(a, b))
 	})
-	slices.SortFunc(o.Upgrades, func(a, b *opv1.NodeOpUpgrade) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	slices.SortFunc(o.Jobs, func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.NodeOpPods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(o.ConfigMaps, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Policies, compareNames)
+	slices.SortFunc(o.Upgrades, compareNames)
+	slices.SortFunc(o.Pods, compareNames)
+	slices.SortFunc(o.NodeOpPods, compareNames)
+	slices.SortFunc(o.Jobs, compareNames)
+	slices.SortFunc(o.ConfigMaps, compareNames)
 }
 
-// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
-// a health gate needs a pod.
-func (o *Objects) nodesOfInterest(unproven map[string][]*corev1.Node) []string {
-	isUnproven := map[string]bool{}
-	for _, nodes := range unproven {
-		for _, n := range nodes {
-			isUnproven[n.Name] = true
-		}
-	}
-	var out []string
-	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
-			out = append(out, n.Name)
-		}
-	}
-	return out
+func compareNames[T metav1.Object](a, b T) int {
+	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }
 
-func (o *Objects) workloadUIDs() map[types.UID]bool {
-	uids := map[types.UID]bool{}
-	for _, pods := range o.Workloads {
-		for _, p := range pods {
-			uids[p.UID] = true
-		}
-	}
-	return uids
-}
-
-// IsOurs says that a pod belongs to a Skyhook or a NodeOp, or is an operator, whichever of several: where every node is
-// cordoned nobody could start another.
+// IsOurs reports whether a pod belongs to a Skyhook or a NodeOp, or is one of the operators: nothing could start another
+// where every node is cordoned.
 func (o *Objects) IsOurs(p *corev1.Pod) bool {
 	if o.isOfNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
 		return true
@@ -207,24 +180,19 @@ func (o *Objects) IsOurs(p *corev1.Pod) bool {
 	if p.Namespace != o.Config.Namespace {
 		return false
 	}
-	if own := o.Config.OwnAccount; own != "" && p.Spec.ServiceAccountName == own {
-		return true
-	}
-	for _, owner := range p.OwnerReferences {
-		if owner.Controller != nil && *owner.Controller && owner.Kind == skyhook.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/") {
-			return true
-		}
-	}
-	return false
+	isOperator := o.Config.OwnAccount != "" && p.Spec.ServiceAccountName == o.Config.OwnAccount
+	owner := metav1.GetControllerOf(p)
+	isOfSkyhook := owner != nil && owner.Kind == skyhook.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
+	return isOperator || isOfSkyhook
 }
 
-// isOfNodeOp says that a pod belongs to a NodeOp, or to a Job of one.
+// isOfNodeOp reports whether a pod belongs to a NodeOp, or to a Job of one.
 func (o *Objects) isOfNodeOp(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
-	switch {
-	case owner == nil:
+	if owner == nil {
 		return false
-	case owner.Kind == nodeop.Kind && strings.HasPrefix(owner.APIVersion, opv1.Group+"/"):
+	}
+	if owner.Kind == nodeop.Kind && strings.HasPrefix(owner.APIVersion, opv1.Group+"/") {
 		return true
 	}
 	return owner.Kind == "Job" && slices.ContainsFunc(o.Jobs, func(j *batchv1.Job) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -40,18 +41,14 @@ type observer struct {
 // first time it reads the API server itself, so that it contains what any other operator wrote before it stopped.
 func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	now := v.options.Clock()
-	o := &Objects{
-		Config: v.options.Config, Self: v.options.Self, opConfig: v.options.NodeOps, observedAt: time.Now(),
-		inFlight: v.inFlight.view(), // before listing: what completes meanwhile may be seen in part
-	}
-	listed, err := v.listAll(ctx)
+	inFlight, observedAt := v.inFlight.view(), time.Now() // before listing: what completes meanwhile may be seen in part
+	o, err := v.listAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.Nodes, o.Pods, o.ConfigMaps = v.writes.Nodes.Merge(listed.nodes), v.writes.Pods.Merge(listed.pods), v.writes.ConfigMaps.Merge(listed.configMaps)
-	o.Skyhooks, o.Policies = v.writes.Skyhooks.Merge(listed.skyhooks), v.writes.Policies.Merge(listed.policies)
-	o.NodeOps, o.Upgrades = v.writes.NodeOps.Merge(listed.nodeOps), v.writes.Upgrades.Merge(listed.upgrades)
-	o.Jobs, o.NodeOpPods = v.writes.Jobs.Merge(listed.jobs), v.writes.OpPods.Merge(listed.opPods)
+	o.inFlight, o.observedAt = inFlight, observedAt
+	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
+	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err
 	}
@@ -59,18 +56,18 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	v.addNodeOpViews(o)
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
-	unproven := o.unprovenNodes()
+	unproven := findUnprovenNodes(o)
 	var listErr error
-	o.Workloads, listErr = v.options.Workloads.On(ctx, o.nodesOfInterest(unproven))
+	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven))
 	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
-	o.Refusals = v.refusals.Of(o.workloadUIDs())
+	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	return o, nil
 }
 
 // listAll lists everything from the cache, or from the API server itself where there is none. The first time it keeps what
-// the API server knows better than the cache, and so it does with nodes whenever somebody changes a spec: who labels a node
-// and then asks for something expects it to be done with that label, but caches may show the spec before the node.
-func (v *observer) listAll(ctx context.Context) (*lists, error) {
+// the API server knows better than the cache, and so it does with nodes whenever a spec changes: who labels a node and then
+// changes a spec expects both to count, but caches may show the spec before the label.
+func (v *observer) listAll(ctx context.Context) (*Objects, error) {
 	if v.options.Cached == nil {
 		return v.list(ctx, v.options.Live, pageSize)
 	}
@@ -78,12 +75,12 @@ func (v *observer) listAll(ctx context.Context) (*lists, error) {
 	if err != nil {
 		return nil, err
 	}
-	generations := cached.generations()
+	generations := generationsOf(cached)
 	switch {
 	case v.generations == nil:
 		err = v.addLive(ctx, cached)
 	case hasNewGeneration(generations, v.generations):
-		err = v.addLiveNodes(ctx, cached.nodes)
+		err = v.addLiveNodes(ctx, cached.Nodes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing from the API server itself: %w", err)
@@ -92,16 +89,16 @@ func (v *observer) listAll(ctx context.Context) (*lists, error) {
 	return cached, nil
 }
 
-// generations are those of the objects in which people ask for something.
-func (l *lists) generations() map[types.UID]int64 {
-	out := make(map[types.UID]int64, len(l.skyhooks)+len(l.nodeOps)+len(l.upgrades))
-	for _, s := range l.skyhooks {
+// generationsOf returns the generations of the objects in which people ask for something.
+func generationsOf(o *Objects) map[types.UID]int64 {
+	out := make(map[types.UID]int64, len(o.Skyhooks)+len(o.NodeOps)+len(o.Upgrades))
+	for _, s := range o.Skyhooks {
 		out[s.UID] = s.Generation
 	}
-	for _, o := range l.nodeOps {
-		out[o.UID] = o.Generation
+	for _, op := range o.NodeOps {
+		out[op.UID] = op.Generation
 	}
-	for _, u := range l.upgrades {
+	for _, u := range o.Upgrades {
 		out[u.UID] = u.Generation
 	}
 	return out
@@ -116,20 +113,29 @@ func hasNewGeneration(generations, before map[types.UID]int64) bool {
 	return false
 }
 
-func (v *observer) addLive(ctx context.Context, cached *lists) error {
+// mergeWrites adds our own last writes.
+func (v *observer) mergeWrites(o *Objects) {
+	w := v.writes
+	o.Nodes, o.Pods, o.ConfigMaps = w.Nodes.Merge(o.Nodes), w.Pods.Merge(o.Pods), w.ConfigMaps.Merge(o.ConfigMaps)
+	o.Skyhooks, o.Policies = w.Skyhooks.Merge(o.Skyhooks), w.Policies.Merge(o.Policies)
+	o.NodeOps, o.Upgrades = w.NodeOps.Merge(o.NodeOps), w.Upgrades.Merge(o.Upgrades)
+	o.Jobs, o.NodeOpPods = w.Jobs.Merge(o.Jobs), w.OpPods.Merge(o.NodeOpPods)
+}
+
+func (v *observer) addLive(ctx context.Context, cached *Objects) error {
 	live, err := v.list(ctx, v.options.Live, pageSize)
 	if err != nil {
 		return err
 	}
-	v.writes.Nodes.AddLive(live.nodes, cached.nodes)
-	v.writes.Pods.AddLive(live.pods, cached.pods)
-	v.writes.ConfigMaps.AddLive(live.configMaps, cached.configMaps)
-	v.writes.Skyhooks.AddLive(live.skyhooks, cached.skyhooks)
-	v.writes.Policies.AddLive(live.policies, cached.policies)
-	v.writes.NodeOps.AddLive(live.nodeOps, cached.nodeOps)
-	v.writes.Upgrades.AddLive(live.upgrades, cached.upgrades)
-	v.writes.Jobs.AddLive(live.jobs, cached.jobs)
-	v.writes.OpPods.AddLive(live.opPods, cached.opPods)
+	v.writes.Nodes.AddLive(live.Nodes, cached.Nodes)
+	v.writes.Pods.AddLive(live.Pods, cached.Pods)
+	v.writes.ConfigMaps.AddLive(live.ConfigMaps, cached.ConfigMaps)
+	v.writes.Skyhooks.AddLive(live.Skyhooks, cached.Skyhooks)
+	v.writes.Policies.AddLive(live.Policies, cached.Policies)
+	v.writes.NodeOps.AddLive(live.NodeOps, cached.NodeOps)
+	v.writes.Upgrades.AddLive(live.Upgrades, cached.Upgrades)
+	v.writes.Jobs.AddLive(live.Jobs, cached.Jobs)
+	v.writes.OpPods.AddLive(live.NodeOpPods, cached.NodeOpPods)
 	return nil
 }
 
@@ -158,6 +164,34 @@ func (v *observer) findVanished(o *Objects) {
 	for _, n := range o.Nodes {
 		v.names[n.Name] = true
 	}
+}
+
+// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
+// a health gate needs a pod.
+func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node) []string {
+	isUnproven := map[string]bool{}
+	for _, nodes := range unproven {
+		for _, n := range nodes {
+			isUnproven[n.Name] = true
+		}
+	}
+	var out []string
+	for _, n := range o.Nodes {
+		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+func workloadUIDs(workloads map[string][]*corev1.Pod) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, pods := range workloads {
+		for _, p := range pods {
+			uids[p.UID] = true
+		}
+	}
+	return uids
 }
 
 // definition is a frozen definition and the version of the ConfigMap it was read from.

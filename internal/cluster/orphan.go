@@ -72,28 +72,20 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// isGone asks the API server itself whether the owner of a hold does not exist.
+// isGone asks the API server itself whether the owner of a hold does not exist. A NodeOp's name has its UID after an "@".
 func (v *observer) isGone(ctx context.Context, owner rollout.Ref) (bool, error) {
+	var found client.Object = &v1alpha1.Skyhook{}
 	if owner.Kind == nodeop.Kind {
-		return v.isNodeOpGone(ctx, owner)
+		found = &opv1.NodeOp{}
 	}
-	err := v.options.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &v1alpha1.Skyhook{})
+	name, uid, _ := strings.Cut(owner.Name, "@")
+	err := v.options.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, found)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for %s, which holds nodes: %w", owner, err)
+		return false, fmt.Errorf("looking for %s, which holds nodes: %w", owner.Title(), err)
 	}
-	return false, nil
-}
-
-// isNodeOpGone asks the API server itself whether a NodeOp of this name and UID does not exist.
-func (v *observer) isNodeOpGone(ctx context.Context, owner rollout.Ref) (bool, error) {
-	name, uid, _ := strings.Cut(owner.Name, "@")
-	found := &opv1.NodeOp{}
-	err := v.options.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, found)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("looking for NodeOp %s/%s, which holds nodes: %w", owner.Namespace, name, err)
-	}
-	return err != nil || string(found.UID) != uid, nil
+	isAnother := uid != "" && string(found.GetUID()) != uid
+	return isAnother, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// nodeOpOwners looks after the NodeOps and upgrades themselves: their finalizers, child NodeOps and expired objects.
+// nodeOpOwners maintains the NodeOps and upgrades themselves: their finalizers, child NodeOps and expired objects.
 type nodeOpOwners struct{ *pass }
 
 func isOurFinalizer(f string) bool { return f == opv1.FinalizerNodeOp || f == opv1.FinalizerReboot }

@@ -21,7 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// skyhookOwners looks after the Skyhooks themselves: their finalizers, and the ConfigMaps that they own.
+// skyhookOwners maintains the Skyhooks themselves: their finalizers, and the ConfigMaps that they own.
 type skyhookOwners struct{ *pass }
 
 // prepareAll makes each Skyhook ready to be worked on: it has our finalizer, so that it cannot vanish while nodes carry
@@ -136,7 +136,7 @@ func isUpToDate(found, want *corev1.ConfigMap) bool {
 		maps.Equal(found.Data, want.Data) && maps.EqualFunc(found.BinaryData, want.BinaryData, bytes.Equal)
 }
 
-// cleanUpAll removes what nobody needs any more: ConfigMaps, and our finalizer from Skyhooks of which nothing is left.
+// cleanUpAll removes what is not needed any more: ConfigMaps, and our finalizer from Skyhooks of which nothing is left.
 func (w skyhookOwners) cleanUpAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		name := skyhook.Ref(s.Name)

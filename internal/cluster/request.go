@@ -56,9 +56,11 @@ func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod) error {
 	if !ok {
 		return fmt.Errorf("reading the answer: it is a %T", answer)
 	}
-	meta := created.GetObjectMeta()
-	p.UID, p.ResourceVersion, p.Generation, p.CreationTimestamp = meta.GetUID(), meta.GetResourceVersion(), meta.GetGeneration(), meta.GetCreationTimestamp()
-	p.Labels, p.Annotations, p.Finalizers, p.OwnerReferences = meta.GetLabels(), meta.GetAnnotations(), meta.GetFinalizers(), meta.GetOwnerReferences()
+	meta, ok := created.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return fmt.Errorf("reading the answer: its metadata is a %T", created.GetObjectMeta())
+	}
+	p.ObjectMeta = *meta
 	return nil
 }
 

@@ -15,33 +15,30 @@ import (
 // any: people wait for what begins, and nobody for what tidies up.
 type sendQueue struct {
 	mu      sync.Mutex
-	begin   []*nodeWork
-	finish  []*nodeWork
+	works   []*nodeWork
 	drained chan struct{} // closed when the last one is taken
 }
 
-// take returns the next work and whether it is to begin; nil when there is none.
-func (q *sendQueue) take() (w *nodeWork, begins bool) {
+// take returns the next work; nil when there is none.
+func (q *sendQueue) take() *nodeWork {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case len(q.begin) > 0:
-		w, begins, q.begin = q.begin[0], true, q.begin[1:]
-	case len(q.finish) > 0:
-		w, q.finish = q.finish[0], q.finish[1:]
+	if len(q.works) == 0 {
+		return nil
 	}
-	if q.drained != nil && len(q.begin)+len(q.finish) == 0 {
+	w := q.works[0]
+	q.works = q.works[1:]
+	if len(q.works) == 0 && q.drained != nil {
 		close(q.drained)
 		q.drained = nil
 	}
-	return w, begins
+	return w
 }
 
-// addFinish queues the second part of a work.
-func (q *sendQueue) addFinish(w *nodeWork) {
+func (q *sendQueue) add(w *nodeWork) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.finish = append(q.finish, w)
+	q.works = append(q.works, w)
 }
 
 // send sends the work of some nodes, several nodes at a time. It returns when the last of them is being sent, so that a
@@ -52,7 +49,7 @@ func (p *pass) send(ctx context.Context, all []*nodeWork) {
 	}
 	ctx, cancel := p.withDeadline(ctx)
 	drained := make(chan struct{})
-	q := &sendQueue{begin: all, drained: drained}
+	q := &sendQueue{works: all, drained: drained}
 	p.inFlight.add(all)
 	var senders sync.WaitGroup
 	for range min(p.options.Parallel, len(all)) {
@@ -90,14 +87,14 @@ func (p *pass) sendAll(ctx context.Context, q *sendQueue) {
 	case <-ctx.Done(): // what is left only completes
 	}
 	writer := nodeWriter{p}
-	for w, begins := q.take(); w != nil; w, begins = q.take() {
-		part := writer.finish
-		if begins {
-			part = writer.begin
-		}
-		if p.attempt(ctx, w, part) && begins {
-			q.addFinish(w)
+	for w := q.take(); w != nil; w = q.take() {
+		if !w.begun && p.attempt(ctx, w, writer.begin) {
+			w.begun = true
+			q.add(w)
 			continue
+		}
+		if w.begun {
+			p.attempt(ctx, w, writer.finish)
 		}
 		p.inFlight.complete(w, p.objects)
 		if p.options.OnComplete != nil {

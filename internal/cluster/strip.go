@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// StripNode drops from a node, in place, what nobody here reads: most of it. What is left changes only when there is
-// something to look at, so heartbeats leave it as it was.
+// StripNode removes from a node, in place, what this program does not read: most of it. Heartbeats do not change what is
+// left.
 func StripNode(n *corev1.Node) *corev1.Node {
 	n.ManagedFields = nil
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
@@ -43,7 +43,7 @@ func StripNode(n *corev1.Node) *corev1.Node {
 	return n
 }
 
-// StripPod drops from one of our pods, in place, what says how it runs: who reads it asks how far it is.
+// StripPod removes from one of our pods, in place, how it is to run; how far it is remains.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: listContainerNames(p.Spec.InitContainers)}
@@ -54,7 +54,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// summariseContainers is how far containers are, and how they ended.
+// summariseContainers returns how far containers are, and how they ended.
 func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, len(statuses))
 	for i, s := range statuses {
@@ -65,7 +65,7 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 	return out
 }
 
-// StripNodeOpPod drops from a pod of a NodeOp or of its Job, in place, what says how it runs.
+// StripNodeOpPod removes from a pod of a NodeOp or of its Job, in place, how it is to run.
 func StripNodeOpPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
@@ -76,14 +76,14 @@ func StripNodeOpPod(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// StripJob drops from a Job of a NodeOp, in place, all but where it runs and how far it is.
+// StripJob removes from a Job of a NodeOp, in place, all but where it runs and how far it is.
 func StripJob(j *batchv1.Job) *batchv1.Job {
 	j.ManagedFields = nil
 	j.Spec = batchv1.JobSpec{BackoffLimit: j.Spec.BackoffLimit, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: j.Spec.Template.Spec.NodeName}}}
 	return j
 }
 
-// listContainerNames is which containers there are, and which of them never end.
+// listContainerNames returns which containers there are, and which of them never end.
 func listContainerNames(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i, c := range containers {
@@ -92,7 +92,7 @@ func listContainerNames(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// StripWorkload drops from a pod of somebody else, in place, all that does not tell whether it is in the way.
+// StripWorkload removes from a pod of somebody else, in place, all but what tells whether it blocks a drain.
 func StripWorkload(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	var volumes []corev1.Volume

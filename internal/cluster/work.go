@@ -26,7 +26,8 @@ type nodeWork struct {
 	adopted      skyhook.Edit // records for a node that a predecessor finished, and what was found out about the node
 	mustBeLatest bool         // adopted replaces what was read, so the node must still be the observed version
 
-	after      *skyhook.Node    // the node once begun
+	begun      bool             // the first part is done
+	after      *skyhook.Node    // the node then
 	conditions skyhook.Edit     // conditions that are still to be written
 	deletions  []rollout.Action // of objects that ended
 	done       []rollout.Action

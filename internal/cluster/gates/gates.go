@@ -29,13 +29,13 @@ const AnswerLifetime = 15 * time.Second
 
 // Result is what the health gates of a policy found.
 type Result struct {
-	Closed  *rollout.Why      // set when nobody may be admitted
+	Closed  *rollout.Why      // set when no node may be admitted
 	Unready map[string]string // by node: what is missing there, as a sentence without a full stop
 }
 
 // Checker evaluates gates and remembers the answers of Prometheus servers. Losing them costs one query each.
 type Checker struct {
-	awaited map[string]bool // names of policies that somebody waits for; nil before the first plan, when all count as such
+	awaited map[string]bool // names of policies with nodes that wait to be admitted; nil before the first plan, when all count as such
 	answers map[types.UID]answer
 }
 
@@ -55,7 +55,7 @@ type Input struct {
 }
 
 // Check evaluates the gates that the nodes do not answer themselves. It returns the results by policy, and when to check
-// again; zero for never. Prometheus is only queried while somebody waits to be admitted.
+// again; zero for never. Prometheus is only queried while nodes wait to be admitted.
 func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Result, retryAt time.Time, err error) {
 	results = map[string]Result{}
 	answers := map[types.UID]answer{}
@@ -81,7 +81,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 	return results, retryAt, errors.Join(errs...)
 }
 
-// SetAwaited tells which policies have somebody waiting to be admitted. It reports whether one of these policies needs a
+// SetAwaited sets the policies with nodes that wait to be admitted. It reports whether one of these policies needs a
 // query that was not made yet.
 func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.DeploymentPolicy) (needsCheck bool) {
 	c.awaited = awaited
@@ -91,8 +91,8 @@ func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.Deplo
 	})
 }
 
-// currentAnswer returns what the queries of a policy say. They are made again when the answer is old and somebody waits
-// for it.
+// currentAnswer returns what the queries of a policy say. They are made again when the answer is old and nodes
+// wait for it.
 func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, now time.Time) answer {
 	a, known := c.answers[p.UID]
 	if known && a.generation == p.Generation && now.Before(a.at.Add(AnswerLifetime)) {
