@@ -10,67 +10,67 @@ import (
 	"strconv"
 )
 
-// admit lets more targets begin: it learns from the batches that ended, asks the paces for the next size, cuts that by
+// admitTargets lets more targets begin: it learns from the batches that ended, asks the paces for the next size, cuts that by
 // the budgets, and gives the seats to who is first in the total order.
-func (f *fleet) admit() {
-	for i := range f.pools {
-		f.pools[i].openDoors(f)
+func (p *planner) admitTargets() {
+	for i := range p.groups {
+		p.groups[i].updateBatch(p)
 	}
-	for i := range f.queues {
-		f.admitFrom(&f.queues[i])
+	for i := range p.rollouts {
+		p.admitFrom(&p.rollouts[i])
 	}
 }
 
-func (f *fleet) admitFrom(q *queue) {
-	left := q.left()
-	for _, p := range q.inTurn() {
-		why := f.refuses(p)
-		if why == nil && left <= 0 && !p.underWay() {
-			full := q.says(ReasonBudget)
+func (p *planner) admitFrom(q *rolloutState) {
+	left := q.remainingLimit()
+	for _, t := range q.sortedCandidates() {
+		why := p.findRefusal(t)
+		if why == nil && left <= 0 && !t.isUnderWay() {
+			full := q.reasonToWait(ReasonBudget)
 			why = &full
 		}
 		if why != nil {
-			p.verdict = Verdict{Phase: PhaseWaiting, Why: *why}
+			t.verdict = Verdict{Phase: PhaseWaiting, Why: *why}
 			continue
 		}
-		if !p.underWay() {
+		if !t.isUnderWay() {
 			left--
 		}
-		f.admitOne(p)
+		p.admitTarget(t)
 	}
 }
 
-// left is how many more targets a rollout may have in flight, whatever its groups allow.
-func (q *queue) left() int {
+// remainingLimit is how many more targets a rollout may have in flight, whatever its groups allow.
+func (q *rolloutState) remainingLimit() int {
 	if q.Limit <= 0 {
-		return endless
+		return unlimited
 	}
 	left := q.Limit
-	for i := range q.posts {
-		if p := &q.posts[i]; p.exists && (p.t.Admitted && (!p.ended || p.n.Sending) || p.underWay()) {
+	for i := range q.targets {
+		if t := &q.targets[i]; t.exists && (t.target.Admitted && (!t.isRetired || t.node.Sending) || t.isUnderWay()) {
 			left--
 		}
 	}
 	return left
 }
 
-// underWay says that an admission is written in the ledger, or may be on its way to the node.
-func (p *post) underWay() bool {
-	return p.promised || p.n.Sending && !p.t.Admitted && p.owes
+// isUnderWay says that an admission is written in the ledger, or may be on its way to the node.
+func (t *targetState) isUnderWay() bool {
+	return t.isReserved || t.node.Sending && !t.target.Admitted && t.hasWork
 }
 
-// inTurn are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all
+// sortedCandidates are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all
 // others before the node that runs this operator, then by age of the node.
-func (q *queue) inTurn() []*post {
-	var out []*post
-	for i := range q.posts {
-		if p := &q.posts[i]; p.passes && !p.t.Admitted {
-			out = append(out, p)
+func (q *rolloutState) sortedCandidates() []*targetState {
+	var out []*targetState
+	for i := range q.targets {
+		if t := &q.targets[i]; t.passesGates && !t.target.Admitted {
+			out = append(out, t)
 		}
 	}
-	turn := func(a, b *post) int {
-		return cmp.Or(-compareBool(a.promised, b.promised), cmp.Compare(a.t.Class, b.t.Class),
-			compareBool(a.n.Self, b.n.Self), cmp.Compare(a.n.rank, b.n.rank))
+	turn := func(a, b *targetState) int {
+		return cmp.Or(-compareBool(a.isReserved, b.isReserved), cmp.Compare(a.target.Class, b.target.Class),
+			compareBool(a.node.Self, b.node.Self), cmp.Compare(a.node.rank, b.node.rank))
 	}
 	if !slices.IsSortedFunc(out, turn) {
 		slices.SortStableFunc(out, turn)
@@ -88,105 +88,105 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// refuses says why a candidate is not admitted now; nil when it is.
-func (f *fleet) refuses(p *post) *Why {
-	g := p.g
-	if p.n.occupant != nil { // another rollout was admitted here just now
-		why := p.n.occupant.q.says(ReasonOccupied)
+// findRefusal says why a candidate is not admitted now; nil when it is.
+func (p *planner) findRefusal(t *targetState) *Why {
+	g := t.group
+	if t.node.occupant != nil { // another rollout was admitted here just now
+		why := t.node.occupant.rollout.reasonToWait(ReasonOccupied)
 		return &why
 	}
 	switch {
 	case g.Frozen != nil:
 		return g.Frozen
-	case g.memory.Stopped && !p.q.Deleting:
-		return g.stopped()
-	case g.unsaved():
-		return g.saving()
-	case p.n.Sending && g.book != nil && !p.promised:
-		return g.once(ReasonOccupied, "sending", func() string { return "something is being written to the node" })
-	case p.promised && g.overfull():
-		return g.full()
-	case !p.promised && g.room <= 0:
-		return g.full()
-	case g.crowded(p):
-		return g.crowd(p)
-	case !p.promised && g.book != nil && len(g.book.open)+len(g.book.added) >= MaxAdmitting:
-		return g.once(ReasonLedger, "full", func() string {
+	case g.memory.Stopped && !t.rollout.Deleting:
+		return g.stoppedReason()
+	case g.hasUnsavedMemory():
+		return g.unsavedReason()
+	case t.node.Sending && g.ledger != nil && !t.isReserved:
+		return g.cachedReason(ReasonOccupied, "sending", func() string { return "something is being written to the node" })
+	case t.isReserved && g.isOverLimit():
+		return g.fullReason()
+	case !t.isReserved && g.free <= 0:
+		return g.fullReason()
+	case g.isTopologyFull(t):
+		return g.topologyReason(t)
+	case !t.isReserved && g.ledger != nil && len(g.ledger.unseen)+len(g.ledger.added) >= MaxAdmitting:
+		return g.cachedReason(ReasonLedger, "full", func() string {
 			return "the " + strconv.Itoa(MaxAdmitting) + " admissions under way come first"
 		})
 	}
 	return nil
 }
 
-// admitOne gives a candidate its seat and lets it begin.
-func (f *fleet) admitOne(p *post) {
-	g := p.g
-	a := f.act(p, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
-	a.Ledger, a.Order, a.Group = p.fence(), p.q.next, g.Ref
-	if p.promised && p.order >= p.q.NextOrder { // somebody else may be writing it to the node at this moment
-		a.Order = p.order
+// admitTarget gives a candidate its seat and lets it begin.
+func (p *planner) admitTarget(t *targetState) {
+	g := t.group
+	a := p.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
+	a.Ledger, a.Order, a.Group = t.requireLedgerWrite(), t.rollout.nextOrder, g.Ref
+	if t.isReserved && t.reservedOrder >= t.rollout.NextOrder { // somebody else may be writing it to the node at this moment
+		a.Order = t.reservedOrder
 	}
-	if g.book != nil && !p.n.Sending {
-		a.Batch = g.book.Epoch + 1
-		g.book.added = append(g.book.added, Seat{Rollout: p.q.Ref, Node: p.t.Node, Group: g.Ref, Order: a.Order, Batch: a.Batch, Since: f.Now})
+	if g.ledger != nil && !t.node.Sending {
+		a.Batch = g.ledger.Epoch + 1
+		g.ledger.added = append(g.ledger.added, Seat{Rollout: t.rollout.Ref, Node: t.target.Node, Group: g.Ref, Order: a.Order, Batch: a.Batch, Since: p.Now})
 	}
-	if !p.n.Sending { // it has its order already
-		p.q.given = max(p.q.given, a.Order+1)
-		p.q.next = max(p.q.next, p.q.given)
+	if !t.node.Sending { // it has its order already
+		t.rollout.givenOrder = max(t.rollout.givenOrder, a.Order+1)
+		t.rollout.nextOrder = max(t.rollout.nextOrder, t.rollout.givenOrder)
 	}
-	p.admits, p.n.occupant = true, p
-	if !p.promised {
-		g.room--
+	t.isAdmittedNow, t.node.occupant = true, t
+	if !t.isReserved {
+		g.free--
 		g.members++
-		g.take(p.t.Node)
-		g.isUndone(p.t.Node)
-		g.settleIn(p)
+		g.addBusy(t.target.Node)
+		g.addPending(t.target.Node)
+		g.countInTopology(t)
 	}
-	b := f.layOut(p)
-	clear(b.tries) // failures are counted anew
-	b.findDead()
-	f.start(b)
-	p.verdict = b.verdict
+	b := p.newBoard(t)
+	clear(b.attempts) // failures are counted anew
+	b.findHopeless()
+	p.startTasks(b)
+	t.verdict = b.verdict
 }
 
-// fence is the ledger that must have been written before the target may take anything.
-func (p *post) fence() Ref {
-	if p.g.book == nil {
+// requireLedgerWrite is the ledger that must have been written before the target may take anything.
+func (t *targetState) requireLedgerWrite() Ref {
+	if t.group.ledger == nil {
 		return Ref{}
 	}
-	p.g.book.write = p.g.book.write || !p.n.Sending
-	return p.g.book.Owner
+	t.group.ledger.mustWrite = t.group.ledger.mustWrite || !t.node.Sending
+	return t.group.ledger.Owner
 }
 
-// mayHold says whether a target may cordon its node now. It may, unless its group is over its limit: the limit was
+// tryReserveSeat says whether a target may cordon its node now. It may, unless its group is over its limit: the limit was
 // lowered, nodes failed by themselves, or a target that had given its seat away goes on. Then those that hold their
 // node already come first, and after them whoever was admitted first.
-func (f *fleet) mayHold(p *post) (Why, bool) {
-	g := p.g
+func (p *planner) tryReserveSeat(t *targetState) (Why, bool) {
+	g := t.group
 	if g.Limit == Unlimited {
 		return Why{}, true
 	}
-	if !p.seated() && !p.admits {
+	if !t.takesSeat() && !t.isAdmittedNow {
 		if len(g.busy) >= g.Limit {
-			return *g.full(), false
+			return *g.fullReason(), false
 		}
-		g.take(p.t.Node)
-		g.room--
+		g.addBusy(t.target.Node)
+		g.free--
 		return Why{}, true
 	}
 	if len(g.busy) <= g.Limit {
 		return Why{}, true
 	}
 	free := g.Limit - (len(g.busy) - len(g.waitForHold))
-	if g.away[p.t.Node] { // its node counts as disrupted already
+	if g.unavailable[t.target.Node] { // its node counts as disrupted already
 		if free >= 0 {
 			return Why{}, true
 		}
-	} else if free > 0 && slices.Contains(g.waitForHold[:min(free, len(g.waitForHold))], p) {
+	} else if free > 0 && slices.Contains(g.waitForHold[:min(free, len(g.waitForHold))], t) {
 		return Why{}, true
 	}
-	return *g.full(), false
+	return *g.fullReason(), false
 }
 
 // room without end.
-const endless = math.MaxInt
+const unlimited = math.MaxInt

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
-// bench is where one target is advanced: its tasks as they will be when this plan is applied so far.
-type bench struct {
-	p       *post
-	state   []State
-	tries   []int       // failed attempts
-	since   []time.Time // end of the last failed one
-	busy    []bool      // an object of the task may be at work
-	dead    []bool      // its outcome is a final failure, or it waits for one that is
-	weight  int         // of the verdict so far
-	verdict Verdict
-	asked   bool // whether the node is quiet
-	quiet   bool // it is: held by the rollout, and nobody is in the way
-	over    bool // the node was given back
+// taskBoard is where one target is advanced: its tasks as they will be when this plan is applied so far.
+type taskBoard struct {
+	tasks          []Task // of the target
+	target         *targetState
+	state          []State
+	attempts       []int       // failed attempts
+	failedAt       []time.Time // end of the last failed one
+	busy           []bool      // an object of the task may be at work
+	hopeless       []bool      // its outcome is a final failure, or it waits for one that is
+	weight         int         // of the verdict so far
+	verdict        Verdict
+	quietChecked   bool // whether the node is quiet
+	isQuiet        bool // it is: held by the rollout, and nobody is in the way
+	isNodeReturned bool // the node was given back
 }
 
 // How much a verdict matters: the weightiest is said.
 const (
-	sayNext = iota + 1
-	sayBehind
-	sayWorking
-	sayWaiting
-	sayStuck
-	sayFailing
-	sayFailed
+	weightUpNext = iota + 1
+	weightBehind
+	weightWorking
+	weightWaiting
+	weightStuck
+	weightFailing
+	weightFailed
 )
 
-func (b *bench) say(weight int, phase Phase, why Why) {
+func (b *taskBoard) setVerdict(weight int, phase Phase, why Why) {
 	if weight > b.weight {
 		b.weight, b.verdict = weight, Verdict{Phase: phase, Why: why}
 	}
 }
 
-// act adds an action for a target to the plan.
-func (f *fleet) act(p *post, v Verb, why Why) *Action {
-	f.plan.Actions = append(f.plan.Actions, Action{Verb: v, Rollout: p.q.Ref, Node: p.t.Node, Why: why})
-	return &f.plan.Actions[len(f.plan.Actions)-1]
+// addAction adds an action for a target to the plan.
+func (p *planner) addAction(t *targetState, v Verb, why Why) *Action {
+	p.plan.Actions = append(p.plan.Actions, Action{Verb: v, Rollout: t.rollout.Ref, Node: t.target.Node, Why: why})
+	return &p.plan.Actions[len(p.plan.Actions)-1]
 }
 
 // advance takes a target as far as it can go now:
@@ -51,75 +52,75 @@ func (f *fleet) act(p *post, v Verb, why Why) *Action {
 //	hold → wait → evict → (gone) → run → record → … → release → retire
 //
 // What ended is recorded in any case; something starts only on a target that passed the gates.
-func (f *fleet) advance(p *post) {
+func (p *planner) advance(t *targetState) {
 	switch {
-	case !p.exists || p.odd != nil || p.q.Broken != nil || p.unreadable():
+	case !t.exists || t.invalid != nil || t.rollout.Broken != nil || t.isUnreadable():
 		return // nothing is known well enough to touch it
-	case !p.t.Admitted:
-		f.cleanUp(p)
+	case !t.target.Admitted:
+		p.cleanUp(t)
 		return
 	}
-	b := f.layOut(p)
-	f.settle(b)
+	b := p.newBoard(t)
+	p.recordOutcomes(b)
 	switch {
-	case b.allDone():
-		f.end(b, Why{Reason: ReasonFinished, Text: "nothing is owed any more"})
-	case p.t.Leaving:
-		f.leave(b)
-	case !p.passes:
+	case b.isDone():
+		p.retireDone(b, Why{Reason: ReasonFinished, Text: "nothing is owed any more"})
+	case t.target.Leaving:
+		p.retireLeaving(b)
+	case !t.passesGates:
 		return
-	case p.q.Deleting && b.hopeless():
-		f.giveUp(b)
-	case p.q.Once && p.failed && !b.working():
-		f.endFailed(b)
+	case t.rollout.Deleting && b.isHopeless():
+		p.giveUp(b)
+	case t.rollout.Once && t.hasFailed && !b.isWorking():
+		p.retireFailed(b)
 	default:
-		f.start(b)
-		p.verdict = b.verdict
+		p.startTasks(b)
+		t.verdict = b.verdict
 	}
 }
 
 // cleanUp takes away what is left on a node that is not in flight.
-func (f *fleet) cleanUp(p *post) {
-	if p.q.Paused && p.owes && !p.t.Leaving {
+func (p *planner) cleanUp(t *targetState) {
+	if t.rollout.Paused && t.hasWork && !t.target.Leaving {
 		return
 	}
-	f.sweepStrays(p)
-	if p.held && !(p.t.Skipped && p.q.KeepHeld && !p.q.Deleting) {
-		p.held = false // should the target be admitted by this very plan, it has to hold its node anew
-		f.act(p, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
+	p.sweepStrays(t)
+	if t.isHeld && !(t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting) {
+		t.isHeld = false // should the target be admitted by this very plan, it has to hold its node anew
+		p.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
 	}
-	if p.q.Deleting && !p.owes {
-		f.untaintBefore(p)
-		f.act(p, VerbRetire, Why{Reason: ReasonFinished, Text: "nothing is owed any more"}).Wipe = true
-	}
-}
-
-func (f *fleet) sweepStrays(p *post) {
-	for _, object := range p.t.Strays {
-		f.act(p, VerbSweep, Why{Reason: ReasonReplaced, Text: object + " belongs to nothing that is owed", About: object}).Object = object
+	if t.rollout.Deleting && !t.hasWork {
+		p.untaintRetiring(t)
+		p.addAction(t, VerbRetire, Why{Reason: ReasonFinished, Text: "nothing is owed any more"}).Wipe = true
 	}
 }
 
-// layOut puts the tasks of a target on the bench.
-func (f *fleet) layOut(p *post) *bench {
-	b, n := &f.bench, len(p.t.Tasks)
-	*b = bench{p: p, state: b.state[:0], tries: b.tries[:0], since: b.since[:0], busy: b.busy[:0], dead: b.dead[:0]}
-	for i := range p.t.Tasks {
-		t := &p.t.Tasks[i]
-		state := t.State
-		if state == StateRunning && t.Object == "" {
+func (p *planner) sweepStrays(t *targetState) {
+	for _, object := range t.target.Strays {
+		p.addAction(t, VerbSweep, Why{Reason: ReasonReplaced, Text: object + " belongs to nothing that is owed", About: object}).Object = object
+	}
+}
+
+// newBoard puts the tasks of a target on the bench.
+func (p *planner) newBoard(t *targetState) *taskBoard {
+	b, n := &p.board, len(t.target.Tasks)
+	*b = taskBoard{target: t, tasks: t.target.Tasks, state: b.state[:0], attempts: b.attempts[:0], failedAt: b.failedAt[:0], busy: b.busy[:0], hopeless: b.hopeless[:0]}
+	for i := range t.target.Tasks {
+		task := &t.target.Tasks[i]
+		state := task.State
+		if state == StateRunning && task.Object == "" {
 			state = StatePending // lost: it has to run again
 		}
 		b.state = append(b.state, state)
-		b.tries = append(b.tries, t.Attempts)
-		b.since = append(b.since, t.FailedAt)
-		b.busy = append(b.busy, t.Object != "" && (state == StateRunning || state == StateFailing))
+		b.attempts = append(b.attempts, task.Attempts)
+		b.failedAt = append(b.failedAt, task.FailedAt)
+		b.busy = append(b.busy, task.Object != "" && (state == StateRunning || state == StateFailing))
 	}
-	b.dead = append(b.dead, make([]bool, n)...)
+	b.hopeless = append(b.hopeless, make([]bool, n)...)
 	return b
 }
 
-func (b *bench) allDone() bool {
+func (b *taskBoard) isDone() bool {
 	for i := range b.state {
 		if b.state[i] != StateDone {
 			return false
@@ -128,8 +129,8 @@ func (b *bench) allDone() bool {
 	return true
 }
 
-// working says that some object may be at work.
-func (b *bench) working() bool {
+// isWorking says that some object may be at work.
+func (b *taskBoard) isWorking() bool {
 	for i := range b.busy {
 		if b.busy[i] && b.state[i] == StateRunning {
 			return true
@@ -138,163 +139,163 @@ func (b *bench) working() bool {
 	return false
 }
 
-// hopeless says that nothing that is left can ever end well, and nothing works.
-func (b *bench) hopeless() bool {
+// isHopeless says that nothing that is left can ever end well, and nothing works.
+func (b *taskBoard) isHopeless() bool {
 	for i := range b.state {
-		if b.state[i] != StateDone && !b.dead[i] {
+		if b.state[i] != StateDone && !b.hopeless[i] {
 			return false
 		}
 	}
-	return !b.working()
+	return !b.isWorking()
 }
 
-// settle records what ended, then sweeps it. Until a task is Done here nothing that waits for it starts.
-func (f *fleet) settle(b *bench) {
-	tasks := b.p.t.Tasks
+// recordOutcomes records what ended, then sweeps it. Until a task is Done here nothing that waits for it starts.
+func (p *planner) recordOutcomes(b *taskBoard) {
+	tasks := b.tasks
 	for i := range tasks {
-		switch t := &tasks[i]; {
+		switch task := &tasks[i]; {
 		case b.state[i] == StateSucceeded:
-			f.conclude(b, i)
-		case b.state[i] == StateDone && t.Need == NeedAlone:
-			f.concludeCovered(b, i)
-		case b.state[i] == StateRunning && t.expired(f.Now):
-			f.expire(b, i)
-		case b.state[i] == StateFailing && (t.Recorded != StateFailing || t.Noted > 0 && t.Attempts > t.Noted):
-			f.record(b, i, because(t.Why, ReasonStageFailed))
+			p.recordDone(b, i)
+		case b.state[i] == StateDone && task.Need == NeedAlone:
+			p.recordCovered(b, i)
+		case b.state[i] == StateRunning && task.isExpired(p.Now):
+			p.recordExpired(b, i)
+		case b.state[i] == StateFailing && (task.Recorded != StateFailing || task.Noted > 0 && task.Attempts > task.Noted):
+			p.addRecord(b, i, withDefaultReason(task.Why, ReasonStageFailed))
 		}
 	}
 	for i := range tasks {
-		f.sweep(b, i)
+		p.sweepTask(b, i)
 	}
-	if !b.p.q.Paused {
-		f.sweepStrays(b.p)
+	if !b.target.rollout.Paused {
+		p.sweepStrays(b.target)
 	}
-	b.findDead()
+	b.findHopeless()
 }
 
-// conclude records a task that ended well, and first those whose work it did: were its own record written alone, they
+// recordDone records a task that ended well, and first those whose work it did: were its own record written alone, they
 // would look as if they still had to run.
-func (f *fleet) conclude(b *bench, i int) {
-	f.concludeCovered(b, i)
+func (p *planner) recordDone(b *taskBoard, i int) {
+	p.recordCovered(b, i)
 	b.state[i], b.busy[i] = StateDone, false
-	f.record(b, i, Why{Reason: ReasonEnded, Text: label(&b.p.t.Tasks[i]) + " ended well"})
+	p.addRecord(b, i, Why{Reason: ReasonEnded, Text: taskLabel(&b.tasks[i]) + " ended well"})
 }
 
-func (f *fleet) concludeCovered(b *bench, by int) {
-	tasks := b.p.t.Tasks
+func (p *planner) recordCovered(b *taskBoard, by int) {
+	tasks := b.tasks
 	for i := range tasks {
 		if tasks[i].CoveredBy == tasks[by].ID && i != by && b.state[i] != StateDone && !b.busy[i] {
 			b.state[i] = StateDone
-			f.record(b, i, Why{Reason: ReasonCovered, Text: label(&tasks[by]) + " did this as well"})
+			p.addRecord(b, i, Why{Reason: ReasonCovered, Text: taskLabel(&tasks[by]) + " did this as well"})
 		}
 	}
 }
 
-// expire records an attempt that took too long as failed. An attempt that is recorded already is only swept.
-func (f *fleet) expire(b *bench, i int) {
-	t := &b.p.t.Tasks[i]
+// recordExpired records an attempt that took too long as failed. An attempt that is recorded already is only swept.
+func (p *planner) recordExpired(b *taskBoard, i int) {
+	task := &b.tasks[i]
 	b.state[i] = StateFailing
-	if t.Leaving || t.Recorded == StateFailing && !t.FailedAt.Before(t.Started.Add(t.Limit)) {
+	if task.Leaving || task.Recorded == StateFailing && !task.FailedAt.Before(task.Started.Add(task.Limit)) {
 		return
 	}
-	b.tries[i]++
-	b.since[i] = f.Now
-	f.record(b, i, t.expiry(b.p.n.Node))
+	b.attempts[i]++
+	b.failedAt[i] = p.Now
+	p.addRecord(b, i, task.expiredReason(b.target.node.Node))
 }
 
-func (f *fleet) record(b *bench, i int, why Why) {
-	a := f.act(b.p, VerbRecord, why)
-	a.Task, a.State, a.Attempts = b.p.t.Tasks[i].ID, b.state[i], b.tries[i]
+func (p *planner) addRecord(b *taskBoard, i int, why Why) {
+	a := p.addAction(b.target, VerbRecord, why)
+	a.Task, a.State, a.Attempts = b.tasks[i].ID, b.state[i], b.attempts[i]
 }
 
-// sweep deletes the object of a task whose outcome is recorded, or that will not get anywhere.
-func (f *fleet) sweep(b *bench, i int) {
-	t := &b.p.t.Tasks[i]
-	if t.Object == "" {
+// sweepTask deletes the object of a task whose outcome is recorded, or that will not get anywhere.
+func (p *planner) sweepTask(b *taskBoard, i int) {
+	task := &b.tasks[i]
+	if task.Object == "" {
 		return
 	}
 	var why Why
 	switch {
 	case b.state[i] == StateDone:
-		why = Why{Reason: ReasonEnded, Text: label(t) + " is recorded"}
-	case t.expired(f.Now):
-		why = t.expiry(b.p.n.Node)
-	case t.Dead:
-		why = because(t.Why, ReasonPodLost)
-	case t.Stale && (b.state[i] == StateFailing || t.Why != nil) && !b.p.q.Paused:
-		why = Why{Reason: ReasonReplaced, Text: "the definition of " + label(t) + " changed"}
-	case b.state[i] == StateFailing && t.Bounded && t.final(b.tries[i]):
-		why = because(t.Why, ReasonStageFailed)
+		why = Why{Reason: ReasonEnded, Text: taskLabel(task) + " is recorded"}
+	case task.isExpired(p.Now):
+		why = task.expiredReason(b.target.node.Node)
+	case task.Dead:
+		why = withDefaultReason(task.Why, ReasonPodLost)
+	case task.Stale && (b.state[i] == StateFailing || task.Why != nil) && !b.target.rollout.Paused:
+		why = Why{Reason: ReasonReplaced, Text: "the definition of " + taskLabel(task) + " changed"}
+	case b.state[i] == StateFailing && task.Bounded && task.isFinal(b.attempts[i]):
+		why = withDefaultReason(task.Why, ReasonStageFailed)
 	default:
-		if t.Limit > 0 && !t.Started.IsZero() {
-			f.wake(t.Started.Add(t.Limit))
+		if task.Limit > 0 && !task.Started.IsZero() {
+			p.requestNext(task.Started.Add(task.Limit))
 		}
 		return
 	}
-	if !t.Leaving {
-		f.drop(b, i, why)
+	if !task.Leaving {
+		p.addSweep(b, i, why)
 	}
 }
 
-func (f *fleet) drop(b *bench, i int, why Why) {
-	t := &b.p.t.Tasks[i]
-	a := f.act(b.p, VerbSweep, why)
-	a.Task, a.Object = t.ID, t.Object
+func (p *planner) addSweep(b *taskBoard, i int, why Why) {
+	task := &b.tasks[i]
+	a := p.addAction(b.target, VerbSweep, why)
+	a.Task, a.Object = task.ID, task.Object
 }
 
-// findDead marks what can no longer end well by itself: final failures, and all that waits for them.
-func (b *bench) findDead() {
-	if b.p.graph == nil { // nothing is owed
+// findHopeless marks what can no longer end well by itself: final failures, and all that waits for them.
+func (b *taskBoard) findHopeless() {
+	if b.target.graph == nil { // nothing is owed
 		return
 	}
-	for _, i := range b.p.graph.order {
-		b.dead[i] = b.state[i] != StateDone && b.p.t.Tasks[i].final(b.tries[i])
-		for _, j := range b.p.graph.after[i] {
-			b.dead[i] = b.dead[i] || b.dead[j]
+	for _, i := range b.target.graph.order {
+		b.hopeless[i] = b.state[i] != StateDone && b.tasks[i].isFinal(b.attempts[i])
+		for _, j := range b.target.graph.after[i] {
+			b.hopeless[i] = b.hopeless[i] || b.hopeless[j]
 		}
 	}
 }
 
-// end gives the node back, and the seat as soon as it may.
-func (f *fleet) end(b *bench, why Why) {
-	p := b.p
-	if p.held {
-		f.act(p, VerbRelease, why)
+// retireDone gives the node back, and the seat as soon as it may.
+func (p *planner) retireDone(b *taskBoard, why Why) {
+	t := b.target
+	if t.isHeld {
+		p.addAction(t, VerbRelease, why)
 	}
-	if p.numbering() {
+	if t.awaitNodeNumber() {
 		return
 	}
-	p.ended = true
-	f.untaintBefore(p)
-	f.act(p, VerbRetire, why).Wipe = p.q.Deleting
-	p.verdict = Verdict{Phase: PhaseFinished, Why: why}
+	t.isRetired = true
+	p.untaintRetiring(t)
+	p.addAction(t, VerbRetire, why).Wipe = t.rollout.Deleting
+	t.verdict = Verdict{Phase: PhaseFinished, Why: why}
 }
 
-// numbering says that nobody but the node knows its number yet: were it given back now, the next node could get the
+// awaitNodeNumber says that nobody but the node knows its number yet: were it given back now, the next node could get the
 // same. It is not long until the status says which number comes next.
-func (p *post) numbering() bool {
-	if !p.q.Numbered || p.q.NextOrder > p.t.Order {
+func (t *targetState) awaitNodeNumber() bool {
+	if !t.rollout.Numbered || t.rollout.NextOrder > t.target.Order {
 		return false
 	}
-	p.verdict = Verdict{Phase: PhaseInFlight, Why: Why{Reason: ReasonLedger,
-		Text: "everything is done; the node is given back when its number, " + strconv.Itoa(p.t.Order) + ", is stored"}}
+	t.verdict = Verdict{Phase: PhaseInFlight, Why: Why{Reason: ReasonLedger,
+		Text: "everything is done; the node is given back when its number, " + strconv.Itoa(t.target.Order) + ", is stored"}}
 	return true
 }
 
 // sweepFailing deletes the objects of tasks that failed and would be tried again.
-func (f *fleet) sweepFailing(b *bench, why Why) {
+func (p *planner) sweepFailing(b *taskBoard, why Why) {
 	for i := range b.busy {
-		if t := &b.p.t.Tasks[i]; b.busy[i] && b.state[i] == StateFailing && !t.Leaving && !f.swept(b, t.Object) {
-			f.drop(b, i, why)
+		if task := &b.tasks[i]; b.busy[i] && b.state[i] == StateFailing && !task.Leaving && !p.isSwept(b, task.Object) {
+			p.addSweep(b, i, why)
 		}
 	}
 }
 
-// swept says that this plan deletes the object already.
-func (f *fleet) swept(b *bench, object string) bool {
-	for i := len(f.plan.Actions) - 1; i >= 0; i-- {
-		a := &f.plan.Actions[i]
-		if a.Rollout != b.p.q.Ref || a.Node != b.p.t.Node {
+// isSwept says that this plan deletes the object already.
+func (p *planner) isSwept(b *taskBoard, object string) bool {
+	for i := len(p.plan.Actions) - 1; i >= 0; i-- {
+		a := &p.plan.Actions[i]
+		if a.Rollout != b.target.rollout.Ref || a.Node != b.target.target.Node {
 			return false
 		}
 		if a.Verb == VerbSweep && a.Object == object {
@@ -304,61 +305,61 @@ func (f *fleet) swept(b *bench, object string) bool {
 	return false
 }
 
-// leave lets the running task end on a node that is no longer selected, then gives the node back as it is.
-func (f *fleet) leave(b *bench) {
+// retireLeaving lets the running task end on a node that is no longer selected, then gives the node back as it is.
+func (p *planner) retireLeaving(b *taskBoard) {
 	why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
-	if b.working() {
+	if b.isWorking() {
 		why.Text += "; what runs there may end"
-		b.p.verdict = Verdict{Phase: PhaseInFlight, Why: why}
+		b.target.verdict = Verdict{Phase: PhaseInFlight, Why: why}
 		return
 	}
-	f.sweepFailing(b, why)
-	if b.p.held {
-		f.act(b.p, VerbRelease, why)
+	p.sweepFailing(b, why)
+	if b.target.isHeld {
+		p.addAction(b.target, VerbRelease, why)
 	}
-	if b.p.numbering() {
+	if b.target.awaitNodeNumber() {
 		return
 	}
-	f.act(b.p, VerbRetire, why)
-	b.p.verdict = Verdict{Phase: PhaseFinished, Why: why}
+	p.addAction(b.target, VerbRetire, why)
+	b.target.verdict = Verdict{Phase: PhaseFinished, Why: why}
 }
 
 // giveUp lets a deletion go on without this node: what is left there can never end well.
-func (f *fleet) giveUp(b *bench) {
+func (p *planner) giveUp(b *taskBoard) {
 	why := Why{Reason: ReasonGiveUp, Text: "the deletion goes on without this node"}
 	for i := range b.state {
-		if t := &b.p.t.Tasks[i]; b.state[i] != StateDone && t.final(b.tries[i]) {
-			what := label(t) + " failed"
-			if t.Why != nil {
-				what = t.Why.Text
+		if task := &b.tasks[i]; b.state[i] != StateDone && task.isFinal(b.attempts[i]) {
+			what := taskLabel(task) + " failed"
+			if task.Why != nil {
+				what = task.Why.Text
 			}
-			why.Text = bounded(why.Text + ": " + what)
+			why.Text = truncate(why.Text + ": " + what)
 			break
 		}
 	}
-	f.sweepFailing(b, why)
-	f.end(b, why)
-	if b.p.ended {
-		b.p.verdict = Verdict{Phase: PhaseFailed, Why: why}
+	p.sweepFailing(b, why)
+	p.retireDone(b, why)
+	if b.target.isRetired {
+		b.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
 	}
 }
 
-// endFailed retires a target that failed for good and is not to be tried again.
-func (f *fleet) endFailed(b *bench) {
+// retireFailed retires a target that failed for good and is not to be tried again.
+func (p *planner) retireFailed(b *taskBoard) {
 	why := Why{Reason: ReasonStageFailed, Text: "it failed and is not tried again"}
 	for i := range b.state {
-		if t := &b.p.t.Tasks[i]; b.state[i] != StateDone && t.final(b.tries[i]) {
-			why = because(t.Why, ReasonStageFailed)
+		if task := &b.tasks[i]; b.state[i] != StateDone && task.isFinal(b.attempts[i]) {
+			why = withDefaultReason(task.Why, ReasonStageFailed)
 			break
 		}
 	}
-	f.sweepFailing(b, why)
-	if b.p.held && !b.p.q.KeepHeld {
-		f.act(b.p, VerbRelease, why)
+	p.sweepFailing(b, why)
+	if b.target.isHeld && !b.target.rollout.KeepHeld {
+		p.addAction(b.target, VerbRelease, why)
 	}
-	if b.p.numbering() {
+	if b.target.awaitNodeNumber() {
 		return
 	}
-	f.act(b.p, VerbRetire, why).Skip = true
-	b.p.verdict = Verdict{Phase: PhaseFailed, Why: why}
+	p.addAction(b.target, VerbRetire, why).Skip = true
+	b.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }

@@ -5,65 +5,65 @@ package rollout
 
 import "slices"
 
-// isQuiet says that a task may disturb its node: the rollout holds it, it is unschedulable, and nobody is in the way.
+// ensureQuiet says that a task may disturb its node: the rollout holds it, it is unschedulable, and nobody is in the way.
 // If not, it does what brings that nearer, and says what it waits for.
-func (f *fleet) isQuiet(b *bench, i int) bool {
-	if !b.asked {
-		b.asked, b.quiet = true, f.makeQuiet(b, i)
+func (p *planner) ensureQuiet(b *taskBoard, i int) bool {
+	if !b.quietChecked {
+		b.quietChecked, b.isQuiet = true, p.holdAndDrain(b, i)
 	}
-	return b.quiet
+	return b.isQuiet
 }
 
-func (f *fleet) makeQuiet(b *bench, i int) bool {
-	p := b.p
-	why := Why{Reason: ReasonQuiet, Text: label(&p.t.Tasks[i]) + " needs the node quiet"}
+func (p *planner) holdAndDrain(b *taskBoard, i int) bool {
+	t := b.target
+	why := Why{Reason: ReasonQuiet, Text: taskLabel(&t.target.Tasks[i]) + " needs the node quiet"}
 	switch {
-	case !p.held:
-		if full, ok := f.mayHold(p); !ok {
-			b.say(sayWaiting, PhaseInFlight, full)
+	case !t.isHeld:
+		if full, ok := p.tryReserveSeat(t); !ok {
+			b.setVerdict(weightWaiting, PhaseInFlight, full)
 			return false
 		}
-		p.held = true
-		f.act(p, VerbHold, why).Ledger = p.fence()
-	case !p.n.Cordoned: // somebody uncordoned it meanwhile
-		f.act(p, VerbHold, why)
-	case !p.t.PodsSeen:
-	case len(p.t.Pods) == 0:
+		t.isHeld = true
+		p.addAction(t, VerbHold, why).Ledger = t.requireLedgerWrite()
+	case !t.node.Cordoned: // somebody uncordoned it meanwhile
+		p.addAction(t, VerbHold, why)
+	case !t.target.PodsSeen:
+	case len(t.target.Pods) == 0:
 		return true
 	default:
-		return f.drain(b, why)
+		return p.drainNode(b, why)
 	}
-	b.say(sayBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "the node is held; the pods on it are looked at next"})
+	b.setVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "the node is held; the pods on it are looked at next"})
 	return false
 }
 
-// drain asks the pods in the way to leave. Protected pods are waited for first, and nobody is asked to leave for
+// drainNode asks the pods in the way to leave. Protected pods are waited for first, and nobody is asked to leave for
 // nothing: not while a pod stays that may not be evicted.
-func (f *fleet) drain(b *bench, why Why) bool {
-	p := b.p
-	late := p.q.Drain.Timeout > 0 && !p.t.HeldAt.IsZero() && !f.Now.Before(p.t.HeldAt.Add(p.q.Drain.Timeout))
-	if p.q.Drain.Timeout > 0 && !p.t.HeldAt.IsZero() {
-		f.wake(p.t.HeldAt.Add(p.q.Drain.Timeout))
+func (p *planner) drainNode(b *taskBoard, why Why) bool {
+	t := b.target
+	late := t.rollout.Drain.Timeout > 0 && !t.target.HeldAt.IsZero() && !p.Now.Before(t.target.HeldAt.Add(t.rollout.Drain.Timeout))
+	if t.rollout.Drain.Timeout > 0 && !t.target.HeldAt.IsZero() {
+		p.requestNext(t.target.HeldAt.Add(t.rollout.Drain.Timeout))
 	}
-	wait := f.inTheWay(p)
-	if late && p.q.Drain.OnTimeout == DrainSkip {
-		f.skip(b, wait)
+	wait := p.findBlockingPods(t)
+	if late && t.rollout.Drain.OnTimeout == DrainSkip {
+		p.skipNode(b, wait)
 		return false
 	}
-	force := late && p.q.Drain.OnTimeout == DrainForce
+	force := late && t.rollout.Drain.OnTimeout == DrainForce
 	if wait.Reason != ReasonProtectedPod && wait.Reason != ReasonPodKept {
-		f.evict(p, why, force)
+		p.evictPods(t, why, force)
 	}
 	if late {
 		wait = Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
-			Text: bounded("the drain takes longer than " + p.q.Drain.Timeout.String() + ": " + wait.Text)}
+			Text: truncate("the drain takes longer than " + t.rollout.Drain.Timeout.String() + ": " + wait.Text)}
 	}
-	b.say(sayWaiting, PhaseInFlight, wait)
+	b.setVerdict(weightWaiting, PhaseInFlight, wait)
 	return false
 }
 
-// inTheWay says what the drain of a node waits for.
-func (f *fleet) inTheWay(p *post) Why {
+// findBlockingPods says what the drain of a node waits for.
+func (p *planner) findBlockingPods(t *targetState) Why {
 	kinds := []struct {
 		reason Reason
 		is     func(*Pod) bool
@@ -77,8 +77,8 @@ func (f *fleet) inTheWay(p *post) Why {
 	for _, kind := range kinds {
 		var first *Pod
 		total := 0
-		for i := range p.t.Pods {
-			if d := &p.t.Pods[i]; kind.is(d) {
+		for i := range t.target.Pods {
+			if d := &t.target.Pods[i]; kind.is(d) {
 				total++
 				if first == nil || d.path() < first.path() {
 					first = d
@@ -88,9 +88,9 @@ func (f *fleet) inTheWay(p *post) Why {
 		if first != nil {
 			text := "pod " + first.path() + kind.text(first)
 			if total > 1 {
-				text += ", and " + count(total-1, "more pod is like that", "more pods are like that")
+				text += ", and " + countNoun(total-1, "more pod is like that", "more pods are like that")
 			}
-			return Why{Reason: kind.reason, Text: bounded(text), About: "Pod " + first.path(), Since: p.t.HeldAt}
+			return Why{Reason: kind.reason, Text: truncate(text), About: "Pod " + first.path(), Since: t.target.HeldAt}
 		}
 	}
 	return Why{}
@@ -98,48 +98,48 @@ func (f *fleet) inTheWay(p *post) Why {
 
 func (d *Pod) path() string { return d.Namespace + "/" + d.Name }
 
-// evict asks each pod in the way to leave, once; one that refused is asked again when its time has come. Force deletes.
-func (f *fleet) evict(p *post, why Why, force bool) {
-	pods := slices.Clone(p.t.Pods)
+// evictPods asks each pod in the way to leave, once; one that refused is asked again when its time has come. Force deletes.
+func (p *planner) evictPods(t *targetState, why Why, force bool) {
+	pods := slices.Clone(t.target.Pods)
 	slices.SortFunc(pods, func(a, b Pod) int {
 		return slices.Compare([]string{a.Namespace, a.Name, a.UID}, []string{b.Namespace, b.Name, b.UID})
 	})
 	for _, d := range pods {
 		switch {
-		case f.Now.Before(d.RetryAt):
-			f.wake(d.RetryAt)
+		case p.Now.Before(d.RetryAt):
+			p.requestNext(d.RetryAt)
 		case force:
-			a := f.act(p, VerbEvict, Why{Reason: ReasonDrainTimeout, About: "Pod " + d.path(),
-				Text: bounded("pod " + d.path() + " had " + p.q.Drain.Timeout.String() + " to leave")})
+			a := p.addAction(t, VerbEvict, Why{Reason: ReasonDrainTimeout, About: "Pod " + d.path(),
+				Text: truncate("pod " + d.path() + " had " + t.rollout.Drain.Timeout.String() + " to leave")})
 			a.Pod, a.Force = d, true
 		case !d.Leaving:
-			a := f.act(p, VerbEvict, why)
+			a := p.addAction(t, VerbEvict, why)
 			a.Pod, a.Why.About = d, "Pod "+d.path()
 		}
 	}
 }
 
-// skip gives a node back whose drain took too long. What runs there ends first.
-func (f *fleet) skip(b *bench, wait Why) {
-	p := b.p
+// skipNode gives a node back whose drain took too long. What runs there ends first.
+func (p *planner) skipNode(b *taskBoard, wait Why) {
+	t := b.target
 	why := Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
-		Text: bounded("the drain took longer than " + p.q.Drain.Timeout.String() + " and the node is given back: " + wait.Text)}
-	if b.working() {
-		b.say(sayWaiting, PhaseInFlight, why)
+		Text: truncate("the drain took longer than " + t.rollout.Drain.Timeout.String() + " and the node is given back: " + wait.Text)}
+	if b.isWorking() {
+		b.setVerdict(weightWaiting, PhaseInFlight, why)
 		return
 	}
-	b.over = true
-	if p.numbering() {
-		b.say(sayWaiting, PhaseInFlight, p.verdict.Why)
+	b.isNodeReturned = true
+	if t.awaitNodeNumber() {
+		b.setVerdict(weightWaiting, PhaseInFlight, t.verdict.Why)
 		return
 	}
-	f.sweepFailing(b, why)
-	if p.q.Deleting {
+	p.sweepFailing(b, why)
+	if t.rollout.Deleting {
 		why.Reason = ReasonGiveUp
-		f.end(b, why)
+		p.retireDone(b, why)
 	} else {
-		f.act(p, VerbRelease, why)
-		f.act(p, VerbRetire, why).Skip = true
+		p.addAction(t, VerbRelease, why)
+		p.addAction(t, VerbRetire, why).Skip = true
 	}
-	b.say(sayFailed+1, PhaseFailed, why)
+	b.setVerdict(weightFailed+1, PhaseFailed, why)
 }

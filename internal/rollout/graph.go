@@ -11,30 +11,30 @@ import (
 // graph is what the tasks of a target wait for, by index. Targets of one rollout mostly look alike, so it is made once
 // for all that do.
 type graph struct {
-	tasks []Task  // it was made from; only ID, Label and After are looked at
-	after [][]int // indices of what each waits for
-	order []int   // each behind what it waits for
-	odd   string  // what is wrong with it, if anything
+	tasks   []Task  // it was made from; only ID, Label and After are looked at
+	after   [][]int // indices of what each waits for
+	order   []int   // each behind what it waits for
+	problem string  // what is wrong with it, if anything
 }
 
 // maxShapes bounds how many graphs a rollout keeps to compare with.
 const maxShapes = 8
 
-func (q *queue) graphOf(tasks []Task) *graph {
-	for _, g := range q.shapes {
-		if g.fits(tasks) {
+func (q *rolloutState) findGraph(tasks []Task) *graph {
+	for _, g := range q.graphs {
+		if g.matchesTasks(tasks) {
 			return g
 		}
 	}
 	g := newGraph(tasks)
-	if len(q.shapes) == maxShapes {
-		q.shapes = q.shapes[1:]
+	if len(q.graphs) == maxShapes {
+		q.graphs = q.graphs[1:]
 	}
-	q.shapes = append(q.shapes, g)
+	q.graphs = append(q.graphs, g)
 	return g
 }
 
-func (g *graph) fits(tasks []Task) bool {
+func (g *graph) matchesTasks(tasks []Task) bool {
 	if len(g.tasks) != len(tasks) {
 		return false
 	}
@@ -51,7 +51,7 @@ func newGraph(tasks []Task) *graph {
 	index := make(map[string]int, len(tasks))
 	for i := range tasks {
 		if _, twice := index[tasks[i].ID]; twice {
-			g.odd = "task " + tasks[i].ID + " is listed twice"
+			g.problem = "task " + tasks[i].ID + " is listed twice"
 			return g
 		}
 		index[tasks[i].ID] = i
@@ -60,18 +60,18 @@ func newGraph(tasks []Task) *graph {
 		for _, id := range tasks[i].After {
 			j, ok := index[id]
 			if !ok {
-				g.odd = label(&tasks[i]) + " waits for " + id + ", and there is no such task"
+				g.problem = taskLabel(&tasks[i]) + " waits for " + id + ", and there is no such task"
 				return g
 			}
 			g.after[i] = append(g.after[i], j)
 		}
 	}
-	g.sort()
+	g.sortTasks()
 	return g
 }
 
-// sort finds the order, or the circle that makes one impossible.
-func (g *graph) sort() {
+// sortTasks finds the order, or the circle that makes one impossible.
+func (g *graph) sortTasks() {
 	const (
 		unseen = iota
 		open
@@ -85,7 +85,7 @@ func (g *graph) sort() {
 		mark[i] = open
 		for _, j := range g.after[i] {
 			if mark[j] == open {
-				g.odd = g.circle(path[slices.Index(path, j):])
+				g.problem = g.describeCycle(path[slices.Index(path, j):])
 				return false
 			}
 			if mark[j] == unseen && !visit(j) {
@@ -104,21 +104,21 @@ func (g *graph) sort() {
 	}
 }
 
-// circle spells out tasks that wait for each other.
-func (g *graph) circle(path []int) string {
+// describeCycle spells out tasks that wait for each other.
+func (g *graph) describeCycle(path []int) string {
 	var names []string
 	for _, i := range path {
-		names = append(names, label(&g.tasks[i]))
+		names = append(names, taskLabel(&g.tasks[i]))
 		if len(names) == 8 && len(path) > 9 {
 			names = append(names, "…")
 			break
 		}
 	}
-	names = append(names, label(&g.tasks[path[0]]))
+	names = append(names, taskLabel(&g.tasks[path[0]]))
 	return "tasks wait for each other in a circle: " + strings.Join(names, " → ")
 }
 
-func label(t *Task) string {
+func taskLabel(t *Task) string {
 	if t.Label != "" {
 		return t.Label
 	}

@@ -5,94 +5,94 @@ package rollout
 
 import "slices"
 
-// book is a ledger as the engine sees it.
-type book struct {
+// ledgerState is a ledger as the engine sees it.
+type ledgerState struct {
 	Ledger
-	open  []Seat // written and not yet seen on their nodes
-	added []Seat // by this plan
-	write bool
+	unseen    []Seat // written and not yet seen on their nodes
+	added     []Seat // by this plan
+	mustWrite bool
 }
 
-func (f *fleet) openBooks() {
-	f.books = make([]book, len(f.Ledgers), len(f.Ledgers)+len(f.Groups))
-	for i := range f.Ledgers {
-		f.books[i].Ledger = f.Ledgers[i]
+func (p *planner) addLedgers() {
+	p.ledgers = make([]ledgerState, len(p.Ledgers), len(p.Ledgers)+len(p.Groups))
+	for i := range p.Ledgers {
+		p.ledgers[i].Ledger = p.Ledgers[i]
 	}
 }
 
-// book finds a ledger, or begins one that nobody wrote yet.
-func (f *fleet) book(owner Ref) *book {
-	for i := range f.books {
-		if f.books[i].Owner == owner {
-			return &f.books[i]
+// findLedger finds a ledger, or begins one that nobody wrote yet.
+func (p *planner) findLedger(owner Ref) *ledgerState {
+	for i := range p.ledgers {
+		if p.ledgers[i].Owner == owner {
+			return &p.ledgers[i]
 		}
 	}
-	f.books = append(f.books, book{Ledger: Ledger{Owner: owner}})
-	return &f.books[len(f.books)-1]
+	p.ledgers = append(p.ledgers, ledgerState{Ledger: Ledger{Owner: owner}})
+	return &p.ledgers[len(p.ledgers)-1]
 }
 
-// countPromises counts the seats that are written and not yet seen on their nodes.
-func (f *fleet) countPromises(b *book) {
+// countReservations counts the seats that are written and not yet seen on their nodes.
+func (p *planner) countReservations(b *ledgerState) {
 	for _, s := range b.Admitting {
 		until := s.Since.Add(SeatTerm)
-		if !f.Now.Before(until) {
+		if !p.Now.Before(until) {
 			continue
 		}
-		p := f.target(s.Rollout, s.Node)
-		if p == nil && f.wiped(s) || p != nil && p.saw(s) {
+		t := p.findTarget(s.Rollout, s.Node)
+		if t == nil && p.isObsolete(s) || t != nil && t.hasSeen(s) {
 			continue
 		}
-		f.wake(until)
-		b.open = append(b.open, s)
-		if q := f.queue(s.Rollout); q != nil {
-			q.next = max(q.next, s.Order+1)
+		p.requestNext(until)
+		b.unseen = append(b.unseen, s)
+		if q := p.findRollout(s.Rollout); q != nil {
+			q.nextOrder = max(q.nextOrder, s.Order+1)
 		}
-		g := f.pool(s.Group)
-		if p != nil && p.g == g && p.owes {
-			p.promised, p.order = !g.inBatches() || s.Batch >= g.Memory.From, s.Order
+		g := p.findGroup(s.Group)
+		if t != nil && t.group == g && t.hasWork {
+			t.isReserved, t.reservedOrder = !g.usesBatches() || s.Batch >= g.Memory.From, s.Order
 		}
 		if g != nil {
-			g.take(s.Node)
+			g.addBusy(s.Node)
 			if s.Batch >= g.Memory.From {
 				g.members++
-				g.isUndone(s.Node)
+				g.addPending(s.Node)
 			}
-			if p != nil {
-				g.settleIn(p)
+			if t != nil {
+				g.countInTopology(t)
 			}
 		}
 	}
 }
 
-// saw says that an admission is seen on its node, or that the node is another one now.
-func (p *post) saw(s Seat) bool {
-	return !p.exists || p.t.Admitted || p.t.Batch >= s.Batch && (p.t.BatchOf.IsZero() || p.t.BatchOf == s.Group)
+// hasSeen says that an admission is seen on its node, or that the node is another one now.
+func (t *targetState) hasSeen(s Seat) bool {
+	return !t.exists || t.target.Admitted || t.target.Batch >= s.Batch && (t.target.BatchOf.IsZero() || t.target.BatchOf == s.Group)
 }
 
-// wiped says that an admission has come and gone, or can never come: nobody is admitted on a node that does not exist,
+// isObsolete says that an admission has come and gone, or can never come: nobody is admitted on a node that does not exist,
 // and a rollout that is deleted loses a target only when its node was written to since.
-func (f *fleet) wiped(s Seat) bool {
-	q := f.queue(s.Rollout)
-	return f.byName[s.Node] == nil || q != nil && q.Deleting
+func (p *planner) isObsolete(s Seat) bool {
+	q := p.findRollout(s.Rollout)
+	return p.byName[s.Node] == nil || q != nil && q.Deleting
 }
 
-func (f *fleet) target(rollout Ref, node string) *post {
-	n := f.byName[node]
+func (p *planner) findTarget(rollout Ref, node string) *targetState {
+	n := p.byName[node]
 	if n == nil {
 		return nil
 	}
-	for p := n.first; p != nil; p = p.next {
-		if p.q.Ref == rollout {
-			return p
+	for t := n.firstTarget; t != nil; t = t.nextOnNode {
+		if t.rollout.Ref == rollout {
+			return t
 		}
 	}
 	return nil
 }
 
-// next is the ledger as it should be written: the seats that were not seen yet, and the new ones.
-func (b *book) next() Ledger {
+// nextVersion is the ledger as it should be written: the seats that were not seen yet, and the new ones.
+func (b *ledgerState) nextVersion() Ledger {
 	l := Ledger{Owner: b.Owner, Epoch: b.Epoch + 1}
-	for _, s := range b.open {
+	for _, s := range b.unseen {
 		again := slices.ContainsFunc(b.added, func(n Seat) bool { return n.Rollout == s.Rollout && n.Node == s.Node })
 		if !again {
 			l.Admitting = append(l.Admitting, s)

@@ -3,8 +3,8 @@
 
 package rollout
 
-// batches says that the pace works in batches.
-func (p Pace) batches() bool {
+// usesBatches says that the pace works in batches.
+func (p Pace) usesBatches() bool {
 	switch p.Kind {
 	case PaceFixed, PaceLinear, PaceExponential, PaceWhole:
 		return true
@@ -12,9 +12,9 @@ func (p Pace) batches() bool {
 	return false
 }
 
-// size is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
+// nextSize is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
 // group cuts it afterwards.
-func (p Pace) size(m Memory, total int) int {
+func (p Pace) nextSize(m Memory, total int) int {
 	if p.Kind == PaceWhole {
 		return 0
 	}
@@ -52,12 +52,12 @@ type tally struct {
 	members int // targets of the open batch
 	passed  int // of those, the ones that ended well
 	lost    int // of those, the ones that failed for good
-	undone  int // of those, the ones whose outcome is not final
+	pending int // of those, the ones whose outcome is not final
 }
 
-// after is the memory once the open batch has ended. Targets that left it without an outcome count for nothing; a batch
+// afterBatch is the memory once the open batch has ended. Targets that left it without an outcome count for nothing; a batch
 // of such targets only teaches nothing.
-func (m Memory) after(p Pace, t tally, epoch int64) Memory {
+func (m Memory) afterBatch(p Pace, t tally, epoch int64) Memory {
 	m.Open, m.From = 0, epoch+1
 	ended := t.passed + t.lost
 	if ended == 0 {
@@ -71,29 +71,29 @@ func (m Memory) after(p Pace, t tally, epoch int64) Memory {
 		return m
 	}
 	m.ConsecutiveFailures++
-	m.Stopped = m.Stopped || p.stops(m, t.total)
+	m.Stopped = m.Stopped || p.isStoppedBy(m, t.total)
 	return m
 }
 
-// stops says that so many failures stop the group.
-func (p Pace) stops(m Memory, total int) bool {
+// isStoppedBy says that so many failures stop the group.
+func (p Pace) isStoppedBy(m Memory, total int) bool {
 	return p.StopAfter > 0 && m.ConsecutiveFailures >= p.StopAfter && progress(m, total) < p.SafetyLimit
 }
 
-// begun is a memory that has a batch to count from. It is the first thing to be stored in a rollout.
-func (m Memory) begun(epoch int64) Memory {
+// withBatch is a memory that has a batch to count from. It is the first thing to be stored in a rollout.
+func (m Memory) withBatch(epoch int64) Memory {
 	if m.From == 0 {
 		m.From, m.Batch, m.Open = epoch+1, max(1, m.Batch), 0
 	}
 	return m
 }
 
-// blank says that the memory holds nothing an earlier batch taught.
-func (m Memory) blank() bool {
+// isBlank says that the memory holds nothing an earlier batch taught.
+func (m Memory) isBlank() bool {
 	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From, For: m.For, Resumed: m.Resumed}
 }
 
-// anew is a memory of nothing but what the next batches are for.
-func (m Memory) anew(epoch int64) Memory {
-	return Memory{For: m.For, Resumed: m.Resumed}.begun(epoch)
+// reset is a memory of nothing but what the next batches are for.
+func (m Memory) reset(epoch int64) Memory {
+	return Memory{For: m.For, Resumed: m.Resumed}.withBatch(epoch)
 }

@@ -33,7 +33,7 @@ func TestSize(t *testing.T) {
 		{"no targets", linear, Memory{}, 0, 1},
 		{"factor missing", Pace{Kind: PaceExponential, Initial: 1}, Memory{LastSize: 2, Completed: 2}, 20, 2},
 	} {
-		if got := c.pace.size(c.m, c.total); got != c.want {
+		if got := c.pace.nextSize(c.m, c.total); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestAfter(t *testing.T) {
 			tally{total: 20, finished: 2, failed: 1, passed: 2, lost: 1},
 			Memory{Batch: 2, Completed: 2, Failed: 1, LastSize: 3, LastFailed: true, ConsecutiveFailures: 1, From: 8}},
 	} {
-		if got := c.m.after(c.pace, c.tally, 7); got != c.want {
+		if got := c.m.afterBatch(c.pace, c.tally, 7); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

@@ -19,9 +19,9 @@ func Backoff(attempts int) time.Duration {
 // defaultFinal is the number of failed attempts that make an outcome final when a task does not say.
 const defaultFinal = 3
 
-// final says that so many failed attempts are a final failure of the task: its batch does not wait for it any longer.
+// isFinal says that so many failed attempts are a final failure of the task: its batch does not wait for it any longer.
 // Unless it is Bounded it is tried again all the same.
-func (t *Task) final(attempts int) bool {
+func (t *Task) isFinal(attempts int) bool {
 	limit := t.Retries
 	if limit <= 0 {
 		limit = defaultFinal
@@ -29,18 +29,18 @@ func (t *Task) final(attempts int) bool {
 	return attempts >= limit
 }
 
-func (t *Task) finallyFailed() bool {
-	return t.State != StateDone && t.State != StateSucceeded && t.final(t.Attempts)
+func (t *Task) hasFinallyFailed() bool {
+	return t.State != StateDone && t.State != StateSucceeded && t.isFinal(t.Attempts)
 }
 
-// expired says that the running attempt has taken longer than it may.
-func (t *Task) expired(now time.Time) bool {
+// isExpired says that the running attempt has taken longer than it may.
+func (t *Task) isExpired(now time.Time) bool {
 	return t.Object != "" && t.Limit > 0 && !t.Started.IsZero() && !now.Before(t.Started.Add(t.Limit))
 }
 
-// expiry is the failure of an attempt that has taken too long on this node. A reboot says which half is missing.
-func (t *Task) expiry(n *Node) Why {
-	why := Why{Reason: ReasonDeadline, Since: t.Started, Text: label(t) + " took longer than " + t.Limit.String()}
+// expiredReason is the failure of an attempt that has taken too long on this node. A reboot says which half is missing.
+func (t *Task) expiredReason(n *Node) Why {
+	why := Why{Reason: ReasonDeadline, Since: t.Started, Text: taskLabel(t) + " took longer than " + t.Limit.String()}
 	if t.BootID != "" {
 		switch {
 		case !n.Ready:

@@ -4,71 +4,71 @@
 package rollout
 
 // taintNewNodes keeps workloads away from nodes that nobody has prepared yet.
-func (f *fleet) taintNewNodes() {
-	for i := range f.posts {
-		p := &f.posts[i]
-		if p.q.Required && p.q.Autotaint && p.exists && p.owes && p.odd == nil && !p.t.Leaving && !p.q.Deleting && !p.q.stepsAside() &&
-			!p.n.Tainted && !p.n.Known && !p.n.tainting {
-			p.n.tainting = true
-			f.act(p, VerbTaint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
+func (p *planner) taintNewNodes() {
+	for i := range p.targets {
+		t := &p.targets[i]
+		if t.rollout.Required && t.rollout.Autotaint && t.exists && t.hasWork && t.invalid == nil && !t.target.Leaving && !t.rollout.Deleting && !t.rollout.isBypassed() &&
+			!t.node.Tainted && !t.node.Known && !t.node.tainting {
+			t.node.tainting = true
+			p.addAction(t, VerbTaint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
 		}
 	}
 }
 
 // untaintFinished opens the nodes on which everything required is finished.
-func (f *fleet) untaintFinished() {
-	for i := range f.posts {
-		if p := &f.posts[i]; p.q.Required && p.exists && !p.q.Deleting && !p.t.Leaving {
-			f.untaint(p)
+func (p *planner) untaintFinished() {
+	for i := range p.targets {
+		if t := &p.targets[i]; t.rollout.Required && t.exists && !t.rollout.Deleting && !t.target.Leaving {
+			p.untaintNode(t)
 		}
 	}
 }
 
-// untaintBefore opens a node with the target that ends there now: afterwards nobody may be left to do it.
-func (f *fleet) untaintBefore(p *post) {
-	if p.q.Required {
-		p.ended = true
-		f.untaint(p)
+// untaintRetiring opens a node with the target that ends there now: afterwards nobody may be left to do it.
+func (p *planner) untaintRetiring(t *targetState) {
+	if t.rollout.Required {
+		t.isRetired = true
+		p.untaintNode(t)
 	}
 }
 
-func (f *fleet) untaint(p *post) {
-	if !p.n.Tainted || p.n.untainted {
+func (p *planner) untaintNode(t *targetState) {
+	if !t.node.Tainted || t.node.untainted {
 		return
 	}
-	for o := p.n.first; o != nil; o = o.next {
-		if o.q.Required && o.exists && !o.ended && !o.t.Leaving && !o.q.Deleting && (o.owes || o.t.Admitted || o.odd != nil) {
+	for o := t.node.firstTarget; o != nil; o = o.nextOnNode {
+		if o.rollout.Required && o.exists && !o.isRetired && !o.target.Leaving && !o.rollout.Deleting && (o.hasWork || o.target.Admitted || o.invalid != nil) {
 			return // also when it failed and is not tried again: the node is not prepared
 		}
 	}
-	p.n.untainted = true
-	f.act(p, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
+	t.node.untainted = true
+	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
 }
 
 // releaseLeftHolds releases holds nobody answers for: their owner is gone, or has nothing to do with the node any more.
-func (f *fleet) releaseLeftHolds() {
-	for i := range f.sites {
-		n := &f.sites[i]
-		if n.double {
+func (p *planner) releaseLeftHolds() {
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.isDuplicate {
 			continue
 		}
 		for _, h := range n.Holds {
 			why := Why{Reason: ReasonOrphan, Text: h.Owner.Title() + " does not exist any more", About: h.Owner.Title()}
 			if !h.Orphan {
-				if f.queue(h.Owner) == nil || f.target(h.Owner, n.Name) != nil {
+				if p.findRollout(h.Owner) == nil || p.findTarget(h.Owner, n.Name) != nil {
 					continue
 				}
 				why = Why{Reason: ReasonLeft, Text: h.Owner.Title() + " has nothing to do with the node", About: h.Owner.Title()}
 			}
-			f.plan.Actions = append(f.plan.Actions, Action{Verb: VerbRelease, Rollout: h.Owner, Node: n.Name, Why: why})
+			p.plan.Actions = append(p.plan.Actions, Action{Verb: VerbRelease, Rollout: h.Owner, Node: n.Name, Why: why})
 		}
 	}
 }
 
-func (f *fleet) queue(ref Ref) *queue {
-	for i := range f.queues {
-		if f.queues[i].Ref == ref {
-			return &f.queues[i]
+func (p *planner) findRollout(ref Ref) *rolloutState {
+	for i := range p.rollouts {
+		if p.rollouts[i].Ref == ref {
+			return &p.rollouts[i]
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 // maxText bounds a sentence.
 const maxText = 400
 
-// bounded cuts a text that is too long for status and events.
-func bounded(s string) string {
+// truncate cuts a text that is too long for status and events.
+func truncate(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
@@ -24,8 +24,8 @@ func bounded(s string) string {
 	return s[:cut] + "…"
 }
 
-// because is a reason given from outside. One that gives none gets this one, so that no verdict is silent.
-func because(given *Why, otherwise Reason) Why {
+// withDefaultReason is a reason given from outside. One that gives none gets this one, so that no verdict is silent.
+func withDefaultReason(given *Why, otherwise Reason) Why {
 	why := Why{Reason: otherwise}
 	if given != nil {
 		why = *given
@@ -36,59 +36,59 @@ func because(given *Why, otherwise Reason) Why {
 	if why.Text == "" {
 		why.Text = "no more is known than " + string(why.Reason)
 	}
-	why.Text = bounded(why.Text)
+	why.Text = truncate(why.Text)
 	return why
 }
 
-func invalid(text string) *Why {
-	return &Why{Reason: ReasonInvalidSpec, Text: bounded(text)}
+func invalidReason(text string) *Why {
+	return &Why{Reason: ReasonInvalidSpec, Text: truncate(text)}
 }
 
-func notReady(n *Node) Why {
+func notReadyReason(n *Node) Why {
 	return Why{Reason: ReasonNodeNotReady, Text: "the node is not ready", About: "Node " + n.Name}
 }
 
-// says is what others are told about a rollout that makes them wait. Each sentence is made once.
-func (q *queue) says(r Reason) Why {
-	if why, ok := q.whys[r]; ok {
+// reasonToWait is what others are told about a rollout that makes them wait. Each sentence is made once.
+func (q *rolloutState) reasonToWait(r Reason) Why {
+	if why, ok := q.waitReasons[r]; ok {
 		return why
 	}
-	why := Why{Reason: r, About: q.about}
+	why := Why{Reason: r, About: q.title}
 	switch r {
 	case ReasonDisabled:
-		why.Text = q.about + " is disabled"
+		why.Text = q.title + " is disabled"
 	case ReasonPaused:
-		why.Text = q.about + " is paused"
+		why.Text = q.title + " is paused"
 	case ReasonBarrier:
-		why.Text = q.about + " has to finish on all its nodes first: " + count(q.open, "node is", "nodes are") + " left"
+		why.Text = q.title + " has to finish on all its nodes first: " + countNoun(q.unfinished, "node is", "nodes are") + " left"
 	case ReasonEarlierRollout:
-		why.Text = q.about + " has to finish on the node first"
+		why.Text = q.title + " has to finish on the node first"
 	case ReasonOccupied:
-		why.Text = q.about + " is at work on the node"
+		why.Text = q.title + " is at work on the node"
 	case ReasonBudget:
-		why.Text = "as many nodes are in flight as " + q.about + " may have at once: " + strconv.Itoa(q.Limit)
+		why.Text = "as many nodes are in flight as " + q.title + " may have at once: " + strconv.Itoa(q.Limit)
 	}
 	if q.Deleting && (r == ReasonDisabled || r == ReasonPaused) {
 		why.Text += ", so its deletion waits"
 	}
-	why.Text = bounded(why.Text)
-	if q.whys == nil {
-		q.whys = map[Reason]Why{}
+	why.Text = truncate(why.Text)
+	if q.waitReasons == nil {
+		q.waitReasons = map[Reason]Why{}
 	}
-	q.whys[r] = why
+	q.waitReasons[r] = why
 	return why
 }
 
-// count says how many: "1 node is", "3 nodes are".
-func count(n int, one, many string) string {
+// countNoun says how many: "1 node is", "3 nodes are".
+func countNoun(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
 }
 
-// some lists at most three names of a longer list, and how many more there are.
-func some(names []string, total int) string {
+// listNames lists at most three names of a longer list, and how many more there are.
+func listNames(names []string, total int) string {
 	shown := names[:min(3, len(names))]
 	out := strings.Join(shown, ", ")
 	if rest := total - len(shown); rest > 0 {

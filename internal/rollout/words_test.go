@@ -116,10 +116,10 @@ func TestNoGateIsSilent(t *testing.T) {
 	}
 	for i, c := range cases {
 		s := one(c.change)
-		f := survey(&s)
-		p := &f.queue(ParseRef("Skyhook/demo")).posts[0]
+		f := newPlanner(&s)
+		p := &f.findRollout(ParseRef("Skyhook/demo")).targets[0]
 		for j, g := range gates[:i+1] {
-			v, no := g.no(f, p)
+			v, no := g.blocks(f, p)
 			if no && j < i {
 				t.Errorf("%s: gate %d says no before gate %d", c.reason, j, i)
 			}
@@ -190,10 +190,10 @@ func checkWhy(t *testing.T, name Reason, why Why) {
 }
 
 func TestBounded(t *testing.T) {
-	if got := bounded(strings.Repeat("ä", 300)); len(got) > maxText || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+	if got := truncate(strings.Repeat("ä", 300)); len(got) > maxText || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-	if got := bounded("short"); got != "short" {
+	if got := truncate("short"); got != "short" {
 		t.Error(got)
 	}
 }
