@@ -16,21 +16,21 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 )
 
-// cleanupWord as the first argument has this program remove all Skyhooks instead of looking after them.
-const cleanupWord = "cleanup"
+// cleanupCommand as the first argument has this program delete all Skyhooks instead of running the operator.
+const cleanupCommand = "cleanup"
 
-// cleanup deletes every Skyhook and waits for the operator that runs elsewhere to let go of them.
+// cleanup deletes every Skyhook and waits until the running operator has removed its finalizers.
 func cleanup(args []string, env func(string) (string, bool), out io.Writer) error {
-	flags := flag.NewFlagSet("operator "+cleanupWord, flag.ContinueOnError)
+	flags := flag.NewFlagSet("operator "+cleanupCommand, flag.ContinueOnError)
 	flags.SetOutput(out)
 	namespace := flags.String("namespace", "skyhook", "namespace of the operator, also from NAMESPACE")
 	if v, ok := env("NAMESPACE"); ok && v != "" {
 		*namespace = v
 	}
-	timeout := flags.Duration("timeout", 2*time.Minute, "how long to wait for what is under way")
-	kubeconfig := flags.String("kubeconfig", "", "file that says how to reach the API server, outside a cluster")
+	timeout := flags.Duration("timeout", 2*time.Minute, "how long to wait for work in progress")
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file, outside a cluster")
 	flags.Usage = func() {
-		fmt.Fprint(out, "operator cleanup deletes every Skyhook and every NodeOp that is not finished, waits until the operator has let go of the nodes, and\n"+
+		fmt.Fprint(out, "operator cleanup deletes every Skyhook and every NodeOp that has not finished, waits until the operator has released the nodes, and\n"+
 			"deletes the DeploymentPolicies. It is meant to run before the operator is removed.\n\n")
 		flags.PrintDefaults()
 	}

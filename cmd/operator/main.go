@@ -25,7 +25,7 @@ import (
 var version = ""
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == cleanupWord {
+	if len(os.Args) > 1 && os.Args[1] == cleanupCommand {
 		if err := cleanup(os.Args[2:], os.LookupEnv, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 			os.Exit(1)

@@ -28,8 +28,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// fleetOf compiles so many Skyhooks of five packages each on so many nodes.
-func fleetOf(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
+// compileSkyhooks compiles Skyhooks of five packages each on a number of nodes.
+func compileSkyhooks(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
 	var list []*skyhook.Node
 	for i := range nodes {
 		list = append(list, skyhook.ParseNode(&corev1.Node{
@@ -53,9 +53,8 @@ func fleetOf(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
 	return all, s
 }
 
-// The series are those of Skyhooks, packages, compartments and closed lists of words: 5,000 nodes have exactly those that
-// 100 have, and even if each Skyhook waited for every reason there is and every counter had counted everything it can,
-// they would be at most 2,000.
+// The number of series depends on Skyhooks, packages, compartments and fixed lists, not on nodes: 5,000 nodes have the same
+// as 100. Even if each Skyhook waited for every reason and every counter had every label, there are at most 2,000.
 func TestCardinality(t *testing.T) {
 	small, large := everySeries(t, 100), everySeries(t, 5000)
 	if diff := cmp.Diff(small, large); diff != "" {
@@ -66,11 +65,11 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// everySeries are the series that 10 Skyhooks of 5 packages can ever cause on so many nodes.
+// everySeries lists the series that 10 Skyhooks of 5 packages can cause on a number of nodes.
 func everySeries(t *testing.T, nodes int) []string {
 	t.Helper()
 	b := newMetricsCollector()
-	compiled, s := fleetOf(10, nodes)
+	compiled, s := compileSkyhooks(10, nodes)
 	plan := rollout.Decide(s)
 	reasons := words(t, "../rollout/reason.go", `Reason = "([A-Za-z]+)"`)
 	var all []skyhookSample
@@ -111,7 +110,7 @@ func everySeries(t *testing.T, nodes int) []string {
 	return series(t, b)
 }
 
-// writes counts each write that the operator has a right to.
+// writes counts each write that the operator has a permission for.
 func writes(t *testing.T, b *metricsCollector) {
 	t.Helper()
 	text, err := os.ReadFile("../../chart/files/rbac/role.yaml")
@@ -135,7 +134,7 @@ func writes(t *testing.T, b *metricsCollector) {
 	}
 }
 
-// words are what a pattern finds in a file, and more than a few.
+// words lists what a pattern finds in a file; it fails when that is too little to be true.
 func words(t *testing.T, file, pattern string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -152,7 +151,7 @@ func words(t *testing.T, file, pattern string) []string {
 	return out
 }
 
-// series lists what a board shows, one line for each that Prometheus keeps.
+// series lists the series of a collector, one line for each.
 func series(t *testing.T, b *metricsCollector) []string {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -183,9 +182,9 @@ func series(t *testing.T, b *metricsCollector) []string {
 	return out
 }
 
-// What ends is counted once, with how long it took; a reboot too; and an eviction by its answer.
-func TestTallies(t *testing.T) {
-	all, s := fleetOf(1, 2)
+// Stages and reboots are counted once when they end, with their duration, and evictions by their response.
+func TestCounters(t *testing.T) {
+	all, s := compileSkyhooks(1, 2)
 	b := newMetricsCollector()
 	c := all[0]
 	r := &c.Rollout

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -20,14 +21,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
-// maxNamed bounds how many Skyhooks a sentence about those that are left names.
+// maxNamed bounds how many remaining objects a message names.
 const maxNamed = 10
 
-// Cleanup deletes every Skyhook, and every NodeOp that is not finished or still holds a node, waits until the operator has
-// let go of each, and then deletes the policies. It runs
-// beside an operator that is about to be removed: whoever removes that first leaves nodes cordoned and Skyhooks that
-// nobody finishes. What it waits for is said whenever that changes; when the context ends first it is the error.
-func Cleanup(ctx context.Context, config *rest.Config, namespace string, say func(string)) error {
+// Cleanup deletes every Skyhook, and every NodeOp that has not finished or still holds a node, waits until the operator has
+// removed its finalizer from each, and then deletes the policies. It runs before an operator is removed: without one, nodes
+// would stay cordoned and the finalizers would never go. It prints what it waits for whenever that changes, and returns it
+// as an error when the context ends first.
+func Cleanup(ctx context.Context, config *rest.Config, namespace string, print func(string)) error {
 	scheme, err := Scheme()
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := waitUntilDeleted(ctx, c, namespace, say); err != nil {
+	if err := waitUntilDeleted(ctx, c, namespace, print); err != nil {
 		return err
 	}
 	policies := &v1alpha1.DeploymentPolicyList{}
@@ -48,31 +49,31 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, say fun
 			return fmt.Errorf("deleting DeploymentPolicy %s: %w", policies.Items[i].Name, err)
 		}
 	}
-	say(fmt.Sprintf("all Skyhooks are gone; %d DeploymentPolicies are deleted", len(policies.Items)))
+	print(fmt.Sprintf("all Skyhooks are gone; %d DeploymentPolicies are deleted", len(policies.Items)))
 	return nil
 }
 
-func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, say func(string)) error {
-	said := ""
+func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, print func(string)) error {
+	last := ""
 	for {
 		waiting, err := deleteRemaining(ctx, c)
 		if err == nil && waiting == "" {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			waiting = err.Error() // it may pass
+			waiting = err.Error() // it may be temporary
 		}
-		if waiting != "" && waiting != said {
-			said = waiting
-			say("waiting: " + waiting)
+		if waiting != "" && waiting != last {
+			last = waiting
+			print("waiting: " + waiting)
 		}
 		if !sleep(ctx, time.Second) {
-			return fmt.Errorf("time is up, and this is not finished: %s%s", said, describeMissingLeader(c, namespace))
+			return fmt.Errorf("time is up, and this is not finished: %s%s", last, describeMissingLeader(c, namespace))
 		}
 	}
 }
 
-// deleteRemaining deletes the Skyhooks that nobody deleted yet, and says what those wait for that are still there.
+// deleteRemaining deletes what is not being deleted yet, and describes what the remaining objects wait for.
 func deleteRemaining(ctx context.Context, c client.Client) (waiting string, err error) {
 	hooks := &v1alpha1.SkyhookList{}
 	if err := c.List(ctx, hooks); err != nil {
@@ -88,7 +89,7 @@ func deleteRemaining(ctx context.Context, c client.Client) (waiting string, err 
 	return strings.Join(slices.DeleteFunc([]string{describeRemaining(hooks.Items), ops}, func(s string) bool { return s == "" }), ", "), nil
 }
 
-// deleteNodeOps deletes the NodeOps that the operator has not let go of, and names them. The others are nothing but results.
+// deleteNodeOps deletes the NodeOps that still have our finalizer, and names them. All others are only results.
 func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err error) {
 	ops := &opv1.NodeOpList{}
 	if err := c.List(ctx, ops); err != nil {
@@ -115,7 +116,7 @@ func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err er
 	return strings.Join(names, ", "), nil
 }
 
-// deleteSkyhooks deletes Skyhooks that nobody deleted yet.
+// deleteSkyhooks deletes the Skyhooks that are not being deleted yet.
 func deleteSkyhooks(ctx context.Context, c client.Client, hooks []v1alpha1.Skyhook) error {
 	for i := range hooks {
 		s := &hooks[i]
@@ -129,7 +130,7 @@ func deleteSkyhooks(ctx context.Context, c client.Client, hooks []v1alpha1.Skyho
 	return nil
 }
 
-// describeRemaining says what the deletion of each Skyhook waits for, in its own words.
+// describeRemaining tells what the deletion of each Skyhook waits for, from its conditions.
 func describeRemaining(hooks []v1alpha1.Skyhook) string {
 	slices.SortFunc(hooks, func(a, b v1alpha1.Skyhook) int { return strings.Compare(a.Name, b.Name) })
 	var out []string
@@ -150,7 +151,7 @@ func describeRemaining(hooks []v1alpha1.Skyhook) string {
 	return strings.Join(out, ", ")
 }
 
-// describeMissingLeader says so when no operator leads: then nobody is there to finish anything.
+// describeMissingLeader is a hint for the case that no operator leads, so that nothing will be finished.
 func describeMissingLeader(c client.Client, namespace string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -159,8 +160,9 @@ func describeMissingLeader(c client.Client, namespace string) string {
 	if client.IgnoreNotFound(err) != nil {
 		return ""
 	}
-	renewed := lease.Spec.RenewTime
-	if err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" && renewed != nil && time.Since(renewed.Time) < 2*leaseDuration {
+	isHeld := err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") != ""
+	isFresh := lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) < 2*leaseDuration
+	if isHeld && isFresh {
 		return ""
 	}
 	return "; no operator leads in namespace " + namespace + ", so nobody can finish them: see why its pods do not run"

@@ -16,8 +16,8 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// TestCleanupEndsNodeOps: before the operator is removed NodeOps that are not finished end, and give their nodes back. What
-// is finished and holds nothing stays, because it is nothing but results. Nobody waits for somebody who is not there.
+// TestCleanupEndsNodeOps: before the operator is removed, NodeOps that have not finished end and release their nodes. A
+// finished one that holds nothing stays, because it is only results.
 func TestCleanupEndsNodeOps(t *testing.T) {
 	s := newFixture(t, 1)
 	s.startOperator()
@@ -44,14 +44,14 @@ metadata: {name: runs, namespace: ` + s.Namespace + `}
 spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 `)
 	s.Eventually("the node is held", func() bool { return s.GetNode("n1").Spec.Unschedulable })
-	said := make(chan string, 100)
+	printed := make(chan string, 100)
 	ended := make(chan error, 1)
 	limit, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	go func() { ended <- Cleanup(limit, s.config, s.Namespace, func(text string) { said <- text }) }()
-	s.Eventually("it says what it waits for", func() bool {
+	go func() { ended <- Cleanup(limit, s.config, s.Namespace, func(text string) { printed <- text }) }()
+	s.Eventually("it prints what it waits for", func() bool {
 		select {
-		case text := <-said:
+		case text := <-printed:
 			return strings.Contains(text, "NodeOp "+s.Namespace+"/runs")
 		default:
 			return false
@@ -71,7 +71,7 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 	}
 }
 
-// finishJobs plays the controller of Jobs: every Job ends well.
+// finishJobs acts as the Job controller: every Job succeeds.
 func (s *fixture) finishJobs() {
 	s.Helper()
 	ctx, list := context.Background(), &batchv1.JobList{}

@@ -41,12 +41,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
 
-// eventComponent is what events say they come from.
+// eventComponent is the source component of events.
 const eventComponent = "skyhook-controller"
 
-// The lease. A leader that cannot renew it stops writing after renewDeadline, and nobody else begins before leaseDuration.
-// Who stands by looks every retryPeriod, or up to 2.2 times that: it takes over within 15 seconds, also from a leader whose
-// node goes down with it.
+// The lease. A leader that cannot renew it stops writing after renewDeadline, and no other one starts before leaseDuration.
+// Candidates try every retryPeriod, or up to 2.2 times that, so one takes over within 15 seconds, also when the leader's node
+// fails.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 9 * time.Second
@@ -59,14 +59,14 @@ const hangLimit = time.Minute
 // admitInterval is the least time between two rounds of admissions of one rollout, or of those that share a policy.
 const admitInterval = 500 * time.Millisecond
 
-// Options say how the operator runs.
+// Options configure the operator.
 type Options struct {
 	Skyhook        skyhook.Config
 	NodeOps        nodeop.Config
 	Node           string // this process runs on; empty when unknown
 	LeaderElection bool
 	MetricsAddress string // "0" for none
-	MetricsSecure  bool   // over TLS, and only for those whom the API server allows
+	MetricsSecure  bool   // over TLS, and only to clients that the API server allows
 	ProbeAddress   string // "0" for none
 	PprofAddress   string // empty for none
 	Parallel       int    // nodes that are written to at the same time; 0 for the default
@@ -77,7 +77,7 @@ type Options struct {
 
 // Run runs the operator until the context ends or the lease is lost.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
-	b := newMetricsCollector()
+	collector := newMetricsCollector()
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
 	watches, err := wire.New(config)
@@ -85,19 +85,19 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return countingTransport{next: watches.Before(next), writes: b.apiWrites, onEviction: b.countEviction}
+		return countingTransport{next: watches.Before(next), writes: collector.apiWrites, onEviction: collector.countEviction}
 	})
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
 	}
-	if err := b.register(o.Registry); err != nil {
+	if err := collector.register(o.Registry); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	m, err := newManager(config, o)
 	if err != nil {
 		return err
 	}
-	l, end, err := setUpLoop(ctx, m, b, watches, o)
+	l, end, err := setUpLoop(ctx, m, collector, watches, o)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s), opv1.AddToScheme(s)); err != nil {
-		return nil, fmt.Errorf("learning the kinds: %w", err)
+		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	return s, nil
 }
@@ -145,8 +145,8 @@ func newManager(config *rest.Config, o Options) (manager.Manager, error) {
 	return m, nil
 }
 
-// withProtobuf is a configuration for clients of Kubernetes' own kinds only: they are a fraction of their JSON on the wire, and
-// made from it with a fraction of the garbage.
+// withProtobuf is a configuration for clients of built-in kinds only. Protobuf is smaller than JSON and decodes with less
+// garbage.
 func withProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -154,8 +154,8 @@ func withProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// setUpLoop puts the loop together and has the manager run it. What it returns is to be called when the manager ended.
-func setUpLoop(ctx context.Context, m manager.Manager, b *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
+// setUpLoop adds the loop to the manager. The function it returns stops what the manager does not.
+func setUpLoop(ctx context.Context, m manager.Manager, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
 	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
@@ -166,7 +166,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, b *metricsCollector, w *w
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)), record.WithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}))
 	requests := newPassRequests()
-	l := newLoop(requests, b, o.Log)
+	l := newLoop(requests, collector, o.Log)
 	watches := newWorkloadWatcher(typed, requests.requestPass)
 	opCaches := nodeOpCacheOptions()
 	opCaches.HTTPClient, opCaches.Scheme, opCaches.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
@@ -177,10 +177,10 @@ func setUpLoop(ctx context.Context, m manager.Manager, b *metricsCollector, w *w
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
 		Live: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
-		OnPodCreate: func(node string) { b.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
+		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
 		LedgerInterval: admitInterval, Newest: w.Newest,
 	})
-	l.reporter = newReporter(l.cluster, b, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
+	l.reporter = newReporter(l.cluster, collector, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	end := func() {
 		watches.stop()
@@ -194,24 +194,24 @@ func setUpLoop(ctx context.Context, m manager.Manager, b *metricsCollector, w *w
 		configureRemovalGuard(ctx, direct, m.GetCache(), o)
 		return nil
 	})
-	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, b, time.Now}.start(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
+	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.start(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}
 	return l, end, nil
 }
 
-// additionalCache is a second cache that the manager fills before it lets anybody read, as it does with its own.
+// additionalCache is a second cache that the manager syncs like its own before it starts the loop.
 type additionalCache struct{ cache.Cache }
 
-// GetCache tells the manager that this is a cache.
+// GetCache has the manager treat it as a cache.
 func (f additionalCache) GetCache() cache.Cache { return f.Cache }
 
-// addProbes answer whether the process is alive and ready.
+// addProbes adds the checks of /healthz and /readyz.
 func addProbes(m manager.Manager, l *Loop) error {
 	alive := func(*http.Request) error {
 		if d := l.metrics.liveness.sinceStart(l.clock()); d > hangLimit {
-			return fmt.Errorf("a pass of the loop hangs since %s", d.Round(time.Second))
+			return fmt.Errorf("a pass of the loop has been running for %s", d.Round(time.Second))
 		}
 		return nil
 	}
@@ -219,7 +219,7 @@ func addProbes(m manager.Manager, l *Loop) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		if !m.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not filled yet")
+			return errors.New("the caches have not synced yet")
 		}
 		return nil
 	}

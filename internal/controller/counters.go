@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// counters count what was done. No label holds the name of a node, a pod or a package, so that their number does not grow
-// with the fleet.
+// counters count what was done. No label holds the name of a node, a pod or a package, so that the number of series does not
+// grow with the cluster.
 type counters struct {
 	actions       *prometheus.CounterVec
 	stageDuration *prometheus.HistogramVec
@@ -61,7 +61,7 @@ func (t counters) collectors() []prometheus.Collector {
 	return []prometheus.Collector{t.actions, t.stageDuration, t.failures, t.reboots, t.nodeDuration, t.evictions, t.apiWrites, t.passes}
 }
 
-// countActions counts what was done: how long what ended took, and what failed.
+// countActions counts actions that were applied, how long stages and nodes took, and what failed.
 func (t counters) countActions(d cluster.AppliedActions) {
 	by := map[rollout.Ref]*skyhook.Compiled{}
 	for _, hook := range d.From.Skyhooks {
@@ -124,7 +124,7 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 	}
 }
 
-// countEviction counts an eviction by the answer of the API server.
+// countEviction counts an eviction by the HTTP status of its response.
 func (t counters) countEviction(status int) {
 	outcome := "error"
 	switch {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A node is told when it is admitted and when it is complete; all that many nodes have in common is told once.
+// A node gets an event when it is admitted and when it is complete; what many nodes have in common is one event.
 func TestEvents(t *testing.T) {
 	w := newFixture(t, 3)
 	w.Apply(demo)
@@ -34,13 +34,13 @@ func TestEvents(t *testing.T) {
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {
 		want := []string{"Normal Apply: Skyhook demo begins to work on the node", "Normal State: Skyhook demo is complete on the node"}
-		w.Eventually("node "+n+" was told everything", func() bool { return slices.Equal(on("Node", w.GetNode(n).UID), want) })
+		w.Eventually("node "+n+" has all its events", func() bool { return slices.Equal(on("Node", w.GetNode(n).UID), want) })
 	}
-	w.Eventually("the Skyhook was told that it is complete", func() bool {
+	w.Eventually("the Skyhook has an event that it is complete", func() bool {
 		return slices.Contains(on("Skyhook", uid), "Normal State: status changed from in_progress to complete")
 	})
 	if got := on("Skyhook", uid); len(got) > 20 {
-		t.Errorf("the Skyhook was told %d things: %q", len(got), got)
+		t.Errorf("the Skyhook has %d events: %q", len(got), got)
 	}
 }
 

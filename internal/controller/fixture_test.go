@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
 }
 
-// fixture is a world with a kubelet in which operators run.
+// fixture is an environment with a kubelet in which operators run.
 type fixture struct {
 	*testenv.Env
 	kubelet  *testenv.Kubelet
@@ -83,7 +83,7 @@ func (s *fixture) startOperator() {
 	s.Cleanup(s.stop)
 }
 
-// verboseLog is a log that go test -v shows.
+// verboseLog is a log that go test -v prints.
 func verboseLog() logr.Logger {
 	if !testing.Verbose() {
 		return logr.Discard()
@@ -115,7 +115,7 @@ func sumCounter(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return out
 }
 
-// requestRecorder hears the write requests of an operator.
+// requestRecorder records the write requests of an operator.
 type requestRecorder struct {
 	mu  sync.Mutex
 	all []recordedRequest

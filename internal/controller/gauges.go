@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// The gauges. Names and labels are older than this program; dashboards know them.
+// The gauges. Dashboards rely on their names and labels.
 var (
 	gaugeStatus      = newGauge("skyhook_status", "1 for the status a Skyhook has, 0 for all others.", "skyhook_name", "status")
 	gaugeNodeStatus  = newGauge("skyhook_node_status_count", "Nodes of a Skyhook by status.", "skyhook_name", "status")
@@ -61,11 +61,11 @@ var stages = []v1alpha1.Stage{
 	v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
 }
 
-// gaugeWriter sends gauges.
+// gaugeWriter sends gauges to Prometheus.
 type gaugeWriter struct{ out chan<- prometheus.Metric }
 
-func (p gaugeWriter) write(d *prometheus.Desc, value int, labels ...string) {
-	p.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+func (w gaugeWriter) write(d *prometheus.Desc, value int, labels ...string) {
+	w.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 }
 
 func boolToInt(is bool) int {
@@ -75,29 +75,29 @@ func boolToInt(is bool) int {
 	return 0
 }
 
-func (p gaugeWriter) writeStatus(t skyhookSample) {
+func (w gaugeWriter) writeStatus(t skyhookSample) {
 	name := t.skyhook.Name
 	for _, s := range statuses {
-		p.write(gaugeStatus, boolToInt(t.status.Status == s), name, string(s))
-		p.write(gaugeNodeStatus, t.status.NodeCounts[s], name, string(s))
+		w.write(gaugeStatus, boolToInt(t.status.Status == s), name, string(s))
+		w.write(gaugeNodeStatus, t.status.NodeCounts[s], name, string(s))
 	}
-	p.write(gaugeNodeTarget, t.status.NodesTotal, name)
+	w.write(gaugeNodeTarget, t.status.NodesTotal, name)
 }
 
-func (p gaugeWriter) writePackages(t skyhookSample) {
+func (w gaugeWriter) writePackages(t skyhookSample) {
 	name := t.skyhook.Name
 	for _, c := range t.packages {
 		for _, s := range states {
-			p.write(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
+			w.write(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
 		}
 		for _, s := range stages {
-			p.write(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
+			w.write(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
 		}
-		p.write(gaugeRestarts, c.Restarts, name, c.Name, c.Version)
+		w.write(gaugeRestarts, c.Restarts, name, c.Name, c.Version)
 	}
 }
 
-func (p gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t skyhookSample) {
+func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t skyhookSample) {
 	policy := "legacy"
 	if t.skyhook.Spec.DeploymentPolicy != "" {
 		policy = t.skyhook.Spec.DeploymentPolicy
@@ -110,18 +110,18 @@ func (p gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t 
 			strategy = "unknown"
 		}
 		labels := []string{t.skyhook.Name, policy, c, strategy}
-		p.write(gaugeMatched, s.Matched, labels...)
-		p.write(gaugeCeiling, s.Ceiling, labels...)
-		p.write(gaugeInProgress, s.InProgress, labels...)
-		p.write(gaugeCompleted, s.Completed, labels...)
-		p.write(gaugeProgress, s.ProgressPercent, labels...)
+		w.write(gaugeMatched, s.Matched, labels...)
+		w.write(gaugeCeiling, s.Ceiling, labels...)
+		w.write(gaugeInProgress, s.InProgress, labels...)
+		w.write(gaugeCompleted, s.Completed, labels...)
+		w.write(gaugeProgress, s.ProgressPercent, labels...)
 		batch := v1alpha1.BatchState{}
 		if s.BatchState != nil {
 			batch = *s.BatchState
 		}
-		p.write(gaugeBatch, batch.CurrentBatch, labels...)
-		p.write(gaugeConsecutive, batch.ConsecutiveFailures, labels...)
-		p.write(gaugeStop, boolToInt(batch.ShouldStop), labels...)
+		w.write(gaugeBatch, batch.CurrentBatch, labels...)
+		w.write(gaugeConsecutive, batch.ConsecutiveFailures, labels...)
+		w.write(gaugeStop, boolToInt(batch.ShouldStop), labels...)
 	}
 }
 
@@ -157,37 +157,37 @@ func strategyName(s *v1alpha1.Strategy) string {
 	return "unknown"
 }
 
-// writeWaiting counts the nodes that do not work, by reason: a closed list, so the number of series is bounded.
-func (p gaugeWriter) writeWaiting(t skyhookSample) {
+// writeWaiting counts the nodes that wait, by reason. The list of reasons is fixed, so the number of series is bounded.
+func (w gaugeWriter) writeWaiting(t skyhookSample) {
 	for _, r := range slices.Sorted(maps.Keys(t.waiting)) {
-		p.write(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
+		w.write(gaugeWaiting, t.waiting[r], t.skyhook.Name, string(r))
 	}
 }
 
-// writeOldestAdmission is how long ago the longest admission began that has not ended.
-func (p gaugeWriter) writeOldestAdmission(t skyhookSample, now time.Time) {
+// writeOldestAdmission writes the age of the oldest admission that has not ended.
+func (w gaugeWriter) writeOldestAdmission(t skyhookSample, now time.Time) {
 	age := time.Duration(0)
 	if !t.oldestAdmission.IsZero() {
 		age = max(0, now.Sub(t.oldestAdmission))
 	}
-	p.write(gaugeOldest, int(age.Seconds()), t.skyhook.Name)
+	w.write(gaugeOldest, int(age.Seconds()), t.skyhook.Name)
 }
 
-// writeBudgets are the seats of each group.
-func (p gaugeWriter) writeBudgets(groups []rollout.GroupReport) {
+// writeBudgets writes how much of each group's budget is used.
+func (w gaugeWriter) writeBudgets(groups []rollout.GroupReport) {
 	for _, g := range groups {
 		name := g.Group.String()
-		p.write(gaugeUsed, g.Busy, name)
+		w.write(gaugeUsed, g.Busy, name)
 		available := math.Inf(1)
 		if g.Ceiling != rollout.Unlimited {
 			available = float64(max(0, g.Ceiling-g.Busy))
 		}
-		p.out <- prometheus.MustNewConstMetric(gaugeAvailable, prometheus.GaugeValue, available, name)
+		w.out <- prometheus.MustNewConstMetric(gaugeAvailable, prometheus.GaugeValue, available, name)
 	}
 }
 
-// writeLoop says whether this process leads, and whether a pass hangs.
-func (p gaugeWriter) writeLoop(pulse *liveness, last time.Time) {
-	p.write(gaugeLeading, boolToInt(!last.IsZero()))
-	p.write(gaugePass, int(pulse.sinceStart(time.Now()).Seconds()))
+// writeLoop writes whether this process leads, and how long the current pass has taken.
+func (w gaugeWriter) writeLoop(current *liveness, last time.Time) {
+	w.write(gaugeLeading, boolToInt(!last.IsZero()))
+	w.write(gaugePass, int(current.sinceStart(time.Now()).Seconds()))
 }

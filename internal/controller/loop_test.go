@@ -82,8 +82,8 @@ func TestInstall(t *testing.T) {
 	w.waitNoPods()
 }
 
-// A node is drained, a protected pod waited for, and the reboot proven, one node at a time. Nothing but the pods
-// themselves tells the operator to go on.
+// A node is drained, a protected pod waited for, and the reboot proven, one node at a time. Only the
+// watches of the pods make the operator go on.
 func TestReboot(t *testing.T) {
 	w := newFixture(t, 2)
 	w.Apply(workload("app", "n1", "app: web"))
@@ -145,7 +145,7 @@ func TestDeletion(t *testing.T) {
 	w.waitNoPods()
 }
 
-// An uninstall is part of the way out, with the definition that is installed; a paused Skyhook waits, and says so.
+// A deletion uninstalls with the definition that is installed; a paused Skyhook waits, and reports it.
 func TestDeletionUninstalls(t *testing.T) {
 	w := newFixture(t, 1)
 	w.Apply(strings.Replace(demo, "version: 2.0.0", "version: 2.0.0\n      uninstall: {enabled: true}", 1))
@@ -153,7 +153,7 @@ func TestDeletionUninstalls(t *testing.T) {
 	w.WaitComplete("demo")
 	w.Patch(w.GetSkyhook("demo"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	w.Must(w.Client.Delete(t.Context(), w.GetSkyhook("demo")))
-	w.Eventually("the Skyhook says why it stays", func() bool {
+	w.Eventually("the Skyhook reports why it stays", func() bool {
 		return slices.ContainsFunc(w.GetSkyhook("demo").Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionDeletionBlocked && c.Reason == v1alpha1.ReasonPausedWithPendingUninstall
 		})
@@ -194,7 +194,7 @@ func TestRuntimeRequired(t *testing.T) {
 	w.WaitComplete("demo")
 }
 
-// slowTransport has patches of a node take their time.
+// slowTransport delays patches of a node.
 type slowTransport struct {
 	next http.RoundTripper
 	path string
@@ -202,12 +202,12 @@ type slowTransport struct {
 
 func (l slowTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, l.path) {
-		time.Sleep(statusInterval + 200*time.Millisecond) // longer than a status waits to be written
+		time.Sleep(statusInterval + 200*time.Millisecond) // longer than statusInterval
 	}
 	return l.next.RoundTrip(q)
 }
 
-// Ready is never claimed for a generation that was not carried out, nor before every node was given back.
+// Ready never becomes true for a generation that was not applied, nor before every node was released.
 func TestReadyIsTrue(t *testing.T) {
 	w := newFixture(t, 2)
 	w.config = rest.CopyConfig(w.config)
@@ -240,7 +240,7 @@ func TestReadyIsTrue(t *testing.T) {
 	}
 }
 
-// An operator that is killed at any moment leaves nothing that the next one cannot go on with.
+// An operator can be killed at any moment, and the next one continues.
 func TestRestarts(t *testing.T) {
 	w := newFixture(t, 4)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
@@ -268,7 +268,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// Of two operators one leads; when it ends the other goes on.
+// Of two operators one leads; when it ends the other takes over.
 func TestLeader(t *testing.T) {
 	w := newFixture(t, 2)
 	w.options.LeaderElection = true
@@ -287,7 +287,7 @@ func TestLeader(t *testing.T) {
 	}
 	w.WaitComplete("demo")
 	if got := sumCounter(t, second, "skyhook_actions_total"); got == 0 || sumCounter(t, first, "skyhook_actions_total") != before {
-		t.Errorf("the second operator did %v things, the first one %v after its end", got, sumCounter(t, first, "skyhook_actions_total")-before)
+		t.Errorf("the second operator applied %v actions, the first one %v after its end", got, sumCounter(t, first, "skyhook_actions_total")-before)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestPassEndsBeforeTheLease(t *testing.T) {
 		t.Errorf("a pass takes up to %s, the lease is renewed within %s and taken after %s", passTimeout+cluster.StatusTimeout, renewDeadline, leaseDuration)
 	}
 	if looks := time.Duration((1 + leaderelection.JitterFactor) * float64(retryPeriod)); leaseDuration+2*looks > 15*time.Second { // it sees the last renewal late, and its end
-		t.Errorf("the lease is taken after %s, and looked at every %s: nobody leads for more than 15 s", leaseDuration, looks)
+		t.Errorf("the lease is taken after %s, and looked at every %s: no operator leads for more than 15 s", leaseDuration, looks)
 	}
 }
 
@@ -305,13 +305,13 @@ func TestPassEndsBeforeTheLease(t *testing.T) {
 func TestStatusRate(t *testing.T) {
 	w := newFixture(t, 6)
 	w.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
-	told := &requestRecorder{}
-	w.config = told.wrap(plane.Config)
+	recorder := &requestRecorder{}
+	w.config = recorder.wrap(plane.Config)
 	w.startOperator()
 	w.WaitComplete("demo")
 	w.stop()
 	last := time.Time{}
-	for _, r := range told.requests() {
+	for _, r := range recorder.requests() {
 		if !strings.HasSuffix(r.path, "/skyhooks/demo/status") || !strings.Contains(r.body, `"conditions"`) {
 			continue
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// metricsCollector is what the metrics show. The gauges are those of the last pass and nothing else, so a series ends with the
-// Skyhook, package, policy or compartment it is about, and every value is a sum over nodes.
+// metricsCollector exports the operator's metrics. Its gauges are those of the last pass only, so a series ends with the
+// Skyhook, package, policy or compartment it describes. Every value is a sum over nodes.
 type metricsCollector struct {
 	counters
 	phases   *prometheus.HistogramVec
@@ -29,29 +29,29 @@ type metricsCollector struct {
 	policies []*v1alpha1.DeploymentPolicy // of the last pass
 	samples  []skyhookSample
 	groups   []rollout.GroupReport
-	passedAt time.Time            // of it
-	podEnds  map[string]time.Time // by node: when the end of a pod was seen that nothing followed yet
+	passedAt time.Time            // when it ended; zero before the first
+	podEnds  map[string]time.Time // by node: when a stage's pod ended that no other pod followed yet
 }
 
-// skyhookSample is what a pass found about one Skyhook, summed up: what it was compiled from is as large as the cluster, and not
-// kept until the next pass.
+// skyhookSample sums up what a pass found about one Skyhook. What it was compiled from is as large as the cluster and is not
+// kept.
 type skyhookSample struct {
 	skyhook         *v1alpha1.Skyhook
 	status          v1alpha1.SkyhookStatus
 	packages        []skyhook.Tally
-	waiting         map[rollout.Reason]int // nodes that do not work
-	oldestAdmission time.Time              // when the admission began that has lasted longest; zero for none
+	waiting         map[rollout.Reason]int // nodes that wait
+	oldestAdmission time.Time              // zero for none
 }
 
-func newSample(s *v1alpha1.Skyhook, by *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
-	t := skyhookSample{skyhook: s, status: status, packages: by.Tallies(), waiting: map[rollout.Reason]int{}}
+func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
+	t := skyhookSample{skyhook: s, status: status, packages: compiled.Tallies(), waiting: map[rollout.Reason]int{}}
 	for _, v := range report.Verdicts {
 		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++
 		}
 	}
-	for i := range by.Rollout.Targets {
-		if target := &by.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldestAdmission.IsZero() || target.AdmittedAt.Before(t.oldestAdmission)) {
+	for i := range compiled.Rollout.Targets {
+		if target := &compiled.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldestAdmission.IsZero() || target.AdmittedAt.Before(t.oldestAdmission)) {
 			t.oldestAdmission = target.AdmittedAt
 		}
 	}
@@ -72,16 +72,16 @@ func newMetricsCollector() *metricsCollector {
 	}
 }
 
-// Describe sends nothing: the gauges depend on what the cluster holds.
-func (b *metricsCollector) Describe(chan<- *prometheus.Desc) {}
+// Describe sends nothing, because which series exist depends on the cluster.
+func (m *metricsCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the gauges of the last pass.
-func (b *metricsCollector) Collect(out chan<- prometheus.Metric) {
-	b.mu.Lock()
-	all, policies, groups, now := b.samples, b.policies, b.groups, b.passedAt
-	b.mu.Unlock()
+func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	all, policies, groups, now := m.samples, m.policies, m.groups, m.passedAt
+	m.mu.Unlock()
 	p := gaugeWriter{out: out}
-	p.writeLoop(b.liveness, now)
+	p.writeLoop(m.liveness, now)
 	p.writeBudgets(groups)
 	for _, t := range all {
 		p.writeStatus(t)
@@ -92,9 +92,9 @@ func (b *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// register shows the board to a registry.
-func (b *metricsCollector) register(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{b, b.phases, b.reaction}, b.collectors()...) {
+// register registers all metrics.
+func (m *metricsCollector) register(r prometheus.Registerer) error {
+	for _, c := range append([]prometheus.Collector{m, m.phases, m.reaction}, m.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -102,41 +102,42 @@ func (b *metricsCollector) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// observePass notes how long the parts of a pass took. Pods that ended before it began and after which it created nothing are
-// followed by nothing that could be measured, unless something is still being sent to their node.
-func (b *metricsCollector) observePass(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
-	b.mu.Lock()
-	maps.DeleteFunc(b.podEnds, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
-	b.mu.Unlock()
-	b.phases.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
-	b.phases.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())
-	b.phases.WithLabelValues("apply").Observe(applied.Sub(decided).Seconds())
-	b.phases.WithLabelValues("say").Observe(said.Sub(applied).Seconds())
+// observePass observes how long the phases of a pass took. It forgets pods that ended before the pass and after which it
+// created none, unless writes to their node are in flight: there is no reaction to measure.
+func (m *metricsCollector) observePass(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
+	m.mu.Lock()
+	maps.DeleteFunc(m.podEnds, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
+	m.mu.Unlock()
+	m.phases.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
+	m.phases.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())
+	m.phases.WithLabelValues("apply").Observe(applied.Sub(decided).Seconds())
+	m.phases.WithLabelValues("say").Observe(said.Sub(applied).Seconds())
 }
 
-// notePodEnd notes that a stage's pod on a node has ended, and podCreated that the next one was created there.
-func (b *metricsCollector) notePodEnd(node string, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, earlier := b.podEnds[node]; !earlier {
-		b.podEnds[node] = now
+// notePodEnd notes that a stage's pod on a node has ended.
+func (m *metricsCollector) notePodEnd(node string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, earlier := m.podEnds[node]; !earlier {
+		m.podEnds[node] = now
 	}
 }
 
-func (b *metricsCollector) notePodCreated(node string, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if at, ok := b.podEnds[node]; ok {
-		b.reaction.Observe(now.Sub(at).Seconds())
-		delete(b.podEnds, node)
+// notePodCreated observes the time since the pod before ended.
+func (m *metricsCollector) notePodCreated(node string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.podEnds[node]; ok {
+		m.reaction.Observe(now.Sub(at).Seconds())
+		delete(m.podEnds, node)
 	}
 }
 
-// publish shows what a pass found.
-func (b *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, groups []rollout.GroupReport, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.samples, b.policies, b.groups, b.passedAt = all, o.Policies, groups, now
+// publish replaces the gauges by those of a pass.
+func (m *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, groups []rollout.GroupReport, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.samples, m.policies, m.groups, m.passedAt = all, o.Policies, groups, now
 }
 
 // liveness tells how long the current pass has taken.

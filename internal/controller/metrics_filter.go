@@ -20,15 +20,16 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// How long an answer of the API server about who may read metrics is believed, and how many are kept.
+// How long a decision of the API server is cached, and how many are.
 const (
 	allowedFor         = time.Minute
 	refusedFor         = 10 * time.Second
 	maxCachedDecisions = 1000
 )
 
-// metricsFilter lets those read metrics whom the API server knows and who may get the path, as kube-rbac-proxy does: the bearer
-// token is reviewed, then the right.
+// metricsFilter serves metrics only to clients that the API server authenticates by their bearer token and authorises to get
+// the path, as kube-rbac-proxy does. controller-runtime's filter does the same, but its dependency on k8s.io/apiserver makes
+// the binary and its memory 11 MB larger.
 type metricsFilter struct {
 	authenticate func(context.Context, string) (authenticationv1.UserInfo, bool, error)
 	authorize    func(context.Context, authenticationv1.UserInfo, *http.Request) (bool, error)
@@ -43,21 +44,21 @@ type cachedDecision struct {
 	until      time.Time
 }
 
-// newMetricsFilter asks the API server.
+// newMetricsFilter makes a filter that asks the API server with TokenReviews and SubjectAccessReviews.
 func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
 	api, err := kubernetes.NewForConfigAndClient(c, h)
 	if err != nil {
-		return nil, fmt.Errorf("guarding the metrics: %w", err)
+		return nil, fmt.Errorf("setting up the metrics filter: %w", err)
 	}
-	g := &metricsFilter{clock: time.Now, decisions: map[string]cachedDecision{}}
-	g.authenticate = func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+	f := &metricsFilter{clock: time.Now, decisions: map[string]cachedDecision{}}
+	f.authenticate = func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 		r, err := api.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return authenticationv1.UserInfo{}, false, err
 		}
 		return r.Status.User, r.Status.Authenticated, nil
 	}
-	g.authorize = func(ctx context.Context, u authenticationv1.UserInfo, r *http.Request) (bool, error) {
+	f.authorize = func(ctx context.Context, u authenticationv1.UserInfo, r *http.Request) (bool, error) {
 		extra := make(map[string]authorizationv1.ExtraValue, len(u.Extra))
 		for key, value := range u.Extra {
 			extra[key] = authorizationv1.ExtraValue(value)
@@ -71,14 +72,14 @@ func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, err
 		}
 		return answer.Status.Allowed, nil
 	}
-	return g.wrap, nil
+	return f.wrap, nil
 }
 
-func (g *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
+func (f *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, err := g.decide(r)
+		status, err := f.decide(r)
 		if err != nil {
-			log.Error(err, "cannot find out who reads metrics")
+			log.Error(err, "cannot authorize a reader of metrics")
 		}
 		if status != http.StatusOK {
 			http.Error(w, http.StatusText(status), status)
@@ -88,40 +89,40 @@ func (g *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, 
 	}), nil
 }
 
-// decide is the status for a request. An answer is kept for a while; that the API server gave none is not.
-func (g *metricsFilter) decide(r *http.Request) (int, error) {
+// decide returns the HTTP status for a request. Decisions are cached, errors are not.
+func (f *metricsFilter) decide(r *http.Request) (int, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
 		return http.StatusUnauthorized, nil
 	}
 	key := r.Method + " " + r.URL.Path + " " + token
-	g.mu.Lock()
-	v, known := g.decisions[key]
-	g.mu.Unlock()
-	if known && g.clock().Before(v.until) {
+	f.mu.Lock()
+	v, known := f.decisions[key]
+	f.mu.Unlock()
+	if known && f.clock().Before(v.until) {
 		return v.statusCode, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	user, ok, err := g.authenticate(ctx, token)
+	user, ok, err := f.authenticate(ctx, token)
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("reviewing a token: %w", err)
 	}
 	status, long := http.StatusUnauthorized, refusedFor
 	if ok {
 		status = http.StatusForbidden
-		if ok, err = g.authorize(ctx, user, r); err != nil {
+		if ok, err = f.authorize(ctx, user, r); err != nil {
 			return http.StatusInternalServerError, fmt.Errorf("reviewing the rights of %s: %w", user.Username, err)
 		}
 		if ok {
 			status, long = http.StatusOK, allowedFor
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.decisions) >= maxCachedDecisions {
-		clear(g.decisions)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.decisions) >= maxCachedDecisions {
+		clear(f.decisions)
 	}
-	g.decisions[key] = cachedDecision{status, g.clock().Add(long)}
+	f.decisions[key] = cachedDecision{status, f.clock().Add(long)}
 	return status, nil
 }

@@ -15,9 +15,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// Who has no token, a token that nobody knows, or no right, reads no metrics; who has all of them does, and is asked for
-// again only after a while.
-func TestGuard(t *testing.T) {
+// Metrics are served only to clients with a valid token and the permission. Decisions are cached for a while, errors are
+// not.
+func TestMetricsFilter(t *testing.T) {
 	now, asked := time.Unix(1000, 0), 0
 	broken := false
 	g := &metricsFilter{
@@ -25,7 +25,7 @@ func TestGuard(t *testing.T) {
 		authenticate: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			asked++
 			if broken {
-				return authenticationv1.UserInfo{}, false, errors.New("no answer")
+				return authenticationv1.UserInfo{}, false, errors.New("no response")
 			}
 			return authenticationv1.UserInfo{Username: token}, token != "forged", nil
 		},
@@ -55,13 +55,13 @@ func TestGuard(t *testing.T) {
 	}
 	before := asked
 	if get("Bearer prometheus") != 200 || get("Bearer forged") != 401 || asked != before {
-		t.Errorf("asked %d times more for what was answered", asked-before)
+		t.Errorf("%d requests more for cached decisions", asked-before)
 	}
 	now, broken = now.Add(allowedFor), true
 	if got := get("Bearer prometheus"); got != 500 {
-		t.Errorf("without an answer: %d", got)
+		t.Errorf("without a response: %d", got)
 	}
 	if broken = false; get("Bearer prometheus") != 200 {
-		t.Error("a failure was kept")
+		t.Error("an error was cached")
 	}
 }

@@ -43,7 +43,7 @@ func (s *fixture) gauges(name string) []string {
 	return out
 }
 
-// The values are sums over nodes, and the series end with what they are about.
+// The values are sums over nodes, and the series end with the object they describe.
 func TestMetrics(t *testing.T) {
 	w := newFixture(t, 5)
 	w.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
@@ -83,7 +83,7 @@ func TestMetrics(t *testing.T) {
 			t.Logf("series that are not zero, last seen (-want +got):\n%s", diff)
 		}
 	})
-	w.Eventually("two nodes are complete and two fail", func() bool { // a look may come while the series are being written
+	w.Eventually("two nodes are complete and two fail", func() bool { // the series may be read while they are written
 		diff = cmp.Diff(want, w.gauges("demo"))
 		return diff == ""
 	})
@@ -94,8 +94,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// The time from the end of a pod to the next create is measured once, from the first of several ends, and not at all
-// when nothing follows.
+// The time from the end of a pod to the next creation is measured once, from the first of several ends, and not at all when
+// no pod follows.
 func TestReaction(t *testing.T) {
 	b := newMetricsCollector()
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }

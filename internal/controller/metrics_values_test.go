@@ -51,7 +51,7 @@ func nonZeroSeries(t *testing.T, r *prometheus.Registry) []string {
 	return out
 }
 
-// stoppedSample is what a pass found about a Skyhook whose compartment stopped in its third batch.
+// stoppedSample is the sample of a Skyhook whose compartment stopped in its third batch.
 func stoppedSample(now time.Time) skyhookSample {
 	return skyhookSample{
 		skyhook: &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: "canary"}},
@@ -74,8 +74,8 @@ func stoppedSample(now time.Time) skyhookSample {
 	}
 }
 
-// Every gauge has the value of the last pass, under the labels that docs/metrics.md names; every counter and histogram the
-// sum of what was counted.
+// Every gauge has the value of the last pass, under the labels that docs/metrics.md names; every counter and histogram has
+// the sum of its observations.
 func TestEveryMetricHasItsValue(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	b := newMetricsCollector()
@@ -111,16 +111,16 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	for _, status := range []int{201, 201, 429, 500, 404, 503} {
 		b.answer(t, http.MethodPost, "/api/v1/namespaces/shop/pods/web/eviction", status)
 	}
-	got := slices.DeleteFunc(nonZeroSeries(t, r), func(line string) bool { // it grows while it is looked at
+	got := slices.DeleteFunc(nonZeroSeries(t, r), func(line string) bool { // it grows meanwhile
 		return strings.HasPrefix(line, "skyhook_pass_running_seconds{} 30")
 	})
 	if diff := cmp.Diff(everyValue, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	told := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{"
+	covered := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{"
 	for name := range everyMetric(t) {
-		if !strings.Contains(told, name+"{") {
-			t.Errorf("no value of %s is looked at", name)
+		if !strings.Contains(covered, name+"{") {
+			t.Errorf("no value of %s is tested", name)
 		}
 	}
 	b.liveness.passEnded()
@@ -131,7 +131,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	}
 }
 
-// answer sends a request through the board that the API server answers like this.
+// answer sends a request through the counting transport, to which the API server responds with a status.
 func (b *metricsCollector) answer(t *testing.T, method, path string, status int) {
 	t.Helper()
 	server := roundTrip(func(*http.Request) (*http.Response, error) {

@@ -20,13 +20,13 @@ import (
 
 var metricName = regexp.MustCompile(`skyhook_[a-z_]+`)
 
-// labelNames look like names of metrics and are none.
+// labelNames match the pattern of metric names.
 var labelNames = []string{"skyhook_name"}
 
-// Every metric that the dashboard, the alerts and docs/metrics.md speak of exists, and docs/metrics.md speaks of all.
+// Every metric that the dashboard, the alerts and docs/metrics.md name exists, and docs/metrics.md names all.
 func TestMonitoring(t *testing.T) {
 	known := everyMetric(t)
-	told := map[string]bool{}
+	documented := map[string]bool{}
 	for _, file := range []string{"../../chart/files/dashboards/skyhook.json", "../../chart/files/rules/skyhook.yaml", "../../docs/metrics.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -43,25 +43,25 @@ func TestMonitoring(t *testing.T) {
 				}
 			}
 			if !known[base] {
-				t.Errorf("%s speaks of %s, which the operator does not have", file, name)
+				t.Errorf("%s names %s, which the operator does not have", file, name)
 			}
 			if strings.HasSuffix(file, ".md") {
-				told[base] = true
+				documented[base] = true
 			}
 		}
 	}
 	for name := range known {
-		if !told[name] {
-			t.Errorf("docs/metrics.md does not speak of %s", name)
+		if !documented[name] {
+			t.Errorf("docs/metrics.md does not name %s", name)
 		}
 	}
 }
 
-// everyMetric is what an operator has that has seen everything once.
+// everyMetric lists the metrics of an operator in which everything happened once.
 func everyMetric(t *testing.T) map[string]bool {
 	t.Helper()
 	b := newMetricsCollector()
-	compiled, s := fleetOf(1, 2)
+	compiled, s := compileSkyhooks(1, 2)
 	plan := rollout.Decide(s)
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])

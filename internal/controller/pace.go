@@ -5,10 +5,9 @@ package controller
 
 import "time"
 
-// The pace of the loop. To observe and decide takes a thirtieth of a core, or a tenth where people or nodes wait: after a
-// pass it rests usualShare times what the pass computed, but never more than longestRest. Whoever is in a hurry waits until
-// what was computed is paid for with thinkingShare times as much, and not even that as long as less than credit is owed.
-// Nothing begins sooner than shortestRest after a pass.
+// The pace of the loop. Observing and deciding takes a thirtieth of a core, or a tenth where users or nodes wait: after a
+// pass the loop rests usualShare times its CPU time, but at most longestRest. An urgent pass waits only urgentShare times the
+// CPU time of the passes before it, less urgentCredit. No pass begins sooner than shortestRest after the one before.
 const (
 	usualShare   = 30
 	urgentShare  = 10
@@ -17,23 +16,26 @@ const (
 	urgentCredit = time.Second
 )
 
-// pace is how much the loop may compute.
-type pace struct{ restedAt, paidAt time.Time }
+// pace tells when the next pass may begin.
+type pace struct {
+	restedAt time.Time // a usual pass may begin
+	paidAt   time.Time // an urgent pass may begin, before its credit
+}
 
-// addPass is called when a pass that began then has computed that long.
-func (p *pace) addPass(began time.Time, thought time.Duration) {
+// addPass adds a pass that began at a time and took this much CPU time.
+func (p *pace) addPass(began time.Time, cpuTime time.Duration) {
 	if p.paidAt.Before(began) {
 		p.paidAt = began
 	}
-	p.paidAt = p.paidAt.Add(min(urgentShare*thought, longestRest))
-	p.restedAt = began.Add(min(usualShare*thought, longestRest))
+	p.paidAt = p.paidAt.Add(min(urgentShare*cpuTime, longestRest))
+	p.restedAt = began.Add(min(usualShare*cpuTime, longestRest))
 }
 
-// nextStart is when the next pass may begin after one that ended then.
-func (p *pace) nextStart(ended time.Time, hurried bool) time.Time {
+// nextStart is when the next pass may begin after one that ended at a time.
+func (p *pace) nextStart(ended time.Time, urgent bool) time.Time {
 	at := p.paidAt
 	switch {
-	case hurried:
+	case urgent:
 		at = at.Add(-urgentCredit)
 	case at.Before(p.restedAt):
 		at = p.restedAt

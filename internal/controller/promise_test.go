@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// Every kind of work goes through the budget: the first install, an upgrade, a changed configMap, a removal, and the
-// uninstalls of a deletion. Elsewhere only the first install does, and all nodes are drained and rebooted together.
+// Every kind of work respects the budget: the first install, an upgrade, a changed configMap, a removal, and the uninstalls
+// of a deletion.
 func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 	w := newFixture(t, 3)
 	with := func(version, config string) string {
@@ -70,7 +70,7 @@ func TestBudgetHoldsForEveryKindOfWork(t *testing.T) {
 	}
 }
 
-// One package after the other, each stage once. Elsewhere the pod of one pass is deleted by the next, for ever.
+// Serial packages run one after the other, each stage once.
 func TestSerial(t *testing.T) {
 	w := newFixture(t, 2)
 	w.Apply(strings.NewReplacer("spec:", "spec:\n  serial: true", "\n      dependsOn: {tuning: 1.1.0}", "").Replace(demo))
@@ -84,8 +84,8 @@ func TestSerial(t *testing.T) {
 	}
 }
 
-// An edit that runs nothing is looked at all the same: the status speaks of the new generation, and what a finished
-// package does not use yet is told.
+// An edit that runs nothing is still observed: the status has the new generation, and Ready names what a finished package
+// does not use yet.
 func TestEditsThatRunNothing(t *testing.T) {
 	w := newFixture(t, 1)
 	w.Apply(demo)
@@ -98,7 +98,7 @@ func TestEditsThatRunNothing(t *testing.T) {
 	} {
 		w.Apply(strings.Replace(demo, edit.from, edit.to, 1))
 		generation := w.GetSkyhook("demo").Generation
-		w.Eventually("the status speaks of the edit", func() bool {
+		w.Eventually("the status has the new generation", func() bool {
 			s := w.GetSkyhook("demo")
 			return s.Status.ObservedGeneration == generation && s.Status.Status == v1alpha1.StatusComplete && testenv.IsReady(s)
 		})
@@ -117,7 +117,7 @@ func TestEditsThatRunNothing(t *testing.T) {
 	}
 }
 
-// A deletion that goes well is no error to anybody. Elsewhere each one ends in a status update of an object that is gone.
+// A successful deletion logs no error, such as a status update of an object that is gone.
 func TestDeletionIsNoError(t *testing.T) {
 	w := newFixture(t, 2)
 	var mu sync.Mutex

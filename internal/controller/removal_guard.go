@@ -27,20 +27,20 @@ import (
 // partOf selects what an installation consists of.
 const partOf = "skyhook-operator"
 
-// removalGuard has the API server refuse that the operator is deleted while something needs it. `kubectl delete -k` deletes the
-// operator, its rights and the CRDs at the same moment: objects with a finalizer of ours would then wait for somebody who
-// is not there any more. For Skyhooks the API server looks itself. NodeOps have namespaces, in which it cannot look then,
-// so a policy of their own is bound as long as one of them is under way.
+// removalGuard has the API server refuse to delete the operator while something needs it. `kubectl delete -k` deletes the
+// operator, its roles and the CRDs at the same moment: objects with a finalizer of ours would then never go. For Skyhooks,
+// the policy itself looks for one. NodeOps are namespaced, which such a policy cannot look up for cluster-scoped objects,
+// so a policy of their own is bound as long as one of them runs.
 type removalGuard struct {
 	cached    client.Reader
 	client    client.Client
 	namespace string
 	requests  chan struct{}
-	bound     *bool // whether the policy for NodeOps is; nil when nobody knows
+	bound     *bool // whether the policy for NodeOps is bound; nil when unknown
 }
 
-// configureRemovalGuard guards the removal of the operator, or takes away what an operator before this one did for that. Without the
-// rights for it the operator goes on.
+// configureRemovalGuard guards the removal of the operator, or deletes the policies that an earlier operator made for that.
+// The operator also runs without the rights for it.
 func configureRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache, o Options) {
 	var err error
 	if o.GuardRemoval {
@@ -49,25 +49,25 @@ func configureRemovalGuard(ctx context.Context, c client.Client, informers cache
 		err = deleteRemovalGuard(ctx, c)
 	}
 	if err != nil && ctx.Err() == nil {
-		o.Log.Error(err, "cannot say whether the operator may be deleted")
+		o.Log.Error(err, "cannot update the policies that guard the removal of the operator")
 	}
 }
 
-// runRemovalGuard refuses, as long as the context lives, that the operator is deleted while something needs it.
+// runRemovalGuard keeps the policies up to date until the context ends.
 func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache, namespace string, log logr.Logger) error {
-	u := &removalGuard{cached: informers, client: c, namespace: namespace, requests: make(chan struct{}, 1)}
+	g := &removalGuard{cached: informers, client: c, namespace: namespace, requests: make(chan struct{}, 1)}
 	informer, err := informers.GetInformer(ctx, &opv1.NodeOp{})
 	if err != nil {
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { u.requestSync() }, UpdateFunc: func(_, _ any) { u.requestSync() }, DeleteFunc: func(any) { u.requestSync() },
+		AddFunc: func(any) { g.requestSync() }, UpdateFunc: func(_, _ any) { g.requestSync() }, DeleteFunc: func(any) { g.requestSync() },
 	}); err != nil {
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
 	for {
-		if err := u.sync(ctx); err != nil && ctx.Err() == nil {
-			log.Error(err, "cannot say whether the operator may be deleted")
+		if err := g.sync(ctx); err != nil && ctx.Err() == nil {
+			log.Error(err, "cannot update the policies that guard the removal of the operator")
 			if !sleep(ctx, 5*time.Second) {
 				return nil
 			}
@@ -76,46 +76,41 @@ func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-u.requests:
+		case <-g.requests:
 		}
 	}
 }
 
-func (u *removalGuard) requestSync() {
-	select {
-	case u.requests <- struct{}{}:
-	default: // it will look anyway
-	}
-}
+func (g *removalGuard) requestSync() { signal(g.requests) }
 
-// sync makes the policies, and binds the one for NodeOps when one of these needs the operator.
-func (u *removalGuard) sync(ctx context.Context) error {
+// sync applies the policies once, and binds the one for NodeOps while one of them needs the operator.
+func (g *removalGuard) sync(ctx context.Context) error {
 	ops := &opv1.NodeOpList{}
-	if err := u.cached.List(ctx, ops); err != nil {
+	if err := g.cached.List(ctx, ops); err != nil {
 		return fmt.Errorf("listing NodeOps: %w", err)
 	}
 	needed := slices.ContainsFunc(ops.Items, func(o opv1.NodeOp) bool { return slices.Contains(o.Finalizers, opv1.FinalizerNodeOp) })
-	if u.bound == nil {
-		if err := u.applyPolicies(ctx); err != nil {
+	if g.bound == nil {
+		if err := g.applyPolicies(ctx); err != nil {
 			return err
 		}
-	} else if *u.bound == needed {
+	} else if *g.bound == needed {
 		return nil
 	}
 	var err error
 	if needed {
-		err = u.applyBinding(ctx, v1alpha1.InUseByNodeOps, nil)
+		err = g.applyBinding(ctx, v1alpha1.InUseByNodeOps, nil)
 	} else {
-		err = client.IgnoreNotFound(u.client.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InUseByNodeOps}}))
+		err = client.IgnoreNotFound(g.client.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InUseByNodeOps}}))
 	}
 	if err != nil {
 		return fmt.Errorf("binding the policy for NodeOps: %w", err)
 	}
-	u.bound = &needed
+	g.bound = &needed
 	return nil
 }
 
-// deleteRemovalGuard takes away what an operator that guarded its removal left behind.
+// deleteRemovalGuard deletes the policies of an operator that guarded its removal.
 func deleteRemovalGuard(ctx context.Context, c client.Writer) error {
 	var errs []error
 	for _, name := range []string{v1alpha1.InUse, v1alpha1.InUseByNodeOps} {
@@ -126,24 +121,24 @@ func deleteRemovalGuard(ctx context.Context, c client.Writer) error {
 	return errors.Join(errs...)
 }
 
-// applyPolicies makes the policies, and binds the one for Skyhooks.
-func (u *removalGuard) applyPolicies(ctx context.Context) error {
+// applyPolicies applies both policies, and binds the one for Skyhooks.
+func (g *removalGuard) applyPolicies(ctx context.Context) error {
 	skyhooks := &admissionv1.ParamKind{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Skyhook"}
 	const last = "Delete these first and wait until they are gone: without the operator nobody finishes them"
-	if err := u.applyPolicy(ctx, v1alpha1.InUse, skyhooks, "'Skyhook ' + params.metadata.name + ' needs the operator. "+last+"'"); err != nil {
+	if err := g.applyPolicy(ctx, v1alpha1.InUse, skyhooks, "'Skyhook ' + params.metadata.name + ' needs the operator. "+last+"'"); err != nil {
 		return err
 	}
-	if err := u.applyPolicy(ctx, v1alpha1.InUseByNodeOps, nil, "'NodeOps that are under way need the operator. "+last+"'"); err != nil {
+	if err := g.applyPolicy(ctx, v1alpha1.InUseByNodeOps, nil, "'NodeOps that are under way need the operator. "+last+"'"); err != nil {
 		return err
 	}
 	allow := admissionv1.AllowAction
-	return u.applyBinding(ctx, v1alpha1.InUse, &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow})
+	return g.applyBinding(ctx, v1alpha1.InUse, &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow})
 }
 
-// applyPolicy makes a policy that refuses, where it is bound, that anything of the operator is deleted. Where the API server
-// cannot look, because the CRD of the kind is gone, nothing is refused.
-func (u *removalGuard) applyPolicy(ctx context.Context, name string, of *admissionv1.ParamKind, message string) error {
-	owned, err := u.newMetadata(ctx, name)
+// applyPolicy applies a policy that, where it is bound, refuses to delete any object of the operator. When the CRD of the
+// kind is gone, nothing is refused.
+func (g *removalGuard) applyPolicy(ctx context.Context, name string, of *admissionv1.ParamKind, message string) error {
+	owned, err := g.newMetadata(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -154,7 +149,7 @@ func (u *removalGuard) applyPolicy(ctx context.Context, name string, of *admissi
 			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
 		}}
 	}
-	return u.apply(ctx, &admissionv1.ValidatingAdmissionPolicy{
+	return g.apply(ctx, &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: owned,
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &ignore,
@@ -172,33 +167,33 @@ func (u *removalGuard) applyPolicy(ctx context.Context, name string, of *admissi
 	})
 }
 
-func (u *removalGuard) applyBinding(ctx context.Context, name string, params *admissionv1.ParamRef) error {
-	owned, err := u.newMetadata(ctx, name)
+func (g *removalGuard) applyBinding(ctx context.Context, name string, params *admissionv1.ParamRef) error {
+	owned, err := g.newMetadata(ctx, name)
 	if err != nil {
 		return err
 	}
-	return u.apply(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+	return g.apply(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: owned,
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: params, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	})
 }
 
-// newMetadata is what a policy and its binding are called. They belong to the operator's namespace, and go when that has gone.
-func (u *removalGuard) newMetadata(ctx context.Context, name string) (metav1.ObjectMeta, error) {
+// newMetadata is the metadata of a policy and its binding. The operator's namespace owns them, so that they go with it.
+func (g *removalGuard) newMetadata(ctx context.Context, name string) (metav1.ObjectMeta, error) {
 	home := &corev1.Namespace{}
-	if err := u.client.Get(ctx, client.ObjectKey{Name: u.namespace}, home); err != nil {
-		return metav1.ObjectMeta{}, fmt.Errorf("reading namespace %s: %w", u.namespace, err)
+	if err := g.client.Get(ctx, client.ObjectKey{Name: g.namespace}, home); err != nil {
+		return metav1.ObjectMeta{}, fmt.Errorf("reading namespace %s: %w", g.namespace, err)
 	}
 	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: home.Name, UID: home.UID}}}, nil
 }
 
-// apply makes an object what it should be, whether it is there or not.
-func (u *removalGuard) apply(ctx context.Context, o client.Object) error {
+// apply creates or updates an object by server-side apply.
+func (g *removalGuard) apply(ctx context.Context, o client.Object) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("writing %T: %w", o, err)
 	}
-	if err := u.client.Patch(ctx, o, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner(eventComponent), client.ForceOwnership); err != nil {
+	if err := g.client.Patch(ctx, o, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner(eventComponent), client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %T %s: %w", o, o.GetName(), err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// hangingTransport has patches of a node wait until it is opened, or nobody wants an answer any more.
+// hangingTransport has patches of a node hang until it is opened, or the request is cancelled.
 type hangingTransport struct {
 	next    http.RoundTripper
 	path    string
@@ -36,8 +36,8 @@ func (h hangingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(q)
 }
 
-// The pods of one node follow each other though another node's requests get no answer. The operator ends in the middle of
-// such a request, and the next one goes on where that stood.
+// The pods of one node follow each other though requests for another node hang. The operator ends in the middle of such a
+// request, and the next one continues.
 func TestNodeThatHangs(t *testing.T) {
 	w := newFixture(t, 3)
 	h := hangingTransport{path: "/nodes/n1", open: make(chan struct{}), waiting: &atomic.Int64{}}
@@ -58,7 +58,7 @@ func TestNodeThatHangs(t *testing.T) {
 	}
 	w.stop()
 	if h.waiting.Load() > 0 {
-		t.Error("the operator ended and still waits for an answer")
+		t.Error("the operator ended and still waits for a response")
 	}
 	close(h.open)
 	w.startOperator()

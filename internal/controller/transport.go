@@ -14,26 +14,26 @@ import (
 type countingTransport struct {
 	next       http.RoundTripper
 	writes     *prometheus.CounterVec
-	onEviction func(status int) // told of each answer to an eviction
+	onEviction func(status int) // called with the status of each eviction
 }
 
-// RoundTrip sends a request on.
+// RoundTrip counts a request and passes it on.
 func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	of := resourceOf(r.URL.Path)
+	resource := resourceOf(r.URL.Path)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		c.writes.WithLabelValues(strings.ToLower(r.Method), of).Inc()
+		c.writes.WithLabelValues(strings.ToLower(r.Method), resource).Inc()
 	}
-	answer, err := c.next.RoundTrip(r)
-	if err == nil && of == "pods/eviction" {
-		c.onEviction(answer.StatusCode)
+	response, err := c.next.RoundTrip(r)
+	if err == nil && resource == "pods/eviction" {
+		c.onEviction(response.StatusCode)
 	}
-	return answer, err
+	return response, err
 }
 
-// WrappedRoundTripper lets requests be cancelled through this one.
+// WrappedRoundTripper lets client-go cancel requests through this one.
 func (c countingTransport) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// resourceOf is the kind of thing a path names: "pods", "nodes/status". Names of objects never become a label.
+// resourceOf is the resource that a path names, such as "pods" or "nodes/status". Object names never become a label.
 func resourceOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

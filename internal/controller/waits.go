@@ -12,12 +12,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// A reason that goes and comes again is told again after tellAgain; one that stays is told once.
+// waitRepeatAfter is how long a reason must have been absent before its return emits another event. One that stays emits one.
 const waitRepeatAfter = 10 * time.Minute
 
-// waitHistory remembers which reasons to wait were told, so that each is told when it is new. It is only about words: an
-// operator that has just begun tells them once more.
-type waitHistory map[waitKey]time.Time // when it was there last
+// waitHistory remembers for which reasons to wait an event was emitted, so that each emits one when it is new. A restarted
+// operator emits them once more.
+type waitHistory map[waitKey]time.Time // when it was seen last
 
 // waitKey is one reason of one rollout, on the rollout as a whole or on one node in flight.
 type waitKey struct {
@@ -34,11 +34,11 @@ type waitEvent struct {
 	text            string
 }
 
-// needsAttention are the phases that ask for somebody's attention.
+// needsAttention are the phases that users should look at.
 var needsAttention = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}
 
-// newEvents are the events for what a rollout waits for now and did not before: one for each reason and the object it is
-// about, of the first node that has it, and one on each node in flight. Words that differ in numbers only are not new.
+// newEvents returns the events for reasons to wait that are new: one for each reason and the object it is about, naming the
+// first node that has it, and one on each node in flight.
 func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now time.Time) []waitEvent {
 	name := r.Ref.Name
 	var out []waitEvent
@@ -56,7 +56,7 @@ func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now ti
 			continue
 		}
 		key := waitKey{rollout: r.Ref, reason: v.Why.Reason}
-		if v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed {
+		if hasStarted(v) {
 			onNode := waitKey{r.Ref, v.Node, v.Why.Reason, v.Why.About}
 			if w.markSeen(onNode, now) {
 				out = append(out, waitEvent{v.Node, eventType(v), v.Why.Reason, r.Ref.Title() + ": " + v.Sentence(name)})
@@ -88,6 +88,11 @@ func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now ti
 	return out
 }
 
+// hasStarted reports that work on the node of a verdict has begun.
+func hasStarted(v rollout.Verdict) bool {
+	return v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed
+}
+
 func eventType(v rollout.Verdict) string {
 	if needsAttention[v.Phase] {
 		return corev1.EventTypeWarning
@@ -95,14 +100,14 @@ func eventType(v rollout.Verdict) string {
 	return corev1.EventTypeNormal
 }
 
-// markSeen says that a wait is to be told, and remembers that it is there.
+// markSeen remembers that a wait was seen, and returns whether it is new.
 func (w waitHistory) markSeen(key waitKey, now time.Time) bool {
 	_, known := w[key]
 	w[key] = now
 	return !known
 }
 
-// expire drops what has not been there for so long that it is worth telling again.
+// expire forgets waits whose return is to emit an event again.
 func (w waitHistory) expire(now time.Time) {
 	for key, seen := range w {
 		if now.Sub(seen) >= waitRepeatAfter {

@@ -17,8 +17,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestEveryWaitIsTold: each reason is told when it is new, in the sentence that the status has, and not again.
-func TestEveryWaitIsTold(t *testing.T) {
+// TestEveryWaitHasAnEvent: each reason emits an event when it is new, with the sentence of the status, and no second one.
+func TestEveryWaitHasAnEvent(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	for _, reason := range rollout.Waits() {
@@ -30,7 +30,7 @@ func TestEveryWaitIsTold(t *testing.T) {
 		got := w.newEvents(r, report, now)
 		if reason.Fleeting() {
 			if len(got) != 0 {
-				t.Errorf("%s is told: %+v", reason, got)
+				t.Errorf("%s emits %+v", reason, got)
 			}
 			continue
 		}
@@ -39,19 +39,19 @@ func TestEveryWaitIsTold(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", reason, got, want)
 		}
 		if again := w.newEvents(r, report, now.Add(time.Hour)); len(again) != 0 {
-			t.Errorf("%s is told again: %+v", reason, again)
+			t.Errorf("%s emits again %+v", reason, again)
 		}
 	}
 }
 
-// TestWaitsAreToldOnce: a wait that comes and goes is told again only after a while; nodes in flight are told of theirs.
-func TestWaitsAreToldOnce(t *testing.T) {
+// TestWaitsEmitOneEvent: a wait that ends and returns emits another event only after a while; nodes in flight get their own.
+func TestWaitsEmitOneEvent(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	w, r := waitHistory{}, &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
 	pod := func(node, name string) rollout.Verdict {
 		return rollout.Verdict{Node: node, Phase: rollout.PhaseInFlight, Why: rollout.Why{Reason: rollout.ReasonProtectedPod, Text: name + " must not be interrupted", About: "Pod " + name}}
 	}
-	tell := func(after time.Duration, verdicts ...rollout.Verdict) string {
+	emit := func(after time.Duration, verdicts ...rollout.Verdict) string {
 		now = now.Add(after)
 		var out []string
 		for _, e := range w.newEvents(r, rollout.Report{Verdicts: verdicts}, now) {
@@ -73,13 +73,13 @@ func TestWaitsAreToldOnce(t *testing.T) {
 		{waitRepeatAfter, nil, ""},
 		{time.Second, []rollout.Verdict{pod("n1", "a")}, "n1 Skyhook demo: a must not be interrupted; n1: a must not be interrupted"},
 	} {
-		if got := tell(c.after, c.what...); got != c.want {
-			t.Errorf("told %q, want %q", got, c.want)
+		if got := emit(c.after, c.what...); got != c.want {
+			t.Errorf("events %q, want %q", got, c.want)
 		}
 	}
 	broken := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/wrong"), Broken: &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "a circle"}}
 	if got := w.newEvents(broken, rollout.Report{}, now); len(got) != 1 || got[0].eventType != corev1.EventTypeWarning || !strings.HasPrefix(got[0].text, "a circle (") {
-		t.Errorf("a broken Skyhook without nodes tells %+v", got)
+		t.Errorf("a broken Skyhook without nodes emits %+v", got)
 	}
 }
 

@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// removeWebhooks deletes the webhook configurations that an earlier operator left behind. Nobody serves them any more,
-// so they would refuse every write of a Skyhook or policy. The rules they stood for are in the CRDs. It tries until it
-// is done; who may not delete them is told so once.
+// removeWebhooks deletes the webhook configurations of an earlier operator. Nothing serves them any more, so they would
+// refuse every write of a Skyhook or policy. Their rules are in the CRDs. It retries until it succeeds, unless deleting
+// is forbidden.
 func removeWebhooks(ctx context.Context, c client.Writer, log logr.Logger) {
 	for {
 		err := deleteWebhooks(ctx, c, log)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		log.Error(err, "cannot remove the webhooks of an earlier operator")
+		log.Error(err, "cannot delete the webhook configurations of an earlier operator")
 		if apierrors.IsForbidden(err) || !sleep(ctx, 30*time.Second) {
 			return
 		}
@@ -38,7 +38,7 @@ func deleteWebhooks(ctx context.Context, c client.Writer, log logr.Logger) error
 	} {
 		err := c.Delete(ctx, o)
 		if err == nil {
-			log.Info("a webhook of an earlier operator is removed: nobody serves it", "webhook", o.GetName())
+			log.Info("deleted webhook configuration of an earlier operator", "webhook", o.GetName())
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting %s: %w", o.GetName(), err)
 		}

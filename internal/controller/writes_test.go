@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Two packages without interrupts cost at most 20 write requests per node. What is written about the Skyhook itself, its
-// status once a second among it, grows with time and not with nodes; over a thousand nodes it is nothing (test/scale).
+// Two packages without interrupts cost at most 20 write requests per node. Writes to the Skyhook itself, such as its
+// status once a second, grow with time and not with nodes.
 func TestWritesPerNode(t *testing.T) {
 	const nodes = 20
 	w := newFixture(t, nodes)
