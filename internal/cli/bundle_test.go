@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,20 +29,24 @@ func TestSilentOperator(t *testing.T) {
 	}
 	for _, c := range []struct {
 		pods []corev1.Pod
-		want []string
+		want string
 	}{
-		{nil, []string{"logs: no pod of an operator is in namespace skyhook"}},
-		{[]corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = "" })}, []string{"logs/a: the operator's pod is new, and no container has started"}},
-		{[]corev1.Pod{pod("a", waits("ContainerCreating", ""))}, []string{"logs/a: the operator's pod is Pending, and container manager waits: ContainerCreating"}},
+		{nil, "logs: no pod of an operator is in namespace skyhook"},
+		{[]corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = "" })}, "logs/a: the operator's pod is new, and no container has started"},
+		{[]corev1.Pod{pod("a", waits("ContainerCreating", ""))}, "logs/a: the operator's pod is Pending, and container manager waits: ContainerCreating"},
 		{[]corev1.Pod{pod("a", waits("ImagePullBackOff", "no such host"))},
-			[]string{"logs/a: the operator's pod is Pending, and container manager waits: ImagePullBackOff: no such host"}},
+			"logs/a: the operator's pod is Pending, and container manager waits: ImagePullBackOff: no such host"},
 		{[]corev1.Pod{pod("a", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
-		})}, []string{"logs/a: the operator's pod is Pending, and it has no node: 0/3 nodes are available"}},
-		{[]corev1.Pod{pod("a", manager(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))}, nil},
-		{[]corev1.Pod{pod("a", manager(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}))}, nil},
+		})}, "logs/a: the operator's pod is Pending, and it has no node: 0/3 nodes are available"},
+		{[]corev1.Pod{pod("a", manager(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))}, ""},
+		{[]corev1.Pod{pod("a", manager(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}))}, ""},
 	} {
-		if got := silent(c.pods, "skyhook"); !slices.Equal(got, c.want) {
+		got := ""
+		for name, err := range findSilentOperators(c.pods, "skyhook") {
+			got = name + ": " + err.Error()
+		}
+		if got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

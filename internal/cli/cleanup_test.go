@@ -26,7 +26,7 @@ func TestRemainsOfManyNodes(t *testing.T) {
 		output.JSON:  {maxNodeRows + 4, "  and 5 more nodes; -o wide shows all\n"},
 		output.Wide:  {28, "  n24   -         -\n"},
 	} {
-		got := (&factory{Printer: &output.Printer{Format: format}}).remainsText(r)
+		got := r.formatText(&factory{Printer: &output.Printer{Format: format}})
 		if strings.Count(got, "\n") != want.lines || !strings.HasSuffix(got, want.last) {
 			t.Errorf("-o %s says\n%s", format, got)
 		}

@@ -12,63 +12,59 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *factory) deploymentPolicyCommand() *cobra.Command {
+func newDeploymentPolicyCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deployment-policy", Aliases: []string{"dp"},
-		Short: "Steer what a DeploymentPolicy learned",
-		RunE:  helpOnly,
+		Short: "Control the batches of a DeploymentPolicy",
+		RunE:  runGroup,
 	}
-	cmd.AddCommand(a.deploymentPolicyResetCommand())
+	cmd.AddCommand(newDeploymentPolicyResetCommand(f))
 	return cmd
 }
 
-func (a *factory) deploymentPolicyResetCommand() *cobra.Command {
+func newDeploymentPolicyResetCommand(f *factory) *cobra.Command {
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",
-		Short: "Let the batches of a Skyhook begin again",
-		Long: "Let the batches of a Skyhook begin again, as before the first one: a rollout that stopped because of failures goes\n" +
-			"on. Nodes keep what they have. It takes the name of a Skyhook; when its policy has scope Policy, the batches of all\n" +
-			"who name that policy begin again.",
+		Short: "Restart the batches of a Skyhook",
+		Long: "Restart the batches of a Skyhook with the first one: a rollout that stopped because of failures continues. Nodes keep\n" +
+			"their state. The argument is the name of a Skyhook; when its policy has scope Policy, the batches of all objects that\n" +
+			"name this policy restart.",
 		Example: "  kubectl skyhook deployment-policy reset demo\n  kubectl skyhook dp reset demo --confirm",
-		Args:    output.Args("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.resetBatches(cmd.Context(), &sure, args[0]) },
+		Args:    output.Args("SKYHOOK"), ValidArgsFunction: f.completeSkyhooks,
+		RunE: func(cmd *cobra.Command, args []string) error { return runBatchReset(cmd.Context(), f, &sure, args[0]) },
 	}
-	sure.flags(cmd.Flags())
+	sure.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (a *factory) resetBatches(ctx context.Context, sure *confirmation, name string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
-	}
-	c, err := a.newClient()
+func runBatchReset(ctx context.Context, f *factory, sure *confirmation, name string) error {
+	c, err := f.connect()
 	if err != nil {
 		return err
 	}
-	s, err := a.getSkyhook(ctx, c, name)
+	s, err := f.getSkyhook(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	b, err := a.batches(ctx, c, s)
+	b, err := findBatchState(ctx, f, c, s)
 	if err != nil {
 		return err
 	}
-	if a.DryRun || !sure.given {
-		fmt.Fprint(a.ErrOut, b.shared()+b.text())
+	if f.DryRun || !sure.given {
+		fmt.Fprint(f.ErrOut, b.formatText())
 	}
-	if err := a.confirm(sure, fmt.Sprintf("Let the batches of Skyhook %q begin again?", name)); err != nil {
+	if err := f.confirm(sure, fmt.Sprintf("Restart the batches of Skyhook %q?", name)); err != nil {
 		return err
 	}
-	would := ""
-	if a.DryRun {
-		would = " (dry run)"
-	} else if err := a.forget(ctx, c, b); err != nil {
-		return err
+	if !f.DryRun {
+		if err := b.reset(ctx, f, c); err != nil {
+			return err
+		}
 	}
-	return a.Print(output.Answer{
-		Value: map[string]any{"skyhookName": name, "compartments": len(b.compartments()), "dryRun": a.DryRun},
+	return f.Print(output.Answer{
+		Value: map[string]any{"skyhookName": name, "compartments": len(b.compartments()), "dryRun": f.DryRun},
 		Names: output.WithKind("skyhook", name),
-		Text:  func(bool) string { return fmt.Sprintf("Batch state of Skyhook %q reset%s\n", name, would) },
+		Text:  func(bool) string { return fmt.Sprintf("Batch state of Skyhook %q reset%s\n", name, f.dryRunSuffix()) },
 	})
 }

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -14,50 +15,55 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *factory) dumpCommand() *cobra.Command {
-	var out string
+func newDumpCommand(f *factory) *cobra.Command {
+	var file string
 	cmd := &cobra.Command{
 		Use:   "dump",
-		Short: "Write everything that a decision depends on to a file",
-		Long: "Write everything that a decision depends on to a file: Skyhooks, policies, NodeOps, what nodes record, our pods and the\n" +
-			"pods in the way. status, why, plan and simulate read it with --from, on any machine and without a cluster.\n\n" +
-			"The values of environment variables are replaced by words, the same value by the same word; Secrets are not read.\n" +
-			"Files of configMap are in it: look through it before you hand it on.",
+		Short: "Write everything that decisions depend on to a file",
+		Long: "Write everything that decisions depend on to a file: Skyhooks, policies, NodeOps, the state on nodes, our pods and the\n" +
+			"pods that drains evict. status, why, plan and simulate read it with --from, on any machine and without a cluster.\n\n" +
+			"Values of environment variables are replaced, equal values by equal words; Secrets are not read. The dump contains the\n" +
+			"files of configMap: check it before you share it.",
 		Example: "  kubectl skyhook dump -o stuck.yaml\n" +
 			"  kubectl skyhook why worker-1 --from stuck.yaml",
 		Args: output.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.dump(cmd.Context(), out) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDump(cmd.Context(), f, file) },
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this `FILE` instead of standard output")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write to this `FILE` instead of standard output")
 	return cmd
 }
 
-func (a *factory) dump(ctx context.Context, out string) error {
-	s, err := a.loadView(ctx, viewOptions{})
+func runDump(ctx context.Context, f *factory, file string) error {
+	v, err := loadView(ctx, f, viewOptions{})
 	if err != nil {
 		return err
 	}
-	if err := s.loadNextPods(ctx, a); err != nil { // so that plan has as much to say as here
+	if err := v.loadNextPods(ctx, f); err != nil { // so that plan prints the same with --from
 		return err
 	}
-	p, err := s.dump.Redacted()
+	redacted, err := v.dump.Redacted()
 	if err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
-	if out == "" {
-		return p.Write(a.Out)
+	if file == "" {
+		return redacted.Write(f.Out)
 	}
-	f, err := os.OpenFile(filepath.Clean(out), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := writePrivateFile(file, redacted.Write); err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
-	if err := p.Write(f); err != nil {
-		_ = f.Close() // the first error says more
-		return fmt.Errorf("writing the dump: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("writing the dump: %w", err)
-	}
-	fmt.Fprintf(a.ErrOut, "%s written: %s, %s\n", out, output.Count(len(s.objects.Nodes), "node"), output.Count(len(s.snapshot.Rollouts), "rollout"))
+	fmt.Fprintf(f.ErrOut, "%s written: %s, %s\n", file, output.Count(len(v.objects.Nodes), "node"), output.Count(len(v.snapshot.Rollouts), "rollout"))
 	return nil
+}
+
+// writePrivateFile writes a file that only its owner can read.
+func writePrivateFile(file string, write func(io.Writer) error) error {
+	out, err := os.OpenFile(filepath.Clean(file), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := write(out); err != nil {
+		_ = out.Close() // the first error matters
+		return err
+	}
+	return out.Close()
 }

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,20 +14,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *factory) nodeCommand() *cobra.Command {
+func newNodeCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "See and steer what Skyhooks do on nodes",
-		Long: "See and steer what Skyhooks do on nodes.\n\n" +
-			"A node is given by its name, or by a regular expression for the whole name when it contains one of .*+?^${}[]|()\\",
-		RunE: helpOnly,
+		Short: "Show and control Skyhooks on nodes",
+		Long: "Show and control Skyhooks on nodes.\n\n" +
+			"NODE is a name, or a regular expression for the whole name when it contains one of .*+?^${}[]|()\\",
+		RunE: runGroup,
 	}
-	cmd.AddCommand(a.nodeListCommand(), a.nodeStatusCommand(), a.nodeIgnoreCommand(), a.nodeUnignoreCommand(), a.nodeResetCommand(),
-		a.nodeRebootCommand(), a.nodeDrainCommand(), a.nodeRunCommand())
+	cmd.AddCommand(newNodeListCommand(f), newNodeStatusCommand(f), newNodeIgnoreCommand(f), newNodeUnignoreCommand(f), newNodeResetCommand(f),
+		newNodeRebootCommand(f), newNodeDrainCommand(f), newNodeRunCommand(f))
 	return cmd
 }
 
-// nodeSummary is how one Skyhook stands on one node.
+// nodeSummary is the state of one Skyhook on one node.
 type nodeSummary struct {
 	NodeName         string         `json:"nodeName"`
 	SkyhookName      string         `json:"skyhookName"`
@@ -39,7 +38,7 @@ type nodeSummary struct {
 	Problem          string         `json:"problem,omitempty"` // why its state cannot be read
 }
 
-// packageState is one package of it.
+// packageState is the state of one package on one node.
 type packageState struct {
 	Name     string         `json:"name"`
 	Version  string         `json:"version"`
@@ -49,7 +48,7 @@ type packageState struct {
 	Image    string         `json:"image"`
 }
 
-func (s *nodeSummary) restarts() int32 {
+func (s *nodeSummary) countRestarts() int32 {
 	var sum int32
 	for _, p := range s.Packages {
 		sum += p.Restarts
@@ -57,27 +56,24 @@ func (s *nodeSummary) restarts() int32 {
 	return sum
 }
 
-// share is how many packages are complete.
-func (s *nodeSummary) share() string {
+// formatProgress returns complete packages of all packages, such as 1/3.
+func (s *nodeSummary) formatProgress() string {
 	return fmt.Sprintf("%d/%d", s.PackagesComplete, s.PackagesTotal)
 }
 
-// summary says how a Skyhook stands on a node. With the Skyhook itself it counts the packages that are wanted, otherwise
-// those that are there.
-func summary(n *skyhook.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
+// summarizeNode summarizes a Skyhook on a node. It counts the packages in the spec, or those on the node when s is nil.
+func summarizeNode(n *skyhook.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
 	out := nodeSummary{NodeName: n.Name, SkyhookName: name, Packages: []packageState{}}
 	installed, err := n.Installed(name)
 	if err != nil {
 		out.Status, out.Problem = string(v1alpha1.StatusUnknown), err.Error()
 		return out
 	}
-	erroring := false
 	for _, i := range installed {
 		out.Packages = append(out.Packages, packageState{
 			Name: i.Name, Version: i.Version, Stage: i.Stage, State: i.State, Restarts: i.Restarts, Image: i.Image,
 		})
-		erroring = erroring || i.State == v1alpha1.StateErroring
-		if i.Finished && (s == nil || wanted(s, i)) {
+		if i.Finished && (s == nil || isInSpec(s, i)) {
 			out.PackagesComplete++
 		}
 	}
@@ -87,22 +83,25 @@ func summary(n *skyhook.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
 	}
 	out.Status = n.Annotations[v1alpha1.PrefixStatus+name]
 	if out.Status == "" {
-		out.Status = derived(&out, erroring)
+		out.Status = out.deriveStatus()
 	}
 	return out
 }
 
-// wanted says that a package is in the Skyhook, in this version.
-func wanted(s *v1alpha1.Skyhook, i skyhook.Installed) bool {
+// isInSpec reports whether the spec has the package in this version.
+func isInSpec(s *v1alpha1.Skyhook, i skyhook.Installed) bool {
 	p, ok := s.Spec.Packages[i.Name]
 	return ok && pack.CompareVersions(string(p.Version), i.Version) == 0
 }
 
-// derived is the status of a node that the operator has not said.
-func derived(s *nodeSummary, erroring bool) string {
+// deriveStatus is for nodes to which the operator has written no status.
+func (s *nodeSummary) deriveStatus() string {
+	for _, p := range s.Packages {
+		if p.State == v1alpha1.StateErroring {
+			return string(v1alpha1.StatusErroring)
+		}
+	}
 	switch {
-	case erroring:
-		return string(v1alpha1.StatusErroring)
 	case s.PackagesTotal > 0 && s.PackagesComplete == s.PackagesTotal:
 		return string(v1alpha1.StatusComplete)
 	case len(s.Packages) > 0:
@@ -111,10 +110,10 @@ func derived(s *nodeSummary, erroring bool) string {
 	return string(v1alpha1.StatusUnknown)
 }
 
-// tally counts statuses, the most urgent first.
-func tally(all []nodeSummary) string {
+// countStatuses counts nodes by status, the most urgent status first.
+func countStatuses(summaries []nodeSummary) string {
 	counts := map[string]int{}
-	for _, s := range all {
+	for _, s := range summaries {
 		counts[s.Status]++
 	}
 	var parts []string
@@ -130,13 +129,4 @@ func tally(all []nodeSummary) string {
 		return "no nodes"
 	}
 	return output.List(parts, len(parts))
-}
-
-// ofSkyhook are the Skyhooks of a node to show: all, or the one asked for.
-func ofSkyhook(n *skyhook.Node, only string) []string {
-	all := n.Skyhooks()
-	if only == "" {
-		return all
-	}
-	return slices.DeleteFunc(all, func(name string) bool { return name != only })
 }

@@ -15,60 +15,63 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *factory) nodeIgnoreCommand() *cobra.Command {
+func newNodeIgnoreCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ignore NODE…",
-		Short: "Keep all Skyhooks away from nodes",
-		Long:  "Keep all Skyhooks away from nodes, by the label " + v1alpha1.LabelIgnore + "=true.",
+		Short: "Exclude nodes from all Skyhooks",
+		Long:  "Exclude nodes from all Skyhooks with the label " + v1alpha1.LabelIgnore + "=true.",
 		Example: "  kubectl skyhook node ignore worker-1\n" +
 			"  kubectl skyhook node ignore 'gpu-.*' --dry-run",
-		Args: output.Args("NODE…"), ValidArgsFunction: a.completeNodes,
+		Args: output.Args("NODE…"), ValidArgsFunction: f.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			yes := "true"
-			return a.ignore(cmd.Context(), args, &yes, "ignored")
+			return runIgnore(cmd.Context(), f, args, new("true"), "ignored")
 		},
 	}
 }
 
-func (a *factory) nodeUnignoreCommand() *cobra.Command {
+func newNodeUnignoreCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:     "unignore NODE…",
-		Short:   "Let Skyhooks work on nodes again",
-		Long:    "Let Skyhooks work on nodes again: the label " + v1alpha1.LabelIgnore + " goes.",
+		Short:   "Include nodes in Skyhooks again",
+		Long:    "Include nodes in Skyhooks again: remove the label " + v1alpha1.LabelIgnore + ".",
 		Example: "  kubectl skyhook node unignore worker-1",
-		Args:    output.Args("NODE…"), ValidArgsFunction: a.completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.ignore(cmd.Context(), args, nil, "unignored") },
+		Args:    output.Args("NODE…"), ValidArgsFunction: f.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runIgnore(cmd.Context(), f, args, nil, "unignored")
+		},
 	}
 }
 
-func (a *factory) ignore(ctx context.Context, args []string, value *string, done string) error {
-	c, all, err := a.asked(ctx, args)
+func runIgnore(ctx context.Context, f *factory, args []string, label *string, done string) error {
+	c, nodes, err := connectAndSelect(ctx, f, args)
 	if err != nil {
 		return err
 	}
-	change := slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {
-		now, set := n.Labels[v1alpha1.LabelIgnore]
-		return value == nil && !set || value != nil && now == *value
+	changed := slices.DeleteFunc(slices.Clone(nodes), func(n *skyhook.Node) bool {
+		current, labelled := n.Labels[v1alpha1.LabelIgnore]
+		if label == nil {
+			return !labelled
+		}
+		return current == *label
 	})
-	err = a.edit(ctx, c, change, func(*skyhook.Node) (skyhook.Edit, error) {
-		return skyhook.Edit{Labels: map[string]*string{v1alpha1.LabelIgnore: value}}, nil
+	err = editNodes(ctx, f, c, changed, func(*skyhook.Node) (skyhook.Edit, error) {
+		return skyhook.Edit{Labels: map[string]*string{v1alpha1.LabelIgnore: label}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("labelling nodes: %w", err)
 	}
-	return a.Print(output.Answer{
-		Value: map[string]any{"nodes": names(all), "action": done, "dryRun": a.DryRun},
-		Names: output.WithKind("node", names(all)...),
+	names := nodeNames(nodes)
+	return f.Print(output.Answer{
+		Value: map[string]any{"nodes": names, "action": done, "dryRun": f.DryRun},
+		Names: output.WithKind("node", names...),
 		Text: func(bool) string {
 			text := ""
-			for _, n := range all {
-				text += fmt.Sprintf("Node %q %s", n.Name, done)
-				if !slices.Contains(change, n) {
-					text += " (unchanged)"
-				} else if a.DryRun {
-					text += " (dry run)"
+			for _, n := range nodes {
+				suffix := " (unchanged)"
+				if slices.Contains(changed, n) {
+					suffix = f.dryRunSuffix()
 				}
-				text += "\n"
+				text += fmt.Sprintf("Node %q %s%s\n", n.Name, done, suffix)
 			}
 			return text
 		},

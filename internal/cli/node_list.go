@@ -19,34 +19,31 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *factory) nodeListCommand() *cobra.Command {
+func newNodeListCommand(f *factory) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "list --skyhook SKYHOOK",
 		Short: "List the nodes of a Skyhook",
-		Long:  "List the nodes of a Skyhook: those it selects, and those it left something on.",
+		Long:  "List the nodes of a Skyhook: those that it selects, and those that still have its state.",
 		Example: "  kubectl skyhook node list --skyhook demo\n" +
 			"  kubectl skyhook node list --skyhook demo -o wide",
 		Args: output.Args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runNodeList(cmd.Context(), name) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runNodeList(cmd.Context(), f, name) },
 	}
-	a.skyhookFlag(cmd, &name, true)
+	f.addSkyhookFlag(cmd, &name, true)
 	return cmd
 }
 
-func (a *factory) runNodeList(ctx context.Context, name string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
-	}
-	c, err := a.newClient()
+func runNodeList(ctx context.Context, f *factory, name string) error {
+	c, err := f.connect()
 	if err != nil {
 		return err
 	}
-	s, missing := a.getSkyhook(ctx, c, name)
+	s, missing := f.getSkyhook(ctx, c, name)
 	if missing != nil && !apierrors.IsNotFound(missing) {
 		return missing
 	}
-	all, err := a.listNodeMetadata(ctx, c)
+	nodes, err := listNodeMetadata(ctx, f, c)
 	if err != nil {
 		return err
 	}
@@ -56,19 +53,19 @@ func (a *factory) runNodeList(ctx context.Context, name string) error {
 			return fmt.Errorf("reading nodeSelectors of Skyhook %s: %w", name, err)
 		}
 	}
-	var found []nodeSummary
-	for _, n := range all {
+	var summaries []nodeSummary
+	for _, n := range nodes {
 		if selector.Matches(labels.Set(n.Labels)) || slices.Contains(n.Skyhooks(), name) {
-			found = append(found, summary(n, name, s))
+			summaries = append(summaries, summarizeNode(n, name, s))
 		}
 	}
-	if s == nil && len(found) == 0 {
+	if s == nil && len(summaries) == 0 {
 		return missing
 	}
-	return a.sayNodes(name, s, found)
+	return printNodeList(f, name, s, summaries)
 }
 
-func (a *factory) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary) error {
+func printNodeList(f *factory, name string, s *v1alpha1.Skyhook, summaries []nodeSummary) error {
 	type row struct {
 		NodeName         string `json:"nodeName"`
 		Status           string `json:"status"`
@@ -76,18 +73,18 @@ func (a *factory) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary
 		PackagesTotal    int    `json:"packagesTotal"`
 		Restarts         int32  `json:"restarts"`
 	}
-	rows, all := []row{}, []string{}
-	for i := range found {
-		n := &found[i]
-		rows = append(rows, row{n.NodeName, n.Status, n.PackagesComplete, n.PackagesTotal, n.restarts()})
-		all = append(all, n.NodeName)
+	rows, names := []row{}, []string{}
+	for i := range summaries {
+		n := &summaries[i]
+		rows = append(rows, row{n.NodeName, n.Status, n.PackagesComplete, n.PackagesTotal, n.countRestarts()})
+		names = append(names, n.NodeName)
 	}
-	return a.Print(output.Answer{
+	return f.Print(output.Answer{
 		Value: struct {
 			SkyhookName string `json:"skyhookName"`
 			Nodes       []row  `json:"nodes"`
 		}{name, rows},
-		Names: output.WithKind("node", all...),
+		Names: output.WithKind("node", names...),
 		Text: func(wide bool) string {
 			gone := ""
 			if s == nil {
@@ -98,19 +95,20 @@ func (a *factory) sayNodes(name string, s *v1alpha1.Skyhook, found []nodeSummary
 				header = append(header, "RESTARTS")
 			}
 			for _, r := range rows {
-				line := []string{r.NodeName, loud(r.Status), fmt.Sprintf("%d/%d", r.PackagesComplete, r.PackagesTotal)}
+				line := []string{r.NodeName, emphasizeFailure(r.Status), fmt.Sprintf("%d/%d", r.PackagesComplete, r.PackagesTotal)}
 				if wide {
 					line = append(line, strconv.Itoa(int(r.Restarts)))
 				}
 				cells = append(cells, line)
 			}
-			return fmt.Sprintf("Skyhook: %s%s\nNodes: %d (%s)\n\n", name, gone, len(rows), tally(found)) + output.FormatTable(header, cells, a.Painter())
+			return fmt.Sprintf("Skyhook: %s%s\nNodes: %d (%s)\n\n", name, gone, len(rows), countStatuses(summaries)) +
+				output.FormatTable(header, cells, f.Painter())
 		},
 	})
 }
 
-// loud puts a failure where eyes fall on it.
-func loud(status string) string {
+// emphasizeFailure prints the status of a failing node in capitals.
+func emphasizeFailure(status string) string {
 	if status == string(v1alpha1.StatusErroring) {
 		return strings.ToUpper(status)
 	}

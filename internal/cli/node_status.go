@@ -12,66 +12,69 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *factory) nodeStatusCommand() *cobra.Command {
+func newNodeStatusCommand(f *factory) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "status [NODE…]",
-		Short: "Show what Skyhooks have done on nodes",
-		Long:  "Show what Skyhooks have done on nodes: on all of them, or on those named. -o wide shows one line for each package.",
+		Short: "Show the state of Skyhooks on nodes",
+		Long:  "Show the state of Skyhooks on all nodes or on the named ones. -o wide prints one line for each package.",
 		Example: "  kubectl skyhook node status\n" +
 			"  kubectl skyhook node status worker-1 'gpu-.*' --skyhook demo -o wide",
-		ValidArgsFunction: a.completeNodes,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.nodeStatus(cmd.Context(), args, name) },
+		ValidArgsFunction: f.completeNodes,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runNodeStatus(cmd.Context(), f, args, name) },
 	}
-	a.skyhookFlag(cmd, &name, false)
+	f.addSkyhookFlag(cmd, &name, false)
 	return cmd
 }
 
-func (a *factory) nodeStatus(ctx context.Context, args []string, only string) error {
-	_, all, err := a.asked(ctx, args)
+// runNodeStatus prints the state of one Skyhook, or of all when only is empty.
+func runNodeStatus(ctx context.Context, f *factory, args []string, only string) error {
+	_, nodes, err := connectAndSelect(ctx, f, args)
 	if err != nil {
 		return err
 	}
-	found, nodes := []nodeSummary{}, []string{}
-	for _, n := range all {
-		of := ofSkyhook(n, only)
-		for _, name := range of {
-			found = append(found, summary(n, name, nil))
+	summaries, names := []nodeSummary{}, []string{}
+	for _, n := range nodes {
+		before := len(summaries)
+		for _, name := range n.Skyhooks() {
+			if only == "" || name == only {
+				summaries = append(summaries, summarizeNode(n, name, nil))
+			}
 		}
-		if len(of) > 0 {
-			nodes = append(nodes, n.Name)
+		if len(summaries) > before {
+			names = append(names, n.Name)
 		}
 	}
-	return a.Print(output.Answer{Value: found, Names: output.WithKind("node", nodes...), Text: func(wide bool) string {
-		if len(found) == 0 {
+	return f.Print(output.Answer{Value: summaries, Names: output.WithKind("node", names...), Text: func(wide bool) string {
+		if len(summaries) == 0 {
 			return "No Skyhook has left anything on these nodes\n"
 		}
 		text := ""
-		for _, s := range found {
+		for _, s := range summaries {
 			if s.Problem != "" {
 				text += "warning: " + s.Problem + "\n"
 			}
 		}
 		if wide {
-			return text + a.packageRows(found)
+			return text + formatPackages(f, summaries)
 		}
 		var rows [][]string
-		for _, s := range found {
-			rows = append(rows, []string{s.NodeName, s.SkyhookName, s.Status, s.share()})
+		for _, s := range summaries {
+			rows = append(rows, []string{s.NodeName, s.SkyhookName, s.Status, s.formatProgress()})
 		}
-		return text + output.FormatTable([]string{"NODE", "SKYHOOK", "STATUS", "PACKAGES"}, rows, a.Painter())
+		return text + output.FormatTable([]string{"NODE", "SKYHOOK", "STATUS", "PACKAGES"}, rows, f.Painter())
 	}})
 }
 
-// packageRows is one line for each package on each node.
-func (a *factory) packageRows(found []nodeSummary) string {
+// formatPackages formats a table with one line for each package on each node.
+func formatPackages(f *factory, summaries []nodeSummary) string {
 	var rows [][]string
-	for _, s := range found {
+	for _, s := range summaries {
 		for _, p := range s.Packages {
 			rows = append(rows, []string{
 				s.NodeName, s.SkyhookName, p.Name, p.Version, string(p.Stage), string(p.State), strconv.Itoa(int(p.Restarts)), p.Image,
 			})
 		}
 	}
-	return output.FormatTable([]string{"NODE", "SKYHOOK", "PACKAGE", "VERSION", "STAGE", "STATE", "RESTARTS", "IMAGE"}, rows, a.Painter())
+	return output.FormatTable([]string{"NODE", "SKYHOOK", "PACKAGE", "VERSION", "STAGE", "STATE", "RESTARTS", "IMAGE"}, rows, f.Painter())
 }

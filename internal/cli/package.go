@@ -4,39 +4,20 @@
 package cli
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-
 	"github.com/spf13/cobra"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli"
 )
 
-func (a *factory) packageCommand() *cobra.Command {
+func newPackageCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "package",
-		Short: "See and steer packages on nodes, and make packages",
-		Long: "See and steer packages on nodes: status, logs, rerun.\n\n" +
-			"Make packages, without a cluster and without Docker: init, validate, test, build, push, pull, inspect.",
-		RunE: helpOnly,
+		Short: "Show and control packages on nodes, and create packages",
+		Long: "Show and control packages on nodes: status, logs, rerun.\n\n" +
+			"Create packages, without a cluster and without Docker: init, validate, test, build, push, pull, inspect.",
+		RunE: runGroup,
 	}
-	cmd.AddCommand(
-		a.packageStatusCommand(), a.packageLogsCommand(), a.packageRerunCommand(),
-	)
-	cmd.AddCommand(packagecli.Commands(a.Printer, a.version)...)
+	cmd.AddCommand(newPackageStatusCommand(f), newPackageLogsCommand(f), newPackageRerunCommand(f))
+	cmd.AddCommand(packagecli.Commands(f.Printer, f.version)...)
 	return cmd
-}
-
-// packageOf is a package of a Skyhook's spec.
-func packageOf(s *v1alpha1.Skyhook, name string) (v1alpha1.Package, error) {
-	p, ok := s.Spec.Packages[name]
-	if !ok {
-		return p, fmt.Errorf("there is no package %q in Skyhook %s; it has %s", name, s.Name,
-			cmp.Or(output.List(slices.Sorted(maps.Keys(s.Spec.Packages)), 20), "none"))
-	}
-	return p, nil
 }

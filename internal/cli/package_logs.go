@@ -25,8 +25,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// lookAgain is how often following looks for containers that started meanwhile.
-const lookAgain = time.Second
+// logPollInterval is how often --follow lists the pods, to find containers that started meanwhile.
+const logPollInterval = time.Second
 
 // logStages are the stages that have pods.
 var logStages = []string{
@@ -34,123 +34,118 @@ var logStages = []string{
 	string(v1alpha1.StageConfig), string(v1alpha1.StageInterrupt), string(v1alpha1.StagePostInterrupt),
 }
 
-// logging is one request for logs.
-type logging struct {
-	skyhook, pkg, stage string
-	nodes               []string
-	follow              bool
-	tail                int64
+// logsOptions are the flags of package logs.
+type logsOptions struct {
+	*factory
+	name, pkg, stage string
+	nodeArgs         []string
+	follow           bool
+	tail             int64
 
-	pods coreclient.PodInterface
-	mu   sync.Mutex // over the output
+	client client.Client
+	pods   coreclient.PodInterface
+	mu     sync.Mutex // guards the output
 }
 
-func (a *factory) packageLogsCommand() *cobra.Command {
-	l := logging{tail: -1}
+func newPackageLogsCommand(f *factory) *cobra.Command {
+	o := &logsOptions{factory: f, tail: -1}
 	cmd := &cobra.Command{
 		Use:   "logs PACKAGE --skyhook SKYHOOK",
-		Short: "Print what a package's pods say",
-		Long: "Print what a package's pods say, interrupts included. A pod goes when its stage has ended well; then the output is\n" +
-			"on the node only, in the agent's log folder (by default /var/log/skyhook/SKYHOOK/PACKAGE).",
+		Short: "Print the logs of a package's pods",
+		Long: "Print the logs of a package's pods, including interrupts. A pod is deleted when its stage succeeded; its output is then\n" +
+			"only on the node, in the agent's log folder (by default /var/log/skyhook/SKYHOOK/PACKAGE).",
 		Example: "  kubectl skyhook package logs tuning --skyhook demo\n" +
 			"  kubectl skyhook package logs tuning --skyhook demo --node worker-1 --stage interrupt -f",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.pkg = args[0]
-			return a.logs(cmd.Context(), &l)
+			o.pkg = args[0]
+			return o.run(cmd.Context())
 		},
 	}
-	a.skyhookFlag(cmd, &l.skyhook, true)
-	a.nodeFlag(cmd, &l.nodes, "this `node` only, by name or regular expression; may be repeated")
-	cmd.Flags().StringVar(&l.stage, "stage", "", "this `stage` only: "+strings.Join(logStages, ", "))
+	f.addSkyhookFlag(cmd, &o.name, true)
+	f.addNodeFlag(cmd, &o.nodeArgs, "only this `node`, by name or regular expression; may be repeated")
+	cmd.Flags().StringVar(&o.stage, "stage", "", "only this `stage`: "+strings.Join(logStages, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(logStages, cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on until the pods are gone")
-	cmd.Flags().Int64Var(&l.tail, "tail", l.tail, "at most this many last `lines` of each container; -1 for all")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "stream the logs until the pods are gone")
+	cmd.Flags().Int64Var(&o.tail, "tail", o.tail, "number of recent `lines` of each container to print; -1 for all")
 	return cmd
 }
 
-func (a *factory) logs(ctx context.Context, l *logging) error {
-	if l.stage != "" && !slices.Contains(logStages, l.stage) {
-		return fmt.Errorf("--stage %q is not one of %s", l.stage, strings.Join(logStages, ", "))
+func (o *logsOptions) run(ctx context.Context) error {
+	if o.stage != "" && !slices.Contains(logStages, o.stage) {
+		return fmt.Errorf("--stage %q is not one of %s", o.stage, strings.Join(logStages, ", "))
 	}
-	config, err := a.restConfig()
+	core, err := o.coreClient()
 	if err != nil {
 		return err
 	}
-	core, err := coreclient.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
-	}
-	l.pods = core.Pods(a.namespace())
-	c, err := a.newClient()
-	if err != nil {
+	o.pods = core.Pods(o.namespace())
+	if o.client, err = o.newClient(); err != nil {
 		return err
 	}
-	pods, err := a.podsOf(ctx, c, l)
+	pods, err := o.listPods(ctx)
 	if err != nil {
 		return err
 	}
 	if len(pods) == 0 {
-		a.Warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes, in the agent's log folder", l.pkg, l.skyhook)
+		o.Warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes, in the agent's log folder", o.pkg, o.name)
 		return nil
 	}
-	if l.follow {
-		return a.followLogs(ctx, c, l, pods)
+	if o.follow {
+		return o.followPods(ctx, pods)
 	}
 	var errs []error
 	for _, p := range pods {
-		for _, status := range started(p) {
-			errs = append(errs, a.printLog(ctx, l, p, status))
+		for _, status := range startedContainers(p) {
+			errs = append(errs, o.printLog(ctx, p, status))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// podsOf lists the pods of the package, the newest first.
-func (a *factory) podsOf(ctx context.Context, c client.Client, l *logging) ([]*corev1.Pod, error) {
-	a.Note("listing the pods of Skyhook %s in namespace %s", l.skyhook, a.namespace())
+// listPods lists the pods of the package, the newest first.
+func (o *logsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
+	o.Note("listing the pods of Skyhook %s in namespace %s", o.name, o.namespace())
 	list := &corev1.PodList{}
-	err := c.List(ctx, list, client.InNamespace(a.namespace()), client.MatchingLabels{v1alpha1.LabelName: l.skyhook})
+	err := o.client.List(ctx, list, client.InNamespace(o.namespace()), client.MatchingLabels{v1alpha1.LabelName: o.name})
 	if err != nil {
-		return nil, fmt.Errorf("listing the pods of Skyhook %s: %w", l.skyhook, err)
+		return nil, fmt.Errorf("listing the pods of Skyhook %s: %w", o.name, err)
 	}
-	var out []*corev1.Pod
-	var on []*skyhook.Node
+	var pods []*corev1.Pod
+	var nodes []*skyhook.Node
 	for i := range list.Items {
 		p := &list.Items[i]
 		name, _, stage, ok := skyhook.Runs(p)
-		if !ok || name != l.pkg || l.stage != "" && string(stage) != l.stage {
+		if !ok || name != o.pkg || o.stage != "" && string(stage) != o.stage {
 			continue
 		}
-		out, on = append(out, p), append(on, &skyhook.Node{Name: p.Spec.NodeName})
+		pods, nodes = append(pods, p), append(nodes, &skyhook.Node{Name: p.Spec.NodeName})
 	}
-	if len(l.nodes) > 0 && len(out) > 0 {
-		wanted, err := named(on, l.nodes)
+	if len(o.nodeArgs) > 0 && len(pods) > 0 {
+		selected, err := selectNodes(nodes, o.nodeArgs)
 		if err != nil {
-			return nil, fmt.Errorf("no pod of package %s on it: %w", l.pkg, err)
+			return nil, fmt.Errorf("no pod of package %s on it: %w", o.pkg, err)
 		}
-		out = slices.DeleteFunc(out, func(p *corev1.Pod) bool { return !slices.Contains(names(wanted), p.Spec.NodeName) })
+		names := nodeNames(selected)
+		pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !slices.Contains(names, p.Spec.NodeName) })
 	}
-	slices.SortFunc(out, func(a, b *corev1.Pod) int {
-		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	return out, nil
+	return pods, nil
 }
 
-// started are the containers of a pod that say something: not the one that copies the package, which is the first of a
-// stage's pod, and none that has not begun.
-func started(p *corev1.Pod) []corev1.ContainerStatus {
-	interrupt := p.Labels[v1alpha1.LabelInterrupt] == "True"
+// startedContainers returns the containers of a pod that have a log. The first container of a stage's pod only copies the
+// package, and has none.
+func startedContainers(p *corev1.Pod) []corev1.ContainerStatus {
+	isInterrupt := p.Labels[v1alpha1.LabelInterrupt] == "True"
 	var out []corev1.ContainerStatus
 	for i, c := range p.Spec.InitContainers {
-		if i == 0 && !interrupt {
+		if i == 0 && !isInterrupt {
 			continue
 		}
 		for _, s := range p.Status.InitContainerStatuses {
-			if s.Name == c.Name && (s.State.Running != nil || s.State.Terminated != nil || s.State.Waiting != nil && s.LastTerminationState.Terminated != nil) {
+			if s.Name == c.Name && hasStarted(s) {
 				out = append(out, s)
 			}
 		}
@@ -158,8 +153,12 @@ func started(p *corev1.Pod) []corev1.ContainerStatus {
 	return out
 }
 
-// phase is a word for the state of a container.
-func phase(s corev1.ContainerStatus) string {
+func hasStarted(s corev1.ContainerStatus) bool {
+	isRestarting := s.State.Waiting != nil && s.LastTerminationState.Terminated != nil
+	return s.State.Running != nil || s.State.Terminated != nil || isRestarting
+}
+
+func formatContainerState(s corev1.ContainerStatus) string {
 	switch {
 	case s.State.Running != nil:
 		return "running"
@@ -171,22 +170,22 @@ func phase(s corev1.ContainerStatus) string {
 	return "unknown"
 }
 
-// printLog prints what one container said, and for one that waits to be started again what it said before.
-func (a *factory) printLog(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fmt.Fprintf(a.Out, "==> Pod: %s, Container: %s [%s], Node: %s <==\n", p.Name, s.Name, phase(s), p.Spec.NodeName)
-	return a.stream(ctx, l, p, s, false, func(line string) { fmt.Fprintln(a.Out, line) })
+// printLog prints the log of one container; the previous log when the container waits for a restart.
+func (o *logsOptions) printLog(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fmt.Fprintf(o.Out, "==> Pod: %s, Container: %s [%s], Node: %s <==\n", p.Name, s.Name, formatContainerState(s), p.Spec.NodeName)
+	return o.streamLog(ctx, p, s, false, func(line string) { fmt.Fprintln(o.Out, line) })
 }
 
-// stream hands the lines of one container on.
-func (a *factory) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus, follow bool, line func(string)) error {
+// streamLog calls printLine for each line of the log of one container.
+func (o *logsOptions) streamLog(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus, follow bool, printLine func(string)) error {
 	options := &corev1.PodLogOptions{Container: s.Name, Follow: follow, Previous: s.State.Waiting != nil}
-	if l.tail >= 0 {
-		options.TailLines = &l.tail
+	if o.tail >= 0 {
+		options.TailLines = &o.tail
 	}
-	a.Note("reading the log of container %s of pod %s", s.Name, p.Name)
-	in, err := l.pods.GetLogs(p.Name, options).Stream(ctx)
+	o.Note("reading the log of container %s of pod %s", s.Name, p.Name)
+	in, err := o.pods.GetLogs(p.Name, options).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the log of pod %s, container %s: %w", p.Name, s.Name, err)
 	}
@@ -195,7 +194,7 @@ func (a *factory) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev
 	for {
 		text, err := r.ReadString('\n')
 		if text != "" {
-			line(strings.TrimRight(text, "\n"))
+			printLine(strings.TrimRight(text, "\n"))
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -206,70 +205,70 @@ func (a *factory) stream(ctx context.Context, l *logging, p *corev1.Pod, s corev
 	}
 }
 
-// run names one run of a container: when it restarts there is more to follow.
-func run(p *corev1.Pod, s corev1.ContainerStatus) string {
-	n := s.RestartCount
+// runID identifies one run of a container: a restart has a new log.
+func runID(p *corev1.Pod, s corev1.ContainerStatus) string {
+	run := s.RestartCount
 	if s.State.Waiting != nil {
-		n-- // what can be read is the run before
+		run-- // the readable log is that of the previous run
 	}
-	return fmt.Sprintf("%s/%s/%d", p.UID, s.Name, n)
+	return fmt.Sprintf("%s/%s/%d", p.UID, s.Name, run)
 }
 
-// followLogs prints every line of every container as it comes, with its node and container before it, and looks for
-// containers that start later, until no pod is left that has anything to run.
-func (a *factory) followLogs(ctx context.Context, c client.Client, l *logging, pods []*corev1.Pod) error {
+// followPods streams the logs of all containers, including those that start later, until no pod has anything left to run.
+func (o *logsOptions) followPods(ctx context.Context, pods []*corev1.Pod) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	seen := map[string]bool{}
+	followed := map[string]bool{}
 	for {
-		busy := false
+		isBusy := false
 		for _, p := range pods {
-			busy = busy || underWay(p)
-			for _, s := range started(p) {
-				if !seen[run(p, s)] {
-					seen[run(p, s)] = true
-					group.Go(func() { a.followOne(ctx, l, p, s) })
+			isBusy = isBusy || hasWork(p)
+			for _, s := range startedContainers(p) {
+				if id := runID(p, s); !followed[id] {
+					followed[id] = true
+					group.Go(func() { o.followContainer(ctx, p, s) })
 				}
 			}
 		}
-		if !busy {
+		if !isBusy {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(lookAgain):
+		case <-time.After(logPollInterval):
 		}
 		var err error
-		if pods, err = a.podsOf(ctx, c, l); err != nil {
+		if pods, err = o.listPods(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// underWay says that a pod has containers that have not ended well.
-func underWay(p *corev1.Pod) bool {
+// hasWork reports whether a pod has containers that have not succeeded yet.
+func hasWork(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
-	ended := 0
+	succeeded := 0
 	for _, s := range p.Status.InitContainerStatuses {
 		if s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 {
-			ended++
+			succeeded++
 		}
 	}
-	return ended < len(p.Spec.InitContainers)
+	return succeeded < len(p.Spec.InitContainers)
 }
 
-// followOne follows one container to its end. A container that cannot be read is told of and does not end the others.
-func (a *factory) followOne(ctx context.Context, l *logging, p *corev1.Pod, s corev1.ContainerStatus) {
+// followContainer streams the log of one container, each line with its node and container. An error is a warning, and does
+// not stop the other containers.
+func (o *logsOptions) followContainer(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus) {
 	prefix := fmt.Sprintf("[%s %s] ", p.Spec.NodeName, s.Name)
-	err := a.stream(ctx, l, p, s, s.State.Running != nil, func(line string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		fmt.Fprintln(a.Out, prefix+line)
+	err := o.streamLog(ctx, p, s, s.State.Running != nil, func(line string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		fmt.Fprintln(o.Out, prefix+line)
 	})
 	if err != nil && ctx.Err() == nil {
-		a.Warn("%v", err)
+		o.Warn("%v", err)
 	}
 }

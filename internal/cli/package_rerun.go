@@ -4,144 +4,144 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// rerunStages are the stages a package can be run from again.
+// rerunStages are the stages from which a package can be run again.
 var rerunStages = []string{
 	string(v1alpha1.StageApply), string(v1alpha1.StageConfig), string(v1alpha1.StageInterrupt), string(v1alpha1.StagePostInterrupt),
 }
 
-// rerunning is one rerun.
-type rerunning struct {
-	sure                confirmation
-	skyhook, pkg, stage string
-	nodes               []string        // names or expressions
-	version             string          // of the spec
-	changed             []*skyhook.Node // that record it
-	reasons             []string        // why others do not run it
+// rerunOptions are the flags of package rerun, and what it found.
+type rerunOptions struct {
+	*factory
+	sure             confirmation
+	name, pkg, stage string
+	nodeArgs         []string // names or expressions
+	version          string   // of the package, in the spec
+	nodes            []*skyhook.Node
+	refusals         []string // why the package does not run on other nodes
 }
 
-func (a *factory) packageRerunCommand() *cobra.Command {
-	var r rerunning
+func newPackageRerunCommand(f *factory) *cobra.Command {
+	o := &rerunOptions{factory: f}
 	cmd := &cobra.Command{
 		Use:   "rerun PACKAGE --skyhook SKYHOOK --node NODE",
 		Short: "Run a package again on nodes",
-		Long: "Run a package again on nodes: from its first stage, or from the stage given. The operator does it within the budget,\n" +
-			"and with the package's interrupt.",
+		Long: "Run a package again on nodes, from its first stage or from --stage. The operator runs it within the budget, with the\n" +
+			"interrupt of the package.",
 		Example: "  kubectl skyhook package rerun tuning --skyhook demo --node worker-1\n" +
 			"  kubectl skyhook package rerun tuning --skyhook demo --node 'gpu-.*' --stage config --confirm",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.pkg = args[0]
-			return a.rerun(cmd.Context(), &r)
+			o.pkg = args[0]
+			return o.run(cmd.Context())
 		},
 	}
-	a.skyhookFlag(cmd, &r.skyhook, true)
-	a.nodeFlag(cmd, &r.nodes, "run it on this `node`, by name or regular expression; may be repeated; required")
+	f.addSkyhookFlag(cmd, &o.name, true)
+	f.addNodeFlag(cmd, &o.nodeArgs, "run it on this `node`, by name or regular expression; may be repeated (required)")
 	_ = cmd.MarkFlagRequired("node")
-	cmd.Flags().StringVar(&r.stage, "stage", "", "begin with this `stage`: "+strings.Join(rerunStages, ", "))
+	cmd.Flags().StringVar(&o.stage, "stage", "", "first `stage` to run: "+strings.Join(rerunStages, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(rerunStages, cobra.ShellCompDirectiveNoFileComp))
-	r.sure.flags(cmd.Flags())
+	o.sure.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (a *factory) rerun(ctx context.Context, r *rerunning) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
+func (o *rerunOptions) run(ctx context.Context) error {
+	if o.stage != "" && !slices.Contains(rerunStages, o.stage) {
+		return fmt.Errorf("--stage %q is not one of %s", o.stage, strings.Join(rerunStages, ", "))
 	}
-	if r.stage != "" && !slices.Contains(rerunStages, r.stage) {
-		return fmt.Errorf("--stage %q is not one of %s", r.stage, strings.Join(rerunStages, ", "))
-	}
-	c, err := a.newClient()
+	c, err := o.connect()
 	if err != nil {
 		return err
 	}
-	s, err := a.getSkyhook(ctx, c, r.skyhook)
+	if err := o.readVersion(ctx, c); err != nil {
+		return err
+	}
+	all, err := listNodeMetadata(ctx, o.factory, c)
 	if err != nil {
 		return err
 	}
-	p, err := packageOf(s, r.pkg)
-	if err != nil {
+	if all, err = selectNodes(all, o.nodeArgs); err != nil {
 		return err
 	}
-	if strings.HasSuffix(r.stage, string(v1alpha1.StageInterrupt)) && p.Interrupt == nil {
-		return fmt.Errorf("--stage %s: package %s of Skyhook %s has no interrupt, so it has no such stage", r.stage, r.pkg, r.skyhook)
-	}
-	r.version = string(p.Version)
-	all, err := a.listNodeMetadata(ctx, c)
-	if err != nil {
-		return err
-	}
-	if all, err = named(all, r.nodes); err != nil {
-		return err
-	}
-	change := func(n *skyhook.Node) (skyhook.Edit, error) {
-		return n.Rerun(r.skyhook, r.pkg, r.version, v1alpha1.Stage(r.stage))
-	}
-	r.sort(all, change)
-	if len(r.changed) == 0 {
-		return fmt.Errorf("nothing to run again: %s", strings.Join(r.reasons, "; "))
-	}
-	for _, reason := range r.reasons {
-		a.Warn("%s", reason)
-	}
-	if err := a.confirm(&r.sure, r.question()); err != nil {
-		return err
-	}
-	if err := a.edit(ctx, c, r.changed, change); err != nil {
-		return fmt.Errorf("asking for package %s again: %w", r.pkg, err)
-	}
-	return a.rerunDone(r)
-}
-
-// sort tells the nodes that record the package from those that do not.
-func (r *rerunning) sort(all []*skyhook.Node, change func(*skyhook.Node) (skyhook.Edit, error)) {
 	for _, n := range all {
-		if _, err := change(n); err != nil {
-			r.reasons = append(r.reasons, err.Error())
+		if _, err := o.change(n); err != nil {
+			o.refusals = append(o.refusals, err.Error())
 		} else {
-			r.changed = append(r.changed, n)
+			o.nodes = append(o.nodes, n)
 		}
 	}
+	if len(o.nodes) == 0 {
+		return fmt.Errorf("nothing to run again: %s", strings.Join(o.refusals, "; "))
+	}
+	for _, refusal := range o.refusals {
+		o.Warn("%s", refusal)
+	}
+	question := fmt.Sprintf("Run package %s %s of Skyhook %s again %s on %s: %s?", o.pkg, o.version, o.name, o.start(),
+		output.Count(len(o.nodes), "node"), output.List(nodeNames(o.nodes), 10))
+	if err := o.confirm(&o.sure, question); err != nil {
+		return err
+	}
+	if err := editNodes(ctx, o.factory, c, o.nodes, o.change); err != nil {
+		return fmt.Errorf("requesting package %s again: %w", o.pkg, err)
+	}
+	return o.printResult()
 }
 
-// from says where the package begins.
-func (r *rerunning) from() string {
-	if r.stage == "" {
+// readVersion reads the version of the package from the spec, and checks that the package has the stage.
+func (o *rerunOptions) readVersion(ctx context.Context, c client.Client) error {
+	s, err := o.getSkyhook(ctx, c, o.name)
+	if err != nil {
+		return err
+	}
+	p, ok := s.Spec.Packages[o.pkg]
+	if !ok {
+		return fmt.Errorf("there is no package %q in Skyhook %s; it has %s", o.pkg, s.Name,
+			cmp.Or(output.List(slices.Sorted(maps.Keys(s.Spec.Packages)), 20), "none"))
+	}
+	if strings.HasSuffix(o.stage, string(v1alpha1.StageInterrupt)) && p.Interrupt == nil {
+		return fmt.Errorf("--stage %s: package %s of Skyhook %s has no interrupt, so it has no such stage", o.stage, o.pkg, o.name)
+	}
+	o.version = string(p.Version)
+	return nil
+}
+
+func (o *rerunOptions) change(n *skyhook.Node) (skyhook.Edit, error) {
+	return n.Rerun(o.name, o.pkg, o.version, v1alpha1.Stage(o.stage))
+}
+
+// start describes the first stage that runs.
+func (o *rerunOptions) start() string {
+	if o.stage == "" {
 		return "from its first stage"
 	}
-	return "from stage " + r.stage
+	return "from stage " + o.stage
 }
 
-func (r *rerunning) question() string {
-	return fmt.Sprintf("Run package %s %s of Skyhook %s again %s on %s: %s?", r.pkg, r.version, r.skyhook, r.from(),
-		output.Count(len(r.changed), "node"), output.List(names(r.changed), 10))
-}
-
-func (a *factory) rerunDone(r *rerunning) error {
-	return a.Print(output.Answer{
+func (o *rerunOptions) printResult() error {
+	names := nodeNames(o.nodes)
+	return o.Print(output.Answer{
 		Value: map[string]any{
-			"skyhookName": r.skyhook, "package": r.pkg, "version": r.version, "stage": r.stage, "nodes": names(r.changed), "dryRun": a.DryRun,
+			"skyhookName": o.name, "package": o.pkg, "version": o.version, "stage": o.stage, "nodes": names, "dryRun": o.DryRun,
 		},
-		Names: output.WithKind("node", names(r.changed)...),
+		Names: output.WithKind("node", names...),
 		Text: func(bool) string {
 			text := ""
-			for _, n := range r.changed {
-				text += fmt.Sprintf("Package %q of Skyhook %q runs again %s on node %q", r.pkg, r.skyhook, r.from(), n.Name)
-				if a.DryRun {
-					text += " (dry run)"
-				}
-				text += "\n"
+			for _, node := range names {
+				text += fmt.Sprintf("Package %q of Skyhook %q runs again %s on node %q%s\n", o.pkg, o.name, o.start(), node, o.dryRunSuffix())
 			}
 			return text
 		},

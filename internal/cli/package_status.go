@@ -13,27 +13,27 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-func (a *factory) packageStatusCommand() *cobra.Command {
+func newPackageStatusCommand(f *factory) *cobra.Command {
 	var name string
 	var nodes []string
 	cmd := &cobra.Command{
 		Use:   "status PACKAGE --skyhook SKYHOOK",
-		Short: "Show how far a package is on nodes",
-		Long:  "Show how far a package is on nodes: on all of them, or on those named.",
+		Short: "Show the state of a package on nodes",
+		Long:  "Show the state of a package on all nodes or on the named ones.",
 		Example: "  kubectl skyhook package status tuning --skyhook demo\n" +
 			"  kubectl skyhook package status tuning --skyhook demo --node 'gpu-.*' -o wide",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.packageStatus(cmd.Context(), args[0], name, nodes)
+			return runPackageStatus(cmd.Context(), f, args[0], name, nodes)
 		},
 	}
-	a.skyhookFlag(cmd, &name, true)
-	a.nodeFlag(cmd, &nodes, "show this `node` only, by name or regular expression; may be repeated")
+	f.addSkyhookFlag(cmd, &name, true)
+	f.addNodeFlag(cmd, &nodes, "show only this `node`, by name or regular expression; may be repeated")
 	return cmd
 }
 
-func (a *factory) packageStatus(ctx context.Context, pkg, name string, args []string) error {
-	_, all, err := a.asked(ctx, args)
+func runPackageStatus(ctx context.Context, f *factory, pkg, name string, nodeArgs []string) error {
+	_, nodes, err := connectAndSelect(ctx, f, nodeArgs)
 	if err != nil {
 		return err
 	}
@@ -41,19 +41,19 @@ func (a *factory) packageStatus(ctx context.Context, pkg, name string, args []st
 		NodeName string `json:"nodeName"`
 		packageState
 	}
-	rows, nodes := []row{}, []string{}
-	for _, n := range all {
-		s := summary(n, name, nil)
+	rows, names := []row{}, []string{}
+	for _, n := range nodes {
+		s := summarizeNode(n, name, nil)
 		if s.Problem != "" {
-			a.Warn("%s", s.Problem)
+			f.Warn("%s", s.Problem)
 		}
 		for _, p := range s.Packages {
 			if p.Name == pkg {
-				rows, nodes = append(rows, row{n.Name, p}), append(nodes, n.Name)
+				rows, names = append(rows, row{n.Name, p}), append(names, n.Name)
 			}
 		}
 	}
-	return a.Print(output.Answer{Value: rows, Names: output.WithKind("node", nodes...), Text: func(wide bool) string {
+	return f.Print(output.Answer{Value: rows, Names: output.WithKind("node", names...), Text: func(wide bool) string {
 		if len(rows) == 0 {
 			return fmt.Sprintf("No node records package %q of Skyhook %q\n", pkg, name)
 		}
@@ -68,6 +68,6 @@ func (a *factory) packageStatus(ctx context.Context, pkg, name string, args []st
 			}
 			cells = append(cells, line)
 		}
-		return output.FormatTable(header, cells, a.Painter())
+		return output.FormatTable(header, cells, f.Painter())
 	}})
 }

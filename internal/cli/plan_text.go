@@ -11,14 +11,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-// text is a plan for people. Wide also lists the actions of the next pass.
-func (p *plan) text(wide bool) string {
+// formatText formats a plan for people; wide adds the actions of the next reconcile.
+func (p *plan) formatText(wide bool) string {
 	if len(p.Rollouts) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
 	var parts []string
 	for i := range p.Rollouts {
-		parts = append(parts, p.Rollouts[i].text(wide))
+		parts = append(parts, p.Rollouts[i].formatText(wide))
 	}
 	text := strings.Join(parts, "\n")
 	if wide && len(p.Actions) > 0 {
@@ -39,19 +39,11 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-func (r *rolloutPlan) text(wide bool) string {
+func (r *rolloutPlan) formatText(wide bool) string {
 	var b strings.Builder
-	kind, name := r.Name.Kind, r.Name.Path()
-	switch {
-	case r.Problem != "":
-		fmt.Fprintf(&b, "%s %s is not accepted: %s\n", kind, name, r.Problem)
-	case r.Changing == 0 && len(r.Never) == 0:
-		fmt.Fprintf(&b, "%s %s: nothing changes on its %s\n", kind, name, output.Count(r.Nodes, "node"))
-	default:
-		fmt.Fprintf(&b, "%s %s: %d of %s\n", kind, name, r.Changing, output.Count(r.Nodes, "node")+howMany(r))
-	}
+	b.WriteString(r.formatTitle())
 	for _, w := range r.Work {
-		b.WriteString("\n" + w.text())
+		b.WriteString("\n" + w.formatText())
 	}
 	if len(r.Closed) > 0 {
 		b.WriteString("\n  Not now:\n")
@@ -69,76 +61,86 @@ func (r *rolloutPlan) text(wide bool) string {
 	if r.Later > 0 {
 		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", output.Count(r.Later, "more node"))
 	}
-	r.pods(&b, wide)
-	r.rest(&b)
+	b.WriteString(r.formatPods(wide))
+	b.WriteString(r.formatObstacles())
 	return b.String()
 }
 
-func howMany(r *rolloutPlan) string {
-	text := " changes"
-	if r.Changing != 1 {
-		text = " change"
-	}
+func (r *rolloutPlan) formatTitle() string {
+	kind, name := r.Name.Kind, r.Name.Path()
 	switch {
-	case r.Later > 0 || len(r.Waves) == 0:
-		return text
-	case len(r.Waves) == 1:
-		return text + ", in 1 wave"
+	case r.Problem != "":
+		return fmt.Sprintf("%s %s is not accepted: %s\n", kind, name, r.Problem)
+	case r.Changing == 0 && len(r.Never) == 0:
+		return fmt.Sprintf("%s %s: nothing changes on its %s\n", kind, name, output.Count(r.Nodes, "node"))
 	}
-	return fmt.Sprintf("%s, in %d waves", text, len(r.Waves))
+	verb, waves := "change", ""
+	if r.Changing == 1 {
+		verb = "changes"
+	}
+	if r.Later == 0 && len(r.Waves) > 0 {
+		waves = ", in " + output.Count(len(r.Waves), "wave")
+	}
+	return fmt.Sprintf("%s %s: %d of %s %s%s\n", kind, name, r.Changing, output.Count(r.Nodes, "node"), verb, waves)
 }
 
-// mostPods is of how many nodes the pods are listed.
-const mostPods = 10
+// maxPodNodes is of how many nodes the pods are listed without -o wide.
+const maxPodNodes = 10
 
-// pods are those that would have to go.
-func (r *rolloutPlan) pods(b *strings.Builder, wide bool) {
-	if len(r.Pods) > 0 {
-		b.WriteString("\n  Pods on the nodes that come first:\n")
+// formatPods lists the pods to evict.
+func (r *rolloutPlan) formatPods(wide bool) string {
+	if len(r.Pods) == 0 {
+		return ""
 	}
+	var b strings.Builder
+	b.WriteString("\n  Pods on the nodes that come first:\n")
 	shown := r.Pods
 	if !wide {
-		shown = shown[:min(len(shown), mostPods)]
+		shown = shown[:min(len(shown), maxPodNodes)]
 	}
 	for _, p := range shown {
-		for _, l := range []struct {
-			what string
+		for _, list := range []struct {
+			verb string
 			pods []string
 		}{{"evicts", p.Evict}, {"waits for", p.Wait}, {"may not evict", p.Keep}, {"may not evict now", p.Refused}} {
-			if len(l.pods) > 0 {
-				fmt.Fprintf(b, "    %s %s %s\n", p.Node, l.what, output.List(l.pods, 5))
+			if len(list.pods) > 0 {
+				fmt.Fprintf(&b, "    %s %s %s\n", p.Node, list.verb, output.List(list.pods, 5))
 			}
 		}
 	}
 	if hidden := len(r.Pods) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "    and those on %s; -o wide shows all\n", output.Count(hidden, "more node"))
+		fmt.Fprintf(&b, "    and those on %s; -o wide shows all\n", output.Count(hidden, "more node"))
 	}
+	return b.String()
 }
 
-// rest is what stands in the way, and what may surprise.
-func (r *rolloutPlan) rest(b *strings.Builder) {
+// formatObstacles lists the reasons of nodes that do not start by themselves, and the warnings.
+func (r *rolloutPlan) formatObstacles() string {
+	var b strings.Builder
 	if len(r.Never) > 0 {
 		b.WriteString("\n  Not begun by itself:\n")
 	}
 	for _, n := range r.Never {
-		fmt.Fprintf(b, "    %s (%s): %s: %s\n", output.Count(n.Nodes, "node"), output.ListOf(n.First, n.Nodes), n.Reason, n.Text)
+		fmt.Fprintf(&b, "    %s (%s): %s: %s\n", output.Count(n.Nodes, "node"), output.ListOf(n.First, n.Nodes), n.Reason, n.Text)
 	}
 	if len(r.Warnings) > 0 {
 		b.WriteString("\n")
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(b, "  warning: %s\n", w)
+		fmt.Fprintf(&b, "  warning: %s\n", w)
 	}
+	return b.String()
 }
 
-func (w *planWork) text() string {
+func (w *planWork) formatText() string {
 	var rows [][]string
-	for i, s := range w.Steps {
-		why := s.Why
-		if len(s.Covers) > 0 {
-			why += ", also for " + strings.Join(s.Covers, ", ")
+	for i, step := range w.Steps {
+		why := step.Why
+		if len(step.Covers) > 0 {
+			why += ", also for " + strings.Join(step.Covers, ", ")
 		}
-		rows = append(rows, []string{strconv.Itoa(i + 1), s.Task, why, s.Needs})
+		rows = append(rows, []string{strconv.Itoa(i + 1), step.Task, why, step.Needs})
 	}
-	return indent("On " + output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6) + "\n" + indent(output.FormatTable([]string{"STEP", "STAGE", "WHY", "NODE"}, rows, nil)))
+	return indent("On " + output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6) + "\n" +
+		indent(output.FormatTable([]string{"STEP", "STAGE", "WHY", "NODE"}, rows, nil)))
 }

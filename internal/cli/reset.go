@@ -17,141 +17,139 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// resetting is one reset.
-type resetting struct {
-	sure        confirmation
-	skipBatches bool
-	nodes       []string // names or expressions; none for all
+// resetOptions are the flags of reset, and what it found.
+type resetOptions struct {
+	*factory
+	sure           confirmation
+	keepBatches    bool
+	nodeArgs       []string // names or expressions; none for all nodes
+	name           string
+	skyhook        *v1alpha1.Skyhook // nil when it does not exist
+	nodes          []*skyhook.Node   // with state of the Skyhook
+	batches        *batchState       // nil when no batches are reset
+	skyhookMissing error
 }
 
-func (a *factory) resetCommand() *cobra.Command {
-	var r resetting
+func newResetCommand(f *factory) *cobra.Command {
+	o := &resetOptions{factory: f}
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",
-		Short: "Forget what a Skyhook did, on all nodes or on some",
-		Long: "Forget what a Skyhook did: its annotations and its label go from the nodes, its cordons are given up, and its batches\n" +
-			"begin again. The operator then starts over, within its budget. What packages installed is not removed.\n\n" +
-			"It works without the Skyhook, and on nodes whose annotations cannot be read. With --node only these nodes are\n" +
-			"reset, and the batches stay as they are.",
+		Short: "Remove the state of a Skyhook from all or some nodes",
+		Long: "Remove the state of a Skyhook: its annotations and its label on nodes, its cordons and its batch state. The operator then\n" +
+			"starts again, within the budget. Installed packages stay.\n\n" +
+			"It also works when the Skyhook does not exist, and on nodes with unreadable annotations. With --node only these nodes\n" +
+			"are reset, and the batch state stays.",
 		Example: "  kubectl skyhook reset demo\n" +
 			"  kubectl skyhook reset demo --node worker-1 --node 'gpu-.*' --confirm\n" +
 			"  kubectl skyhook reset demo --dry-run",
-		Args: output.Args("SKYHOOK"), ValidArgsFunction: a.completeSkyhooks,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.reset(cmd.Context(), &r, args[0]) },
+		Args: output.Args("SKYHOOK"), ValidArgsFunction: f.completeSkyhooks,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(cmd.Context())
+		},
 	}
-	r.sure.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&r.skipBatches, "skip-batch-reset", false, "leave the batches of its DeploymentPolicy as they are")
-	a.nodeFlag(cmd, &r.nodes, "reset this `node` only, by name or regular expression; may be repeated")
+	o.sure.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.keepBatches, "skip-batch-reset", false, "keep the batch state")
+	f.addNodeFlag(cmd, &o.nodeArgs, "reset only this `node`, by name or regular expression; may be repeated")
 	return cmd
 }
 
-func (a *factory) reset(ctx context.Context, r *resetting, name string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
-	}
-	c, err := a.newClient()
+func (o *resetOptions) run(ctx context.Context) error {
+	c, err := o.connect()
 	if err != nil {
 		return err
 	}
-	s, missing := a.getSkyhook(ctx, c, name)
-	if missing != nil && !apierrors.IsNotFound(missing) {
-		return missing
+	if err := o.load(ctx, c); err != nil {
+		return err
 	}
-	touched, err := a.touched(ctx, c, name, r.nodes)
+	if o.skyhook == nil && len(o.nodes) == 0 {
+		return o.skyhookMissing
+	}
+	if o.DryRun || !o.sure.given {
+		fmt.Fprint(o.ErrOut, o.formatPreview())
+	}
+	if len(o.nodes) == 0 && o.batches == nil {
+		return o.printResult()
+	}
+	if err := o.confirm(&o.sure, fmt.Sprintf("Reset Skyhook %q?", o.name)); err != nil {
+		return err
+	}
+	err = editNodes(ctx, o.factory, c, o.nodes, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Reset(o.name, findHolds(n)), nil })
 	if err != nil {
-		return err
-	}
-	if s == nil && len(touched) == 0 {
-		return missing
-	}
-	b, err := a.resetsBatches(ctx, c, r, s)
-	if err != nil {
-		return err
-	}
-	if a.DryRun || !r.sure.given {
-		fmt.Fprint(a.ErrOut, a.resetText(name, s, touched, b))
-	}
-	if len(touched) == 0 && b == nil {
-		return a.resetDone(name, touched, false)
-	}
-	if err := a.confirm(&r.sure, fmt.Sprintf("Reset Skyhook %q?", name)); err != nil {
-		return err
-	}
-	if err := a.edit(ctx, c, touched, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Reset(name, holds(n)), nil }); err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
 	}
-	if b != nil && !a.DryRun {
-		if err := a.forget(ctx, c, b); err != nil {
+	if o.batches != nil && !o.DryRun {
+		if err := o.batches.reset(ctx, o.factory, c); err != nil {
 			return err
 		}
 	}
-	return a.resetDone(name, touched, b != nil)
+	return o.printResult()
 }
 
-// touched are the nodes, among those named, on which the Skyhook left anything.
-func (a *factory) touched(ctx context.Context, c client.Client, name string, args []string) ([]*skyhook.Node, error) {
-	all, err := a.listNodes(ctx, c)
+// load reads the Skyhook, the selected nodes that have its state, and the batch state.
+func (o *resetOptions) load(ctx context.Context, c client.Client) error {
+	o.skyhook, o.skyhookMissing = o.getSkyhook(ctx, c, o.name)
+	if o.skyhookMissing != nil && !apierrors.IsNotFound(o.skyhookMissing) {
+		return o.skyhookMissing
+	}
+	all, err := listNodes(ctx, o.factory, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if all, err = named(all, args); err != nil {
-		return nil, err
+	if all, err = selectNodes(all, o.nodeArgs); err != nil {
+		return err
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {
-		_, labelled := n.Labels[v1alpha1.PrefixStatus+name]
-		return !labelled && !slices.Contains(n.Skyhooks(), name)
-	}), nil
+	o.nodes = slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {
+		_, labelled := n.Labels[v1alpha1.PrefixStatus+o.name]
+		return !labelled && !slices.Contains(n.Skyhooks(), o.name)
+	})
+	if o.skyhook == nil || o.keepBatches || len(o.nodeArgs) > 0 {
+		return nil
+	}
+	o.batches, err = findBatchState(ctx, o.factory, c, o.skyhook)
+	return err
 }
 
-// resetsBatches finds the batches to reset; nil when there are none to touch.
-func (a *factory) resetsBatches(ctx context.Context, c client.Client, r *resetting, s *v1alpha1.Skyhook) (*batches, error) {
-	if s == nil || r.skipBatches || len(r.nodes) > 0 {
-		return nil, nil
-	}
-	return a.batches(ctx, c, s)
-}
-
-// resetText says what a reset will do.
-func (a *factory) resetText(name string, s *v1alpha1.Skyhook, touched []*skyhook.Node, b *batches) string {
+// formatPreview describes what the reset changes.
+func (o *resetOptions) formatPreview() string {
 	text := ""
-	if s == nil {
-		text = fmt.Sprintf("Skyhook %q does not exist; what it left on nodes is removed\n", name)
+	if o.skyhook == nil {
+		text = fmt.Sprintf("Skyhook %q does not exist; what it left on nodes is removed\n", o.name)
 	}
-	if len(touched) == 0 {
-		text += fmt.Sprintf("No nodes have state for Skyhook %q\n", name)
+	if len(o.nodes) == 0 {
+		text += fmt.Sprintf("No nodes have state for Skyhook %q\n", o.name)
 	} else {
 		var rows [][]string
-		for _, n := range touched {
+		for _, n := range o.nodes {
 			cordon := "-"
-			switch e := n.Reset(name, holds(n)); {
-			case e.Unschedulable != nil:
-				cordon = "given back"
+			switch edit := n.Reset(o.name, findHolds(n)); {
+			case edit.Unschedulable != nil:
+				cordon = "removed"
 			case n.Unschedulable:
 				cordon = "stays"
 			}
-			rows = append(rows, []string{n.Name, summary(n, name, s).Status, cordon})
+			rows = append(rows, []string{n.Name, summarizeNode(n, o.name, o.skyhook).Status, cordon})
 		}
-		text += fmt.Sprintf("%s to reset:\n", output.Count(len(touched), "node")) + a.nodeTable([]string{"NODE", "STATUS", "CORDON"}, rows, a.Painter())
+		text += fmt.Sprintf("%s to reset:\n", output.Count(len(o.nodes), "node")) +
+			o.formatNodeTable([]string{"NODE", "STATUS", "CORDON"}, rows, o.Painter())
 	}
-	if b != nil {
-		text += b.shared() + "Batches to reset:\n" + b.text()
+	if o.batches != nil {
+		text += "Batches to reset:\n" + o.batches.formatText()
 	}
 	return text
 }
 
-func (a *factory) resetDone(name string, touched []*skyhook.Node, batches bool) error {
-	return a.Print(output.Answer{
-		Value: map[string]any{"skyhookName": name, "nodes": names(touched), "batchStateReset": batches, "dryRun": a.DryRun},
-		Names: output.WithKind("node", names(touched)...),
+func (o *resetOptions) printResult() error {
+	names := nodeNames(o.nodes)
+	return o.Print(output.Answer{
+		Value: map[string]any{"skyhookName": o.name, "nodes": names, "batchStateReset": o.batches != nil, "dryRun": o.DryRun},
+		Names: output.WithKind("node", names...),
 		Text: func(bool) string {
-			what, would := "", ""
-			if batches {
+			what := ""
+			if o.batches != nil {
 				what = " and its batch state"
 			}
-			if a.DryRun {
-				would = " (dry run)"
-			}
-			return fmt.Sprintf("Skyhook %q%s reset on %s%s\n", name, what, output.Count(len(touched), "node"), would)
+			return fmt.Sprintf("Skyhook %q%s reset on %s%s\n", o.name, what, output.Count(len(names), "node"), o.dryRunSuffix())
 		},
 	})
 }

@@ -55,12 +55,12 @@ func TestTimeLeft(t *testing.T) {
 		{"nothing is left", []float64{30, 20, 10}, 0, 0, ""},
 	} {
 		s := paced(c.minutes, c.left)
-		st := s.summarizeRollout(&s.snapshot.Rollouts[0])
+		st := summarizeRollout(s, &s.snapshot.Rollouts[0])
 		if st.PerHour != c.perHour || st.Left != c.text {
 			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)
 		}
-		a := &factory{Printer: &output.Printer{}}
-		screen, line := a.screen(&st, false), a.overview([]rolloutStatus{st})
+		p := &output.Printer{}
+		screen, line := st.formatDetails(p, false), formatOverview(p, []rolloutStatus{st})
 		if c.text == "" && strings.Contains(screen, "speed") {
 			t.Errorf("%s: the screen says\n%s", c.what, screen)
 		}
@@ -69,7 +69,7 @@ func TestTimeLeft(t *testing.T) {
 			t.Errorf("%s: want %q on the screen and %q in the line:\n%s\n%s", c.what, speed, c.text, screen, line)
 		}
 		s.snapshot.Rollouts[0].Paused = true
-		if st := s.summarizeRollout(&s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
+		if st := summarizeRollout(s, &s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
 			t.Errorf("%s, but paused: %v nodes an hour, %q left", c.what, st.PerHour, st.Left)
 		}
 	}

@@ -13,20 +13,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// How many of each kind one screen shows.
+// Limits of a screen.
 const (
-	mostFailures = 5
-	mostReasons  = 10
-	mostGroups   = 20
-	barWidth     = 20
+	maxFailures = 5
+	maxReasons  = 10
+	maxGroups   = 20
+	barWidth    = 20
 )
 
-// overview is one line for each rollout.
-func (a *factory) overview(all []rolloutStatus) string {
+// formatOverview formats one line for each rollout.
+func formatOverview(p *output.Printer, all []rolloutStatus) string {
 	if len(all) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
-	head := []string{"NAME", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
+	header := []string{"NAME", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
 	var rows [][]string
 	for _, s := range all {
 		why := s.Problem
@@ -37,35 +37,34 @@ func (a *factory) overview(all []rolloutStatus) string {
 			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
 		}
 		rows = append(rows, []string{
-			shortName(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), bar(s.Complete, s.Nodes, 10),
+			shortName(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete, s.Nodes, 10),
 			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
 		})
 	}
-	return output.FormatTable(head, a.ClipLastColumn(head, rows, 70, 0), a.Painter())
+	return output.FormatTable(header, p.ClipLastColumn(header, rows, 70, 0), p.Painter())
 }
 
-// bar draws a share.
-func bar(done, of, width int) string {
-	full := 0
-	if of > 0 {
-		full = done * width / of
+func formatBar(done, total, width int) string {
+	filled := 0
+	if total > 0 {
+		filled = done * width / total
 	}
-	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+	return "[" + strings.Repeat("#", filled) + strings.Repeat(".", width-filled) + "]"
 }
 
-func percent(done, of int) string {
-	if of == 0 {
+func formatPercent(done, total int) string {
+	if total == 0 {
 		return "100%"
 	}
-	return strconv.Itoa(100*done/of) + "%"
+	return strconv.Itoa(100*done/total) + "%"
 }
 
-// screen is one rollout in full.
-func (a *factory) screen(s *rolloutStatus, wide bool) string {
+// formatDetails formats one rollout; wide removes the limits.
+func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	var b strings.Builder
 	kind, name := s.Name.Kind, s.Name.Path()
 	status := s.Status
-	if paint := a.Painter(); paint != nil {
+	if paint := p.Painter(); paint != nil {
 		status = paint(status)
 	}
 	fmt.Fprintf(&b, "%s %s: %s\n", kind, name, status)
@@ -75,53 +74,51 @@ func (a *factory) screen(s *rolloutStatus, wide bool) string {
 	if len(s.Packages) > 0 {
 		fmt.Fprintf(&b, "  packages  %s\n", output.List(s.Packages, 6))
 	}
-	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n", bar(s.Complete, s.Nodes, barWidth), s.Complete, s.Nodes, percent(s.Complete, s.Nodes), others(s))
+	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n",
+		formatBar(s.Complete, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(s.Complete, s.Nodes), s.formatIncomplete())
 	if s.PerHour > 0 {
 		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
 	}
-	a.groupTable(&b, s, wide)
+	b.WriteString(s.formatGroups(p, wide))
 	if len(s.Working) > 0 {
 		b.WriteString("\nWorking:\n")
 	}
-	for _, w := range s.Working[:min(len(s.Working), mostReasons)] {
-		fmt.Fprintf(&b, "  %s  %s (%s)\n", pad(strconv.Itoa(w.Nodes), 5), w.Task, output.ListOf(w.First, w.Nodes))
+	for _, w := range s.Working[:min(len(s.Working), maxReasons)] {
+		fmt.Fprintf(&b, "  %5d  %s (%s)\n", w.Nodes, w.Task, output.ListOf(w.First, w.Nodes))
 	}
 	if len(s.Reasons) > 0 {
 		b.WriteString("\nWaiting:\n")
 	}
-	for _, r := range s.Reasons[:min(len(s.Reasons), mostReasons)] {
-		fmt.Fprintf(&b, "  %s  %s: %s (%s)\n", pad(strconv.Itoa(r.Nodes), 5), r.Reason, r.Text, output.ListOf(r.First, r.Nodes))
+	for _, r := range s.Reasons[:min(len(s.Reasons), maxReasons)] {
+		fmt.Fprintf(&b, "  %5d  %s: %s (%s)\n", r.Nodes, r.Reason, r.Text, output.ListOf(r.First, r.Nodes))
 	}
-	failures(&b, s, wide)
+	b.WriteString(s.formatFailures(wide))
 	return b.String()
 }
 
-// others is what the nodes do that are not complete.
-func others(s *rolloutStatus) string {
+// formatIncomplete counts the nodes that are not complete.
+func (s *rolloutStatus) formatIncomplete() string {
 	text := ""
 	for _, p := range []struct {
-		n    int
-		what string
+		nodes int
+		phase string
 	}{{s.InProgress, "in progress"}, {s.Failing, "failing"}, {s.Waiting, "waiting"}, {s.Blocked, "blocked"}} {
-		if p.n > 0 {
-			text += fmt.Sprintf(", %d %s", p.n, p.what)
+		if p.nodes > 0 {
+			text += fmt.Sprintf(", %d %s", p.nodes, p.phase)
 		}
 	}
 	return text
 }
 
-// pad puts a number to the right of its column.
-func pad(text string, width int) string { return strings.Repeat(" ", max(0, width-len(text))) + text }
-
-func (a *factory) groupTable(b *strings.Builder, s *rolloutStatus, wide bool) {
+func (s *rolloutStatus) formatGroups(p *output.Printer, wide bool) string {
 	if len(s.Groups) == 0 {
-		return
+		return ""
 	}
 	groups := s.Groups
 	if !wide {
-		groups = groups[:min(len(groups), mostGroups)]
+		groups = groups[:min(len(groups), maxGroups)]
 	}
-	head := []string{"GROUP", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
+	header := []string{"GROUP", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
 	var rows [][]string
 	for _, g := range groups {
 		budget, batch := strconv.Itoa(g.Budget), "-"
@@ -135,37 +132,41 @@ func (a *factory) groupTable(b *strings.Builder, s *rolloutStatus, wide bool) {
 			batch += " STOPPED"
 		}
 		rows = append(rows, []string{
-			g.Name, bar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed), fmt.Sprintf("%d/%s", g.Busy, budget), batch, g.Why,
+			g.Name, formatBar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed),
+			fmt.Sprintf("%d/%s", g.Busy, budget), batch, g.Why,
 		})
 	}
-	b.WriteString("\n" + indent(output.FormatTable(head, a.ClipLastColumn(head, rows, 80, 2), a.Painter())))
+	text := "\n" + indent(output.FormatTable(header, p.ClipLastColumn(header, rows, 80, 2), p.Painter()))
 	if hidden := len(s.Groups) - len(groups); hidden > 0 {
-		fmt.Fprintf(b, "  and %s; -o wide shows all\n", output.Count(hidden, "more group"))
+		text += fmt.Sprintf("  and %s; -o wide shows all\n", output.Count(hidden, "more group"))
 	}
+	return text
 }
 
-func failures(b *strings.Builder, s *rolloutStatus, wide bool) {
+func (s *rolloutStatus) formatFailures(wide bool) string {
 	if len(s.Failures) == 0 {
-		return
+		return ""
 	}
+	var b strings.Builder
 	b.WriteString("\nFailing:\n")
 	shown := s.Failures
 	if !wide {
-		shown = shown[:min(len(shown), mostFailures)]
+		shown = shown[:min(len(shown), maxFailures)]
 	}
-	for _, f := range shown {
+	for _, failed := range shown {
 		final := ""
-		if f.Final {
+		if failed.Final {
 			final = ", final"
 		}
-		fmt.Fprintf(b, "  %s  %s (attempt %d%s)\n", f.Node, cmp.Or(f.Task, "drain"), f.Attempts, final)
-		for _, line := range strings.Split(f.Text, "; last output: ") {
-			for _, l := range strings.Split(line, " | ") {
-				fmt.Fprintf(b, "      %s\n", l)
+		fmt.Fprintf(&b, "  %s  %s (attempt %d%s)\n", failed.Node, cmp.Or(failed.Task, "drain"), failed.Attempts, final)
+		for _, part := range strings.Split(failed.Text, "; last output: ") {
+			for _, line := range strings.Split(part, " | ") {
+				fmt.Fprintf(&b, "      %s\n", line)
 			}
 		}
 	}
 	if hidden := len(s.Failures) - len(shown); hidden > 0 {
-		fmt.Fprintf(b, "  and %s; -o wide shows all\n", output.Count(hidden, "more node"))
+		fmt.Fprintf(&b, "  and %s; -o wide shows all\n", output.Count(hidden, "more node"))
 	}
+	return b.String()
 }

@@ -16,95 +16,100 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-// What a terminal is told between two pictures: go home, and after each line and after all forget what was there. It is
-// written at once, so nothing flickers.
+// Terminal sequences to redraw a screen. Each screen is written at once and over the previous one, so that it does not
+// flicker.
 const (
-	goHome    = "\x1b[H"
-	clearLine = "\x1b[K\n"
-	clearRest = "\x1b[J"
-	clearAll  = "\x1b[2J"
+	cursorHome = "\x1b[H"
+	clearLine  = "\x1b[K\n"
+	clearRest  = "\x1b[J"
+	clearAll   = "\x1b[2J"
 )
 
-// watch shows the status again and again, until everything is done.
-func (a *factory) watch(ctx context.Context, from viewOptions, args []string, every time.Duration) error {
-	if f, err := a.CheckFormat(); err != nil || f == output.YAML || f == output.Name {
-		if err == nil {
-			err = fmt.Errorf("-w cannot print %s: use table, wide or json", f)
-		}
+// screen is the output of status -w.
+type screen struct {
+	*output.Printer
+	last    string // text that was printed
+	isDrawn bool
+}
+
+// runWatch prints the status again and again, until everything is done.
+func (o *statusOptions) runWatch(ctx context.Context) error {
+	format, err := o.CheckFormat()
+	if err != nil {
 		return err
 	}
-	height, redraw := a.screenHeight()
-	last, failed := "", 0
-	for first := true; ; first = false {
-		text, done, err := a.statusText(ctx, from, args)
+	if format == output.YAML || format == output.Name {
+		return fmt.Errorf("-w cannot print %s: use table, wide or json", format)
+	}
+	s := &screen{Printer: o.Printer}
+	isDump, failures := o.from.from != "", 0
+	for {
+		answer, isDone, err := o.load(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && (first || from.from != ""):
+		case err != nil && (!s.isDrawn || isDump):
 			return err
-		case err != nil: // it may pass; what was last seen stays
-			if failed++; failed == 1 || !redraw {
-				a.Warn("%v; trying again", err)
+		case err != nil: // it may pass; the last screen stays
+			if failures++; failures == 1 || !s.isTerminal() {
+				o.Warn("%v; trying again", err)
 			}
 		default:
-			failed = 0
-			if err := a.draw(text, &last, first, redraw, height); err != nil {
+			failures = 0
+			if err := s.draw(answer); err != nil {
 				return err
 			}
 		}
-		if done && err == nil || from.from != "" {
+		if isDone && err == nil || isDump {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(every):
+		case <-time.After(o.interval):
 		}
-		height, redraw = a.screenHeight()
 	}
 }
 
-func (a *factory) draw(text string, last *string, first, redraw bool, height int) error {
+// draw redraws a terminal. Elsewhere it appends a text that changed.
+func (s *screen) draw(answer output.Answer) error {
+	text, err := s.Render(answer)
+	if err != nil {
+		return err
+	}
 	out := text
 	switch {
-	case redraw:
-		lines := strings.Split(strings.TrimSuffix(a.Wrap(text), "\n"), "\n")
+	case s.isTerminal():
+		height := s.height()
+		lines := strings.Split(strings.TrimSuffix(s.Wrap(text), "\n"), "\n")
 		if len(lines) >= height {
 			lines = append(lines[:max(height-2, 1)], "…")
 		}
-		out = goHome + strings.Join(lines, clearLine) + clearLine + clearRest
-		if first {
+		out = cursorHome + strings.Join(lines, clearLine) + clearLine + clearRest
+		if !s.isDrawn {
 			out = clearAll + out
 		}
-	case text == *last:
+	case text == s.last:
 		return nil
-	case !first && a.Format != output.JSON:
+	case s.isDrawn && !strings.EqualFold(s.Format, output.JSON):
 		out = "\n" + text
 	}
-	*last = text
-	_, err := io.WriteString(a.Out, out)
+	s.last, s.isDrawn = text, true
+	_, err = io.WriteString(s.Out, out)
 	return err
 }
 
-// statusText is what status prints.
-func (a *factory) statusText(ctx context.Context, from viewOptions, args []string) (string, bool, error) {
-	ans, done, err := a.status(ctx, from, args)
-	if err != nil {
-		return "", false, err
-	}
-	text, err := a.Render(ans)
-	return text, done, err
+// isTerminal reports whether the output is a terminal that can be redrawn.
+func (s *screen) isTerminal() bool {
+	_, ok := s.Terminal()
+	return ok && os.Getenv("TERM") != "dumb" && !strings.EqualFold(s.Format, output.JSON)
 }
 
-// screenHeight is how many lines there are to redraw; false when the output is no terminal.
-func (a *factory) screenHeight() (int, bool) {
-	f, ok := a.Terminal()
-	if !ok || os.Getenv("TERM") == "dumb" || strings.EqualFold(a.Format, output.JSON) {
-		return 0, false
-	}
+func (s *screen) height() int {
+	f, _ := s.Terminal()
 	_, height, err := term.GetSize(f)
 	if err != nil || height < 5 {
-		return 24, true
+		return 24
 	}
-	return height, true
+	return height
 }

@@ -22,170 +22,174 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-func (a *factory) validateFilesCommand() *cobra.Command {
+func newValidateCommand(f *factory) *cobra.Command {
 	var files []string
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE…",
-		Short: "Say everything that is wrong with Skyhooks, policies and NodeOps in files",
-		Long: "Say everything that is wrong with Skyhooks, DeploymentPolicies, NodeOps and NodeOpUpgrades in files, without a cluster:\n" +
-			"unknown fields, the schema, the rules of the CRDs, circles of dependencies, patterns that match no key, and policies\n" +
-			"that are in none of the files. See package validate for packages.\n\n" +
-			"Exit code 0 means valid, 1 not valid, 2 that it could not be looked at. A policy that is not among the files is a\n" +
-			"warning, because it may be in the cluster; --strict makes warnings count as errors.",
+		Short: "Validate Skyhooks, policies and NodeOps in files",
+		Long: "Validate Skyhooks, DeploymentPolicies, NodeOps and NodeOpUpgrades in files, without a cluster: unknown fields, the schema\n" +
+			"and the rules of the CRDs, dependency cycles, patterns that match no key, and policies that are in none of the files.\n" +
+			"See package validate for packages.\n\n" +
+			"Exit code 0: valid; 1: not valid; 2: the files could not be read. A policy that is not among the files is a warning,\n" +
+			"because it may be in the cluster; --strict treats warnings as errors.",
 		Example: "  kubectl skyhook validate -f skyhook.yaml -f policy.yaml\n" +
 			"  kubectl skyhook validate -f deploy/ --strict -o json",
 		Args: output.Args(),
-		RunE: func(*cobra.Command, []string) error { return a.validateFiles(files, strict) },
+		RunE: func(*cobra.Command, []string) error { return runValidate(f, files, strict) },
 	}
-	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "look at this `FILE`, at all files of a folder, or at standard input for -; may be repeated")
+	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "validate this `FILE`, all files of a folder, or standard input for -; may be repeated")
 	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	_ = cmd.MarkFlagRequired("filename")
 	return cmd
 }
 
-// judged is one object and what is wrong with it.
-type judged struct {
+// validatedObject is one object with its problems.
+type validatedObject struct {
 	File     string   `json:"file"`
 	Object   string   `json:"object"`
 	Errors   []string `json:"errors"`
 	Warnings []string `json:"warnings"`
 }
 
-func (a *factory) validateFiles(files []string, strict bool) error {
-	if _, err := a.CheckFormat(); err != nil {
+func runValidate(f *factory, files []string, strict bool) error {
+	if _, err := f.CheckFormat(); err != nil {
 		return output.NotChecked(err)
 	}
-	objects, err := a.readFiles(files)
+	objects, err := readManifests(f, files)
 	if err != nil {
 		return output.NotChecked(err)
 	}
-	var ours []*manifest.Object
-	for _, o := range objects {
-		if o.Known {
-			ours = append(ours, o)
-		}
-	}
-	if len(ours) == 0 {
+	all := newObjectValidator(objects).validate()
+	if len(all) == 0 {
 		return output.NotChecked(errors.New("none of these files has a Skyhook, DeploymentPolicy, NodeOp or NodeOpUpgrade"))
 	}
-	all, wrong := judgeAll(ours, objects), 0
-	for i := range all {
-		if strict {
-			all[i].Errors, all[i].Warnings = append(all[i].Errors, all[i].Warnings...), []string{}
-		}
-		wrong += len(all[i].Errors)
-	}
+	hasErrors := false
 	var names []string
-	for _, j := range all {
-		names = append(names, strings.ToLower(strings.Replace(j.Object, " ", "/", 1)))
+	for i := range all {
+		o := &all[i]
+		if strict {
+			o.Errors, o.Warnings = append(o.Errors, o.Warnings...), []string{}
+		}
+		hasErrors = hasErrors || len(o.Errors) > 0
+		names = append(names, strings.ToLower(strings.Replace(o.Object, " ", "/", 1)))
 	}
-	if err := a.Print(output.Answer{Value: all, Names: names, Text: func(bool) string { return judgedText(all) }}); err != nil {
+	if err := f.Print(output.Answer{Value: all, Names: names, Text: func(bool) string { return formatValidation(all) }}); err != nil {
 		return output.NotChecked(err)
 	}
-	if wrong > 0 {
+	if hasErrors {
 		return output.ProblemsFound()
 	}
 	return nil
 }
 
-func judgedText(all []judged) string {
+func formatValidation(all []validatedObject) string {
 	var b strings.Builder
-	bad, warned := 0, 0
-	for _, j := range all {
-		for _, e := range j.Errors {
-			fmt.Fprintf(&b, "%s: %s: error: %s\n", j.File, j.Object, e)
+	invalid, warnings := 0, 0
+	for _, o := range all {
+		for _, e := range o.Errors {
+			fmt.Fprintf(&b, "%s: %s: error: %s\n", o.File, o.Object, e)
 		}
-		for _, w := range j.Warnings {
-			fmt.Fprintf(&b, "%s: %s: warning: %s\n", j.File, j.Object, w)
+		for _, w := range o.Warnings {
+			fmt.Fprintf(&b, "%s: %s: warning: %s\n", o.File, o.Object, w)
 		}
-		bad += boolean(len(j.Errors) > 0)
-		warned += len(j.Warnings)
+		if len(o.Errors) > 0 {
+			invalid++
+		}
+		warnings += len(o.Warnings)
+	}
+	subject := "1 object is"
+	if len(all) != 1 {
+		subject = fmt.Sprintf("%d objects are", len(all))
 	}
 	switch {
-	case bad > 0:
-		fmt.Fprintf(&b, "%d of %s not valid\n", bad, are(len(all)))
-	case warned > 0:
-		fmt.Fprintf(&b, "%s valid, with %s\n", are(len(all)), output.Count(warned, "warning"))
+	case invalid > 0:
+		fmt.Fprintf(&b, "%d of %s not valid\n", invalid, subject)
+	case warnings > 0:
+		fmt.Fprintf(&b, "%s valid, with %s\n", subject, output.Count(warnings, "warning"))
 	default:
-		fmt.Fprintf(&b, "%s valid\n", are(len(all)))
+		fmt.Fprintf(&b, "%s valid\n", subject)
 	}
 	return b.String()
 }
 
-func are(n int) string {
-	if n == 1 {
-		return "1 object is"
-	}
-	return fmt.Sprintf("%d objects are", n)
+// objectValidator validates the objects of files together.
+type objectValidator struct {
+	objects  []*manifest.Object
+	policies map[string]*v1alpha1.DeploymentPolicy // valid ones
+	files    map[string]string                     // by object
+	claims   map[string]string                     // names of ConfigMaps, by Skyhook
 }
 
-// judgeAll adds to what the rules say of each object what needs all of them.
-func judgeAll(ours, objects []*manifest.Object) []judged {
-	policies, twice := map[string]*v1alpha1.DeploymentPolicy{}, map[string]string{}
-	for _, o := range ours {
-		if o.GetKind() == "DeploymentPolicy" && len(o.Wrong) == 0 {
-			p := &v1alpha1.DeploymentPolicy{}
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, p) == nil {
-				policies[p.Name] = p
-			}
+func newObjectValidator(objects []*manifest.Object) *objectValidator {
+	v := &objectValidator{objects: objects, policies: map[string]*v1alpha1.DeploymentPolicy{}, files: map[string]string{}, claims: map[string]string{}}
+	for _, o := range objects {
+		if !o.Known || o.GetKind() != "DeploymentPolicy" || len(o.Wrong) > 0 {
+			continue
+		}
+		p := &v1alpha1.DeploymentPolicy{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, p) == nil {
+			v.policies[p.Name] = p
 		}
 	}
-	claims := map[string]string{}
-	var out []judged
-	for _, o := range ours {
-		j := judged{File: o.File, Object: o.Name(), Errors: slices.Clone(o.Wrong), Warnings: []string{}}
+	return v
+}
+
+func (v *objectValidator) validate() []validatedObject {
+	var all []validatedObject
+	for _, o := range v.objects {
+		if !o.Known {
+			continue
+		}
+		result := validatedObject{File: o.File, Object: o.Name(), Errors: append([]string{}, o.Wrong...), Warnings: []string{}}
 		for _, field := range o.Unknown {
-			j.Errors = append(j.Errors, field+" is unknown, and the API server would drop it")
+			result.Errors = append(result.Errors, field+" is unknown, and the API server would drop it")
 		}
-		if other, again := twice[o.Name()]; again {
-			j.Errors = append(j.Errors, "it is in "+other+" already")
+		if file, isDuplicate := v.files[o.Name()]; isDuplicate {
+			result.Errors = append(result.Errors, "it is in "+file+" already")
 		}
-		twice[o.Name()] = o.File
+		v.files[o.Name()] = o.File
 		if len(o.Wrong) == 0 {
-			j.compile(o, policies, claims, objects)
+			v.validateReferences(o, &result)
 		}
-		if j.Errors == nil {
-			j.Errors = []string{}
-		}
-		out = append(out, j)
+		all = append(all, result)
 	}
-	return out
+	return all
 }
 
-// compile finds what the front end says of an object that the API server would take.
-func (j *judged) compile(o *manifest.Object, policies map[string]*v1alpha1.DeploymentPolicy, claims map[string]string, objects []*manifest.Object) {
-	named, _, _ := unstructured.NestedString(o.Object, "spec", "deploymentPolicy")
-	policy, has := policies[named]
-	if named != "" && !has && !among(objects, named) {
-		j.Warnings = append(j.Warnings, "deploymentPolicy "+named+" is in none of the files")
+// validateReferences checks what the API server does not check: the policy, and what the compiler of Skyhooks finds.
+func (v *objectValidator) validateReferences(o *manifest.Object, result *validatedObject) {
+	policyName, _, _ := unstructured.NestedString(o.Object, "spec", "deploymentPolicy")
+	policy, isValid := v.policies[policyName]
+	if policyName != "" && !isValid && !v.hasPolicy(policyName) {
+		result.Warnings = append(result.Warnings, "deploymentPolicy "+policyName+" is in none of the files")
 	}
 	if o.GetKind() != "Skyhook" {
 		return
 	}
 	s := &v1alpha1.Skyhook{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, s); err != nil {
-		j.Errors = append(j.Errors, err.Error())
+		result.Errors = append(result.Errors, err.Error())
 		return
 	}
-	c := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: policy, Claims: claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
+	compiled := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: policy, Claims: v.claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
 	for _, name := range skyhook.Claims(s) {
-		if _, taken := claims[name]; !taken {
-			claims[name] = s.Name
+		if _, isClaimed := v.claims[name]; !isClaimed {
+			v.claims[name] = s.Name
 		}
 	}
-	for _, p := range c.Problems {
+	for _, p := range compiled.Problems {
 		switch {
-		case p.Reason == rollout.ReasonPolicyMissing: // said above
+		case p.Reason == rollout.ReasonPolicyMissing: // reported above
 		case p.Refuses:
-			j.Errors = append(j.Errors, p.Text)
+			result.Errors = append(result.Errors, p.Text)
 		default:
-			j.Warnings = append(j.Warnings, p.Text)
+			result.Warnings = append(result.Warnings, p.Text)
 		}
 	}
 }
 
-// among says that a policy is among the objects, whatever is wrong with it.
-func among(objects []*manifest.Object, policy string) bool {
-	return slices.ContainsFunc(objects, func(o *manifest.Object) bool { return o.GetKind() == "DeploymentPolicy" && o.GetName() == policy })
+// hasPolicy reports whether the files have a policy, valid or not.
+func (v *objectValidator) hasPolicy(name string) bool {
+	return slices.ContainsFunc(v.objects, func(o *manifest.Object) bool { return o.GetKind() == "DeploymentPolicy" && o.GetName() == name })
 }

@@ -18,48 +18,44 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
-// labelVersion is where a chart writes what it installs.
+// labelVersion is the recommended label with the version of an application.
 const labelVersion = "app.kubernetes.io/version"
 
-func (a *factory) versionCommand() *cobra.Command {
+func newVersionCommand(f *factory) *cobra.Command {
 	timeout := 10 * time.Second
 	clientOnly := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say the versions of the plugin and of the operator",
+		Short: "Print the versions of the plugin and the operator",
 		Example: "  kubectl skyhook version\n" +
 			"  kubectl skyhook version --client-only",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.CheckFormat(); err != nil {
+			if _, err := f.CheckFormat(); err != nil {
 				return err
 			}
-			value := map[string]string{"plugin": a.version}
-			text := fmt.Sprintf("Skyhook plugin:\t%s\n", a.version)
+			value := map[string]string{"plugin": f.version}
+			text := fmt.Sprintf("Skyhook plugin:\t%s\n", f.version)
 			if !clientOnly {
 				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 				defer cancel()
-				value["operator"] = a.operator(ctx)
+				c, err := f.newClient()
+				operator := ""
+				if err == nil {
+					operator, err = findOperatorVersion(ctx, f, c)
+				}
+				value["operator"] = orUnknown(operator, err)
 				text += fmt.Sprintf("Skyhook operator:\t%s\n", value["operator"])
 			}
-			return a.Print(output.Answer{Value: value, Names: []string{a.version}, Text: func(bool) string { return text }})
+			return f.Print(output.Answer{Value: value, Names: []string{f.version}, Text: func(bool) string { return text }})
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to look for the operator")
-	cmd.Flags().BoolVar(&clientOnly, "client-only", false, "say the version of the plugin only")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "time limit for finding the operator")
+	cmd.Flags().BoolVar(&clientOnly, "client-only", false, "print only the version of the plugin")
 	return cmd
 }
 
-// operator is the operator's version, or why it is not known.
-func (a *factory) operator(ctx context.Context) string {
-	c, err := a.newClient()
-	if err != nil {
-		return orUnknown("", err)
-	}
-	return orUnknown(a.operatorVersion(ctx, c))
-}
-
-// orUnknown is a version, or why it is not known.
+// orUnknown returns a version, or why it is not known.
 func orUnknown(version string, err error) string {
 	if err != nil {
 		return fmt.Sprintf("unknown (%v)", err)
@@ -67,50 +63,58 @@ func orUnknown(version string, err error) string {
 	return version
 }
 
-// operatorVersion finds the operator among the deployments of its namespace.
-func (a *factory) operatorVersion(ctx context.Context, c client.Reader) (string, error) {
-	a.Note("listing the deployments of namespace %s", a.namespace())
-	list := &appsv1.DeploymentList{}
-	if err := c.List(ctx, list, client.InNamespace(a.namespace())); err != nil {
-		return "", fmt.Errorf("listing deployments in namespace %s: %w", a.namespace(), err)
+// findOperatorVersion finds the operator among the Deployments of its namespace.
+func findOperatorVersion(ctx context.Context, f *factory, c client.Reader) (string, error) {
+	operators, err := listOperators(ctx, f, c)
+	if err != nil {
+		return "", err
 	}
-	seen := false
-	for i := range list.Items {
-		d := &list.Items[i]
-		images := operatorImages(d)
-		if len(images) == 0 {
-			continue
-		}
-		seen = true
-		if v := d.Labels[labelVersion]; v != "" {
+	for i := range operators {
+		if v := operators[i].Labels[labelVersion]; v != "" {
 			return v, nil
 		}
-		for _, image := range images {
+		for _, image := range operatorImages(&operators[i]) {
 			image, _, _ = strings.Cut(image, "@")
 			if tag, err := name.NewTag(image); err == nil && tag.TagStr() != name.DefaultTag {
 				return tag.TagStr(), nil
 			}
 		}
 	}
-	if seen {
-		return "", fmt.Errorf("the operator's deployment in namespace %s tells no version", a.namespace())
+	if len(operators) > 0 {
+		return "", fmt.Errorf("the operator's deployment in namespace %s tells no version", f.namespace())
 	}
-	return "", errors.New("no operator in namespace " + a.namespace() + ": name its namespace with -n")
+	return "", errors.New("no operator in namespace " + f.namespace() + ": name its namespace with -n")
 }
 
-// operatorImages are the images of a deployment that is the operator's; none when it is not.
+// listOperators lists the Deployments of operators.
+func listOperators(ctx context.Context, f *factory, c client.Reader) ([]appsv1.Deployment, error) {
+	f.Note("listing the deployments of namespace %s", f.namespace())
+	list := &appsv1.DeploymentList{}
+	if err := c.List(ctx, list, client.InNamespace(f.namespace())); err != nil {
+		return nil, fmt.Errorf("listing deployments in namespace %s: %w", f.namespace(), err)
+	}
+	var operators []appsv1.Deployment
+	for _, d := range list.Items {
+		if len(operatorImages(&d)) > 0 {
+			operators = append(operators, d)
+		}
+	}
+	return operators, nil
+}
+
+// operatorImages returns the images of an operator's Deployment; none when it is not an operator.
 func operatorImages(d *appsv1.Deployment) []string {
-	ours := false
+	isOperator := false
 	for key, value := range d.Labels {
-		ours = ours || strings.Contains(key+"="+value, "skyhook")
+		isOperator = isOperator || strings.Contains(key+"="+value, "skyhook")
 	}
-	var all []string
+	var images []string
 	for _, c := range d.Spec.Template.Spec.Containers {
-		ours = ours || strings.Contains(c.Image, "skyhook")
-		all = append(all, c.Image)
+		isOperator = isOperator || strings.Contains(c.Image, "skyhook")
+		images = append(images, c.Image)
 	}
-	if !ours {
+	if !isOperator {
 		return nil
 	}
-	return all
+	return images
 }

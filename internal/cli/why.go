@@ -11,32 +11,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// longestChain bounds how far a reason is followed.
-const longestChain = 8
-
-func (a *factory) whyCommand() *cobra.Command {
+func newWhyCommand(f *factory) *cobra.Command {
 	var from viewOptions
 	cmd := &cobra.Command{
 		Use:   "why NODE|SKYHOOK|nodeop/NAME",
-		Short: "Say why a node or a rollout does not go on, and what would help",
-		Long: "Say why a node or a rollout does not go on: the reason for each wait, since when, and what would end it. A reason that\n" +
-			"lies elsewhere is followed there: a node waits for an earlier Skyhook, which waits for a pod, and so on.\n\n" +
-			"A name that a node and a Skyhook share means the node; node/NAME and skyhook/NAME say which.",
+		Short: "Explain why a node or a rollout waits, and what would help",
+		Long: "Explain why a node or a rollout waits: the reason of each wait, since when, and what would end it. Causes are followed: a\n" +
+			"node waits for an earlier Skyhook, which waits for a pod, and so on.\n\n" +
+			"A name of both a node and a Skyhook is the node; use node/NAME or skyhook/NAME to choose.",
 		Example: "  kubectl skyhook why worker-1\n" +
 			"  kubectl skyhook why demo\n" +
 			"  kubectl skyhook why nodeop/kernel-version",
-		Args: output.Args("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: a.completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), from, args[0]) },
+		Args: output.Args("NODE|SKYHOOK|nodeop/NAME"), ValidArgsFunction: f.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error { return runWhy(cmd.Context(), f, from, args[0]) },
 	}
-	from.addFlags(cmd)
+	from.addFromFlag(cmd)
 	return cmd
 }
 
-// explanation is one reason, and those behind it.
+// explanation is one reason, with the reasons that cause it.
 type explanation struct {
 	Subject string        `json:"subject"` // who waits
 	Nodes   int           `json:"nodes,omitempty"`
@@ -48,71 +47,69 @@ type explanation struct {
 	Causes  []explanation `json:"behind,omitempty"`
 }
 
-func (a *factory) why(ctx context.Context, from viewOptions, arg string) error {
-	if _, err := a.CheckFormat(); err != nil {
+func runWhy(ctx context.Context, f *factory, from viewOptions, arg string) error {
+	if _, err := f.CheckFormat(); err != nil {
 		return err
 	}
-	s, err := a.loadView(ctx, from)
+	v, err := loadView(ctx, f, from)
 	if err != nil {
 		return err
 	}
 	node := strings.TrimPrefix(strings.TrimPrefix(arg, "node/"), "no/")
+	r := v.findRollout(arg)
 	var all []explanation
-	switch r, _, found := s.findRollout(arg); {
-	case s.objects.Node(node) != nil:
-		all = s.explainNode(node)
-	case found:
-		all = s.explainRollout(r)
+	switch {
+	case v.objects.Node(node) != nil:
+		all = explainNode(v, node)
+	case r != nil:
+		all = explainRollout(v, r)
 	default:
-		return fmt.Errorf("there is no node and no rollout %q: %s", arg, s.listNames())
+		return fmt.Errorf("there is no node and no rollout %q: %s", arg, v.listNames())
 	}
-	return a.Print(output.Answer{Value: all, Names: subjects(all), Text: func(bool) string { return formatReasons(all, 0) }})
+	var subjects []string
+	for _, e := range all {
+		subjects = append(subjects, e.Subject)
+	}
+	return f.Print(output.Answer{Value: all, Names: subjects, Text: func(bool) string { return formatExplanations(all, 0) }})
 }
 
-func subjects(all []explanation) []string {
-	var out []string
-	for _, b := range all {
-		out = append(out, b.Subject)
-	}
-	return out
-}
-
-// explainNode tells of every rollout that selects a node, in their order.
-func (s *view) explainNode(node string) []explanation {
-	out := []explanation{}
-	for i := range s.snapshot.Rollouts {
-		r := &s.snapshot.Rollouts[i]
-		if v, ok := s.findVerdict(r.Ref, node); ok {
-			out = append(out, s.explainVerdict(r, v, map[string]bool{}))
+// explainNode explains every rollout that selects a node, and a cordon.
+func explainNode(v *view, node string) []explanation {
+	all := []explanation{}
+	for i := range v.snapshot.Rollouts {
+		r := &v.snapshot.Rollouts[i]
+		if verdict, ok := v.findVerdict(r.Ref, node); ok {
+			all = append(all, newExplainer(v).explain(r, verdict))
 		}
 	}
-	n := s.objects.Node(node)
+	n := v.objects.Node(node)
 	if n.Unschedulable {
-		owners := holds(n)
-		b := explanation{Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook", Help: "kubectl uncordon " + node + ", if nobody needs it cordoned"}
-		if len(owners) > 0 {
-			var names []string
-			for _, h := range owners {
-				names = append(names, shortName(h.Owner))
-			}
-			b.Text, b.Help = "the node is cordoned by "+strings.Join(names, ", "), "it is given back when they are done there"
+		e := explanation{
+			Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook",
+			Help: "kubectl uncordon " + node + ", if nobody needs it cordoned",
 		}
-		out = append(out, b)
+		if holds := findHolds(n); len(holds) > 0 {
+			var owners []string
+			for _, h := range holds {
+				owners = append(owners, shortName(h.Owner))
+			}
+			e.Text, e.Help = "the node is cordoned by "+strings.Join(owners, ", "), "it is uncordoned when they are done there"
+		}
+		all = append(all, e)
 	}
-	if len(out) == 0 {
-		out = append(out, explanation{Subject: "Node " + node, Reason: "NotSelected", Text: "no Skyhook and no NodeOp selects the node", Help: "compare its labels with nodeSelectors"})
+	if len(all) == 0 {
+		all = append(all, explanation{Subject: "Node " + node, Reason: "NotSelected", Text: "no Skyhook and no NodeOp selects the node", Help: "compare its labels with nodeSelectors"})
 	}
-	return out
+	return all
 }
 
-// explainRollout tells each reason once, of the first node that has it.
-func (s *view) explainRollout(r *rollout.Rollout) []explanation {
-	if o := s.endedNodeOp(r); o != nil {
-		return explainEnded(o)
+// explainRollout explains each phase and reason of a rollout once, for the first node with it.
+func explainRollout(v *view, r *rollout.Rollout) []explanation {
+	if op := v.endedNodeOp(r); op != nil {
+		return explainEnded(op)
 	}
-	out := []explanation{}
 	if r.Broken != nil {
-		return append(out, explanation{Subject: r.Ref.String(), Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(shortName(r.Ref), "NODE", "")})
+		return []explanation{{Subject: r.Ref.String(), Reason: string(r.Broken.Reason), Text: r.Broken.Text, Help: r.Broken.Remedy(shortName(r.Ref), "NODE", "")}}
 	}
 	type key struct {
 		phase  rollout.Phase
@@ -120,156 +117,88 @@ func (s *view) explainRollout(r *rollout.Rollout) []explanation {
 	}
 	first, counts := map[key]rollout.Verdict{}, map[key]int{}
 	var order []key
-	for _, v := range s.reportOf(r.Ref).Verdicts {
-		k := key{v.Phase, v.Why.Reason}
+	for _, verdict := range v.reportOf(r.Ref).Verdicts {
+		k := key{verdict.Phase, verdict.Why.Reason}
 		if counts[k] == 0 {
-			first[k] = v
+			first[k] = verdict
 			order = append(order, k)
 		}
 		counts[k]++
 	}
-	slices.SortStableFunc(order, func(a, b key) int { return slices.Index(phases, a.phase) - slices.Index(phases, b.phase) })
+	slices.SortStableFunc(order, func(a, b key) int { return slices.Index(phaseOrder, a.phase) - slices.Index(phaseOrder, b.phase) })
+	all := []explanation{}
 	for _, k := range order {
-		b := s.explainVerdict(r, first[k], map[string]bool{})
-		if b.Nodes = counts[k]; b.Nodes > 1 {
-			b.Subject = fmt.Sprintf("%s on %s and %d more", shortName(r.Ref), first[k].Node, b.Nodes-1)
-		}
-		out = append(out, b)
+		e := newExplainer(v).explain(r, first[k])
+		e.Nodes = counts[k]
+		all = append(all, e)
 	}
-	if len(out) == 0 {
-		out = append(out, explanation{Subject: r.Ref.String(), Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
+	appendCounts(all)
+	if len(all) == 0 {
+		all = append(all, explanation{Subject: r.Ref.String(), Reason: "NoNodes", Text: "it selects no node", Help: "compare nodeSelectors with the labels of the nodes"})
 	}
-	return out
+	return all
 }
 
-// phases from what asks most for attention to what asks least.
-var phases = []rollout.Phase{
+// phaseOrder sorts phases by urgency.
+var phaseOrder = []rollout.Phase{
 	rollout.PhaseFailed, rollout.PhaseFailing, rollout.PhaseBlocked, rollout.PhaseInFlight, rollout.PhaseWaiting, rollout.PhasePaused, rollout.PhaseDisabled, rollout.PhaseFinished,
 }
 
-func (s *view) findVerdict(of rollout.Ref, node string) (rollout.Verdict, bool) {
-	for _, v := range s.reportOf(of).Verdicts {
-		if v.Node == node {
-			return v, true
-		}
-	}
-	return rollout.Verdict{}, false
-}
-
-// explainVerdict says why a target stands as it does, and follows the reason to where it lies.
-func (s *view) explainVerdict(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) explanation {
-	b := explanation{
-		Subject: shortName(r.Ref) + " on " + v.Node, Phase: string(v.Phase), Reason: string(v.Why.Reason), Text: v.Why.Text, Help: s.findRemedy(r, v),
-	}
-	if since := v.Why.Since; !since.IsZero() && s.snapshot.Now.After(since) && v.Phase != rollout.PhaseFinished {
-		b.Since = formatDuration(s.snapshot.Now.Sub(since))
-	}
-	if seen[b.Subject] || len(seen) >= longestChain {
-		return b
-	}
-	seen[b.Subject] = true
-	b.Causes = s.explainCauses(r, v, seen)
-	return b
-}
-
-// findRemedy is what would end a wait, with the names that belong there.
-func (s *view) findRemedy(r *rollout.Rollout, v rollout.Verdict) string {
-	pkg := ""
-	if t := s.findTarget(r.Ref, v.Node); t != nil {
-		for _, k := range t.Tasks {
-			if k.State == rollout.StateFailing || k.State == rollout.StateRunning && pkg == "" {
-				pkg, _, _ = strings.Cut(k.Label, " ")
-			}
-		}
-	}
-	return v.Why.Remedy(shortName(r.Ref), v.Node, pkg)
-}
-
-// explainCauses are the reasons that a reason comes from.
-func (s *view) explainCauses(r *rollout.Rollout, v rollout.Verdict, seen map[string]bool) []explanation {
-	switch v.Why.Reason {
-	case rollout.ReasonEarlierRollout, rollout.ReasonOccupied:
-		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			if w, ok := s.findVerdict(other.Ref, v.Node); ok {
-				return []explanation{s.explainVerdict(other, w, seen)}
-			}
-		}
-	case rollout.ReasonBarrier:
-		if other, _, ok := s.findRollout(strings.Replace(v.Why.About, " ", "/", 1)); ok {
-			return s.explainFirst(other, seen, func(_ *rollout.Target, w rollout.Verdict) bool { return w.Phase != rollout.PhaseFinished })
-		}
-	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
-		group := s.groupOf(r, v.Node)
-		var out []explanation
-		for i := range s.snapshot.Rollouts {
-			out = append(out, s.explainFirst(&s.snapshot.Rollouts[i], seen, func(t *rollout.Target, w rollout.Verdict) bool {
-				return t.Group == group && t.Node != v.Node && (t.Admitted || w.Phase == rollout.PhaseFailed)
-			})...)
-		}
-		return out[:min(len(out), 3)]
-	}
-	return nil
-}
-
-func (s *view) groupOf(r *rollout.Rollout, node string) rollout.GroupRef {
-	if t := s.findTarget(r.Ref, node); t != nil {
-		return t.Group
-	}
-	return rollout.GroupRef{}
-}
-
-// explainFirst explains the first targets of a rollout that are meant, each reason once.
-func (s *view) explainFirst(r *rollout.Rollout, seen map[string]bool, meant func(*rollout.Target, rollout.Verdict) bool) []explanation {
-	var out []explanation
-	told := map[rollout.Reason]int{}
-	for i, v := range s.reportOf(r.Ref).Verdicts {
-		if !meant(&r.Targets[i], v) {
+// explainEnded explains how a NodeOp ended: each message of a failure once.
+func explainEnded(op *nodeopv1.NodeOp) []explanation {
+	name := shortName(nodeop.Ref(op))
+	all := []explanation{{
+		Subject: name, Phase: "ended", Reason: string(op.Status.Phase),
+		Text: fmt.Sprintf("%d of %s done, %d skipped, %d failed", op.Status.Completed, output.Count(int(op.Status.Total), "node"), op.Status.Skipped, op.Status.Failed),
+	}}
+	index := map[string]int{}
+	for _, failed := range summarizeEnded(op).Failures {
+		if at, ok := index[failed.Text]; ok {
+			all[at].Nodes++
 			continue
 		}
-		if at, ok := told[v.Why.Reason]; ok {
-			out[at].Nodes++
-			continue
-		}
-		if len(out) == 3 {
-			continue
-		}
-		told[v.Why.Reason] = len(out)
-		b := s.explainVerdict(r, v, seen)
-		b.Nodes = 1
-		out = append(out, b)
+		index[failed.Text] = len(all)
+		all = append(all, explanation{
+			Subject: name + " on " + failed.Node, Nodes: 1, Phase: "failed", Reason: string(rollout.ReasonStageFailed), Text: failed.Text,
+			Help: "fix the cause, and create a new NodeOp: an ended one does not run again",
+		})
 	}
-	for i := range out {
-		if out[i].Nodes > 1 {
-			out[i].Subject += fmt.Sprintf(" and %d more", out[i].Nodes-1)
-		}
-	}
-	return out
+	appendCounts(all)
+	return all
 }
 
-// formatReasons prints reasons, those behind them below and further in.
-func formatReasons(all []explanation, depth int) string {
+// appendCounts adds the number of further nodes to subjects.
+func appendCounts(all []explanation) {
+	for i := range all {
+		if all[i].Nodes > 1 {
+			all[i].Subject += fmt.Sprintf(" and %d more", all[i].Nodes-1)
+		}
+	}
+}
+
+// formatExplanations formats reasons, each with its causes indented below.
+func formatExplanations(all []explanation, depth int) string {
 	var b strings.Builder
-	in := strings.Repeat("    ", depth)
-	for i, w := range all {
+	prefix, arrow := strings.Repeat("    ", depth), ""
+	if depth > 0 {
+		arrow = "└ "
+	}
+	for i, e := range all {
 		if depth == 0 && i > 0 {
 			b.WriteString("\n")
 		}
-		arrow := ""
-		if depth > 0 {
-			arrow = "└ "
+		title := e.Subject
+		if e.Phase != "" {
+			title += ": " + e.Phase
 		}
-		head := w.Subject
-		if w.Phase != "" {
-			head += ": " + w.Phase
+		if e.Since != "" {
+			title += ", for " + e.Since
 		}
-		if w.Since != "" {
-			head += ", for " + w.Since
+		fmt.Fprintf(&b, "%s%s%s\n%s  %s: %s\n", prefix, arrow, title, prefix, e.Reason, e.Text)
+		if e.Help != "" {
+			fmt.Fprintf(&b, "%s  → %s\n", prefix, e.Help)
 		}
-		fmt.Fprintf(&b, "%s%s%s\n%s  %s: %s\n", in, arrow, head, in, w.Reason, w.Text)
-		if w.Help != "" {
-			fmt.Fprintf(&b, "%s  → %s\n", in, w.Help)
-		}
-		b.WriteString(formatReasons(w.Causes, depth+1))
+		b.WriteString(formatExplanations(e.Causes, depth+1))
 	}
 	return b.String()
 }

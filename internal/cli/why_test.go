@@ -22,8 +22,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
 			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: rollout.ParseRef("Skyhook/demo"), Verdicts: []rollout.Verdict{v}}}},
 		}
-		b := s.explainVerdict(&s.snapshot.Rollouts[0], v, map[string]bool{})
-		got := formatReasons([]explanation{b}, 0)
+		b := newExplainer(s).explain(&s.snapshot.Rollouts[0], v)
+		got := formatExplanations([]explanation{b}, 0)
 		for _, text := range []string{string(want) + ": " + v.Why.Text, "for 5m", "→ " + v.Why.Remedy("demo", "n1", "")} {
 			if !strings.Contains(got, text) {
 				t.Errorf("%s is explained without %q:\n%s", want, text, got)

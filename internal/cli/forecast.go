@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+// wave is the nodes of one group that start at the same time.
+type wave struct {
+	Number int      `json:"wave"`
+	Group  string   `json:"group"`
+	After  string   `json:"after"` // from now, with the assumed durations
+	Nodes  []string `json:"nodes"`
+	after  time.Duration
+	group  rollout.GroupRef
+}
+
+// taskRun is one task that runs on a node.
+type taskRun struct {
+	task   string
+	covers []string
+}
+
+// forecast is how rollouts continue when everything succeeds.
+type forecast struct {
+	timeline sim.Timeline
+	start    time.Time
+	waves    map[rollout.Ref][]wave
+	runs     map[targetKey][]taskRun
+}
+
+// stopCondition is asked after each simulated moment.
+type stopCondition func(*forecast, sim.Moment) bool
+
+// simulateRollouts simulates the rollouts without faults, until a condition stops the simulation; without one to the end.
+func (v *view) simulateRollouts(times sim.Times, limit time.Duration, isEnough stopCondition) *forecast {
+	c := &forecast{start: v.snapshot.Now, waves: map[rollout.Ref][]wave{}, runs: map[targetKey][]taskRun{}}
+	times.Enough = func(m sim.Moment) bool {
+		c.record(m)
+		return isEnough != nil && isEnough(c, m)
+	}
+	c.timeline = sim.Play(v.copySnapshot(), times, limit)
+	return c
+}
+
+// copySnapshot copies the snapshot, with the pods that each target has to evict.
+func (v *view) copySnapshot() rollout.Snapshot {
+	snapshot := sim.Clone(v.snapshot)
+	for i := range snapshot.Rollouts {
+		r := &snapshot.Rollouts[i]
+		for j := range r.Targets {
+			t := &r.Targets[j]
+			if !isDisruptive(t) { // each rollout has rules of its own for the pods of a node
+				t.Pods = nil
+				continue
+			}
+			pods, _ := v.podsToEvict(r, t.Node)
+			for k := range pods { // a disruption budget does not refuse for ever
+				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
+			}
+			if pods != nil {
+				t.Pods = pods
+			}
+		}
+	}
+	return snapshot
+}
+
+// record records the admissions and the started tasks of one simulated moment.
+func (c *forecast) record(m sim.Moment) {
+	after := m.At.Sub(c.start)
+	for _, act := range m.Actions {
+		switch act.Verb {
+		case rollout.VerbAdmit:
+			c.recordAdmission(act, after)
+		case rollout.VerbRun:
+			key := targetKey{act.Rollout, act.Node}
+			c.runs[key] = append(c.runs[key], taskRun{task: act.Task, covers: act.Covers})
+		}
+	}
+}
+
+func (c *forecast) recordAdmission(act rollout.Action, after time.Duration) {
+	waves := c.waves[act.Rollout]
+	for i := range waves {
+		if waves[i].after == after && waves[i].group == act.Group {
+			waves[i].Nodes = append(waves[i].Nodes, act.Node)
+			return
+		}
+	}
+	c.waves[act.Rollout] = append(waves, wave{Number: len(waves) + 1, group: act.Group, After: formatDuration(after), after: after, Nodes: []string{act.Node}})
+}
+
+// waitingVerdicts returns the verdicts of the targets of a rollout that wait at the end of the simulation, by node.
+func (c *forecast) waitingVerdicts(r *rollout.Rollout) map[string]rollout.Verdict {
+	waiting := map[string]rollout.Verdict{}
+	for _, report := range c.timeline.Left {
+		if report.Rollout == r.Ref {
+			for _, verdict := range report.Verdicts {
+				waiting[verdict.Node] = verdict
+			}
+		}
+	}
+	return waiting
+}
+
+// stopAfterWaves stops when a rollout has had more waves than this; 0 never stops.
+func stopAfterWaves(most int) stopCondition {
+	return func(c *forecast, _ sim.Moment) bool {
+		for _, waves := range c.waves {
+			if most > 0 && len(waves) > most {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// stopAtEither stops when one of both conditions does; the second may be nil.
+func stopAtEither(first, second stopCondition) stopCondition {
+	if second == nil {
+		return first
+	}
+	return func(c *forecast, m sim.Moment) bool {
+		stop := second(c, m) // always asked, because it counts
+		return first(c, m) || stop
+	}
+}
+
+// stopWhenDone stops when the named rollouts have ended everything that they can end; nil without names.
+func (v *view) stopWhenDone(args []string) stopCondition {
+	if len(args) == 0 {
+		return nil
+	}
+	isNamed, busy := map[rollout.Ref]bool{}, 0
+	for _, r := range v.selectRollouts(args) {
+		isNamed[r.Ref] = true
+		if r.Paused || r.Broken != nil {
+			continue
+		}
+		for j := range r.Targets {
+			if t := &r.Targets[j]; t.Admitted || canStart(t) {
+				busy++
+			}
+		}
+	}
+	return func(_ *forecast, m sim.Moment) bool {
+		for _, act := range m.Actions {
+			if act.Verb == rollout.VerbRetire && isNamed[act.Rollout] {
+				busy--
+			}
+		}
+		return busy <= 0
+	}
+}
+
+func canStart(t *rollout.Target) bool {
+	return hasOpenTasks(t) && t.Blocked == nil && !t.Gone && !t.Skipped
+}
+
+// assumeDurations lets every task take the same time.
+func assumeDurations(d time.Duration) sim.Times {
+	return sim.Times{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
+}
+
+// maxNodesSimulated is up to how many nodes a plan is simulated to its end by default.
+const maxNodesSimulated = 500
+
+// limitWaves returns how many waves are printed, 0 for all: as requested, or a default for many nodes.
+func limitWaves(requested, defaultLimit, nodes int) int {
+	switch {
+	case requested >= 0:
+		return requested
+	case nodes <= maxNodesSimulated:
+		return 0
+	}
+	return defaultLimit
+}
+
+// countReasons counts verdicts by reason, the most frequent reason first.
+func countReasons(verdicts []rollout.Verdict) []reasonCount {
+	var counts []reasonCount
+	index := map[rollout.Reason]int{}
+	for _, verdict := range verdicts {
+		at, ok := index[verdict.Why.Reason]
+		if !ok {
+			at = len(counts)
+			index[verdict.Why.Reason] = at
+			counts = append(counts, reasonCount{Reason: string(verdict.Why.Reason), Text: verdict.Why.Text})
+		}
+		counts[at].Nodes++
+		if len(counts[at].First) < 3 {
+			counts[at].First = append(counts[at].First, verdict.Node)
+		}
+	}
+	slices.SortFunc(counts, compareReasonCounts)
+	return counts
+}

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// rolloutStatus is the status of one rollout.
+type rolloutStatus struct {
+	Name       rollout.Ref   `json:"name"`
+	Status     string        `json:"status"`
+	Nodes      int           `json:"nodes"`
+	Complete   int           `json:"complete"`
+	InProgress int           `json:"inProgress"`
+	Failing    int           `json:"failing"`
+	Waiting    int           `json:"waiting"`
+	Blocked    int           `json:"blocked"`
+	Left       string        `json:"timeLeft,omitempty"`
+	PerHour    float64       `json:"nodesPerHour,omitempty"`
+	Groups     []groupStatus `json:"groups"`
+	Reasons    []reasonCount `json:"reasons"`
+	Failures   []failure     `json:"failures"`
+	Working    []runningTask `json:"working"`
+	Packages   []string      `json:"packages,omitempty"`
+	Problem    string        `json:"problem,omitempty"`
+	Ended      bool          `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+}
+
+// groupStatus is the progress of one group.
+type groupStatus struct {
+	Name     string `json:"name"`
+	Nodes    int    `json:"nodes"`
+	Complete int    `json:"complete"`
+	Failed   int    `json:"failed"`
+	Busy     int    `json:"busy"`
+	Budget   int    `json:"budget"` // -1 for none
+	Batch    int    `json:"batch"`
+	Stopped  bool   `json:"stopped,omitempty"`
+	Why      string `json:"why,omitempty"`
+}
+
+// failure is a failing node.
+type failure struct {
+	Node     string `json:"node"`
+	Task     string `json:"task,omitempty"`
+	Attempts int    `json:"attempts"`
+	Final    bool   `json:"final"`
+	Text     string `json:"text"`
+}
+
+// runningTask is a task that runs on some nodes.
+type runningTask struct {
+	Task  string   `json:"task"`
+	Nodes int      `json:"nodes"`
+	First []string `json:"first"`
+}
+
+func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
+	if op := v.endedNodeOp(r); op != nil {
+		return summarizeEnded(op)
+	}
+	s := rolloutStatus{Name: r.Ref, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
+	if r.Broken != nil {
+		s.Problem = r.Broken.Text
+	}
+	report := v.reportOf(r.Ref)
+	s.addVerdicts(r, report.Verdicts)
+	s.addGroups(v, r)
+	if !r.Paused { // a paused rollout has no estimate
+		s.PerHour, s.Left = estimateSpeed(v.snapshot.Now, r, s.Nodes-s.Complete-s.Blocked)
+	}
+	hook := v.skyhookOf(r)
+	if hook == nil {
+		s.Status = s.deriveStatus(r)
+		return s
+	}
+	s.Status = string(v.objects.Compiled(hook).Status(*report, v.plan.Groups).Status)
+	for name, p := range hook.Spec.Packages {
+		s.Packages = append(s.Packages, name+" "+string(p.Version))
+	}
+	slices.Sort(s.Packages)
+	return s
+}
+
+// addVerdicts counts nodes by phase and reason, and lists failures and running tasks.
+func (s *rolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdict) {
+	var waiting []rollout.Verdict
+	running := map[string][]string{} // nodes by task
+	for i, verdict := range verdicts {
+		t := &r.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		s.Nodes++
+		switch verdict.Phase {
+		case rollout.PhaseFinished:
+			s.Complete++
+			continue
+		case rollout.PhaseFailing, rollout.PhaseFailed:
+			s.Failing++
+			s.Failures = append(s.Failures, newFailure(t, verdict))
+			continue
+		case rollout.PhaseInFlight:
+			s.InProgress++
+		case rollout.PhaseBlocked:
+			s.Blocked++
+		default:
+			s.Waiting++
+		}
+		if verdict.Why.Reason != rollout.ReasonWorking {
+			waiting = append(waiting, verdict)
+			continue
+		}
+		for _, k := range t.Tasks {
+			if k.State == rollout.StateRunning {
+				running[k.Label] = append(running[k.Label], t.Node)
+			}
+		}
+	}
+	s.Reasons = append(s.Reasons, countReasons(waiting)...)
+	for label, nodes := range running {
+		s.Working = append(s.Working, runningTask{label, len(nodes), nodes[:min(3, len(nodes))]})
+	}
+	slices.SortFunc(s.Working, func(a, b runningTask) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Task, b.Task)) })
+	slices.SortStableFunc(s.Failures, func(a, b failure) int {
+		if a.Final != b.Final {
+			return boolToInt(b.Final) - boolToInt(a.Final)
+		}
+		return cmp.Compare(b.Attempts, a.Attempts)
+	})
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func newFailure(t *rollout.Target, verdict rollout.Verdict) failure {
+	f := failure{Node: t.Node, Text: verdict.Why.Text, Final: verdict.Phase == rollout.PhaseFailed}
+	for _, k := range t.Tasks {
+		if k.Attempts > f.Attempts || f.Task == "" && k.State == rollout.StateFailing {
+			f.Task, f.Attempts = k.Label, max(k.Attempts, f.Attempts)
+		}
+	}
+	return f
+}
+
+// deriveStatus returns the status of a NodeOp in the words of a Skyhook's status.
+func (s *rolloutStatus) deriveStatus(r *rollout.Rollout) string {
+	switch {
+	case s.Complete == s.Nodes:
+		return "complete"
+	case r.Paused:
+		return "paused"
+	case s.InProgress > 0:
+		return "in_progress"
+	case s.Failing > 0:
+		return "erroring"
+	case s.Blocked > 0:
+		return "blocked"
+	}
+	return "waiting"
+}
+
+func (s *rolloutStatus) addGroups(v *view, r *rollout.Rollout) {
+	isUsed, exists := map[rollout.GroupRef]bool{}, map[rollout.GroupRef]bool{}
+	for i := range r.Targets {
+		isUsed[r.Targets[i].Group] = true
+	}
+	for i := range v.snapshot.Groups {
+		exists[v.snapshot.Groups[i].Ref] = true
+	}
+	reports := map[rollout.GroupRef]rollout.GroupReport{}
+	for _, report := range v.plan.Groups {
+		reports[report.Group] = report
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(isUsed), rollout.GroupRef.Compare) {
+		if !exists[ref] {
+			continue
+		}
+		report := reports[ref]
+		g := groupStatus{
+			Name: groupName(r, ref), Nodes: report.Matched, Complete: report.Finished, Failed: report.Failed, Busy: report.Busy,
+			Budget: report.Ceiling, Batch: report.Memory.Batch, Stopped: report.Memory.Stopped,
+		}
+		if report.Why != nil {
+			g.Why = report.Why.Text
+		}
+		s.Groups = append(s.Groups, g)
+	}
+}
+
+// estimateSpeed returns how many nodes finish in an hour, and the time until the rest is finished. It counts the nodes that
+// finished during the last hour, after the first of them; too few give no estimate.
+func estimateSpeed(now time.Time, r *rollout.Rollout, left int) (perHour float64, timeLeft string) {
+	var ends []time.Time
+	for i := range r.Targets {
+		if end := r.Targets[i].FinishedAt; end.After(now.Add(-time.Hour)) {
+			ends = append(ends, end)
+		}
+	}
+	if len(ends) < 2 || left <= 0 {
+		return 0, ""
+	}
+	first := slices.MinFunc(ends, time.Time.Compare)
+	finished := 0
+	for _, end := range ends {
+		if end.After(first) {
+			finished++
+		}
+	}
+	took := now.Sub(first)
+	if finished == 0 || took < time.Minute {
+		return 0, ""
+	}
+	each := took / time.Duration(finished)
+	perHour = float64(int(10*time.Hour/each)) / 10
+	if perHour > 100 {
+		perHour = float64(int(perHour))
+	}
+	return perHour, formatEstimate(each * time.Duration(left))
+}
+
+// summarizeEnded summarizes the status of an ended NodeOp.
+func summarizeEnded(op *nodeopv1.NodeOp) rolloutStatus {
+	s := rolloutStatus{
+		Name: nodeop.Ref(op), Status: "complete", Ended: true, Nodes: int(op.Status.Total), Complete: int(op.Status.Completed + op.Status.Skipped),
+		Failing: int(op.Status.Failed), Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{},
+	}
+	if op.Status.Phase == nodeopv1.PhaseFailed {
+		s.Status = "failed"
+	}
+	for _, node := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+		n := op.Status.NodeStatuses[node]
+		if n.Phase != nodeopv1.PhaseFailed {
+			continue
+		}
+		text := n.Message
+		if n.ExitCode != nil {
+			text += fmt.Sprintf(", exit code %d", *n.ExitCode)
+		}
+		if n.Output != "" {
+			text += "; last output: " + strings.ReplaceAll(strings.TrimSpace(n.Output), "\n", " | ")
+		}
+		s.Failures = append(s.Failures, failure{Node: node, Task: "command", Attempts: int(max(n.Attempts, 1)), Final: true, Text: text})
+	}
+	return s
+}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// view is a cluster with the decision of the engine.
+type view struct {
+	dump     *dump.Cluster
+	objects  *cluster.Objects
+	snapshot rollout.Snapshot
+	problems []cluster.Problem
+	plan     rollout.Plan
+	targets  map[targetKey]*rollout.Target
+	budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
+}
+
+// targetKey names a target.
+type targetKey struct {
+	rollout rollout.Ref
+	node    string
+}
+
+func (v *view) decide() {
+	v.snapshot, v.problems = cluster.Snapshot(v.objects, v.dump.Taken)
+	v.plan = rollout.Decide(v.snapshot)
+	v.targets = map[targetKey]*rollout.Target{}
+	for i := range v.snapshot.Rollouts {
+		r := &v.snapshot.Rollouts[i]
+		for j := range r.Targets {
+			v.targets[targetKey{r.Ref, r.Targets[j].Node}] = &r.Targets[j]
+		}
+	}
+}
+
+// selectRollouts returns the rollouts that arguments name; all without arguments.
+func (v *view) selectRollouts(args []string) []*rollout.Rollout {
+	var selected []*rollout.Rollout
+	for i := range v.snapshot.Rollouts {
+		r := &v.snapshot.Rollouts[i]
+		if len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return matchesName(r.Ref, arg) }) {
+			selected = append(selected, r)
+		}
+	}
+	return selected
+}
+
+// findRollout returns the first rollout that an argument names, such as demo, skyhook/demo or nodeop/NAME; nil when there
+// is none.
+func (v *view) findRollout(arg string) *rollout.Rollout {
+	if found := v.selectRollouts([]string{arg}); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+// matchesName reports whether an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
+func matchesName(ref rollout.Ref, arg string) bool {
+	if ref.Kind == skyhook.Kind && arg == ref.Name || strings.EqualFold(arg, ref.String()) {
+		return true
+	}
+	argKind, argName, hasKind := strings.Cut(arg, "/")
+	if !hasKind || !strings.EqualFold(strings.TrimSuffix(strings.ToLower(argKind), "s"), ref.Kind) {
+		return false
+	}
+	return argName == ref.Path() || argName == ref.Name
+}
+
+// checkNames returns an error for an argument that names no rollout.
+func (v *view) checkNames(args []string) error {
+	for _, arg := range args {
+		if v.findRollout(arg) == nil {
+			return fmt.Errorf("there is no %s: %s", arg, v.listNames())
+		}
+	}
+	return nil
+}
+
+// listNames lists the names that arguments can have.
+func (v *view) listNames() string {
+	var names []string
+	for i := range v.snapshot.Rollouts {
+		names = append(names, shortName(v.snapshot.Rollouts[i].Ref))
+	}
+	if len(names) == 0 {
+		return errNoObjects.Error()
+	}
+	return "there are " + output.List(names, 5)
+}
+
+var errNoObjects = errors.New("there is no Skyhook and no NodeOp")
+
+// shortName returns the name of a rollout as people type it.
+func shortName(ref rollout.Ref) string {
+	if ref.Kind == skyhook.Kind {
+		return ref.Path()
+	}
+	return strings.ToLower(ref.Kind) + "/" + ref.Path()
+}
+
+// groupName returns the name of a group, without its owner when that is the rollout.
+func groupName(r *rollout.Rollout, group rollout.GroupRef) string {
+	if group.Owner == r.Ref {
+		return group.Compartment
+	}
+	return group.String()
+}
+
+func (v *view) reportOf(ref rollout.Ref) *rollout.Report {
+	at := slices.IndexFunc(v.plan.Reports, func(r rollout.Report) bool { return r.Rollout == ref })
+	if at < 0 {
+		return &rollout.Report{Rollout: ref}
+	}
+	return &v.plan.Reports[at]
+}
+
+func (v *view) findVerdict(ref rollout.Ref, node string) (rollout.Verdict, bool) {
+	verdicts := v.reportOf(ref).Verdicts
+	at := slices.IndexFunc(verdicts, func(verdict rollout.Verdict) bool { return verdict.Node == node })
+	if at < 0 {
+		return rollout.Verdict{}, false
+	}
+	return verdicts[at], true
+}
+
+// findTarget returns the target of a rollout on a node; nil when there is none.
+func (v *view) findTarget(ref rollout.Ref, node string) *rollout.Target {
+	return v.targets[targetKey{ref, node}]
+}
+
+// taskLabel returns the label of a task, or its ID when it has none.
+func (v *view) taskLabel(ref rollout.Ref, node, task string) string {
+	if t := v.findTarget(ref, node); t != nil {
+		for i := range t.Tasks {
+			if t.Tasks[i].ID == task && t.Tasks[i].Label != "" {
+				return t.Tasks[i].Label
+			}
+		}
+	}
+	return task
+}
+
+// actionObject returns the object of an action: a pod, a task, or a name.
+func (v *view) actionObject(act rollout.Action) string {
+	switch {
+	case act.Pod.Name != "":
+		return act.Pod.Namespace + "/" + act.Pod.Name
+	case act.Task != "":
+		return v.taskLabel(act.Rollout, act.Node, act.Task)
+	}
+	return act.Object
+}
+
+// skyhookOf returns the Skyhook that a rollout was compiled from; nil for other kinds.
+func (v *view) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
+	for _, hook := range v.objects.Skyhooks {
+		if r.Ref == skyhook.Ref(hook.Name) {
+			return hook
+		}
+	}
+	return nil
+}
+
+// endedNodeOp returns the NodeOp of a rollout once it has ended; otherwise nil. Nodes then have no record of it, and only
+// its status remains.
+func (v *view) endedNodeOp(r *rollout.Rollout) *nodeopv1.NodeOp {
+	for _, op := range v.objects.NodeOps {
+		if nodeop.Ref(op) == r.Ref && hasEnded(op) {
+			return op
+		}
+	}
+	return nil
+}
+
+// nodesDrainedNext returns the nodes that the plan admits for work that needs them drained.
+func (v *view) nodesDrainedNext() []string {
+	var nodes []string
+	found := map[string]bool{}
+	for _, act := range v.plan.Actions {
+		if act.Verb != rollout.VerbAdmit || found[act.Node] {
+			continue
+		}
+		if t := v.findTarget(act.Rollout, act.Node); t != nil && isDisruptive(t) {
+			found[act.Node] = true
+			nodes = append(nodes, act.Node)
+		}
+	}
+	return nodes
+}
+
+// podsToEvict returns the pods that a Skyhook has to remove from a node; false when the pods of the node are not loaded.
+func (v *view) podsToEvict(r *rollout.Rollout, node string) ([]rollout.Pod, bool) {
+	pods, isLoaded := v.objects.Workloads[node]
+	hook := v.skyhookOf(r)
+	if !isLoaded || hook == nil {
+		return nil, false
+	}
+	protected, err := skyhook.Protected(hook)
+	if err != nil {
+		return nil, false
+	}
+	return drain.SkyhookRules(hook, protected).BlockingPods(pods, v.objects.IsOurs, nil), true
+}
+
+// isDisruptive reports whether an open task of a target needs the node drained.
+func isDisruptive(t *rollout.Target) bool {
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone && k.Need != rollout.NeedNothing })
+}
+
+func hasOpenTasks(t *rollout.Target) bool {
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
+}
