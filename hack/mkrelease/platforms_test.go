@@ -27,7 +27,7 @@ type listed struct {
 	GoFiles               []string
 }
 
-// imports are packages that are known already. Those of others are empty: what they lack is not asked.
+// imports are the type-checked packages. Packages of other modules are empty.
 type imports map[string]*types.Package
 
 func (i imports) Import(path string) (*types.Package, error) {
@@ -37,8 +37,8 @@ func (i imports) Import(path string) (*types.Package, error) {
 	return nil, errors.New("go list did not name it")
 }
 
-// TestPlatforms: on every platform that a release is for, each of our packages has what the others use of it. Compiling
-// for all of them takes minutes, so only that is looked at.
+// TestPlatforms checks that on every released platform each package declares the names that others use. Compiling
+// for all platforms would take minutes.
 func TestPlatforms(t *testing.T) {
 	seen := map[string]bool{}
 	for _, platform := range platforms {
@@ -58,7 +58,7 @@ var lacking = regexp.MustCompile(`^undefined: (?:(\w+)\.)?\w+`)
 func lacks(t *testing.T, system string) []string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Dir,GoFiles", "./cmd/kubectl-skyhook")
-	cmd.Dir = filepath.Join("..", "..", "..")
+	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 	var said bytes.Buffer
 	cmd.Stderr = &said

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -140,34 +142,34 @@ func TestSBOM(t *testing.T) {
 	if err != nil || !bytes.Equal(one, two) {
 		t.Errorf("the same package gives two SBOMs, %v", err)
 	}
-	var d spdxDocument
+	var d spdx.Document
 	if err := json.Unmarshal(one, &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Version != "SPDX-2.3" || d.Name != "demo-1.2.3" || d.Creation.Created != "1970-01-01T00:00:00Z" || len(d.Packages) != 4 {
+	if d.SPDXVersion != "SPDX-2.3" || d.DocumentName != "demo-1.2.3" || d.CreationInfo.Created != "1970-01-01T00:00:00Z" || len(d.Packages) != 4 {
 		t.Errorf("the document begins with %+v and has %d packages", d, len(d.Packages))
 	}
 	var files []string
-	ids := []string{d.ID}
+	ids := []common.ElementID{d.SPDXIdentifier}
 	for _, f := range d.Files {
-		files, ids = append(files, f.Name), append(ids, f.ID)
+		files, ids = append(files, f.FileName), append(ids, f.FileSPDXIdentifier)
 		if len(f.Checksums) != 2 || f.Checksums[0].Algorithm != "SHA1" || len(f.Checksums[1].Value) != 64 {
-			t.Errorf("%s has checksums %v", f.Name, f.Checksums)
+			t.Errorf("%s has checksums %v", f.FileName, f.Checksums)
 		}
 	}
 	if want := []string{"./skyhook-package/config.json", "./skyhook-package/skyhook_dir/apply.sh", "./skyhook-package/skyhook_dir/same.sh"}; !slices.Equal(files, want) {
 		t.Errorf("files %v, want %v", files, want)
 	}
 	for _, p := range d.Packages {
-		ids = append(ids, p.ID)
+		ids = append(ids, p.PackageSPDXIdentifier)
 	}
-	base := ""
+	base := common.ElementID("")
 	for _, r := range d.Relationships {
-		if !slices.Contains(ids, r.From) || !slices.Contains(ids, r.To) {
+		if !slices.Contains(ids, r.RefA.ElementRefID) || !slices.Contains(ids, r.RefB.ElementRefID) {
 			t.Errorf("%v names what is not there", r)
 		}
-		if r.Type == "DESCENDANT_OF" {
-			base = r.To
+		if r.Relationship == "DESCENDANT_OF" {
+			base = r.RefB.ElementRefID
 		}
 	}
 	if base != baseID || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(ids) {

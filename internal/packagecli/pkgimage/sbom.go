@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
 )
@@ -21,110 +24,94 @@ import (
 // SBOMType is the media type of the list of what an image consists of.
 const SBOMType = "application/spdx+json"
 
-// The parts of an SPDX 2.3 document that we write.
-type (
-	spdxDocument struct {
-		Version       string             `json:"spdxVersion"`
-		License       string             `json:"dataLicense"`
-		ID            string             `json:"SPDXID"`
-		Name          string             `json:"name"`
-		Namespace     string             `json:"documentNamespace"`
-		Creation      spdxCreation       `json:"creationInfo"`
-		Packages      []spdxPackage      `json:"packages"`
-		Files         []spdxFile         `json:"files"`
-		Relationships []spdxRelationship `json:"relationships"`
-	}
-	spdxCreation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		Name             string            `json:"name"`
-		ID               string            `json:"SPDXID"`
-		Version          string            `json:"versionInfo,omitempty"`
-		Location         string            `json:"downloadLocation"`
-		FilesAnalyzed    bool              `json:"filesAnalyzed"`
-		VerificationCode *spdxVerification `json:"packageVerificationCode,omitempty"`
-		Checksums        []spdxChecksum    `json:"checksums,omitempty"`
-		Concluded        string            `json:"licenseConcluded"`
-		Declared         string            `json:"licenseDeclared"`
-		Copyright        string            `json:"copyrightText"`
-		Purpose          string            `json:"primaryPackagePurpose,omitempty"`
-		References       []spdxReference   `json:"externalRefs,omitempty"`
-	}
-	spdxReference struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	spdxVerification struct {
-		Value string `json:"packageVerificationCodeValue"`
-	}
-	spdxFile struct {
-		Name      string         `json:"fileName"`
-		ID        string         `json:"SPDXID"`
-		Checksums []spdxChecksum `json:"checksums"`
-		Concluded string         `json:"licenseConcluded"`
-		Copyright string         `json:"copyrightText"`
-	}
-	spdxChecksum struct {
-		Algorithm string `json:"algorithm"`
-		Value     string `json:"checksumValue"`
-	}
-	spdxRelationship struct {
-		From string `json:"spdxElementId"`
-		Type string `json:"relationshipType"`
-		To   string `json:"relatedSpdxElement"`
-	}
-)
-
 const (
 	noAssertion = "NOASSERTION"
-	documentID  = "SPDXRef-DOCUMENT"
-	indexID     = "SPDXRef-index"
-	baseID      = "SPDXRef-base"
+
+	documentID common.ElementID = "DOCUMENT"
+	indexID    common.ElementID = "index"
+	baseID     common.ElementID = "base"
 )
 
-// SBOM lists what the images of a package consist of, as SPDX 2.3: each image with the files of the package in it, and
-// the image they stand on. It is made from the images alone, so the same images give the same bytes.
+// SBOM returns an SPDX 2.3 document about the images of a package: each image with the files of the package in it, and
+// the base image. The same images give the same bytes.
 func SBOM(idx v1.ImageIndex) ([]byte, error) {
-	manifest, err := idx.IndexManifest()
+	d, err := newImageDocument(idx)
 	if err != nil {
-		return nil, fmt.Errorf("listing what the image consists of: %w", err)
-	}
-	digest, err := idx.Digest()
-	if err != nil {
-		return nil, fmt.Errorf("listing what the image consists of: %w", err)
-	}
-	label := func(key string) string { return manifest.Annotations["org.opencontainers.image."+key] }
-	title, version := cmp.Or(label("title"), "package"), label("version")
-	d := spdxDocument{
-		Version: "SPDX-2.3", License: "CC0-1.0", ID: documentID, Name: title + "-" + version,
-		Namespace: fmt.Sprintf("https://github.com/skyhook-k8s/skyhook/spdx/%s-%s-%s", title, version, digest.Hex),
-		Creation:  spdxCreation{Creators: []string{"Tool: kubectl-skyhook"}},
-		Packages: []spdxPackage{{
-			Name: title, ID: indexID, Version: version, Location: noAssertion, Checksums: sha256Of(digest.Hex),
-			Concluded: noAssertion, Declared: cmp.Or(label("licenses"), noAssertion), Copyright: noAssertion, Purpose: "CONTAINER",
-		}},
-		Files: []spdxFile{}, Relationships: []spdxRelationship{{documentID, "DESCRIBES", indexID}},
-	}
-	if base := label("base.digest"); base != "" {
-		d.Packages = append(d.Packages, spdxPackage{
-			Name: cmp.Or(label("base.name"), "base"), ID: baseID, Location: noAssertion, Checksums: sha256Of(strings.TrimPrefix(base, "sha256:")),
-			Concluded: noAssertion, Declared: noAssertion, Copyright: noAssertion, Purpose: "CONTAINER",
-		})
-		d.Relationships = append(d.Relationships, spdxRelationship{indexID, "DESCENDANT_OF", baseID})
+		return nil, fmt.Errorf("creating the SBOM: %w", err)
 	}
 	all, err := images(idx)
 	if err != nil {
 		return nil, err
 	}
 	for _, img := range all {
-		if err := d.image(img, title, version); err != nil {
-			return nil, fmt.Errorf("listing what the image for %s consists of: %w", img.platform, err)
+		if err := d.addImage(img); err != nil {
+			return nil, fmt.Errorf("creating the SBOM of the image for %s: %w", img.platform, err)
 		}
 	}
-	raw, err := json.MarshalIndent(d, "", " ")
+	return d.encode()
+}
+
+// imageDocument is the SBOM of an image index under construction.
+type imageDocument struct {
+	document
+	title, version string
+}
+
+func newImageDocument(idx v1.ImageIndex) (*imageDocument, error) {
+	manifest, err := idx.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	digest, err := idx.Digest()
+	if err != nil {
+		return nil, err
+	}
+	label := func(key string) string { return manifest.Annotations["org.opencontainers.image."+key] }
+	title, version := cmp.Or(label("title"), "package"), label("version")
+	d := &imageDocument{newDocument(title, version, digest.Hex, "kubectl-skyhook"), title, version}
+	index := newPackage(title, version, indexID, "CONTAINER", digest.Hex)
+	index.PackageLicenseDeclared = cmp.Or(label("licenses"), noAssertion)
+	d.Packages = append(d.Packages, index)
+	d.relate(documentID, "DESCRIBES", indexID)
+	if base := label("base.digest"); base != "" {
+		d.Packages = append(d.Packages, newPackage(cmp.Or(label("base.name"), "base"), "", baseID, "CONTAINER", strings.TrimPrefix(base, "sha256:")))
+		d.relate(indexID, "DESCENDANT_OF", baseID)
+	}
+	return d, nil
+}
+
+// document adds helpers to an SPDX document.
+type document struct{ *spdx.Document }
+
+func newDocument(title, version, digest, tool string) document {
+	return document{&spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: documentID, DocumentName: title + "-" + version,
+		DocumentNamespace: fmt.Sprintf("https://github.com/skyhook-k8s/skyhook/spdx/%s-%s-%s", title, version, digest),
+		CreationInfo:      &spdx.CreationInfo{Creators: []common.Creator{{CreatorType: "Tool", Creator: tool}}},
+	}}
+}
+
+// newPackage returns a package about whose licence and copyright nothing is stated; sum is its SHA-256, if it has one.
+func newPackage(name, version string, id common.ElementID, purpose, sum string) *spdx.Package {
+	p := &spdx.Package{
+		PackageName: name, PackageSPDXIdentifier: id, PackageVersion: version, PackageDownloadLocation: noAssertion,
+		PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: noAssertion, PackageCopyrightText: noAssertion,
+		PrimaryPackagePurpose: purpose,
+	}
+	if sum != "" {
+		p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
+	}
+	return p
+}
+
+func (d document) relate(from common.ElementID, relation string, to common.ElementID) {
+	d.Relationships = append(d.Relationships, &spdx.Relationship{
+		RefA: common.DocElementID{ElementRefID: from}, Relationship: relation, RefB: common.DocElementID{ElementRefID: to},
+	})
+}
+
+func (d document) encode() ([]byte, error) {
+	raw, err := json.MarshalIndent(d.Document, "", " ")
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +124,8 @@ func SBOMArtifact(idx v1.ImageIndex) (image.Artifact, error) {
 	return image.Artifact{Type: SBOMType, Content: raw}, err
 }
 
-func sha256Of(hex string) []spdxChecksum { return []spdxChecksum{{"SHA256", hex}} }
-
-// image adds one image and the files of the package in it. A file that several images share is there once.
-func (d *spdxDocument) image(img onPlatform, title, version string) error {
+// addImage adds one image and the files of the package in it. A file that several images share is added once.
+func (d *imageDocument) addImage(img onPlatform) error {
 	config, err := img.ConfigFile()
 	if err != nil {
 		return err
@@ -153,44 +138,43 @@ func (d *spdxDocument) image(img onPlatform, title, version string) error {
 	if err != nil {
 		return err
 	}
-	if created := config.Created.UTC().Format(time.RFC3339); created > d.Creation.Created {
-		d.Creation.Created = created
-	}
-	id := "SPDXRef-image-" + strings.Map(plain, img.platform)
+	d.CreationInfo.Created = max(d.CreationInfo.Created, config.Created.UTC().Format(time.RFC3339))
+	id := "image-" + toElementID(img.platform)
+	d.relate(indexID, "CONTAINS", id)
 	var sums []string
-	contained := []spdxRelationship{{indexID, "CONTAINS", id}}
 	for _, name := range slices.Sorted(maps.Keys(c.files)) {
 		f := c.files[name]
 		sums = append(sums, f.sha1)
-		fileID := "SPDXRef-file-" + hexSum(name + "\n" + f.sha256)[:16]
-		contained = append(contained, spdxRelationship{id, "CONTAINS", fileID})
-		if !slices.ContainsFunc(d.Files, func(o spdxFile) bool { return o.ID == fileID }) {
-			d.Files = append(d.Files, spdxFile{
-				Name: "." + image.PackageDir + "/" + name, ID: fileID, Checksums: []spdxChecksum{{"SHA1", f.sha1}, {"SHA256", f.sha256}},
-				Concluded: noAssertion, Copyright: noAssertion,
-			})
-		}
+		d.relate(id, "CONTAINS", d.addFile(name, f))
 	}
 	slices.Sort(sums)
-	d.Packages = append(d.Packages, spdxPackage{
-		Name: title + " (" + img.platform + ")", ID: id, Version: version, Location: noAssertion, FilesAnalyzed: true,
-		VerificationCode: &spdxVerification{hexSum(strings.Join(sums, ""))}, Checksums: sha256Of(digest.Hex),
-		Concluded: noAssertion, Declared: noAssertion, Copyright: noAssertion, Purpose: "CONTAINER",
-	})
-	d.Relationships = append(d.Relationships, contained...)
+	p := newPackage(d.title+" ("+img.platform+")", d.version, id, "CONTAINER", digest.Hex)
+	p.FilesAnalyzed = true
+	p.PackageVerificationCode = &common.PackageVerificationCode{Value: sha1Hex(strings.Join(sums, ""))}
+	d.Packages = append(d.Packages, p)
 	return nil
 }
 
-// plain keeps what an SPDX identifier may have.
-func plain(r rune) rune {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' {
-		return r
+func (d *imageDocument) addFile(name string, f file) common.ElementID {
+	id := common.ElementID("file-" + sha1Hex(name + "\n" + f.sha256)[:16])
+	if !slices.ContainsFunc(d.Files, func(o *spdx.File) bool { return o.FileSPDXIdentifier == id }) {
+		d.Files = append(d.Files, &spdx.File{
+			FileName: "." + image.PackageDir + "/" + name, FileSPDXIdentifier: id,
+			Checksums:        []common.Checksum{{Algorithm: common.SHA1, Value: f.sha1}, {Algorithm: common.SHA256, Value: f.sha256}},
+			LicenseConcluded: noAssertion, FileCopyrightText: noAssertion,
+		})
 	}
-	return '-'
+	return id
 }
 
-// hexSum is the SHA-1 that SPDX verification codes are made of.
-func hexSum(s string) string {
-	sum := sha1.Sum([]byte(s)) //nolint:gosec // G401: SPDX asks for SHA-1
-	return fmt.Sprintf("%x", sum[:])
+// toElementID replaces the characters that an SPDX identifier may not have.
+func toElementID(text string) common.ElementID {
+	return common.ElementID(invalidInID.ReplaceAllString(text, "-"))
+}
+
+var invalidInID = regexp.MustCompile(`[^a-zA-Z0-9.]`)
+
+// sha1Hex returns the SHA-1 that SPDX uses for verification codes.
+func sha1Hex(text string) string {
+	return fmt.Sprintf("%x", sha1.Sum([]byte(text))) //nolint:gosec // G401: SPDX asks for SHA-1
 }
