@@ -9,35 +9,35 @@ import (
 	"runtime/metrics"
 )
 
-// When the heap is collected. What a pass makes is garbage when it ends, and memory is dearer than the work of collecting
-// it: the heap grows by leastGrowth percent. But a small heap may grow to roomyHeap, because collecting it more often
-// would cost time and save no memory that somebody counts on.
+// Most of what a pass allocates is garbage when it ends, and memory costs more than collecting it. So the heap grows by
+// minGrowth percent between collections. A small heap may grow to smallHeap, because collecting it more often takes CPU
+// time and saves little memory.
 const (
-	roomyHeap   = 40 << 20
-	leastGrowth = 60
+	smallHeap = 40 << 20
+	minGrowth = 60
 )
 
-// growth is by how many percent a heap may grow of which this much is alive. The percentage is of that and of the roots.
-func growth(alive, roots uint64) int {
-	if alive == 0 || alive >= roomyHeap {
-		return leastGrowth
+// growthPercent is the GC percentage for a heap with this much live data. It applies to the live heap and the GC roots.
+func growthPercent(live, roots uint64) int {
+	if live == 0 || live >= smallHeap {
+		return minGrowth
 	}
-	return max(leastGrowth, int((roomyHeap-alive)*100/(alive+roots)))
+	return max(minGrowth, int((smallHeap-live)*100/(live+roots)))
 }
 
-// left is how much of the heap the last collection left, and what it looked through beside it: stacks and globals.
-func left() (alive, roots uint64) {
-	of := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
-	metrics.Read(of)
-	return of[0].Value.Uint64(), of[1].Value.Uint64() + of[2].Value.Uint64()
+// readHeap returns the size of the live heap after the last collection, and of the GC roots: stacks and globals.
+func readHeap() (live, roots uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64() + samples[2].Value.Uint64()
 }
 
-// canary is an object of which nobody knows: every collection finds it dead. It has a pointer, or else it would share a
-// block with others and live as long as they do.
+// canary is an unreferenced object, whose finalizer runs after each collection. It has a pointer, or else it would share
+// a tiny-allocator block with others and live as long as they do.
 type canary struct{ _ *canary }
 
-// adapt sets the growth of the heap now, and anew after each collection.
-func adapt() {
-	debug.SetGCPercent(growth(left()))
-	runtime.SetFinalizer(&canary{}, func(*canary) { adapt() })
+// adaptGC sets the GC percentage now, and again after each collection.
+func adaptGC() {
+	debug.SetGCPercent(growthPercent(readHeap()))
+	runtime.SetFinalizer(&canary{}, func(*canary) { adaptGC() })
 }

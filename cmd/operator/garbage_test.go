@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-func TestGrowth(t *testing.T) {
+func TestGrowthPercent(t *testing.T) {
 	for _, c := range []struct {
 		alive, roots uint64
 		want         int
 	}{
-		{0, 0, leastGrowth},
-		{roomyHeap / 4, 0, 300},
-		{roomyHeap / 4, roomyHeap / 4, 150},
-		{roomyHeap / 2, 0, 100},
-		{roomyHeap * 3 / 4, 0, leastGrowth}, // 33 would be less than the least
-		{roomyHeap, 0, leastGrowth},
-		{100 * roomyHeap, roomyHeap, leastGrowth},
+		{0, 0, minGrowth},
+		{smallHeap / 4, 0, 300},
+		{smallHeap / 4, smallHeap / 4, 150},
+		{smallHeap / 2, 0, 100},
+		{smallHeap * 3 / 4, 0, minGrowth}, // 33 would be less than the minimum
+		{smallHeap, 0, minGrowth},
+		{100 * smallHeap, smallHeap, minGrowth},
 	} {
-		if got := growth(c.alive, c.roots); got != c.want {
-			t.Errorf("growth(%d MiB, %d MiB) is %d, want %d", c.alive>>20, c.roots>>20, got, c.want)
+		if got := growthPercent(c.alive, c.roots); got != c.want {
+			t.Errorf("growthPercent(%d MiB, %d MiB) is %d, want %d", c.alive>>20, c.roots>>20, got, c.want)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func TestGrowth(t *testing.T) {
 func TestAdaptsAfterEachCollection(t *testing.T) {
 	before := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(before)
-	runtime.SetFinalizer(&canary{}, func(*canary) { adapt() })
+	runtime.SetFinalizer(&canary{}, func(*canary) { adaptGC() })
 	for i := range 3 {
 		debug.SetGCPercent(1000 + i)
 		deadline := time.Now().Add(time.Minute)

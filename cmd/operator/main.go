@@ -57,7 +57,7 @@ func main() {
 
 func run(o *options.Options, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
-		adapt()
+		adaptGC()
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.V(1))
