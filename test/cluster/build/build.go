@@ -23,14 +23,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cache is where results live. Several programs may use one cache at the same time: whoever comes second waits for the
-// first and uses its result.
+// Cache is a directory of build results. Programs may share it at the same time: the second one waits for the first and uses
+// its result.
 type Cache struct {
 	Dir string
 	Log io.Writer // told what is being built and why it takes long
 }
 
-// Open finds the cache of this user and makes its directory.
+// Open opens the cache of this user, and creates its directory.
 func Open(log io.Writer) (*Cache, error) {
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -43,17 +43,17 @@ func Open(log io.Writer) (*Cache, error) {
 	return c, nil
 }
 
-// A recipe says how one thing is made.
-type recipe struct {
+// artifact describes one build result.
+type artifact struct {
 	name   string   // for people: kubernetes-v1.36.3
 	inputs []string // everything that decides the result, contents included
-	room   uint64   // bytes that must be free before it starts
+	needed uint64   // bytes that must be free before the build
 	note   string   // what to tell whoever waits
 	make   func(ctx context.Context, dir string) error
 }
 
-// dir is where the result of a recipe lives: its name and a digest of its inputs.
-func (c *Cache) dir(r recipe) string {
+// artifactDir is the directory of an artifact: its name and a digest of its inputs.
+func (c *Cache) artifactDir(r artifact) string {
 	h := sha256.New()
 	for _, input := range append([]string{runtime.GOARCH}, r.inputs...) {
 		fmt.Fprintf(h, "%d:%s", len(input), input)
@@ -61,22 +61,22 @@ func (c *Cache) dir(r recipe) string {
 	return filepath.Join(c.Dir, r.name+"-"+hex.EncodeToString(h.Sum(nil))[:12])
 }
 
-// get returns the directory with the result of r and makes it first if it is not there. The result appears by a
-// rename: a build that was broken off is never used.
-func (c *Cache) get(ctx context.Context, r recipe) (string, error) {
-	dir := c.dir(r)
-	if exists(dir) {
+// getOrBuild returns the directory of an artifact, and builds it if it is missing. The result appears by a rename, so that an
+// interrupted build is never used.
+func (c *Cache) getOrBuild(ctx context.Context, r artifact) (string, error) {
+	dir := c.artifactDir(r)
+	if fileExists(dir) {
 		return dir, nil
 	}
-	unlock, err := c.lock(ctx, r)
+	unlock, err := c.lockArtifact(ctx, r)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if exists(dir) {
+	if fileExists(dir) {
 		return dir, nil
 	}
-	if err := c.prepare(r); err != nil {
+	if err := c.prepareBuild(r); err != nil {
 		return "", err
 	}
 	fmt.Fprintf(c.Log, "building %s, once: %s\n", r.name, r.note)
@@ -85,7 +85,7 @@ func (c *Cache) get(ctx context.Context, r recipe) (string, error) {
 		return "", fmt.Errorf("building %s: %w", r.name, err)
 	}
 	if err := r.make(ctx, tmp); err != nil {
-		return "", errors.Join(fmt.Errorf("building %s: %w", r.name, Advice(err, c.Dir)), os.RemoveAll(tmp))
+		return "", errors.Join(fmt.Errorf("building %s: %w", r.name, AdviseOnFullDisk(err, c.Dir)), os.RemoveAll(tmp))
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", errors.Join(fmt.Errorf("building %s: %w", r.name, err), os.RemoveAll(tmp))
@@ -93,20 +93,20 @@ func (c *Cache) get(ctx context.Context, r recipe) (string, error) {
 	return dir, nil
 }
 
-// prepare removes what a broken-off build left and makes sure that there is room for a new one.
-func (c *Cache) prepare(r recipe) error {
+// prepareBuild removes leftovers of an interrupted build, and checks the free space.
+func (c *Cache) prepareBuild(r artifact) error {
 	if err := os.RemoveAll(filepath.Join(c.Dir, ".making-"+r.name)); err != nil {
 		return fmt.Errorf("building %s: removing what an earlier attempt left: %w", r.name, err)
 	}
-	if free, err := Free(c.Dir); err == nil && free < r.room {
+	if free, err := FreeSpace(c.Dir); err == nil && free < r.needed {
 		return fmt.Errorf("building %s needs %d MiB in %s, and %d MiB are free: free some space or set XDG_CACHE_HOME to a directory with more",
-			r.name, r.room>>20, c.Dir, free>>20)
+			r.name, r.needed>>20, c.Dir, free>>20)
 	}
 	return nil
 }
 
-// lock keeps others from making the same thing at the same time. The kernel drops it with the process.
-func (c *Cache) lock(ctx context.Context, r recipe) (func(), error) {
+// lockArtifact prevents concurrent builds of the same artifact. The kernel releases the lock with the process.
+func (c *Cache) lockArtifact(ctx context.Context, r artifact) (func(), error) {
 	path := filepath.Join(c.Dir, ".lock-"+r.name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -121,8 +121,8 @@ func (c *Cache) lock(ctx context.Context, r recipe) (func(), error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Free tells how many bytes an ordinary user may still write below dir.
-func Free(dir string) (uint64, error) {
+// FreeSpace returns the number of bytes that an ordinary user may write below dir.
+func FreeSpace(dir string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, fmt.Errorf("reading the free space of %s: %w", dir, err)
@@ -130,25 +130,25 @@ func Free(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Advice adds to an error that a full disk caused what to do about it.
-func Advice(err error, dir string) error {
+// AdviseOnFullDisk adds advice to an error that a full disk caused.
+func AdviseOnFullDisk(err error, dir string) error {
 	if errors.Is(err, syscall.ENOSPC) || (err != nil && strings.Contains(err.Error(), "no space left on device")) {
 		return fmt.Errorf("%w; the disk of %s is full: free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to a larger one", err, dir)
 	}
 	return err
 }
 
-// run executes a program and, when it fails, says what it printed last.
-func (c *Cache) run(cmd *exec.Cmd) error {
-	var out tail
+// runCommand runs a program; its error contains the last lines that the program printed.
+func (c *Cache) runCommand(cmd *exec.Cmd) error {
+	var out tailBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args[:min(3, len(cmd.Args))], " "), err, out.text())
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args[:min(3, len(cmd.Args))], " "), err, out.lastLines())
 	}
 	return nil
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-func cache(t *testing.T) *Cache {
+func newTestCache(t *testing.T) *Cache {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c, err := Open(new(bytes.Buffer))
@@ -27,7 +27,7 @@ func cache(t *testing.T) *Cache {
 	return c
 }
 
-func touch(made *atomic.Int32) func(context.Context, string) error {
+func buildOneFile(made *atomic.Int32) func(context.Context, string) error {
 	return func(_ context.Context, dir string) error {
 		made.Add(1)
 		return os.WriteFile(filepath.Join(dir, "program"), nil, 0o755)
@@ -35,13 +35,13 @@ func touch(made *atomic.Int32) func(context.Context, string) error {
 }
 
 func TestBuiltOnce(t *testing.T) {
-	c := cache(t)
+	c := newTestCache(t)
 	var made atomic.Int32
 	var together sync.WaitGroup
 	for range 8 {
 		together.Go(func() {
-			dir, err := c.get(context.Background(), recipe{name: "thing", make: touch(&made)})
-			if err != nil || !exists(filepath.Join(dir, "program")) {
+			dir, err := c.getOrBuild(context.Background(), artifact{name: "thing", make: buildOneFile(&made)})
+			if err != nil || !fileExists(filepath.Join(dir, "program")) {
 				t.Errorf("got %s, %v", dir, err)
 			}
 		})
@@ -53,11 +53,11 @@ func TestBuiltOnce(t *testing.T) {
 }
 
 func TestInputsDecide(t *testing.T) {
-	c := cache(t)
+	c := newTestCache(t)
 	var made atomic.Int32
 	seen := map[string]bool{}
 	for _, inputs := range [][]string{{"a", "b"}, {"ab"}, {"a", "b", ""}, {"b", "a"}} {
-		dir, err := c.get(context.Background(), recipe{name: "thing", inputs: inputs, make: touch(&made)})
+		dir, err := c.getOrBuild(context.Background(), artifact{name: "thing", inputs: inputs, make: buildOneFile(&made)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,11 +69,11 @@ func TestInputsDecide(t *testing.T) {
 }
 
 func TestBrokenOffBuildIsNotUsed(t *testing.T) {
-	c := cache(t)
-	broken := recipe{name: "thing", make: func(_ context.Context, dir string) error {
+	c := newTestCache(t)
+	broken := artifact{name: "thing", make: func(_ context.Context, dir string) error {
 		return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o755), errors.New("compiler ended"))
 	}}
-	if _, err := c.get(context.Background(), broken); err == nil || err.Error() != "building thing: compiler ended" {
+	if _, err := c.getOrBuild(context.Background(), broken); err == nil || err.Error() != "building thing: compiler ended" {
 		t.Errorf("the error is %v", err)
 	}
 	// A killed builder leaves its directory.
@@ -81,11 +81,11 @@ func TestBrokenOffBuildIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var made atomic.Int32
-	dir, err := c.get(context.Background(), recipe{name: "thing", make: touch(&made)})
+	dir, err := c.getOrBuild(context.Background(), artifact{name: "thing", make: buildOneFile(&made)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Load() != 1 || exists(filepath.Join(dir, "half")) {
+	if made.Load() != 1 || fileExists(filepath.Join(dir, "half")) {
 		t.Errorf("after a broken-off build %s holds its leavings", dir)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, ".making-*")); len(left) > 0 {
@@ -94,13 +94,13 @@ func TestBrokenOffBuildIsNotUsed(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
-	c := cache(t)
-	_, err := c.get(context.Background(), recipe{name: "thing", room: 1 << 60, make: touch(new(atomic.Int32))})
+	c := newTestCache(t)
+	_, err := c.getOrBuild(context.Background(), artifact{name: "thing", needed: 1 << 60, make: buildOneFile(new(atomic.Int32))})
 	if err == nil || !strings.Contains(err.Error(), "free some space or set XDG_CACHE_HOME to a directory with more") {
 		t.Errorf("before a build that does not fit the error is %v", err)
 	}
 	for _, cause := range []error{fmt.Errorf("link: %w", syscall.ENOSPC), errors.New("ld: write failed: no space left on device")} {
-		_, err := c.get(context.Background(), recipe{name: "thing", make: func(context.Context, string) error { return cause }})
+		_, err := c.getOrBuild(context.Background(), artifact{name: "thing", make: func(context.Context, string) error { return cause }})
 		if err == nil || !strings.Contains(err.Error(), "is full: free some space, or set XDG_CACHE_HOME and XDG_STATE_HOME to a larger one") {
 			t.Errorf("on a full disk the error is %v", err)
 		}
@@ -108,16 +108,16 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	c := cache(t)
-	r := recipe{name: "thing", make: touch(new(atomic.Int32))}
-	unlock, err := c.lock(context.Background(), r)
+	c := newTestCache(t)
+	r := artifact{name: "thing", make: buildOneFile(new(atomic.Int32))}
+	unlock, err := c.lockArtifact(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.get(ctx, r); !errors.Is(err, context.Canceled) {
+	if _, err := c.getOrBuild(ctx, r); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for another build with a context that ended gave %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestNoCacheDirectory(t *testing.T) {
 	}
 }
 
-// The versions that programs report come from the go.mod that they are built from.
+// TestKubernetesVersion checks that programs report the version of the go.mod that they are built from.
 func TestKubernetesVersion(t *testing.T) {
 	source, err := Source()
 	if err != nil {

@@ -19,27 +19,27 @@ const (
 	nodePackages = "systemd,systemd-sysv,dbus,cron,iproute2,iptables,kmod,procps,runc,containernetworking-plugins"
 )
 
-// Root returns the directory with the root file system of a node. Making it needs root and mmdebstrap.
+// Root returns the directory with the root file system of a node. Building it needs root and mmdebstrap.
 func (c *Cache) Root(ctx context.Context) (string, error) {
 	options := []string{
 		"--variant=minbase", "--include=" + nodePackages, `--aptopt=APT::Install-Recommends "false"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 	}
-	return c.get(ctx, recipe{
-		name: "root-" + debian, inputs: append([]string{debian}, options...), room: 1 << 30,
+	return c.getOrBuild(ctx, artifact{
+		name: "root-" + debian, inputs: append([]string{debian}, options...), needed: 1 << 30,
 		note: "a Debian root file system for nodes, about a minute with a good connection",
 		make: func(ctx context.Context, dir string) error {
 			cmd := exec.CommandContext(ctx, "mmdebstrap", append(options, debian, dir)...)
-			if err := c.run(cmd); err != nil {
+			if err := c.runCommand(cmd); err != nil {
 				return fmt.Errorf("%w; is the Debian mirror reachable, and is debian-archive-keyring installed?", err)
 			}
-			return forget(dir)
+			return removeAptSources(dir)
 		},
 	})
 }
 
-// forget removes where packages came from: a node never installs any, and a mirror's address is nobody's business.
-func forget(root string) error {
+// removeAptSources removes the configuration of apt for this machine's mirror: a node installs no packages from there.
+func removeAptSources(root string) error {
 	var errs []error
 	for _, pattern := range []string{"etc/apt/sources.list", "etc/apt/sources.list.d/*", "etc/apt/apt.conf.d/99mmdebstrap", "etc/resolv.conf"} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
@@ -51,8 +51,8 @@ func forget(root string) error {
 	return errors.Join(errs...)
 }
 
-// RootMade tells whether the root file system of a node is in the cache.
-func (c *Cache) RootMade() bool {
+// HasRoot reports whether the root file system of a node is in the cache.
+func (c *Cache) HasRoot() bool {
 	made, _ := filepath.Glob(filepath.Join(c.Dir, "root-"+debian+"-*"))
 	return len(made) > 0
 }
@@ -63,14 +63,14 @@ func (c *Cache) Pause(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	inputs, err := contents(filepath.Join(source, "pause"), "main.go")
+	inputs, err := readFiles(filepath.Join(source, "pause"), "main.go")
 	if err != nil {
 		return "", fmt.Errorf("building pause: %w", err)
 	}
-	dir, err := c.get(ctx, recipe{
-		name: "pause", inputs: inputs, room: 64 << 20, note: "a few seconds",
+	dir, err := c.getOrBuild(ctx, artifact{
+		name: "pause", inputs: inputs, needed: 64 << 20, note: "a few seconds",
 		make: func(ctx context.Context, dir string) error {
-			return c.run(goCommand(ctx, source, "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "pause"), "./pause"))
+			return c.runCommand(goCommand(ctx, source, "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "pause"), "./pause"))
 		},
 	})
 	return filepath.Join(dir, "pause"), err

@@ -33,7 +33,7 @@ func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
 		return "", err
 	}
 	source = filepath.Join(source, "hyperkube")
-	inputs, err := contents(source, "go.mod", "go.sum", "main.go")
+	inputs, err := readFiles(source, "go.mod", "go.sum", "main.go")
 	if err != nil {
 		return "", fmt.Errorf("building kubernetes: %w", err)
 	}
@@ -42,12 +42,12 @@ func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("building kubernetes: %s/go.mod names no version of k8s.io/kubernetes", source)
 	}
 	flags := kubernetesFlags(version[1], version[2])
-	return c.get(ctx, recipe{
-		name: "kubernetes-" + version[1], inputs: append(inputs, flags), room: 1 << 30,
+	return c.getOrBuild(ctx, artifact{
+		name: "kubernetes-" + version[1], inputs: append(inputs, flags), needed: 1 << 30,
 		note: "about ten minutes on two cores, and 4 GiB of Go's build cache",
 		make: func(ctx context.Context, dir string) error {
 			build := goCommand(ctx, source, "build", "-trimpath", "-ldflags", flags, "-o", filepath.Join(dir, "hyperkube"), ".")
-			if err := c.run(build); err != nil {
+			if err := c.runCommand(build); err != nil {
 				return err
 			}
 			for _, program := range kubernetesPrograms {
@@ -74,7 +74,7 @@ func kubernetesFlags(version, minor string) string {
 // Containerd returns the directory with containerd, its shim and ctr.
 func (c *Cache) Containerd(ctx context.Context) (string, error) {
 	module := "github.com/containerd/containerd/v2"
-	return c.install(ctx, installation{
+	return c.goInstall(ctx, installation{
 		name: "containerd", version: containerdVersion, note: "about three minutes on two cores",
 		tags:     "no_btrfs no_devmapper no_zfs no_tracing",
 		flags:    "-s -w -X " + module + "/version.Version=" + containerdVersion,
@@ -82,24 +82,24 @@ func (c *Cache) Containerd(ctx context.Context) (string, error) {
 	})
 }
 
-// Kwok returns the directory with kwok, which plays the kubelet of simulated nodes.
+// Kwok returns the directory with kwok, which simulates kubelets.
 func (c *Cache) Kwok(ctx context.Context) (string, error) {
-	return c.install(ctx, installation{
+	return c.goInstall(ctx, installation{
 		name: "kwok", version: kwokVersion, note: "about three minutes on two cores",
 		flags:    "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=" + kwokVersion,
 		packages: []string{"sigs.k8s.io/kwok/cmd/kwok"},
 	})
 }
 
-// An installation is what `go install` makes of packages of one published module.
+// installation describes programs that `go install` builds from one published module.
 type installation struct {
 	name, version, note, tags, flags string
 	packages                         []string
 }
 
-func (c *Cache) install(ctx context.Context, i installation) (string, error) {
-	return c.get(ctx, recipe{
-		name: i.name + "-" + i.version, room: 1 << 30, note: i.note,
+func (c *Cache) goInstall(ctx context.Context, i installation) (string, error) {
+	return c.getOrBuild(ctx, artifact{
+		name: i.name + "-" + i.version, needed: 1 << 30, note: i.note,
 		inputs: append([]string{i.version, i.tags, i.flags}, i.packages...),
 		make: func(ctx context.Context, dir string) error {
 			arguments := []string{"install", "-trimpath", "-tags", i.tags, "-ldflags", i.flags}
@@ -108,12 +108,12 @@ func (c *Cache) install(ctx context.Context, i installation) (string, error) {
 			}
 			install := goCommand(ctx, dir, arguments...)
 			install.Env = append(install.Env, "GOBIN="+dir)
-			return c.run(install)
+			return c.runCommand(install)
 		},
 	})
 }
 
-// goCommand runs the Go tool as every build here needs it: static programs for this machine.
+// goCommand runs the Go tool so that it builds static programs for this machine.
 func goCommand(ctx context.Context, dir string, arguments ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = dir
@@ -121,22 +121,22 @@ func goCommand(ctx context.Context, dir string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// Source finds the sources of this module: the directory that holds hyperkube. They are needed at run time, because
-// what they build is another module, made on demand.
+// Source returns the directory of this module's sources. They are needed at run time because hyperkube, a module of its own, is
+// built on demand.
 func Source() (string, error) {
 	if _, file, _, found := runtime.Caller(0); found {
-		if dir := filepath.Dir(filepath.Dir(file)); exists(filepath.Join(dir, "hyperkube", "go.mod")) {
+		if dir := filepath.Dir(filepath.Dir(file)); fileExists(filepath.Join(dir, "hyperkube", "go.mod")) {
 			return dir, nil
 		}
 	}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/skyhook-k8s/skyhook/test/cluster").Output()
-	if dir := strings.TrimSpace(string(out)); err == nil && exists(filepath.Join(dir, "hyperkube", "go.mod")) {
+	if dir := strings.TrimSpace(string(out)); err == nil && fileExists(filepath.Join(dir, "hyperkube", "go.mod")) {
 		return dir, nil
 	}
 	return "", errors.New("finding the sources of test/cluster: run this from a checkout of the repository, with Go in PATH")
 }
 
-func contents(dir string, names ...string) ([]string, error) {
+func readFiles(dir string, names ...string) ([]string, error) {
 	var all []string
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(dir, name))

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitLock tries until the lock is ours; a blocking flock could not be interrupted.
+// waitLock polls for the lock, because a blocking flock could not be interrupted.
 func waitLock(ctx context.Context, f *os.File) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -28,12 +28,12 @@ func waitLock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// A tail remembers the end of what a program printed.
-type tail struct{ bytes []byte }
+// tailBuffer keeps the end of a program's output.
+type tailBuffer struct{ bytes []byte }
 
 const tailSize = 4096
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.bytes = append(t.bytes, p...)
 	if over := len(t.bytes) - tailSize; over > 0 {
 		t.bytes = append([]byte(nil), t.bytes[over:]...)
@@ -41,4 +41,4 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) text() string { return strings.TrimSpace(string(t.bytes)) }
+func (t *tailBuffer) lastLines() string { return strings.TrimSpace(string(t.bytes)) }

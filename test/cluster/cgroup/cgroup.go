@@ -21,15 +21,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Group is a control group, in every hierarchy of the machine.
+// Group is a control group in every hierarchy of the machine.
 type Group struct {
 	name string   // below the root of each hierarchy
 	dirs []string // one per hierarchy
 }
 
-// Open names a group; Make makes it.
+// Open returns a group that may not exist yet; see Create.
 func Open(name string) (Group, error) {
-	roots, err := roots()
+	roots, err := hierarchyRoots()
 	if err != nil {
 		return Group{}, err
 	}
@@ -40,8 +40,8 @@ func Open(name string) (Group, error) {
 	return g, nil
 }
 
-// roots lists where the hierarchies are mounted.
-func roots() ([]string, error) {
+// hierarchyRoots lists the mount points of the hierarchies.
+func hierarchyRoots() ([]string, error) {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {
 		return nil, fmt.Errorf("finding the control groups: %w", err)
@@ -60,26 +60,26 @@ func roots() ([]string, error) {
 	return found, nil
 }
 
-// Make makes the group and the groups above it, with all controllers that the machine gives.
-func (g Group) Make() error {
+// Create creates the group and its parents, with all available controllers.
+func (g Group) Create() error {
 	for _, dir := range g.dirs {
 		root := strings.TrimSuffix(dir, "/"+g.name)
 		at := root
 		for _, part := range strings.Split(g.name, "/") {
-			delegate(at)
+			delegateControllers(at)
 			at = filepath.Join(at, part)
 			if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("making the control group %s: %w", at, err)
 			}
-			inherit(at)
+			inheritCPUSet(at)
 		}
 	}
 	return nil
 }
 
-// delegate lets the children of a version 2 group have its controllers. One that cannot be given, because programs live
-// in the group itself, is missed by the kubelet, which says so better than we could here.
-func delegate(dir string) {
+// delegateControllers enables the controllers of a version 2 group for its children. It ignores controllers that cannot be enabled
+// because the group itself has processes: the kubelet reports those that it misses.
+func delegateControllers(dir string) {
 	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return // version 1
@@ -89,8 +89,8 @@ func delegate(dir string) {
 	}
 }
 
-// inherit gives a version 1 cpuset the processors and memory of its parent: a fresh one is empty and refuses programs.
-func inherit(dir string) {
+// inheritCPUSet copies the CPUs and memory nodes of the parent to a version 1 cpuset, which is created empty.
+func inheritCPUSet(dir string) {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		if value, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name)); err == nil {
 			_ = os.WriteFile(filepath.Join(dir, name), value, 0o644) // version 2 takes the parent's anyway
@@ -98,7 +98,7 @@ func inherit(dir string) {
 	}
 }
 
-// Command is argv, started through a shell that first moves itself into the group.
+// Command wraps argv in a shell that first moves itself into the group.
 func (g Group) Command(argv ...string) []string {
 	const enter = `while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 1; shift; done; shift; exec "$@"`
 	command := append([]string{"/bin/sh", "-c", enter, "sh"}, g.dirs...)
@@ -115,7 +115,7 @@ func (g Group) Enter() error {
 	return nil
 }
 
-// Processes lists who is in the group or in one below it.
+// Processes lists the processes of the group and of the groups below it.
 func (g Group) Processes() []int {
 	seen := map[int]bool{}
 	for _, dir := range g.dirs {
@@ -140,15 +140,15 @@ func (g Group) Processes() []int {
 	return pids
 }
 
-// Empty kills everybody in the group and below it, and removes the groups below it.
-func (g Group) Empty() error {
+// KillAll kills all processes of the group and below it, and removes the groups below it.
+func (g Group) KillAll() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		pids := slices.DeleteFunc(g.Processes(), func(pid int) bool { return pid == os.Getpid() })
 		for _, pid := range pids {
 			_ = unix.Kill(pid, syscall.SIGKILL)
 		}
-		if len(pids) == 0 && g.prune() {
+		if len(pids) == 0 && g.removeChildren() {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -158,8 +158,8 @@ func (g Group) Empty() error {
 	}
 }
 
-// prune removes the groups below this one, deepest first.
-func (g Group) prune() bool {
+// removeChildren removes the groups below this one, the deepest first.
+func (g Group) removeChildren() bool {
 	done := true
 	for _, dir := range g.dirs {
 		var below []string
@@ -178,9 +178,9 @@ func (g Group) prune() bool {
 	return done
 }
 
-// Remove empties the group and removes it.
+// Remove kills all processes of the group, and removes it.
 func (g Group) Remove() error {
-	if err := g.Empty(); err != nil {
+	if err := g.KillAll(); err != nil {
 		return err
 	}
 	for _, dir := range g.dirs {
@@ -191,8 +191,8 @@ func (g Group) Remove() error {
 	return nil
 }
 
-// Left lists the directories of the group that exist.
-func (g Group) Left() []string {
+// Directories lists the existing directories of the group.
+func (g Group) Directories() []string {
 	return slices.DeleteFunc(slices.Clone(g.dirs), func(dir string) bool {
 		_, err := os.Stat(dir)
 		return err != nil

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// hierarchies are directories that look like control groups of two controllers.
-func hierarchies(t *testing.T) Group {
+// fakeHierarchies creates directories that look like control groups of two controllers.
+func fakeHierarchies(t *testing.T) Group {
 	t.Helper()
 	g := Group{name: "cluster/node1"}
 	for range 2 {
@@ -32,9 +32,9 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// A program is in every hierarchy before its first line runs, and keeps its arguments.
+// A program is in every hierarchy before its first instruction, and keeps its arguments.
 func TestCommand(t *testing.T) {
-	g := hierarchies(t)
+	g := fakeHierarchies(t)
 	for _, dir := range g.dirs {
 		write(t, filepath.Join(dir, "cgroup.procs"), "")
 	}
@@ -56,13 +56,13 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Fresh groups of version 1 inherit what they must not lack, groups of version 2 get their parent's controllers.
+// New groups of version 1 inherit the cpuset, groups of version 2 get their parent's controllers.
 func TestMake(t *testing.T) {
-	g := hierarchies(t)
+	g := fakeHierarchies(t)
 	one, two := filepath.Dir(filepath.Dir(g.dirs[0])), filepath.Dir(filepath.Dir(g.dirs[1]))
 	write(t, filepath.Join(one, "cpuset.cpus"), "0-1")
 	write(t, filepath.Join(two, "cgroup.controllers"), "cpu memory")
-	if err := g.Make(); err != nil {
+	if err := g.Create(); err != nil {
 		t.Fatal(err)
 	}
 	if cpus, err := os.ReadFile(filepath.Join(g.dirs[0], "cpuset.cpus")); err != nil || string(cpus) != "0-1" {
@@ -71,17 +71,17 @@ func TestMake(t *testing.T) {
 	if given, err := os.ReadFile(filepath.Join(two, "cgroup.subtree_control")); err != nil || string(given) != "+memory" { // a file keeps the last of two writes
 		t.Errorf("the children were given %q, %v", given, err)
 	}
-	if err := g.Make(); err != nil {
+	if err := g.Create(); err != nil {
 		t.Errorf("making what is there: %v", err)
 	}
-	if len(g.Left()) != 2 {
-		t.Errorf("there are %v", g.Left())
+	if len(g.Directories()) != 2 {
+		t.Errorf("there are %v", g.Directories())
 	}
 }
 
-// Whoever is in a group, or in one below it, in any hierarchy, is found once.
+// Each process of a group, or of one below it, in any hierarchy is listed once.
 func TestProcesses(t *testing.T) {
-	g := hierarchies(t)
+	g := fakeHierarchies(t)
 	write(t, filepath.Join(g.dirs[0], "cgroup.procs"), "7\n5\n")
 	write(t, filepath.Join(g.dirs[0], "pods", "one", "cgroup.procs"), "11\n")
 	write(t, filepath.Join(g.dirs[1], "cgroup.procs"), "5\n0\n")

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A Fault is what goes wrong, for which requests, how often. The first fault that fits a request happens to it.
+// Fault describes a fault and the requests that it affects. The first fault that matches a request is applied.
 type Fault struct {
 	User   string `json:"user,omitempty"`   // regular expression on the client's user name; empty: everybody
 	Method string `json:"method,omitempty"` // regular expression on the HTTP method; empty: all
@@ -34,10 +34,10 @@ type Fault struct {
 // Duration is written as 1s or 300ms.
 type Duration time.Duration
 
-// MarshalText writes the duration as people do.
+// MarshalText formats the duration.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads the duration as people write it.
+// UnmarshalText parses the duration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
@@ -53,7 +53,7 @@ const (
 	After  = "after"
 )
 
-// Check finds what is wrong with a fault.
+// Check validates the fault.
 func (f Fault) Check() error {
 	var wrong []error
 	for _, field := range []struct{ name, expression string }{{"user", f.User}, {"method", f.Method}, {"path", f.Path}} {
@@ -85,22 +85,22 @@ func (f Fault) Check() error {
 	return errors.Join(wrong...)
 }
 
-// A rule is a fault that is in force.
+// rule is an active fault.
 type rule struct {
 	Fault
 	user, method, path *regexp.Regexp
 	happened           int
 }
 
-// Set is the faults in force. Its zero value has none.
+// Set is the active faults. Its zero value has none.
 type Set struct {
 	mu    sync.Mutex
 	rules []*rule
 }
 
-// Replace puts other faults in force, or none.
+// Replace replaces the active faults.
 func (s *Set) Replace(faults []Fault) error {
-	rules, err := compile(faults)
+	rules, err := compileRules(faults)
 	if err != nil {
 		return err
 	}
@@ -110,9 +110,9 @@ func (s *Set) Replace(faults []Fault) error {
 	return nil
 }
 
-// Add puts one more fault in force, after the others, which go on as they are.
+// Add appends a fault, and keeps the counts of the others.
 func (s *Set) Add(fault Fault) error {
-	rules, err := compile([]Fault{fault})
+	rules, err := compileRules([]Fault{fault})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *Set) Add(fault Fault) error {
 	return nil
 }
 
-func compile(faults []Fault) ([]*rule, error) {
+func compileRules(faults []Fault) ([]*rule, error) {
 	rules := make([]*rule, 0, len(faults))
 	for i, f := range faults {
 		if err := f.Check(); err != nil {
@@ -133,13 +133,13 @@ func compile(faults []Fault) ([]*rule, error) {
 	return rules, nil
 }
 
-// A Count is a fault in force and how often it has happened.
+// Count is an active fault and how often it was applied.
 type Count struct {
 	Fault
 	Happened int `json:"happened"`
 }
 
-// Counts lists the faults in force.
+// Counts lists the active faults.
 func (s *Set) Counts() []Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *Set) Counts() []Count {
 	return counts
 }
 
-// pick returns the fault that happens to a request of user, if one does.
-func (s *Set) pick(user string, r *http.Request) (Fault, bool) {
+// findFault returns the fault to apply to a request of user, if any.
+func (s *Set) findFault(user string, r *http.Request) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rule := range s.rules {
@@ -170,8 +170,8 @@ func (s *Set) pick(user string, r *http.Request) (Fault, bool) {
 	return Fault{}, false
 }
 
-// reason is the word that Kubernetes uses for an HTTP status, so that clients understand it.
-func reason(status int) string {
+// statusReason is the reason that Kubernetes uses for an HTTP status.
+func statusReason(status int) string {
 	words := map[int]string{
 		http.StatusConflict: "Conflict", http.StatusNotFound: "NotFound", http.StatusForbidden: "Forbidden", http.StatusUnauthorized: "Unauthorized",
 		http.StatusTooManyRequests: "TooManyRequests", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",

@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A set with a bad fault changes nothing of what is in force.
+// A set with an invalid fault leaves the active faults unchanged.
 func TestReplace(t *testing.T) {
 	var s Set
 	if err := s.Replace([]Fault{{Status: 500}}); err != nil {
@@ -49,7 +49,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// One more fault comes after the others, and does not make them begin anew.
+// An added fault comes after the others, and does not reset their counts.
 func TestAdd(t *testing.T) {
 	var s Set
 	if err := s.Replace([]Fault{{Status: 500, Times: 1}}); err != nil {
@@ -59,11 +59,11 @@ func TestAdd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pick("", r)
+	s.findFault("", r)
 	if err := s.Add(Fault{Status: 503}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := s.pick("", r); got.Status != 503 {
+	if got, _ := s.findFault("", r); got.Status != 503 {
 		t.Errorf("after the first fault has happened as often as it may, a request meets %+v", got)
 	}
 	if err := s.Add(Fault{}); err == nil {
@@ -97,7 +97,7 @@ func TestPick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := s.pick(c.user, r); got.Status != c.want {
+		if got, _ := s.findFault(c.user, r); got.Status != c.want {
 			t.Errorf("%s %s by %s meets %d, want %d", c.method, c.path, c.user, got.Status, c.want)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// The bound is eight standard deviations wide: it is missed by a defect, not by luck.
+// The bound is eight standard deviations wide, so that only a defect exceeds it.
 func TestChance(t *testing.T) {
 	var s Set
 	if err := s.Replace([]Fault{{Status: 500, Chance: 0.3}}); err != nil {
@@ -122,7 +122,7 @@ func TestChance(t *testing.T) {
 	}
 	const n = 10000
 	for range n {
-		s.pick("", r)
+		s.findFault("", r)
 	}
 	if share := float64(s.Counts()[0].Happened) / n; math.Abs(share-0.3) > 8*math.Sqrt(0.3*0.7/n) {
 		t.Errorf("with a chance of 0.3 it happened to %.3f of all requests", share)

@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// Trust is what the proxy needs to stand between.
+// Trust holds the certificates of the proxy.
 type Trust struct {
 	Serving   tls.Certificate // what it shows to clients, as the API server would
 	Vouching  tls.Certificate // what it shows to the API server, as its front proxy
 	Authority *x509.CertPool  // signs clients and the API server
 }
 
-// Proxy passes requests on to an API server.
+// Proxy forwards requests to an API server.
 type Proxy struct {
 	Faults Set
 
@@ -35,12 +35,12 @@ type Proxy struct {
 	names  *httputil.ReverseProxy // clients with a certificate
 }
 
-// New makes a proxy in front of the API server at address. Dial reaches it.
+// New creates a proxy in front of the API server at address, which dial connects to.
 func New(address string, trust Trust, dial func(ctx context.Context, network, address string) (net.Conn, error), to *log.Logger) *Proxy {
 	plain := &tls.Config{RootCAs: trust.Authority, MinVersion: tls.VersionTLS12}
 	vouching := plain.Clone()
 	vouching.Certificates = []tls.Certificate{trust.Vouching}
-	p := &Proxy{tokens: forward(address, plain, dial, to), names: forward(address, vouching, dial, to)}
+	p := &Proxy{tokens: newReverseProxy(address, plain, dial, to), names: newReverseProxy(address, vouching, dial, to)}
 	p.server = &http.Server{
 		Handler: p, ErrorLog: to, ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{
@@ -51,17 +51,17 @@ func New(address string, trust Trust, dial func(ctx context.Context, network, ad
 	return p
 }
 
-// Serve answers on the listener until the proxy is closed.
+// Serve serves on the listener until the proxy is closed.
 func (p *Proxy) Serve(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
 
-// Close hangs up on everybody.
+// Close closes all connections.
 func (p *Proxy) Close() error { return p.server.Close() }
 
-// forward passes requests on as they are. What upgrades its connection, such as exec, needs HTTP/1.
-func forward(address string, trust *tls.Config, dial func(context.Context, string, string) (net.Conn, error), to *log.Logger) *httputil.ReverseProxy {
+// newReverseProxy forwards requests unchanged. Requests that upgrade their connection, such as exec, need HTTP/1.
+func newReverseProxy(address string, trust *tls.Config, dial func(context.Context, string, string) (net.Conn, error), to *log.Logger) *httputil.ReverseProxy {
 	old := trust.Clone()
 	old.NextProtos = []string{"http/1.1"}
-	transport := choose{
+	transport := chooseTransport{
 		plain:   &http.Transport{TLSClientConfig: trust, DialContext: dial, ForceAttemptHTTP2: true, DisableCompression: true},
 		upgrade: &http.Transport{TLSClientConfig: old, DialContext: dial, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, DisableCompression: true},
 	}
@@ -72,59 +72,59 @@ func forward(address string, trust *tls.Config, dial func(context.Context, strin
 		FlushInterval: -1, // a watch is heard at once
 		ErrorLog:      to,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			refuse(w, http.StatusBadGateway, fmt.Sprintf("the API server does not answer: %v", err))
+			writeStatus(w, http.StatusBadGateway, fmt.Sprintf("the API server does not answer: %v", err))
 		},
 	}
 }
 
-type choose struct{ plain, upgrade *http.Transport }
+type chooseTransport struct{ plain, upgrade *http.Transport }
 
-func (c choose) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c chooseTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get("Upgrade") != "" {
 		return c.upgrade.RoundTrip(r)
 	}
 	return c.plain.RoundTrip(r)
 }
 
-// ServeHTTP lets the request meet its fault, if there is one, and else the API server.
+// ServeHTTP applies a fault to the request, if one matches, or forwards it to the API server.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for header := range r.Header {
 		if strings.HasPrefix(header, "X-Remote-") {
 			r.Header.Del(header) // only the proxy vouches
 		}
 	}
-	user, groups := certified(r)
+	user, groups := certificateUser(r)
 	next := p.tokens
 	if user != "" {
 		next = p.names
 		r.Header.Set("X-Remote-User", user)
 		r.Header["X-Remote-Group"] = groups
 	} else {
-		user = bearer(r)
+		user = tokenUser(r)
 	}
-	fault, happens := p.Faults.pick(user, r)
+	fault, happens := p.Faults.findFault(user, r)
 	if !happens {
 		next.ServeHTTP(w, r)
 		return
 	}
-	if !wait(r.Context(), time.Duration(fault.Delay)) {
+	if !sleep(r.Context(), time.Duration(fault.Delay)) {
 		return
 	}
 	switch {
 	case fault.Status != 0:
-		refuse(w, fault.Status, "this failure was asked for")
+		writeStatus(w, fault.Status, "this failure was asked for")
 	case fault.Hangup == Before:
 		panic(http.ErrAbortHandler)
 	case fault.Hangup == After:
-		next.ServeHTTP(&deaf{header: http.Header{}}, r)
+		next.ServeHTTP(&discardResponse{header: http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	default:
 		next.ServeHTTP(w, r)
 	}
 }
 
-// certified is whom the client's certificate names.
-func certified(r *http.Request) (string, []string) {
+// certificateUser returns user and groups of the client's certificate.
+func certificateUser(r *http.Request) (string, []string) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return "", nil
 	}
@@ -132,8 +132,8 @@ func certified(r *http.Request) (string, []string) {
 	return subject.CommonName, subject.Organization
 }
 
-// bearer is whom the client's token names. Nobody is believed here: the API server checks the token.
-func bearer(r *http.Request) string {
+// tokenUser returns the user of the client's token without verifying it; the API server does.
+func tokenUser(r *http.Request) string {
 	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ".")
 	if len(parts) != 3 {
 		return ""
@@ -151,7 +151,7 @@ func bearer(r *http.Request) string {
 	return token.Subject
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
 	}
@@ -165,8 +165,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refuse answers as an API server does.
-func refuse(w http.ResponseWriter, status int, message string) {
+// writeStatus responds with a Status object, as an API server does.
+func writeStatus(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
@@ -174,13 +174,13 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure",
-		"message": message, "reason": reason(status), "code": status,
+		"message": message, "reason": statusReason(status), "code": status,
 	})
 }
 
-// deaf hears an answer and tells nobody.
-type deaf struct{ header http.Header }
+// discardResponse is a ResponseWriter that discards everything.
+type discardResponse struct{ header http.Header }
 
-func (d *deaf) Header() http.Header         { return d.header }
-func (d *deaf) Write(b []byte) (int, error) { return len(b), nil }
-func (d *deaf) WriteHeader(int)             {}
+func (d *discardResponse) Header() http.Header         { return d.header }
+func (d *discardResponse) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discardResponse) WriteHeader(int)             {}

@@ -24,18 +24,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/pki"
 )
 
-// A scene is a proxy, an API server behind it that tells whom it sees, and what clients need.
-type scene struct {
+// environment is a proxy, a fake API server behind it that returns the user of each request, and certificates for clients.
+type environment struct {
 	proxy     *Proxy
 	url       string
 	authority *pki.Authority
 	trust     *x509.CertPool
-	reached   atomic.Int32 // requests that came through to the API server
+	reached   atomic.Int32 // requests that reached the API server
 }
 
-func newScene(t *testing.T) *scene {
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
-	s := &scene{trust: x509.NewCertPool()}
+	s := &environment{trust: x509.NewCertPool()}
 	var err error
 	if s.authority, err = pki.NewAuthority("test"); err != nil {
 		t.Fatal(err)
@@ -45,8 +45,8 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	backend.TLS = &tls.Config{Certificates: []tls.Certificate{s.issue(t, s.authority, "kube-apiserver")}, ClientAuth: tls.RequestClientCert}
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(s.serveAPI))
+	backend.TLS = &tls.Config{Certificates: []tls.Certificate{s.issueCertificate(t, s.authority, "kube-apiserver")}, ClientAuth: tls.RequestClientCert}
 	backend.EnableHTTP2 = true
 	backend.StartTLS()
 	t.Cleanup(backend.Close)
@@ -54,7 +54,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := Trust{Serving: s.issue(t, s.authority, "kube-apiserver"), Vouching: s.issue(t, front, "front"), Authority: s.trust}
+	trust := Trust{Serving: s.issueCertificate(t, s.authority, "kube-apiserver"), Vouching: s.issueCertificate(t, front, "front"), Authority: s.trust}
 	s.proxy = New(backend.Listener.Addr().String(), trust, (&net.Dialer{}).DialContext, log.New(io.Discard, "", 0))
 	served := make(chan struct{})
 	go func() {
@@ -69,8 +69,8 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// serve answers with whom the API server sees; at /watch it speaks twice, at /exec it changes the protocol.
-func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
+// serveAPI responds with the user of the request; at /watch it writes twice, at /exec it changes the protocol.
+func (s *environment) serveAPI(w http.ResponseWriter, r *http.Request) {
 	s.reached.Add(1)
 	switch {
 	case r.URL.Path == "/watch":
@@ -98,7 +98,7 @@ func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *scene) issue(t *testing.T, a *pki.Authority, user string, groups ...string) tls.Certificate {
+func (s *environment) issueCertificate(t *testing.T, a *pki.Authority, user string, groups ...string) tls.Certificate {
 	t.Helper()
 	pair, err := a.Issue(pki.Subject{Name: user, Groups: groups, Hosts: []string{"127.0.0.1"}})
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *scene) issue(t *testing.T, a *pki.Authority, user string, groups ...str
 	return keyed
 }
 
-func (s *scene) client(certificates ...tls.Certificate) *http.Client {
+func (s *environment) newClient(certificates ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: s.trust, Certificates: certificates}}}
 }
 
@@ -133,18 +133,18 @@ func get(t *testing.T, c *http.Client, url string, headers ...string) (int, stri
 	return response.StatusCode, string(body), err
 }
 
-// Everybody stays who they are, and nobody can pretend to be somebody else.
+// Users keep their identity, and cannot impersonate others.
 func TestIdentity(t *testing.T) {
-	s := newScene(t)
-	named := s.client(s.issue(t, s.authority, "system:node:n1", "system:nodes", "more"))
+	s := newEnvironment(t)
+	named := s.newClient(s.issueCertificate(t, s.authority, "system:node:n1", "system:nodes", "more"))
 	for _, c := range []struct {
 		client  *http.Client
 		headers []string
 		want    string
 	}{
 		{named, nil, "user=system:node:n1 groups=more,system:nodes by=front authorization="},
-		{s.client(), []string{"Authorization", "Bearer a.b.c"}, "user= groups= by= authorization=Bearer a.b.c"},
-		{s.client(), []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, "user= groups= by= authorization="},
+		{s.newClient(), []string{"Authorization", "Bearer a.b.c"}, "user= groups= by= authorization=Bearer a.b.c"},
+		{s.newClient(), []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, "user= groups= by= authorization="},
 		{named, []string{"X-Remote-User", "admin", "X-Remote-Extra-Scopes", "all"}, "user=system:node:n1 groups=more,system:nodes by=front authorization="},
 	} {
 		if status, body, err := get(t, c.client, s.url+"/api", c.headers...); err != nil || status != http.StatusOK || body != c.want {
@@ -155,14 +155,14 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, body, err := get(t, s.client(s.issue(t, stranger, "admin", "system:masters")), s.url+"/api"); err == nil && body != "user= groups= by= authorization=" {
+	if _, body, err := get(t, s.newClient(s.issueCertificate(t, stranger, "admin", "system:masters")), s.url+"/api"); err == nil && body != "user= groups= by= authorization=" {
 		t.Errorf("a certificate of another authority was believed: %s", body)
 	}
 }
 
 func TestFaultsHappen(t *testing.T) {
-	s := newScene(t)
-	admin := s.client(s.issue(t, s.authority, "admin"))
+	s := newEnvironment(t)
+	admin := s.newClient(s.issueCertificate(t, s.authority, "admin"))
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"system:serviceaccount:skyhook:operator"}`))
 	token := []string{"Authorization", "Bearer h." + claims + ".s"}
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestFaultsHappen(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			client := admin
 			if c.headers != nil {
-				client = s.client()
+				client = s.newClient()
 			}
 			if err := s.proxy.Faults.Replace([]Fault{c.fault}); err != nil {
 				t.Fatal(err)
@@ -206,9 +206,9 @@ func TestFaultsHappen(t *testing.T) {
 	}
 }
 
-// A delayed request does not reach the API server before its time, and not at all when the client gives up.
+// A delayed request does not reach the API server early, and not at all when the client gives up.
 func TestGivingUp(t *testing.T) {
-	s := newScene(t)
+	s := newEnvironment(t)
 	if err := s.proxy.Faults.Replace([]Fault{{Delay: Duration(1 << 60)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestGivingUp(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		response, err := s.client().Do(request)
+		response, err := s.newClient().Do(request)
 		if err == nil {
 			_ = response.Body.Close()
 		}
@@ -239,14 +239,14 @@ func TestGivingUp(t *testing.T) {
 }
 
 func TestWatchIsHeardAtOnce(t *testing.T) {
-	s := newScene(t)
+	s := newEnvironment(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/watch", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := s.client().Do(request)
+	response, err := s.newClient().Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestWatchIsHeardAtOnce(t *testing.T) {
 
 // exec and port-forward change the protocol on their connection, with SPDY as well as with WebSocket.
 func TestUpgrade(t *testing.T) {
-	s := newScene(t)
+	s := newEnvironment(t)
 	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
 		c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{RootCAs: s.trust, NextProtos: []string{"http/1.1"}})
 		if err != nil {

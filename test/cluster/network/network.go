@@ -30,15 +30,15 @@ const (
 // NodeIP is the address of node i, counted from 1.
 func NodeIP(i int) string { return fmt.Sprintf("10.77.1.%d", i) }
 
-// NodePods is the range that node i takes its pods' addresses from.
+// NodePods is the address range of node i's pods.
 func NodePods(i int) string { return fmt.Sprintf("10.244.%d.0/24", i) }
 
-// A Space is a network namespace that exists as long as it is open.
-type Space struct{ file *os.File }
+// Namespace is a network namespace, which exists as long as it is open.
+type Namespace struct{ file *os.File }
 
-// NewSpace makes an empty network namespace.
-func NewSpace() (*Space, error) {
-	var s *Space
+// NewNamespace creates an empty network namespace.
+func NewNamespace() (*Namespace, error) {
+	var s *Namespace
 	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
@@ -47,28 +47,28 @@ func NewSpace() (*Space, error) {
 		if err != nil {
 			return fmt.Errorf("opening a network namespace: %w", err)
 		}
-		s = &Space{file: file}
+		s = &Namespace{file: file}
 		return nil
 	})
 	return s, err
 }
 
-// Path names the namespace for other programs, as long as this process holds it open.
-func (s *Space) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.file.Fd()) }
+// Path is the path of the namespace for other programs, as long as this process has it open.
+func (s *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.file.Fd()) }
 
-// Close lets the kernel remove the namespace once no process is in it any more.
-func (s *Space) Close() error { return s.file.Close() }
+// Close closes the namespace; the kernel removes it with its last process.
+func (s *Namespace) Close() error { return s.file.Close() }
 
-// Join moves the calling thread into the namespace. The caller has locked the thread and never unlocks it.
-func (s *Space) Join() error {
+// Join moves the calling thread into the namespace. The caller must have locked the thread and must not unlock it.
+func (s *Namespace) Join() error {
 	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("entering a network namespace: %w", err)
 	}
 	return nil
 }
 
-// Inside runs f on a thread that is in the namespace: sockets that f opens and programs that f starts are there too.
-func (s *Space) Inside(f func() error) error {
+// Run runs f on a thread inside the namespace, as are sockets that f opens and programs that f starts.
+func (s *Namespace) Run(f func() error) error {
 	return onThread(func() error {
 		if err := s.Join(); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (s *Space) Inside(f func() error) error {
 	})
 }
 
-// onThread runs f on a thread of its own that ends afterwards, whatever f did to it.
+// onThread runs f on a thread of its own, which exits afterwards.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -87,20 +87,20 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Plane makes the namespace of the control plane: the bridge that nodes are plugged into.
-func Plane(ctx context.Context) (*Space, error) {
-	s, err := NewSpace()
+// NewControlPlane creates the namespace of the control plane, with the bridge that connects the nodes.
+func NewControlPlane(ctx context.Context) (*Namespace, error) {
+	s, err := NewNamespace()
 	if err != nil {
 		return nil, err
 	}
-	err = s.configure(ctx,
+	err = s.runIP(ctx,
 		"link set lo up",
 		// An address of its own: a bridge without one takes that of a port, and changes it when a node's port goes away.
 		"link add nodes address 02:00:0a:4d:00:01 type bridge",
 		"addr add "+Gateway+"/16 dev nodes",
 		"link set nodes up")
 	if err == nil {
-		err = s.forward()
+		err = s.enableForwarding()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the network of the control plane: %w", err), s.Close())
@@ -108,22 +108,22 @@ func Plane(ctx context.Context) (*Space, error) {
 	return s, nil
 }
 
-// Plug makes the namespace of node i of n and connects it to the control plane and, through routes, to the pods of all
-// other nodes. A node gets a new one with every boot: a reboot forgets addresses, firewall rules and net sysctls.
-func Plug(ctx context.Context, plane *Space, i, n int) (*Space, error) {
-	s, err := NewSpace()
+// NewNode creates the namespace of node i of n, connected to the control plane and, by routes, to the pods of all other nodes. A
+// node gets a new one with every boot, because a reboot discards addresses, firewall rules and net sysctls.
+func NewNode(ctx context.Context, plane *Namespace, i, n int) (*Namespace, error) {
+	s, err := NewNamespace()
 	if err != nil {
 		return nil, err
 	}
 	port := fmt.Sprintf("node%d", i)
-	_ = plane.configure(ctx, "link del "+port) // that of the boot before, if the kernel has not yet removed it
+	_ = plane.runIP(ctx, "link del "+port) // that of the boot before, if the kernel has not yet removed it
 	err = errors.Join(
-		plane.configure(ctx,
+		plane.runIP(ctx,
 			fmt.Sprintf("link add %s type veth peer name eth0 address 02:00:0a:4d:01:%02x netns %s", port, i, s.Path()),
 			"link set "+port+" master nodes up",
 			"route replace "+NodePods(i)+" via "+NodeIP(i)),
-		s.configure(ctx, nodeCommands(i, n)...),
-		s.forward())
+		s.runIP(ctx, nodeCommands(i, n)...),
+		s.enableForwarding())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the network of node %d: %w", i, err), s.Close())
 	}
@@ -145,9 +145,9 @@ func nodeCommands(i, n int) []string {
 	return commands
 }
 
-// configure gives the commands to ip, inside the namespace.
-func (s *Space) configure(ctx context.Context, commands ...string) error {
-	return s.Inside(func() error {
+// runIP runs commands of ip inside the namespace.
+func (s *Namespace) runIP(ctx context.Context, commands ...string) error {
+	return s.Run(func() error {
 		ip := exec.CommandContext(ctx, "ip", "-batch", "-")
 		ip.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
 		if out, err := ip.CombinedOutput(); err != nil {
@@ -157,10 +157,10 @@ func (s *Space) configure(ctx context.Context, commands ...string) error {
 	})
 }
 
-// forward lets the namespace pass packets on. Packets between pods on one bridge go through the firewall too: without
-// that a pod cannot reach a Service whose pod is on its own node.
-func (s *Space) forward() error {
-	return s.Inside(func() error {
+// enableForwarding enables IP forwarding, and the firewall for packets between pods on one bridge: without it a pod cannot reach
+// a Service whose pod is on its own node.
+func (s *Namespace) enableForwarding() error {
+	return s.Run(func() error {
 		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 			return fmt.Errorf("turning on forwarding: %w", err)
 		}

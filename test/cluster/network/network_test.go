@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every node, up to the last, has an address and a range of its own, inside the ranges that everybody knows.
+// Every node has an address and a range of its own, inside the common ranges.
 func TestAddresses(t *testing.T) {
 	pods, services := netip.MustParsePrefix(PodCIDR), netip.MustParsePrefix(ServiceCIDR)
 	nodes := netip.MustParsePrefix(Gateway + "/16")

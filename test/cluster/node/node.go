@@ -19,32 +19,32 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/pki"
 )
 
-// A Node is what it takes to boot one.
+// Node describes a node.
 type Node struct {
 	Name    string // its name in Kubernetes, and its host name
 	Index   int    // from 1; decides its addresses
-	Dir     string // everything the node writes
-	Machine string // a name that no other node on this machine has, in any cluster
+	Dir     string // of all files that the node writes
+	Machine string // unique on this machine
 
 	Root       string // read-only root file system that all nodes share
 	Kubernetes string // directory with kubelet and kube-proxy
 	Containerd string // directory with containerd
 }
 
-// A Setup is what a node is told about its cluster.
+// Setup is the configuration of a node for its cluster.
 type Setup struct {
 	Authority []byte // certificate that the node trusts
 	Kubelet   pki.Pair
 	Kubelets  []byte // kubeconfig of the kubelet
 	Proxy     []byte // kubeconfig of kube-proxy
-	Registry  string // URL of the registry that stands for all registries
+	Registry  string // URL of the registry that takes the place of all registries
 	Taint     string // taint to register with, as KEY=VALUE:EFFECT, or nothing
 
 	Files map[string][]byte // further files, by absolute path
 	Units []string          // further units to start at boot, among Files
 }
 
-// Sandbox is the image that holds the namespaces of every pod.
+// Sandbox is the image of pod sandboxes.
 const Sandbox = "registry.k8s.io/pause:3.10.1"
 
 //go:embed files
@@ -53,17 +53,17 @@ var files embed.FS
 // IP is the node's address.
 func (n Node) IP() string { return network.NodeIP(n.Index) }
 
-// Console is the file with what the node prints while it boots and runs.
+// Console is the file with the output of the node's console.
 func (n Node) Console() string { return filepath.Join(n.Dir, "console.log") }
 
 func (n Node) root() string { return filepath.Join(n.Dir, "root") }
 
-// Mount puts the node's root file system together: the shared one below, what the node writes above. It belongs into a
-// mount namespace of the caller's own, so that it goes away with the caller.
+// Mount mounts the node's root file system, an overlay on the shared one. The caller has a mount namespace of its own, so that the
+// mount ends with the caller.
 func (n Node) Mount() error {
 	for _, name := range []string{"upper", "work", "root", "containerd", "kubelet"} {
 		if err := os.MkdirAll(filepath.Join(n.Dir, name), 0o755); err != nil {
-			return fmt.Errorf("making the directories of node %s: %w", n.Name, err)
+			return fmt.Errorf("creating the directories of node %s: %w", n.Name, err)
 		}
 	}
 	layers := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", n.Root, filepath.Join(n.Dir, "upper"), filepath.Join(n.Dir, "work"))
@@ -74,7 +74,7 @@ func (n Node) Mount() error {
 	return nil
 }
 
-// Install writes what the node needs to join its cluster. The root file system is mounted.
+// Install writes the files with which the node joins its cluster. The root file system must be mounted.
 func (n Node) Install(s Setup) error {
 	content := map[string][]byte{
 		"/etc/hostname":    []byte(n.Name + "\n"),
@@ -88,15 +88,15 @@ func (n Node) Install(s Setup) error {
 		"/etc/kubernetes/kubelet.kubeconfig":      s.Kubelets,
 		"/etc/kubernetes/proxy.kubeconfig":        s.Proxy,
 		"/etc/kubernetes/node.env":                fmt.Appendf(nil, "NODE_NAME=%s\nNODE_IP=%s\nPOD_CIDR=%s\n", n.Name, n.IP(), network.PodCIDR),
-		"/etc/kubernetes/kubelet.yaml":            append(embedded("kubelet.yaml"), registerTaint(s.Taint)...),
-		"/etc/containerd/config.toml":             bytes.ReplaceAll(embedded("containerd.toml"), []byte("SANDBOX"), []byte(Sandbox)),
+		"/etc/kubernetes/kubelet.yaml":            append(readEmbedded("kubelet.yaml"), registerTaint(s.Taint)...),
+		"/etc/containerd/config.toml":             bytes.ReplaceAll(readEmbedded("containerd.toml"), []byte("SANDBOX"), []byte(Sandbox)),
 		"/etc/containerd/certs.d/_default/hosts.toml": fmt.Appendf(nil,
 			"server = %[1]q\n[host.%[1]q]\n  capabilities = ['pull', 'resolve']\n", s.Registry),
 		"/etc/cni/net.d/10-pods.conflist": podNetwork(n.Index),
 	}
 	units := append([]string{"skyhook-node-setup.service", "skyhook-beat.service", "containerd.service", "kubelet.service", "kube-proxy.service"}, s.Units...)
 	for _, unit := range units[:5] {
-		content["/etc/systemd/system/"+unit] = embedded(unit)
+		content["/etc/systemd/system/"+unit] = readEmbedded(unit)
 	}
 	maps.Copy(content, s.Files)
 	for path, text := range content {
@@ -104,18 +104,18 @@ func (n Node) Install(s Setup) error {
 		if filepath.Ext(path) == ".key" {
 			mode = 0o600
 		}
-		if err := n.write(path, text, mode); err != nil {
+		if err := n.writeFile(path, text, mode); err != nil {
 			return err
 		}
 	}
-	if err := n.write("/usr/local/sbin/skyhook-node-setup", embedded("skyhook-node-setup"), 0o755); err != nil {
+	if err := n.writeFile("/usr/local/sbin/skyhook-node-setup", readEmbedded("skyhook-node-setup"), 0o755); err != nil {
 		return err
 	}
-	return n.link(units)
+	return n.enableUnits(units)
 }
 
-// link starts units at boot and puts programs into PATH.
-func (n Node) link(units []string) error {
+// enableUnits enables systemd units and links programs into PATH.
+func (n Node) enableUnits(units []string) error {
 	links := map[string]string{}
 	for _, unit := range units {
 		target := "multi-user.target"
@@ -124,7 +124,7 @@ func (n Node) link(units []string) error {
 		}
 		links["/etc/systemd/system/"+target+".wants/"+unit] = "/etc/systemd/system/" + unit
 	}
-	for dir, source := range n.programs() {
+	for dir, source := range n.programDirs() {
 		entries, err := os.ReadDir(source)
 		if err != nil {
 			return fmt.Errorf("installing the programs of node %s: %w", n.Name, err)
@@ -145,12 +145,12 @@ func (n Node) link(units []string) error {
 	return nil
 }
 
-// programs maps directories in the node to directories of this machine that appear there, read-only.
-func (n Node) programs() map[string]string {
+// programDirs maps directories in the node to the directories of this machine that are mounted there, read-only.
+func (n Node) programDirs() map[string]string {
 	return map[string]string{"/opt/kubernetes": n.Kubernetes, "/opt/containerd": n.Containerd}
 }
 
-func (n Node) write(path string, content []byte, mode os.FileMode) error {
+func (n Node) writeFile(path string, content []byte, mode os.FileMode) error {
 	at := filepath.Join(n.root(), path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return fmt.Errorf("writing %s of node %s: %w", path, n.Name, err)
@@ -162,7 +162,7 @@ func (n Node) write(path string, content []byte, mode os.FileMode) error {
 	return nil
 }
 
-func embedded(name string) []byte {
+func readEmbedded(name string) []byte {
 	content, err := files.ReadFile("files/" + name)
 	if err != nil {
 		panic(err) // the file is part of this program

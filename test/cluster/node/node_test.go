@@ -14,7 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/pki"
 )
 
-func installed(t *testing.T, s Setup) (Node, func(string) string) {
+func installNode(t *testing.T, s Setup) (Node, func(string) string) {
 	t.Helper()
 	programs := t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "kubelet"), nil, 0o755); err != nil {
@@ -35,7 +35,7 @@ func installed(t *testing.T, s Setup) (Node, func(string) string) {
 }
 
 func TestInstall(t *testing.T) {
-	n, read := installed(t, Setup{
+	n, read := installNode(t, Setup{
 		Kubelet: pki.Pair{Certificate: []byte("cert"), Key: []byte("key")}, Registry: "http://10.77.0.1:5000", Taint: "role/plane=:NoSchedule",
 		Files: map[string][]byte{"/etc/systemd/system/etcd.service": []byte("[Unit]")}, Units: []string{"etcd.service"},
 	})
@@ -73,9 +73,9 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// A worker registers without a taint, and its pods get addresses that the network routes to it.
+// TestWorker checks that a worker registers without a taint, and that the network routes its pods' addresses to it.
 func TestWorker(t *testing.T) {
-	_, read := installed(t, Setup{})
+	_, read := installNode(t, Setup{})
 	if strings.Contains(read("/etc/kubernetes/kubelet.yaml"), "registerWithTaints") {
 		t.Error("a worker has a taint")
 	}
@@ -96,7 +96,7 @@ func TestWorker(t *testing.T) {
 }
 
 func TestLeader(t *testing.T) {
-	if _, err := Leader(os.Getpid()); err == nil {
+	if _, err := FindLeader(os.Getpid()); err == nil {
 		t.Error("a process without a container below it has a leader")
 	}
 }

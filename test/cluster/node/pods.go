@@ -10,8 +10,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/network"
 )
 
-// podNetwork is how pods of node i get an address: from the node's own range, on a bridge that the node routes for. A
-// pod keeps its address on the way to other nodes, which have routes back.
+// podNetwork is the CNI configuration of node i: pods get addresses of the node's own range, on a bridge that the node routes for.
+// There is no NAT between nodes, which have routes to each other's ranges.
 func podNetwork(i int) []byte {
 	return fmt.Appendf(nil, `{
   "cniVersion": "1.0.0",

@@ -21,36 +21,36 @@ import (
 // rebooting is the exit status of systemd-nspawn when the host inside asked for a reboot.
 const rebooting = 133
 
-// Run boots the node, and again whenever it reboots, and returns when it is off: shut down, or its power was cut. Each
-// boot starts with an empty control group and a fresh network. Started learns the process that carries the boot.
-func (n Node) Run(group cgroup.Group, plug func() (*network.Space, error), started func(pid int)) error {
+// Run boots the node, again after each reboot, and returns when it was shut down or its power was cut. Each boot starts with an
+// empty control group and a new network. Run calls started with the process of systemd-nspawn, and with 0 when it has exited.
+func (n Node) Run(group cgroup.Group, plug func() (*network.Namespace, error), started func(pid int)) error {
 	for {
-		if err := errors.Join(group.Make(), group.Empty()); err != nil {
+		if err := errors.Join(group.Create(), group.KillAll()); err != nil {
 			return fmt.Errorf("starting node %s: %w", n.Name, err)
 		}
 		space, err := plug()
 		if err != nil {
 			return fmt.Errorf("starting node %s: %w", n.Name, err)
 		}
-		status, err := n.boot(group, space, started)
+		status, err := n.runOnce(group, space, started)
 		started(0)
 		if err := errors.Join(err, space.Close()); err != nil {
 			return fmt.Errorf("running node %s: %w", n.Name, err)
 		}
 		if status != rebooting {
-			return group.Empty()
+			return group.KillAll()
 		}
 	}
 }
 
-// boot runs the node once and returns the exit status of systemd-nspawn.
-func (n Node) boot(group cgroup.Group, space *network.Space, started func(pid int)) (int, error) {
+// runOnce runs the node until it reboots or stops, and returns the exit status of systemd-nspawn.
+func (n Node) runOnce(group cgroup.Group, space *network.Namespace, started func(pid int)) (int, error) {
 	console, err := os.OpenFile(n.Console(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return 0, fmt.Errorf("opening the console: %w", err)
 	}
 	defer func() { _ = console.Close() }()
-	argv := group.Command(n.nspawn(space)...)
+	argv := group.Command(n.nspawnArgs(space)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.Env = append(os.Environ(), "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network") // net sysctls are the node's own
@@ -67,7 +67,7 @@ func (n Node) boot(group cgroup.Group, space *network.Space, started func(pid in
 	return 0, err
 }
 
-func (n Node) nspawn(space *network.Space) []string {
+func (n Node) nspawnArgs(space *network.Namespace) []string {
 	argv := []string{
 		"systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--boot", "--console=pipe",
 		"--directory=" + n.root(), "--machine=" + n.Machine, "--hostname=" + n.Name,
@@ -77,18 +77,18 @@ func (n Node) nspawn(space *network.Space) []string {
 		"--bind=" + filepath.Join(n.Dir, "kubelet") + ":/var/lib/kubelet",
 		"--bind=/dev/kmsg",
 	}
-	for inside, outside := range n.programs() {
+	for inside, outside := range n.programDirs() {
 		argv = append(argv, "--bind-ro="+outside+":"+inside)
 	}
-	slices.Sort(argv[len(argv)-len(n.programs()):])
+	slices.Sort(argv[len(argv)-len(n.programDirs()):])
 	return argv
 }
 
-// Leader finds the node's first process below the process that carries the boot.
-func Leader(carrier int) (int, error) {
+// FindLeader returns the node's first process, a child of systemd-nspawn.
+func FindLeader(carrier int) (int, error) {
 	var leader int
 	err := eachProcess("/proc", func(pid int, status []byte) bool {
-		parent, inside := field(status, "PPid:"), field(status, "NSpid:")
+		parent, inside := statusField(status, "PPid:"), statusField(status, "NSpid:")
 		if len(parent) == 1 && parent[0] == strconv.Itoa(carrier) && len(inside) > 1 && inside[len(inside)-1] == "1" {
 			leader = pid
 		}
@@ -100,15 +100,15 @@ func Leader(carrier int) (int, error) {
 	return leader, err
 }
 
-// Outside finds the number that a node's first process has in another process namespace, whose files are at proc.
-func Outside(leader int, proc string) (int, error) {
+// TranslatePID returns the pid of a node's first process in the process namespace whose /proc is at proc.
+func TranslatePID(leader int, proc string) (int, error) {
 	namespace, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", leader))
 	if err != nil {
 		return 0, fmt.Errorf("finding the first process of the node: %w", err)
 	}
 	var outside int
 	err = eachProcess(proc, func(pid int, status []byte) bool {
-		inside := field(status, "NSpid:")
+		inside := statusField(status, "NSpid:")
 		if len(inside) > 1 && inside[len(inside)-1] == "1" {
 			its, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid), "ns", "pid"))
 			if err == nil && os.SameFile(namespace, its) {
@@ -123,7 +123,7 @@ func Outside(leader int, proc string) (int, error) {
 	return outside, err
 }
 
-// eachProcess visits processes until the visitor has seen enough.
+// eachProcess calls visit for each process until it returns false.
 func eachProcess(proc string, visit func(pid int, status []byte) bool) error {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -142,7 +142,7 @@ func eachProcess(proc string, visit func(pid int, status []byte) bool) error {
 	return nil
 }
 
-func field(status []byte, name string) []string {
+func statusField(status []byte, name string) []string {
 	for line := range strings.Lines(string(status)) {
 		if value, found := strings.CutPrefix(line, name); found {
 			return strings.Fields(value)
@@ -151,8 +151,8 @@ func field(status []byte, name string) []string {
 	return nil
 }
 
-// Enter is the command line that runs argv inside the node, given its first process.
-func Enter(leader int, argv ...string) []string {
+// EnterCommand returns the command line that runs argv inside the node with this first process.
+func EnterCommand(leader int, argv ...string) []string {
 	if len(argv) == 0 {
 		argv = []string{"/bin/bash"}
 	}

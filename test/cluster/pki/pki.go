@@ -22,18 +22,18 @@ import (
 	"time"
 )
 
-// An Authority signs certificates.
+// Authority is a certificate authority.
 type Authority struct {
 	Certificate []byte // PEM
 	parsed      *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// A Pair is a certificate and its key, both PEM.
+// Pair is a certificate and its key, both PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// Subject says whom a certificate is for: Name is the Kubernetes user, Groups are the user's groups, Hosts are the
-// names and addresses a server answers to.
+// Subject is the subject of a certificate: Name is the Kubernetes user, Groups are its groups, Hosts are the names and addresses of
+// a server.
 type Subject struct {
 	Name   string
 	Groups []string
@@ -43,7 +43,7 @@ type Subject struct {
 // lifetime is longer than any test cluster lives.
 const lifetime = 365 * 24 * time.Hour
 
-// NewAuthority makes an authority that nobody trusts yet.
+// NewAuthority creates a certificate authority.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -65,7 +65,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{Certificate: pemBlock("CERTIFICATE", der), parsed: parsed, key: key}, nil
 }
 
-// Issue makes a certificate that is good for a client and, at the subject's hosts, for a server.
+// Issue issues a certificate for a client and, with Hosts, a server.
 func (a *Authority) Issue(s Subject) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -92,10 +92,10 @@ func (a *Authority) Issue(s Subject) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("signing the certificate of %s: %w", s.Name, err)
 	}
-	return pair(der, key)
+	return encodePair(der, key)
 }
 
-// SigningKey makes the key pair that signs service account tokens: the public key stands in for the certificate.
+// SigningKey creates the key pair that signs service account tokens, with the public key in place of the certificate.
 func SigningKey() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -105,12 +105,12 @@ func SigningKey() (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("making the key of service accounts: %w", err)
 	}
-	private, err := privateKey(key)
+	private, err := encodeKey(key)
 	return Pair{Certificate: pemBlock("PUBLIC KEY", public), Key: private}, err
 }
 
 // Key returns the authority's own key, for the controller that signs certificate requests.
-func (a *Authority) Key() ([]byte, error) { return privateKey(a.key) }
+func (a *Authority) Key() ([]byte, error) { return encodeKey(a.key) }
 
 // Write puts the pair into dir as NAME.crt and NAME.key.
 func (p Pair) Write(dir, name string) error {
@@ -123,7 +123,7 @@ func (p Pair) Write(dir, name string) error {
 	return nil
 }
 
-// Kubeconfig makes a file for kubectl and every other client: the API server at server, as the user of p.
+// Kubeconfig renders a kubeconfig for the API server at server and the user of p.
 func (a *Authority) Kubeconfig(cluster, server string, p Pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -141,12 +141,12 @@ current-context: %[1]s
 `, cluster, server, b64(a.Certificate), b64(p.Certificate), b64(p.Key))
 }
 
-func pair(der []byte, key *ecdsa.PrivateKey) (Pair, error) {
-	private, err := privateKey(key)
+func encodePair(der []byte, key *ecdsa.PrivateKey) (Pair, error) {
+	private, err := encodeKey(key)
 	return Pair{Certificate: pemBlock("CERTIFICATE", der), Key: private}, err
 }
 
-func privateKey(key crypto.PrivateKey) ([]byte, error) {
+func encodeKey(key crypto.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("writing a key: %w", err)

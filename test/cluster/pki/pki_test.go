@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func issue(t *testing.T, a *Authority, s Subject) (Pair, *x509.Certificate) {
+func issuePair(t *testing.T, a *Authority, s Subject) (Pair, *x509.Certificate) {
 	t.Helper()
 	pair, err := a.Issue(s)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, leaf := issue(t, ours, Subject{Name: "system:node:n1", Groups: []string{"system:nodes"}, Hosts: []string{"n1", "10.77.1.1"}})
+	_, leaf := issuePair(t, ours, Subject{Name: "system:node:n1", Groups: []string{"system:nodes"}, Hosts: []string{"n1", "10.77.1.1"}})
 	if leaf.Subject.CommonName != "system:node:n1" || leaf.Subject.Organization[0] != "system:nodes" {
 		t.Errorf("the certificate is for %v", leaf.Subject)
 	}
@@ -61,7 +61,7 @@ func TestKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, _ := issue(t, a, Subject{Name: "admin"})
+	pair, _ := issuePair(t, a, Subject{Name: "admin"})
 	config, err := clientcmd.RESTConfigFromKubeConfig(a.Kubeconfig("skyhook-test-a", "https://127.0.0.1:6443", pair))
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// pack makes a tar archive of a directory.
-func pack(t *testing.T, dir, file string) string {
+// packTar creates a tar archive of a directory.
+func packTar(t *testing.T, dir, file string) string {
 	t.Helper()
 	f, err := os.Create(file)
 	if err != nil {

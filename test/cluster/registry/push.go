@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Repository is the repository of an image as manifests name it, its registry host included.
+// Repository returns the repository of an image, registry host included.
 func Repository(image string) (string, error) {
 	wanted, err := name.ParseReference(image)
 	if err != nil {
@@ -34,7 +34,7 @@ func Repository(image string) (string, error) {
 	return host + "/" + wanted.Context().RepositoryStr(), nil
 }
 
-// Locate translates an image's name, as manifests write it, to where it is pushed: the owner's door at address.
+// Locate translates the name of an image in manifests to the reference under which it is pushed to the registry at address.
 func Locate(address, image string) (name.Reference, error) {
 	repository, err := Repository(image)
 	if err != nil {
@@ -48,7 +48,7 @@ func Locate(address, image string) (name.Reference, error) {
 	if _, digest := wanted.(name.Digest); digest {
 		separator = "@"
 	}
-	located, err := name.ParseReference(address+"/"+Path(repository)+separator+wanted.Identifier(), name.Insecure)
+	located, err := name.ParseReference(address+"/"+RepositoryPath(repository)+separator+wanted.Identifier(), name.Insecure)
 	if err != nil {
 		return nil, fmt.Errorf("reading the image name %q: %w", image, err)
 	}
@@ -79,11 +79,10 @@ func Push(ctx context.Context, address, image string, content partial.Describabl
 	return digest, nil
 }
 
-// Open reads an archive as `docker save`, or a tool that writes OCI layouts, made it. The returned function removes
-// what had to be unpacked.
+// Open reads an OCI archive, or the output of `docker save`. The returned function removes temporary files.
 func Open(file string) (partial.Describable, func(), error) {
 	kept := func() {}
-	oci, err := holds(file, "oci-layout")
+	oci, err := hasFile(file, "oci-layout")
 	if err != nil {
 		return nil, kept, fmt.Errorf("reading the image archive %s: %w", file, err)
 	}
@@ -99,18 +98,18 @@ func Open(file string) (partial.Describable, func(), error) {
 		return nil, kept, fmt.Errorf("unpacking %s: %w", file, err)
 	}
 	kept = func() { _ = os.RemoveAll(dir) }
-	if err := unpack(file, dir); err != nil {
+	if err := unpackArchive(file, dir); err != nil {
 		return nil, kept, fmt.Errorf("unpacking %s: %w", file, err)
 	}
-	content, err := only(dir)
+	content, err := soleContent(dir)
 	if err != nil {
 		return nil, kept, fmt.Errorf("reading the image archive %s: %w", file, err)
 	}
 	return content, kept, nil
 }
 
-// only returns what an OCI layout holds: its one image or index, or, of several, the index of all.
-func only(dir string) (partial.Describable, error) {
+// soleContent returns the only image or index of an OCI layout, or the index of all if there are several.
+func soleContent(dir string) (partial.Describable, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, err
@@ -128,8 +127,8 @@ func only(dir string) (partial.Describable, error) {
 	return index.Image(list.Manifests[0].Digest)
 }
 
-// holds tells whether an archive has a file of that name.
-func holds(archive, name string) (bool, error) {
+// hasFile reports whether an archive contains a file.
+func hasFile(archive, name string) (bool, error) {
 	found := false
 	err := eachFile(archive, func(h *tar.Header, _ io.Reader) error {
 		found = found || filepath.Clean(h.Name) == name
@@ -138,7 +137,7 @@ func holds(archive, name string) (bool, error) {
 	return found, err
 }
 
-func unpack(archive, dir string) error {
+func unpackArchive(archive, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 // Port is where the registry listens on the cluster's network.
 const Port = 5000
 
-// Server is the registry. It has two doors: Nodes, where private repositories ask for credentials, and Owner, for the
-// program that runs the cluster.
+// Server is the registry. It has two handlers: PullHandler for nodes, where private repositories require credentials, and
+// PushHandler for the program that runs the cluster.
 type Server struct {
 	images http.Handler
 
@@ -30,14 +30,14 @@ type Server struct {
 	private map[string]Credentials // by repository, registry host included
 }
 
-// Credentials open a private repository.
+// Credentials are the credentials of a private repository.
 type Credentials struct {
 	Repository string `json:"repository"` // ghcr.io/acme/tuning
 	User       string `json:"user"`
 	Password   string `json:"password"`
 }
 
-// New makes a registry that keeps layers in dir, and everything else in memory.
+// New creates a registry that stores layers in dir, and everything else in memory.
 func New(dir string, to io.Writer) *Server {
 	return &Server{
 		images:  upstream.New(upstream.WithBlobHandler(upstream.NewDiskBlobHandler(dir)), upstream.Logger(log.New(to, "", log.LstdFlags))),
@@ -49,20 +49,20 @@ func New(dir string, to io.Writer) *Server {
 func (s *Server) Protect(c Credentials) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.private[Path(c.Repository)] = c
+	s.private[RepositoryPath(c.Repository)] = c
 }
 
-// Owner is the door without credentials.
-func (s *Server) Owner() http.Handler { return s.images }
+// PushHandler serves without credentials.
+func (s *Server) PushHandler() http.Handler { return s.images }
 
-// Nodes is the door for containerd: the query parameter ns says which registry host is meant.
-func (s *Server) Nodes() http.Handler {
+// PullHandler serves containerd, whose query parameter ns names the registry host.
+func (s *Server) PullHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host := r.URL.Query().Get("ns"); host != "" && strings.HasPrefix(r.URL.Path, "/v2/") {
 			r = r.Clone(r.Context())
-			r.URL.Path = "/v2/" + Path(host) + "/" + strings.TrimPrefix(r.URL.Path, "/v2/")
+			r.URL.Path = "/v2/" + RepositoryPath(host) + "/" + strings.TrimPrefix(r.URL.Path, "/v2/")
 		}
-		if c, private := s.guarding(r.URL.Path); private && !c.open(r) {
+		if c, private := s.requiredCredentials(r.URL.Path); private && !c.match(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test cluster"`)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -73,8 +73,8 @@ func (s *Server) Nodes() http.Handler {
 	})
 }
 
-// guarding finds the credentials that a request needs.
-func (s *Server) guarding(path string) (Credentials, bool) {
+// requiredCredentials returns the credentials that a request needs.
+func (s *Server) requiredCredentials(path string) (Credentials, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for repository, c := range s.private {
@@ -85,13 +85,13 @@ func (s *Server) guarding(path string) (Credentials, bool) {
 	return Credentials{}, false
 }
 
-func (c Credentials) open(r *http.Request) bool {
+func (c Credentials) match(r *http.Request) bool {
 	user, password, _ := r.BasicAuth()
 	return subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(c.User+"\x00"+c.Password)) == 1
 }
 
-// Path is how a repository, its registry host included, is called here: a port is not a legal part of a path.
-func Path(repository string) string {
+// RepositoryPath is the path of a repository in this registry. It includes the registry host, without the colon of a port.
+func RepositoryPath(repository string) string {
 	host, rest, found := strings.Cut(repository, "/")
 	host = strings.ReplaceAll(host, ":", "_")
 	if !found {

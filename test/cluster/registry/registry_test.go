@@ -22,17 +22,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// doors starts a registry and returns the addresses of its owner's door and of the nodes' door.
-func doors(t *testing.T) (*Server, string, string) {
+// startRegistry starts a registry and returns the addresses of its push and pull handlers.
+func startRegistry(t *testing.T) (*Server, string, string) {
 	t.Helper()
 	s := New(t.TempDir(), io.Discard)
-	owner, nodes := httptest.NewServer(s.Owner()), httptest.NewServer(s.Nodes())
+	owner, nodes := httptest.NewServer(s.PushHandler()), httptest.NewServer(s.PullHandler())
 	t.Cleanup(owner.Close)
 	t.Cleanup(nodes.Close)
 	return s, strings.TrimPrefix(owner.URL, "http://"), nodes.URL
 }
 
-func image(t *testing.T, content string) v1.Image {
+func newImage(t *testing.T, content string) v1.Image {
 	t.Helper()
 	made, err := Image(map[string]File{"etc/content": {Content: []byte(content), Mode: 0o644}, "bin/link": {Link: "../etc/content"}}, "/bin/link")
 	if err != nil {
@@ -41,7 +41,7 @@ func image(t *testing.T, content string) v1.Image {
 	return made
 }
 
-func push(t *testing.T, owner, ref string, content v1.Image) v1.Hash {
+func pushImage(t *testing.T, owner, ref string, content v1.Image) v1.Hash {
 	t.Helper()
 	digest, err := Push(context.Background(), owner, ref, content)
 	if err != nil {
@@ -50,8 +50,8 @@ func push(t *testing.T, owner, ref string, content v1.Image) v1.Hash {
 	return digest
 }
 
-// pull asks as containerd does: it names the registry host that it means.
-func pull(t *testing.T, nodes, host, path string, credentials ...string) (int, string) {
+// pullManifest requests a manifest as containerd does, with the registry host as a parameter.
+func pullManifest(t *testing.T, nodes, host, path string, credentials ...string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, nodes+"/v2/"+path+"?ns="+host, nil)
 	if err != nil {
@@ -74,11 +74,11 @@ func pull(t *testing.T, nodes, host, path string, credentials ...string) (int, s
 
 // The same repository and tag of two registry hosts are two images, and neither is found under a third.
 func TestStandsForAllRegistries(t *testing.T) {
-	_, owner, nodes := doors(t)
-	one := push(t, owner, "ghcr.io/acme/tuning:1.2", image(t, "one"))
-	two := push(t, owner, "quay.io/acme/tuning:1.2", image(t, "two"))
-	hub := push(t, owner, "busybox", image(t, "hub"))
-	port := push(t, owner, "registry:5000/acme/tuning:1.2", image(t, "port"))
+	_, owner, nodes := startRegistry(t)
+	one := pushImage(t, owner, "ghcr.io/acme/tuning:1.2", newImage(t, "one"))
+	two := pushImage(t, owner, "quay.io/acme/tuning:1.2", newImage(t, "two"))
+	hub := pushImage(t, owner, "busybox", newImage(t, "hub"))
+	port := pushImage(t, owner, "registry:5000/acme/tuning:1.2", newImage(t, "port"))
 	for _, c := range []struct {
 		host, path string
 		want       v1.Hash
@@ -89,23 +89,23 @@ func TestStandsForAllRegistries(t *testing.T) {
 		{"docker.io", "library/busybox/manifests/latest", hub},
 		{"registry:5000", "acme/tuning/manifests/1.2", port},
 	} {
-		if status, digest := pull(t, nodes, c.host, c.path); status != http.StatusOK || digest != c.want.String() {
+		if status, digest := pullManifest(t, nodes, c.host, c.path); status != http.StatusOK || digest != c.want.String() {
 			t.Errorf("%s of %s: %d %s, want %s", c.path, c.host, status, digest, c.want)
 		}
 	}
 	for _, c := range [][2]string{
 		{"nvcr.io", "acme/tuning/manifests/1.2"}, {"ghcr.io", "acme/tuning/manifests/1.3"}, {"ghcr.io", "acme/tuning/manifests/" + two.String()}, {"", "acme/tuning/manifests/1.2"},
 	} {
-		if status, _ := pull(t, nodes, c[0], c[1]); status != http.StatusNotFound {
+		if status, _ := pullManifest(t, nodes, c[0], c[1]); status != http.StatusNotFound {
 			t.Errorf("%s of %q: status %d, want not found", c[1], c[0], status)
 		}
 	}
 }
 
 func TestPrivateRepository(t *testing.T) {
-	s, owner, nodes := doors(t)
-	digest := push(t, owner, "ghcr.io/acme/private:1", image(t, "secret"))
-	push(t, owner, "ghcr.io/acme/private2:1", image(t, "open"))
+	s, owner, nodes := startRegistry(t)
+	digest := pushImage(t, owner, "ghcr.io/acme/private:1", newImage(t, "secret"))
+	pushImage(t, owner, "ghcr.io/acme/private2:1", newImage(t, "open"))
 	s.Protect(Credentials{Repository: "ghcr.io/acme/private", User: "joe", Password: "pass"})
 	const path = "acme/private/manifests/1"
 	for _, c := range []struct {
@@ -120,11 +120,11 @@ func TestPrivateRepository(t *testing.T) {
 		{"acme/private/blobs/" + digest.String(), nil, http.StatusUnauthorized},
 		{"acme/private2/manifests/1", nil, http.StatusOK},
 	} {
-		if status, _ := pull(t, nodes, "ghcr.io", c.path, c.credentials...); status != c.want {
+		if status, _ := pullManifest(t, nodes, "ghcr.io", c.path, c.credentials...); status != c.want {
 			t.Errorf("%s with %v: status %d, want %d", c.path, c.credentials, status, c.want)
 		}
 	}
-	push(t, owner, "ghcr.io/acme/private:2", image(t, "the owner needs no credentials"))
+	pushImage(t, owner, "ghcr.io/acme/private:2", newImage(t, "the owner needs no credentials"))
 }
 
 func TestNames(t *testing.T) {
@@ -152,7 +152,7 @@ func TestNames(t *testing.T) {
 // Archives of docker save and of tools that write OCI layouts give the same image; an index keeps all its images.
 func TestArchives(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	one, dir := image(t, "one"), t.TempDir()
+	one, dir := newImage(t, "one"), t.TempDir()
 	saved := filepath.Join(dir, "saved.tar")
 	tag, err := name.NewTag("ghcr.io/acme/tool:1")
 	if err != nil {
@@ -161,12 +161,12 @@ func TestArchives(t *testing.T) {
 	if err := tarball.WriteToFile(saved, tag, one); err != nil {
 		t.Fatal(err)
 	}
-	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: one}, mutate.IndexAddendum{Add: image(t, "two")})
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: one}, mutate.IndexAddendum{Add: newImage(t, "two")})
 	want, err := index.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, owner, nodes := doors(t)
+	_, owner, nodes := startRegistry(t)
 	for i, archive := range []string{ociArchive(t, one), ociArchive(t, index), saved} {
 		content, remove, err := Open(archive)
 		if err != nil {
@@ -181,7 +181,7 @@ func TestArchives(t *testing.T) {
 		if i == 1 && digest != want {
 			t.Errorf("the pushed index has the digest %s, want %s", digest, want)
 		}
-		if status, got := pull(t, nodes, "ghcr.io", fmt.Sprintf("acme/tool/manifests/%d", i)); status != http.StatusOK || got != digest.String() {
+		if status, got := pullManifest(t, nodes, "ghcr.io", fmt.Sprintf("acme/tool/manifests/%d", i)); status != http.StatusOK || got != digest.String() {
 			t.Errorf("archive %d: pulled %d %s, pushed %s", i, status, got, digest)
 		}
 	}
@@ -206,7 +206,7 @@ func TestBadArchives(t *testing.T) {
 	}
 }
 
-// ociArchive writes an OCI layout and packs it, as other tools do.
+// ociArchive writes an OCI archive.
 func ociArchive(t *testing.T, content any) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,5 +223,5 @@ func ociArchive(t *testing.T, content any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pack(t, string(path), filepath.Join(dir, "oci.tar"))
+	return packTar(t, string(path), filepath.Join(dir, "oci.tar"))
 }

@@ -14,23 +14,23 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Tools is an image with a shell and the usual tools, made of this machine's busybox. Beware of two of them: wget
-// crashes, use nc; cp -r does not overwrite symbolic links.
+// Tools returns an image with a shell and the usual tools of this machine's busybox. Its wget crashes, use nc; its cp -r does not
+// overwrite symbolic links.
 func Tools() (v1.Image, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		return nil, errors.New("making an image with tools: busybox cannot be found: apt-get install -y busybox-static")
+		return nil, errors.New("creating an image with tools: busybox cannot be found: apt-get install -y busybox-static")
 	}
-	if err := static(path); err != nil {
+	if err := requireStatic(path); err != nil {
 		return nil, err
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("making an image with tools: %w", err)
+		return nil, fmt.Errorf("creating an image with tools: %w", err)
 	}
 	names, err := exec.Command(path, "--list").Output()
 	if err != nil {
-		return nil, fmt.Errorf("making an image with tools: busybox --list: %w", err)
+		return nil, fmt.Errorf("creating an image with tools: busybox --list: %w", err)
 	}
 	files := map[string]File{
 		"bin/busybox": {Content: program, Mode: 0o755},
@@ -44,15 +44,15 @@ func Tools() (v1.Image, error) {
 	return Image(files, "/bin/sh")
 }
 
-// static refuses a program that needs libraries, which the image would not have.
-func static(path string) error {
+// requireStatic returns an error for a program that needs shared libraries.
+func requireStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("making an image with tools: %w", err)
+		return fmt.Errorf("creating an image with tools: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 {
-		return fmt.Errorf("making an image with tools: %s needs libraries: apt-get install -y busybox-static", path)
+		return fmt.Errorf("creating an image with tools: %s needs libraries: apt-get install -y busybox-static", path)
 	}
 	return nil
 }

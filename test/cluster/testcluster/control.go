@@ -108,11 +108,11 @@ func leaderOf(carrier int) int {
 	if carrier == 0 {
 		return 0
 	}
-	leader, err := node.Leader(carrier)
+	leader, err := node.FindLeader(carrier)
 	if err != nil {
 		return 0
 	}
-	outside, err := node.Outside(leader, machineProcesses)
+	outside, err := node.TranslatePID(leader, machineProcesses)
 	if err != nil {
 		return 0
 	}

@@ -92,8 +92,8 @@ func (k *supervisor) startNode(m *machine) error {
 	m.on, m.failure = true, nil
 	go func() {
 		err := m.node.Run(m.group,
-			func() (*network.Space, error) {
-				return network.Plug(k.ctx, k.space, m.node.Index, len(k.spec.realNodes()))
+			func() (*network.Namespace, error) {
+				return network.NewNode(k.ctx, k.space, m.node.Index, len(k.spec.realNodes()))
 			},
 			func(pid int) {
 				m.mu.Lock()

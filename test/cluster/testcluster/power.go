@@ -25,7 +25,7 @@ func (c *Cluster) CommandLine(ctx context.Context, name string, argv ...string) 
 	if err != nil {
 		return nil, err
 	}
-	return node.Enter(leader, argv...), nil
+	return node.EnterCommand(leader, argv...), nil
 }
 
 // Exec runs a program on a node, as root of the host, and returns what it printed.

@@ -66,12 +66,12 @@ func requireCapability() error {
 func (s Spec) requirePrograms(cache *build.Cache) error {
 	var programs, missing []string
 	for _, p := range packages {
-		unused := p.program == "mmdebstrap" && cache.RootMade() || p.program != "ip" && len(s.realNodes()) == 0
+		unused := p.program == "mmdebstrap" && cache.HasRoot() || p.program != "ip" && len(s.realNodes()) == 0
 		if _, err := exec.LookPath(p.program); err != nil && !unused {
 			programs, missing = append(programs, p.program), append(missing, p.debian)
 		}
 	}
-	if len(s.realNodes()) > 0 && !cache.RootMade() && !matchesAnyFile(debianKeys...) {
+	if len(s.realNodes()) > 0 && !cache.HasRoot() && !matchesAnyFile(debianKeys...) {
 		programs, missing = append(programs, "the keys of the Debian archive"), append(missing, "debian-archive-keyring")
 	}
 	if len(missing) == 0 {
@@ -128,7 +128,7 @@ func (s Spec) requireDiskSpace() error {
 		dir = filepath.Dir(dir)
 	}
 	need := uint64(256+256*len(s.realNodes())) << 20
-	if free, err := build.Free(dir); err == nil && free < need {
+	if free, err := build.FreeSpace(dir); err == nil && free < need {
 		return fmt.Errorf("the cluster needs about %d MiB in %s, and %d MiB are free: free some space or set XDG_STATE_HOME to a directory with more",
 			need>>20, p.dir, free>>20)
 	}

@@ -34,13 +34,13 @@ func (k *supervisor) startServers() error {
 	if err != nil {
 		return fmt.Errorf("starting the registry: %w", err)
 	}
-	serveInBackground("registry", func() error { return httpServer(k.registry.Nodes()).Serve(nodes) })
-	serveInBackground("registry", func() error { return httpServer(k.registry.Owner()).Serve(k.listeners.registry) })
+	serveInBackground("registry", func() error { return httpServer(k.registry.PullHandler()).Serve(nodes) })
+	serveInBackground("registry", func() error { return httpServer(k.registry.PushHandler()).Serve(k.listeners.registry) })
 	if err := k.serveAPI(); err != nil {
 		return err
 	}
 	front := fmt.Sprintf("%s:%d", serverIP, apiPort)
-	serveInBackground("API server's door", func() error { return forwardConnections(k.listeners.api, k.dialer(front)) })
+	serveInBackground("API server relay", func() error { return forwardConnections(k.listeners.api, k.dialer(front)) })
 	return k.writeKubeconfig()
 }
 
@@ -111,7 +111,7 @@ func (k *supervisor) writeKubeconfig() error {
 // listenInside opens a port on the cluster's network.
 func (k *supervisor) listenInside(port int) (net.Listener, error) {
 	var l net.Listener
-	err := k.space.Inside(func() (err error) {
+	err := k.space.Run(func() (err error) {
 		l, err = net.Listen("tcp", fmt.Sprintf("%s:%d", serverIP, port))
 		return err
 	})
@@ -122,7 +122,7 @@ func (k *supervisor) listenInside(port int) (net.Listener, error) {
 func (k *supervisor) dialer(address string) func() (net.Conn, error) {
 	return func() (net.Conn, error) {
 		var c net.Conn
-		err := k.space.Inside(func() (err error) {
+		err := k.space.Run(func() (err error) {
 			c, err = net.DialTimeout("tcp", address, 10*time.Second)
 			return err
 		})

@@ -66,7 +66,7 @@ type supervisor struct {
 	credentials *credentials
 	admin       *http.Client
 
-	space     *network.Space // of the control plane
+	space     *network.Namespace // of the control plane
 	registry  *registry.Server
 	proxy     *faults.Proxy // nil unless APIServerProxy is set
 	machines  []*machine
@@ -96,7 +96,7 @@ func runSupervisor(name string) error {
 	if k.admin, err = k.credentials.adminClient(); err != nil {
 		return err
 	}
-	if k.space, err = network.Plane(k.ctx); err != nil {
+	if k.space, err = network.NewControlPlane(k.ctx); err != nil {
 		return err
 	}
 	for _, start := range []func() error{k.startServers, k.startPlane, k.startNodes, k.startSimulation, k.serveControl} {
@@ -114,7 +114,7 @@ func (k *supervisor) prepare(outside clusterPaths) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(group.Make(), group.Enter()); err != nil {
+	if err := errors.Join(group.Create(), group.Enter()); err != nil {
 		return err
 	}
 	if k.listeners.control, err = net.Listen("unix", outside.socket()); err != nil {
@@ -239,7 +239,7 @@ func (k *supervisor) runProgram(name string, after func() bool, argv []string) e
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Stdout, cmd.Stderr = log, log
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			err := k.space.Inside(cmd.Start)
+			err := k.space.Run(cmd.Start)
 			if err == nil {
 				err = cmd.Wait()
 			}

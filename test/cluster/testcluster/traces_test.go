@@ -32,7 +32,7 @@ func traces(t *testing.T, name string) []string {
 	for _, pid := range group.Processes() {
 		found = append(found, fmt.Sprintf("process %d in the control group", pid))
 	}
-	for _, dir := range group.Left() {
+	for _, dir := range group.Directories() {
 		found = append(found, "control group "+dir)
 	}
 	found = append(found, processesOf(t, p)...)

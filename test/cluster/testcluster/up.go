@@ -60,7 +60,7 @@ func Up(ctx context.Context, s Spec, to io.Writer) (*Cluster, error) {
 	}
 	c, err := p.bringUp(ctx, s, made, to)
 	if err != nil {
-		err = fmt.Errorf("bringing up cluster %s: %w", s.Name, build.Advice(err, p.dir))
+		err = fmt.Errorf("bringing up cluster %s: %w", s.Name, build.AdviseOnFullDisk(err, p.dir))
 		return nil, errors.Join(err, p.removeCluster(context.WithoutCancel(ctx)), tie.stop())
 	}
 	c.watchdog = tie
@@ -99,7 +99,7 @@ func Build(ctx context.Context, s Spec, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 && !cache.RootMade() && len(s.realNodes()) > 0 {
+	if os.Geteuid() != 0 && !cache.HasRoot() && len(s.realNodes()) > 0 {
 		return errors.New("the root file system of nodes can only be made by root: run it again with sudo, or with --nodes 0")
 	}
 	if err := s.requirePrograms(cache); err != nil {
@@ -180,7 +180,7 @@ func (p clusterPaths) waitSupervisor(ctx context.Context, ended <-chan error) er
 			if text := strings.TrimSpace(string(said)); text != "" {
 				return errors.New(text)
 			}
-			if free, unknown := build.Free(p.dir); unknown == nil && free < 1<<20 {
+			if free, unknown := build.FreeSpace(p.dir); unknown == nil && free < 1<<20 {
 				err = syscall.ENOSPC // a full disk keeps it from logging
 			}
 			return fmt.Errorf("the supervisor exited and logged nothing: %w", err)
