@@ -19,9 +19,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// traced runs the agent under strace until it ends or enough says that it has been seen enough, and returns what it asked
-// of the kernel, a line for each call.
-func (p *patient) traced(args []string, env []string, enough func() bool) []string {
+// traceAgent runs the agent under strace until it ends or enough returns true, and returns its system calls, one per
+// line.
+func (p *testHost) traceAgent(args []string, env []string, enough func() bool) []string {
 	p.t.Helper()
 	at, err := exec.LookPath("strace")
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *patient) traced(args []string, env []string, enough func() bool) []stri
 			if err != nil && enough == nil {
 				p.t.Fatalf("%v: %v\n%s", args, err, out)
 			}
-			return whole(strings.Split(string(text), "\n"))
+			return joinCalls(strings.Split(string(text), "\n"))
 		default:
 		}
 		if time.Now().After(limit) {
@@ -68,9 +68,9 @@ func (p *patient) traced(args []string, env []string, enough func() bool) []stri
 	}
 }
 
-// whole puts the two halves of a call together that strace writes when another thread did something meanwhile. What is begun
-// counts when it begins, what reaches the disk when it has.
-func whole(lines []string) []string {
+// joinCalls joins the two lines that strace writes for a call that another thread interrupted. A sync counts at its
+// end, other calls at their start.
+func joinCalls(lines []string) []string {
 	var out []string
 	begun := map[string]string{} // by thread
 	for _, l := range lines {
@@ -90,8 +90,8 @@ func whole(lines []string) []string {
 	return out
 }
 
-func TestWhole(t *testing.T) {
-	got := whole([]string{
+func TestJoinCalls(t *testing.T) {
+	got := joinCalls([]string{
 		`12 fsync(7</a/b> <unfinished ...>`, `13 execve("/two.sh", ["/two.sh"] <unfinished ...>`, `12 <... fsync resumed>)              = 0`,
 		`14 --- SIGURG {si_signo=SIGURG} ---`, `13 <... execve resumed>)             = 0`, `12 fsync(8</a>) = 0`,
 	})
@@ -104,8 +104,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// inOrder looks for lines that match these patterns one after the other, and fails at the first that is missing.
-func inOrder(t *testing.T, lines []string, patterns ...string) {
+// requireInOrder requires lines that match these patterns in this order.
+func requireInOrder(t *testing.T, lines []string, patterns ...string) {
 	t.Helper()
 	rest := lines
 	for i, pattern := range patterns {
@@ -121,8 +121,8 @@ func inOrder(t *testing.T, lines []string, patterns ...string) {
 	}
 }
 
-// written are the calls that put a file in place so that it survives a power cut: its content, its name, its folder.
-func written(folder, file string) []string {
+// durableWrite are the calls of a durable write of a file: its content, its name, its directory.
+func durableWrite(folder, file string) []string {
 	return []string{
 		`fsync\(\d+<[^>]*/` + folder + `/\.skyhook-[0-9a-f]+\.tmp>\) += 0`,
 		`renameat2?\(.*"\.skyhook-[0-9a-f]+\.tmp", .*"` + file + `"`,
@@ -130,46 +130,46 @@ func written(folder, file string) []string {
 	}
 }
 
-// TestRecordsReachTheDisk watches a stage: the record is on the disk before the next step begins.
+// TestRecordsReachTheDisk traces a stage: the record is on the disk before the next step starts.
 func TestRecordsReachTheDisk(t *testing.T) {
-	p := newPatient(t, staticBusybox(t, t.TempDir()))
-	v := life[0]
-	p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod", v.config)
-	cmd := p.container(v, "apply", "/var/lib/skyhook/demo/tuning", "pod")
-	lines := p.traced(cmd.Args[1:], cmd.Env[len(p.env):], nil)
-	record := written("records/tuning", "record.json")
-	overlay := written("etc/own", "only1")
-	inOrder(t, lines, append(append([]string{}, append(overlay, `execve\(".*/one.sh"`)...), append(record, `execve\(".*/two.sh"`)...)...)
-	inOrder(t, lines, append([]string{`execve\(".*/two.sh"`}, record...)...)
+	p := newTestHost(t, staticBusybox(t, t.TempDir()))
+	v := lifecycle[0]
+	p.runInit(v, p.host+"/var/lib/skyhook/demo/tuning.pod", v.config)
+	cmd := p.newContainer(v, "apply", "/var/lib/skyhook/demo/tuning", "pod")
+	lines := p.traceAgent(cmd.Args[1:], cmd.Env[len(p.env):], nil)
+	record := durableWrite("records/tuning", "record.json")
+	overlay := durableWrite("etc/own", "only1")
+	requireInOrder(t, lines, append(append([]string{}, append(overlay, `execve\(".*/one.sh"`)...), append(record, `execve\(".*/two.sh"`)...)...)
+	requireInOrder(t, lines, append([]string{`execve\(".*/two.sh"`}, record...)...)
 }
 
-// TestRebootIntentReachesTheDisk watches a reboot: the intent is on the disk before the host is asked.
+// TestRebootIntentReachesTheDisk traces a reboot: the intent is on the disk before the reboot is requested.
 func TestRebootIntentReachesTheDisk(t *testing.T) {
-	p := newPatient(t, staticBusybox(t, t.TempDir()))
-	p.systemctl()
-	lines := p.traced([]string{"interrupt", p.host, "/none", pack.Interrupt{Type: pack.InterruptReboot}.Encode()},
-		[]string{pack.EnvInterruptID + "=demo-1"}, p.asked)
-	inOrder(t, lines, append(written("interrupts/records", `demo-1-[0-9a-f]+\.json`), `execve\(".*systemctl", .*"reboot"`)...)
+	p := newTestHost(t, staticBusybox(t, t.TempDir()))
+	p.installSystemctl()
+	lines := p.traceAgent([]string{"interrupt", p.host, "/none", pack.Interrupt{Type: pack.InterruptReboot}.Encode()},
+		[]string{pack.EnvInterruptID + "=demo-1"}, p.wasAskedToReboot)
+	requireInOrder(t, lines, append(durableWrite("interrupts/records", `demo-1-[0-9a-f]+\.json`), `execve\(".*systemctl", .*"reboot"`)...)
 }
 
-// TestRebootKilledAtEveryChange kills the agent just before each change it makes on its way through a reboot, once before the
-// host goes down and once after it came back, and starts it again. The host goes down once, and both boots are the proof.
+// TestRebootKilledAtEveryChange kills the agent before each change it makes during a reboot, once before the host goes
+// down and once after it has booted, and starts it again. The host reboots once, which both boot IDs prove.
 func TestRebootKilledAtEveryChange(t *testing.T) {
 	shell := staticBusybox(t, t.TempDir())
 	kills := 0
 	for at := 1; ; at++ {
-		p := newPatient(t, shell)
-		p.systemctl()
+		p := newTestHost(t, shell)
+		p.installSystemctl()
 		killed, boot := 0, 0
 		for how := "down"; how == "down"; {
 			boot++
 			p.write(filepath.Join(p.host, "proc/sys/kernel/random/boot_id"), fmt.Sprintf("boot-%d\n", boot), 0o644)
-			if how = p.reboot(at); how == "killed" {
+			if how = p.runReboot(at); how == "killed" {
 				killed++
-				how = p.reboot(0)
+				how = p.runReboot(0)
 			}
 		}
-		if again := p.reboot(0); again != "done" || boot != 2 {
+		if again := p.runReboot(0); again != "done" || boot != 2 {
 			t.Fatalf("killed before change %d: the host is in boot %d, and the same id again ends %s", at, boot, again)
 		}
 		if text := string(must(os.ReadFile(filepath.Join(filepath.Dir(p.host), "message")))(t)); !strings.Contains(text, `"bootIDs":{"from":"boot-1","to":"boot-2"}`) {
@@ -182,22 +182,22 @@ func TestRebootKilledAtEveryChange(t *testing.T) {
 	}
 }
 
-// systemctl gives the host one that notes what it is asked.
-func (p *patient) systemctl() {
+// installSystemctl installs a fake systemctl on the host that records its arguments.
+func (p *testHost) installSystemctl() {
 	p.t.Helper()
 	p.write(filepath.Join(p.host, "usr/bin/systemctl"), string(must(os.ReadFile("testdata/systemctl"))(p.t)), 0o755)
 	p.write(filepath.Join(p.host, "sd/units/none"), "", 0o644)
 }
 
-// asked tells whether the host was asked to reboot.
-func (p *patient) asked() bool {
+// wasAskedToReboot reports whether a reboot of the host was requested.
+func (p *testHost) wasAskedToReboot() bool {
 	text, _ := os.ReadFile(filepath.Join(p.host, "sd/asked"))
 	return strings.Contains(string(text), "reboot")
 }
 
-// reboot runs the agent until it is done, was killed before its n-th change, or has asked the host to reboot: then the host
-// goes down, and the agent with it.
-func (p *patient) reboot(n int) (how string) {
+// runReboot runs the agent until it is done, is killed before its n-th change, or has requested the reboot, which ends
+// it too.
+func (p *testHost) runReboot(n int) (how string) {
 	p.t.Helper()
 	cmd := exec.Command(p.self, "interrupt", p.host, "/none", pack.Interrupt{Type: pack.InterruptReboot}.Encode())
 	cmd.Args[0] = "skyhook-agent"
@@ -220,7 +220,7 @@ func (p *patient) reboot(n int) (how string) {
 			}
 			p.t.Fatalf("%v\n%s", err, out)
 		case <-time.After(5 * time.Millisecond):
-			if p.asked() {
+			if p.wasAskedToReboot() {
 				_ = cmd.Process.Kill()
 				if err := <-ended; !wasKilled(err) {
 					p.t.Fatalf("it asked, and did not wait: %v\n%s", err, out)

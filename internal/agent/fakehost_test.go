@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeHost makes the smallest root file system in which scripts run.
+// makeHost creates a minimal root file system in which scripts run.
 func makeHost(root, shell string) error {
 	for _, dir := range []string{"bin", "dev", "etc", "proc/sys/kernel/random", "root", "tmp", "usr/bin", "var/lib", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -42,15 +42,15 @@ func makeHost(root, shell string) error {
 	return nil
 }
 
-// staticBusybox finds the shell of the fake hosts and copies it to a folder, where hard links to it can be made.
+// staticBusybox copies the shell of the fake hosts to a directory in which hard links to it can be created.
 func staticBusybox(t testing.TB, dir string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("the stories run steps in a chroot, which needs root")
+		t.Skip("the scenarios run steps in a chroot, which needs root")
 	}
 	at, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Skip("the stories need a static busybox: apt-get install busybox-static")
+		t.Skip("the scenarios need a static busybox: apt-get install busybox-static")
 	}
 	f, err := elf.Open(at)
 	if err != nil {
@@ -59,7 +59,7 @@ func staticBusybox(t testing.TB, dir string) string {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Skip("the stories need a static busybox: apt-get install busybox-static")
+			t.Skip("the scenarios need a static busybox: apt-get install busybox-static")
 		}
 	}
 	to := filepath.Join(dir, "busybox")
@@ -69,9 +69,9 @@ func staticBusybox(t testing.TB, dir string) string {
 	return to
 }
 
-// memory is a folder that is not on a disk where there is one: what survives a power cut is not tested here, and waiting for
-// a disk thousands of times is long.
-func memory(t testing.TB) string {
+// memoryDir is a directory in memory, if possible: these tests do not check durability, and thousands of syncs to a
+// disk are slow.
+func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "skyhook-agent")
 	if err != nil {
@@ -81,7 +81,7 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-// canMount tells whether file systems can be mounted here, in a namespace of this process's own where possible.
+// canMount reports whether file systems can be mounted here, in a new mount namespace if possible.
 func canMount() bool {
 	at, err := os.MkdirTemp("", "mount")
 	if err != nil {

@@ -29,19 +29,19 @@ var seeds = flag.Int("seeds", 100, "random lives of a package whose agent is kil
 
 const lifeUID = "11111111-2222-3333-4444-555555555555"
 
-// A visit is one pod of a package's life: what its init container brings, and the containers that follow.
-type visit struct {
+// podRun is one pod in the lifecycle of a package: what its init container copies, and the containers after it.
+type podRun struct {
 	release string
 	number  int
 	modes   []string
 	config  string
-	// stale is set when the init container copied to the place itself, while the kubelet still showed this config.
+	// stale is the config that the kubelet still mounted when the init container copied to the final directory.
 	stale string
 }
 
-// life is everything that can happen to a package: installed, configured, upgraded with another overlay, taken away,
-// installed again.
-var life = []visit{
+// lifecycle is everything that can happen to a package: installed, configured, upgraded with another rootfs overlay,
+// uninstalled, installed again.
+var lifecycle = []podRun{
 	{"1.0.0", 1, []string{"apply", "apply-check"}, "a", ""},
 	{"1.0.0", 1, []string{"config", "config-check"}, "b", ""},
 	{"2.0.0", 2, []string{"upgrade", "upgrade-check"}, "b", ""},
@@ -52,8 +52,8 @@ var life = []visit{
 	{"1.0.0", 3, []string{"config", "config-check"}, "c", ""},
 }
 
-// lifePackages are the releases.
-var lifePackages = map[string]map[string]string{
+// lifecyclePackages are the releases.
+var lifecyclePackages = map[string]map[string]string{
 	"1.0.0": {
 		"steps":                      "apply one.sh\napply two.sh a b | self\nconfig conf.sh | self\nuninstall gone.sh | self\n",
 		"skyhook_dir/one.sh":         "#!/bin/sh\nmkdir -p /made\necho 1.0.0 one $(cat configmaps/key) > /made/one\n",
@@ -75,22 +75,22 @@ var lifePackages = map[string]map[string]string{
 		"root_dir/etc/own/both":   "2.0.0\n",
 		"root_dir/etc/deep/er/x":  "x\n",
 	},
-	// For the benchmarks: one step, one check, and nothing in them.
+	// For the benchmarks: one empty step and one empty check.
 	"3.0.0": {"steps": "config conf.sh | self\n", "skyhook_dir/conf.sh": "#!/bin/sh\n"},
 }
 
-// A patient is one host and the life of a package on it.
-type patient struct {
+// testHost is a fake host with the lifecycle of a package.
+type testHost struct {
 	t    testing.TB
 	host string
 	env  []string
 	self string
 }
 
-func newPatient(t testing.TB, shell string) *patient {
+func newTestHost(t testing.TB, shell string) *testHost {
 	t.Helper()
 	dir := must(os.MkdirTemp(filepath.Dir(shell), "patient"))(t)
-	p := &patient{t: t, host: filepath.Join(dir, "host"), self: must(os.Executable())(t)}
+	p := &testHost{t: t, host: filepath.Join(dir, "host"), self: must(os.Executable())(t)}
 	if err := makeHost(p.host, shell); err != nil {
 		t.Fatal(err)
 	}
@@ -104,26 +104,26 @@ func newPatient(t testing.TB, shell string) *patient {
 	return p
 }
 
-// live goes through the whole life. attempt runs one container to its end and says whether it got there.
-func (p *patient) live(attempt func(cmd *exec.Cmd) bool) {
+// runLifecycle runs the whole lifecycle. attempt runs one container and reports whether it reached its end.
+func (p *testHost) runLifecycle(attempt func(cmd *exec.Cmd) bool) {
 	p.t.Helper()
-	for i, v := range life {
+	for i, v := range lifecycle {
 		copyDir := fmt.Sprintf("/var/lib/skyhook/demo/tuning-%s-%s-%d", v.release, lifeUID, v.number)
 		pod := fmt.Sprintf("pod-%d", i)
 		switch {
 		case v.stale != "":
 			p.write(filepath.Join(filepath.Dir(p.host), "image/configmaps/key"), v.config, 0o644)
-			p.bring(v, p.host+copyDir, v.stale)
+			p.runInit(v, p.host+copyDir, v.stale)
 			p.write(p.host+copyDir+"/configmaps/gone", v.stale, 0o644)
 		case v.config != "":
-			p.bring(v, p.host+copyDir+"."+pod, v.config)
+			p.runInit(v, p.host+copyDir+"."+pod, v.config)
 		}
 		for _, mode := range v.modes {
 			for tries := 0; ; tries++ {
 				if tries > 100 {
 					p.t.Fatalf("%s of %s does not end", mode, v.release)
 				}
-				if attempt(p.container(v, mode, copyDir, pod)) {
+				if attempt(p.newContainer(v, mode, copyDir, pod)) {
 					break
 				}
 			}
@@ -131,7 +131,7 @@ func (p *patient) live(attempt func(cmd *exec.Cmd) bool) {
 	}
 }
 
-func (p *patient) container(v visit, mode, copyDir, pod string) *exec.Cmd {
+func (p *testHost) newContainer(v podRun, mode, copyDir, pod string) *exec.Cmd {
 	args := []string{mode, p.host, copyDir}
 	if mode == "interrupt" {
 		args = append(args, pack.Interrupt{Type: pack.InterruptNoop}.Encode())
@@ -146,10 +146,10 @@ func (p *patient) container(v visit, mode, copyDir, pod string) *exec.Cmd {
 	return cmd
 }
 
-// bring does what the init container does: it copies the package and the mounted ConfigMap, links and all.
-func (p *patient) bring(v visit, to, config string) {
+// runInit simulates the init container: it copies the package and the mounted ConfigMap, including links.
+func (p *testHost) runInit(v podRun, to, config string) {
 	p.t.Helper()
-	files := lifePackages[v.release]
+	files := lifecyclePackages[v.release]
 	modes := must(parseSteps(files["steps"]))(p.t)
 	for name, text := range files {
 		if name != "steps" {
@@ -166,15 +166,15 @@ func (p *patient) bring(v visit, to, config string) {
 	}
 }
 
-func (p *patient) write(name, text string, mode fs.FileMode) {
+func (p *testHost) write(name, text string, mode fs.FileMode) {
 	p.t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), mode)); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// whole runs a container and wants it to succeed.
-func (p *patient) whole(cmd *exec.Cmd) bool {
+// runUnharmed runs a container that must succeed.
+func (p *testHost) runUnharmed(cmd *exec.Cmd) bool {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
@@ -182,11 +182,11 @@ func (p *patient) whole(cmd *exec.Cmd) bool {
 	return true
 }
 
-// times are all that may differ between two lives.
+// times are all that may differ between two runs.
 var times = regexp.MustCompile(`20\d\d-\d\d-\d\dT[0-9:.]+(Z|\+00:00)|"at": "[^"]*"|\d{10}\.\d{6}`)
 
-// picture is the host's tree, without logs and times.
-func (p *patient) picture() string {
+// snapshotTree describes the files of the host, without logs and times.
+func (p *testHost) snapshotTree() string {
 	p.t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(p.host, func(name string, e fs.DirEntry, err error) error {
@@ -223,24 +223,24 @@ func firstLines(content []byte) string {
 	return ""
 }
 
-// TestKilledAtEveryChange kills the agent just before each change it makes to the host, in every container of the life,
+// TestKilledAtEveryChange kills the agent before each change it makes to the host, in every container of the lifecycle,
 // and starts it again.
 func TestKilledAtEveryChange(t *testing.T) {
-	shell := staticBusybox(t, memory(t))
-	undisturbed := newPatient(t, shell)
-	undisturbed.live(undisturbed.whole)
-	want := undisturbed.picture()
+	shell := staticBusybox(t, memoryDir(t))
+	undisturbed := newTestHost(t, shell)
+	undisturbed.runLifecycle(undisturbed.runUnharmed)
+	want := undisturbed.snapshotTree()
 	points := 0
 	for at := 1; ; at++ {
-		p := newPatient(t, shell)
+		p := newTestHost(t, shell)
 		killed := 0
 		container, tries := "", 0
-		p.live(func(cmd *exec.Cmd) bool {
+		p.runLifecycle(func(cmd *exec.Cmd) bool {
 			if now := strings.Join(append(cmd.Args, cmd.Env...), " "); now != container {
 				container, tries = now, 0
 			}
 			if tries++; tries > 1 { // once per container
-				return p.whole(cmd)
+				return p.runUnharmed(cmd)
 			}
 			cmd.Env = append(cmd.Env, fmt.Sprintf("TEST_KILL_AT=%d", at))
 			out, err := cmd.CombinedOutput()
@@ -253,8 +253,8 @@ func TestKilledAtEveryChange(t *testing.T) {
 			killed++
 			return false
 		})
-		if got := p.picture(); got != want {
-			t.Fatalf("killed before change %d of every container, the host ends differently:\n%s", at, diff(want, got))
+		if got := p.snapshotTree(); got != want {
+			t.Fatalf("killed before change %d of every container, the host ends differently:\n%s", at, diffLines(want, got))
 		}
 		points += killed
 		if killed == 0 {
@@ -264,12 +264,12 @@ func TestKilledAtEveryChange(t *testing.T) {
 	}
 }
 
-// TestKilledAtRandom kills the agent at random changes and at random moments, several times in a row.
+// TestKilledAtRandom kills the agent at random changes and times, several times in a row.
 func TestKilledAtRandom(t *testing.T) {
-	shell := staticBusybox(t, memory(t))
-	undisturbed := newPatient(t, shell)
-	undisturbed.live(undisturbed.whole)
-	want := undisturbed.picture()
+	shell := staticBusybox(t, memoryDir(t))
+	undisturbed := newTestHost(t, shell)
+	undisturbed.runLifecycle(undisturbed.runUnharmed)
+	want := undisturbed.snapshotTree()
 	n := *seeds
 	if testing.Short() {
 		n = min(n, 20)
@@ -278,11 +278,11 @@ func TestKilledAtRandom(t *testing.T) {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()
 			for seed := worker; seed < n; seed += 2 {
-				p := newPatient(t, shell)
+				p := newTestHost(t, shell)
 				luck := rand.New(rand.NewPCG(uint64(seed), 1))
-				p.live(func(cmd *exec.Cmd) bool { return p.unlucky(luck, cmd) })
-				if got := p.picture(); got != want {
-					t.Fatalf("seed %d: the host ends differently:\n%s", seed, diff(want, got))
+				p.runLifecycle(func(cmd *exec.Cmd) bool { return p.runKilled(luck, cmd) })
+				if got := p.snapshotTree(); got != want {
+					t.Fatalf("seed %d: the host ends differently:\n%s", seed, diffLines(want, got))
 				}
 				if err := os.RemoveAll(filepath.Dir(p.host)); err != nil {
 					t.Fatal(err)
@@ -292,8 +292,8 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// unlucky runs a container that may be killed.
-func (p *patient) unlucky(luck *rand.Rand, cmd *exec.Cmd) bool {
+// runKilled runs a container that may be killed.
+func (p *testHost) runKilled(luck *rand.Rand, cmd *exec.Cmd) bool {
 	switch luck.IntN(4) {
 	case 0:
 		cmd.Env = append(cmd.Env, fmt.Sprintf("TEST_KILL_AT=%d", 1+luck.IntN(60)))
@@ -327,8 +327,8 @@ func wasKilled(err error) bool {
 	return ok && ws.Signaled() && ws.Signal() == syscall.SIGKILL
 }
 
-// diff shows the lines two texts do not share.
-func diff(want, got string) string {
+// diffLines shows the lines that two texts do not share.
+func diffLines(want, got string) string {
 	var b strings.Builder
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for _, line := range wants {

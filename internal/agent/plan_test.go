@@ -18,7 +18,7 @@ import (
 
 var actions = []pack.Mode{pack.ModeUninstall, pack.ModeUpgrade, pack.ModeApply, pack.ModeConfig, pack.ModePostInterrupt}
 
-// drawSituation draws a package, a record that may or may not be about it, and an environment.
+// drawSituation draws a package, a record of it or of another one, and an environment.
 func drawSituation(t *rapid.T) Situation {
 	word := rapid.SampledFrom([]string{"a", "b", "env:A", "env:B", ""})
 	step := rapid.Custom(func(t *rapid.T) pack.Step {
@@ -50,7 +50,7 @@ func drawSituation(t *rapid.T) Situation {
 	return s
 }
 
-// TestDecideIsPure asks twice with the same, and looks whether anything it was given has changed.
+// TestDecideIsPure calls Decide twice with the same input and checks that the input has not changed.
 func TestDecideIsPure(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
@@ -72,9 +72,9 @@ func TestDecideIsPure(t *testing.T) {
 	})
 }
 
-// TestDoneIsDone marks what a plan runs as done and asks again: within a run nothing is left; without runs, exactly what
-// always runs. Another run, another release: everything runs.
-func TestDoneIsDone(t *testing.T) {
+// TestDoneStepsAreSkipped marks the steps of a plan as done and decides again: within a run no step is left; without
+// run IDs, only steps that always run. In another run or release all steps run.
+func TestDoneStepsAreSkipped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
 		s.AlwaysRun = false
@@ -98,8 +98,8 @@ func TestDoneIsDone(t *testing.T) {
 	})
 }
 
-// TestKeyTellsStepsApart changes one thing at a time.
-func TestKeyTellsStepsApart(t *testing.T) {
+// TestStepKeyIsUnique changes one property at a time.
+func TestStepKeyIsUnique(t *testing.T) {
 	sample := func() (Situation, int, pack.Step) {
 		return Situation{
 			Mode: pack.ModeApply, Config: pack.Config{Version: "1.0.0"}, Scripts: map[string]string{"x.sh": "1"}, ConfigDigest: "c", Env: map[string]string{"A": "1"},

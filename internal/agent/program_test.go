@@ -16,14 +16,14 @@ import (
 	"testing"
 )
 
-// Bounds of the program, promised in docs/agent.md.
+// Limits of the program that docs/agent.md documents.
 const (
 	maxBinary = 12_000_000
 	maxMemory = 20 << 20
 )
 
-// program builds the agent as it is released.
-func program(t testing.TB) string {
+// buildProgram builds the agent like a release.
+func buildProgram(t testing.TB) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "skyhook-agent")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", at, "github.com/skyhook-k8s/skyhook/cmd/skyhook-agent")
@@ -34,9 +34,9 @@ func program(t testing.TB) string {
 	return at
 }
 
-// TestProgram holds the bounds of the program: one static file, small on disk and in memory.
+// TestProgram checks the limits of the program: one static file, small on disk and in memory.
 func TestProgram(t *testing.T) {
-	at := program(t)
+	at := buildProgram(t)
 	if st := must(os.Stat(at))(t); st.Size() > maxBinary {
 		t.Errorf("the program has %d bytes, promised are %d", st.Size(), maxBinary)
 	}
@@ -47,19 +47,19 @@ func TestProgram(t *testing.T) {
 			t.Error("the program is not static")
 		}
 	}
-	p := newPatient(t, staticBusybox(t, memory(t)))
+	p := newTestHost(t, staticBusybox(t, memoryDir(t)))
 	p.self = at
-	p.live(func(cmd *exec.Cmd) bool {
-		if used := peak(t, cmd); used > maxMemory {
+	p.runLifecycle(func(cmd *exec.Cmd) bool {
+		if used := peakMemory(t, cmd); used > maxMemory {
 			t.Errorf("%v used %d bytes, promised are %d", cmd.Args, used, maxMemory)
 		}
 		return true
 	})
 }
 
-// peak runs a program and tells the most memory it had. What the kernel says at its end is of no use: it counts the memory
-// of the test that started it.
-func peak(t testing.TB, cmd *exec.Cmd) (most int64) {
+// peakMemory runs a program and returns its peak memory. The kernel's figure at its end also counts the memory of the
+// test that started it.
+func peakMemory(t testing.TB, cmd *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -90,20 +90,20 @@ func peak(t testing.TB, cmd *exec.Cmd) (most int64) {
 	}
 }
 
-// BenchmarkStage is a whole stage, one step and one check, as the kubelet runs it: two processes. What the two scripts take
-// by themselves is reported apart, and so is the most memory either process had.
+// BenchmarkStage runs a whole stage, one step and one check, as two processes. It reports separately the time of the
+// two scripts and the peak memory of a process.
 func BenchmarkStage(b *testing.B) {
-	for _, at := range []struct{ name, dir string }{{"disk", b.TempDir()}, {"memory", memory(b)}} {
+	for _, at := range []struct{ name, dir string }{{"disk", b.TempDir()}, {"memory", memoryDir(b)}} {
 		b.Run(at.name, func(b *testing.B) {
 			shell := staticBusybox(b, at.dir)
-			p := newPatient(b, shell)
-			p.self = program(b)
-			v := visit{release: "3.0.0", number: 3, config: "c"}
-			p.bring(v, p.host+"/var/lib/skyhook/demo/tuning.pod", "c")
+			p := newTestHost(b, shell)
+			p.self = buildProgram(b)
+			v := podRun{release: "3.0.0", number: 3, config: "c"}
+			p.runInit(v, p.host+"/var/lib/skyhook/demo/tuning.pod", "c")
 			containers := func() []*exec.Cmd {
 				var cmds []*exec.Cmd
 				for _, mode := range []string{"config", "config-check"} {
-					cmd := p.container(v, mode, "/var/lib/skyhook/demo/tuning", "pod")
+					cmd := p.newContainer(v, mode, "/var/lib/skyhook/demo/tuning", "pod")
 					cmd.Env = append(cmd.Env, "OVERLAY_ALWAYS_RUN_STEP=true")
 					cmds = append(cmds, cmd)
 				}
@@ -111,24 +111,24 @@ func BenchmarkStage(b *testing.B) {
 			}
 			for b.Loop() {
 				for _, cmd := range containers() {
-					p.whole(cmd)
+					p.runUnharmed(cmd)
 				}
 			}
 			memory := int64(0)
 			for _, cmd := range containers() {
-				memory = max(memory, peak(b, cmd))
+				memory = max(memory, peakMemory(b, cmd))
 			}
 			b.ReportMetric(float64(memory)/(1<<20), "MiB")
 		})
 	}
 }
 
-// BenchmarkSteps is what the scripts of BenchmarkStage take without an agent.
+// BenchmarkSteps runs the scripts of BenchmarkStage without an agent.
 func BenchmarkSteps(b *testing.B) {
 	dir := b.TempDir()
 	shell := staticBusybox(b, dir)
-	p := newPatient(b, shell)
-	p.bring(visit{release: "3.0.0"}, p.host+"/copy", "c")
+	p := newTestHost(b, shell)
+	p.runInit(podRun{release: "3.0.0"}, p.host+"/copy", "c")
 	for b.Loop() {
 		for _, script := range []string{"conf.sh", "passes.sh"} {
 			cmd := exec.Command("/copy/skyhook_dir/" + script)

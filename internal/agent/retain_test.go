@@ -16,14 +16,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// attic is a host on which much has piled up.
-type attic struct {
+// fullHost is a host with many old files.
+type fullHost struct {
 	*testing.T
 	dir  string
 	root *host.Root
 }
 
-func newAttic(t *testing.T) attic {
+func newFullHost(t *testing.T) fullHost {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := host.Open(dir)
@@ -31,11 +31,11 @@ func newAttic(t *testing.T) attic {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	return attic{t, dir, root}
+	return fullHost{t, dir, root}
 }
 
-// file makes one of that size and age; it takes no room.
-func (a attic) file(name string, size int64, age time.Duration) {
+// createFile creates a sparse file of that size and age.
+func (a fullHost) createFile(name string, size int64, age time.Duration) {
 	a.Helper()
 	at := filepath.Join(a.dir, name)
 	when := time.Now().Add(-age)
@@ -44,67 +44,69 @@ func (a attic) file(name string, size int64, age time.Duration) {
 	}
 }
 
-func (a attic) count(pattern string) int {
+func (a fullHost) countFiles(pattern string) int {
 	names, _ := filepath.Glob(filepath.Join(a.dir, pattern))
 	return len(names)
 }
 
-// TestLogsAreBoundedInBytes: of logs that are too large together the newest stay, and the newest of all whatever its size.
+// TestLogsAreBoundedInBytes checks that the newest logs within the limit are kept, and the newest of all whatever its
+// size.
 func TestLogsAreBoundedInBytes(t *testing.T) {
-	a := newAttic(t)
+	a := newFullHost(t)
 	for i := range 4 {
-		a.file(fmt.Sprintf("logs/p/1.0.0/step%d.sh-2026-01-0%d-000000.log", i, i+1), 100<<20, time.Duration(10-i)*time.Hour)
+		a.createFile(fmt.Sprintf("logs/p/1.0.0/step%d.sh-2026-01-0%d-000000.log", i, i+1), 100<<20, time.Duration(10-i)*time.Hour)
 	}
 	s := &pruner{root: a.root, now: time.Now()}
 	if err := s.pruneLogs("/logs/p"); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.removed) != 2 || a.count("logs/p/1.0.0/step[23].sh-*") != 2 {
+	if len(s.removed) != 2 || a.countFiles("logs/p/1.0.0/step[23].sh-*") != 2 {
 		t.Errorf("removed %+v", s.removed)
 	}
-	a.file("logs/big/1.0.0/step.sh-2026-01-01-000000.log", logBytes+1, time.Hour)
+	a.createFile("logs/big/1.0.0/step.sh-2026-01-01-000000.log", logBytes+1, time.Hour)
 	s = &pruner{root: a.root, now: time.Now()}
 	if err := s.pruneLogs("/logs/big"); err != nil || len(s.removed) != 0 {
 		t.Errorf("the only log is gone: %+v, %v", s.removed, err)
 	}
 }
 
-// TestInterruptsAreBounded: records and flags of interrupts that are done are bounded; what is not done stays.
+// TestInterruptsAreBounded checks that the number of records and flags of done interrupts is limited, and that others
+// are kept.
 func TestInterruptsAreBounded(t *testing.T) {
-	a := newAttic(t)
+	a := newFullHost(t)
 	for i := range interruptsKept + 10 {
 		state := record.Done
 		if i < 3 {
 			state = record.Intended
 		}
 		name := fmt.Sprintf("state/interrupts/records/i%02d-0.json", i)
-		a.file(name, 0, time.Duration(100-i)*time.Hour)
+		a.createFile(name, 0, time.Duration(100-i)*time.Hour)
 		text := fmt.Sprintf(`{"schema":1,"id":"i%02d","type":"noop","state":"%s"}`, i, state)
 		when := time.Now().Add(-time.Duration(100-i) * time.Hour)
 		if err := errors.Join(os.WriteFile(filepath.Join(a.dir, name), []byte(text), 0o600), os.Chtimes(filepath.Join(a.dir, name), when, when)); err != nil {
 			t.Fatal(err)
 		}
-		a.file(fmt.Sprintf("state/interrupts/flags/id%02d/no_op.complete", i), 1, 0)
+		a.createFile(fmt.Sprintf("state/interrupts/flags/id%02d/no_op.complete", i), 1, 0)
 	}
 	s := &pruner{root: a.root, now: time.Now()}
 	if err := s.pruneInterrupts("/state"); err != nil {
 		t.Fatal(err)
 	}
-	if n := a.count("state/interrupts/records/*.json"); n != interruptsKept+3 || a.count("state/interrupts/records/i0[0-2]-*") != 3 || a.count("state/interrupts/records/i03-*") != 0 {
+	if n := a.countFiles("state/interrupts/records/*.json"); n != interruptsKept+3 || a.countFiles("state/interrupts/records/i0[0-2]-*") != 3 || a.countFiles("state/interrupts/records/i03-*") != 0 {
 		t.Errorf("%d records stay", n)
 	}
-	if n := a.count("state/interrupts/flags/*"); n != interruptsKept {
+	if n := a.countFiles("state/interrupts/flags/*"); n != interruptsKept {
 		t.Errorf("flags of %d interrupts stay", n)
 	}
 }
 
-// TestCopiesOfWhatIsGone: once a package is uninstalled its copies go after an hour, and so do copies on their way into place
-// that no agent moved there; the copy in use and those of others stay.
-func TestCopiesOfWhatIsGone(t *testing.T) {
+// TestCopiesOfUninstalledPackages checks that copies of an uninstalled package and staged copies are removed after an
+// hour, and that the copy in use and those of other packages are kept.
+func TestCopiesOfUninstalledPackages(t *testing.T) {
 	const uid = "11111111-2222-3333-4444-555555555555"
-	a := newAttic(t)
+	a := newFullHost(t)
 	for _, name := range []string{"tuning-1.0.0-" + uid + "-1", "tuning-1.0.0-" + uid + "-2", "tuning-1.0.0-" + uid + "-3", "tuning-1.0.0-" + uid + "-3.pod", "other-1.0.0-" + uid + "-1"} {
-		a.file("state/"+name+"/config.json", 1, 0)
+		a.createFile("state/"+name+"/config.json", 1, 0)
 	}
 	state, err := a.root.Dir("/state")
 	if err != nil {
@@ -120,11 +122,11 @@ func TestCopiesOfWhatIsGone(t *testing.T) {
 		if err := s.pruneCopies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
 			t.Fatal(err)
 		}
-		if n := a.count("state/*"); n != c.remain {
+		if n := a.countFiles("state/*"); n != c.remain {
 			t.Errorf("after %s %d copies stay, want %d: removed %+v", c.after, n, c.remain, s.removed)
 		}
 	}
-	if a.count("state/other-*") != 1 || a.count("state/tuning-1.0.0-"+uid+"-2") != 1 {
+	if a.countFiles("state/other-*") != 1 || a.countFiles("state/tuning-1.0.0-"+uid+"-2") != 1 {
 		t.Error("what stays is neither in use nor another package's")
 	}
 }

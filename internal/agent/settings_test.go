@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// TestSettings: the documented variables under their documented names, and what holds without them.
+// TestSettings checks the documented variables and their defaults.
 func TestSettings(t *testing.T) {
 	if d := cmp.Diff(Settings{
 		Env: map[string]string{}, Redact: []string{}, SourceDir: "/skyhook-package", StateDir: "/etc/skyhook", LogDir: "/var/log/skyhook", WriteLogs: true, BufferLimit: 8192,

@@ -13,7 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-func TestHistoric(t *testing.T) {
+func TestModeForms(t *testing.T) {
 	for _, c := range []struct {
 		args  string
 		want  agent.Request
@@ -41,7 +41,8 @@ func TestHistoric(t *testing.T) {
 	}
 }
 
-// FuzzArguments gives the program any command line on an empty host: it never crashes, and says something when it fails.
+// FuzzArguments runs random command lines on an empty host: the program never crashes, and prints a message when it
+// fails.
 func FuzzArguments(f *testing.F) {
 	f.Add("apply\x00HOST\x00/copy", "demo-u-1_a_1.0.0")
 	f.Add("interrupt\x00HOST\x00/copy\x00eyJ0eXBlIjoibm9fb3AifQ==", "demo-u-1_a_1.0.0")
@@ -60,7 +61,7 @@ func FuzzArguments(f *testing.F) {
 				args[i] = "/none/" + filepath.Base(arg) // no place of this machine
 			}
 		}
-		if line := strings.Join(args, " "); !stays(args, host) || strings.Contains(line, "reboot") || strings.Contains(line, "restart") {
+		if line := strings.Join(args, " "); !staysOnHost(args, host) || strings.Contains(line, "reboot") || strings.Contains(line, "restart") {
 			return // the machine's own root, or what would be asked of its systemd
 		}
 		var stdout, stderr bytes.Buffer
@@ -76,9 +77,9 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// stays tells a command line that works on that host from one that would work on this machine, where it leaves the root mount
-// out.
-func stays(args []string, host string) bool {
+// staysOnHost reports whether a command line works on the fake host. Without a root mount it would work on this
+// machine.
+func staysOnHost(args []string, host string) bool {
 	if args[0] == "validate" {
 		return true // reads
 	}

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// both opens a root with the kernel's help and without.
-func both(t *testing.T, dir string) map[string]*Root {
+// openBoth opens a root with openat2 and without.
+func openBoth(t *testing.T, dir string) map[string]*Root {
 	t.Helper()
 	roots := map[string]*Root{}
 	for _, name := range []string{"kernel", "walk"} {
@@ -80,7 +80,7 @@ func TestPathsStayOnTheHost(t *testing.T) {
 		{"/data/../data/lib/file", "contains .."},
 		{"/data\x00/lib", "zero byte"},
 	} {
-		for how, r := range both(t, root) {
+		for how, r := range openBoth(t, root) {
 			got, err := r.ReadFile(c.path)
 			text := string(got)
 			if err != nil {
@@ -96,7 +96,7 @@ func TestPathsStayOnTheHost(t *testing.T) {
 	}
 }
 
-// TestWalkAgreesWithKernel makes random nests of links and asks both ways.
+// TestWalkAgreesWithKernel creates random trees of links and resolves paths both ways.
 func TestWalkAgreesWithKernel(t *testing.T) {
 	for seed := range uint64(40) {
 		luck := rand.New(rand.NewPCG(seed, 2))
@@ -121,14 +121,14 @@ func TestWalkAgreesWithKernel(t *testing.T) {
 			}
 			names = append(names, at)
 		}
-		roots := both(t, root)
+		roots := openBoth(t, root)
 		for range 200 {
 			name := names[luck.IntN(len(names))]
 			for range luck.IntN(3) {
 				name += "/" + filepath.Base(names[luck.IntN(len(names))])
 			}
-			one, oneErr := where(roots["kernel"], name)
-			two, twoErr := where(roots["walk"], name)
+			one, oneErr := resolveTarget(roots["kernel"], name)
+			two, twoErr := resolveTarget(roots["walk"], name)
 			if one != two || !errors.Is(twoErr, errno(oneErr)) {
 				t.Fatalf("seed %d, %s: the kernel says %q %v, the walk %q %v", seed, name, one, oneErr, two, twoErr)
 			}
@@ -139,7 +139,7 @@ func TestWalkAgreesWithKernel(t *testing.T) {
 	}
 }
 
-func where(r *Root, name string) (string, error) {
+func resolveTarget(r *Root, name string) (string, error) {
 	fd, err := r.resolvePath(filepath.Clean(name), false)
 	if err != nil {
 		return "", err
@@ -156,9 +156,9 @@ func errno(err error) error {
 	return err
 }
 
-func TestWriteIsAllOrNothing(t *testing.T) {
+func TestWriteIsAtomic(t *testing.T) {
 	root := t.TempDir()
-	r := both(t, root)["kernel"]
+	r := openBoth(t, root)["kernel"]
 	dir, err := r.MakeDir("/a/b", 0o700)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	if err := os.Symlink("/target", filepath.Join(root, "a/b/file")); err != nil {
 		t.Fatal(err)
 	}
-	// What a killed agent left behind does not get in the way.
+	// A file of a killed agent does no harm.
 	if err := os.Symlink("/target", filepath.Join(root, "a/b", tempName("file"))); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	if want := []string{"write /a/b/file", "rename /a/b/file", "sync /a/b/file"}; !slices.Equal(changes, want) {
 		t.Errorf("changes %v, want %v", changes, want)
 	}
-	// A source that breaks leaves the old content and nothing else.
-	err = dir.Write("file", io.MultiReader(strings.NewReader("half"), broken{}), 0o600)
+	// A failing source leaves the old content and no other file.
+	err = dir.Write("file", io.MultiReader(strings.NewReader("half"), failingReader{}), 0o600)
 	if err == nil || !strings.Contains(err.Error(), "writing /a/b/file on the host: it broke") {
 		t.Errorf("error %v", err)
 	}
@@ -201,12 +201,12 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type failingReader struct{}
 
-func (broken) Read([]byte) (int, error) { return 0, errors.New("it broke") }
+func (failingReader) Read([]byte) (int, error) { return 0, errors.New("it broke") }
 
-func TestLockIsWaitedFor(t *testing.T) {
-	r := both(t, t.TempDir())["kernel"]
+func TestLockWaits(t *testing.T) {
+	r := openBoth(t, t.TempDir())["kernel"]
 	dir, err := r.MakeDir("/state", 0o700)
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 	<-freed
 }
 
-func TestCopyRefusesWhatIsNoFile(t *testing.T) {
+func TestCopyRejectsSpecialFiles(t *testing.T) {
 	from := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(from, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestCopyRefusesWhatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	r := both(t, t.TempDir())["kernel"]
+	r := openBoth(t, t.TempDir())["kernel"]
 	dir, err := r.MakeDir("/to", 0o700)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestCopyRefusesWhatIsNoFile(t *testing.T) {
 
 func TestBootID(t *testing.T) {
 	root := t.TempDir()
-	r := both(t, root)["kernel"]
+	r := openBoth(t, root)["kernel"]
 	own, err := r.BootID() // a root without /proc: the machine's own
 	if err != nil || len(own) != 36 {
 		t.Errorf("%q, %v", own, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// FuzzDecode reads anything as a record: it is refused, or it is written and read again as the same.
+// FuzzDecode decodes random bytes as a record: they are rejected, or encoding and decoding again gives the same.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"package":"a","installed":{"version":"1.0.0","at":"2026-01-01T00:00:00Z"},"overlay":{"files":[{"path":"/b","wrote":{"mode":420}},{"path":"/a","wrote":{}}]}}`))
 	f.Add([]byte(`{"schema":2,"package":"a"}`))
@@ -43,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDecodeInterrupt is the same for interrupts, and for the names of their files.
+// FuzzDecodeInterrupt does the same for interrupts and the names of their files.
 func FuzzDecodeInterrupt(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"id":"a","state":"done","from":"x","to":"y","units":[{"name":"cron.service","before":{"pid":3}}]}`), "demo-1/../x")
 	f.Add([]byte(`{"schema":1,"id":"","state":"done"}`), "")
@@ -92,7 +92,7 @@ func TestFormerFlag(t *testing.T) {
 	}
 }
 
-func TestInstall(t *testing.T) {
+func TestSetInstalled(t *testing.T) {
 	p := Package{}
 	at := func(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
 	one, two := Version{Version: "1.0.0", Run: "a", At: at(1)}, Version{Version: "2.0.0", Run: "b", At: at(2)}
@@ -110,7 +110,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestBrokenRecordsKeepTheirNumbers sets more records aside than are kept.
+// TestBrokenRecordsKeepTheirNumbers renames more broken records than are kept.
 func TestBrokenRecordsKeepTheirNumbers(t *testing.T) {
 	dir := t.TempDir()
 	root, err := host.Open(dir)
@@ -143,7 +143,7 @@ func TestBrokenRecordsKeepTheirNumbers(t *testing.T) {
 	}
 }
 
-func TestHoldRefusesNames(t *testing.T) {
+func TestLockPackageRejectsNames(t *testing.T) {
 	root, err := host.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestHoldRefusesNames(t *testing.T) {
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestLifeIsOver(t *testing.T) {
 	was := Life{Boot: "a", Invocation: "i", Since: 5, PID: 7}
 	for _, c := range []struct {
 		why    string

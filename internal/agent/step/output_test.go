@@ -16,8 +16,8 @@ import (
 
 var stamped = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z `)
 
-// lines are what an Output told, without the stamps.
-func lines(t *testing.T, text string) []string {
+// stripStamps returns the lines of an Output without time stamps.
+func stripStamps(t *testing.T, text string) []string {
 	t.Helper()
 	var out []string
 	for line := range strings.Lines(text) {
@@ -30,7 +30,7 @@ func lines(t *testing.T, text string) []string {
 	return out
 }
 
-// FuzzOutput feeds any bytes in any pieces: no secret comes out, and without secrets nothing is lost or invented.
+// FuzzOutput writes random bytes in random pieces: no secret is printed, and without secrets the output is complete.
 func FuzzOutput(f *testing.F) {
 	f.Add("hello\nworld", "secret", 3, 256)
 	f.Add("a secret\r\nand a secret without end", "secret", 1, 1)
@@ -43,8 +43,8 @@ func FuzzOutput(f *testing.F) {
 			var all bytes.Buffer
 			redact := NewRedactor(values)
 			o := NewOutput(redact, limit%2048, &all)
-			o.readFrom(&piecewise{text: text, piece: 1 + abs(piece)%97})
-			got := lines(t, all.String())
+			o.readFrom(&chunkedReader{text: text, piece: 1 + abs(piece)%97})
+			got := stripStamps(t, all.String())
 			if whole := strings.Join(got, ""); values == nil {
 				if want := strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", ""); strings.TrimRight(whole, "\r") != strings.TrimRight(want, "\r") {
 					t.Fatalf("%q became %q", text, whole)
@@ -64,13 +64,13 @@ func FuzzOutput(f *testing.F) {
 
 func abs(n int) int { return max(n, -(n + 1)) }
 
-// piecewise gives a text out in pieces, as a pipe does.
-type piecewise struct {
+// chunkedReader returns a text in chunks, like a pipe.
+type chunkedReader struct {
 	text  string
 	piece int
 }
 
-func (p *piecewise) Read(b []byte) (int, error) {
+func (p *chunkedReader) Read(b []byte) (int, error) {
 	n := min(p.piece, len(p.text), len(b))
 	copy(b, p.text[:n])
 	p.text = p.text[n:]
@@ -94,22 +94,22 @@ func TestOutputKeepsTheLastLines(t *testing.T) {
 	}
 }
 
-// TestSinkThatFails leaves the others and the program alone.
-func TestSinkThatFails(t *testing.T) {
+// TestFailingSink checks that a failing sink affects neither other sinks nor the program.
+func TestFailingSink(t *testing.T) {
 	var all bytes.Buffer
 	var failures []error
-	o := NewOutput(nil, 0, full{}, &all)
+	o := NewOutput(nil, 0, failingWriter{}, &all)
 	o.Failed = func(err error) { failures = append(failures, err) }
 	o.readFrom(strings.NewReader("one\n"))
 	o.readFrom(strings.NewReader("two\n"))
-	if got := lines(t, all.String()); !slices.Equal(got, []string{"one", "two"}) || len(failures) != 1 {
+	if got := stripStamps(t, all.String()); !slices.Equal(got, []string{"one", "two"}) || len(failures) != 1 {
 		t.Errorf("%q, %v", got, failures)
 	}
 }
 
-type full struct{}
+type failingWriter struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 func TestRedactor(t *testing.T) {
 	r := NewRedactor([]string{"abc", "password", "password1", "first line\n  second line\n", ""})

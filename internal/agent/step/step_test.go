@@ -17,8 +17,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 )
 
-// script runs a shell script on this machine as a step, without a chroot.
-func script(ctx context.Context, t *testing.T, text string, change func(*Command)) (Result, []string) {
+// runScript runs a shell script on this machine as a step, without a chroot.
+func runScript(ctx context.Context, t *testing.T, text string, change func(*Command)) (Result, []string) {
 	t.Helper()
 	root, err := host.Open(host.Local)
 	if err != nil {
@@ -33,7 +33,7 @@ func script(ctx context.Context, t *testing.T, text string, change func(*Command
 	return r, c.Output.Lines()
 }
 
-func TestRunTellsHowItEnded(t *testing.T) {
+func TestRunResult(t *testing.T) {
 	for _, c := range []struct {
 		text   string
 		exit   int
@@ -46,20 +46,20 @@ func TestRunTellsHowItEnded(t *testing.T) {
 		{"kill -KILL $$", -1, "SIGKILL", nil},
 		{`echo "$A"; cat; echo "left: $#"`, 0, "", []string{"1", "2", "left: 0"}},
 	} {
-		r, lines := script(context.Background(), t, c.text, nil)
+		r, lines := runScript(context.Background(), t, c.text, nil)
 		if r.Exit != c.exit || r.Signal != c.signal || r.Err != nil || r.Cause != nil || !slices.Equal(lines, c.lines) {
 			t.Errorf("%s: %+v %q", c.text, r, lines)
 		}
 	}
 }
 
-// TestRunKeepsOrder writes to both streams in turn, a thousand times.
+// TestRunKeepsOrder writes alternately to both streams, a thousand times.
 func TestRunKeepsOrder(t *testing.T) {
 	var all bytes.Buffer
-	r, _ := script(context.Background(), t, "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); echo $i >&2; i=$((i+1)); done", func(c *Command) {
+	r, _ := runScript(context.Background(), t, "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); echo $i >&2; i=$((i+1)); done", func(c *Command) {
 		c.Output = NewOutput(nil, 0, &all)
 	})
-	got := lines(t, all.String())
+	got := stripStamps(t, all.String())
 	if r.Exit != 0 || len(got) != 2000 {
 		t.Fatalf("%+v, %d lines", r, len(got))
 	}
@@ -95,12 +95,12 @@ func TestRunThatCannotStart(t *testing.T) {
 		"closed": "it must be a file with its executable bit set",
 		"none":   "/none is not there on the host",
 	} {
-		r, _ := script(context.Background(), t, "", func(c *Command) { c.Path, c.Args = filepath.Join(dir, name), nil })
+		r, _ := runScript(context.Background(), t, "", func(c *Command) { c.Path, c.Args = filepath.Join(dir, name), nil })
 		if r.Err == nil || !strings.Contains(r.Err.Error(), want) || r.Exit != notFound && r.Exit != cannotExecute {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	r, _ := script(context.Background(), t, "true", func(c *Command) { c.Dir = filepath.Join(dir, "nowhere") })
+	r, _ := runScript(context.Background(), t, "true", func(c *Command) { c.Dir = filepath.Join(dir, "nowhere") })
 	if r.Err == nil || !strings.Contains(r.Err.Error(), "its working directory") {
 		t.Errorf("%+v", r)
 	}
@@ -110,25 +110,25 @@ func TestRunIsEnded(t *testing.T) {
 	told := errors.New("told to")
 	over, end := context.WithCancelCause(context.Background())
 	end(told)
-	if r, _ := script(over, t, "exit 0", nil); !errors.Is(r.Cause, told) || r.Exit != -1 {
+	if r, _ := runScript(over, t, "exit 0", nil); !errors.Is(r.Cause, told) || r.Exit != -1 {
 		t.Errorf("before it began: %+v", r)
 	}
-	if r, _ := script(context.Background(), t, "while :; do sleep 1; done", func(c *Command) { c.Timeout = time.Millisecond }); !errors.Is(r.Cause, ErrTimeout) || r.Signal == "" {
+	if r, _ := runScript(context.Background(), t, "while :; do sleep 1; done", func(c *Command) { c.Timeout = time.Millisecond }); !errors.Is(r.Cause, ErrTimeout) || r.Signal == "" {
 		t.Errorf("its time is up: %+v", r)
 	}
-	// One that does not listen is killed after the grace.
+	// A program that ignores SIGTERM is killed after the grace period.
 	ctx, stop := context.WithCancelCause(context.Background())
-	r, _ := script(ctx, t, "trap '' TERM; echo ready; while :; do sleep 1; done", func(c *Command) {
-		c.Output = NewOutput(nil, 0, whenReady(func() { stop(told) }))
+	r, _ := runScript(ctx, t, "trap '' TERM; echo ready; while :; do sleep 1; done", func(c *Command) {
+		c.Output = NewOutput(nil, 0, callOnWrite(func() { stop(told) }))
 		c.Grace = 50 * time.Millisecond
 	})
 	if !errors.Is(r.Cause, told) || r.Signal != "SIGKILL" {
 		t.Errorf("it does not listen: %+v", r)
 	}
-	// A gentle end waits, however short the grace.
+	// A gentle end waits, however short the grace period is.
 	ctx, stop = context.WithCancelCause(context.Background())
-	r, said := script(ctx, t, "trap 'sleep 0.2; echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done", func(c *Command) {
-		c.Output = NewOutput(nil, 0, whenReady(func() { stop(told) }))
+	r, said := runScript(ctx, t, "trap 'sleep 0.2; echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done", func(c *Command) {
+		c.Output = NewOutput(nil, 0, callOnWrite(func() { stop(told) }))
 		c.Grace, c.Gentle = time.Millisecond, told
 	})
 	if !errors.Is(r.Cause, told) || r.Exit != 3 || said[len(said)-1] != "bye" {
@@ -136,19 +136,19 @@ func TestRunIsEnded(t *testing.T) {
 	}
 }
 
-// whenReady is called when a program says the first thing.
-type whenReady func()
+// callOnWrite is called at the first output of a program.
+type callOnWrite func()
 
-func (f whenReady) Write(b []byte) (int, error) {
+func (f callOnWrite) Write(b []byte) (int, error) {
 	f()
 	return len(b), nil
 }
 
-// TestRunSaysThatItIsAlive runs until it was heard.
-func TestRunSaysThatItIsAlive(t *testing.T) {
+// TestRunReportsAlive runs until Alive was called.
+func TestRunReportsAlive(t *testing.T) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	heard := errors.New("heard")
-	r, _ := script(ctx, t, "while :; do sleep 0.01; done", func(c *Command) {
+	r, _ := runScript(ctx, t, "while :; do sleep 0.01; done", func(c *Command) {
 		c.AliveEvery, c.Alive = time.Second, func(since time.Duration) {
 			if since >= time.Second {
 				stop(heard)

@@ -19,14 +19,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 )
 
-func service(pid uint32) map[string]any {
+func runningService(pid uint32) map[string]any {
 	return map[string]any{
 		"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "MainPID": pid, "InvocationID": make([]byte, 16),
 		"ActiveEnterTimestampMonotonic": uint64(7), "RefuseManualStop": false, "Transient": false, "Names": []string{"x.service"},
 	}
 }
 
-func connect(t *testing.T, dir string) (Control, string) {
+func connectFake(t *testing.T, dir string) (Control, string) {
 	t.Helper()
 	root, err := host.Open(dir)
 	if err != nil {
@@ -43,8 +43,8 @@ func connect(t *testing.T, dir string) (Control, string) {
 
 func TestRestartByDBus(t *testing.T) {
 	dir := t.TempDir()
-	p := newPeer(t, dir, map[string]map[string]any{"cron.service": service(12), "getty@tty1.service": service(13)})
-	c, how := connect(t, dir)
+	p := newFakeSystemd(t, dir, map[string]map[string]any{"cron.service": runningService(12), "getty@tty1.service": runningService(13)})
+	c, how := connectFake(t, dir)
 	if how != "D-Bus at /run/systemd/private" {
 		t.Fatalf("connected by %s", how)
 	}
@@ -79,37 +79,37 @@ func TestRestartByDBus(t *testing.T) {
 
 func TestRestartThatFails(t *testing.T) {
 	dir := t.TempDir()
-	p := newPeer(t, dir, map[string]map[string]any{"cron.service": service(12)})
+	p := newFakeSystemd(t, dir, map[string]map[string]any{"cron.service": runningService(12)})
 	p.result = "timeout"
-	c, _ := connect(t, dir)
+	c, _ := connectFake(t, dir)
 	if errs := c.Restart(context.Background(), []string{"cron.service"}); errs[0] == nil || !strings.Contains(errs[0].Error(), `systemd's job ended with "timeout"`) {
 		t.Errorf("errors %v", errs)
 	}
 }
 
-// TestCutInTheMiddle closes the connection in the middle of a restart, as a restart of dbus does: it is told apart from a
-// refusal, and a new connection works.
-func TestCutInTheMiddle(t *testing.T) {
+// TestConnectionLost closes the connection during a restart, as a restart of dbus does: the error is ErrConnectionLost,
+// and a new connection works.
+func TestConnectionLost(t *testing.T) {
 	dir := t.TempDir()
-	p := newPeer(t, dir, map[string]map[string]any{"cron.service": service(12)})
-	c, _ := connect(t, dir)
+	p := newFakeSystemd(t, dir, map[string]map[string]any{"cron.service": runningService(12)})
+	c, _ := connectFake(t, dir)
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
 	if errs := c.Restart(context.Background(), []string{"cron.service"}); !errors.Is(errs[0], ErrConnectionLost) {
 		t.Errorf("errors %v", errs)
 	}
-	c, _ = connect(t, dir)
+	c, _ = connectFake(t, dir)
 	if units, err := c.Units(context.Background(), "cron.service"); err != nil || units[0].Life.PID != 1012 {
 		t.Errorf("%+v %v", units, err)
 	}
 }
 
-// TestRebootWithoutLogind asks systemd itself when there is no system bus.
+// TestRebootWithoutLogind requests the reboot from systemd when there is no system bus.
 func TestRebootWithoutLogind(t *testing.T) {
 	dir := t.TempDir()
-	p := newPeer(t, dir, nil)
-	c, _ := connect(t, dir)
+	p := newFakeSystemd(t, dir, nil)
+	c, _ := connectFake(t, dir)
 	if err := c.Ask(context.Background(), Reboot); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func TestRebootWithoutLogind(t *testing.T) {
 	}
 }
 
-// TestRebootByLogind asks logind first. A shutdown that is under way is what was wanted; a lock that forbids one is not
-// overridden by asking elsewhere; anything else is.
+// TestRebootByLogind requests the reboot from logind first. A shutdown in progress is success, and an inhibitor lock is
+// not bypassed; after any other error systemd is asked.
 func TestRebootByLogind(t *testing.T) {
 	for _, c := range []struct {
 		answer string
@@ -134,10 +134,10 @@ func TestRebootByLogind(t *testing.T) {
 		{"org.freedesktop.DBus.Error.AccessDenied", "", []string{"logind reboot false", "start reboot.target replace-irreversibly"}},
 	} {
 		dir := t.TempDir()
-		p := newPeer(t, dir, nil)
+		p := newFakeSystemd(t, dir, nil)
 		p.listen(filepath.Join(dir, "run/dbus/system_bus_socket"))
 		p.logind = c.answer
-		control, _ := connect(t, dir)
+		control, _ := connectFake(t, dir)
 		err := control.Ask(context.Background(), Reboot)
 		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%q: %v", c.answer, err)
@@ -150,22 +150,22 @@ func TestRebootByLogind(t *testing.T) {
 	}
 }
 
-// TestSystemBus is used where the private socket is not.
+// TestSystemBus checks that the system bus is used without the private socket.
 func TestSystemBus(t *testing.T) {
 	dir := t.TempDir()
-	p := newPeer(t, dir, map[string]map[string]any{"cron.service": service(12)})
+	p := newFakeSystemd(t, dir, map[string]map[string]any{"cron.service": runningService(12)})
 	p.listen(filepath.Join(dir, "run/dbus/system_bus_socket"))
 	if err := os.Remove(filepath.Join(dir, "run/systemd/private")); err != nil {
 		t.Fatal(err)
 	}
-	c, how := connect(t, dir)
+	c, how := connectFake(t, dir)
 	if errs := c.Restart(context.Background(), []string{"cron.service"}); errs[0] != nil || how != "D-Bus at /run/dbus/system_bus_socket" {
 		t.Errorf("%s: %v", how, errs)
 	}
 }
 
-// TestDeafSocket has a socket that takes connections and says nothing; it does not hold the agent up for ever.
-func TestDeafSocket(t *testing.T) {
+// TestSilentSocket checks that a socket which accepts connections and never answers does not block the agent.
+func TestSilentSocket(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "run/systemd"), 0o755); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestDeafSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The root stays open: whoever gave up waiting for the socket still holds it.
+	// The root stays open, because the abandoned handshake still uses it.
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, _, _, err = Connect(ctx, root, step.NewOutput(nil, 0, io.Discard))

@@ -21,9 +21,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// packageCmd makes a package: package FROM NAME VERSION TO. FROM has a file "steps" with lines
-// MODE PATH [ARGUMENT…] [| OPTION…], and whatever else belongs to the package. A mode whose check is not named gets one
-// that passes. Options: self, upgrade, off-host, codes=0,3, timeout=2s, name=x, env.KEY=VALUE. TO is absolute.
+// packageCmd creates a package: package FROM NAME VERSION TO. FROM has a file "steps" with lines MODE PATH [ARGUMENT…]
+// [| OPTION…], and whatever else belongs to the package. A mode without a check gets one that passes. Options: self,
+// upgrade, off-host, codes=0,3, timeout=2s, name=x, env.KEY=VALUE. TO is absolute.
 func packageCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: package FROM NAME VERSION TO")
@@ -142,7 +142,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-// digestCmd expects the config of a folder: digest FOLDER.
+// digestCmd sets the expected config to that of a directory: digest FOLDER.
 func digestCmd(ts *testscript.TestScript, _ bool, args []string) {
 	digest, err := pack.ConfigDigestFS(os.DirFS(ts.MkAbs(args[0])))
 	ts.Check(err)
@@ -161,7 +161,7 @@ func deadlineCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(pack.EnvDeadline, pack.FormatDeadline(time.Now().Add(d)))
 }
 
-// tmpfsCmd mounts a file system in memory: tmpfs FOLDER [OPTIONS].
+// tmpfsCmd mounts a tmpfs: tmpfs FOLDER [OPTIONS].
 func tmpfsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	at := ts.MkAbs(args[0])
 	options, flags := "", uintptr(0)
@@ -176,7 +176,7 @@ func tmpfsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 }
 
-// systemdCmd gives the host a systemctl and services: systemd NAME[,KEY=VALUE…]….
+// systemdCmd installs a fake systemctl and services on the host: systemd NAME[,KEY=VALUE…]….
 func systemdCmd(ts *testscript.TestScript, _ bool, args []string) {
 	root := ts.Getenv("HOST")
 	for _, dir := range []string{"sd/units", "sd/fail", "sd/kill"} {
@@ -193,14 +193,14 @@ func systemdCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// terminateCmd sends SIGTERM to what runs in the background.
+// terminateCmd sends SIGTERM to background programs.
 func terminateCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	for _, cmd := range ts.BackgroundCmds() {
 		ts.Check(cmd.Process.Signal(unix.SIGTERM))
 	}
 }
 
-// goneCmd waits until a process is gone whose id a file holds: gone FILE.
+// goneCmd waits until the process ends whose ID is in a file: gone FILE.
 func goneCmd(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
 	ts.Check(err)
@@ -211,7 +211,7 @@ func goneCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// exitsCmd runs a program and wants exactly this exit code: exits CODE PROGRAM [ARGUMENT…].
+// exitsCmd runs a program and requires this exit code: exits CODE PROGRAM [ARGUMENT…].
 func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM [ARGUMENT…]")
@@ -230,7 +230,7 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// awaitCmd waits until a file is there, or holds a text: await FILE [TEXT].
+// awaitCmd waits until a file exists, or contains a text: await FILE [TEXT].
 func awaitCmd(ts *testscript.TestScript, _ bool, args []string) {
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(ts.MkAbs(args[0]))

@@ -18,37 +18,37 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// A peer answers at the private socket of a host as its systemd would: it has units, restarts them and sends the results
-// of its jobs to everyone who is connected.
-type peer struct {
+// fakeSystemd answers at the private socket of a host like systemd: it has units, restarts them and sends the results
+// of jobs to all connections.
+type fakeSystemd struct {
 	t     *testing.T
 	mu    sync.Mutex
 	units map[string]map[string]any
 	asked []string
-	// result is how jobs end; cut closes all connections in the middle of a job.
+	// result is the result of jobs; cut closes all connections during a job.
 	result string
 	cut    bool
-	// logind is the error a request to reboot is answered with.
+	// logind is the error that answers a reboot request.
 	logind string
 	conns  []net.Conn
 	serial uint32
 }
 
-func newPeer(t *testing.T, root string, units map[string]map[string]any) *peer {
+func newFakeSystemd(t *testing.T, root string, units map[string]map[string]any) *fakeSystemd {
 	t.Helper()
-	p := &peer{t: t, units: units, result: "done"}
+	p := &fakeSystemd{t: t, units: units, result: "done"}
 	p.listen(filepath.Join(root, "run/systemd/private"))
 	return p
 }
 
-// listen answers at one more socket; at that of the system bus it is logind as well.
-func (p *peer) listen(at string) {
+// listen also answers at another socket; at that of the system bus it is logind too.
+func (p *fakeSystemd) listen(at string) {
 	t := p.t
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The address of a socket is short; the folder of a test is not.
+	// The address of a socket must be short, but the directory of a test is long.
 	dir, err := os.Open(filepath.Dir(at))
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +65,12 @@ func (p *peer) listen(at string) {
 			if err != nil {
 				return
 			}
-			go p.serve(conn)
+			go p.serveConn(conn)
 		}
 	}()
 }
 
-func (p *peer) serve(conn net.Conn) {
+func (p *fakeSystemd) serveConn(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	if _, err := in.ReadByte(); err != nil {
@@ -90,7 +90,7 @@ func (p *peer) serve(conn net.Conn) {
 			p.mu.Lock()
 			p.conns = append(p.conns, conn)
 			p.mu.Unlock()
-			p.messages(conn, in)
+			p.serveMessages(conn, in)
 			return
 		default:
 			fmt.Fprint(conn, "ERROR\r\n")
@@ -98,19 +98,19 @@ func (p *peer) serve(conn net.Conn) {
 	}
 }
 
-func (p *peer) messages(conn net.Conn, in *bufio.Reader) {
+func (p *fakeSystemd) serveMessages(conn net.Conn, in *bufio.Reader) {
 	for {
 		msg, err := godbus.DecodeMessage(in)
 		if err != nil {
 			return
 		}
 		p.mu.Lock()
-		p.answer(conn, msg)
+		p.answerCall(conn, msg)
 		p.mu.Unlock()
 	}
 }
 
-func (p *peer) answer(conn net.Conn, msg *godbus.Message) {
+func (p *fakeSystemd) answerCall(conn net.Conn, msg *godbus.Message) {
 	member, _ := msg.Headers[godbus.FieldMember].Value().(string)
 	path, _ := msg.Headers[godbus.FieldPath].Value().(godbus.ObjectPath)
 	switch member {
@@ -121,7 +121,7 @@ func (p *peer) answer(conn net.Conn, msg *godbus.Message) {
 	case "GetAll":
 		name := ""
 		for unit := range p.units {
-			if strings.HasSuffix(string(path), "/"+escape(unit)) {
+			if strings.HasSuffix(string(path), "/"+escapeUnit(unit)) {
 				name = unit
 			}
 		}
@@ -135,7 +135,7 @@ func (p *peer) answer(conn net.Conn, msg *godbus.Message) {
 	case "Reboot":
 		p.asked = append(p.asked, fmt.Sprint("logind reboot ", msg.Body[0]))
 		if p.logind != "" {
-			p.refuse(conn, msg, p.logind, "no")
+			p.replyError(conn, msg, p.logind, "no")
 			return
 		}
 		p.reply(conn, msg)
@@ -143,32 +143,32 @@ func (p *peer) answer(conn net.Conn, msg *godbus.Message) {
 		p.asked = append(p.asked, "reload")
 		p.reply(conn, msg)
 	case "ListUnitsByPatterns":
-		p.reply(conn, msg, p.list())
+		p.reply(conn, msg, p.listUnits())
 	case "StartUnit":
 		p.asked = append(p.asked, fmt.Sprint("start ", msg.Body[0], " ", msg.Body[1]))
 		p.reply(conn, msg, godbus.ObjectPath("/org/freedesktop/systemd1/job/1"))
 	case "RestartUnit":
-		p.restart(conn, msg, msg.Body[0].(string))
+		p.restartUnit(conn, msg, msg.Body[0].(string))
 	default:
-		p.refuse(conn, msg, "org.freedesktop.DBus.Error.UnknownMethod", "no such method")
+		p.replyError(conn, msg, "org.freedesktop.DBus.Error.UnknownMethod", "no such method")
 	}
 }
 
-func (p *peer) list() []listed {
-	out := []listed{}
+func (p *fakeSystemd) listUnits() []unitEntry {
+	out := []unitEntry{}
 	for name, unit := range p.units {
 		if unit["SubState"] == "running" {
-			out = append(out, listed{Name: name, Load: "loaded", Active: "active", Sub: "running", Path: "/u", JobPath: "/"})
+			out = append(out, unitEntry{Name: name, Load: "loaded", Active: "active", Sub: "running", Path: "/u", JobPath: "/"})
 		}
 	}
 	return out
 }
 
-func (p *peer) restart(conn net.Conn, msg *godbus.Message, name string) {
+func (p *fakeSystemd) restartUnit(conn net.Conn, msg *godbus.Message, name string) {
 	p.asked = append(p.asked, "restart "+name)
 	unit := p.units[name]
 	if unit == nil {
-		p.refuse(conn, msg, "org.freedesktop.systemd1.NoSuchUnit", "Unit "+name+" not found.")
+		p.replyError(conn, msg, "org.freedesktop.systemd1.NoSuchUnit", "Unit "+name+" not found.")
 		return
 	}
 	unit["MainPID"] = unit["MainPID"].(uint32) + 1000
@@ -191,7 +191,7 @@ func (p *peer) restart(conn net.Conn, msg *godbus.Message, name string) {
 	}
 }
 
-func (p *peer) reply(conn net.Conn, msg *godbus.Message, values ...any) {
+func (p *fakeSystemd) reply(conn net.Conn, msg *godbus.Message, values ...any) {
 	headers := map[godbus.HeaderField]godbus.Variant{godbus.FieldReplySerial: godbus.MakeVariant(msg.Serial())}
 	if len(values) > 0 {
 		headers[godbus.FieldSignature] = godbus.MakeVariant(godbus.SignatureOf(values...))
@@ -199,14 +199,14 @@ func (p *peer) reply(conn net.Conn, msg *godbus.Message, values ...any) {
 	p.send(conn, &godbus.Message{Type: godbus.TypeMethodReply, Headers: headers, Body: values})
 }
 
-func (p *peer) refuse(conn net.Conn, msg *godbus.Message, name, why string) {
+func (p *fakeSystemd) replyError(conn net.Conn, msg *godbus.Message, name, why string) {
 	p.send(conn, &godbus.Message{Type: godbus.TypeError, Headers: map[godbus.HeaderField]godbus.Variant{
 		godbus.FieldReplySerial: godbus.MakeVariant(msg.Serial()), godbus.FieldErrorName: godbus.MakeVariant(name),
 		godbus.FieldSignature: godbus.MakeVariant(godbus.SignatureOf("")),
 	}, Body: []any{why}})
 }
 
-type listed struct {
+type unitEntry struct {
 	Name, Description, Load, Active, Sub, Followed string
 	Path                                           godbus.ObjectPath
 	Job                                            uint32
@@ -214,7 +214,7 @@ type listed struct {
 	JobPath                                        godbus.ObjectPath
 }
 
-func (p *peer) send(conn net.Conn, msg *godbus.Message) {
+func (p *fakeSystemd) send(conn net.Conn, msg *godbus.Message) {
 	p.serial++
 	var wire bytes.Buffer
 	if err := msg.EncodeTo(&wire, binary.LittleEndian); err != nil {
@@ -225,7 +225,7 @@ func (p *peer) send(conn net.Conn, msg *godbus.Message) {
 	_, _ = conn.Write(wire.Bytes())                           // the other side may be gone
 }
 
-func escape(name string) string {
+func escapeUnit(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		c := name[i]
