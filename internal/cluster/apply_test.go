@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Every verb applied twice is applied once: with what was observed before, as by an operator that missed its own
-// answer, and with what is observed afterwards.
+// TestEachVerbTwice applies every verb twice, with what was observed before, as an operator does that missed its own answer,
+// and with what is observed afterwards. The second time changes nothing.
 func TestEachVerbTwice(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(workload("app", "n1"))
@@ -59,8 +59,8 @@ func TestEachVerbTwice(t *testing.T) {
 	}
 }
 
-// What must come first comes first: the cordon before the eviction, the record before the pod, and the outcome before
-// the pod goes.
+// TestOrder shows that the cordon is written before the eviction, the record before the pod is created, and the outcome
+// before the pod is deleted.
 func TestOrder(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))
@@ -95,7 +95,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Somebody changed a node after it was looked at: nothing happens there, and everything elsewhere.
+// TestConflictStopsOneNode changes a node after it was observed: nothing is done there, and everything elsewhere.
 func TestConflictStopsOneNode(t *testing.T) {
 	s := newScenario(t, 3)
 	s.Apply(demo)
@@ -106,7 +106,7 @@ func TestConflictStopsOneNode(t *testing.T) {
 		t.Errorf("a conflict is no error: %v", err)
 	}
 	if out.RetryAt.IsZero() {
-		t.Error("nobody looks again")
+		t.Error("no other pass is requested")
 	}
 	if got := s.podNodes(); !slices.Equal(got, []string{"n1", "n3"}) {
 		t.Errorf("pods run on %v", got)
@@ -117,8 +117,8 @@ func TestConflictStopsOneNode(t *testing.T) {
 	}
 }
 
-// Two operators that look at the same moment admit no more than one of them may: who writes the ledger second admits
-// nobody, though the nodes differ.
+// TestTwoOperators shows that two operators that observe at the same time do not exceed the budget: the second write of
+// the ledger fails, and admits no node, though the nodes differ.
 func TestTwoOperators(t *testing.T) {
 	s := newScenario(t, 4)
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
@@ -128,7 +128,7 @@ func TestTwoOperators(t *testing.T) {
 	old, young := s.newCluster(&recorder{}), s.newCluster(&recorder{})
 	oldSees, oldPlan := s.decide(old)
 	youngSees, youngPlan := s.decide(young)
-	// The old one prefers another node, as if it had seen another order.
+	// The old one prefers another node, as if it had another order.
 	for i := range oldPlan.Actions {
 		if oldPlan.Actions[i].Node == "n1" {
 			oldPlan.Actions[i].Node = "n4"
@@ -149,7 +149,7 @@ func TestTwoOperators(t *testing.T) {
 	}
 }
 
-// An API server that refuses a pod stops that node, which is left alone for a while, and says so.
+// TestErrorStopsOneNode shows that an error stops that node only, backs it off and is reported.
 func TestErrorStopsOneNode(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(demo)
@@ -164,7 +164,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if !strings.Contains(out.Errors[rollout.ParseRef("Skyhook/demo")], "task nothing|1.0.0/apply is not owed on node n1") {
-		t.Errorf("told to the Skyhook: %v", out.Errors)
+		t.Errorf("errors of the Skyhook: %v", out.Errors)
 	}
 	if got := s.ListPods(); len(got) != 1 || got[0].Spec.NodeName != "n2" {
 		t.Errorf("pods: %v", s.podNames())
@@ -182,7 +182,7 @@ func TestErrorStopsOneNode(t *testing.T) {
 	}
 }
 
-// When there is more to do than one pass may, every node has its turn.
+// TestNextActive shows that all nodes get an equal share when there are more than one pass may work on.
 func TestNextActive(t *testing.T) {
 	all := make([]*nodeWork, 2*maxActiveNodes+maxActiveNodes/2)
 	for i := range all {
@@ -201,7 +201,7 @@ func TestNextActive(t *testing.T) {
 	}
 	for _, w := range all {
 		if seen[w.node] != 2 {
-			t.Errorf("node %s had %d turns in five passes, want 2", w.node, seen[w.node])
+			t.Errorf("node %s was worked on %d times in five passes, want 2", w.node, seen[w.node])
 		}
 	}
 	if got := a.nextActive(all[:maxActiveNodes]); len(got) != maxActiveNodes || got[0].node != "n0" {
@@ -209,7 +209,7 @@ func TestNextActive(t *testing.T) {
 	}
 }
 
-// A pod that has the name but is not ours is neither taken for ours nor touched.
+// TestNameIsTaken shows that a pod of the wanted name that is not ours is neither accepted nor changed.
 func TestNameIsTaken(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(demo)
@@ -243,8 +243,8 @@ func TestNameIsTaken(t *testing.T) {
 	}
 }
 
-// Admissions are gathered: between two writes of a ledger lies some time, and whoever is in flight goes on meanwhile.
-func TestAdmissionsAreGathered(t *testing.T) {
+// TestLedgerInterval shows that a ledger is not written again within the interval, and that admitted nodes go on meanwhile.
+func TestLedgerInterval(t *testing.T) {
 	s := newScenario(t, 4)
 	s.cluster.options.LedgerInterval = time.Minute
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
@@ -267,7 +267,7 @@ func TestAdmissionsAreGathered(t *testing.T) {
 		t.Errorf("complete: %s", got)
 	}
 	if !out.RetryAt.Equal(began.Add(time.Minute)) {
-		t.Errorf("looks again at %v, want a minute after %v", out.RetryAt, began)
+		t.Errorf("retries at %v, want a minute after %v", out.RetryAt, began)
 	}
 	s.now = began.Add(time.Minute)
 	s.pass()

@@ -20,7 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// createBudget makes a disruption budget that allows so many disruptions of an app now.
+// createBudget creates a disruption budget that allows so many disruptions of an app now.
 func (s *scenario) createBudget(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	s.Helper()
 	one := intstr.FromInt32(1)
@@ -32,7 +32,7 @@ func (s *scenario) createBudget(app string, allowed int32) *policyv1.PodDisrupti
 	return b
 }
 
-// setAllowedDisruptions plays the controller of disruption budgets.
+// setAllowedDisruptions acts as the controller of disruption budgets.
 func (s *scenario) setAllowedDisruptions(b *policyv1.PodDisruptionBudget, allowed int32) {
 	s.Helper()
 	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed}
@@ -46,7 +46,8 @@ func (s *scenario) podExists(name string) bool {
 	return err == nil
 }
 
-// A refused eviction is waited for, told with the budget's name, tried again later, and delays no other node.
+// TestDisruptionBudget shows that a refused eviction is reported with the budget's name, retried later, and delays no other
+// node.
 func TestDisruptionBudget(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(workload("guarded", "n1"))
@@ -73,7 +74,7 @@ func TestDisruptionBudget(t *testing.T) {
 		}
 	}
 	if tries != 2 { // 30 passes took 6 s: at once, and after 5 s
-		t.Errorf("the guarded pod was asked to leave %d times in 6 s", tries)
+		t.Errorf("%d evictions of the protected pod were sent in 6 s", tries)
 	}
 	o, plan := s.decide(s.cluster)
 	said := ""
@@ -85,7 +86,7 @@ func TestDisruptionBudget(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(said, "PodDisruptionBudget ") || !strings.Contains(said, "keep-guarded") {
-		t.Errorf("n1 says %q; refusals %v", said, o.Refusals)
+		t.Errorf("the verdict on n1 is %q; refusals %v", said, o.Refusals)
 	}
 	s.setAllowedDisruptions(budget, 1)
 	s.now = s.now.Add(time.Minute)
@@ -95,8 +96,8 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
-// Only the pod that was seen is evicted or deleted, not a later one of its name.
-func TestEvictsOnlyWhatWasSeen(t *testing.T) {
+// TestEvictsOnlyObservedPod shows that a later pod of the same name is neither evicted nor deleted.
+func TestEvictsOnlyObservedPod(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))
 	s.SettlePods()
@@ -118,7 +119,7 @@ func TestEvictsOnlyWhatWasSeen(t *testing.T) {
 	}
 }
 
-// A drain that took too long deletes what a budget guards, if that was asked for.
+// TestForce shows that a drain that took too long deletes what a budget protects, if that is configured.
 func TestForce(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("guarded", "n1"))
@@ -147,7 +148,7 @@ func (s *scenario) pod(name string) *corev1.Pod {
 	return p
 }
 
-// A person's cordon is there before, during and after.
+// TestForeignCordon shows that a person's cordon stays before, during and after.
 func TestForeignCordon(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Patch(s.GetNode("n1"), `{"spec":{"unschedulable":true}}`)

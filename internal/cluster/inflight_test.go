@@ -16,8 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// blockingTransport lets requests through, but for those to a path that ends as is said: they wait until it opens or nobody wants an
-// answer any more.
+// blockingTransport blocks patches to paths with a suffix until it is unblocked or their context ends.
 type blockingTransport struct {
 	next http.RoundTripper
 	ends string
@@ -47,7 +46,7 @@ func (g *blockingTransport) countWaiting() int {
 	return g.waiting
 }
 
-// newSlowScenario is a scene whose Cluster does not wait for what it sends, and of which the requests to a path wait at a gate.
+// newSlowScenario is a scenario whose Cluster does not wait for what it sends, with some of its requests blocked.
 func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blockingTransport) {
 	t.Helper()
 	s := newScenario(t, nodes)
@@ -65,7 +64,7 @@ func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blocking
 	return s, g
 }
 
-// unblock opens the gate.
+// unblock lets all requests through.
 func (g *blockingTransport) unblock() {
 	select {
 	case <-g.open:
@@ -74,7 +73,7 @@ func (g *blockingTransport) unblock() {
 	}
 }
 
-// waitUntilComplete waits until nothing is in flight but these nodes, and statuses while they hang.
+// waitUntilComplete waits until nothing is in flight but these nodes, and statuses while they are blocked.
 func (s *scenario) waitUntilComplete(nodes ...string) {
 	s.Helper()
 	s.Eventually("all but one node have landed", func() bool {
@@ -86,7 +85,7 @@ func (s *scenario) waitUntilComplete(nodes ...string) {
 	})
 }
 
-// passWithout is a pass while some nodes hang. It gives what was done and planned.
+// passWithout is a pass while requests to some nodes are blocked.
 func (s *scenario) passWithout(nodes ...string) {
 	s.Helper()
 	o, plan := s.decide(s.cluster)
@@ -103,7 +102,7 @@ func (s *scenario) passWithout(nodes ...string) {
 	s.SettlePods()
 }
 
-// A request that gets no answer keeps its own node waiting and nobody else, and nothing is sent to that node twice.
+// TestSlowNode shows that a request without an answer delays its own node only, and that nothing is sent there twice.
 func TestSlowNode(t *testing.T) {
 	s, g := newSlowScenario(t, 3, "/nodes/n1")
 	s.Apply(demo)
@@ -133,8 +132,8 @@ func TestSlowNode(t *testing.T) {
 	}
 }
 
-// An admission that is on its way takes its seat, whatever the Skyhook becomes meanwhile; its definition stays, and the
-// ledger is written once for it.
+// TestSlowAdmission shows that an admission in flight counts in the budget, whatever the Skyhook becomes meanwhile; its
+// definition stays, and the ledger is written once for it.
 func TestSlowAdmission(t *testing.T) {
 	s, g := newSlowScenario(t, 2, "/nodes/n1")
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
@@ -163,7 +162,7 @@ func TestSlowAdmission(t *testing.T) {
 	}
 }
 
-// When the leader stops, what it sends is called off, and nothing is sent after that.
+// TestStopsInFlight shows that what is in flight is canceled when the leader stops, and that nothing is sent afterwards.
 func TestStopsInFlight(t *testing.T) {
 	s, g := newSlowScenario(t, 3, "/nodes/n1")
 	s.Apply(demo)
@@ -198,7 +197,7 @@ func TestStopsInFlight(t *testing.T) {
 	}
 }
 
-// What takes longer than it may is told of and not tried again at once; what nobody wants any more is not.
+// TestOverdue shows that a request past its deadline is an error with a backoff, and a canceled one is not.
 func TestOverdue(t *testing.T) {
 	now := time.Unix(1000, 0)
 	hangs := func(ctx context.Context, _ *nodeWork) error {
@@ -213,7 +212,7 @@ func TestOverdue(t *testing.T) {
 		{"overdue", func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(t.Context(), time.Millisecond)
 		}, minNodeBackoff},
-		{"called off", func() (context.Context, context.CancelFunc) {
+		{"canceled", func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			return ctx, cancel
@@ -225,12 +224,12 @@ func TestOverdue(t *testing.T) {
 		cancel()
 		out, err := p.inFlight.takeOutcome()
 		if went || (err != nil) != (c.later > 0) || (out.Errors[rollout.ParseRef("Skyhook/demo")] != "") != (c.later > 0) || out.RetryAt.Sub(now) != c.later {
-			t.Errorf("%s: went on: %v, error %v, told %v, again after %s", c.name, went, err, out.Errors, out.RetryAt.Sub(now))
+			t.Errorf("%s: went on: %v, error %v, errors %v, retry after %s", c.name, went, err, out.Errors, out.RetryAt.Sub(now))
 		}
 	}
 }
 
-// A status that is not answered keeps no node waiting, and is not written twice at the same time.
+// TestSlowStatus shows that a status without an answer delays no node, and is not written twice at the same time.
 func TestSlowStatus(t *testing.T) {
 	s, g := newSlowScenario(t, 2, "/nowhere")
 	s.Apply(demo)
@@ -259,7 +258,7 @@ func TestSlowStatus(t *testing.T) {
 	}
 }
 
-// While the admission of one node is written into the ledger, the others go on.
+// TestSlowLedger shows that other nodes go on while an admission is being written to the ledger.
 func TestSlowLedger(t *testing.T) {
 	s, g := newSlowScenario(t, 3, "/nowhere")
 	budget := func(n string) string {
@@ -274,7 +273,7 @@ func TestSlowLedger(t *testing.T) {
 	s.SettlePods()
 	o, plan := s.decide(s.cluster)
 	if len(plan.Ledgers) != 1 {
-		t.Fatalf("with a third seat the ledgers are %v", plan.Ledgers)
+		t.Fatalf("with a budget of three the ledgers are %v", plan.Ledgers)
 	}
 	g.ends = "/skyhooks/demo/status"
 	ended := make(chan error, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// TestKairosNodes looks at nodes on an API server: those that run Kairos are labelled, no pod stays, and a node that a
-// person opts out meanwhile is left alone.
+// TestKairosNodes probes nodes: those that run Kairos are labelled, no pod stays, and a node that a person opts out
+// meanwhile is left alone.
 func TestKairosNodes(t *testing.T) {
 	s := newScenario(t, 3)
 	s.cluster.options.NodeOps.LabelKairos, s.cluster.options.NodeOps.Namespace = true, s.Namespace
@@ -49,7 +49,7 @@ func TestKairosNodes(t *testing.T) {
 	s.pass()
 	s.pass()
 	if got := len(pods()); got != 3 {
-		t.Fatalf("%d pods look at 3 nodes", got)
+		t.Fatalf("%d pods probe 3 nodes", got)
 	}
 	s.Patch(s.GetNode("n3"), `{"metadata":{"labels":{"kairos.io/managed":"false"}}}`)
 	see()

@@ -23,7 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// delayedReader is a cache that shows what was there when it was last told to catch up.
+// delayedReader is a cache with the objects that existed when it last caught up.
 type delayedReader struct {
 	client.Reader
 	held map[string]client.ObjectList
@@ -48,7 +48,7 @@ func copyInto(from, into client.ObjectList) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
 }
 
-// delayCache puts a late cache before the API server.
+// delayCache puts a delayed cache before the API server.
 func (s *scenario) delayCache() *delayedReader {
 	cache := &delayedReader{Reader: s.Client}
 	cache.catchUp()
@@ -58,7 +58,7 @@ func (s *scenario) delayCache() *delayedReader {
 
 func (l *delayedReader) catchUp() { l.held = map[string]client.ObjectList{} }
 
-// A cache that lags behind never makes the operator do anything twice, nor exceed a budget.
+// TestDelayedCache shows that the operator does nothing twice and exceeds no budget while a cache lags behind.
 func TestDelayedCache(t *testing.T) {
 	s := newScenario(t, 4)
 	cache := s.delayCache()
@@ -93,9 +93,8 @@ func TestDelayedCache(t *testing.T) {
 	}
 }
 
-// The first look is at the API server itself: an operator that takes over knows what the one before it did, whatever its
-// cache says.
-func TestFirstLookIsLive(t *testing.T) {
+// TestFirstObserveIsLive shows that an operator that takes over knows what the one before it did, whatever its cache shows.
+func TestFirstObserveIsLive(t *testing.T) {
 	s := newScenario(t, 3)
 	cache := &delayedReader{Reader: s.Client}
 	cache.catchUp()
@@ -121,9 +120,9 @@ func TestFirstLookIsLive(t *testing.T) {
 	}
 }
 
-// Who labels a node and then asks for something gets it with that label, though the cache shows the request and not yet
-// the node: when something new is asked for, and only then, nodes are looked at in the API server itself.
-func TestRequestsFindNodesAsTheyAre(t *testing.T) {
+// TestSpecChangeReadsNodesLive shows that a label that was set before a spec changed counts, though the cache shows the spec
+// and not yet the label: nodes are listed live when a spec changes, and only then.
+func TestSpecChangeReadsNodesLive(t *testing.T) {
 	s := newScenario(t, 3)
 	cache := s.delayCache()
 	looks := &countingReader{Reader: s.cluster.options.Live}
@@ -135,7 +134,7 @@ func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 		delete(cache.held, fmt.Sprintf("%T", &v1alpha1.SkyhookList{}))
 		looks.lists = 0
 		if o, _ := s.decide(s.cluster); o.nodes["n2"].Labels["pool"] != "cpu" {
-			t.Errorf("n2 is seen with the labels %v", o.nodes["n2"].Labels)
+			t.Errorf("n2 is observed with the labels %v", o.nodes["n2"].Labels)
 		}
 		s.pass()
 		s.pass()
@@ -143,7 +142,7 @@ func TestRequestsFindNodesAsTheyAre(t *testing.T) {
 			t.Errorf("pods run on %v", got)
 		}
 		if looks.lists != 1 {
-			t.Errorf("nodes were looked at %d times", looks.lists)
+			t.Errorf("nodes were listed %d times", looks.lists)
 		}
 		s.cluster.options.Cached = nil
 		s.finish()
@@ -168,7 +167,7 @@ func (c *countingReader) List(ctx context.Context, list client.ObjectList, optio
 	return c.Reader.List(ctx, list, options...)
 }
 
-// A kubelet that says that it is alive is no reason to refuse a write that names the version of a node that was seen.
+// TestNewestVersionIsNamed shows that a heartbeat of the kubelet does not make the next patch of the node a conflict.
 func TestNewestVersionIsNamed(t *testing.T) {
 	s := newScenario(t, 2)
 	s.delayCache()
@@ -190,7 +189,7 @@ func TestNewestVersionIsNamed(t *testing.T) {
 	}
 }
 
-// What was created and deleted by somebody before the cache showed it is asked about, and made again.
+// TestCreatedAndDeletedUnseen shows that a pod that was deleted before the cache showed it is created again.
 func TestCreatedAndDeletedUnseen(t *testing.T) {
 	s := newScenario(t, 1)
 	s.delayCache()
@@ -202,11 +201,11 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 	}
 	s.Must(s.Client.Delete(context.Background(), &first[0], client.GracePeriodSeconds(0)))
 	if o, _ := s.decide(s.cluster); o.RetryAt.IsZero() || o.RetryAt.After(s.now.Add(writecache.ConfirmAfter)) {
-		t.Errorf("asked again at %v, now is %v", o.RetryAt, s.now)
+		t.Errorf("retry at %v, now is %v", o.RetryAt, s.now)
 	}
 	s.now = s.now.Add(writecache.ConfirmAfter)
 	if o, _ := s.decide(s.cluster); !o.RetryAt.Equal(s.now) {
-		t.Errorf("after the answer the next look is at %v, now is %v", o.RetryAt, s.now)
+		t.Errorf("after the answer the next pass is at %v, now is %v", o.RetryAt, s.now)
 	}
 	s.pass()
 	if second := s.ListPods(); len(second) != 1 || second[0].UID == first[0].UID {
@@ -224,7 +223,7 @@ spec:
   packages: {%s}
 `
 
-// One bad object never stops the others.
+// TestBadObjects shows that an invalid object never stops the others.
 func TestBadObjects(t *testing.T) {
 	s := newScenario(t, 2)
 	s.AddNode("x1", map[string]string{"pool": "other"})
@@ -268,7 +267,7 @@ func TestBadObjects(t *testing.T) {
 			}
 		}
 		if !strings.Contains(said, want) {
-			t.Errorf("Skyhook %s does not say %q: %s", name, want, said)
+			t.Errorf("Skyhook %s does not report %q: %s", name, want, said)
 		}
 	}
 	if marks := testenv.ListMarks(s.GetNode("x1")); slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(m, "nodeState") }) {
@@ -284,7 +283,7 @@ func TestBadObjects(t *testing.T) {
 	}
 }
 
-// Deleting the annotation starts a node again from the beginning.
+// TestHandReset shows that deleting the annotation makes a node start from the beginning.
 func TestHandReset(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(demo)
@@ -300,7 +299,7 @@ func TestHandReset(t *testing.T) {
 	s.finish()
 }
 
-// A hold whose owner is gone is released only when the API server itself said so twice, 30 seconds apart.
+// TestOrphanHold shows that a hold is released when the API server confirmed twice, 30 seconds apart, that its owner is gone.
 func TestOrphanHold(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(driver)
@@ -332,7 +331,7 @@ func TestOrphanHold(t *testing.T) {
 	}
 }
 
-// As long as a pod of an owner that is gone is on the node, something may still be at work there: the hold stays.
+// TestOrphanHoldWaitsForPods shows that the hold of an owner that is gone stays as long as it has a pod on the node.
 func TestOrphanHoldWaitsForPods(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(driver)
@@ -360,7 +359,7 @@ func TestOrphanHoldWaitsForPods(t *testing.T) {
 	}
 }
 
-// A Skyhook that comes back while its hold is in doubt keeps it.
+// TestOwnerComesBack shows that a Skyhook that is created again before that confirmation keeps its hold.
 func TestOwnerComesBack(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(driver)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A finished node keeps its seat until it has soaked; then the next begins.
+// TestSoak shows that a finished node keeps its slot in the budget until it has soaked.
 func TestSoak(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(policyYAML("  soak: 10m\n"))
@@ -23,21 +23,22 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	if got := s.verdict("demo", "n1"); got != "Soak: "+soaks {
-		t.Errorf("n1 says %q", got)
+		t.Errorf("the verdict on n1 is %q", got)
 	}
 	if got := s.verdict("demo", "n2"); got != "Budget: every seat of 1 is taken: n1; n1: "+soaks {
-		t.Errorf("n2 says %q", got)
+		t.Errorf("the verdict on n2 is %q", got)
 	}
 	s.now = s.now.Add(9 * time.Minute)
 	s.passes(5)
 	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: ") {
-		t.Errorf("after nine minutes n2 says %q", got)
+		t.Errorf("after nine minutes the verdict on n2 is %q", got)
 	}
 	s.now = s.now.Add(time.Minute)
 	s.passUntilComplete("demo")
 }
 
-// Nodes of one zone follow each other, while another zone goes on; who is in no zone is not limited.
+// TestTopology shows that nodes of one zone run one after the other while another zone goes on, and that nodes without a
+// zone are not limited.
 func TestTopology(t *testing.T) {
 	const zone = "topology.kubernetes.io/zone"
 	s := newScenario(t, 4)
@@ -67,7 +68,7 @@ func TestTopology(t *testing.T) {
 		t.Errorf("n1 began: %v, n2: %v, n3: %v, n4: %v", began("n1"), began("n2"), began("n3"), began("n4"))
 	}
 	if got := s.verdict("demo", "n2"); got != "Topology: 1 node is busy in "+zone+" a" {
-		t.Errorf("n2 says %q", got)
+		t.Errorf("the verdict on n2 is %q", got)
 	}
 	s.passUntilComplete("demo")
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// policyYAML is a policy of one node after the other; more is added to its spec.
+// policyYAML is a policy that allows one node at a time; more is added to its spec.
 func policyYAML(more string) string {
 	return `
 apiVersion: skyhook.nvidia.com/v1alpha1
@@ -42,7 +42,7 @@ func withPolicy(hook string) string {
 	return strings.Replace(hook, "  packages:", "  deploymentPolicy: careful\n  packages:", 1)
 }
 
-// verdict is what the engine says of a node now, and the reason's name before it.
+// verdict is the engine's verdict on a node, after the name of its reason.
 func (s *scenario) verdict(hook, node string) string {
 	s.Helper()
 	_, plan := s.decide(s.cluster)
@@ -56,7 +56,7 @@ func (s *scenario) verdict(hook, node string) string {
 	return ""
 }
 
-// passes goes on for a while, with kubelets in between.
+// passes makes so many passes, with kubelets in between.
 func (s *scenario) passes(n int) {
 	s.Helper()
 	for range n {
@@ -66,7 +66,7 @@ func (s *scenario) passes(n int) {
 	}
 }
 
-// passUntilComplete goes on until a Skyhook is complete.
+// passUntilComplete makes passes until a Skyhook is complete.
 func (s *scenario) passUntilComplete(name string) {
 	s.Helper()
 	for range 80 {
@@ -75,7 +75,7 @@ func (s *scenario) passUntilComplete(name string) {
 			return
 		}
 	}
-	s.Errorf("after 80 passes %s is %s; n1 says %q, n2 says %q", name, s.GetSkyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
+	s.Errorf("after 80 passes %s is %s; the verdicts are %q and %q", name, s.GetSkyhook(name).Status.Status, s.verdict(name, "n1"), s.verdict(name, "n2"))
 }
 
 func (s *scenario) getPolicy() *v1alpha1.DeploymentPolicy {
@@ -85,14 +85,14 @@ func (s *scenario) getPolicy() *v1alpha1.DeploymentPolicy {
 	return p
 }
 
-// A missing policy blocks with a reason, and when it appears the Skyhook goes on. While it is used it cannot be deleted
-// away, and says by whom.
+// TestPolicyComesAndGoes shows that a missing policy blocks with a reason until it is created. While a policy is used it
+// cannot be deleted, and names its users.
 func TestPolicyComesAndGoes(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(withPolicy(demo))
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "PolicyMissing: DeploymentPolicy careful does not exist: create it, or correct deploymentPolicy" {
-		t.Errorf("without its policy it says %q", got)
+		t.Errorf("without its policy the verdict is %q", got)
 	}
 	hook := s.GetSkyhook("demo")
 	if hook.Status.Status != v1alpha1.StatusBlocked || !meta.IsStatusConditionTrue(hook.Status.Conditions, v1alpha1.ConditionDeploymentPolicyNotFound) {
@@ -110,7 +110,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	status := policy.Status(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
 	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeletionBlocked)
 	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion go on" {
-		t.Errorf("its deletion says %v", blocked)
+		t.Errorf("its deletion reports %v", blocked)
 	}
 	if status.Users != 1 || status.NodesTotal != 1 || status.CompleteNodes != "1/1" || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("its status is %+v", status)
@@ -118,33 +118,33 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	s.Must(s.Client.Delete(context.Background(), s.GetSkyhook("demo")))
 	s.passes(6)
 	if p := s.getPolicy(); p.UID != "" {
-		t.Errorf("nobody uses it any more, and it stays: %v", p.Finalizers)
+		t.Errorf("it is unused, and stays: %v", p.Finalizers)
 	}
 }
 
-// The operator's default is for Skyhooks that name no policy and have no budget.
+// TestDefaultPolicy shows that the operator's default applies to Skyhooks that name no policy and have no budget.
 func TestDefaultPolicy(t *testing.T) {
 	s := newScenario(t, 2)
 	s.cluster.options.Config.DefaultPolicy = "careful"
 	s.Apply(demo)
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); !strings.HasPrefix(got, "PolicyMissing: DeploymentPolicy careful, which the operator's --default-deployment-policy names, does not exist") {
-		t.Errorf("without the default it says %q", got)
+		t.Errorf("without the default the verdict is %q", got)
 	}
 	s.Apply(policyYAML(""))
 	s.passes(3)
 	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Batch: ") && !strings.HasPrefix(got, "Budget: ") {
-		t.Errorf("with the default n2 says %q", got)
+		t.Errorf("with the default the verdict on n2 is %q", got)
 	}
 	s.Apply(strings.Replace(demo, "  packages:", "  interruptionBudget: {percent: 100}\n  packages:", 1))
 	s.passes(2)
 	if got := s.verdict("demo", "n2"); strings.HasPrefix(got, "Batch: ") || strings.HasPrefix(got, "Budget: ") {
-		t.Errorf("with a budget of its own n2 says %q", got)
+		t.Errorf("with a budget of its own the verdict on n2 is %q", got)
 	}
 	s.passUntilComplete("demo")
 }
 
-// A window that is closed is named with its next opening; what cannot be carried out is refused.
+// TestWindowsInPolicy shows that a closed window is reported with its next opening, and that an invalid one is refused.
 func TestWindowsInPolicy(t *testing.T) {
 	s := newScenario(t, 1)
 	s.now = time.Date(2030, 5, 3, 12, 0, 0, 0, time.UTC) // a Friday
@@ -152,30 +152,30 @@ func TestWindowsInPolicy(t *testing.T) {
 	s.Apply(withPolicy(demo))
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "Window: every window of DeploymentPolicy careful is closed, the next opens 2030-05-04 08:00 CEST" {
-		t.Errorf("on Friday it says %q", got)
+		t.Errorf("on Friday the verdict is %q", got)
 	}
 	_, plan := s.decide(s.cluster)
 	if want := time.Date(2030, 5, 4, 6, 0, 0, 0, time.UTC); !plan.Next.Equal(want) {
-		t.Errorf("it looks again at %s, want %s", plan.Next, want)
+		t.Errorf("the next pass is at %s, want %s", plan.Next, want)
 	}
 	if c := s.GetSkyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
-		t.Errorf("its compartment says %q: %q", c.Reason, c.Message)
+		t.Errorf("the compartment reports %q: %q", c.Reason, c.Message)
 	}
 	s.Apply(policyYAML(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); got != "InvalidSpec: windows of DeploymentPolicy careful cannot be used: window 1 never opens: correct its start, or the blackouts that cover it" {
-		t.Errorf("with a window that never opens it says %q", got)
+		t.Errorf("with a window that never opens the verdict is %q", got)
 	}
 	s.Apply(policyYAML("  windows: null\n  paused: true"))
 	s.passes(2)
 	if got := s.verdict("demo", "n1"); got != "Paused: DeploymentPolicy careful is paused" {
-		t.Errorf("paused it says %q", got)
+		t.Errorf("paused the verdict is %q", got)
 	}
 	s.Apply(policyYAML("  paused: false"))
 	s.passUntilComplete("demo")
 }
 
-// A query is asked when somebody waits, and nobody begins before it passes.
+// TestPrometheusGate shows that a query is made only while nodes wait, and that none is admitted before it passes.
 func TestPrometheusGate(t *testing.T) {
 	var value, asked atomic.Int64
 	value.Store(7)
@@ -188,12 +188,12 @@ func TestPrometheusGate(t *testing.T) {
 	s.Apply(policyYAML(fmt.Sprintf(`  health: {prometheus: [{name: errors, url: %q, query: errors, atMost: "5"}]}`, server.URL)))
 	s.passes(2)
 	if asked.Load() != 0 {
-		t.Error("it was asked though nobody uses the policy")
+		t.Error("a query was made though the policy is unused")
 	}
 	s.Apply(withPolicy(demo))
 	s.passes(4)
 	if got := s.verdict("demo", "n1"); got != `HealthGate: gate errors: the query gives 7 for {job="web"}, and must give at most 5` {
-		t.Errorf("it says %q", got)
+		t.Errorf("the verdict is %q", got)
 	}
 	value.Store(5)
 	s.now = s.now.Add(gates.AnswerLifetime)
@@ -202,11 +202,11 @@ func TestPrometheusGate(t *testing.T) {
 	s.now = s.now.Add(gates.AnswerLifetime)
 	s.passes(3)
 	if asked.Load() != before {
-		t.Error("it was asked though nobody waits")
+		t.Error("a query was made though no node waits")
 	}
 }
 
-// setNodeHealth has a node report a device and a condition.
+// setNodeHealth makes a node report a device and a condition.
 func (s *scenario) setNodeHealth(node, gpus string, deadlock corev1.ConditionStatus) {
 	s.Helper()
 	n := s.GetNode(node)
@@ -218,7 +218,7 @@ func (s *scenario) setNodeHealth(node, gpus string, deadlock corev1.ConditionSta
 	s.Must(s.Client.Status().Patch(context.Background(), changed, client.MergeFrom(n)))
 }
 
-// A finished node that lost its devices, or has not got the condition, keeps the next from beginning.
+// TestNodeGates shows that a finished node without its devices or the condition delays the next.
 func TestNodeGates(t *testing.T) {
 	s := newScenario(t, 2)
 	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
@@ -229,21 +229,21 @@ func TestNodeGates(t *testing.T) {
 	s.setNodeHealth("n1", "0", corev1.ConditionFalse)
 	s.passes(10)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: the node offers 0 of nvidia.com/gpu, and offered 8 before" {
-		t.Errorf("n1 says %q", got)
+		t.Errorf("the verdict on n1 is %q", got)
 	}
 	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: every seat of 1 is taken: n1; n1: the node offers 0") {
-		t.Errorf("n2 says %q", got)
+		t.Errorf("the verdict on n2 is %q", got)
 	}
 	s.setNodeHealth("n1", "8", corev1.ConditionTrue)
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: condition KernelDeadlock of the node is True, and must be False" {
-		t.Errorf("n1 says %q", got)
+		t.Errorf("the verdict on n1 is %q", got)
 	}
 	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
 	s.passUntilComplete("demo")
 }
 
-// The pod of a DaemonSet must be ready on a finished node, if the DaemonSet selects the node.
+// TestDaemonSetGate shows that a DaemonSet that selects a finished node must have a ready pod there.
 func TestDaemonSetGate(t *testing.T) {
 	s := newScenario(t, 2)
 	set := `
@@ -261,7 +261,7 @@ spec:
 	s.Apply(withPolicy(demo))
 	s.passes(12)
 	if got := s.verdict("demo", "n1"); got != "HealthGate: DaemonSet default/plugin has no ready pod on the node" {
-		t.Errorf("n1 says %q", got)
+		t.Errorf("the verdict on n1 is %q", got)
 	}
 	t.Cleanup(func() {
 		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
@@ -282,7 +282,7 @@ spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}
 	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
 	s.passes(4)
 	if got := s.verdict("demo", "n1"); got != "Finished: nothing is owed" {
-		t.Errorf("n1 says %q", got)
+		t.Errorf("the verdict on n1 is %q", got)
 	}
 	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
 	s.passUntilComplete("demo")

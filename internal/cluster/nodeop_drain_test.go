@@ -20,8 +20,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestOperatorsStay: no drain moves an operator away, neither the one that leads nor one that stands by: with every node
-// cordoned none could be started again. Somebody else's pod with an account of that name goes.
+// TestOperatorsStay shows that no drain evicts an operator, neither the leader nor a standby: with every node cordoned none
+// could be started again. A foreign pod with an account of that name is evicted.
 func TestOperatorsStay(t *testing.T) {
 	s := newScenario(t, 1)
 	s.cluster.options.Config.OwnAccount = "operators"
@@ -38,14 +38,14 @@ func TestOperatorsStay(t *testing.T) {
 		s.nodeOpPass(s.cluster)
 	}
 	o, _ := s.decide(s.cluster)
-	var inTheWay []string
+	var blocking []string
 	for _, r := range o.Snapshot().Rollouts {
 		for _, p := range r.Targets[0].Pods {
-			inTheWay = append(inTheWay, p.Namespace+"/"+p.Name)
+			blocking = append(blocking, p.Namespace+"/"+p.Name)
 		}
 	}
-	if want := []string{"default/leads", "default/stands-by"}; !slices.Equal(inTheWay, want) {
-		t.Errorf("in the way are %v, want %v", inTheWay, want)
+	if want := []string{"default/leads", "default/stands-by"}; !slices.Equal(blocking, want) {
+		t.Errorf("blocking are %v, want %v", blocking, want)
 	}
 	for _, name := range []string{"leads", "stands-by"} {
 		if s.pod(name).DeletionTimestamp == nil {
@@ -54,7 +54,7 @@ func TestOperatorsStay(t *testing.T) {
 	}
 }
 
-// TestBarePodsStay: without force a drain leaves what nothing recreates where it is, and says so.
+// TestBarePodsStay shows that a drain without force leaves pods without a controller running, and reports them.
 func TestBarePodsStay(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("bare", "n1"))
@@ -74,14 +74,14 @@ func TestBarePodsStay(t *testing.T) {
 		}
 	}
 	if want := []string{"PodsLeft n1: drainOptions.force is false, so pods that nothing recreates stay on node n1: default/bare"}; !slices.Equal(said, want) {
-		t.Errorf("it says %q, want %q", said, want)
+		t.Errorf("the verdict is %q, want %q", said, want)
 	}
 	if len(s.listJobs()) != 1 || s.pod("bare").DeletionTimestamp != nil {
 		t.Errorf("there are %d Jobs, and the pod leaves %v", len(s.listJobs()), s.pod("bare").DeletionTimestamp)
 	}
 }
 
-// failingTransport answers requests that make Jobs with a refusal, for as long as it is asked to.
+// failingTransport refuses to create Jobs.
 type failingTransport struct {
 	next    http.RoundTripper
 	refuses atomic.Bool
@@ -95,7 +95,7 @@ func (r *failingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
 }
 
-// TestRefusedJob: a Job that the API server does not take is told of at once and tried again soon, and made once.
+// TestRefusedJob shows that a Job that the API server refuses is reported at once, retried soon, and created once.
 func TestRefusedJob(t *testing.T) {
 	s := newScenario(t, 1)
 	r := &failingTransport{}
@@ -109,7 +109,7 @@ func TestRefusedJob(t *testing.T) {
 	o, plan := s.decide(s.cluster)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
 	if err == nil || !strings.Contains(out.Errors[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
-		t.Errorf("the error is %v, told to the NodeOp %q", err, out.Errors)
+		t.Errorf("the error is %v, errors of the NodeOp %q", err, out.Errors)
 	}
 	if got := out.RetryAt.Sub(s.now); got > minNodeBackoff {
 		t.Errorf("it is tried again after %s", got)
@@ -127,7 +127,7 @@ func TestRefusedJob(t *testing.T) {
 	}
 }
 
-// TestNodeOpIsQuiet: while a command runs nothing is written, however often somebody looks.
+// TestNodeOpIsQuiet shows that passes write nothing while a command runs.
 func TestNodeOpIsQuiet(t *testing.T) {
 	s := newScenario(t, 2)
 	s.createNodeOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true")
@@ -144,8 +144,8 @@ func TestNodeOpIsQuiet(t *testing.T) {
 	}
 }
 
-// TestFailedNodeKeepsItsSeat: under a policy a node that failed and stays cordoned counts, so that capacity is not lost one
-// node after the other; when a person gives it back, the next begins.
+// TestFailedNodeKeepsItsSeat shows that a failed node that stays cordoned counts in the budget of a policy; when a person
+// uncordons it, the next begins.
 func TestFailedNodeKeepsItsSeat(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(policyYAML(""))

@@ -21,7 +21,7 @@ import (
 
 var startTime = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
 
-// newLargeCluster is what would be observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
+// newLargeCluster is what is observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
 func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	o := &Objects{nodes: map[string]*skyhook.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
 		Namespace: "skyhook", AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
@@ -68,7 +68,7 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	for i, n := range o.Nodes {
 		o.Nodes[i] = o.nodes[n.Name]
 	}
-	// What was said is said.
+	// The annotations of the reports are written.
 	snapshot, _ := Snapshot(o, startTime)
 	for _, r := range rollout.Decide(snapshot).Reports {
 		by := o.skyhooks[r.Rollout]
@@ -85,7 +85,7 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	return o
 }
 
-// computePass is all that a pass does without the API server.
+// computePass is all of a pass but the requests.
 func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
@@ -102,7 +102,7 @@ func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 	return plan, len(work)
 }
 
-// BenchmarkPass is a whole pass of the loop, but for requests: at rest, and with 100 nodes that owe work.
+// BenchmarkPass measures a pass without its requests: at rest, and with 100 nodes that have work.
 func BenchmarkPass(b *testing.B) {
 	for _, nodes := range []int{1000, 5000, 10000} {
 		for _, pending := range []int{0, 100} {
@@ -127,7 +127,7 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// cpuTime is the CPU time of this process, which other processes do not stretch.
+// cpuTime is the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

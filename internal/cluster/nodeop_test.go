@@ -53,7 +53,7 @@ func (s *scenario) listJobs() []batchv1.Job {
 	return list.Items
 }
 
-// nodeOpPass is a pass with the words about NodeOps, by any Cluster.
+// nodeOpPass is a pass that also writes the statuses of NodeOps, by any Cluster.
 func (s *scenario) nodeOpPass(c *Cluster) Outcome {
 	s.Helper()
 	o, plan := s.decide(c)
@@ -71,7 +71,7 @@ func (s *scenario) nodeOpPass(c *Cluster) Outcome {
 	return out
 }
 
-// nodeOpPasses are so many passes, with some time after each.
+// nodeOpPasses makes so many passes, with some time after each.
 func (s *scenario) nodeOpPasses(times int, after time.Duration) {
 	s.Helper()
 	for range times {
@@ -80,7 +80,7 @@ func (s *scenario) nodeOpPasses(times int, after time.Duration) {
 	}
 }
 
-// endJobs plays the controller of Jobs: every Job ends.
+// endJobs acts as the controller of Jobs: every Job ends.
 func (s *scenario) endJobs(well bool) {
 	s.Helper()
 	for _, j := range s.listJobs() {
@@ -88,7 +88,7 @@ func (s *scenario) endJobs(well bool) {
 	}
 }
 
-// rebootNodes lets every reboot pod whose Job has ended end as after a reboot.
+// rebootNodes ends every reboot pod whose Job has ended, as after a reboot.
 func (s *scenario) rebootNodes() {
 	s.Helper()
 	list := &corev1.PodList{}
@@ -107,7 +107,7 @@ func (s *scenario) rebootNodes() {
 	}
 }
 
-// finishNodeOp goes on until a NodeOp has ended.
+// finishNodeOp makes passes until a NodeOp has ended.
 func (s *scenario) finishNodeOp(name string, well bool) *opv1.NodeOp {
 	s.Helper()
 	for range 40 {
@@ -131,7 +131,7 @@ func (s *scenario) jobsEnded() bool {
 	return len(jobs) > 0 && !slices.ContainsFunc(jobs, func(j batchv1.Job) bool { return len(j.Status.Conditions) == 0 })
 }
 
-// TestNodeOpRuns takes a NodeOp with everything through its life on an API server.
+// TestNodeOpRuns runs a NodeOp with preflight, command and reboot.
 func TestNodeOpRuns(t *testing.T) {
 	s := newScenario(t, 2)
 	s.createNodeOp("up", "cordon: true\n  concurrency: 1\n  rebootOnSuccess: true\n  ttlSecondsAfterFinished: 60")
@@ -192,7 +192,7 @@ func TestNodeOpTwice(t *testing.T) {
 	}
 }
 
-// TestNodeOpDeleted releases everything, and a failed node that stays cordoned is given back.
+// TestNodeOpDeleted shows that deleting releases everything, also a failed node that stays cordoned.
 func TestNodeOpDeleted(t *testing.T) {
 	s := newScenario(t, 1)
 	s.createNodeOp("fails", "cordon: true\n  backoffLimit: 0")
@@ -213,7 +213,7 @@ func TestNodeOpDeleted(t *testing.T) {
 	}
 }
 
-// TestNodeOpOrphan releases the hold of a NodeOp that vanished, once that is proven.
+// TestNodeOpOrphan shows that the hold of a NodeOp that is gone is released, once that is confirmed.
 func TestNodeOpOrphan(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/gone@some-uid"}},"spec":{"unschedulable":true}}`)
@@ -248,7 +248,7 @@ func TestNodeOpAndSkyhook(t *testing.T) {
 	}
 }
 
-// TestGraceOfNodeOp: the eviction asks for the grace period of the NodeOp, not for the pod's own.
+// TestGraceOfNodeOp shows that the eviction has the grace period of the NodeOp, not the pod's own.
 func TestGraceOfNodeOp(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("app", "n1"))

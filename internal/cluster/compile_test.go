@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// Time never goes back: an operator whose clock is behind the one that wrote the records goes on from what they say, or
-// every wait would begin anew.
+// TestTimeNeverGoesBack shows that an operator whose clock is behind the recorded times uses those times; otherwise every
+// wait would begin anew.
 func TestTimeNeverGoesBack(t *testing.T) {
 	recorded := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	n := skyhook.ParseNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{

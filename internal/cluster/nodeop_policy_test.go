@@ -17,7 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 )
 
-// TestNodeOpPolicy has a NodeOp go by a policy that allows one node at a time, and none while its gate does not pass.
+// TestNodeOpPolicy runs a NodeOp under a policy that allows one node at a time, and none while its gate does not pass.
 func TestNodeOpPolicy(t *testing.T) {
 	var value atomic.Int64
 	value.Store(7)
@@ -48,7 +48,7 @@ func TestNodeOpPolicy(t *testing.T) {
 	}
 }
 
-// TestNodeOpSoak: a node on which a NodeOp is done keeps its seat until it has soaked, as with a Skyhook.
+// TestNodeOpSoak: a node on which a NodeOp is done keeps its slot in the budget until it has soaked, as with a Skyhook.
 func TestNodeOpSoak(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(policyYAML("  soak: 10m\n"))

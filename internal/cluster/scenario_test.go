@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
 }
 
-// scenario is a world that a test works on pass by pass. Its clock moves only when the test says so.
+// scenario is an environment in which a test makes passes. Its clock moves only when the test moves it.
 type scenario struct {
 	*testenv.Env
 	cluster  *Cluster
@@ -54,7 +54,7 @@ func newScenario(t *testing.T, nodes int) *scenario {
 	return s
 }
 
-// newCluster is a Cluster of its own, as a second operator would have.
+// newCluster makes another Cluster, as a second operator would have.
 func (s *scenario) newCluster(r *recorder) *Cluster {
 	s.Helper()
 	config := rest.CopyConfig(s.Config)
@@ -79,7 +79,7 @@ func (s *scenario) newCluster(r *recorder) *Cluster {
 	})
 }
 
-// decide looks and decides.
+// decide observes and decides.
 func (s *scenario) decide(c *Cluster) (*Objects, rollout.Plan) {
 	s.Helper()
 	o, err := c.Observe(context.Background())
@@ -88,7 +88,7 @@ func (s *scenario) decide(c *Cluster) (*Objects, rollout.Plan) {
 	return o, rollout.Decide(snapshot)
 }
 
-// pass looks, decides and applies.
+// pass observes, decides, applies and updates statuses.
 func (s *scenario) pass() Outcome {
 	s.Helper()
 	o, plan := s.decide(s.cluster)
@@ -111,7 +111,7 @@ func (s *scenario) updateStatuses(o *Objects, plan rollout.Plan) {
 	}
 }
 
-// finish goes on, with kubelets in between, until a pass finds nothing to do.
+// finish makes passes, with kubelets in between, until one has nothing to do.
 func (s *scenario) finish() {
 	s.Helper()
 	for range 60 {
