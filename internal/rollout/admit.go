@@ -62,9 +62,14 @@ func (t *targetState) isUnderWay() bool {
 // sortedCandidates are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all
 // others before the node that runs this operator, then by age of the node.
 func (q *rolloutState) sortedCandidates() []*targetState {
+	return q.sortedTargets(func(t *targetState) bool { return t.passesGates && !t.target.Admitted })
+}
+
+// sortedTargets are the targets on nodes for which include holds, in the order in which they are admitted.
+func (q *rolloutState) sortedTargets(include func(*targetState) bool) []*targetState {
 	var out []*targetState
 	for i := range q.targets {
-		if t := &q.targets[i]; t.passesGates && !t.target.Admitted {
+		if t := &q.targets[i]; t.node != nil && include(t) {
 			out = append(out, t)
 		}
 	}

@@ -37,8 +37,9 @@ func (p *planner) isOnSendingNode(a Action) bool {
 
 // A gate is a question asked about a target that owes work. The first that says no is the verdict.
 type gate struct {
-	onlyNew bool // asked before admission only: what is in flight goes on
-	blocks  func(*planner, *targetState) (Verdict, bool)
+	ofRollout bool // the same for all targets of a rollout that are not in flight
+	onlyNew   bool // asked before admission only: what is in flight goes on
+	blocks    func(*planner, *targetState) (Verdict, bool)
 }
 
 // gates is the specification of who may be worked on, top to bottom.
@@ -46,9 +47,9 @@ var gates = []gate{
 	{blocks: isFinished},
 	{blocks: isBlocked},
 	{blocks: isNodeGone},
-	{blocks: isRolloutPaused},
+	{ofRollout: true, blocks: isRolloutPaused},
 	{onlyNew: true, blocks: isGivenUp},
-	{onlyNew: true, blocks: isBehindBarrier},
+	{ofRollout: true, onlyNew: true, blocks: isBehindBarrier},
 	{onlyNew: true, blocks: isBehindEarlierRollout},
 	{onlyNew: true, blocks: isNodeOccupied},
 	{onlyNew: true, blocks: isNodeNotReady},

@@ -44,6 +44,9 @@ func (p *planner) countReservations(b *ledgerState) {
 		}
 		p.requestNext(until)
 		b.unseen = append(b.unseen, s)
+		if n := p.byName[s.Node]; n != nil {
+			n.isReserved = true
+		}
 		if q := p.findRollout(s.Rollout); q != nil {
 			q.nextOrder = max(q.nextOrder, s.Order+1)
 		}

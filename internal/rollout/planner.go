@@ -26,6 +26,9 @@ type planner struct {
 // nodeState is a node and who is there.
 type nodeState struct {
 	*Node
+	index       int          // in Snapshot.Nodes
+	isReserved  bool         // an admission there is written in a ledger and not seen yet
+	hasActions  bool         // in the plan; known once it is made
 	rank        int          // in the total order
 	isDuplicate bool         // an older node has the same name; nothing happens here
 	firstTarget *targetState // targets on this node, earlier rollouts first
@@ -119,6 +122,7 @@ func newPlanner(s *Snapshot) *planner {
 		p.inspectTarget(&p.targets[i])
 	}
 	p.findBarriers()
+	p.countOmitted()
 	p.countBusyNodes()
 	return p
 }
@@ -126,7 +130,7 @@ func newPlanner(s *Snapshot) *planner {
 func (p *planner) addNodes() {
 	p.nodes = make([]nodeState, len(p.Nodes))
 	for i := range p.Nodes {
-		p.nodes[i].Node = &p.Nodes[i]
+		p.nodes[i].Node, p.nodes[i].index = &p.Nodes[i], i
 	}
 	older := func(a, b nodeState) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -161,6 +165,7 @@ func (p *planner) addRollouts() {
 	for i := range p.rollouts {
 		q := &p.rollouts[i]
 		q.title, q.nextOrder, q.givenOrder = q.Ref.Title(), max(q.NextOrder, q.OnTheirWay), q.NextOrder
+		q.unfinished = q.omittedWork()
 		from := len(p.targets)
 		p.addTargets(q)
 		q.targets = p.targets[from:]

@@ -17,7 +17,7 @@ func (p *planner) buildPlan() Plan {
 	for i := range p.rollouts {
 		q := &p.rollouts[i]
 		r := Report{Rollout: q.Ref, NextOrder: q.givenOrder, Verdicts: make([]Verdict, len(q.Targets))}
-		open := false
+		open := q.omittedWork() > 0
 		for j := range q.targets {
 			t := &q.targets[j]
 			t.verdict.Node = t.target.Node

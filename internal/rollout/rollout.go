@@ -171,6 +171,15 @@ type Rollout struct {
 	// past the orders of the admissions that are on their way to their nodes; 0 when there is none
 	OnTheirWay int
 	Targets    []Target
+	Omitted    []Omitted // targets that a Pruner left out
+}
+
+// Omitted counts targets of one group that are left out because nothing can change for them: see Pruner.
+type Omitted struct {
+	Group    GroupRef
+	Finished int
+	Waiting  int // for admission, behind others of the rollout and group
+	Blocked  int // they have work, and something else than the budget keeps them from being admitted
 }
 
 // Drain says how pods in the way are treated when they do not go.

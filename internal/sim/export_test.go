@@ -9,16 +9,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// PlayWhole is Play that leaves nothing out of what is decided about.
+// PlayWhole is Play without a pruner.
 func PlayWhole(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
 	p := newPlayer(s, times)
-	p.field.whole = true
+	p.pruner = nil
 	return p.play(limit)
 }
 
-// PlayFew is Play that looks at so few of each line at first, and says how many targets were decided about.
-func PlayFew(s rollout.Snapshot, times Times, limit time.Duration, fewest int) (Timeline, int) {
+// PlayFew is Play with a pruner of this width. It returns how many targets were decided about.
+func PlayFew(s rollout.Snapshot, times Times, limit time.Duration, width int) (Timeline, int) {
 	p := newPlayer(s, times)
-	p.field.fewest = fewest
-	return p.play(limit), p.field.seen
+	if p.pruner != nil {
+		p.pruner.Width = width
+	}
+	return p.play(limit), p.decided
 }

@@ -39,16 +39,22 @@ func Play(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
 
 // player knows when what is under way ends.
 type player struct {
-	w     *World
-	field *field
-	times Times
-	ends  map[string]time.Time // by object
-	gone  map[string]time.Time // by UID of a workload
+	w        *World
+	pruner   *rollout.Pruner // nil decides about the whole truth each time
+	decided  int             // targets that were decided about
+	times    Times
+	ends     map[string]time.Time // by object
+	gone     map[string]time.Time // by UID of a workload
+	draining map[string]bool      // nodes that workloads are leaving
 }
 
 func newPlayer(s rollout.Snapshot, times Times) *player {
-	w := New(s)
-	return &player{w: w, field: newField(w), times: times, ends: map[string]time.Time{}, gone: map[string]time.Time{}}
+	p := &player{w: New(s), times: times, ends: map[string]time.Time{}, gone: map[string]time.Time{}, draining: map[string]bool{}}
+	p.pruner = rollout.NewPruner(&p.w.Truth)
+	for node := range p.w.Workloads {
+		p.draining[node] = true
+	}
+	return p
 }
 
 func (p *player) play(limit time.Duration) Timeline {
@@ -56,7 +62,7 @@ func (p *player) play(limit time.Duration) Timeline {
 	until := p.w.Truth.Now.Add(limit)
 	for {
 		p.happen()
-		v, plan := p.field.decide()
+		v, plan := p.decide()
 		enough := false
 		if len(plan.Actions) > 0 {
 			m := Moment{At: v.Now, Actions: plan.Actions}
@@ -67,7 +73,11 @@ func (p *player) play(limit time.Duration) Timeline {
 			out.Left = p.left()
 		}
 		err := p.w.Apply(v, plan)
-		p.field.stir(plan.Actions)
+		for _, a := range plan.Actions {
+			if a.Verb == rollout.VerbEvict {
+				p.draining[a.Node] = true
+			}
+		}
 		next := p.next(plan.Next)
 		busy := len(plan.Actions) > 0 || Learned(v, plan)
 		if enough || err != nil || !busy && (next.IsZero() || next.After(until)) {
@@ -94,26 +104,45 @@ func (p *player) happen() {
 			g.Frozen = nil
 		}
 	}
-	if p.field.whole {
-		p.happenEverywhere()
-		return
-	}
-	for _, at := range p.field.lively {
-		for _, post := range p.field.spots[at].posts {
-			p.workOn(&p.w.Truth.Rollouts[post.rollout], post.target)
-		}
-		p.leave(p.w.Truth.Nodes[at].Name)
+	p.eachBusyTarget(func(r, t int) { p.workOn(&p.w.Truth.Rollouts[r], t) })
+	for node := range p.draining {
+		p.leave(node)
 	}
 }
 
-func (p *player) happenEverywhere() {
-	for i := range p.w.Truth.Rollouts {
-		for j := range p.w.Truth.Rollouts[i].Targets {
-			p.workOn(&p.w.Truth.Rollouts[i], j)
-		}
+// decide asks the engine what to do next. The reports of what the pruner left out are missing.
+func (p *player) decide() (View, rollout.Plan) {
+	if p.pruner == nil {
+		v := p.w.View()
+		p.decided += countTargets(&v.Snapshot)
+		return v, rollout.Decide(v.Snapshot)
 	}
-	for node := range p.w.Workloads {
-		p.leave(node)
+	s, plan := p.pruner.Decide(func(s *rollout.Snapshot) {
+		p.w.addPods(s)
+		p.decided += countTargets(s)
+	})
+	return View{Snapshot: s, rev: p.w.rev}, plan // nobody else writes meanwhile
+}
+
+func countTargets(s *rollout.Snapshot) int {
+	n := 0
+	for i := range s.Rollouts {
+		n += len(s.Rollouts[i].Targets)
+	}
+	return n
+}
+
+// eachBusyTarget calls do with the rollout and the target, by index, of all targets for which something is under way,
+// and perhaps of others.
+func (p *player) eachBusyTarget(do func(r, t int)) {
+	if p.pruner != nil {
+		p.pruner.EachTarget(do)
+		return
+	}
+	for r := range p.w.Truth.Rollouts {
+		for t := range p.w.Truth.Rollouts[r].Targets {
+			do(r, t)
+		}
 	}
 }
 
@@ -126,11 +155,12 @@ func (p *player) workOn(r *rollout.Rollout, target int) {
 
 // leave lets the pods go that were evicted from a node.
 func (p *player) leave(node string) {
-	now, pods := p.w.Truth.Now, p.w.Workloads[node]
+	now, pods, waits := p.w.Truth.Now, p.w.Workloads[node], false
 	for i := len(pods) - 1; i >= 0; i-- {
 		if !pods[i].Leaving {
 			continue
 		}
+		waits = true
 		at, known := p.gone[pods[i].UID]
 		if !known {
 			at = now.Add(p.times.Pod)
@@ -140,6 +170,9 @@ func (p *player) leave(node string) {
 			delete(p.gone, pods[i].UID)
 			p.w.Gone(node, pods[i].UID)
 		}
+	}
+	if !waits {
+		delete(p.draining, node)
 	}
 }
 

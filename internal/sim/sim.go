@@ -110,21 +110,29 @@ func (w *World) View() View {
 	for name, rev := range w.rev {
 		v.rev[name] = rev
 	}
+	w.addPods(&v.Snapshot)
+	return v
+}
+
+// addPods shows the workloads on the nodes that a rollout holds.
+func (w *World) addPods(s *rollout.Snapshot) {
 	held := map[key]bool{}
-	for i := range v.Nodes {
-		for _, h := range v.Nodes[i].Holds {
-			held[key{h.Owner, v.Nodes[i].Name}] = true
+	for i := range s.Nodes {
+		for _, h := range s.Nodes[i].Holds {
+			held[key{h.Owner, s.Nodes[i].Name}] = true
 		}
 	}
-	for i := range v.Rollouts {
-		r := &v.Rollouts[i]
+	if len(held) == 0 {
+		return
+	}
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
 		for j := range r.Targets {
 			if t := &r.Targets[j]; held[key{r.Ref, t.Node}] {
 				t.Pods, t.PodsSeen = slices.Clone(w.Workloads[t.Node]), true
 			}
 		}
 	}
-	return v
 }
 
 // Target finds a target; nil when there is none.
