@@ -32,35 +32,35 @@ func products() []product {
 			user: "10001:10001", limit: 60},
 		// The agent is root: it changes its root to that of the host.
 		{name: "agent", title: "skyhook-agent", program: "cmd/skyhook-agent", file: "/usr/local/bin/skyhook-agent", entry: true,
-			user: "0:0", limit: 16, fileLimit: 12, files: scratch},
+			user: "0:0", limit: 16, fileLimit: 12, files: addScratchFolders},
 		{name: "shell", title: "skyhook-shell", program: "cmd/shell", file: "/bin/sh", entry: true,
 			user: "0:0", limit: 6, files: func(t *image.Tree) {
-				scratch(t)
+				addScratchFolders(t)
 				t.Bytes("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
 				t.Bytes("/etc/group", 0o644, []byte("root:x:0:\nnobody:x:65534:\n"))
 			}, links: []string{"bash", "cat", "chmod", "chroot", "cp", "echo", "false", "ln", "ls", "mkdir", "rm", "sleep", "true"}},
 		{name: "pause", title: "skyhook-pause", program: "cmd/pause", file: "/pause", entry: true,
 			user: "65535:65535", limit: 3},
 		{name: "stub", title: "skyhook-stub", program: "cmd/stub", file: "/agentless", entry: true,
-			user: "0:0", env: []string{"EXIT_CODE=0"}, onShell: true, limit: 10, files: agentless},
+			user: "0:0", env: []string{"EXIT_CODE=0"}, onShell: true, limit: 10, files: addPackageFolders},
 		{name: "fault", title: "skyhook-fault", program: "cmd/stub", file: "/fault", entry: true,
-			user: "0:0", env: []string{"EXIT_CODE=0"}, onShell: true, limit: 10, files: agentless},
+			user: "0:0", env: []string{"EXIT_CODE=0"}, onShell: true, limit: 10, files: addPackageFolders},
 	}
 }
 
-// scratch is what programs expect of any root.
-func scratch(t *image.Tree) {
+// addScratchFolders is what programs expect of any root.
+func addScratchFolders(t *image.Tree) {
 	t.Dir("/root", 0o700)
 	t.Dir("/tmp", 0o1777)
 }
 
-// agentless are the empty folders of the image that the stub takes the place of, underscore included.
-func agentless(t *image.Tree) {
+// addPackageFolders are the empty folders of the image that the stub takes the place of, underscore included.
+func addPackageFolders(t *image.Tree) {
 	t.Dir("/skyhook_package/root_dir", 0o755)
 	t.Dir("/skyhook_package/skyhook_dir", 0o755)
 }
 
-func names() []string {
+func productNames() []string {
 	var all []string
 	for _, p := range products() {
 		all = append(all, p.name)

@@ -22,7 +22,7 @@ import (
 )
 
 // A maker builds each program and each image once.
-type maker struct {
+type imageBuilder struct {
 	settings
 	programs map[string]string // compiled, by folder and platform
 	temp     string
@@ -31,12 +31,12 @@ type maker struct {
 }
 
 // A made image is what a line of output is about.
-type made struct {
+type builtImage struct {
 	short string
 	image.Named
 }
 
-func newMaker(set settings, progress io.Writer) (*maker, error) {
+func newImageBuilder(set settings, progress io.Writer) (*imageBuilder, error) {
 	if _, err := os.Stat(filepath.Join(set.module, "go.mod")); err != nil {
 		return nil, fmt.Errorf("there is no go.mod in %s; run from the root of the repository or name it with --module", set.module)
 	}
@@ -44,43 +44,43 @@ func newMaker(set settings, progress io.Writer) (*maker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for compiled programs: %w", err)
 	}
-	return &maker{settings: set, programs: map[string]string{}, temp: temp, progress: progress}, nil
+	return &imageBuilder{settings: set, programs: map[string]string{}, temp: temp, progress: progress}, nil
 }
 
-func (m *maker) close() {
+func (m *imageBuilder) close() {
 	if err := os.RemoveAll(m.temp); err != nil {
-		m.say("%v", err)
+		m.printProgress("%v", err)
 	}
 }
 
-func (m *maker) say(format string, args ...any) {
+func (m *imageBuilder) printProgress(format string, args ...any) {
 	// Progress that cannot be shown stops nothing.
 	_, _ = fmt.Fprintf(m.progress, format+"\n", args...)
 }
 
-// make builds what was asked for, writes it, pushes it, and lists it.
-func (m *maker) make(ctx context.Context, out io.Writer) error {
-	wanted, packages, err := m.wanted()
+// buildAll builds what was asked for, writes it, pushes it, and lists it.
+func (m *imageBuilder) buildAll(ctx context.Context, out io.Writer) error {
+	wanted, packages, err := m.selectImages()
 	if err != nil {
 		return err
 	}
-	var all []made
+	var all []builtImage
 	for _, p := range wanted {
-		img, err := m.product(ctx, p)
+		img, err := m.buildProduct(ctx, p)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", p.name, err)
 		}
-		all = append(all, made{p.name, img})
+		all = append(all, builtImage{p.name, img})
 	}
 	for _, name := range packages {
-		img, err := m.pkg(ctx, name)
+		img, err := m.buildPackage(ctx, name)
 		if err != nil {
 			return fmt.Errorf("image packages/%s: %w", name, err)
 		}
-		all = append(all, made{"packages-" + name, img})
+		all = append(all, builtImage{"packages-" + name, img})
 	}
 	for _, img := range all {
-		if err := m.write(img); err != nil {
+		if err := m.writeImage(img); err != nil {
 			return err
 		}
 	}
@@ -92,13 +92,13 @@ func (m *maker) make(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m.say("pushed %s", ref)
+		m.printProgress("pushed %s", ref)
 	}
-	return m.list(out, all)
+	return m.printList(out, all)
 }
 
-// wanted are the products and packages to build. What is asked for and not there is an error before anything is built.
-func (m *maker) wanted() ([]product, []string, error) {
+// selectImages are the products and packages to build. What is asked for and not there is an error before anything is built.
+func (m *imageBuilder) selectImages() ([]product, []string, error) {
 	var wanted []product
 	var missing, there []string
 	for _, p := range products() {
@@ -114,7 +114,7 @@ func (m *maker) wanted() ([]product, []string, error) {
 		}
 		wanted = append(wanted, p)
 	}
-	packages, err := m.packages()
+	packages, err := m.listPackages()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,8 +124,8 @@ func (m *maker) wanted() ([]product, []string, error) {
 	return wanted, packages, nil
 }
 
-// packages are the folders of packages/ with a config.json, all of them or those named.
-func (m *maker) packages() ([]string, error) {
+// listPackages are the folders of packages/ with a config.json, all of them or those named.
+func (m *imageBuilder) listPackages() ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(m.module, "packages", "*", "config.json"))
 	if err != nil {
 		return nil, fmt.Errorf("looking for packages: %w", err)
@@ -156,8 +156,8 @@ func (m *maker) packages() ([]string, error) {
 	return named, nil
 }
 
-// product builds an image with one program.
-func (m *maker) product(ctx context.Context, p product) (image.Named, error) {
+// buildProduct builds an image with one program.
+func (m *imageBuilder) buildProduct(ctx context.Context, p product) (image.Named, error) {
 	if p.name == "shell" && m.shell != nil {
 		return *m.shell, nil
 	}
@@ -169,11 +169,11 @@ func (m *maker) product(ctx context.Context, p product) (image.Named, error) {
 	recipe := image.Recipe{User: p.user, Env: p.env, Labels: about.Labels(), Created: m.created,
 		Entrypoint: []string{p.file},
 		Trees: func(platform v1.Platform) ([]*image.Tree, error) {
-			t, err := m.tree(ctx, p, platform)
+			t, err := m.buildTree(ctx, p, platform)
 			return []*image.Tree{t}, err
 		}}
 	if p.onShell {
-		shell, err := m.below(ctx)
+		shell, err := m.shellImage(ctx)
 		if err != nil {
 			return image.Named{}, err
 		}
@@ -187,28 +187,28 @@ func (m *maker) product(ctx context.Context, p product) (image.Named, error) {
 	if p.name == "shell" {
 		m.shell = &img
 	}
-	return img, m.weigh(p, idx)
+	return img, m.checkSize(p, idx)
 }
 
-// below is the shell image, built when the first image needs it.
-func (m *maker) below(ctx context.Context) (image.Named, error) {
+// shellImage is the shell image, built when the first image needs it.
+func (m *imageBuilder) shellImage(ctx context.Context) (image.Named, error) {
 	for _, p := range products() {
 		if p.name == "shell" {
-			return m.product(ctx, p)
+			return m.buildProduct(ctx, p)
 		}
 	}
 	return image.Named{}, errors.New("there is no shell image")
 }
 
-func (m *maker) tree(ctx context.Context, p product, platform v1.Platform) (*image.Tree, error) {
-	program, err := m.compile(ctx, p.program, platform)
+func (m *imageBuilder) buildTree(ctx context.Context, p product, platform v1.Platform) (*image.Tree, error) {
+	program, err := m.compileProgram(ctx, p.program, platform)
 	if err != nil {
 		return nil, err
 	}
 	if st, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("looking at the program: %w", err)
 	} else if p.fileLimit > 0 && st.Size() > p.fileLimit*1_000_000 {
-		return nil, fmt.Errorf("the program for %s weighs %s, more than the %d MB it may", platform, megabytes(st.Size()), p.fileLimit)
+		return nil, fmt.Errorf("the program for %s weighs %s, more than the %d MB it may", platform, formatMegabytes(st.Size()), p.fileLimit)
 	}
 	t := &image.Tree{}
 	if p.files != nil {
@@ -221,7 +221,7 @@ func (m *maker) tree(ctx context.Context, p product, platform v1.Platform) (*ima
 	return t, nil
 }
 
-func (m *maker) compile(ctx context.Context, folder string, platform v1.Platform) (string, error) {
+func (m *imageBuilder) compileProgram(ctx context.Context, folder string, platform v1.Platform) (string, error) {
 	key := folder + " " + platform.String()
 	if file, done := m.programs[key]; done {
 		return file, nil
@@ -236,14 +236,14 @@ func (m *maker) compile(ctx context.Context, folder string, platform v1.Platform
 	if err != nil {
 		return "", fmt.Errorf("looking at the program: %w", err)
 	}
-	m.say("compiled %s for %s: %s in %.1f s", folder, platform, megabytes(st.Size()), time.Since(began).Seconds())
+	m.printProgress("compiled %s for %s: %s in %.1f s", folder, platform, formatMegabytes(st.Size()), time.Since(began).Seconds())
 	m.programs[key] = file
 	return file, nil
 }
 
-// pkg builds a package image.
-func (m *maker) pkg(ctx context.Context, name string) (image.Named, error) {
-	shell, err := m.below(ctx)
+// buildPackage builds a package image.
+func (m *imageBuilder) buildPackage(ctx context.Context, name string) (image.Named, error) {
+	shell, err := m.shellImage(ctx)
 	if err != nil {
 		return image.Named{}, err
 	}
@@ -263,33 +263,33 @@ func (m *maker) pkg(ctx context.Context, name string) (image.Named, error) {
 	return image.Named{Name: m.prefix + "/packages/" + name + ":" + version, Index: idx}, err
 }
 
-func (m *maker) write(img made) error {
+func (m *imageBuilder) writeImage(img builtImage) error {
 	if m.format == "layout" {
 		return image.WriteLayout(filepath.Join(m.out, img.short), img.Named)
 	}
 	return image.WriteArchiveFile(filepath.Join(m.out, img.short+".tar"), img.Named)
 }
 
-// weigh refuses an image that has grown beyond its limit.
-func (m *maker) weigh(p product, idx v1.ImageIndex) error {
+// checkSize refuses an image that has grown beyond its limit.
+func (m *imageBuilder) checkSize(p product, idx v1.ImageIndex) error {
 	for _, platform := range m.platforms {
 		img, err := image.ForPlatform(idx, platform)
 		if err != nil {
 			return err
 		}
-		size, err := unpacked(img)
+		size, err := unpackedSize(img)
 		if err != nil {
 			return fmt.Errorf("weighing the image: %w", err)
 		}
 		if size > p.limit*1_000_000 {
-			return fmt.Errorf("the files for %s weigh %s, more than the %d MB they may", platform, megabytes(size), p.limit)
+			return fmt.Errorf("the files for %s weigh %s, more than the %d MB they may", platform, formatMegabytes(size), p.limit)
 		}
 	}
 	return nil
 }
 
-// unpacked is what the layers of an image take on a disk.
-func unpacked(img v1.Image) (int64, error) {
+// unpackedSize is what the layers of an image take on a disk.
+func unpackedSize(img v1.Image) (int64, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return 0, err
@@ -309,10 +309,10 @@ func unpacked(img v1.Image) (int64, error) {
 	return size, nil
 }
 
-func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+func formatMegabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// list prints what was made and keeps the digests beside it.
-func (m *maker) list(out io.Writer, all []made) error {
+// printList prints what was made and keeps the digests beside it.
+func (m *imageBuilder) printList(out io.Writer, all []builtImage) error {
 	var digests strings.Builder
 	fmt.Fprintf(&digests, "# built with %s, SOURCE_DATE_EPOCH=%d\n", runtime.Version(), m.created.Unix())
 	for _, img := range all {
@@ -321,7 +321,7 @@ func (m *maker) list(out io.Writer, all []made) error {
 			return err
 		}
 		for _, l := range lines {
-			platform, size := l.Platform, megabytes(l.Size)
+			platform, size := l.Platform, formatMegabytes(l.Size)
 			if platform == "" {
 				platform, size = "index", ""
 			}

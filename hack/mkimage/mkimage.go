@@ -61,12 +61,12 @@ func run(ctx context.Context, args []string, env func(string) string, out, progr
 	if err != nil {
 		return err
 	}
-	m, err := newMaker(set, progress)
+	m, err := newImageBuilder(set, progress)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	return m.make(ctx, out)
+	return m.buildAll(ctx, out)
 }
 
 func newSettings(args []string, env func(string) string, usage io.Writer) (settings, error) {
@@ -76,7 +76,7 @@ func newSettings(args []string, env func(string) string, usage io.Writer) (setti
 	f.SetOutput(usage)
 	f.StringVar(&set.module, "module", ".", "the root `folder` of this repository")
 	f.StringVar(&set.out, "out", "dist/images", "the `folder` for the archives and digests.txt")
-	f.StringVar(&only, "only", "", "build these `images` alone: "+strings.Join(names(), ", ")+", packages/NAME; separated by commas")
+	f.StringVar(&only, "only", "", "build these `images` alone: "+strings.Join(productNames(), ", ")+", packages/NAME; separated by commas")
 	f.StringVar(&set.version, "version", "dev", "the `tag` of the images; packages have their own version")
 	f.StringVar(&set.revision, "revision", "", "the `commit` the images are built from, for their label")
 	f.StringVar(&set.prefix, "prefix", "ghcr.io/skyhook-k8s/skyhook", "the `repository` above the images, for the names in archives")
@@ -93,12 +93,12 @@ func newSettings(args []string, env func(string) string, usage io.Writer) (setti
 	if only != "" {
 		set.only = strings.Split(only, ",")
 	}
-	return set, errors.Join(set.check(platforms), set.clock(env("SOURCE_DATE_EPOCH")))
+	return set, errors.Join(set.validate(platforms), set.setCreated(env("SOURCE_DATE_EPOCH")))
 }
 
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-func (set *settings) check(platforms string) error {
+func (set *settings) validate(platforms string) error {
 	if !tag.MatchString(set.version) {
 		return fmt.Errorf("--version %q cannot be a tag; use letters, digits, dot, dash and underscore", set.version)
 	}
@@ -106,8 +106,8 @@ func (set *settings) check(platforms string) error {
 		return fmt.Errorf("--format %q is not known; write archive or layout", set.format)
 	}
 	for _, name := range set.only {
-		if !slices.Contains(names(), name) && path.Dir(name) != "packages" {
-			return fmt.Errorf("--only %q is none of %s, packages/NAME", name, strings.Join(names(), ", "))
+		if !slices.Contains(productNames(), name) && path.Dir(name) != "packages" {
+			return fmt.Errorf("--only %q is none of %s, packages/NAME", name, strings.Join(productNames(), ", "))
 		}
 	}
 	if set.push != "" {
@@ -126,8 +126,8 @@ func (set *settings) check(platforms string) error {
 	return nil
 }
 
-// clock is the time that everything in an image bears.
-func (set *settings) clock(epoch string) error {
+// setCreated is the time that everything in an image bears.
+func (set *settings) setCreated(epoch string) error {
 	set.created = time.Unix(0, 0)
 	if epoch == "" {
 		return nil

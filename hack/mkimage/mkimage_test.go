@@ -207,17 +207,17 @@ func TestWeight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMaker(set, io.Discard)
+	m, err := newImageBuilder(set, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
 	p := product{name: "agent", program: "cmd/skyhook-agent", file: "/agent", limit: 3}
-	if _, err := m.product(context.Background(), p); err == nil || !strings.Contains(err.Error(), "more than the 3 MB they may") {
+	if _, err := m.buildProduct(context.Background(), p); err == nil || !strings.Contains(err.Error(), "more than the 3 MB they may") {
 		t.Errorf("an image of more than 4 MB where 3 are allowed: %v", err)
 	}
 	p.limit = 10
-	if _, err := m.product(context.Background(), p); err != nil {
+	if _, err := m.buildProduct(context.Background(), p); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,8 +30,8 @@ func (m member) mode() int64 {
 // epoch is the time that every member bears. The format zip knows none before 1980.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// tarball packs files in the order given; nothing of this machine shows in it.
-func tarball(members []member) ([]byte, error) {
+// writeTarball packs files in the order given; nothing of this machine shows in it.
+func writeTarball(members []member) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
@@ -53,7 +53,7 @@ func tarball(members []member) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func zipped(members []member) ([]byte, error) {
+func writeZip(members []member) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
 	for _, m := range members {

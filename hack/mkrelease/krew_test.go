@@ -60,7 +60,7 @@ func TestKrew(t *testing.T) {
 	for _, p := range plugin.Spec.Platforms {
 		platform := p.Selector.MatchLabels.OS + "/" + p.Selector.MatchLabels.Arch
 		offered[platform] = true
-		base, extension, program := packed(version, platform)
+		base, extension, program := archiveName(version, platform)
 		at, name := p.URI[:strings.LastIndexByte(p.URI, '/')], p.URI[strings.LastIndexByte(p.URI, '/')+1:]
 		if name != base+extension || p.Bin != program || len(p.Sha256) != 64 || !strings.HasSuffix(at, "/releases/download/"+version) {
 			t.Errorf("%s: %s with %s and the checksum %q; a release has %s with %s", platform, p.URI, p.Bin, p.Sha256, base+extension, program)

@@ -60,26 +60,26 @@ func run(args []string) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // G301: a release is for everybody to read
 		return fmt.Errorf("making the folder of the release: %w", err)
 	}
-	return errors.Join(r.make(), r.checksums())
+	return errors.Join(r.buildAll(), r.writeChecksums())
 }
 
-func (r *release) make() error {
-	if err := r.chart(); err != nil {
+func (r *release) buildAll() error {
+	if err := r.packChart(); err != nil {
 		return err
 	}
-	if err := r.manifests(); err != nil {
+	if err := r.renderManifests(); err != nil {
 		return err
 	}
 	for _, p := range r.platforms {
-		if err := r.program(p); err != nil {
+		if err := r.archiveProgram(p); err != nil {
 			return err
 		}
 	}
-	return r.images()
+	return r.listImageContents()
 }
 
-// write puts a file of the release where it belongs.
-func (r *release) write(name string, content []byte) error {
+// writeFile puts a file of the release where it belongs.
+func (r *release) writeFile(name string, content []byte) error {
 	file := filepath.Join(r.out, name)
 	if err := os.WriteFile(file, content, 0o644); err != nil { //nolint:gosec // G306: a release is for everybody to read
 		return fmt.Errorf("writing %s: %w", file, err)
@@ -87,8 +87,8 @@ func (r *release) write(name string, content []byte) error {
 	return nil
 }
 
-// checksums lists the SHA-256 of every file, for sha256sum -c.
-func (r *release) checksums() error {
+// writeChecksums lists the SHA-256 of every file, for sha256sum -c.
+func (r *release) writeChecksums() error {
 	var lines []string
 	err := filepath.WalkDir(r.out, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "SHA256SUMS" {
@@ -106,5 +106,5 @@ func (r *release) checksums() error {
 		return fmt.Errorf("taking checksums: %w", err)
 	}
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
-	return r.write("SHA256SUMS", []byte(strings.Join(lines, "\n")+"\n"))
+	return r.writeFile("SHA256SUMS", []byte(strings.Join(lines, "\n")+"\n"))
 }

@@ -30,8 +30,8 @@ var (
 	appVersion   = regexp.MustCompile(`(?m)^appVersion: (.*)$`)
 )
 
-// chart packs the chart as Helm does, for this version.
-func (r *release) chart() error {
+// packChart packs the chart as Helm does, for this version.
+func (r *release) packChart() error {
 	dir := filepath.Join(r.root, "chart")
 	var members []member
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
@@ -53,15 +53,15 @@ func (r *release) chart() error {
 	if err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}
-	packed, err := tarball(members)
+	packed, err := writeTarball(members)
 	if err != nil {
 		return err
 	}
-	return r.write("skyhook-operator-"+strings.TrimPrefix(r.version, "v")+".tgz", packed)
+	return r.writeFile("skyhook-operator-"+strings.TrimPrefix(r.version, "v")+".tgz", packed)
 }
 
-// manifests is what kubectl installs, with the images of this version.
-func (r *release) manifests() error {
+// renderManifests is what kubectl installs, with the images of this version.
+func (r *release) renderManifests() error {
 	chart, err := os.ReadFile(filepath.Join(r.root, "chart", "Chart.yaml"))
 	if err != nil {
 		return fmt.Errorf("reading the chart: %w", err)
@@ -75,13 +75,13 @@ func (r *release) manifests() error {
 		return fmt.Errorf("reading the manifests: %w", err)
 	}
 	before := regexp.MustCompile(`(ghcr\.io/skyhook-k8s/skyhook/[a-z]+:|app\.kubernetes\.io/version: )` + regexp.QuoteMeta(string(of[1])) + `\b`)
-	return r.write("install.yaml", before.ReplaceAll(text, []byte("${1}"+r.version)))
+	return r.writeFile("install.yaml", before.ReplaceAll(text, []byte("${1}"+r.version)))
 }
 
-// program compiles kubectl-skyhook for a platform and packs it.
-func (r *release) program(platform string) error {
+// archiveProgram compiles kubectl-skyhook for a platform and packs it.
+func (r *release) archiveProgram(platform string) error {
 	system, arch, _ := strings.Cut(platform, "/")
-	base, extension, name := packed(r.version, platform)
+	base, extension, name := archiveName(r.version, platform)
 	temp, err := os.MkdirTemp("", "mkrelease-")
 	if err != nil {
 		return fmt.Errorf("making a folder for a program: %w", err)
@@ -103,9 +103,9 @@ func (r *release) program(platform string) error {
 		return fmt.Errorf("reading the licence: %w", err)
 	}
 	members := []member{{name: "LICENSE", content: license}, {name: name, content: content, executable: true}}
-	pack := tarball
+	pack := writeTarball
 	if extension == ".zip" {
-		pack = zipped
+		pack = writeZip
 	}
 	archive, err := pack(members)
 	if err != nil {
@@ -115,12 +115,12 @@ func (r *release) program(platform string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.write(base+extension, archive), r.write(base+".spdx.json", list))
+	return errors.Join(r.writeFile(base+extension, archive), r.writeFile(base+".spdx.json", list))
 }
 
-// packed says how kubectl-skyhook is packed for a platform: what its files are called without their extension, the
+// archiveName says how kubectl-skyhook is packed for a platform: what its files are called without their extension, the
 // extension of the archive, and the program inside. .krew.yaml says the same, which a test compares.
-func packed(version, platform string) (base, extension, program string) {
+func archiveName(version, platform string) (base, extension, program string) {
 	system, arch, _ := strings.Cut(platform, "/")
 	base = fmt.Sprintf("kubectl-skyhook_%s_%s_%s", version, system, arch)
 	if system == "windows" {
@@ -129,8 +129,8 @@ func packed(version, platform string) (base, extension, program string) {
 	return base, ".tar.gz", "kubectl-skyhook"
 }
 
-// images lists what each image of the folder images consists of: the files of a package, the modules of a program.
-func (r *release) images() error {
+// listImageContents lists what each image of the folder images consists of: the files of a package, the modules of a program.
+func (r *release) listImageContents() error {
 	files, err := filepath.Glob(filepath.Join(r.out, "images", "*.tar"))
 	if err != nil {
 		return fmt.Errorf("looking for images: %w", err)
@@ -142,11 +142,11 @@ func (r *release) images() error {
 		}
 		short := strings.TrimSuffix(filepath.Base(file), ".tar")
 		for _, img := range all {
-			list, err := r.contents(short, img)
+			list, err := r.readSBOM(short, img)
 			if err != nil {
 				return err
 			}
-			if err := r.write(filepath.Join("images", short+".spdx.json"), list); err != nil {
+			if err := r.writeFile(filepath.Join("images", short+".spdx.json"), list); err != nil {
 				return err
 			}
 		}
@@ -154,7 +154,7 @@ func (r *release) images() error {
 	return nil
 }
 
-func (r *release) contents(short string, img image.Named) ([]byte, error) {
+func (r *release) readSBOM(short string, img image.Named) ([]byte, error) {
 	if strings.HasPrefix(short, "packages-") {
 		return pkgimage.SBOM(img.Index)
 	}
@@ -173,7 +173,7 @@ func (r *release) contents(short string, img image.Named) ([]byte, error) {
 			return nil, err
 		}
 		files := mutate.Extract(one)
-		found, err := within(files, l.Platform)
+		found, err := readPrograms(files, l.Platform)
 		if err = errors.Join(err, files.Close()); err != nil {
 			return nil, fmt.Errorf("looking into image %s for %s: %w", short, l.Platform, err)
 		}
@@ -182,8 +182,8 @@ func (r *release) contents(short string, img image.Named) ([]byte, error) {
 	return pkgimage.ProgramSBOM("skyhook-"+short, r.version, programs)
 }
 
-// within finds the Go programs among the files of an image.
-func within(files io.Reader, platform string) ([]pkgimage.Program, error) {
+// readPrograms finds the Go programs among the files of an image.
+func readPrograms(files io.Reader, platform string) ([]pkgimage.Program, error) {
 	var found []pkgimage.Program
 	for t := tar.NewReader(files); ; {
 		h, err := t.Next()

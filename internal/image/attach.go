@@ -31,13 +31,13 @@ const (
 	emptyContent = "{}"
 )
 
-// about is the artifact as the manifest of an image, with what it is about as its subject.
-func (a Artifact) about(subject v1.Descriptor) (v1.Image, error) {
+// toImage is the artifact as the manifest of an image, with what it is about as its subject.
+func (a Artifact) toImage(subject v1.Descriptor) (v1.Image, error) {
 	all := blobs{}
 	hold := func(content []byte, media string) v1.Descriptor {
 		is := sha256.Sum256(content)
-		all[sum(is[:])] = content
-		return v1.Descriptor{MediaType: types.MediaType(media), Size: int64(len(content)), Digest: sum(is[:])}
+		all[sha256Hash(is[:])] = content
+		return v1.Descriptor{MediaType: types.MediaType(media), Size: int64(len(content)), Digest: sha256Hash(is[:])}
 	}
 	raw, err := json.Marshal(v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: a.Type,
@@ -46,16 +46,16 @@ func (a Artifact) about(subject v1.Descriptor) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all.image(hold(raw, string(types.OCIManifestSchema1)))
+	return all.readImage(hold(raw, string(types.OCIManifestSchema1)))
 }
 
-// attachment is the artifact about an index.
-func (a Artifact) attachment(idx v1.ImageIndex) (v1.Image, v1.Hash, error) {
+// attachTo is the artifact about an index.
+func (a Artifact) attachTo(idx v1.ImageIndex) (v1.Image, v1.Hash, error) {
 	subject, err := partial.Descriptor(idx)
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("attaching %s: %w", a.Type, err)
 	}
-	img, err := a.about(v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest})
+	img, err := a.toImage(v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest})
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("attaching %s: %w", a.Type, err)
 	}
@@ -73,12 +73,12 @@ func (g Registry) Attach(ctx context.Context, ref string, idx v1.ImageIndex, a A
 	if err != nil {
 		return "", err
 	}
-	img, digest, err := a.attachment(idx)
+	img, digest, err := a.attachTo(idx)
 	if err != nil {
 		return "", err
 	}
 	to := r.Context().Digest(digest.String())
-	if err := remote.Write(to, img, g.options(ctx)...); err != nil {
+	if err := remote.Write(to, img, g.remoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("attaching %s to %s: %w", a.Type, ref, err)
 	}
 	return to.Name(), nil
@@ -86,7 +86,7 @@ func (g Registry) Attach(ctx context.Context, ref string, idx v1.ImageIndex, a A
 
 // AttachInLayout stores an artifact about an index in the OCI layout folder that holds it.
 func AttachInLayout(dir string, idx v1.ImageIndex, a Artifact) error {
-	img, _, err := a.attachment(idx)
+	img, _, err := a.attachTo(idx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (g Registry) Attached(ctx context.Context, ref string, digest v1.Hash, arti
 	if err != nil {
 		return nil, err
 	}
-	list, err := remote.Referrers(r.Context().Digest(digest.String()), g.options(ctx)...)
+	list, err := remote.Referrers(r.Context().Digest(digest.String()), g.remoteOptions(ctx)...)
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s attached to %s: %w", artifactType, ref, err)
 	}
@@ -131,7 +131,7 @@ func (g Registry) Attached(ctx context.Context, ref string, digest v1.Hash, arti
 }
 
 func (g Registry) artifactType(ctx context.Context, at name.Digest) (string, error) {
-	d, err := remote.Get(at, g.options(ctx)...)
+	d, err := remote.Get(at, g.remoteOptions(ctx)...)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", at, err)
 	}
@@ -148,7 +148,7 @@ func (g Registry) Artifact(ctx context.Context, ref string) (Artifact, error) {
 	if err != nil {
 		return Artifact{}, err
 	}
-	img, err := remote.Image(r, g.options(ctx)...)
+	img, err := remote.Image(r, g.remoteOptions(ctx)...)
 	if err != nil {
 		return Artifact{}, fmt.Errorf("reading %s: %w", ref, err)
 	}

@@ -75,7 +75,7 @@ func Build(r Recipe, platforms []v1.Platform) (v1.ImageIndex, error) {
 		r.Created = time.Unix(0, 0)
 	}
 	r.Created = r.Created.UTC().Truncate(time.Second)
-	annotations, err := r.annotations()
+	annotations, err := r.indexAnnotations()
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func Build(r Recipe, platforms []v1.Platform) (v1.ImageIndex, error) {
 				return nil, fmt.Errorf("building an image: platform %s is named twice", p)
 			}
 		}
-		img, err := r.build(p, layers)
+		img, err := r.buildImage(p, layers)
 		if err != nil {
 			return nil, fmt.Errorf("building the image for %s: %w", p, err)
 		}
@@ -99,7 +99,7 @@ func Build(r Recipe, platforms []v1.Platform) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, annotations).(v1.ImageIndex), nil
 }
 
-func (r Recipe) annotations() (map[string]string, error) {
+func (r Recipe) indexAnnotations() (map[string]string, error) {
 	annotations := maps.Clone(r.Labels)
 	if r.From == nil {
 		return annotations, nil
@@ -118,7 +118,7 @@ func (r Recipe) annotations() (map[string]string, error) {
 	return annotations, nil
 }
 
-func (r Recipe) build(p v1.Platform, layers map[*Tree]v1.Layer) (v1.Image, error) {
+func (r Recipe) buildImage(p v1.Platform, layers map[*Tree]v1.Layer) (v1.Image, error) {
 	below := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	if r.From != nil {
 		found, err := ForPlatform(r.From, p)
@@ -137,7 +137,7 @@ func (r Recipe) build(p v1.Platform, layers map[*Tree]v1.Layer) (v1.Image, error
 	var add []mutate.Addendum
 	for _, t := range trees {
 		if layers[t] == nil {
-			l, err := t.layer(r.Created)
+			l, err := t.buildLayer(r.Created)
 			if err != nil {
 				return nil, err
 			}
@@ -154,11 +154,11 @@ func (r Recipe) build(p v1.Platform, layers map[*Tree]v1.Layer) (v1.Image, error
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of the image below: %w", err)
 	}
-	return mutate.ConfigFile(img, r.config(cf.DeepCopy(), p))
+	return mutate.ConfigFile(img, r.mergeConfig(cf.DeepCopy(), p))
 }
 
-// config lays the recipe over the configuration of the image below.
-func (r Recipe) config(cf *v1.ConfigFile, p v1.Platform) *v1.ConfigFile {
+// mergeConfig lays the recipe over the configuration of the image below.
+func (r Recipe) mergeConfig(cf *v1.ConfigFile, p v1.Platform) *v1.ConfigFile {
 	cf.OS, cf.Architecture, cf.Variant, cf.OSVersion = p.OS, p.Architecture, p.Variant, p.OSVersion
 	cf.Created = v1.Time{Time: r.Created}
 	cf.Author = ""

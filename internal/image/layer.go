@@ -28,9 +28,9 @@ type layer struct {
 	digest, diffID v1.Hash
 }
 
-// layer packs the tree: sorted, owned by root, every entry with the same time.
-func (t *Tree) layer(created time.Time) (*layer, error) {
-	all, err := t.whole()
+// buildLayer packs the tree: sorted, owned by root, every entry with the same time.
+func (t *Tree) buildLayer(created time.Time) (*layer, error) {
+	all, err := t.withFolders()
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (t *Tree) layer(created time.Time) (*layer, error) {
 	}
 	out := tar.NewWriter(io.MultiWriter(inner, zip))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := pack(out, name, all[name], created); err != nil {
+		if err := writeTarEntry(out, name, all[name], created); err != nil {
 			return nil, fmt.Errorf("packing /%s: %w", name, err)
 		}
 	}
@@ -50,10 +50,10 @@ func (t *Tree) layer(created time.Time) (*layer, error) {
 		return nil, fmt.Errorf("packing a layer: %w", err)
 	}
 	outer := sha256.Sum256(blob.Bytes())
-	return &layer{blob: blob.Bytes(), digest: sum(outer[:]), diffID: hashed(inner)}, nil
+	return &layer{blob: blob.Bytes(), digest: sha256Hash(outer[:]), diffID: finishHash(inner)}, nil
 }
 
-func pack(out *tar.Writer, name string, e entry, created time.Time) error {
+func writeTarEntry(out *tar.Writer, name string, e entry, created time.Time) error {
 	h := &tar.Header{Name: name, ModTime: created, Mode: int64(e.mode.Perm()), Typeflag: tar.TypeReg}
 	if e.mode&fs.ModeSticky != 0 {
 		h.Mode |= 0o1000
@@ -66,7 +66,7 @@ func pack(out *tar.Writer, name string, e entry, created time.Time) error {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
 		return out.WriteHeader(h)
 	}
-	content, size, err := e.open()
+	content, size, err := e.openContent()
 	if err != nil {
 		return err
 	}
@@ -80,9 +80,9 @@ func pack(out *tar.Writer, name string, e entry, created time.Time) error {
 	return content.Close()
 }
 
-func sum(b []byte) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(b)} }
+func sha256Hash(b []byte) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(b)} }
 
-func hashed(h hash.Hash) v1.Hash { return sum(h.Sum(nil)) }
+func finishHash(h hash.Hash) v1.Hash { return sha256Hash(h.Sum(nil)) }
 
 // Digest is that of the compressed layer.
 func (l *layer) Digest() (v1.Hash, error) { return l.digest, nil }

@@ -26,7 +26,7 @@ const (
 // Package is the recipe of a package image: the folder, at /skyhook-package, on an image that has /bin/sh, cp and
 // mkdir. Title and version come from config.json; whether that is valid is not checked here.
 func Package(dir string, shell Named) (Recipe, error) {
-	title, version, err := identity(dir)
+	title, version, err := readIdentity(dir)
 	if err != nil {
 		return Recipe{}, err
 	}
@@ -34,7 +34,7 @@ func Package(dir string, shell Named) (Recipe, error) {
 	if err := files.HostDir(PackageDir, dir, NotForHosts); err != nil {
 		return Recipe{}, err
 	}
-	sums, err := files.sums()
+	sums, err := files.checksumFile()
 	if err != nil {
 		return Recipe{}, fmt.Errorf("reading package %s: %w", dir, err)
 	}
@@ -46,8 +46,8 @@ func Package(dir string, shell Named) (Recipe, error) {
 	}, nil
 }
 
-// identity is the name and version that a package's config.json states.
-func identity(dir string) (title, version string, err error) {
+// readIdentity is the name and version that a package's config.json states.
+func readIdentity(dir string) (title, version string, err error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

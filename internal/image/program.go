@@ -52,7 +52,7 @@ func (p Program) Compile(ctx context.Context, platform v1.Platform, out string) 
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", strings.Join(link, " "), "-o", out, p.Package)
 	cmd.Dir = p.Module
-	cmd.Env = environment(os.Environ(), platform)
+	cmd.Env = buildEnvironment(os.Environ(), platform)
 	said, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("compiling %s: there is no go command in PATH; install Go", p.Package)
@@ -63,8 +63,8 @@ func (p Program) Compile(ctx context.Context, platform v1.Platform, out string) 
 	return CheckStatic(out, platform)
 }
 
-// environment is the caller's with all settled that would show in a program.
-func environment(caller []string, platform v1.Platform) []string {
+// buildEnvironment is the caller's with all settled that would show in a program.
+func buildEnvironment(caller []string, platform v1.Platform) []string {
 	variant := strings.TrimPrefix(platform.Variant, "v")
 	if variant == "" || platform.Architecture != "arm" {
 		variant = "7"

@@ -25,7 +25,7 @@ type Registry struct {
 	Transport http.RoundTripper
 }
 
-func (g Registry) options(ctx context.Context) []remote.Option {
+func (g Registry) remoteOptions(ctx context.Context) []remote.Option {
 	keys := g.Keychain
 	if keys == nil {
 		keys = authn.DefaultKeychain
@@ -56,7 +56,7 @@ func (g Registry) Push(ctx context.Context, ref string, idx v1.ImageIndex) (stri
 	if err != nil {
 		return "", err
 	}
-	if err := remote.WriteIndex(r, idx, g.options(ctx)...); err != nil {
+	if err := remote.WriteIndex(r, idx, g.remoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	digest, err := idx.Digest()
@@ -73,7 +73,7 @@ func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := remote.Get(r, g.options(ctx)...)
+	d, err := remote.Get(r, g.remoteOptions(ctx)...)
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", ref, err)
 	}
@@ -84,11 +84,11 @@ func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", ref, err)
 	}
-	return alone(img)
+	return singleImageIndex(img)
 }
 
-// alone makes an index of one image.
-func alone(img v1.Image) (v1.ImageIndex, error) {
+// singleImageIndex makes an index of one image.
+func singleImageIndex(img v1.Image) (v1.ImageIndex, error) {
 	cf, err := img.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of an image: %w", err)

@@ -69,7 +69,7 @@ func ReadArchive(r io.Reader) ([]Named, error) {
 		}
 		files[path.Clean(h.Name)] = content
 	}
-	return named(files)
+	return readNamedImages(files)
 }
 
 func readLayout(dir string) ([]Named, error) {
@@ -91,10 +91,10 @@ func readLayout(dir string) ([]Named, error) {
 			files[filepath.ToSlash(rel)] = content
 		}
 	}
-	return named(files)
+	return readNamedImages(files)
 }
 
-func named(files map[string][]byte) ([]Named, error) {
+func readNamedImages(files map[string][]byte) ([]Named, error) {
 	raw, there := files["index.json"]
 	if !there {
 		return nil, errors.New("there is no index.json in it; only OCI archives and layouts can be read")
@@ -106,10 +106,10 @@ func named(files map[string][]byte) ([]Named, error) {
 			continue
 		}
 		is := sha256.Sum256(content)
-		if sum(is[:]).Hex != hex {
-			return nil, fmt.Errorf("blob %s is damaged: its content has digest %s", hex, sum(is[:]).Hex)
+		if sha256Hash(is[:]).Hex != hex {
+			return nil, fmt.Errorf("blob %s is damaged: its content has digest %s", hex, sha256Hash(is[:]).Hex)
 		}
-		all[sum(is[:])] = content
+		all[sha256Hash(is[:])] = content
 	}
 	var top v1.IndexManifest
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -120,7 +120,7 @@ func named(files map[string][]byte) ([]Named, error) {
 		if d.ArtifactType != "" && !types.MediaType(d.ArtifactType).IsConfig() {
 			continue // a document about one of the images
 		}
-		idx, err := all.named(d)
+		idx, err := all.readNamedIndex(d)
 		if err != nil {
 			return nil, err
 		}
@@ -133,26 +133,26 @@ func named(files map[string][]byte) ([]Named, error) {
 	return images, nil
 }
 
-func (b blobs) named(d v1.Descriptor) (v1.ImageIndex, error) {
+func (b blobs) readNamedIndex(d v1.Descriptor) (v1.ImageIndex, error) {
 	if d.MediaType.IsIndex() {
-		return b.index(d)
+		return b.readIndex(d)
 	}
-	img, err := b.image(d)
+	img, err := b.readImage(d)
 	if err != nil {
 		return nil, err
 	}
-	return alone(img)
+	return singleImageIndex(img)
 }
 
-func (b blobs) raw(h v1.Hash) ([]byte, error) {
+func (b blobs) readBlob(h v1.Hash) ([]byte, error) {
 	if content, there := b[h]; there {
 		return content, nil
 	}
 	return nil, fmt.Errorf("blob %s is missing", h)
 }
 
-func (b blobs) index(d v1.Descriptor) (v1.ImageIndex, error) {
-	raw, err := b.raw(d.Digest)
+func (b blobs) readIndex(d v1.Descriptor) (v1.ImageIndex, error) {
+	raw, err := b.readBlob(d.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func (b blobs) index(d v1.Descriptor) (v1.ImageIndex, error) {
 	return storedIndex{blobs: b, raw: raw, manifest: &m, digest: d.Digest, media: d.MediaType}, nil
 }
 
-func (b blobs) image(d v1.Descriptor) (v1.Image, error) {
-	raw, err := b.raw(d.Digest)
+func (b blobs) readImage(d v1.Descriptor) (v1.Image, error) {
+	raw, err := b.readBlob(d.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (b blobs) image(d v1.Descriptor) (v1.Image, error) {
 		return nil, fmt.Errorf("image %s: %w", d.Digest, err)
 	}
 	for _, part := range append([]v1.Descriptor{m.Config}, m.Layers...) {
-		if _, err := b.raw(part.Digest); err != nil {
+		if _, err := b.readBlob(part.Digest); err != nil {
 			return nil, fmt.Errorf("image %s: %w", d.Digest, err)
 		}
 	}
@@ -189,15 +189,17 @@ type storedIndex struct {
 	media    types.MediaType
 }
 
-func (s storedIndex) MediaType() (types.MediaType, error)         { return s.media, nil }
-func (s storedIndex) Digest() (v1.Hash, error)                    { return s.digest, nil }
-func (s storedIndex) Size() (int64, error)                        { return int64(len(s.raw)), nil }
-func (s storedIndex) IndexManifest() (*v1.IndexManifest, error)   { return s.manifest.DeepCopy(), nil }
-func (s storedIndex) RawManifest() ([]byte, error)                { return s.raw, nil }
-func (s storedIndex) Image(h v1.Hash) (v1.Image, error)           { return s.blobs.image(s.child(h)) }
-func (s storedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) { return s.blobs.index(s.child(h)) }
+func (s storedIndex) MediaType() (types.MediaType, error)       { return s.media, nil }
+func (s storedIndex) Digest() (v1.Hash, error)                  { return s.digest, nil }
+func (s storedIndex) Size() (int64, error)                      { return int64(len(s.raw)), nil }
+func (s storedIndex) IndexManifest() (*v1.IndexManifest, error) { return s.manifest.DeepCopy(), nil }
+func (s storedIndex) RawManifest() ([]byte, error)              { return s.raw, nil }
+func (s storedIndex) Image(h v1.Hash) (v1.Image, error)         { return s.blobs.readImage(s.findChild(h)) }
+func (s storedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	return s.blobs.readIndex(s.findChild(h))
+}
 
-func (s storedIndex) child(h v1.Hash) v1.Descriptor {
+func (s storedIndex) findChild(h v1.Hash) v1.Descriptor {
 	for _, d := range s.manifest.Manifests {
 		if d.Digest == h {
 			return d
@@ -216,10 +218,12 @@ type storedImage struct {
 
 func (s storedImage) MediaType() (types.MediaType, error) { return s.media, nil }
 func (s storedImage) RawManifest() ([]byte, error)        { return s.raw, nil }
-func (s storedImage) RawConfigFile() ([]byte, error)      { return s.blobs.raw(s.manifest.Config.Digest) }
+func (s storedImage) RawConfigFile() ([]byte, error) {
+	return s.blobs.readBlob(s.manifest.Config.Digest)
+}
 
 func (s storedImage) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
-	raw, err := s.blobs.raw(h)
+	raw, err := s.blobs.readBlob(h)
 	if err != nil {
 		return nil, err
 	}

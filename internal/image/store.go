@@ -32,21 +32,21 @@ const layoutMark = `{"imageLayoutVersion":"1.0.0"}`
 // A store is an OCI image layout: what each path below it holds.
 type store map[string]func() (io.ReadCloser, int64, error)
 
-func (s store) bytes(name string, b []byte) {
+func (s store) addFile(name string, b []byte) {
 	s[name] = func() (io.ReadCloser, int64, error) { return io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil }
 }
 
-func (s store) blob(h v1.Hash, b []byte) { s.bytes("blobs/"+h.Algorithm+"/"+h.Hex, b) }
+func (s store) addBlob(h v1.Hash, b []byte) { s.addFile("blobs/"+h.Algorithm+"/"+h.Hex, b) }
 
 // newStore lists everything the images consist of; blobs they share are there once.
 func newStore(images []Named) (store, error) {
 	s := store{}
 	top := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	for _, n := range images {
-		if err := s.index(n.Index); err != nil {
+		if err := s.addIndex(n.Index); err != nil {
 			return nil, fmt.Errorf("storing image %s: %w", n.Name, err)
 		}
-		d, err := descriptor(n)
+		d, err := newDescriptor(n)
 		if err != nil {
 			return nil, fmt.Errorf("storing image %s: %w", n.Name, err)
 		}
@@ -56,13 +56,13 @@ func newStore(images []Named) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.bytes("index.json", raw)
-	s.bytes("oci-layout", []byte(layoutMark))
+	s.addFile("index.json", raw)
+	s.addFile("oci-layout", []byte(layoutMark))
 	return s, nil
 }
 
-// descriptor carries the name twice: containerd reads its own annotation, other tools the OCI one, which is the tag.
-func descriptor(n Named) (v1.Descriptor, error) {
+// newDescriptor carries the name twice: containerd reads its own annotation, other tools the OCI one, which is the tag.
+func newDescriptor(n Named) (v1.Descriptor, error) {
 	digest, err := n.Index.Digest()
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -87,7 +87,7 @@ func descriptor(n Named) (v1.Descriptor, error) {
 
 const nameAnnotation = "io.containerd.image.name"
 
-func (s store) index(idx v1.ImageIndex) error {
+func (s store) addIndex(idx v1.ImageIndex) error {
 	raw, err := idx.RawManifest()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s store) index(idx v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	s.blob(digest, raw)
+	s.addBlob(digest, raw)
 	manifest, err := idx.IndexManifest()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s store) index(idx v1.ImageIndex) error {
 			if err != nil {
 				return err
 			}
-			if err := s.index(child); err != nil {
+			if err := s.addIndex(child); err != nil {
 				return err
 			}
 		case d.MediaType.IsImage():
@@ -116,7 +116,7 @@ func (s store) index(idx v1.ImageIndex) error {
 			if err != nil {
 				return err
 			}
-			if err := s.image(d.Digest, img); err != nil {
+			if err := s.addImage(d.Digest, img); err != nil {
 				return err
 			}
 		default:
@@ -126,12 +126,12 @@ func (s store) index(idx v1.ImageIndex) error {
 	return nil
 }
 
-func (s store) image(digest v1.Hash, img v1.Image) error {
+func (s store) addImage(digest v1.Hash, img v1.Image) error {
 	raw, err := img.RawManifest()
 	if err != nil {
 		return err
 	}
-	s.blob(digest, raw)
+	s.addBlob(digest, raw)
 	config, err := img.RawConfigFile()
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s store) image(digest v1.Hash, img v1.Image) error {
 	if err != nil {
 		return err
 	}
-	s.blob(name, config)
+	s.addBlob(name, config)
 	layers, err := img.Layers()
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func WriteArchiveFile(file string, images ...Named) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return fmt.Errorf("writing archive %s: %w", file, err)
 	}
-	return replace(file, func(w io.Writer) error { return WriteArchive(w, images...) })
+	return replaceFile(file, func(w io.Writer) error { return WriteArchive(w, images...) })
 }
 
 // WriteLayout writes the images as an OCI layout folder. The folder is new, empty, or an older layout, whose content
@@ -203,7 +203,7 @@ func WriteLayout(dir string, images ...Named) error {
 	if err != nil {
 		return err
 	}
-	if err := emptyLayout(dir); err != nil {
+	if err := clearLayout(dir); err != nil {
 		return fmt.Errorf("writing layout %s: %w", dir, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -211,7 +211,7 @@ func WriteLayout(dir string, images ...Named) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 			return fmt.Errorf("writing layout %s: %w", dir, err)
 		}
-		err := replace(file, func(w io.Writer) error {
+		err := replaceFile(file, func(w io.Writer) error {
 			r, _, err := s[name]()
 			if err != nil {
 				return err
@@ -226,8 +226,8 @@ func WriteLayout(dir string, images ...Named) error {
 	return nil
 }
 
-// emptyLayout makes room for a layout and never removes what is none.
-func emptyLayout(dir string) error {
+// clearLayout makes room for a layout and never removes what is none.
+func clearLayout(dir string) error {
 	there, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(there) == 0 {
 		return nil
@@ -241,8 +241,8 @@ func emptyLayout(dir string) error {
 	return errors.Join(os.Remove(filepath.Join(dir, "index.json")), os.RemoveAll(filepath.Join(dir, "blobs")))
 }
 
-// replace writes a file beside its name and moves it there when it is complete.
-func replace(file string, write func(io.Writer) error) error {
+// replaceFile writes a file beside its name and moves it there when it is complete.
+func replaceFile(file string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
 		return err

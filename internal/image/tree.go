@@ -32,7 +32,7 @@ type entry struct {
 	host    string // a file to read when the layer is made, instead of content
 }
 
-func (t *Tree) add(name string, e entry) {
+func (t *Tree) addEntry(name string, e entry) {
 	if t.entries == nil {
 		t.entries = map[string]entry{}
 	}
@@ -41,22 +41,22 @@ func (t *Tree) add(name string, e entry) {
 
 // Dir adds a folder.
 func (t *Tree) Dir(name string, mode fs.FileMode) {
-	t.add(name, entry{mode: fs.ModeDir | mode&(fs.ModePerm|fs.ModeSticky)})
+	t.addEntry(name, entry{mode: fs.ModeDir | mode&(fs.ModePerm|fs.ModeSticky)})
 }
 
 // Bytes adds a file with this content.
 func (t *Tree) Bytes(name string, mode fs.FileMode, content []byte) {
-	t.add(name, entry{mode: mode & fs.ModePerm, content: content})
+	t.addEntry(name, entry{mode: mode & fs.ModePerm, content: content})
 }
 
 // Symlink adds a symbolic link.
 func (t *Tree) Symlink(name, target string) {
-	t.add(name, entry{mode: fs.ModeSymlink | fs.ModePerm, link: target})
+	t.addEntry(name, entry{mode: fs.ModeSymlink | fs.ModePerm, link: target})
 }
 
 // HostFile adds a file of this machine, read when the image is built.
 func (t *Tree) HostFile(name string, mode fs.FileMode, file string) {
-	t.add(name, entry{mode: mode & fs.ModePerm, host: file})
+	t.addEntry(name, entry{mode: mode & fs.ModePerm, host: file})
 }
 
 // HostDir adds all that is below a folder of this machine, but what skip says yes to; skip gets the path below dir,
@@ -85,11 +85,11 @@ func (t *Tree) HostDir(name, dir string, skip func(name string) bool) error {
 			}
 			return nil
 		}
-		return t.hostEntry(path.Join(name, rel), file, d)
+		return t.addHostEntry(path.Join(name, rel), file, d)
 	})
 }
 
-func (t *Tree) hostEntry(name, file string, d fs.DirEntry) error {
+func (t *Tree) addHostEntry(name, file string, d fs.DirEntry) error {
 	switch d.Type() {
 	case fs.ModeDir:
 		t.Dir(name, 0o755)
@@ -110,12 +110,12 @@ func (t *Tree) hostEntry(name, file string, d fs.DirEntry) error {
 		}
 		t.HostFile(name, mode, file)
 	default:
-		return fmt.Errorf("adding %s to an image: it is a %s; an image takes files, folders and symbolic links", file, kind(d.Type()))
+		return fmt.Errorf("adding %s to an image: it is a %s; an image takes files, folders and symbolic links", file, describeType(d.Type()))
 	}
 	return nil
 }
 
-func kind(mode fs.FileMode) string {
+func describeType(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
 		return "named pipe"
@@ -127,8 +127,8 @@ func kind(mode fs.FileMode) string {
 	return "special file"
 }
 
-// whole is the tree with every folder in it, or the reason why it is none.
-func (t *Tree) whole() (map[string]entry, error) {
+// withFolders is the tree with every folder in it, or the reason why it is none.
+func (t *Tree) withFolders() (map[string]entry, error) {
 	all := make(map[string]entry, len(t.entries))
 	for name, e := range t.entries {
 		switch {
@@ -156,8 +156,8 @@ func (t *Tree) whole() (map[string]entry, error) {
 	return all, nil
 }
 
-// open is the content of a file and its length.
-func (e entry) open() (io.ReadCloser, int64, error) {
+// openContent is the content of a file and its length.
+func (e entry) openContent() (io.ReadCloser, int64, error) {
 	if e.host == "" {
 		return io.NopCloser(bytes.NewReader(e.content)), int64(len(e.content)), nil
 	}
@@ -172,15 +172,15 @@ func (e entry) open() (io.ReadCloser, int64, error) {
 	return f, st.Size(), nil
 }
 
-// sums lists the SHA-256 of each file, as sha256sum does, with paths relative to the root of the image.
-func (t *Tree) sums() ([]byte, error) {
+// checksumFile lists the SHA-256 of each file, as sha256sum does, with paths relative to the root of the image.
+func (t *Tree) checksumFile() ([]byte, error) {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		if !e.mode.IsRegular() {
 			continue
 		}
-		content, _, err := e.open()
+		content, _, err := e.openContent()
 		if err != nil {
 			return nil, err
 		}

@@ -185,11 +185,11 @@ func TestTimeoutPrecision(t *testing.T) {
 		"90s": 90 * time.Second, "1.5s": 1500 * time.Millisecond, "1ms": time.Millisecond, "1.0009ms": time.Millisecond,
 		"0.2ms": -1, "0h": -1, "10us": 0, "-5s": 0, "": 0, "5": 0,
 	} {
-		got := timeout(in)
+		got := decodeTimeout(in)
 		if got != want {
 			t.Errorf("%q is %v, want %v", in, got, want)
 		}
-		if got > 0 && timeout(got.String()) != got {
+		if got > 0 && decodeTimeout(got.String()) != got {
 			t.Errorf("%q is written as %q", in, got)
 		}
 	}
@@ -238,7 +238,7 @@ func TestProblemsJSON(t *testing.T) {
 
 func TestSortedIsNatural(t *testing.T) {
 	at := func(path string) Problem { return Problem{File: ConfigFile, Path: path} }
-	got := Problems{at("$.a[10]"), {File: "a.sh"}, at("$.a[2]"), at("$"), at("$.a[2]"), at("$.a[2].b")}.sorted()
+	got := Problems{at("$.a[10]"), {File: "a.sh"}, at("$.a[2]"), at("$"), at("$.a[2]"), at("$.a[2].b")}.sortByPlace()
 	want := Problems{at("$"), at("$.a[2]"), at("$.a[2].b"), at("$.a[10]"), {File: "a.sh"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -21,8 +21,8 @@ import (
 func ConfigDigest(config map[string]string) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		frame(h, key)
-		frame(h, config[key])
+		writeFramed(h, key)
+		writeFramed(h, config[key])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -52,8 +52,8 @@ func ConfigDigestFS(dir fs.FS) (string, error) {
 	return ConfigDigest(config), nil
 }
 
-// frame writes s after its length, so that no two lists of strings meet.
-func frame(w io.Writer, s string) {
+// writeFramed writes s after its length, so that no two lists of strings meet.
+func writeFramed(w io.Writer, s string) {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
 	_, _ = w.Write(n[:]) // a hash takes everything

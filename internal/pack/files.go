@@ -12,17 +12,16 @@ import (
 	"strings"
 )
 
-// scrutiny is how closely a step's file is looked at. An empty severity means
-// that the fault is not looked for.
-type scrutiny struct {
-	content    Severity // how grave a file is that cannot be started
-	executable Severity // how grave a missing executable bit is
-	wholeFile  bool     // look beyond the first line
+// fileChecks says how a step's file is checked. An empty severity skips a check.
+type fileChecks struct {
+	content    Severity // of a file that cannot be started
+	executable Severity // of a missing executable bit
+	wholeFile  bool     // check more than the first line
 }
 
-// checkFiles looks at the file of every step.
-func checkFiles(pkg fs.FS, c Config, look func(Mode) scrutiny, found *findings) {
-	if !anyStep(c) {
+// checkFiles checks the file of every step.
+func checkFiles(pkg fs.FS, c Config, look func(Mode) fileChecks, found *findings) {
+	if !hasSteps(c) {
 		return
 	}
 	if _, err := fs.Stat(pkg, StepDir); errors.Is(err, fs.ErrNotExist) {
@@ -30,21 +29,21 @@ func checkFiles(pkg fs.FS, c Config, look func(Mode) scrutiny, found *findings) 
 			Fix: "put the step files there; if they come with the base image, validate the built image"})
 		return
 	}
-	closest := map[string]scrutiny{}
+	closest := map[string]fileChecks{}
 	for _, m := range modes {
 		if !m.HasSteps() {
 			continue
 		}
 		for i, s := range c.Modes[m] {
-			at := fmt.Sprintf("$.modes%s[%d].path", member(string(m)), i)
+			at := fmt.Sprintf("$.modes%s[%d].path", pathMember(string(m)), i)
 			file, ok := resolveStep(pkg, s, at, found)
 			if !ok {
 				continue
 			}
 			seen := closest[file]
 			l := look(m)
-			closest[file] = scrutiny{
-				content: graver(seen.content, l.content), executable: graver(seen.executable, l.executable),
+			closest[file] = fileChecks{
+				content: moreSevere(seen.content, l.content), executable: moreSevere(seen.executable, l.executable),
 				wholeFile: seen.wholeFile || l.wholeFile,
 			}
 		}
@@ -56,14 +55,14 @@ func checkFiles(pkg fs.FS, c Config, look func(Mode) scrutiny, found *findings) 
 	}
 }
 
-func graver(a, b Severity) Severity {
+func moreSevere(a, b Severity) Severity {
 	if a == Error || b == Error {
 		return Error
 	}
 	return max(a, b)
 }
 
-func anyStep(c Config) bool {
+func hasSteps(c Config) bool {
 	for _, steps := range c.Modes {
 		if len(steps) > 0 {
 			return true
@@ -72,20 +71,20 @@ func anyStep(c Config) bool {
 	return false
 }
 
-// resolveStep finds the regular file that a step runs, links followed.
+// resolveStep returns the regular file that a step runs, following links.
 func resolveStep(pkg fs.FS, s Step, at string, found *findings) (string, bool) {
-	if problem, _ := badPath(s.Path); problem != "" || !fs.ValidPath(s.File()) {
+	if problem, _ := checkPathForm(s.Path); problem != "" || !fs.ValidPath(s.File()) {
 		return "", false // reported already
 	}
 	name := path.Join(StepDir, s.File())
-	file, err := follow(pkg, name)
+	file, err := resolveLinks(pkg, name)
 	var leaves *leavesError
 	switch {
 	case errors.As(err, &leaves):
 		found.fail("link-leaves", at, fmt.Sprintf("%s is a link that leaves the package: %s", name, leaves.reason), "put the file itself into the package")
 		return "", false
 	case errors.Is(err, fs.ErrNotExist):
-		found.fail("missing-file", at, name+" does not exist"+near(pkg, name), "add the file, or correct the path")
+		found.fail("missing-file", at, name+" does not exist"+suggestFile(pkg, name), "add the file, or correct the path")
 		return "", false
 	case err != nil:
 		found.fail("unreadable", at, fmt.Sprintf("%s could not be looked up: %v", name, err), "")
@@ -106,8 +105,8 @@ func resolveStep(pkg fs.FS, s Step, at string, found *findings) (string, bool) {
 	return file, true
 }
 
-// near is a clause that names a file of nearly the same name, or nothing.
-func near(pkg fs.FS, name string) string {
+// suggestFile returns a clause that names a file with a similar name, or "".
+func suggestFile(pkg fs.FS, name string) string {
 	entries, err := fs.ReadDir(pkg, path.Dir(name))
 	if err != nil {
 		return ""
@@ -116,16 +115,16 @@ func near(pkg fs.FS, name string) string {
 	for _, e := range entries {
 		there = append(there, e.Name())
 	}
-	return didYouMean(path.Base(name), there)
+	return suggestWord(path.Base(name), there)
 }
 
-// leavesError is a link that leads out of the package.
+// leavesError reports a link that leads out of the package.
 type leavesError struct{ reason string }
 
 func (e *leavesError) Error() string { return e.reason }
 
-// follow resolves the links in name one component at a time, inside pkg.
-func follow(pkg fs.FS, name string) (string, error) {
+// resolveLinks resolves the links in name one component at a time, inside pkg.
+func resolveLinks(pkg fs.FS, name string) (string, error) {
 	const mostLinks = 40
 	done, rest := ".", strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {
@@ -158,22 +157,22 @@ func follow(pkg fs.FS, name string) (string, error) {
 			return "", err
 		}
 		if path.IsAbs(target) {
-			return "", &leavesError{reason: fmt.Sprintf("it points to %s", quote(target))}
+			return "", &leavesError{reason: fmt.Sprintf("it points to %s", quoteValue(target))}
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
 	return done, nil
 }
 
-// checkStart asks whether the kernel could start the file.
-func checkStart(pkg fs.FS, file string, l scrutiny, found *findings) {
+// checkStart checks whether the kernel could start the file.
+func checkStart(pkg fs.FS, file string, l fileChecks, found *findings) {
 	in := &findings{file: file}
 	defer func() { found.problems = append(found.problems, in.problems...) }()
 	most := int64(4096)
 	if l.wholeFile {
 		most = 1 << 20
 	}
-	content, err := readSome(pkg, file, most)
+	content, err := readAtMost(pkg, file, most)
 	if err != nil {
 		in.fail("unreadable", "", "it could not be read: "+err.Error(), "")
 		return
@@ -184,7 +183,7 @@ func checkStart(pkg fs.FS, file string, l scrutiny, found *findings) {
 	if bytes.HasPrefix(content, []byte("\x7fELF")) {
 		return
 	}
-	if rule, message, fix := badStart(file, content); rule != "" {
+	if rule, message, fix := checkInterpreter(file, content); rule != "" {
 		in.add(l.content, rule, "", message, fix)
 		return
 	}
@@ -193,9 +192,9 @@ func checkStart(pkg fs.FS, file string, l scrutiny, found *findings) {
 	}
 }
 
-// badStart says what is wrong with the first line of a script, and how to
+// checkInterpreter says what is wrong with the first line of a script, and how to
 // correct it. The rule is empty when it is good.
-func badStart(file string, content []byte) (rule, message, fix string) {
+func checkInterpreter(file string, content []byte) (rule, message, fix string) {
 	const example = "start the file with #!/bin/bash or another interpreter of the host"
 	line, _, _ := bytes.Cut(content, []byte("\n"))
 	rest, ok := bytes.CutPrefix(line, []byte("#!"))
@@ -216,20 +215,20 @@ func badStart(file string, content []byte) (rule, message, fix string) {
 	case len(words) == 0:
 		return "shebang", "its first line does not name an interpreter, so it cannot be started", example
 	case !path.IsAbs(words[0]):
-		return "shebang", fmt.Sprintf("its interpreter %s is not an absolute path", quote(words[0])), example
+		return "shebang", fmt.Sprintf("its interpreter %s is not an absolute path", quoteValue(words[0])), example
 	case words[0] == ImageDir || strings.HasPrefix(words[0], ImageDir+"/"):
-		return "shebang", fmt.Sprintf("its interpreter %s is in the package image, but steps run on the host", quote(words[0])), example
+		return "shebang", fmt.Sprintf("its interpreter %s is in the package image, but steps run on the host", quoteValue(words[0])), example
 	case path.Base(words[0]) != "env":
 		return "", "", ""
 	case len(words) == 1:
 		return "shebang", "its first line runs env without a program", "write #!/usr/bin/env bash, or name the interpreter itself"
 	case len(words) > 2 && !strings.HasPrefix(words[1], "-S") && !strings.HasPrefix(words[1], "--split-string"):
-		return "shebang", fmt.Sprintf("env gets %s as one word, so the interpreter is not found", quote(strings.Join(words[1:], " "))), "write #!/usr/bin/env -S, or set options inside the script"
+		return "shebang", fmt.Sprintf("env gets %s as one word, so the interpreter is not found", quoteValue(strings.Join(words[1:], " "))), "write #!/usr/bin/env -S, or set options inside the script"
 	}
 	return "", "", ""
 }
 
-// checkTree looks at files that no step names: shell scripts that steps call.
+// checkTree checks shell scripts that no step names but that steps may call.
 func checkTree(pkg fs.FS, c Config, found *findings) {
 	steps := map[string]bool{}
 	for _, list := range c.Modes {

@@ -33,7 +33,7 @@ func TestRealFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(ConfigFile, string(compact(root)), 0o644)
+	write(ConfigFile, string(marshalCompact(root)), 0o644)
 	write("shared/real.sh", "#!/bin/sh\n", 0o755)
 	if err := os.Mkdir(filepath.Join(dir, StepDir), 0o755); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Closest finds the candidate that word is most likely a slip of: at most a
-// third of its letters differ, two at least. It is empty when none is near.
+// Closest returns the candidate that word is most likely a typo of: at most a third of its letters, but at least two,
+// may differ. It returns "" when there is none.
 func Closest(word string, candidates []string) string {
 	const longest = 64
 	if len(word) > longest {
@@ -20,21 +20,21 @@ func Closest(word string, candidates []string) string {
 		if len(c) > longest || c == word {
 			continue
 		}
-		if d := distance(plain(word), plain(c)); d < least && d < len(c) {
+		if d := editDistance(normalize(word), normalize(c)); d < least && d < len(c) {
 			best, least = c, d
 		}
 	}
 	return best
 }
 
-// plain folds what people mix up: case, dashes, underscores, dots, blanks.
-func plain(s string) string {
+// normalize removes differences in case, dashes, underscores, dots and blanks.
+func normalize(s string) string {
 	return strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// distance counts the letters to insert, delete, replace or swap with their
+// editDistance counts the letters to insert, delete, replace or swap with their
 // neighbour to make a into b.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
@@ -59,16 +59,16 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// didYouMean is a clause to append to "… is not known", or nothing.
-func didYouMean(word string, candidates []string) string {
+// suggestWord returns a clause to append to "… is not known", or "".
+func suggestWord(word string, candidates []string) string {
 	if c := Closest(word, candidates); c != "" {
 		return fmt.Sprintf(" (did you mean %q?)", c)
 	}
 	return ""
 }
 
-// names joins words as people do: a, b and c.
-func names(list []string) string {
+// joinWords joins words as in "a, b and c".
+func joinWords(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")
 	}

@@ -60,9 +60,9 @@ func ParseInterruptType(name string) (InterruptType, error) {
 		known = append(known, row.name, string(row.kind))
 	}
 	if name == "" {
-		return "", &InterruptError{Field: "type", Reason: "it is missing: set it to one of " + names(agentTypeNames())}
+		return "", &InterruptError{Field: "type", Reason: "it is missing: set it to one of " + joinWords(agentTypeNames())}
 	}
-	return "", &InterruptError{Field: "type", Reason: fmt.Sprintf("%s is not known%s: use one of %s", quote(name), didYouMean(name, known), names(agentTypeNames()))}
+	return "", &InterruptError{Field: "type", Reason: fmt.Sprintf("%s is not known%s: use one of %s", quoteValue(name), suggestWord(name, known), joinWords(agentTypeNames()))}
 }
 
 func agentTypeNames() []string {
@@ -109,7 +109,7 @@ func (i Interrupt) Encode() string {
 		}
 		wire["services"] = services
 	}
-	return base64.StdEncoding.EncodeToString(compact(wire))
+	return base64.StdEncoding.EncodeToString(marshalCompact(wire))
 }
 
 // DecodeInterrupt reads what Encode wrote, and what other operators write: any
@@ -125,7 +125,7 @@ func DecodeInterrupt(s string) (Interrupt, error) {
 		return Interrupt{}, &InterruptError{Reason: "it is not a JSON object: pass base64 of an object such as {\"type\": \"no_op\"}", Err: err}
 	}
 	var name *string
-	if err := unmarshal(wire["type"], &name); err != nil {
+	if err := unmarshalIfSet(wire["type"], &name); err != nil {
 		return Interrupt{}, &InterruptError{Field: "type", Reason: "it must be a string", Err: err}
 	}
 	if name == nil {
@@ -139,15 +139,15 @@ func DecodeInterrupt(s string) (Interrupt, error) {
 	if kind != InterruptService {
 		return i, nil
 	}
-	if err := unmarshal(wire["services"], &i.Services); err != nil {
+	if err := unmarshalIfSet(wire["services"], &i.Services); err != nil {
 		return Interrupt{}, &InterruptError{Field: "services", Reason: "it must be a list of service names", Err: err}
 	}
 	for n, service := range i.Services {
-		if reason := BadService(service); reason != "" {
+		if reason := InvalidServiceReason(service); reason != "" {
 			return Interrupt{}, &InterruptError{Field: fmt.Sprintf("services[%d]", n), Reason: reason}
 		}
 	}
-	i.Services = distinct(i.Services)
+	i.Services = uniqueStrings(i.Services)
 	return i, nil
 }
 
@@ -169,8 +169,8 @@ func interruptJSON(s string) ([]byte, error) {
 	return raw, nil
 }
 
-// unmarshal leaves v alone when the key is absent.
-func unmarshal(raw json.RawMessage, v any) error {
+// unmarshalIfSet does nothing when the key is absent.
+func unmarshalIfSet(raw json.RawMessage, v any) error {
 	if raw == nil {
 		return nil
 	}
@@ -183,20 +183,19 @@ const maxService = 255
 
 var serviceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*$`) })
 
-// BadService says why systemd cannot be asked to restart a unit of this name,
-// or nothing.
-func BadService(name string) string {
+// InvalidServiceReason says why systemd cannot restart a unit of this name; it is "" for a valid name.
+func InvalidServiceReason(name string) string {
 	if name == "" {
 		return "it is empty: name a systemd service such as containerd"
 	}
 	if len(name) > maxService || !serviceName().MatchString(name) {
-		return quote(name) + ` is not the name of a systemd service: use letters, digits and : - _ . \ @, not starting with -`
+		return quoteValue(name) + ` is not the name of a systemd service: use letters, digits and : - _ . \ @, not starting with -`
 	}
 	return ""
 }
 
-// distinct keeps the first of each, in order.
-func distinct(list []string) []string {
+// uniqueStrings removes repetitions and keeps the order.
+func uniqueStrings(list []string) []string {
 	var out []string
 	for _, s := range list {
 		if !slices.Contains(out, s) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kairos is what a host says of the Kairos it runs. The zero value is a host that runs none.
+// Kairos describes the Kairos installation of a host. The zero value is a host without Kairos.
 type Kairos struct {
 	Runs bool
 	// Release holds what its release file says, by key without the prefix KAIROS_; only keys of KairosKeys.
@@ -18,7 +18,7 @@ type Kairos struct {
 	Boot string
 }
 
-// KairosKeys are the keys of a release file that are worth knowing.
+// KairosKeys are the keys of a release file that are reported.
 var KairosKeys = []string{
 	"ID", "FAMILY", "FLAVOR", "FLAVOR_RELEASE", "VARIANT", "RELEASE", "MODEL", "ARCH", "TRUSTED_BOOT", "FIPS",
 	"SOFTWARE_VERSION_PREFIX", "SOFTWARE_VERSION", "NAME", "ID_LIKE", "INIT_VERSION", "VERSION", "BUG_REPORT_URL", "HOME_URL",
@@ -54,7 +54,7 @@ func ReadRelease(text string) map[string]string {
 	return out
 }
 
-// KairosRelease picks what is worth knowing from a release file.
+// KairosRelease returns the reported keys of a release file.
 func KairosRelease(text string) map[string]string {
 	all, out := ReadRelease(text), map[string]string{}
 	for _, key := range KairosKeys {
@@ -65,7 +65,7 @@ func KairosRelease(text string) map[string]string {
 	return out
 }
 
-// KairosBoot tells from a kernel's command line which system was booted.
+// KairosBoot returns which system was booted, from the kernel's command line.
 func KairosBoot(line string) string {
 	for _, boot := range []struct {
 		state string
@@ -83,7 +83,7 @@ func KairosBoot(line string) string {
 	return KairosUnknown
 }
 
-// kairosSchema marks what a look at a host leaves behind.
+// kairosSchema marks the message of a Kairos probe.
 const kairosSchema = "skyhook-kairos/1"
 
 type wireKairos struct {
@@ -93,22 +93,22 @@ type wireKairos struct {
 	Boot    string            `json:"boot,omitempty"`
 }
 
-// Encode is the message of a look at a host: one JSON object that fits a container's termination message.
+// Encode returns the message of a Kairos probe: one JSON object that fits a container's termination message.
 func (k Kairos) Encode() []byte {
 	const longest = 180 // bytes of one value
-	w := wireKairos{Schema: kairosSchema, Runs: k.Runs, Boot: clip(k.Boot, longest)}
+	w := wireKairos{Schema: kairosSchema, Runs: k.Runs, Boot: clipToJSON(k.Boot, longest)}
 	for _, key := range KairosKeys {
 		if value := k.Release[key]; value != "" {
 			if w.Release == nil {
 				w.Release = map[string]string{}
 			}
-			w.Release[key] = clip(value, longest)
+			w.Release[key] = clipToJSON(value, longest)
 		}
 	}
-	return compact(w)
+	return marshalCompact(w)
 }
 
-// DecodeKairos reads what a look at a host left behind; false for everything that is something else.
+// DecodeKairos parses the message of a Kairos probe; false for anything else.
 func DecodeKairos(s string) (Kairos, bool) {
 	var w wireKairos
 	if err := json.Unmarshal([]byte(s), &w); err != nil || w.Schema != kairosSchema {

@@ -21,22 +21,22 @@ var rootKeys = map[string]int{
 func (c Config) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	members(&b, "schema_version", c.SchemaVersion)
-	members(&b, "package_name", c.Name)
-	members(&b, "package_version", c.Version)
-	members(&b, "expected_config_files", list(c.ExpectedConfigFiles))
+	writeMember(&b, "schema_version", c.SchemaVersion)
+	writeMember(&b, "package_name", c.Name)
+	writeMember(&b, "package_version", c.Version)
+	writeMember(&b, "expected_config_files", nonNil(c.ExpectedConfigFiles))
 	var steps bytes.Buffer
 	steps.WriteByte('{')
 	for _, m := range modes {
 		if s, ok := c.Modes[m]; ok {
-			members(&steps, string(m), list(s))
+			writeMember(&steps, string(m), nonNil(s))
 		}
 	}
 	steps.WriteByte('}')
-	members(&b, "modes", json.RawMessage(steps.Bytes()))
+	writeMember(&b, "modes", json.RawMessage(steps.Bytes()))
 	for _, key := range slices.Sorted(maps.Keys(c.Extra)) {
 		if _, named := rootKeys[key]; !named {
-			members(&b, key, c.Extra[key])
+			writeMember(&b, key, c.Extra[key])
 		}
 	}
 	b.WriteByte('}')
@@ -57,38 +57,38 @@ func (c *Config) UnmarshalJSON(content []byte) error {
 func (s Step) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	members(&b, "name", s.Name)
-	members(&b, "path", s.Path)
-	members(&b, "arguments", list(s.Arguments))
-	members(&b, "returncodes", list(s.ReturnCodes))
-	members(&b, "on_host", s.OnHost)
+	writeMember(&b, "name", s.Name)
+	writeMember(&b, "path", s.Path)
+	writeMember(&b, "arguments", nonNil(s.Arguments))
+	writeMember(&b, "returncodes", nonNil(s.ReturnCodes))
+	writeMember(&b, "on_host", s.OnHost)
 	if s.Env != nil {
-		members(&b, "env", s.Env)
+		writeMember(&b, "env", s.Env)
 	}
-	members(&b, "idempotence", s.Idempotence)
-	members(&b, "upgrade_step", s.UpgradeStep)
+	writeMember(&b, "idempotence", s.Idempotence)
+	writeMember(&b, "upgrade_step", s.UpgradeStep)
 	if s.Timeout != 0 {
-		members(&b, "timeout", s.Timeout.String())
+		writeMember(&b, "timeout", s.Timeout.String())
 	}
 	if s.RequiresInterrupt != nil {
-		members(&b, "requires_interrupt", *s.RequiresInterrupt)
+		writeMember(&b, "requires_interrupt", *s.RequiresInterrupt)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
 }
 
-// members writes one more key and its value into the object begun in b.
-func members(b *bytes.Buffer, key string, value any) {
+// writeMember writes one more key and its value into the object begun in b.
+func writeMember(b *bytes.Buffer, key string, value any) {
 	if b.Len() > 1 {
 		b.WriteByte(',')
 	}
-	b.Write(compact(key))
+	b.Write(marshalCompact(key))
 	b.WriteByte(':')
-	b.Write(compact(value))
+	b.Write(marshalCompact(value))
 }
 
-// list is never null in JSON.
-func list[T any](l []T) []T {
+// nonNil is never null in JSON.
+func nonNil[T any](l []T) []T {
 	if l == nil {
 		return []T{}
 	}

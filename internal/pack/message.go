@@ -78,34 +78,34 @@ type wireMessage struct {
 func (m Message) Encode() []byte {
 	w := wireMessage{
 		Schema:  messageSchema,
-		Outcome: Outcome(clip(string(m.Outcome), 32)),
-		Class:   Class(clip(string(m.Class), 32)),
-		Package: clip(m.Package, 96), Version: clip(m.Version, 96),
-		Mode: Mode(clip(string(m.Mode), 32)), Step: clip(m.Step, 160),
-		Exit: m.Exit, Signal: clip(m.Signal, 32), Reason: clip(m.Reason, 512),
-		Ran: m.Ran, Skipped: m.Skipped, Agent: clip(m.Agent, 64),
+		Outcome: Outcome(clipToJSON(string(m.Outcome), 32)),
+		Class:   Class(clipToJSON(string(m.Class), 32)),
+		Package: clipToJSON(m.Package, 96), Version: clipToJSON(m.Version, 96),
+		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
+		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
+		Ran: m.Ran, Skipped: m.Skipped, Agent: clipToJSON(m.Agent, 64),
 	}
 	if m.Duration > 0 {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
 	}
 	if m.Reboot != nil {
 		r := m.Reboot
-		w.Reboot = &Reboot{From: clip(r.From, 64), To: clip(r.To, 64), Version: clip(r.Version, 128), System: clip(r.System, 32)}
+		w.Reboot = &Reboot{From: clipToJSON(r.From, 64), To: clipToJSON(r.To, 64), Version: clipToJSON(r.Version, 128), System: clipToJSON(r.System, 32)}
 	}
 	const longest = 400 // bytes of one line, so that one does not push out all others
-	room := MaxMessage - len(compact(w)) - len(`,"lines":[]`)
+	room := MaxMessage - len(marshalCompact(w)) - len(`,"lines":[]`)
 	first := len(m.Lines)
 	lines := make([]string, len(m.Lines))
 	for first > 0 {
-		line := clip(m.Lines[first-1], longest)
-		if room -= len(compact(line)) + len(`,`); room < 0 {
+		line := clipToJSON(m.Lines[first-1], longest)
+		if room -= len(marshalCompact(line)) + len(`,`); room < 0 {
 			break
 		}
 		first--
 		lines[first] = line
 	}
 	w.Lines = lines[first:]
-	return compact(w)
+	return marshalCompact(w)
 }
 
 // DecodeMessage reads a container's termination message. It is false for
@@ -140,8 +140,8 @@ func DecodeMessage(s string) (Message, bool) {
 	return m, true
 }
 
-// compact is v as JSON without line breaks and without escaped < and >.
-func compact(v any) []byte {
+// marshalCompact is v as JSON without line breaks and without escaped < and >.
+func marshalCompact(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -151,17 +151,17 @@ func compact(v any) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// clip cuts s so that it has at most this many bytes as JSON, quotes excluded.
-func clip(s string, most int) string {
+// clipToJSON cuts s so that it has at most this many bytes as JSON, quotes excluded.
+func clipToJSON(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(compact(s))-2 <= most {
+	if len(marshalCompact(s))-2 <= most {
 		return s
 	}
 	const mark = "…"
 	size, end := len(mark), 0
 	for end < len(s) {
 		_, n := utf8.DecodeRuneInString(s[end:])
-		size += len(compact(s[end:end+n])) - 2
+		size += len(marshalCompact(s[end:end+n])) - 2
 		if size > most {
 			break
 		}

@@ -5,7 +5,7 @@ package pack
 
 import "strings"
 
-// Mode is what the agent is asked to do with a package: a stage of its life, or
+// Mode is what the agent does with a package: a stage of its lifecycle, or
 // the check of one. It is the first word of the agent's command line.
 type Mode string
 

@@ -24,7 +24,7 @@ const maxConfig = 1 << 20
 func Parse(content []byte) (Config, Problems) {
 	found := &findings{file: ConfigFile}
 	c := parse(content, found)
-	return c, found.problems.concluded()
+	return c, found.problems.removeRepeated()
 }
 
 func parse(content []byte, found *findings) Config {
@@ -34,12 +34,12 @@ func parse(content []byte, found *findings) Config {
 	}
 	root, ok := tree.(map[string]any)
 	if !ok {
-		found.fail("wrong-type", "$", fmt.Sprintf("it is %s, but must be an object", article(jsonType(tree))), "wrap the package's description in { and }")
+		found.fail("wrong-type", "$", fmt.Sprintf("it is %s, but must be an object", withArticle(jsonType(tree))), "wrap the package's description in { and }")
 		return Config{}
 	}
-	if newer, is := root["schema_version"].(string); is && newerSchema(newer) {
+	if newer, is := root["schema_version"].(string); is && isNewerSchema(newer) {
 		found.fail("schema-version", "$.schema_version",
-			fmt.Sprintf("%s is newer than this agent, which knows v1", quote(newer)), "use a newer agent, or write the package for v1")
+			fmt.Sprintf("%s is newer than this agent, which knows v1", quoteValue(newer)), "use a newer agent, or write the package for v1")
 		return Config{}
 	}
 	checkSchema(root, found)
@@ -48,8 +48,8 @@ func parse(content []byte, found *findings) Config {
 	return c
 }
 
-// newerSchema says whether s is a version of the format after v1.
-func newerSchema(s string) bool {
+// isNewerSchema says whether s is a version of the format after v1.
+func isNewerSchema(s string) bool {
 	n, err := strconv.ParseUint(strings.TrimPrefix(s, "v"), 10, 64)
 	return strings.HasPrefix(s, "v") && err == nil && n > 1
 }
@@ -71,7 +71,7 @@ func readTree(content []byte, found *findings) (any, bool) {
 	if err := json.Unmarshal(content, &raw); err != nil {
 		where := ""
 		if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
-			where = position(content, e.Offset) + ": "
+			where = describePosition(content, e.Offset) + ": "
 		}
 		found.fail("json-syntax", "", "it is not JSON: "+where+err.Error(), "correct the text there; comments and commas after the last element are not allowed")
 		return nil, false
@@ -79,11 +79,11 @@ func readTree(content []byte, found *findings) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.UseNumber()
 	t := treeReader{dec: dec, found: found}
-	return t.value("$"), true
+	return t.readValue("$"), true
 }
 
-// position is where the byte before offset stands, as people count.
-func position(content []byte, offset int64) string {
+// describePosition is where the byte before offset stands, as people count.
+func describePosition(content []byte, offset int64) string {
 	before := content[:min(int(offset), len(content))]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := len([]rune(string(before[bytes.LastIndexByte(before, '\n')+1:])))
@@ -97,7 +97,7 @@ type treeReader struct {
 	found *findings
 }
 
-func (t treeReader) value(at string) any {
+func (t treeReader) readValue(at string) any {
 	tok, err := t.dec.Token()
 	if err != nil {
 		return nil
@@ -105,17 +105,17 @@ func (t treeReader) value(at string) any {
 	switch tok := tok.(type) {
 	case json.Delim:
 		if tok == '{' {
-			return t.object(at)
+			return t.readObject(at)
 		}
-		return t.array(at)
+		return t.readArray(at)
 	case json.Number:
-		return t.number(at, tok)
+		return t.readNumber(at, tok)
 	default:
 		return tok
 	}
 }
 
-func (t treeReader) object(at string) map[string]any {
+func (t treeReader) readObject(at string) map[string]any {
 	object := map[string]any{}
 	for t.dec.More() {
 		tok, err := t.dec.Token()
@@ -124,25 +124,25 @@ func (t treeReader) object(at string) map[string]any {
 		}
 		key, _ := tok.(string)
 		if _, twice := object[key]; twice {
-			t.found.warn("duplicate-key", at+member(key), fmt.Sprintf("the key %s is there more than once; the last one counts", quote(key)), "merge them into one")
+			t.found.warn("duplicate-key", at+pathMember(key), fmt.Sprintf("the key %s is there more than once; the last one counts", quoteValue(key)), "merge them into one")
 		}
-		object[key] = t.value(at + member(key))
+		object[key] = t.readValue(at + pathMember(key))
 	}
 	_, _ = t.dec.Token() // the closing brace
 	return object
 }
 
-func (t treeReader) array(at string) []any {
+func (t treeReader) readArray(at string) []any {
 	list := []any{}
 	for t.dec.More() {
-		list = append(list, t.value(fmt.Sprintf("%s[%d]", at, len(list))))
+		list = append(list, t.readValue(fmt.Sprintf("%s[%d]", at, len(list))))
 	}
 	_, _ = t.dec.Token() // the closing bracket
 	return list
 }
 
-// number refuses what would take a computer long to write out.
-func (t treeReader) number(at string, n json.Number) any {
+// readNumber refuses what would take a computer long to write out.
+func (t treeReader) readNumber(at string, n json.Number) any {
 	const longest, largest = 32, 308
 	exponent := 0
 	if i := strings.IndexAny(string(n), "eE"); i >= 0 {
@@ -153,7 +153,7 @@ func (t treeReader) number(at string, n json.Number) any {
 		exponent = max(e, -e)
 	}
 	if len(n) > longest || exponent > largest {
-		t.found.fail("number", at, fmt.Sprintf("the number %s is out of range", quote(string(n))), "write a smaller number")
+		t.found.fail("number", at, fmt.Sprintf("the number %s is out of range", quoteValue(string(n))), "write a smaller number")
 		return json.Number("0")
 	}
 	return n
@@ -163,10 +163,10 @@ func (t treeReader) number(at string, n json.Number) any {
 // the schema has reported it.
 func decodeConfig(root map[string]any) Config {
 	c := Config{
-		SchemaVersion:       text(root["schema_version"]),
-		Name:                text(root["package_name"]),
-		Version:             text(root["package_version"]),
-		ExpectedConfigFiles: texts(root["expected_config_files"]),
+		SchemaVersion:       asString(root["schema_version"]),
+		Name:                asString(root["package_name"]),
+		Version:             asString(root["package_version"]),
+		ExpectedConfigFiles: asStrings(root["expected_config_files"]),
 		Modes:               map[Mode][]Step{},
 	}
 	modes, _ := root["modes"].(map[string]any)
@@ -189,7 +189,7 @@ func decodeConfig(root map[string]any) Config {
 		if c.Extra == nil {
 			c.Extra = map[string]json.RawMessage{}
 		}
-		c.Extra[key] = compact(value)
+		c.Extra[key] = marshalCompact(value)
 	}
 	return c
 }
@@ -197,13 +197,13 @@ func decodeConfig(root map[string]any) Config {
 func decodeStep(value any) Step {
 	object, _ := value.(map[string]any)
 	s := Step{
-		Name:        text(object["name"]),
-		Path:        text(object["path"]),
-		Arguments:   texts(object["arguments"]),
+		Name:        asString(object["name"]),
+		Path:        asString(object["path"]),
+		Arguments:   asStrings(object["arguments"]),
 		OnHost:      object["on_host"] != false,
-		Idempotence: truth(object["idempotence"]),
-		UpgradeStep: truth(object["upgrade_step"]),
-		Timeout:     timeout(text(object["timeout"])),
+		Idempotence: asBool(object["idempotence"]),
+		UpgradeStep: asBool(object["upgrade_step"]),
+		Timeout:     decodeTimeout(asString(object["timeout"])),
 	}
 	codes, _ := object["returncodes"].([]any)
 	for _, code := range codes {
@@ -214,7 +214,7 @@ func decodeStep(value any) Step {
 	if env, ok := object["env"].(map[string]any); ok {
 		s.Env = map[string]string{}
 		for key, value := range env {
-			s.Env[key] = text(value)
+			s.Env[key] = asString(value)
 		}
 	}
 	if b, ok := object["requires_interrupt"].(bool); ok {
@@ -225,9 +225,9 @@ func decodeStep(value any) Step {
 
 var timeSpan = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`) })
 
-// timeout is a time span in whole milliseconds, zero when there is none or the
+// decodeTimeout is a time span in whole milliseconds, zero when there is none or the
 // schema refuses it, and negative when it is too short or too long to be one.
-func timeout(s string) time.Duration {
+func decodeTimeout(s string) time.Duration {
 	if !timeSpan().MatchString(s) {
 		return 0
 	}
@@ -238,19 +238,19 @@ func timeout(s string) time.Duration {
 	return d
 }
 
-func text(v any) string { s, _ := v.(string); return s }
+func asString(v any) string { s, _ := v.(string); return s }
 
-func truth(v any) bool { b, _ := v.(bool); return b }
+func asBool(v any) bool { b, _ := v.(bool); return b }
 
-// texts keeps the place of every element, so that problems name the right one.
-func texts(v any) []string {
+// asStrings keeps the place of every element, so that problems name the right one.
+func asStrings(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
 		return nil
 	}
 	out := make([]string, len(list))
 	for i, e := range list {
-		out[i] = text(e)
+		out[i] = asString(e)
 	}
 	return out
 }

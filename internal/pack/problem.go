@@ -83,7 +83,7 @@ func (e *InvalidError) Error() string {
 	}
 	s += ": " + p.Message
 	if more := len(e.Problems) - 1; more > 0 {
-		s += fmt.Sprintf(" (and %s)", count(more, "more error"))
+		s += fmt.Sprintf(" (and %s)", countOf(more, "more error"))
 	}
 	return s
 }
@@ -114,7 +114,7 @@ func (ps Problems) Summary() string {
 	if failed > 0 {
 		verdict = "not valid"
 	}
-	return fmt.Sprintf("%s: %s, %s", verdict, count(failed, "error"), count(warned, "warning"))
+	return fmt.Sprintf("%s: %s, %s", verdict, countOf(failed, "error"), countOf(warned, "warning"))
 }
 
 // JSON is {"valid": …, "errors": n, "warnings": n, "problems": […]}.
@@ -131,14 +131,14 @@ func (ps Problems) JSON() ([]byte, error) {
 	}{!ps.Failed(), len(ps.Only(Error)), len(ps.Only(Warning)), list}, "", "  ")
 }
 
-// sorted orders problems by place and drops repetitions.
-func (ps Problems) sorted() Problems {
+// sortByPlace orders problems by place and drops repetitions.
+func (ps Problems) sortByPlace() Problems {
 	out := slices.Clone(ps)
 	slices.SortFunc(out, func(a, b Problem) int {
 		return cmp.Or(
-			cmp.Compare(rank(a.File), rank(b.File)),
-			natural(a.File, b.File),
-			natural(a.Path, b.Path),
+			cmp.Compare(fileRank(a.File), fileRank(b.File)),
+			compareNatural(a.File, b.File),
+			compareNatural(a.Path, b.Path),
 			cmp.Compare(a.Severity, b.Severity),
 			cmp.Compare(a.Rule, b.Rule),
 			cmp.Compare(a.Message, b.Message),
@@ -150,9 +150,9 @@ func (ps Problems) sorted() Problems {
 // mostProblems is how many are told of one package.
 const mostProblems = 200
 
-// concluded is what is told: in order, and not without bound.
-func (ps Problems) concluded() Problems {
-	all := ps.sorted()
+// removeRepeated is what is told: in order, and not without bound.
+func (ps Problems) removeRepeated() Problems {
+	all := ps.sortByPlace()
 	if len(all) <= mostProblems {
 		return all
 	}
@@ -162,21 +162,21 @@ func (ps Problems) concluded() Problems {
 		severity = Error
 	}
 	return append(all[:mostProblems:mostProblems], Problem{
-		Severity: severity, Rule: "more", File: rest[0].File, Message: fmt.Sprintf("there are %s", count(len(rest), "more problem")), Fix: "correct those above and look again",
+		Severity: severity, Rule: "more", File: rest[0].File, Message: fmt.Sprintf("there are %s", countOf(len(rest), "more problem")), Fix: "correct those above and look again",
 	})
 }
 
-func rank(file string) int {
+func fileRank(file string) int {
 	if file == ConfigFile {
 		return 0
 	}
 	return 1
 }
 
-// natural compares numbers inside strings by value, so that [2] precedes [10].
-func natural(a, b string) int {
+// compareNatural compares numbers inside strings by value, so that [2] precedes [10].
+func compareNatural(a, b string) int {
 	for len(a) > 0 && len(b) > 0 {
-		da, db := digits(a), digits(b)
+		da, db := leadingDigits(a), leadingDigits(b)
 		if da > 0 && db > 0 {
 			na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
 			if c := cmp.Or(cmp.Compare(len(na), len(nb)), cmp.Compare(na, nb), cmp.Compare(da, db)); c != 0 {
@@ -193,7 +193,7 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-func digits(s string) int {
+func leadingDigits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
 		n++
@@ -201,7 +201,7 @@ func digits(s string) int {
 	return n
 }
 
-func count(n int, noun string) string {
+func countOf(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}

@@ -53,8 +53,8 @@ func checkRootKeys(c Config, found *findings) {
 		if slices.Contains(harmlessKeys, key) {
 			continue
 		}
-		found.warn("unknown-root-key", "$"+member(key),
-			fmt.Sprintf("the key %s is not known%s; it has no effect", quote(key), didYouMean(key, known)), "remove it, or use one of "+names(known))
+		found.warn("unknown-root-key", "$"+pathMember(key),
+			fmt.Sprintf("the key %s is not known%s; it has no effect", quoteValue(key), suggestWord(key, known)), "remove it, or use one of "+joinWords(known))
 	}
 }
 
@@ -66,9 +66,9 @@ func checkExpected(files []any, found *findings) {
 		switch {
 		case !isString: // the schema says so
 		case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || len(name) > 253:
-			found.fail("config-file-name", at, quote(name)+" is not the name of a file in "+ConfigMapDir, "name a key of the configMap; keys have no folders")
+			found.fail("config-file-name", at, quoteValue(name)+" is not the name of a file in "+ConfigMapDir, "name a key of the configMap; keys have no folders")
 		case seen[name]:
-			found.warn("config-file-name", at, quote(name)+" is there more than once", "remove one")
+			found.warn("config-file-name", at, quoteValue(name)+" is there more than once", "remove one")
 		}
 		seen[name] = true
 	}
@@ -107,7 +107,7 @@ func checkModes(c Config, written map[string]any, found *findings) {
 			continue // the schema says so
 		}
 		if len(c.Modes[m.Check()]) == 0 {
-			found.fail("missing-check", "$.modes"+member(string(m)), fmt.Sprintf("%s has steps, but %s has none", m, m.Check()), fmt.Sprintf("add a step to %s that looks whether %s did its work", m.Check(), m))
+			found.fail("missing-check", "$.modes"+pathMember(string(m)), fmt.Sprintf("%s has steps, but %s has none", m, m.Check()), fmt.Sprintf("add a step to %s that looks whether %s did its work", m.Check(), m))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func checkModes(c Config, written map[string]any, found *findings) {
 func checkMode(c Config, m Mode, checked map[Mode]map[string]bool, found *findings) {
 	titles, keys := map[string]int{}, map[string]int{}
 	for i, s := range c.Modes[m] {
-		at := fmt.Sprintf("$.modes%s[%d]", member(string(m)), i)
+		at := fmt.Sprintf("$.modes%s[%d]", pathMember(string(m)), i)
 		if s.Path == "" {
 			continue // the schema says so
 		}
@@ -129,7 +129,7 @@ func checkMode(c Config, m Mode, checked map[Mode]map[string]bool, found *findin
 			found.warn("on-host", at+".on_host", "false has no effect: the step runs on the host like any other", `write "on_host": true`)
 		}
 		if first, twice := titles[s.Name]; twice && s.Name != "" {
-			found.warn("duplicate-name", at+".name", fmt.Sprintf("step %d of %s has the same name %s", first+1, m, quote(s.Name)), "give each step of a mode its own name")
+			found.warn("duplicate-name", at+".name", fmt.Sprintf("step %d of %s has the same name %s", first+1, m, quoteValue(s.Name)), "give each step of a mode its own name")
 		} else {
 			titles[s.Name] = i
 		}
@@ -140,31 +140,31 @@ func checkMode(c Config, m Mode, checked map[Mode]map[string]bool, found *findin
 			keys[key] = i
 		}
 		if good && m.HasSteps() && !m.IsCheck() && len(c.Modes[m.Check()]) > 0 && !hasCompanion(checked, m, s) {
-			found.warn("companion-check", at+".path", fmt.Sprintf("no check runs %s", quote(companion(s.File()))), fmt.Sprintf("add it to %s", m.Check()))
+			found.warn("companion-check", at+".path", fmt.Sprintf("no check runs %s", quoteValue(checkFileName(s.File()))), fmt.Sprintf("add it to %s", m.Check()))
 		}
 	}
 }
 
 // checkPath says whether the step's path can be looked up.
 func checkPath(s Step, at string, found *findings) bool {
-	problem, fix := badPath(s.Path)
+	problem, fix := checkPathForm(s.Path)
 	if problem != "" {
 		found.fail("step-path", at+".path", problem, fix)
 	}
 	return problem == ""
 }
 
-// badPath says why a path does not name a file below StepDir, and what to do.
-func badPath(p string) (problem, fix string) {
+// checkPathForm says why a path does not name a file below StepDir, and what to do.
+func checkPathForm(p string) (problem, fix string) {
 	switch {
 	case strings.ContainsRune(p, 0):
 		return "it has a NUL character", "name a file below " + StepDir
 	case path.IsAbs(p):
-		return quote(p) + " is an absolute path", fmt.Sprintf("name the file relative to %s, such as %s", StepDir, quote(strings.TrimLeft(p, "/")))
+		return quoteValue(p) + " is an absolute path", fmt.Sprintf("name the file relative to %s, such as %s", StepDir, quoteValue(strings.TrimLeft(p, "/")))
 	case slices.Contains(strings.Split(p, "/"), ".."):
-		return quote(p) + " has .. in it", "name a file below " + StepDir + " without .."
+		return quoteValue(p) + " has .. in it", "name a file below " + StepDir + " without .."
 	case path.Clean(p) == "." || strings.HasSuffix(p, "/"):
-		return quote(p) + " is a folder", "name a file in it"
+		return quoteValue(p) + " is a folder", "name a file in it"
 	}
 	return "", ""
 }
@@ -181,7 +181,7 @@ func checkArguments(s Step, m Mode, at string, found *findings) {
 		case fromEnv && name == "":
 			found.fail("env-argument", at, `"env:" names no variable`, "write env:NAME")
 		case fromEnv && !variable().MatchString(name):
-			found.warn("env-argument", at, fmt.Sprintf("%s is an unusual name for a variable", quote(name)), "env:NAME is replaced as a whole; to join texts, use the step's env or the script")
+			found.warn("env-argument", at, fmt.Sprintf("%s is an unusual name for a variable", quoteValue(name)), "env:NAME is replaced as a whole; to join texts, use the step's env or the script")
 		}
 	}
 	if !s.UpgradeStep {
@@ -200,10 +200,10 @@ var reserved = []string{EnvStepRoot, EnvSkyhookDir, EnvPreviousVersion, EnvCurre
 
 func checkEnv(s Step, at string, found *findings) {
 	for name, value := range s.Env {
-		at := at + ".env" + member(name)
+		at := at + ".env" + pathMember(name)
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
-			found.fail("env-name", at, quote(name)+" is not the name of a variable", "use letters, digits and _")
+			found.fail("env-name", at, quoteValue(name)+" is not the name of a variable", "use letters, digits and _")
 		case strings.ContainsRune(value, 0):
 			found.fail("env-name", at, "its value has a NUL character, which no variable can have", "remove it")
 		case slices.Contains(reserved, name):
@@ -229,9 +229,9 @@ func checkTimeout(s Step, at string, found *findings) {
 	}
 }
 
-// companion is where the check of a step is by convention: dir/foo_check.sh
+// checkFileName is where the check of a step is by convention: dir/foo_check.sh
 // for dir/foo.sh.
-func companion(file string) string {
+func checkFileName(file string) string {
 	ext := path.Ext(path.Base(file))
 	return strings.TrimSuffix(file, ext) + "_check" + ext
 }
@@ -254,7 +254,7 @@ func checkedFiles(c Config) map[Mode]map[string]bool {
 // hasCompanion says whether some check runs the step's companion, or the
 // mode's own check runs the same file.
 func hasCompanion(checked map[Mode]map[string]bool, m Mode, s Step) bool {
-	want := companion(s.File())
+	want := checkFileName(s.File())
 	for _, files := range checked {
 		if files[want] {
 			return true

@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 			}
 		}
 		if text == "" {
-			text = string(compact(root))
+			text = string(marshalCompact(root))
 		}
 		if !gone {
 			files[ConfigFile] = &fstest.MapFile{Data: []byte(text)}
@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 			t.Fatalf("unknown command %q", d.Cmd)
 		}
 		out := found.Text()
-		if again := found.concluded().Text(); again != out {
+		if again := found.removeRepeated().Text(); again != out {
 			t.Errorf("not in a stable order:\n%s", out)
 		}
 		return out

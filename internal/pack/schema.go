@@ -44,19 +44,19 @@ const (
 	schemaBase = "skyhook://schemas/v1/"
 )
 
-// format is the schema ready for use, and its documents by their addresses, where a broken rule is looked up.
-type format struct {
+// compiledSchema is the schema ready for use, and its documents by their addresses, where a broken rule is looked up.
+type compiledSchema struct {
 	*jsonschema.Schema
 	documents map[string]any
 }
 
-// compiled compiles the schemas at first use. Version 6 of the library parses the metaschemas of every draft in its
+// loadSchema compiles the schemas at first use. Version 6 of the library parses the metaschemas of every draft in its
 // initialiser: 21,300 allocations and 1.7 MB against 8,600 and 1.0 MB of version 5, at every start of the agent.
-var compiled = sync.OnceValue(compileSchemas)
+var loadSchema = sync.OnceValue(compileSchemas)
 
-func compileSchemas() format {
+func compileSchemas() compiledSchema {
 	c := jsonschema.NewCompiler()
-	f := format{documents: map[string]any{}}
+	f := compiledSchema{documents: map[string]any{}}
 	for i, name := range []string{rootSchema, stepSchema} {
 		var doc map[string]any
 		if err := json.Unmarshal(Schemas()[i], &doc); err != nil {
@@ -64,7 +64,7 @@ func compileSchemas() format {
 		}
 		// The id is relative and names the file for people; here the place does.
 		delete(doc, "$id")
-		if err := c.AddResource(schemaBase+name, bytes.NewReader(compact(doc))); err != nil {
+		if err := c.AddResource(schemaBase+name, bytes.NewReader(marshalCompact(doc))); err != nil {
 			panic(fmt.Sprintf("adding schema %s: %v", name, err)) // embedded
 		}
 		f.documents[schemaBase+name] = doc
@@ -73,15 +73,15 @@ func compileSchemas() format {
 	return f
 }
 
-// rule is what the schema says at a place of one of its documents, such as the list of required keys.
-func (f format) rule(place string) any {
+// schemaValue is what the schema says at a place of one of its documents, such as the list of required keys.
+func (f compiledSchema) schemaValue(place string) any {
 	document, pointer, _ := strings.Cut(place, "#")
-	_, value := locate(f.documents[document], tokens(pointer))
+	_, value := findValue(f.documents[document], splitPointer(pointer))
 	return value
 }
 
-// tokens are the parts of a JSON pointer in the form the library writes.
-func tokens(pointer string) []string {
+// splitPointer are the parts of a JSON pointer in the form the library writes.
+func splitPointer(pointer string) []string {
 	if pointer == "" {
 		return nil
 	}
@@ -97,7 +97,7 @@ func tokens(pointer string) []string {
 
 // checkSchema reports where the document differs from the schema.
 func checkSchema(root map[string]any, found *findings) {
-	err := compiled().Validate(root)
+	err := loadSchema().Validate(root)
 	if err == nil {
 		return
 	}
@@ -116,27 +116,27 @@ func reportSchema(root any, e *jsonschema.ValidationError, found *findings) {
 		}
 		return
 	}
-	loc := tokens(e.InstanceLocation)
-	at, value := locate(root, loc)
+	loc := splitPointer(e.InstanceLocation)
+	at, value := findValue(root, loc)
 	key := ""
 	if n := len(loc); n > 0 {
 		key = loc[n-1]
 	}
-	rule := compiled().rule(e.AbsoluteKeywordLocation)
+	rule := loadSchema().schemaValue(e.AbsoluteKeywordLocation)
 	keyword := path.Base(e.AbsoluteKeywordLocation)
 	switch keyword {
 	case "required":
-		for _, missing := range absent(rule, value) {
+		for _, missing := range missingKeys(rule, value) {
 			found.fail("missing-key", at, fmt.Sprintf("the key %q is missing", missing), "add "+examples[missing])
 		}
 	case "additionalProperties":
-		known := compiled().rule(strings.TrimSuffix(e.AbsoluteKeywordLocation, keyword) + "properties")
-		for _, unknown := range unknown(known, value) {
+		known := loadSchema().schemaValue(strings.TrimSuffix(e.AbsoluteKeywordLocation, keyword) + "properties")
+		for _, unknown := range unknownKeys(known, value) {
 			reportUnknown(at, unknown, loc, found)
 		}
 	case "type":
-		got, want := jsonType(value), text(rule)
-		found.fail("wrong-type", at, fmt.Sprintf("it is %s, but must be %s", article(got), article(want)), typeFix(key, got, want))
+		got, want := jsonType(value), asString(rule)
+		found.fail("wrong-type", at, fmt.Sprintf("it is %s, but must be %s", withArticle(got), withArticle(want)), suggestTypeFix(key, got, want))
 	case "const":
 		found.fail("schema-version", at, fmt.Sprintf("%s is not a version of this format", compactQuote(value)), `write "schema_version": "v1"`)
 	case "minItems":
@@ -153,21 +153,21 @@ func reportSchema(root any, e *jsonschema.ValidationError, found *findings) {
 	}
 }
 
-// absent are the keys of a rule "required" that a value does not have.
-func absent(rule, value any) []string {
+// missingKeys are the keys of a rule "required" that a value does not have.
+func missingKeys(rule, value any) []string {
 	object, _ := value.(map[string]any)
 	required, _ := rule.([]any)
 	var out []string
 	for _, key := range required {
-		if _, there := object[text(key)]; !there {
-			out = append(out, text(key))
+		if _, there := object[asString(key)]; !there {
+			out = append(out, asString(key))
 		}
 	}
 	return out
 }
 
-// unknown are the keys of a value that are none of the properties, in their order.
-func unknown(properties, value any) []string {
+// unknownKeys are the keys of a value that are none of the properties, in their order.
+func unknownKeys(properties, value any) []string {
 	object, _ := value.(map[string]any)
 	known, _ := properties.(map[string]any)
 	var out []string
@@ -188,12 +188,12 @@ func reportUnknown(at, unknown string, loc []string, found *findings) {
 				known = append(known, string(m))
 			}
 		}
-		found.fail("unknown-mode", at+member(unknown),
-			fmt.Sprintf("the mode %s is not known%s", quote(unknown), didYouMean(unknown, known)), "use one of "+names(known))
+		found.fail("unknown-mode", at+pathMember(unknown),
+			fmt.Sprintf("the mode %s is not known%s", quoteValue(unknown), suggestWord(unknown, known)), "use one of "+joinWords(known))
 		return
 	}
-	found.fail("unknown-step-key", at+member(unknown),
-		fmt.Sprintf("the key %s of a step is not known%s", quote(unknown), didYouMean(unknown, stepKeys)), "remove it, or use one of "+names(stepKeys))
+	found.fail("unknown-step-key", at+pathMember(unknown),
+		fmt.Sprintf("the key %s of a step is not known%s", quoteValue(unknown), suggestWord(unknown, stepKeys)), "remove it, or use one of "+joinWords(stepKeys))
 }
 
 var stepKeys = []string{"name", "path", "arguments", "returncodes", "on_host", "env", "idempotence", "upgrade_step", "timeout"}
@@ -224,7 +224,7 @@ var forms = map[string]form{
 	"timeout":         {"timeout", "a time span", "write a number and a unit, such as 90s, 10m or 1h30m"},
 }
 
-func typeFix(key, got, want string) string {
+func suggestTypeFix(key, got, want string) string {
 	switch key {
 	case "on_host", "idempotence", "upgrade_step", "requires_interrupt":
 		return "write true or false without quotes"
@@ -254,8 +254,8 @@ func typeFix(key, got, want string) string {
 	return "write names and values in { and }"
 }
 
-// locate is the JSON path of a place in the document and what is there.
-func locate(root any, loc []string) (string, any) {
+// findValue is the JSON path of a place in the document and what is there.
+func findValue(root any, loc []string) (string, any) {
 	at, value := "$", root
 	for _, token := range loc {
 		switch v := value.(type) {
@@ -266,7 +266,7 @@ func locate(root any, loc []string) (string, any) {
 			}
 			at, value = fmt.Sprintf("%s[%d]", at, i), v[i]
 		case map[string]any:
-			at, value = at+member(token), v[token]
+			at, value = at+pathMember(token), v[token]
 		default:
 			return at, nil
 		}
@@ -274,8 +274,8 @@ func locate(root any, loc []string) (string, any) {
 	return at, value
 }
 
-// member is a key as part of a JSON path.
-func member(key string) string {
+// pathMember is a key as part of a JSON path.
+func pathMember(key string) string {
 	plain := key != "" && len(key) <= 64
 	for i, r := range key {
 		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
@@ -284,7 +284,7 @@ func member(key string) string {
 	if plain {
 		return "." + key
 	}
-	q := quote(key)
+	q := quoteValue(key)
 	return "['" + strings.NewReplacer(`\"`, `"`, `'`, `\'`).Replace(q[1:len(q)-1]) + "']"
 }
 
@@ -305,7 +305,7 @@ func jsonType(v any) string {
 	}
 }
 
-func article(typeName string) string {
+func withArticle(typeName string) string {
 	switch typeName {
 	case "null":
 		return "null"
@@ -319,13 +319,13 @@ func article(typeName string) string {
 
 func compactQuote(v any) string {
 	if s, ok := v.(string); ok {
-		return quote(s)
+		return quoteValue(s)
 	}
 	const most = 80
 	if n, ok := v.(json.Number); ok {
 		return n.String()
 	}
-	s := []rune(string(compact(v)))
+	s := []rune(string(marshalCompact(v)))
 	if len(s) > most {
 		s = append(slices.Clone(s[:most]), '…')
 	}

@@ -22,31 +22,31 @@ type Want struct {
 // are errors for that mode's steps only, so that a broken script of another
 // mode does not stop this one; the executable bit is the agent's to set.
 func Load(pkg fs.FS, m Mode, want Want) (Config, Problems) {
-	return load(pkg, want, func(of Mode) scrutiny {
+	return loadPackage(pkg, want, func(of Mode) fileChecks {
 		if of == m {
-			return scrutiny{content: Error}
+			return fileChecks{content: Error}
 		}
-		return scrutiny{}
+		return fileChecks{}
 	}, false)
 }
 
-// Validate reads a package with the eyes of its author: everything counts.
+// Validate checks everything, for the author of the package.
 func Validate(pkg fs.FS, want Want) (Config, Problems) {
-	return load(pkg, want, func(Mode) scrutiny {
-		return scrutiny{content: Error, executable: Error, wholeFile: true}
+	return loadPackage(pkg, want, func(Mode) fileChecks {
+		return fileChecks{content: Error, executable: Error, wholeFile: true}
 	}, true)
 }
 
-func load(pkg fs.FS, want Want, look func(Mode) scrutiny, wholeTree bool) (Config, Problems) {
+func loadPackage(pkg fs.FS, want Want, look func(Mode) fileChecks, wholeTree bool) (Config, Problems) {
 	file := want.File
 	if file == "" {
 		file = ConfigFile
 	}
 	found := &findings{file: file}
 	var content []byte
-	resolved, err := follow(pkg, file)
+	resolved, err := resolveLinks(pkg, file)
 	if err == nil {
-		content, err = readSome(pkg, resolved, maxConfig+1)
+		content, err = readAtMost(pkg, resolved, maxConfig+1)
 	}
 	var leaves *leavesError
 	switch {
@@ -66,37 +66,37 @@ func load(pkg fs.FS, want Want, look func(Mode) scrutiny, wholeTree bool) (Confi
 	if wholeTree {
 		checkTree(pkg, c, found)
 	}
-	return c, found.problems.concluded()
+	return c, found.problems.removeRepeated()
 }
 
 // checkWant compares the description with its surroundings. A difference is no
 // error: most published packages have a version that is not their tag.
 func checkWant(c Config, want Want, found *findings) {
-	if want.Version != "" && c.Version != "" && !sameVersion(c.Version, want.Version) {
-		found.warn("version-mismatch", "$.package_version", fmt.Sprintf("it is %s, but the package is used as %s", quote(c.Version), quote(want.Version)),
+	if want.Version != "" && c.Version != "" && !isSameVersion(c.Version, want.Version) {
+		found.warn("version-mismatch", "$.package_version", fmt.Sprintf("it is %s, but the package is used as %s", quoteValue(c.Version), quoteValue(want.Version)),
 			"write the same version in both places, so that upgrades see it")
 	}
-	if want.Name != "" && c.Name != "" && plain(c.Name) != plain(want.Name) {
-		found.warn("name-mismatch", "$.package_name", fmt.Sprintf("it is %s, but the image is called %s", quote(c.Name), quote(want.Name)), "use one name")
+	if want.Name != "" && c.Name != "" && normalize(c.Name) != normalize(want.Name) {
+		found.warn("name-mismatch", "$.package_name", fmt.Sprintf("it is %s, but the image is called %s", quoteValue(c.Name), quoteValue(want.Name)), "use one name")
 	}
 }
 
-func sameVersion(a, b string) bool {
+func isSameVersion(a, b string) bool {
 	if a == b {
 		return true
 	}
 	_, errA := ParseVersion(a)
 	_, errB := ParseVersion(b)
-	return errA == nil && errB == nil && CompareVersions(a, b) == 0 && build(a) == build(b)
+	return errA == nil && errB == nil && CompareVersions(a, b) == 0 && buildMetadata(a) == buildMetadata(b)
 }
 
-func build(version string) string {
+func buildMetadata(version string) string {
 	_, b, _ := strings.Cut(version, "+")
 	return b
 }
 
-// readSome reads at most this many bytes of a file.
-func readSome(pkg fs.FS, name string, most int64) ([]byte, error) {
+// readAtMost reads a file up to a maximum size.
+func readAtMost(pkg fs.FS, name string, most int64) ([]byte, error) {
 	f, err := pkg.Open(name)
 	if err != nil {
 		return nil, err

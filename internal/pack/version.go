@@ -15,7 +15,7 @@ import (
 // without a leading v.
 func CheckVersion(s string) error {
 	if _, err := semver.StrictNewVersion(s); err != nil {
-		return fmt.Errorf("%s is not a semantic version such as 1.2.3 or 1.2.3-rc.1", quote(s))
+		return fmt.Errorf("%s is not a semantic version such as 1.2.3 or 1.2.3-rc.1", quoteValue(s))
 	}
 	return nil
 }
@@ -24,9 +24,9 @@ func CheckVersion(s string) error {
 // numbers, with or without a leading v and leading zeros (v1, 1.2, 2024.05.10),
 // then an optional pre-release and build.
 func ParseVersion(s string) (*semver.Version, error) {
-	v, err := semver.NewVersion(withoutZeros(s))
+	v, err := semver.NewVersion(normalizeVersion(s))
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a version such as 1.2.3, v1.2 or 2024.05.10", quote(s))
+		return nil, fmt.Errorf("%s is not a version such as 1.2.3, v1.2 or 2024.05.10", quoteValue(s))
 	}
 	return v, nil
 }
@@ -49,9 +49,9 @@ func CompareVersions(a, b string) int {
 	return va.Compare(vb)
 }
 
-// withoutZeros drops what semantic versions do not allow but people write: a
+// normalizeVersion drops what semantic versions do not allow but people write: a
 // capital V, and leading zeros of numbers, those of a pre-release included.
-func withoutZeros(s string) string {
+func normalizeVersion(s string) string {
 	if strings.HasPrefix(s, "V") {
 		s = "v" + s[1:]
 	}
@@ -62,7 +62,7 @@ func withoutZeros(s string) string {
 	}
 	parts := strings.Split(pre, ".")
 	for i, part := range parts {
-		if digits(part) == len(part) && len(part) > 1 {
+		if leadingDigits(part) == len(part) && len(part) > 1 {
 			parts[i] = strings.TrimLeft(part[:len(part)-1], "0") + part[len(part)-1:]
 		}
 	}

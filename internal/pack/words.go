@@ -96,12 +96,12 @@ func (r ResourceID) String() string {
 func ParseResourceID(s string) (ResourceID, error) {
 	parts := strings.SplitN(s, "_", 3)
 	if len(parts) != 3 {
-		return ResourceID{}, fmt.Errorf("%s is %s: it must be {skyhook}-{uid}-{generation}_{package}_{version}", EnvResourceID, quote(s))
+		return ResourceID{}, fmt.Errorf("%s is %s: it must be {skyhook}-{uid}-{generation}_{package}_{version}", EnvResourceID, quoteValue(s))
 	}
 	r := ResourceID{Owner: parts[0], Package: parts[1], Version: parts[2]}
 	for _, part := range parts {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/\x00") {
-			return ResourceID{}, fmt.Errorf("%s is %s: its three parts must be names without slashes", EnvResourceID, quote(s))
+			return ResourceID{}, fmt.Errorf("%s is %s: its three parts must be names without slashes", EnvResourceID, quoteValue(s))
 		}
 	}
 	return r, nil
@@ -117,7 +117,7 @@ func ParseDeadline(s string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s is %s: it must be a time such as 2026-01-31T12:00:00Z", EnvDeadline, quote(s))
+		return time.Time{}, fmt.Errorf("%s is %s: it must be a time such as 2026-01-31T12:00:00Z", EnvDeadline, quoteValue(s))
 	}
 	return t.UTC(), nil
 }
@@ -130,8 +130,8 @@ func SplitNames(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 }
 
-// quote bounds a value inside a message.
-func quote(s string) string {
+// quoteValue quotes and shortens a value for a message.
+func quoteValue(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most]) + "…"

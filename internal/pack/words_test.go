@@ -149,7 +149,7 @@ func TestClosest(t *testing.T) {
 			t.Errorf("closest to %q is %q, want %q", in, got, want)
 		}
 	}
-	if diff := cmp.Diff([]string{"", "a", "a and b", "a, b and c"}, []string{names(nil), names([]string{"a"}), names([]string{"a", "b"}), names([]string{"a", "b", "c"})}); diff != "" {
+	if diff := cmp.Diff([]string{"", "a", "a and b", "a, b and c"}, []string{joinWords(nil), joinWords([]string{"a"}), joinWords([]string{"a", "b"}), joinWords([]string{"a", "b", "c"})}); diff != "" {
 		t.Error(diff)
 	}
 }

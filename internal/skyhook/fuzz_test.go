@@ -139,7 +139,7 @@ func FuzzAgentArguments(f *testing.F) {
 			services = append(services, two)
 		}
 		for _, s := range services {
-			if pack.BadService(s) != "" {
+			if pack.InvalidServiceReason(s) != "" {
 				return
 			}
 		}

@@ -86,7 +86,7 @@ func (i Interrupt) encode() (string, error) {
 		return "", fmt.Errorf("interrupt: type %q is not one of reboot, service, restartAllServices and noop", i.Type)
 	}
 	for _, name := range i.Services {
-		if reason := pack.BadService(name); reason != "" {
+		if reason := pack.InvalidServiceReason(name); reason != "" {
 			return "", fmt.Errorf("interrupt: services: %s", reason)
 		}
 	}
