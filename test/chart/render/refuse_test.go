@@ -15,11 +15,11 @@ func TestRefused(t *testing.T) {
 		want   []string
 	}{
 		{"controllerManager: {selectors: {a: b}, nodeAffinity: {matchExpressions: [{key: a, operator: Exists}]}}",
-			[]string{"controllerManager.selectors", "controllerManager.nodeAffinity.matchExpressions", "leave these out"}},
+			[]string{"controllerManager.selectors", "controllerManager.nodeAffinity.matchExpressions", "remove these"}},
 		{"controllerManager: {podDisruptionBudget: {minAvailable: 2}}",
 			[]string{"controllerManager.podDisruptionBudget.minAvailable is 2", "controllerManager.replicas is 2", "set minAvailable to 0"}},
 		{"controllerManager: {replicas: 1}", []string{"minAvailable is 1", "replicas is 1"}},
-		{"controllerManager: {manager: {env: {leaderElection: 'false'}}}", []string{"leaderElection is off", "ask for one replica"}},
+		{"controllerManager: {manager: {env: {leaderElection: 'false'}}}", []string{"leaderElection is off", "use one replica"}},
 		{"controllerManager: {manager: {env: {probePort: '127.0.0.1:8081'}}}", []string{"probePort \"127.0.0.1:8081\"", "write :PORT"}},
 		{"{metrics: {serviceMonitor: {enabled: true}}, controllerManager: {manager: {env: {metricsPort: '0'}}}}",
 			[]string{"metrics.serviceMonitor.enabled needs metrics", "metricsPort"}},
