@@ -8,26 +8,26 @@ import (
 	"testing"
 )
 
-// A cluster with the CRDs of an earlier operator, which has neither NodeOps nor DeploymentPolicies: everything that needs
-// none goes on and says what is missing; what needs them says so before anything is changed.
+// TestOlderCRDs uses the CRDs of an earlier operator, without NodeOps and DeploymentPolicies: commands that need none of them
+// work and print a warning; the others fail before they change anything.
 func TestOlderCRDs(t *testing.T) {
-	s := newStage(t, 2)
-	s.Apply(messyBase)
+	s := newTestCluster(t, 2)
+	s.Apply(stuckBase)
 	s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":"n1"}}}`)
 	s.proxy.hidden = []string{"/apis/operator.kairos.io/v1alpha1/", "/apis/skyhook.nvidia.com/v1alpha1/deploymentpolicies"}
 	for args, code := range map[string]int{"status": 0, "status base": 0, "why n1": 0, "why base": 0, "plan": 2, "simulate": 0, "dump": 0, "reset base --yes": 0, "cleanup --dry-run": 0} {
-		out, said := s.both(code, strings.Fields(args)...)
+		out, said := s.runBoth(code, strings.Fields(args)...)
 		looks := !strings.HasPrefix(args, "reset") && !strings.HasPrefix(args, "cleanup")
 		if note := "warning: this cluster does not know DeploymentPolicy, NodeOp, NodeOpUpgrade: "; strings.Contains(said, note) != looks || looks && !strings.Contains(out, "base") {
 			t.Errorf("%s prints\n%s\nand says\n%s", args, out, said)
 		}
 	}
-	if _, said := s.both(1, "node", "drain", "n1", "--yes"); !strings.Contains(said, "error: this cluster does not know NodeOps") || s.GetNode("n1").Spec.Unschedulable {
+	if _, said := s.runBoth(1, "node", "drain", "n1", "--yes"); !strings.Contains(said, "error: this cluster does not know NodeOps") || s.GetNode("n1").Spec.Unschedulable {
 		t.Errorf("it says %s, and n1 is cordoned: %v", said, s.GetNode("n1").Spec.Unschedulable)
 	}
 	s.proxy.hidden = []string{"/apis/operator.kairos.io/v1alpha1/", "/apis/skyhook.nvidia.com/v1alpha1/"}
 	for _, args := range []string{"status", "why n1", "plan", "dump", "pause base --yes", "node list --skyhook base"} {
-		if _, said := s.both(1, strings.Fields(args)...); !strings.Contains(said, "error: this cluster does not know Skyhooks: install the operator with its CRDs first") {
+		if _, said := s.runBoth(1, strings.Fields(args)...); !strings.Contains(said, "error: this cluster does not know Skyhooks: install the operator with its CRDs first") {
 			t.Errorf("without any CRD %s says %s", args, said)
 		}
 	}

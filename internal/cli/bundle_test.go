@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A bundle without a log of the operator says why: there is no pod, it has no node, or nothing has started in it.
-func TestSilentOperator(t *testing.T) {
+// TestFindSilentOperators checks why a bundle has no log of the operator: no pod, no node, or no started container.
+func TestFindSilentOperators(t *testing.T) {
 	pod := func(name string, change func(*corev1.Pod)) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "skyhook"}}
 		p.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry.example/skyhook/operator:v1"}}

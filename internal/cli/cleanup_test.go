@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// What is left behind on many nodes fits on a screen, and -o wide names each of them.
+// TestRemainsOfManyNodes checks that the list of many nodes fits on a screen, and that -o wide lists all.
 func TestRemainsOfManyNodes(t *testing.T) {
 	r := &remains{edits: map[string]skyhook.Edit{}}
 	for i := range 25 {

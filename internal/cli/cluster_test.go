@@ -34,8 +34,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stage is one script's view of the cluster. All scripts share the API server, one after the other.
-type stage struct {
+// scriptEnv is the environment of one script. The scripts share an API server, one after the other.
+type scriptEnv struct {
 	client client.Client
 	proxy  *proxy
 	made   []*unstructured.Unstructured
@@ -43,7 +43,7 @@ type stage struct {
 
 var oneAtATime sync.Mutex
 
-// TestCluster plays the scripts of the commands that need a cluster, against a real API server.
+// TestCluster runs the scripts of the commands that need a cluster, with a real API server.
 func TestCluster(t *testing.T) {
 	p := server(t)
 	c, err := client.New(p.Config, client.Options{})
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		Dir: "testdata/cluster",
 		Setup: func(env *testscript.Env) error {
 			oneAtATime.Lock()
-			s := &stage{client: c, proxy: newProxy(p.Config)}
+			s := &scriptEnv{client: c, proxy: newProxy(p.Config)}
 			env.Values["stage"] = s
 			env.Defer(func() {
 				defer oneAtATime.Unlock()
@@ -77,14 +77,14 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-func of(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
+func scriptEnvOf(ts *testscript.TestScript) *scriptEnv { return ts.Value("stage").(*scriptEnv) }
 
 // objectsCmd creates the objects of a file, with their status: objects FILE.
 func objectsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: objects FILE")
 	}
-	s, text := of(ts), os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	s, text := scriptEnvOf(ts), os.Expand(ts.ReadFile(args[0]), ts.Getenv)
 	in := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		o := &unstructured.Unstructured{}
@@ -110,8 +110,8 @@ func objectsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// clear deletes what the script made. Namespaces stay: on a bare API server nobody empties them.
-func (s *stage) clear() error {
+// clear deletes the objects of the script. Namespaces stay, because no controller empties them.
+func (s *scriptEnv) clear() error {
 	var errs []error
 	now := int64(0)
 	for _, o := range s.made {
@@ -124,7 +124,7 @@ func (s *stage) clear() error {
 	return errors.Join(errs...)
 }
 
-// showCmd prints what our commands may change of an object to stdout: show KIND NAME.
+// showCmd prints the fields of an object that commands may change: show KIND NAME.
 func showCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: show KIND NAME")
@@ -133,7 +133,7 @@ func showCmd(ts *testscript.TestScript, neg bool, args []string) {
 	versions := map[string]string{"Node": "v1", "Skyhook": "skyhook.nvidia.com/v1alpha1", "DeploymentPolicy": "skyhook.nvidia.com/v1alpha1"}
 	o.SetAPIVersion(versions[args[0]])
 	o.SetKind(args[0])
-	ts.Check(of(ts).client.Get(context.Background(), client.ObjectKey{Name: args[1]}, o))
+	ts.Check(scriptEnvOf(ts).client.Get(context.Background(), client.ObjectKey{Name: args[1]}, o))
 	shown := map[string]any{}
 	if a := o.GetAnnotations(); len(a) > 0 {
 		shown["annotations"] = a
@@ -153,20 +153,20 @@ func showCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// callsCmd prints which calls the API server got since the last time, sorted, writes included: calls.
+// callsCmd prints the calls to the API server since the last time, sorted: calls.
 func callsCmd(ts *testscript.TestScript, _ bool, _ []string) {
-	for _, line := range of(ts).proxy.take() {
+	for _, line := range scriptEnvOf(ts).proxy.takeCalls() {
 		_, err := fmt.Fprintln(ts.Stdout(), line)
 		ts.Check(err)
 	}
 }
 
-// meanwhileCmd lets somebody else write an annotation of a node between our reading and our first write:
-// meanwhile NODE KEY=VALUE. Without a value the node is deleted.
+// meanwhileCmd writes an annotation of a node between the read and the first write of a command:
+// meanwhile NODE KEY=VALUE. Without a value it deletes the node.
 func meanwhileCmd(ts *testscript.TestScript, _ bool, args []string) {
-	s := of(ts)
+	s := scriptEnvOf(ts)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
-	s.proxy.before(func() {
+	s.proxy.runBefore(func() {
 		if len(args) == 1 {
 			ts.Check(s.client.Delete(context.Background(), n))
 			return
@@ -178,10 +178,10 @@ func meanwhileCmd(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// finishCmd deletes a pod once its log was asked for, as the operator does when a stage is done: finish POD.
+// finishCmd deletes a pod once its log was requested, as the operator does when a stage succeeds: finish POD.
 func finishCmd(ts *testscript.TestScript, _ bool, args []string) {
-	s := of(ts)
-	for deadline := time.Now().Add(time.Minute); !s.proxy.was("/pods/" + args[0] + "/log"); time.Sleep(10 * time.Millisecond) {
+	s := scriptEnvOf(ts)
+	for deadline := time.Now().Add(time.Minute); !s.proxy.hasSeen("/pods/" + args[0] + "/log"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("nobody asked for the log of %s", args[0])
 		}
@@ -191,7 +191,7 @@ func finishCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(s.client.Delete(context.Background(), p, &client.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
-// proxy stands before the API server and remembers what it was asked.
+// proxy forwards requests to the API server and records them.
 type proxy struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -212,13 +212,13 @@ func newProxy(config *rest.Config) *proxy {
 	p := &proxy{}
 	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); p.hide(r.Out.URL) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.note(r)
+		p.record(r)
 		forward.ServeHTTP(w, r)
 	}))
 	return p
 }
 
-func (p *proxy) note(r *http.Request) {
+func (p *proxy) record(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Method == http.MethodPatch && p.sooner != nil {
@@ -228,7 +228,7 @@ func (p *proxy) note(r *http.Request) {
 	p.asked = append(p.asked, r.Method+" "+r.URL.Path)
 }
 
-// hide has the server asked for a kind that it does not know.
+// hide changes a request so that the API server does not know the kind.
 func (p *proxy) hide(u *url.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,20 +239,20 @@ func (p *proxy) hide(u *url.URL) {
 	}
 }
 
-func (p *proxy) was(suffix string) bool {
+func (p *proxy) hasSeen(suffix string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.asked, func(call string) bool { return strings.HasSuffix(call, suffix) })
 }
 
-// peek is what was asked so far.
-func (p *proxy) peek() []string {
+// listCalls returns the recorded calls.
+func (p *proxy) listCalls() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.asked)
 }
 
-func (p *proxy) take() []string {
+func (p *proxy) takeCalls() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.asked
@@ -261,7 +261,7 @@ func (p *proxy) take() []string {
 	return out
 }
 
-func (p *proxy) before(f func()) {
+func (p *proxy) runBefore(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sooner = f
@@ -272,7 +272,7 @@ func (p *proxy) kubeconfig(file string) error {
 	return os.WriteFile(file, []byte(text), 0o600)
 }
 
-// newKubelet is what the API server asks for logs: it answers with the name of the container and what is asked for.
+// newKubelet starts a fake kubelet: its logs have the name of the container and the request.
 func newKubelet(t *testing.T) (port string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -100,7 +100,7 @@ func (f *factory) newClient() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return trimmedNodes{c, core.RESTClient()}, nil
+	return nodeTrimmer{c, core.RESTClient()}, nil
 }
 
 // coreClient is for logs, which the other client cannot read.

@@ -107,15 +107,15 @@ func mergeManifests(ctx context.Context, f *factory, c *dump.Cluster, read func(
 		return err
 	}
 	for _, o := range objects {
-		if !o.Known {
+		if !o.IsKnown {
 			f.Warn("%s: %s is of another kind and is left out", o.File, o.Name())
 			continue
 		}
-		for _, field := range o.Unknown {
+		for _, field := range o.UnknownFields {
 			f.Warn("%s: %s: %s is unknown and would be dropped", o.File, o.Name(), field)
 		}
-		if len(o.Wrong) > 0 {
-			return fmt.Errorf("%s: %s would be refused: %s", o.File, o.Name(), strings.Join(o.Wrong, "; "))
+		if len(o.Problems) > 0 {
+			return fmt.Errorf("%s: %s would be refused: %s", o.File, o.Name(), strings.Join(o.Problems, "; "))
 		}
 		if err := mergeManifest(ctx, c, o.Unstructured); err != nil {
 			return fmt.Errorf("%s: %s: %w", o.File, o.Name(), err)

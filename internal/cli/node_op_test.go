@@ -16,11 +16,10 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// newOps is a cluster of three nodes with an operator, where Jobs run and logs are to be had. The command fails where
-// exits says so.
-func newOps(t *testing.T, exits map[string]int32) *stageSet {
+// newOps starts a cluster of three nodes with an operator, Jobs and logs. exits has the exit codes of the command by node.
+func newOps(t *testing.T, exits map[string]int32) *testCluster {
 	t.Helper()
-	s := newStage(t, 3)
+	s := newTestCluster(t, 3)
 	port := newKubelet(t)
 	for i := range 3 {
 		n := s.GetNode(fmt.Sprintf("n%d", i+1))
@@ -29,22 +28,22 @@ func newOps(t *testing.T, exits map[string]int32) *stageSet {
 		s.Must(s.Client.Status().Patch(context.Background(), n, client.RawPatch("application/merge-patch+json", []byte(raw))))
 	}
 	s.StartJobController(func(node string) int32 { return exits[node] })
-	s.operate()
+	s.startOperator()
 	return s
 }
 
-// ops are the NodeOps that are there.
-func (s *stageSet) ops() []nodeopv1.NodeOp {
+// listNodeOps returns all NodeOps.
+func (s *testCluster) listNodeOps() []nodeopv1.NodeOp {
 	s.Helper()
 	l := &nodeopv1.NodeOpList{}
 	s.Must(s.Client.List(context.Background(), l, client.InNamespace(s.Namespace)))
 	return l.Items
 }
 
-// A command runs on the nodes named and no other, its output is shown, and the NodeOp goes when all ended well.
+// TestNodeRun checks that a command runs on the named nodes only, that its output is printed, and that the NodeOp is deleted.
 func TestNodeRun(t *testing.T) {
 	s := newOps(t, nil)
-	out, said := s.both(0, "node", "run", "n1", "n[3]", "--yes", "--", "uname", "-r")
+	out, said := s.runBoth(0, "node", "run", "n1", "n[3]", "--yes", "--", "uname", "-r")
 	if want := "==> n1 <==\nnodeop says\n==> n3 <==\nnodeop says\n2 of 2 nodes done\n"; out != want {
 		t.Errorf("it prints\n%s\nwant\n%s", out, want)
 	}
@@ -56,13 +55,13 @@ func TestNodeRun(t *testing.T) {
 	if strings.Contains(said, "\nn2 ") || strings.Index(said, "n3  ") < strings.Index(said, "n1  completed") {
 		t.Errorf("they did not run one after the other:\n%s", said)
 	}
-	s.Eventually("the NodeOp is gone", func() bool { return len(s.ops()) == 0 })
+	s.Eventually("the NodeOp is gone", func() bool { return len(s.listNodeOps()) == 0 })
 }
 
-// The exit code is that of the worst node; what failed stays to be looked at.
+// TestNodeRunFails checks that the exit code is the highest of all nodes, and that a failed NodeOp stays.
 func TestNodeRunFails(t *testing.T) {
 	s := newOps(t, map[string]int32{"n1": 3, "n2": 41})
-	out, said := s.both(41, "node", "run", "n1", "n2", "n3", "--yes", "--concurrency", "0", "--stop-on-failure=false", "-o", "json", "--", "false")
+	out, said := s.runBoth(41, "node", "run", "n1", "n2", "n3", "--yes", "--concurrency", "0", "--stop-on-failure=false", "-o", "json", "--", "false")
 	var ended []struct {
 		Node, Phase string
 		ExitCode    *int32
@@ -71,7 +70,7 @@ func TestNodeRunFails(t *testing.T) {
 	if len(ended) != 3 || ended[0].ExitCode == nil || *ended[0].ExitCode != 3 || *ended[1].ExitCode != 41 || ended[2].Phase != "Completed" {
 		t.Errorf("it prints\n%s", out)
 	}
-	all := s.ops()
+	all := s.listNodeOps()
 	if len(all) != 1 || !strings.Contains(said, "failed and stays: kubectl skyhook why nodeop/"+s.Namespace+"/"+all[0].Name) {
 		t.Fatalf("there are %d NodeOps, and it says\n%s", len(all), said)
 	}
@@ -83,7 +82,7 @@ func TestNodeRunFails(t *testing.T) {
 	}
 }
 
-// A drained node has no pods, is cordoned in nobody's name but yours, and stays so; or it is given back.
+// TestNodeDrain checks that a drained node has no pods and stays cordoned without our hold, unless --give-back uncordons it.
 func TestNodeDrain(t *testing.T) {
 	s := newOps(t, nil)
 	pod := func(name, node string) {
@@ -95,21 +94,21 @@ func TestNodeDrain(t *testing.T) {
 	if out != "1 of 1 node done\n" {
 		t.Errorf("it prints\n%s", out)
 	}
-	if left := s.others(); len(left) != 1 || left[0].Name != "two" || !s.GetNode("n1").Spec.Unschedulable || s.GetNode("n2").Spec.Unschedulable {
+	if left := s.listOtherPods(); len(left) != 1 || left[0].Name != "two" || !s.GetNode("n1").Spec.Unschedulable || s.GetNode("n2").Spec.Unschedulable {
 		t.Errorf("%d pods are left, n1 is cordoned: %v, n2: %v", len(left), s.GetNode("n1").Spec.Unschedulable, s.GetNode("n2").Spec.Unschedulable)
 	}
 	s.run(0, "node", "drain", "n2", "--yes", "--give-back")
-	s.Eventually("n2 is given back", func() bool { return !s.GetNode("n2").Spec.Unschedulable })
-	if left := s.others(); len(left) != 0 {
+	s.Eventually("n2 is uncordoned", func() bool { return !s.GetNode("n2").Spec.Unschedulable })
+	if left := s.listOtherPods(); len(left) != 0 {
 		t.Errorf("%d pods are left", len(left))
 	}
 }
 
-// A reboot is over when the node has another boot id. Nothing is held afterwards.
+// TestNodeReboot checks that a reboot ends with another boot ID, and that no hold stays.
 func TestNodeReboot(t *testing.T) {
 	s := newOps(t, nil)
 	before := s.GetNode("n2").Status.NodeInfo.BootID
-	out, said := s.both(0, "node", "reboot", "n2", "--yes", "--", "true")
+	out, said := s.runBoth(0, "node", "reboot", "n2", "--yes", "--", "true")
 	if out != "1 of 1 node done\n" || !strings.Contains(said, "n2  completed: Job and reboot completed successfully") {
 		t.Errorf("it prints\n%s\nand says\n%s", out, said)
 	}
@@ -122,9 +121,9 @@ func TestNodeReboot(t *testing.T) {
 	}
 }
 
-// What would be done is said and asked before anything is done, and mistakes are told at once.
-func TestNodeOpsAsk(t *testing.T) {
-	s := newStage(t, 2)
+// TestNodeOpsConfirm checks --dry-run, the question, and wrong arguments.
+func TestNodeOpsConfirm(t *testing.T) {
+	s := newTestCluster(t, 2)
 	for _, c := range []struct{ said, args string }{
 		{"Reboot 1 node: n1? [y/N]", "node reboot n1"},
 		{"node run takes a command after --, such as -- chroot /host uname -r", "node run n1"},
@@ -137,7 +136,7 @@ func TestNodeOpsAsk(t *testing.T) {
 		} else {
 			s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"kubernetes.io/hostname":null}}}`)
 		}
-		if _, said := s.both(1, strings.Fields(c.args)...); !strings.Contains(said, c.said) {
+		if _, said := s.runBoth(1, strings.Fields(c.args)...); !strings.Contains(said, c.said) {
 			t.Errorf("%s says\n%s", c.args, said)
 		}
 	}
@@ -145,14 +144,14 @@ func TestNodeOpsAsk(t *testing.T) {
 	if out := s.run(0, "node", "drain", "n1", "--dry-run"); !strings.Contains(out, "nodeop/drain-… would be created for n1 (dry run)") {
 		t.Errorf("a dry run prints\n%s", out)
 	}
-	if len(s.ops()) != 0 || s.GetNode("n1").Spec.Unschedulable {
+	if len(s.listNodeOps()) != 0 || s.GetNode("n1").Spec.Unschedulable {
 		t.Error("something was done")
 	}
 	out := s.run(0, "node", "run", "n1", "--yes", "--wait=false", "-o", "name", "--", "true") // no operator runs
-	if all := s.ops(); len(all) != 1 || out != "nodeop/"+all[0].Name+"\n" || !slices.Equal(all[0].Spec.Command, []string{"true"}) {
+	if all := s.listNodeOps(); len(all) != 1 || out != "nodeop/"+all[0].Name+"\n" || !slices.Equal(all[0].Spec.Command, []string{"true"}) {
 		t.Errorf("it prints\n%s", out)
 	}
-	if _, said := s.both(1, "node", "run", "n1", "--yes", "--timeout", "100ms", "--", "true"); !strings.Contains(said, "stopped waiting; it goes on: kubectl skyhook status nodeop/") {
+	if _, said := s.runBoth(1, "node", "run", "n1", "--yes", "--timeout", "100ms", "--", "true"); !strings.Contains(said, "stopped waiting; it goes on: kubectl skyhook status nodeop/") {
 		t.Errorf("after the time it says\n%s", said)
 	}
 }

@@ -36,26 +36,26 @@ import (
 
 var dumps = flag.Bool("dumps", false, "write the dumps that the scripts look at anew, from a cluster that a real operator worked on")
 
-// stageSet is a cluster with an operator, and the plugin that looks at it.
-type stageSet struct {
+// testCluster is a cluster with an operator, and the plugin that reads it.
+type testCluster struct {
 	*testenv.Env
 	kubelet *testenv.Kubelet
 	proxy   *proxy
 	file    string // kubeconfig
 }
 
-func newStage(t *testing.T, nodes int) *stageSet {
+func newTestCluster(t *testing.T, nodes int) *testCluster {
 	t.Helper()
 	w := testenv.New(t, server(t), nodes)
 	p := newProxy(w.Config)
 	t.Cleanup(p.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	w.Must(p.kubeconfig(file))
-	return &stageSet{Env: w, kubelet: w.StartKubelet(), proxy: p, file: file}
+	return &testCluster{Env: w, kubelet: w.StartKubelet(), proxy: p, file: file}
 }
 
-// operate runs an operator until the test ends or the function it gives is called.
-func (s *stageSet) operate() (stop func()) {
+// startOperator runs an operator until the test ends or stop is called.
+func (s *testCluster) startOperator() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	settings := options.Defaults()
@@ -80,15 +80,15 @@ func (s *stageSet) operate() (stop func()) {
 	return stop
 }
 
-// run runs the plugin, and gives what it prints.
-func (s *stageSet) run(code int, args ...string) string {
+// run runs the plugin, and returns its standard output.
+func (s *testCluster) run(code int, args ...string) string {
 	s.Helper()
-	out, _ := s.both(code, args...)
+	out, _ := s.runBoth(code, args...)
 	return out
 }
 
-// both runs the plugin, and gives what it prints and what it says beside it.
-func (s *stageSet) both(code int, args ...string) (printed, said string) {
+// runBoth runs the plugin, and returns standard output and standard error.
+func (s *testCluster) runBoth(code int, args ...string) (printed, said string) {
 	s.Helper()
 	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -137,10 +137,10 @@ spec:
       interrupt: {type: service, services: [fabric.service]}
 `
 
-// TestPlanIsWhatHappens compares what plan says with what the operator then does on a cluster where nothing goes wrong:
-// the nodes in the order in which they are admitted, and the stages in their order on each.
-func TestPlanIsWhatHappens(t *testing.T) {
-	s := newStage(t, 6)
+// TestPlanMatchesOperator compares a plan with what the operator does when everything succeeds: the order in which nodes are
+// admitted, and the order of the stages on each node.
+func TestPlanMatchesOperator(t *testing.T) {
+	s := newTestCluster(t, 6)
 	s.Apply(canaryPolicy)
 	s.Apply(gpuStack)
 	var plan struct {
@@ -165,7 +165,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	for _, st := range plan.Rollouts[0].Work[0].Steps {
 		steps = append(steps, st.Task)
 	}
-	s.operate()
+	s.startOperator()
 	s.WaitComplete("gpu")
 	admitted := map[int64][]string{}
 	for i := range 6 {
@@ -194,10 +194,10 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	}
 }
 
-// TestDumpLeadsToTheSameDecisions looks at a cluster in the middle of a rollout, once as it is and once through a dump.
-func TestDumpLeadsToTheSameDecisions(t *testing.T) {
-	s := newStage(t, 6)
-	stop := s.messy()
+// TestDumpSameDecisions compares the output of commands in the middle of a rollout, for the cluster and for its dump.
+func TestDumpSameDecisions(t *testing.T) {
+	s := newTestCluster(t, 6)
+	stop := s.startStuckRollout()
 	stop()
 	file := filepath.Join(t.TempDir(), "dump.yaml")
 	s.run(0, "dump", "-o", file)
@@ -242,18 +242,18 @@ func readDump(file string) (*dump.Cluster, error) {
 	return dump.Read(in)
 }
 
-// messy lets an operator work until little goes on: the base is done but for a node that fails, and the driver waits on
-// a pod that is protected and for a disruption budget.
-func (s *stageSet) messy() (stop func()) {
+// startStuckRollout runs an operator until the rollouts are stuck: base is complete except for a failing node, and driver waits
+// for a protected pod and a disruption budget.
+func (s *testCluster) startStuckRollout() (stop func()) {
 	s.Helper()
 	s.Apply(canaryPolicy)
-	s.Apply(messyBase)
+	s.Apply(stuckBase)
 	for _, p := range []struct{ name, node, labels string }{
 		{"web-1", "n1", "app: web"}, {"web-2", "n2", "app: web"}, {"train", "n2", "protect: \"yes\""}, {"api", "n1", "app: api"}, {"web-3", "n4", "app: web"},
 	} {
 		s.Apply(fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {%s}}\nspec:\n  nodeName: %s\n  containers: [{name: main, image: registry.example/app:1}]\n", p.name, p.labels, p.node))
 	}
-	s.Must(s.budget("web", 0))
+	s.Must(s.writeBudget("web", 0))
 	s.Patch(s.GetNode("n6"), `{"metadata":{"labels":{"skyhook.nvidia.com/ignore":"true"}}}`)
 	s.kubelet.SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		switch {
@@ -266,33 +266,33 @@ func (s *stageSet) messy() (stop func()) {
 		}
 		return testenv.Succeeds
 	})
-	stop = s.operate()
+	stop = s.startOperator()
 	s.Eventually("the base is done where it can be", func() bool {
-		return s.GetSkyhook("base").Status.NodeCounts[v1alpha1.StatusComplete] == 3 && s.erring("n3") && s.stage("n5") == "apply"
+		return s.GetSkyhook("base").Status.NodeCounts[v1alpha1.StatusComplete] == 3 && s.isErring("n3") && s.runningStage("n5") == "apply"
 	})
 	s.Apply(messyDriver)
 	s.Apply(messyLate)
 	s.Eventually("the driver waits for pods on two nodes", func() bool {
 		a, b := s.GetNode("n1"), s.GetNode("n2")
 		held := v1alpha1.PrefixCordon + "driver"
-		return a.Annotations[held] == "true" && b.Annotations[held] == "true" && len(s.others()) == 4
+		return a.Annotations[held] == "true" && b.Annotations[held] == "true" && len(s.listOtherPods()) == 4
 	})
 	return stop
 }
 
-func (s *stageSet) erring(node string) bool {
+func (s *testCluster) isErring(node string) bool {
 	return strings.Contains(s.GetNode(node).Annotations[v1alpha1.PrefixNodeState+"base"], "erroring")
 }
 
-// others are the pods that are not of Skyhooks.
-func (s *stageSet) others() []corev1.Pod {
+// listOtherPods returns the pods that are not of Skyhooks.
+func (s *testCluster) listOtherPods() []corev1.Pod {
 	l := &corev1.PodList{}
 	s.Must(s.Client.List(context.Background(), l, client.InNamespace("default")))
 	return l.Items
 }
 
-// stage is the stage that runs on a node.
-func (s *stageSet) stage(node string) string {
+// runningStage returns the stage that runs on a node.
+func (s *testCluster) runningStage(node string) string {
 	for _, p := range s.ListPods() {
 		if p.Spec.NodeName == node && len(p.Status.InitContainerStatuses) > 0 {
 			return testenv.StageOf(&p)
@@ -301,8 +301,8 @@ func (s *stageSet) stage(node string) string {
 	return ""
 }
 
-// budget writes what a controller would: how many disruptions a budget allows.
-func (s *stageSet) budget(name string, allowed int) error {
+// writeBudget writes the status of a disruption budget, as its controller does.
+func (s *testCluster) writeBudget(name string, allowed int) error {
 	gvk, err := apiutil.GVKForObject(s.Apply(messyBudget), s.Client.Scheme())
 	if err != nil {
 		return err
@@ -321,7 +321,7 @@ metadata: {name: web, namespace: default}
 spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 `
 
-const messyBase = `
+const stuckBase = `
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
 metadata: {name: base}

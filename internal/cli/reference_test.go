@@ -26,7 +26,7 @@ operator, on a list call or two, and never with one call per node.
 |---|---|
 `
 
-// TestReference keeps docs/cli.md equal to what the commands say of themselves.
+// TestReference keeps docs/cli.md equal to the help of the commands.
 func TestReference(t *testing.T) {
 	root := cli.Command(cli.Line{Version: "dev"})
 	var all []*cobra.Command
@@ -58,7 +58,7 @@ func TestReference(t *testing.T) {
 	for _, c := range all {
 		describe(&b, c)
 	}
-	fmt.Fprintf(&b, "\n## Flags of every command\n\n```\n%s```\n", machineless(cli.GlobalFlags(root)))
+	fmt.Fprintf(&b, "\n## Flags of every command\n\n```\n%s```\n", replaceHome(cli.GlobalFlags(root)))
 	const file = "../../docs/cli.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -71,7 +71,7 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(is) != b.String() {
-		t.Error("docs/cli.md is not what the commands say: go test ./internal/cli -run TestReference -update")
+		t.Error("docs/cli.md differs from the help of the commands: go test ./internal/cli -run TestReference -update")
 	}
 }
 
@@ -90,12 +90,12 @@ func describe(b *strings.Builder, c *cobra.Command) {
 	}
 	c.InitDefaultHelpFlag()
 	if flags := c.NonInheritedFlags().FlagUsages(); flags != "" {
-		fmt.Fprintf(b, "\nFlags:\n\n```\n%s```\n", machineless(flags))
+		fmt.Fprintf(b, "\nFlags:\n\n```\n%s```\n", replaceHome(flags))
 	}
 }
 
-// machineless takes the folders of whoever runs it out of defaults.
-func machineless(flags string) string {
+// replaceHome replaces the home folder in defaults.
+func replaceHome(flags string) string {
 	if home, err := os.UserHomeDir(); err == nil && home != "/" {
 		flags = strings.ReplaceAll(flags, home, "$HOME")
 	}

@@ -27,22 +27,21 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// TestCleanup removes an operator in the middle of its work, and then what it left: it shows everything and asks, and does
-// nothing until it is told to. Afterwards nothing of ours is on the nodes, what was there before still is, and the
-// Skyhooks can be deleted.
+// TestCleanup stops an operator in the middle of a rollout and cleans up: it lists everything, asks, and changes nothing
+// before that. Afterwards nodes have nothing of ours but everything else, and the Skyhooks can be deleted.
 func TestCleanup(t *testing.T) {
-	s := newStage(t, 6)
+	s := newTestCluster(t, 6)
 	taint := fmt.Sprintf(`{"spec":{"taints":[{"key":"%s","value":"runtime-required","effect":"NoSchedule"},{"key":"mine","effect":"NoSchedule"}]}}`, v1alpha1.Group)
 	s.Patch(s.GetNode("n4"), `{"spec":{"unschedulable":true}}`) // by somebody else, before us
-	stop := s.messy()
+	stop := s.startStuckRollout()
 	stop()
 	s.Patch(s.GetNode("n5"), taint)
 	s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine, namespace: " + s.Namespace + "}\ndata: {a: b}\n")
-	before := s.traces()
+	before := s.listRemains()
 	if len(before) < 10 {
 		t.Fatalf("the operator left only %v", before)
 	}
-	_, said := s.both(1, "cleanup")
+	_, said := s.runBoth(1, "cleanup")
 	for _, want := range []string{
 		"NODE  UNCORDON  UNTAINT  SKYHOOKS", "n1    yes       -        base, driver", "n5    -         yes      base", "Finalizers: skyhook/base, skyhook/driver",
 		"deploymentpolicy/canary", "Pods: ", "ConfigMaps: ", "Remove all of this? [y/N]:", "not confirmed, so nothing was changed",
@@ -54,13 +53,13 @@ func TestCleanup(t *testing.T) {
 	if out := s.run(0, "cleanup", "--dry-run", "--yes"); !strings.Contains(out, "(dry run)") {
 		t.Errorf("a dry run prints %s", out)
 	}
-	if after := s.traces(); !slices.Equal(before, after) {
+	if after := s.listRemains(); !slices.Equal(before, after) {
 		t.Errorf("it changed something before it was told to: %v became %v", before, after)
 	}
 	if out := s.run(0, "cleanup", "--yes"); !strings.HasPrefix(out, "Cleaned up 6 nodes, 4 finalizers, ") {
 		t.Errorf("it prints %s", out)
 	}
-	if after := s.traces(); !slices.Equal(after, []string{"n6 skyhook.nvidia.com/ignore"}) { // that is the administrator's
+	if after := s.listRemains(); !slices.Equal(after, []string{"n6 skyhook.nvidia.com/ignore"}) { // that is the administrator's
 		t.Errorf("left are %v", after)
 	}
 	for node, cordoned := range map[string]bool{"n1": false, "n2": false, "n4": true} {
@@ -80,13 +79,13 @@ func TestCleanup(t *testing.T) {
 	if err := s.Client.Get(t.Context(), client.ObjectKey{Name: "driver"}, &v1alpha1.Skyhook{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Skyhook cannot be deleted: %v", err)
 	}
-	if _, said := s.both(0, "cleanup", "--yes"); said != "Nothing is left behind\n" {
+	if _, said := s.runBoth(0, "cleanup", "--yes"); said != "Nothing is left behind\n" {
 		t.Errorf("the second time it says %s", said)
 	}
 }
 
-// traces lists everything of ours.
-func (s *stageSet) traces() []string {
+// listRemains returns everything of ours.
+func (s *testCluster) listRemains() []string {
 	s.Helper()
 	var out []string
 	for i := range 6 {
@@ -109,9 +108,9 @@ func (s *stageSet) traces() []string {
 	return out
 }
 
-// While an operator runs, it is the operator that cleans up.
+// TestCleanupRefuses checks that cleanup refuses while an operator runs.
 func TestCleanupRefuses(t *testing.T) {
-	s := newStage(t, 1)
+	s := newTestCluster(t, 1)
 	labels := map[string]string{"app": "skyhook-operator"}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "skyhook-operator", Namespace: s.Namespace, Labels: labels}}
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -120,26 +119,26 @@ func TestCleanupRefuses(t *testing.T) {
 	s.Must(s.Client.Create(t.Context(), d))
 	d.Status.Replicas = 1
 	s.Must(s.Client.Status().Update(t.Context(), d))
-	if _, said := s.both(1, "cleanup", "--yes"); !strings.Contains(said, "an operator runs in namespace "+s.Namespace+": delete the Skyhooks and let it clean up, or add --force") {
+	if _, said := s.runBoth(1, "cleanup", "--yes"); !strings.Contains(said, "an operator runs in namespace "+s.Namespace+": delete the Skyhooks and let it clean up, or add --force") {
 		t.Errorf("it says %s", said)
 	}
-	s.both(0, "cleanup", "--yes", "--force")
+	s.runBoth(0, "cleanup", "--yes", "--force")
 }
 
-// TestSupportBundle packs a cluster where something is stuck: all that the page promises is inside, values of environment
-// variables and Secrets are not, and the dump inside says what the cluster says.
+// TestSupportBundle writes the bundle of a stuck cluster: it has all documented files, but no values of environment variables
+// and no Secrets, and its dump leads to the same output as the cluster.
 func TestSupportBundle(t *testing.T) {
-	s := newStage(t, 6)
+	s := newTestCluster(t, 6)
 	port := newKubelet(t)
 	for i := range 6 {
 		raw := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}`, port)
 		s.Must(s.Client.Status().Patch(t.Context(), s.GetNode(fmt.Sprintf("n%d", i+1)), client.RawPatch("application/merge-patch+json", []byte(raw))))
 	}
 	s.Must(s.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: s.Namespace}, StringData: map[string]string{"password": "tiger-in-a-secret"}}))
-	stop := s.messy()
+	stop := s.startStuckRollout()
 	stop()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	_, said := s.both(0, "support-bundle", "-o", file)
+	_, said := s.runBoth(0, "support-bundle", "-o", file)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(said, " written: ") {
 		t.Errorf("%v, mode %v, and it says %s", err, info.Mode(), said)
 	}
@@ -186,7 +185,7 @@ func TestSupportBundle(t *testing.T) {
 	}
 }
 
-// bundleFiles are the files of a bundle.
+// bundleFiles reads the files of a bundle.
 func bundleFiles(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := os.Open(file)

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands print into the scripts, and the reference into docs/cli.md")
 
-// exitsCmd runs a program and wants exactly this exit code: exits CODE PROGRAM [ARGUMENT…].
+// exitsCmd runs a program and compares its exit code: exits CODE PROGRAM [ARGUMENT…].
 func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec(args[1], args[2:]...)
 	code := 0
@@ -31,7 +31,7 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// TestFrom plays the scripts of the commands that need no cluster, because they look at files.
+// TestFrom runs the scripts of the commands that read files instead of a cluster.
 func TestFrom(t *testing.T) {
 	dumps, err := filepath.Abs("testdata/dumps")
 	if err != nil {

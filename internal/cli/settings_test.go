@@ -68,8 +68,8 @@ type settingsPlan struct {
 	}
 }
 
-// check compares a plan with what the operator decides: waves of the default policy, and no work for a NodeOp in a
-// namespace that is not the operator's to serve.
+// check compares a plan with the operator's decision: waves of the default policy, and no work for a NodeOp in a namespace that
+// the operator does not serve.
 func (p *settingsPlan) check(t *testing.T, namespace string) {
 	t.Helper()
 	changed := strings.Join(p.Settings.Changed, " ")
@@ -93,7 +93,7 @@ func (p *settingsPlan) check(t *testing.T, namespace string) {
 	}
 }
 
-// A plan is decided with the settings of the operator, which are read from its Deployment and kept in a dump.
+// TestPlanUsesTheOperatorsSettings checks that a plan uses the operator's settings, from its Deployment and from a dump.
 func TestPlanUsesTheOperatorsSettings(t *testing.T) {
 	deployment := strings.ReplaceAll(operatorSettings, "NAMESPACE}", "skyhook}")
 	live, err := dump.New(nil, time.Now())
@@ -133,9 +133,9 @@ func TestPlanUsesTheOperatorsSettings(t *testing.T) {
 	plan.check(t, "skyhook")
 }
 
-// The same on an API server, as it is and through a dump.
+// TestPlanUsesTheSettingsOfARunningOperator checks the same with an API server, for the cluster and for its dump.
 func TestPlanUsesTheSettingsOfARunningOperator(t *testing.T) {
-	s := newStage(t, 3)
+	s := newTestCluster(t, 3)
 	s.Apply(strings.ReplaceAll(operatorSettings, "NAMESPACE}", s.Namespace+"}"))
 	s.Apply(canaryPolicy)
 	s.Apply(withoutPolicy)
@@ -147,7 +147,7 @@ func TestPlanUsesTheSettingsOfARunningOperator(t *testing.T) {
 		s.Must(json.Unmarshal([]byte(s.run(2, args...)), &plan))
 		plan.check(t, s.Namespace)
 	}
-	if _, said := s.both(0, "status", "--verbose"); !strings.Contains(said, "settings of the operator from Deployment "+s.Namespace+"/skyhook-operator: ") ||
+	if _, said := s.runBoth(0, "status", "--verbose"); !strings.Contains(said, "settings of the operator from Deployment "+s.Namespace+"/skyhook-operator: ") ||
 		!strings.Contains(said, "--default-deployment-policy=canary") {
 		t.Errorf("status tells %s", said)
 	}

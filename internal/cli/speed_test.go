@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// paced is a rollout of which nodes finished so many minutes ago, and others still owe something.
-func paced(minutes []float64, left int) *view {
+// newPacedView returns a rollout with nodes that finished this many minutes ago, and some that are not finished.
+func newPacedView(minutes []float64, left int) *view {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := rollout.Rollout{Ref: rollout.ParseRef("NodeOp/ops/demo"), Sequence: "NodeOp"}
 	report := rollout.Report{Rollout: r.Ref}
@@ -32,8 +32,8 @@ func paced(minutes []float64, left int) *view {
 	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
 }
 
-// How long the rest will take follows from what finished during the last hour; from too little nothing follows.
-func TestTimeLeft(t *testing.T) {
+// TestEstimateSpeed checks the estimate from the nodes that finished during the last hour; too few give none.
+func TestEstimateSpeed(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		minutes []float64
@@ -54,7 +54,7 @@ func TestTimeLeft(t *testing.T) {
 		{"less than a minute says nothing", []float64{0.5, 0.3, 0.1}, 5, 0, ""},
 		{"nothing is left", []float64{30, 20, 10}, 0, 0, ""},
 	} {
-		s := paced(c.minutes, c.left)
+		s := newPacedView(c.minutes, c.left)
 		st := summarizeRollout(s, &s.snapshot.Rollouts[0])
 		if st.PerHour != c.perHour || st.Left != c.text {
 			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)

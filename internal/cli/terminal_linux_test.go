@@ -21,11 +21,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 )
 
-// onTerminal runs the plugin with a terminal for its output, and gives what the terminal was sent.
-func onTerminal(t *testing.T, args ...string) string { return onTerminalOf(t, 200, args...) }
+// runOnTerminal runs the plugin with a terminal as its output, and returns what was written to the terminal.
+func runOnTerminal(t *testing.T, args ...string) string { return runOnTerminalOf(t, 200, args...) }
 
-// onTerminalOf is onTerminal with so many columns.
-func onTerminalOf(t *testing.T, columns uint16, args ...string) string {
+// runOnTerminalOf is runOnTerminal with a number of columns.
+func runOnTerminalOf(t *testing.T, columns uint16, args ...string) string {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -61,27 +61,27 @@ func onTerminalOf(t *testing.T, columns uint16, args ...string) string {
 	return got.String()
 }
 
-// Colours and redrawing are for terminals only.
+// TestTerminal checks that only terminals get colours and are redrawn.
 func TestTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 	once := []string{"status", "--from", "testdata/dumps/stuck.yaml"}
-	if got := onTerminal(t, once...); !strings.Contains(got, "\x1b[33min_progress\x1b[0m") {
+	if got := runOnTerminal(t, once...); !strings.Contains(got, "\x1b[33min_progress\x1b[0m") {
 		t.Errorf("there are no colours:\n%q", got)
 	}
-	watched := onTerminal(t, "status", "driver", "-w", "--from", "testdata/dumps/stuck.yaml")
+	watched := runOnTerminal(t, "status", "driver", "-w", "--from", "testdata/dumps/stuck.yaml")
 	for _, want := range []string{"\x1b[2J\x1b[H", "\x1b[K", "\x1b[J"} {
 		if !strings.Contains(watched, want) {
 			t.Errorf("%q is missing from\n%q", want, watched)
 		}
 	}
 	t.Setenv("NO_COLOR", "1")
-	if got := onTerminal(t, once...); strings.Contains(got, "\x1b") {
+	if got := runOnTerminal(t, once...); strings.Contains(got, "\x1b") {
 		t.Errorf("colours that nobody wants:\n%q", got)
 	}
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "dumb")
-	if got := onTerminal(t, append(once, "-w")...); strings.Contains(got, "\x1b") {
+	if got := runOnTerminal(t, append(once, "-w")...); strings.Contains(got, "\x1b") {
 		t.Errorf("a dumb terminal is sent\n%q", got)
 	}
 	t.Setenv("TERM", "xterm")
@@ -91,13 +91,13 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// What is printed on a terminal is no wider than that, and nothing of it is lost where it is folded.
+// TestTerminalIsNarrow checks that lines are wrapped at the width of the terminal, and that nothing is lost.
 func TestTerminalIsNarrow(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
 	for _, args := range [][]string{{"status"}, {"status", "driver"}, {"status", "base"}, {"why", "driver"}, {"why", "n2"}, {"simulate", "base", "driver"}} {
 		args = append(args, "--from", "testdata/dumps/stuck.yaml")
-		narrow, wide := onTerminalOf(t, 80, args...), onTerminalOf(t, 1000, args...)
+		narrow, wide := runOnTerminalOf(t, 80, args...), runOnTerminalOf(t, 1000, args...)
 		for _, line := range strings.Split(narrow, "\r\n") {
 			if n := utf8.RuneCountInString(line); n > 80 {
 				t.Errorf("%v prints %d columns:\n%s", args, n, line)
@@ -110,31 +110,31 @@ func TestTerminalIsNarrow(t *testing.T) {
 	}
 }
 
-// shared is a buffer for two goroutines.
-type shared struct {
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *shared) Write(p []byte) (int, error) {
+func (s *lockedBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
 }
 
-func (s *shared) String() string {
+func (s *lockedBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
 }
 
-// Elsewhere than on a terminal -w appends what changed, and nothing while nothing changes.
+// TestWatchAppends checks that -w appends changes when the output is no terminal.
 func TestWatchAppends(t *testing.T) {
-	s := newStage(t, 2)
-	s.Apply(messyBase)
+	s := newTestCluster(t, 2)
+	s.Apply(stuckBase)
 	s.Patch(s.GetSkyhook("base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	out, ended := &shared{}, make(chan int, 1)
+	out, ended := &lockedBuffer{}, make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, cli.Line{
 			Args:   []string{"--kubeconfig", s.file, "-n", s.Namespace, "status", "base", "-w", "--interval", "20ms"},
@@ -142,7 +142,7 @@ func TestWatchAppends(t *testing.T) {
 		})
 	}()
 	s.Eventually("it looked several times", func() bool {
-		looks := slices.DeleteFunc(s.proxy.peek(), func(call string) bool { return call != "GET /api/v1/nodes" })
+		looks := slices.DeleteFunc(s.proxy.listCalls(), func(call string) bool { return call != "GET /api/v1/nodes" })
 		return len(looks) > 3
 	})
 	if got := out.String(); strings.Count(got, "Skyhook base: paused\n") != 1 || strings.Contains(got, "\x1b") {
@@ -161,10 +161,10 @@ func TestWatchAppends(t *testing.T) {
 	}
 }
 
-// Names are completed from the cluster.
+// TestCompletion checks that names are completed from the cluster.
 func TestCompletion(t *testing.T) {
-	s := newStage(t, 2)
-	s.Apply(messyBase)
+	s := newTestCluster(t, 2)
+	s.Apply(stuckBase)
 	for args, want := range map[string]string{
 		"__complete status ":           "base\n",
 		"__complete why n":             "n1\nn2\n",

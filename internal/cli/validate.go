@@ -124,7 +124,7 @@ type objectValidator struct {
 func newObjectValidator(objects []*manifest.Object) *objectValidator {
 	v := &objectValidator{objects: objects, policies: map[string]*v1alpha1.DeploymentPolicy{}, files: map[string]string{}, claims: map[string]string{}}
 	for _, o := range objects {
-		if !o.Known || o.GetKind() != "DeploymentPolicy" || len(o.Wrong) > 0 {
+		if !o.IsKnown || o.GetKind() != "DeploymentPolicy" || len(o.Problems) > 0 {
 			continue
 		}
 		p := &v1alpha1.DeploymentPolicy{}
@@ -138,18 +138,18 @@ func newObjectValidator(objects []*manifest.Object) *objectValidator {
 func (v *objectValidator) validate() []validatedObject {
 	var all []validatedObject
 	for _, o := range v.objects {
-		if !o.Known {
+		if !o.IsKnown {
 			continue
 		}
-		result := validatedObject{File: o.File, Object: o.Name(), Errors: append([]string{}, o.Wrong...), Warnings: []string{}}
-		for _, field := range o.Unknown {
+		result := validatedObject{File: o.File, Object: o.Name(), Errors: append([]string{}, o.Problems...), Warnings: []string{}}
+		for _, field := range o.UnknownFields {
 			result.Errors = append(result.Errors, field+" is unknown, and the API server would drop it")
 		}
 		if file, isDuplicate := v.files[o.Name()]; isDuplicate {
 			result.Errors = append(result.Errors, "it is in "+file+" already")
 		}
 		v.files[o.Name()] = o.File
-		if len(o.Wrong) == 0 {
+		if len(o.Problems) == 0 {
 			v.validateReferences(o, &result)
 		}
 		all = append(all, result)

@@ -11,8 +11,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestEveryReasonIsExplained: for each reason to wait, why says the sentence of the status and the events, since when, and
-// what would help.
+// TestEveryReasonIsExplained checks that an explanation has the sentence of the status, since when, and what would help, for
+// each reason to wait.
 func TestEveryReasonIsExplained(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	for _, want := range rollout.Waits() {

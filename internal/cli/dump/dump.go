@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dump holds a cluster as it was at one moment: everything that was read for a decision, so that it can be
-// written to a file, read again somewhere else, and changed by what somebody thinks of applying.
+// Package dump holds the objects of a cluster at one moment: everything that a decision reads. They can be written to a
+// file, read again without a cluster, and changed by manifests that are not applied yet.
 //
-// A Picture is a client.Reader. One that is taken asks the API server for each list once and keeps the answer; one that
-// is read from a file has nobody to ask. cluster.Observe sees no difference.
+// A Cluster is a client.Reader, so cluster.Observe reads it like an API server. A live one requests each list from the API
+// server once; one that was read from a file has only what the file has.
 package dump
 
 import (
@@ -26,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,28 +37,28 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 )
 
-// Cluster is a cluster at one moment.
+// Cluster holds the objects of a cluster at one moment.
 type Cluster struct {
 	Taken    time.Time
-	Plugin   string // version that took it
+	Plugin   string // version of the plugin
 	Operator Operator
 
-	live    client.Reader // nil: there is nobody to ask
+	live    client.Reader // nil when it was read from a file
 	scheme  *runtime.Scheme
 	mu      sync.Mutex
 	objects map[schema.GroupVersionKind]map[client.ObjectKey]client.Object
 	calls   map[string]*listCall
-	absent  map[string]bool // kinds that the server does not know
+	absent  map[string]bool // kinds without a CRD
 	systems map[string]int
 }
 
-// listCall is a list that was asked for.
+// listCall is a list that was requested.
 type listCall struct {
 	once sync.Once
 	err  error
 }
 
-// Scheme knows the kinds that a picture may hold.
+// Scheme has the kinds that a Cluster can hold.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -70,7 +71,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// New is an empty picture that asks live, if that is not nil.
+// New returns an empty Cluster that reads from live, unless that is nil.
 func New(live client.Reader, taken time.Time) (*Cluster, error) {
 	s, err := Scheme()
 	if err != nil {
@@ -83,68 +84,68 @@ func New(live client.Reader, taken time.Time) (*Cluster, error) {
 	}, nil
 }
 
-// Live says that the picture asks an API server.
-func (p *Cluster) Live() bool { return p.live != nil }
+// Live reports whether the Cluster reads from an API server.
+func (c *Cluster) Live() bool { return c.live != nil }
 
-// Absent are the kinds of ours that were asked for and that the server does not know.
-func (p *Cluster) Absent() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.absent))
+// Absent returns our kinds that the API server does not know.
+func (c *Cluster) Absent() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.absent))
 }
 
-// Systems is what the nodes that were listed run, and how many of them do.
-func (p *Cluster) Systems() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.systems)
+// Systems counts the listed nodes by their versions.
+func (c *Cluster) Systems() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.systems)
 }
 
 // Put adds an object, or replaces the one of its kind and name.
-func (p *Cluster) Put(o client.Object) error {
-	gvk, err := apiutil.GVKForObject(o, p.scheme)
+func (c *Cluster) Put(o client.Object) error {
+	gvk, err := apiutil.GVKForObject(o, c.scheme)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.GetName(), err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.put(gvk, o)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(gvk, o)
 	return nil
 }
 
-func (p *Cluster) put(gvk schema.GroupVersionKind, o client.Object) {
-	if p.objects[gvk] == nil {
-		p.objects[gvk] = map[client.ObjectKey]client.Object{}
+func (c *Cluster) put(gvk schema.GroupVersionKind, o client.Object) {
+	if c.objects[gvk] == nil {
+		c.objects[gvk] = map[client.ObjectKey]client.Object{}
 	}
-	p.objects[gvk][client.ObjectKeyFromObject(o)] = o
+	c.objects[gvk][client.ObjectKeyFromObject(o)] = o
 }
 
-// Objects gives the kept objects of a kind, by namespace and name.
-func (p *Cluster) Objects(gvk schema.GroupVersionKind) []client.Object {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(p.objects[gvk]), func(a, b client.ObjectKey) int {
+// Objects returns the objects of a kind, by namespace and name.
+func (c *Cluster) Objects(gvk schema.GroupVersionKind) []client.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(c.objects[gvk]), func(a, b client.ObjectKey) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out := make([]client.Object, len(keys))
 	for i, k := range keys {
-		out[i] = p.objects[gvk][k]
+		out[i] = c.objects[gvk][k]
 	}
 	return out
 }
 
-// Get reads one object. What is not kept is asked for, because no list may have covered it.
-func (p *Cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(into, p.scheme)
+// Get reads one object. It is requested from the API server when no list had it.
+func (c *Cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	gvk, err := apiutil.GVKForObject(into, c.scheme)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	found := p.objects[gvk][key]
-	p.mu.Unlock()
+	c.mu.Lock()
+	found := c.objects[gvk][key]
+	c.mu.Unlock()
 	if found == nil {
-		if p.live != nil {
-			return p.live.Get(ctx, key, into, options...)
+		if c.live != nil {
+			return c.live.Get(ctx, key, into, options...)
 		}
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind)}, key.Name)
 	}
@@ -155,27 +156,27 @@ func (p *Cluster) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
 }
 
-// Find is Get of what is kept, once everything of the kind has been asked for.
-func (p *Cluster) Find(ctx context.Context, key client.ObjectKey, into client.Object) error {
-	gvk, err := apiutil.GVKForObject(into, p.scheme)
+// Find lists all objects of the kind, and gets one of them.
+func (c *Cluster) Find(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	gvk, err := apiutil.GVKForObject(into, c.scheme)
 	if err != nil {
 		return err
 	}
-	list, err := p.scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	list, err := c.scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return err
 	}
 	if all, ok := list.(client.ObjectList); ok {
-		if err := p.List(ctx, all); err != nil {
+		if err := c.List(ctx, all); err != nil {
 			return err
 		}
 	}
-	return p.Get(ctx, key, into)
+	return c.Get(ctx, key, into)
 }
 
-// List reads many objects. Limits mean nothing: everything comes at once.
-func (p *Cluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	gvk, err := apiutil.GVKForObject(list, p.scheme)
+// List reads objects. It ignores limits.
+func (c *Cluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	gvk, err := apiutil.GVKForObject(list, c.scheme)
 	if err != nil {
 		return err
 	}
@@ -183,11 +184,11 @@ func (p *Cluster) List(ctx context.Context, list client.ObjectList, options ...c
 	o := &client.ListOptions{}
 	o.ApplyOptions(options)
 	o.Limit, o.Continue, o.UnsafeDisableDeepCopy = 0, "", nil
-	if err := p.fetchOnce(ctx, gvk, list, o); err != nil {
+	if err := c.fetchOnce(ctx, gvk, list, o); err != nil {
 		return err
 	}
 	var out []runtime.Object
-	for _, found := range p.Objects(gvk) {
+	for _, found := range c.Objects(gvk) {
 		if matchesOptions(found, o) {
 			out = append(out, found)
 		}
@@ -196,28 +197,28 @@ func (p *Cluster) List(ctx context.Context, list client.ObjectList, options ...c
 	return meta.SetList(list, out)
 }
 
-// fetchOnce has the API server answer a question, once. A kind that the server does not know has no objects.
-func (p *Cluster) fetchOnce(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
-	if p.live == nil {
+// fetchOnce requests a list from the API server, unless it was requested before. A kind without a CRD has no objects.
+func (c *Cluster) fetchOnce(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
+	if c.live == nil {
 		return nil
 	}
 	key := fmt.Sprint(gvk, o.Namespace, "|", o.LabelSelector, "|", o.FieldSelector)
-	p.mu.Lock()
-	q, whole := p.calls[key], p.calls[fmt.Sprint(gvk, "|<nil>|<nil>")]
+	c.mu.Lock()
+	call, whole := c.calls[key], c.calls[fmt.Sprint(gvk, "|<nil>|<nil>")]
 	if whole != nil {
-		q = whole
+		call = whole
 	}
-	if q == nil {
-		q = &listCall{}
-		p.calls[key] = q
+	if call == nil {
+		call = &listCall{}
+		c.calls[key] = call
 	}
-	p.mu.Unlock()
-	q.once.Do(func() { q.err = p.fetch(ctx, gvk, like, o) })
-	return q.err
+	c.mu.Unlock()
+	call.once.Do(func() { call.err = c.fetch(ctx, gvk, like, o) })
+	return call.err
 }
 
-func (p *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
-	fresh, err := p.scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, like client.ObjectList, o *client.ListOptions) error {
+	fresh, err := c.scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return err
 	}
@@ -225,37 +226,37 @@ func (p *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, like c
 	if !ok {
 		return fmt.Errorf("%T is no list", like)
 	}
-	err = p.live.List(ctx, list, o)
+	err = c.live.List(ctx, list, o)
 	if optional := gvk.Group == nodeopv1.Group || gvk == v1alpha1.GroupVersion.WithKind("DeploymentPolicy"); optional && apierrors.IsNotFound(err) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.absent[gvk.Kind] = true
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.absent[gvk.Kind] = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return meta.EachListItem(list, func(item runtime.Object) error {
-		if n, ok := item.(*corev1.Node); ok { // most of it nobody looks at
+		if n, ok := item.(*corev1.Node); ok { // most fields are never read
 			on := n.Status.NodeInfo
-			p.systems[strings.Join([]string{on.KubeletVersion, on.OSImage, on.KernelVersion, on.ContainerRuntimeVersion, on.Architecture}, " | ")]++
+			c.systems[strings.Join([]string{on.KubeletVersion, on.OSImage, on.KernelVersion, on.ContainerRuntimeVersion, on.Architecture}, " | ")]++
 			cluster.StripNode(n)
 		}
 		if o, ok := item.(client.Object); ok {
-			p.put(gvk, o)
+			c.put(gvk, o)
 		}
 		return nil
 	})
 }
 
-// matchesOptions says that a list with these options shows an object.
+// matchesOptions reports whether a list with these options includes an object.
 func matchesOptions(o client.Object, by *client.ListOptions) bool {
 	switch {
 	case by.Namespace != "" && o.GetNamespace() != by.Namespace:
 		return false
-	case by.LabelSelector != nil && !by.LabelSelector.Matches(labelSet(o.GetLabels())):
+	case by.LabelSelector != nil && !by.LabelSelector.Matches(labels.Set(o.GetLabels())):
 		return false
 	case by.FieldSelector == nil || by.FieldSelector.Empty():
 		return true
@@ -267,22 +268,11 @@ func matchesOptions(o client.Object, by *client.ListOptions) bool {
 	return by.FieldSelector.Matches(set)
 }
 
-type labelSet map[string]string
-
-// Has says that a label is there.
-func (s labelSet) Has(key string) bool { _, ok := s[key]; return ok }
-
-// Get is the value of a label.
-func (s labelSet) Get(key string) string { return s[key] }
-
-// Lookup is both.
-func (s labelSet) Lookup(key string) (string, bool) { v, ok := s[key]; return v, ok }
-
-// maxNodeLists is up to how many nodes are asked for their pods one by one; for more there is one list of all pods.
+// maxNodeLists is the number of nodes up to which the pods of each node are listed; beyond it, all pods are listed.
 const maxNodeLists = 8
 
-// On lists the pods on nodes: for a few nodes with one question each, otherwise with one for all.
-func (p *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
+// On lists the pods on nodes.
+func (c *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.Pod, error) {
 	out := make(map[string][]*corev1.Pod, len(nodes))
 	if len(nodes) == 0 {
 		return out, nil
@@ -292,18 +282,18 @@ func (p *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.
 		wanted[n] = true
 	}
 	if len(nodes) > maxNodeLists {
-		if err := p.List(ctx, &corev1.PodList{}); err != nil {
+		if err := c.List(ctx, &corev1.PodList{}); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
-	} else if err := p.listPodsByNode(ctx, nodes); err != nil {
+	} else if err := c.listPodsByNode(ctx, nodes); err != nil {
 		return nil, err
 	}
-	for _, o := range p.Objects(corev1.SchemeGroupVersion.WithKind("Pod")) {
+	for _, o := range c.Objects(corev1.SchemeGroupVersion.WithKind("Pod")) {
 		if pod, ok := o.(*corev1.Pod); ok && wanted[pod.Spec.NodeName] {
 			out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], pod)
 		}
 	}
-	for _, n := range nodes { // looked at, and nothing is there
+	for _, n := range nodes { // an empty list says that the node has no pods
 		if out[n] == nil {
 			out[n] = []*corev1.Pod{}
 		}
@@ -311,11 +301,11 @@ func (p *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.
 	return out, nil
 }
 
-func (p *Cluster) listPodsByNode(ctx context.Context, nodes []string) error {
+func (c *Cluster) listPodsByNode(ctx context.Context, nodes []string) error {
 	errs := make([]error, len(nodes))
 	var group sync.WaitGroup
 	for i, n := range nodes {
-		group.Go(func() { errs[i] = p.List(ctx, &corev1.PodList{}, client.MatchingFields{"spec.nodeName": n}) })
+		group.Go(func() { errs[i] = c.List(ctx, &corev1.PodList{}, client.MatchingFields{"spec.nodeName": n}) })
 	}
 	group.Wait()
 	for i, err := range errs {

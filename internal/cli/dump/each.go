@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// forEach does something for each of so many, on as many processors as there are.
+// forEach calls do for each index below many, on all processors.
 func forEach(many int, do func(int) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, min(many, runtime.GOMAXPROCS(0)))

@@ -23,13 +23,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
-// What the file says it is.
+// The type of the file.
 const (
 	fileVersion = "cli." + v1alpha1.Group + "/v1"
 	fileKind    = "Dump"
 )
 
-// file is a picture as it is written.
+// file is the format of a dump.
 type file struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -39,7 +39,7 @@ type file struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-// dumpedKinds are the kinds that a file holds, in its order. Deployments are not needed again: what they say is in settings.
+// dumpedKinds are the kinds in a file, in this order. Deployments are left out: the settings of the operator replace them.
 var dumpedKinds = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("Skyhook"), v1alpha1.GroupVersion.WithKind("DeploymentPolicy"),
 	nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
@@ -47,16 +47,16 @@ var dumpedKinds = []schema.GroupVersionKind{
 	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 }
 
-// Write writes a picture that Redact made.
-func (p *Cluster) Write(w io.Writer) error {
+// Write writes a redacted Cluster.
+func (c *Cluster) Write(w io.Writer) error {
 	out := file{
-		APIVersion: fileVersion, Kind: fileKind, Taken: p.Taken.UTC().Truncate(time.Second), Plugin: p.Plugin,
-		Operator: p.Operator,
+		APIVersion: fileVersion, Kind: fileKind, Taken: c.Taken.UTC().Truncate(time.Second), Plugin: c.Plugin,
+		Operator: c.Operator,
 	}
 	var kinds []schema.GroupVersionKind
 	var objects []client.Object
 	for _, gvk := range dumpedKinds {
-		for _, o := range p.Objects(gvk) {
+		for _, o := range c.Objects(gvk) {
 			kinds, objects = append(kinds, gvk), append(objects, o)
 		}
 	}
@@ -70,10 +70,10 @@ func (p *Cluster) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return out.write(w)
+	return out.writeTo(w)
 }
 
-// marshalObject is one object as it is written.
+// marshalObject formats one object for a file.
 func marshalObject(gvk schema.GroupVersionKind, o client.Object) ([]byte, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -83,11 +83,11 @@ func marshalObject(gvk schema.GroupVersionKind, o client.Object) ([]byte, error)
 	return json.Marshal(dropEmpty(raw))
 }
 
-// maxYAMLObjects is up to how many objects a file has a line for each field. Beyond it has a line for each object: nobody reads
-// so much from the first to the last line, and YAML of that size takes many seconds to write and to read.
+// maxYAMLObjects is the number of objects up to which a file is YAML with a line for each field. Larger files have one line
+// of JSON for each object, because large YAML takes many seconds to write and to read.
 const maxYAMLObjects = 500
 
-func (f file) write(w io.Writer) error {
+func (f file) writeTo(w io.Writer) error {
 	items := f.Items
 	if len(items) > maxYAMLObjects {
 		f.Items = nil
@@ -106,8 +106,8 @@ func (f file) write(w io.Writer) error {
 	return err
 }
 
-// parse reads a file. Lines that hold an object each are not worth a parser for YAML.
-func parse(text []byte) (file, error) {
+// parseFile parses a file. Lines of JSON are not passed to the YAML parser.
+func parseFile(text []byte) (file, error) {
 	f := file{Operator: Operator{Options: *options.Defaults()}} // a dump of an earlier plugin does not have all of them
 	var lines []json.RawMessage
 	if head, rest, cut := bytes.Cut(text, []byte("\nitems:\n- {")); cut {
@@ -127,8 +127,8 @@ func parse(text []byte) (file, error) {
 	return f, err
 }
 
-// dropEmpty leaves out what is empty, which typed objects are full of. The data of a ConfigMap stays as it is: an empty
-// file is a file.
+// dropEmpty removes empty fields, of which typed objects have many. The data of a ConfigMap stays, because an empty file is
+// a file.
 func dropEmpty(m map[string]any) map[string]any {
 	for key, value := range m {
 		switch v := value.(type) {
@@ -152,13 +152,13 @@ func dropEmpty(m map[string]any) map[string]any {
 	return m
 }
 
-// Read reads what Write wrote.
+// Read reads a file that Write wrote.
 func Read(r io.Reader) (*Cluster, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	in, err := parse(text)
+	in, err := parseFile(text)
 	if err != nil {
 		return nil, fmt.Errorf("it is not a dump: %w", err)
 	}

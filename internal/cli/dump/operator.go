@@ -28,11 +28,11 @@ type Operator struct {
 var ErrNoOperator = errors.New("no operator")
 
 // FindOperator reads the operator's settings from its Deployment. With an error, the defaults replace what could not be read.
-func (p *Cluster) FindOperator(ctx context.Context, namespace string, isOperator func(*appsv1.Deployment) bool) error {
-	p.Operator = Operator{Source: "defaults", Options: *options.Defaults()}
-	p.Operator.Namespace = namespace
+func (c *Cluster) FindOperator(ctx context.Context, namespace string, isOperator func(*appsv1.Deployment) bool) error {
+	c.Operator = Operator{Source: "defaults", Options: *options.Defaults()}
+	c.Operator.Namespace = namespace
 	list := &appsv1.DeploymentList{}
-	if err := p.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing deployments in namespace %s: %w", namespace, err)
 	}
 	i := slices.IndexFunc(list.Items, func(d appsv1.Deployment) bool { return isOperator(&d) })
@@ -41,27 +41,27 @@ func (p *Cluster) FindOperator(ctx context.Context, namespace string, isOperator
 	}
 	d := &list.Items[i]
 	var unread []error
-	settings, err := options.FromDeployment(d, p.leaderNode(ctx, d), func(name string) map[string]string {
+	settings, err := options.FromDeployment(d, c.leaderNode(ctx, d), func(name string) map[string]string {
 		found := &corev1.ConfigMap{}
-		if err := p.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
 			unread = append(unread, fmt.Errorf("ConfigMap %s: %w", name, err))
 		}
 		return found.Data
 	})
-	p.Operator = Operator{Source: "Deployment " + d.Namespace + "/" + d.Name, Options: *settings}
+	c.Operator = Operator{Source: "Deployment " + d.Namespace + "/" + d.Name, Options: *settings}
 	if err := errors.Join(append(unread, err)...); err != nil {
-		return fmt.Errorf("settings of the operator in %s: %w", p.Operator.Source, err)
+		return fmt.Errorf("settings of the operator in %s: %w", c.Operator.Source, err)
 	}
 	return nil
 }
 
 // leaderNode is the node that the leading operator runs on; empty when that cannot be told.
-func (p *Cluster) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
-	if p.live == nil || d.Spec.Selector == nil {
+func (c *Cluster) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
+	if c.live == nil || d.Spec.Selector == nil {
 		return ""
 	}
 	pods := &corev1.PodList{}
-	if err := p.live.List(ctx, pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+	if err := c.live.List(ctx, pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
 		return ""
 	}
 	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })
@@ -70,7 +70,7 @@ func (p *Cluster) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
 	}
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: d.Namespace, Name: options.LeaseName}
-	if err := p.live.Get(ctx, key, lease); err != nil || lease.Spec.HolderIdentity == nil {
+	if err := c.live.Get(ctx, key, lease); err != nil || lease.Spec.HolderIdentity == nil {
 		return ""
 	}
 	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // the holder is hostname_UUID

@@ -17,50 +17,49 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// Redacted is a copy without the values of environment variables, and without everything that no decision looks at. The
-// same value gets the same word, so that what was equal stays equal and what differed differs: the copy leads to the
-// same decisions.
-func (p *Cluster) Redacted() (*Cluster, error) {
-	out, err := New(nil, p.Taken)
+// Redacted returns a copy without the values of environment variables, and without everything that no decision reads. Equal
+// values get equal replacements, so that the copy leads to the same decisions.
+func (c *Cluster) Redacted() (*Cluster, error) {
+	out, err := New(nil, c.Taken)
 	if err != nil {
 		return nil, err
 	}
-	out.Plugin, out.Operator = p.Plugin, p.Operator
-	words := map[string]string{}
-	hide := func(value string) string {
-		if words[value] == "" {
-			words[value] = fmt.Sprintf("redacted-%d", len(words)+1)
+	out.Plugin, out.Operator = c.Plugin, c.Operator
+	replacements := map[string]string{}
+	redact := func(value string) string {
+		if replacements[value] == "" {
+			replacements[value] = fmt.Sprintf("redacted-%d", len(replacements)+1)
 		}
-		return words[value]
+		return replacements[value]
 	}
 	var hooks []*v1alpha1.Skyhook
-	var frozen []*corev1.ConfigMap
-	var rest []client.Object
+	var configMaps []*corev1.ConfigMap
+	var objects []client.Object
 	for _, gvk := range dumpedKinds {
-		for _, o := range p.Objects(gvk) {
+		for _, o := range c.Objects(gvk) {
 			c, ok := o.DeepCopyObject().(client.Object)
 			if !ok {
 				return nil, fmt.Errorf("%s %s cannot be copied", gvk.Kind, o.GetName())
 			}
-			rest = append(rest, c)
+			objects = append(objects, c)
 			switch c := c.(type) {
 			case *v1alpha1.Skyhook:
 				hooks = append(hooks, c)
 			case *corev1.ConfigMap:
-				frozen = append(frozen, c)
+				configMaps = append(configMaps, c)
 			case *nodeopv1.NodeOp:
 				for i := range c.Spec.Env {
 					if c.Spec.Env[i].Value != "" {
-						c.Spec.Env[i].Value = hide(c.Spec.Env[i].Value)
+						c.Spec.Env[i].Value = redact(c.Spec.Env[i].Value)
 					}
 				}
 			}
 		}
 	}
-	renamed := newReplacer(skyhook.Redact(hooks, frozen, p.Operator.Skyhook(""), hide))
-	err = forEach(len(rest), func(i int) error {
-		p.trimObject(rest[i], renamed)
-		return out.Put(rest[i])
+	renamed := newReplacer(skyhook.Redact(hooks, configMaps, c.Operator.Skyhook(""), redact))
+	err = forEach(len(objects), func(i int) error {
+		c.trimObject(objects[i], renamed)
+		return out.Put(objects[i])
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (p *Cluster) Redacted() (*Cluster, error) {
 	return out, nil
 }
 
-// newReplacer writes the new hashes where the old ones are.
+// newReplacer replaces hashes of values by hashes of their replacements.
 func newReplacer(hashes map[string]string) *strings.Replacer {
 	var pairs []string
 	for from, to := range hashes {
@@ -77,8 +76,8 @@ func newReplacer(hashes map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// trimObject drops from an object what nobody looks at.
-func (p *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
+// trimObject removes from an object what no decision reads.
+func (c *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
 	o.SetManagedFields(nil)
 	o.SetSelfLink("")
 	annotations := maps.Clone(o.GetAnnotations())
@@ -93,7 +92,7 @@ func (p *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
 	case *corev1.Node:
 		cluster.StripNode(o)
 	case *corev1.Pod:
-		if o.Namespace == p.Operator.Namespace && o.Labels[v1alpha1.LabelName] != "" {
+		if o.Namespace == c.Operator.Namespace && o.Labels[v1alpha1.LabelName] != "" {
 			cluster.StripPod(o)
 			return
 		}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest applies the CRDs to objects in files, as the API server does: unknown fields, defaults, the schema and the
-// CEL rules. It needs no cluster.
+// Package manifest reads objects from files and validates them as the API server does: it applies the defaults, the schema
+// and the CEL rules of the CRDs, and finds unknown fields. It needs no cluster.
 package manifest
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/chart"
 )
 
-// What evaluating the CEL rules of one object may cost, as the API server has it.
+// Cost limits of CEL rules, as in the API server.
 const (
 	costOfRule   = 1000000
 	costOfObject = 10000000
@@ -43,13 +43,13 @@ const (
 // Object is one object of a file.
 type Object struct {
 	*unstructured.Unstructured
-	File    string
-	Known   bool     // one of our kinds
-	Unknown []string // fields that no kind has: the API server drops them
-	Wrong   []string // what the API server refuses, in sentences
+	File          string
+	IsKnown       bool     // it is one of our kinds
+	UnknownFields []string // fields that the API server drops
+	Problems      []string // why the API server refuses it
 }
 
-// Name is how people call it: Skyhook demo.
+// Name returns kind and name, such as Skyhook demo.
 func (o *Object) Name() string {
 	if o.GetNamespace() != "" {
 		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
@@ -57,21 +57,21 @@ func (o *Object) Name() string {
 	return o.GetKind() + " " + o.GetName()
 }
 
-// Validator are those of our kinds.
+// Validator validates objects of our kinds.
 type Validator struct {
-	kinds map[gvks.GroupVersionKind]*kind
+	kinds map[gvks.GroupVersionKind]*crdVersion
 }
 
-type kind struct {
+type crdVersion struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
-	cel        *cel.Validator // made when it is needed first: it costs time
+	cel        *cel.Validator // compiled on first use, because that is slow
 	namespaced bool
 }
 
-// Load reads the rules.
+// Load reads the CRDs.
 func Load() (*Validator, error) {
-	r := &Validator{kinds: map[gvks.GroupVersionKind]*kind{}}
+	r := &Validator{kinds: map[gvks.GroupVersionKind]*crdVersion{}}
 	files, err := chart.CRDs.ReadDir("files/crds")
 	if err != nil {
 		return nil, fmt.Errorf("reading the CRDs: %w", err)
@@ -81,14 +81,14 @@ func Load() (*Validator, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the CRDs: %w", err)
 		}
-		if err := r.add(text); err != nil {
+		if err := r.addCRD(text); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
 		}
 	}
 	return r, nil
 }
 
-func (r *Validator) add(text []byte) error {
+func (r *Validator) addCRD(text []byte) error {
 	d := &crdv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal(text, d); err != nil {
 		return err
@@ -107,12 +107,12 @@ func (r *Validator) add(text []byte) error {
 			return err
 		}
 		gvk := gvks.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
-		r.kinds[gvk] = &kind{structural: structural, schema: validator, namespaced: d.Spec.Scope == crdv1.NamespaceScoped}
+		r.kinds[gvk] = &crdVersion{structural: structural, schema: validator, namespaced: d.Spec.Scope == crdv1.NamespaceScoped}
 	}
 	return nil
 }
 
-// Read reads the objects of a file. Lists are taken apart.
+// Read reads and validates the objects of a file, including those in lists.
 func (r *Validator) Read(file string, in io.Reader) ([]*Object, error) {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -152,22 +152,22 @@ func (r *Validator) Read(file string, in io.Reader) ([]*Object, error) {
 	}
 }
 
-// validate fills in defaults, and says what is wrong.
+// validate sets defaults, and finds problems.
 func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object {
 	o := &Object{Unstructured: u, File: file}
 	k := r.kinds[u.GroupVersionKind()]
 	if k == nil {
 		return o
 	}
-	o.Known = true
+	o.IsKnown = true
 	if k.namespaced && u.GetNamespace() == "" {
 		u.SetNamespace("default")
 	}
 	if !k.namespaced {
 		u.SetNamespace("")
 	}
-	o.Unknown = pruning.PruneWithOptions(u.Object, k.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	slices.Sort(o.Unknown)
+	o.UnknownFields = pruning.PruneWithOptions(u.Object, k.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	slices.Sort(o.UnknownFields)
 	defaulting.Default(u.Object, k.structural)
 	var errs field.ErrorList
 	for _, msg := range apimachinery.NameIsDNSSubdomain(u.GetName(), false) {
@@ -178,7 +178,7 @@ func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object 
 	}
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, u.Object)...)
-	if len(errs) == 0 { // as the API server: rules may count on the schema
+	if len(errs) == 0 { // CEL rules rely on the schema
 		if k.cel == nil {
 			k.cel = cel.NewValidator(k.structural, true, costOfRule)
 		}
@@ -186,15 +186,15 @@ func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object 
 		errs = append(errs, found...)
 	}
 	for _, e := range errs {
-		if text := describeError(e); !slices.Contains(o.Wrong, text) {
-			o.Wrong = append(o.Wrong, text)
+		if text := describeError(e); !slices.Contains(o.Problems, text) {
+			o.Problems = append(o.Problems, text)
 		}
 	}
-	slices.Sort(o.Wrong)
+	slices.Sort(o.Problems)
 	return o
 }
 
-// describeError is an error without the value, which may be long.
+// describeError formats an error without the value, which may be long.
 func describeError(e *field.Error) string {
 	detail := strings.TrimSpace(e.Detail)
 	switch e.Type {

@@ -21,15 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// trimmedNodes is a client that reads the list of all nodes while it arrives, and of each node only what somebody here looks
-// at: thousands of nodes are tens of megabytes, and most of that are the names of images. Every other request is as ever.
-type trimmedNodes struct {
+// nodeTrimmer is a client that decodes the list of all nodes while it arrives, without the fields that no command reads: of
+// thousands of nodes most bytes are names of images. It does not change other requests.
+type nodeTrimmer struct {
 	client.Client
 	core rest.Interface
 }
 
-// List reads many objects.
-func (c trimmedNodes) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+// List reads objects.
+func (c nodeTrimmer) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	nodes, ok := list.(*corev1.NodeList)
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if !ok || o.LabelSelector != nil || o.FieldSelector != nil || o.Limit > 0 || o.Continue != "" {
@@ -46,17 +46,17 @@ func (c trimmedNodes) List(ctx context.Context, list client.ObjectList, options 
 	return nil
 }
 
-// envelope is how an answer in protobuf begins. A server that has none answers in JSON.
+// envelope is the prefix of a protobuf response. A server without protobuf answers in JSON.
 var envelope = []byte("k8s\x00")
 
-// Numbers of the fields that are followed on the way to a node: those of runtime.Unknown, and of NodeList.
+// Numbers of the fields that lead to a node, in runtime.Unknown and NodeList.
 const (
 	envelopeRaw  protowire.Number = 2
 	listMetadata protowire.Number = 1
 	listItems    protowire.Number = 2
 )
 
-// fieldSet says which fields of a message nobody reads: nil for the whole field, otherwise which fields of it.
+// fieldSet is a set of fields of a message: a whole field for nil, otherwise fields of it.
 type fieldSet map[protowire.Number]fieldSet
 
 // unreadFields are metadata.managedFields and status.images of a node.
@@ -101,8 +101,8 @@ func readNodes(in *bufio.Reader, into *corev1.NodeList) error {
 	return err
 }
 
-// eachField calls take for each field of the message of so many bytes that follows; -1 for one that ends with the
-// answer. Messages on this way hold only fields that say how long they are.
+// eachField calls take for each field of the next message, which has length bytes; -1 for one that ends with the response.
+// The message must have only length-delimited fields.
 func eachField(in *bufio.Reader, length int64, take func(number protowire.Number, length int64) error) error {
 	for read := int64(0); length < 0 || read < length; {
 		tag, err := binary.ReadUvarint(in)
@@ -133,7 +133,7 @@ func skipBytes(in *bufio.Reader, length int64) error {
 	return asUnexpectedEOF(err)
 }
 
-// readBytes reads so many bytes into a buffer, which is replaced when it is too small.
+// readBytes reads length bytes into a buffer, and returns a larger one when it is too small.
 func readBytes(in io.Reader, buffer []byte, length int64) ([]byte, error) {
 	if int64(cap(buffer)) < length {
 		buffer = make([]byte, length+length/4)
@@ -143,7 +143,7 @@ func readBytes(in io.Reader, buffer []byte, length int64) ([]byte, error) {
 	return buffer, asUnexpectedEOF(err)
 }
 
-// asUnexpectedEOF says what it means when an answer ends in the middle.
+// asUnexpectedEOF turns the end of a response within a message into an error.
 func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -151,7 +151,7 @@ func asUnexpectedEOF(err error) error {
 	return err
 }
 
-// trimInto appends a message to out without what nobody reads.
+// trimInto appends a message to out, without the fields of the set.
 func (p fieldSet) trimInto(out, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)

@@ -16,19 +16,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 )
 
-// Of a pod that cannot pull an image, the package's or the agent's, status and why say the same sentence, and nobody says
-// that it works.
-func TestPullIsSaidAlike(t *testing.T) {
+// TestImagePullSameText checks that status and why print the same sentence about a pod that cannot pull the image of the
+// package or the agent, and do not call it working.
+func TestImagePullSameText(t *testing.T) {
 	const image, sentence = "registry.example/absent:1", "ImagePull: image registry.example/absent:1 cannot be pulled: no such host"
 	for _, container := range []int{0, 1} {
 		p, err := readDump("testdata/dumps/stuck.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		cannotPull(t, p, "n5", container, image)
+		failImagePull(t, p, "n5", container, image)
 		file := writeDump(t, p)
 		for _, args := range [][]string{{"status", "base"}, {"why", "n5"}, {"why", "base"}} {
-			text := said(t, append(args, "--from", file)...)
+			text := runPlugin(t, append(args, "--from", file)...)
 			if !strings.Contains(text, sentence) || strings.Contains(text, "Working") || strings.Contains(text, " runs") {
 				t.Errorf("%v, container %d:\n%s\nwant %q", args, container, text, sentence)
 			}
@@ -36,8 +36,8 @@ func TestPullIsSaidAlike(t *testing.T) {
 	}
 }
 
-// cannotPull has a container of base's pod on a node wait for its image.
-func cannotPull(t *testing.T, p *dump.Cluster, node string, container int, image string) {
+// failImagePull lets a container of base's pod on a node wait for its image.
+func failImagePull(t *testing.T, p *dump.Cluster, node string, container int, image string) {
 	t.Helper()
 	for _, o := range p.Objects(corev1.SchemeGroupVersion.WithKind(podKind)) {
 		pod, ok := o.(*corev1.Pod)
@@ -53,8 +53,8 @@ func cannotPull(t *testing.T, p *dump.Cluster, node string, container int, image
 	t.Fatalf("base has no pod on %s", node)
 }
 
-// What a plan says of pods is what the operator does with them: no drain moves an operator.
-func TestOperatorsStay(t *testing.T) {
+// TestPlanEvictsNoOperator checks that a plan, like the operator, evicts no pod of an operator.
+func TestPlanEvictsNoOperator(t *testing.T) {
 	for account, want := range map[string]bool{"skyhook-operator": false, "another": true} {
 		p, err := readDump("testdata/dumps/stuck.yaml")
 		if err != nil {
@@ -90,8 +90,8 @@ func writeDump(t *testing.T, p *dump.Cluster) string {
 	return file
 }
 
-// said is what the plugin prints.
-func said(t *testing.T, args ...string) string {
+// runPlugin runs the plugin, and returns its output.
+func runPlugin(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if code := cli.Run(t.Context(), cli.Line{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}); code != 0 {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// threeNodes are nodes with all that a node has many of.
-func threeNodes() *corev1.NodeList {
+// newNodes returns nodes with every list that can be long.
+func newNodes() *corev1.NodeList {
 	at := metav1.NewTime(time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC).Local())
 	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}}
 	for i := range 3 {
@@ -40,8 +40,8 @@ func threeNodes() *corev1.NodeList {
 	return list
 }
 
-// answered are nodes as an API server sends them.
-func answered(t *testing.T, list *corev1.NodeList) []byte {
+// encodeNodes encodes nodes as the API server does.
+func encodeNodes(t *testing.T, list *corev1.NodeList) []byte {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -55,10 +55,10 @@ func answered(t *testing.T, list *corev1.NodeList) []byte {
 	return out.Bytes()
 }
 
-// Nodes are read as they arrive, in whatever pieces, without what nobody looks at.
-func TestNodesAreReadAsTheyArrive(t *testing.T) {
-	want := threeNodes()
-	sent := answered(t, want.DeepCopy())
+// TestReadNodes reads responses in pieces of several sizes, without the fields that no command reads.
+func TestReadNodes(t *testing.T) {
+	want := newNodes()
+	sent := encodeNodes(t, want.DeepCopy())
 	for i := range want.Items {
 		want.Items[i].ManagedFields, want.Items[i].Status.Images = nil, nil
 	}
@@ -75,9 +75,9 @@ func TestNodesAreReadAsTheyArrive(t *testing.T) {
 	}
 }
 
-// An answer that ends in the middle, or is something else, is an error and no shorter list.
-func TestNodesThatArriveInPart(t *testing.T) {
-	sent := answered(t, threeNodes())
+// TestReadNodesTruncated checks that a truncated or different response is an error, and not a shorter list.
+func TestReadNodesTruncated(t *testing.T) {
+	sent := encodeNodes(t, newNodes())
 	for n := range sent {
 		var got corev1.NodeList
 		if err := readNodes(bufio.NewReader(bytes.NewReader(sent[:n])), &got); err == nil && len(got.Items) < 3 {

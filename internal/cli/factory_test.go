@@ -5,8 +5,8 @@ package cli
 
 import "testing"
 
-// Answers are packed on their way from a server that is far, and not from one on this machine.
-func TestNearby(t *testing.T) {
+// TestIsLocal checks that responses are compressed, except from a server on this machine.
+func TestIsLocal(t *testing.T) {
 	for server, want := range map[string]bool{
 		"https://127.0.0.1:6443": true, "https://[::1]:6443": true, "https://localhost:6443": true, "http://127.1.2.3": true,
 		"https://10.0.0.1:6443": false, "https://api.example.org": false, "https://localhost.example.org": false, "api.example.org": false, "": false, ":%": false,

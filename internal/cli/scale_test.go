@@ -34,8 +34,8 @@ const (
 	podKind  = "Pod"
 )
 
-// clones are the objects of the dump stuck.yaml with its six nodes, and what is on them, copied until there are so many.
-func clones(nodes int) ([]client.Object, *dump.Cluster, error) {
+// copyDump copies the objects of the dump stuck.yaml with its six nodes until there are this many nodes.
+func copyDump(nodes int) ([]client.Object, *dump.Cluster, error) {
 	p, err := readDump("testdata/dumps/stuck.yaml")
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +47,7 @@ func clones(nodes int) ([]client.Object, *dump.Cluster, error) {
 		from := six[i%len(six)]
 		name := fmt.Sprintf("node-%04d", i)
 		swap := strings.NewReplacer(`"`+from.GetName()+`"`, `"`+name+`"`, string(from.GetUID()), fmt.Sprintf("%08d-0000-4000-8000-000000000000", i))
-		if err := clone(from, &corev1.Node{}, swap, name, &out); err != nil {
+		if err := copyObject(from, &corev1.Node{}, swap, name, &out); err != nil {
 			return nil, nil, err
 		}
 		for j, o := range pods {
@@ -55,7 +55,7 @@ func clones(nodes int) ([]client.Object, *dump.Cluster, error) {
 			if !ok || pod.Spec.NodeName != from.GetName() {
 				continue
 			}
-			if err := clone(pod, &corev1.Pod{}, swap, fmt.Sprintf("%s-%d", pod.Name, i), &out); err != nil {
+			if err := copyObject(pod, &corev1.Pod{}, swap, fmt.Sprintf("%s-%d", pod.Name, i), &out); err != nil {
 				return nil, nil, err
 			}
 			out[len(out)-1].SetUID(types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, j)))
@@ -64,7 +64,7 @@ func clones(nodes int) ([]client.Object, *dump.Cluster, error) {
 	return out, p, nil
 }
 
-func clone(from, into client.Object, swap *strings.Replacer, name string, out *[]client.Object) error {
+func copyObject(from, into client.Object, swap *strings.Replacer, name string, out *[]client.Object) error {
 	raw, err := json.Marshal(from)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func clone(from, into client.Object, swap *strings.Replacer, name string, out *[
 }
 
 var makeLarge = sync.OnceValues(func() (string, error) {
-	all, p, err := clones(5000)
+	all, p, err := copyDump(5000)
 	if err != nil {
 		return "", err
 	}
@@ -111,11 +111,11 @@ var makeLarge = sync.OnceValues(func() (string, error) {
 	return file, out.Close()
 })
 
-// populate fills an API server with nodes of the size of real ones, which record what those of the dump do, and its
-// Skyhooks; no operator runs.
-func (s *stageSet) populate(nodes int) {
+// createScaleNodes creates nodes of realistic size with the state of the nodes in the dump, and its Skyhooks. No operator
+// runs.
+func (s *testCluster) createScaleNodes(nodes int) {
 	s.Helper()
-	all, p, err := clones(nodes)
+	all, p, err := copyDump(nodes)
 	s.Must(err)
 	for _, kind := range []string{"DeploymentPolicy", "Skyhook"} {
 		for _, o := range p.Objects(v1alpha1.GroupVersion.WithKind(kind)) {
@@ -141,7 +141,7 @@ func (s *stageSet) populate(nodes int) {
 		seats <- struct{}{}
 		group.Go(func() {
 			defer func() { <-seats }()
-			if err := s.realistic(n); err != nil {
+			if err := s.createRealisticNode(n); err != nil {
 				s.Error(err)
 			}
 		})
@@ -149,8 +149,8 @@ func (s *stageSet) populate(nodes int) {
 	group.Wait()
 }
 
-// realistic creates a node with what others leave on it, then with the records of ours.
-func (s *stageSet) realistic(n *corev1.Node) error {
+// createRealisticNode creates a node with typical fields of other components, and then our records.
+func (s *testCluster) createRealisticNode(n *corev1.Node) error {
 	records, was, status := n.Annotations, string(n.UID), n.Status
 	made := &corev1.Node{}
 	made.Name, made.Labels, made.Spec.Unschedulable = n.Name, n.Labels, n.Spec.Unschedulable
@@ -179,8 +179,8 @@ func (s *stageSet) realistic(n *corev1.Node) error {
 	return s.Client.Status().Update(context.Background(), made)
 }
 
-// asks are the commands that look at everything.
-var asks = [][]string{
+// readCommands are the commands that read the whole cluster.
+var readCommands = [][]string{
 	{"status"}, {"status", "base"}, {"why", "node-0002"}, {"why", "driver"}, {"plan"}, {"plan", "base", "-o", "json"}, {"plan", "-f", "testdata/reboot.yaml"},
 	{"simulate", "base", "--stage", "1m"}, {"simulate"},
 	{"node", "list", "--skyhook", "base"}, {"node", "status"}, {"package", "status", "tuning", "--skyhook", "base"},
@@ -189,22 +189,22 @@ var asks = [][]string{
 	{"dump", "-o", os.DevNull}, {"support-bundle", "-o", os.DevNull}, {"cleanup", "--dry-run", "-y"}, {"version"},
 }
 
-// No command asks more often when there are more nodes: one list for each kind, and none for each node.
-func TestCallsDoNotGrow(t *testing.T) {
+// TestCallsIndependentOfNodes checks that the number of calls does not depend on the number of nodes.
+func TestCallsIndependentOfNodes(t *testing.T) {
 	asked := map[int]map[string][]string{}
 	for _, nodes := range []int{60, 180} {
-		s := newStage(t, 0)
-		s.populate(nodes)
+		s := newTestCluster(t, 0)
+		s.createScaleNodes(nodes)
 		asked[nodes] = map[string][]string{}
-		for _, args := range asks {
-			s.proxy.take()
-			s.whatever(args)
-			asked[nodes][strings.Join(args, " ")] = s.proxy.take()
+		for _, args := range readCommands {
+			s.proxy.takeCalls()
+			s.runAnyCode(args)
+			asked[nodes][strings.Join(args, " ")] = s.proxy.takeCalls()
 		}
-		s.empty()
+		s.deleteNodes()
 	}
 	for command, few := range asked[60] {
-		a, b := kinds(few), kinds(asked[180][command])
+		a, b := callKinds(few), callKinds(asked[180][command])
 		if !slices.Equal(a, b) {
 			t.Errorf("%s asks for other things on 180 nodes than on 60:\n%v\n%v", command, a, b)
 		}
@@ -214,8 +214,8 @@ func TestCallsDoNotGrow(t *testing.T) {
 	}
 }
 
-// kinds are calls without the namespace, which is another one for each stage, each once.
-func kinds(calls []string) []string {
+// callKinds returns calls without their namespace, which differs between test clusters, and without duplicates.
+func callKinds(calls []string) []string {
 	var out []string
 	for _, call := range calls {
 		if _, after, found := strings.Cut(call, "/namespaces/"); found {
@@ -228,8 +228,8 @@ func kinds(calls []string) []string {
 	return slices.Compact(out)
 }
 
-// whatever runs the plugin in this process; the exit code says whether something would change.
-func (s *stageSet) whatever(args []string) {
+// runAnyCode runs the plugin in this process, with any exit code.
+func (s *testCluster) runAnyCode(args []string) {
 	s.Helper()
 	code := 0
 	if args[0] == "plan" {
@@ -238,8 +238,8 @@ func (s *stageSet) whatever(args []string) {
 	s.run(code, args...)
 }
 
-// empty removes the nodes and Skyhooks, so that another stage can have its own.
-func (s *stageSet) empty() {
+// deleteNodes deletes the nodes and Skyhooks, for the next test cluster.
+func (s *testCluster) deleteNodes() {
 	s.Helper()
 	ctx := context.Background()
 	s.Must(s.Client.DeleteAllOf(ctx, &corev1.Node{}))
@@ -248,7 +248,7 @@ func (s *stageSet) empty() {
 	}
 }
 
-// BenchmarkCommands measures every command as a program of its own, on so many nodes:
+// BenchmarkCommands measures every command as a separate process:
 //
 //	go test ./internal/cli -run '^$' -bench Commands -benchtime 5x -nodes 5000
 func BenchmarkCommands(b *testing.B) {
@@ -258,11 +258,11 @@ func BenchmarkCommands(b *testing.B) {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	w := testenv.New(b, server(b), 0)
-	s := &stageSet{Env: w}
-	s.populate(*fleetNodes)
+	s := &testCluster{Env: w}
+	s.createScaleNodes(*fleetNodes)
 	file := filepath.Join(b.TempDir(), "kubeconfig")
 	s.Must(server(b).WriteKubeconfig(file))
-	for _, args := range asks {
+	for _, args := range readCommands {
 		b.Run(strings.Join(args, "_"), func(b *testing.B) {
 			best, cpu := time.Hour, time.Hour
 			for b.Loop() {
@@ -277,5 +277,5 @@ func BenchmarkCommands(b *testing.B) {
 			b.ReportMetric(float64(cpu.Milliseconds()), "ms-cpu")
 		})
 	}
-	s.empty()
+	s.deleteNodes()
 }
