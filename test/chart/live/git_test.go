@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// hosted serves config/ of this tree in a Git repository by HTTP, as those who host repositories do, and returns what names
-// a folder of it for kubectl.
-func hosted(t *testing.T) func(folder string) string {
+// serveConfig serves config/ of this tree as a Git repository by HTTP, and returns a function that names a directory of it for
+// kubectl.
+func serveConfig(t *testing.T) func(folder string) string {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "skyhook.git")
 	git := func(args ...string) {

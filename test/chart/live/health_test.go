@@ -39,8 +39,8 @@ type verdict struct {
 	ran     int           // how many pods had run on the node with the fewest of them
 }
 
-// follow records versions until the test ends. None is missed: a watch tells of each.
-func follow(t *testing.T, resource schema.GroupVersionResource, script string, ran func() int) *seen {
+// recordVersions records every version of the objects, by a watch, until the test ends.
+func recordVersions(t *testing.T, resource schema.GroupVersionResource, script string, ran func() int) *seen {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
@@ -62,7 +62,7 @@ func follow(t *testing.T, resource schema.GroupVersionResource, script string, r
 			if !is || e.Type == watch.Deleted {
 				continue
 			}
-			v := verdict{object: u, argo: argo(t, script, u), ran: ran()}
+			v := verdict{object: u, argo: runHealthScript(t, script, u), ran: ran()}
 			if r, err := status.Compute(u); err != nil {
 				t.Errorf("kstatus: %v", err)
 			} else {
@@ -89,11 +89,11 @@ func (s *seen) has(is func(verdict) bool) bool {
 	return false
 }
 
-// argo runs a health script as Argo CD does: the object is the global obj, and a table with a status is returned.
-func argo(t *testing.T, script string, u *unstructured.Unstructured) string {
+// runHealthScript runs a health script as Argo CD does: the object is the global obj, and the result is a table with a status.
+func runHealthScript(t *testing.T, script string, u *unstructured.Unstructured) string {
 	l := lua.NewState()
 	defer l.Close()
-	l.SetGlobal("obj", value(l, u.Object))
+	l.SetGlobal("obj", toLua(l, u.Object))
 	if err := l.DoString(script); err != nil {
 		t.Errorf("the script for Argo CD: %v", err)
 		return ""
@@ -106,19 +106,19 @@ func argo(t *testing.T, script string, u *unstructured.Unstructured) string {
 	return table.RawGetString("status").String()
 }
 
-// value is what Lua sees of JSON.
-func value(l *lua.LState, of any) lua.LValue {
+// toLua converts JSON to a value of Lua.
+func toLua(l *lua.LState, of any) lua.LValue {
 	switch of := of.(type) {
 	case map[string]any:
 		t := l.NewTable()
 		for k, v := range of {
-			t.RawSetString(k, value(l, v))
+			t.RawSetString(k, toLua(l, v))
 		}
 		return t
 	case []any:
 		t := l.NewTable()
 		for _, v := range of {
-			t.Append(value(l, v))
+			t.Append(toLua(l, v))
 		}
 		return t
 	case string:
@@ -133,8 +133,8 @@ func value(l *lua.LState, of any) lua.LValue {
 	return lua.LNil
 }
 
-// script is the one of a kind in the example for Argo CD.
-func script(t *testing.T, kind string) string {
+// findHealthScript returns the script for a kind in the example for Argo CD.
+func findHealthScript(t *testing.T, kind string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", "gitops", "argocd.yaml"))
 	if err != nil {
@@ -160,20 +160,20 @@ func script(t *testing.T, kind string) string {
 // TestHealth: Flux, Argo CD and kubectl wait take no Skyhook for healthy before it is, through a life with a rollout, an
 // edit, a pause, a failure and a deletion; and each takes it for healthy then.
 func TestHealth(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 3)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
-	complete(t)
+	requireGeneratedCRDs(t)
 	kubelet := w.StartKubelet()
 	nodes := []string{"n1", "n2", "n3"}
-	s := follow(t, v1alpha1.GroupVersion.WithResource("skyhooks"), script(t, "skyhook.nvidia.com_Skyhook"), func() int {
+	s := recordVersions(t, v1alpha1.GroupVersion.WithResource("skyhooks"), findHealthScript(t, "skyhook.nvidia.com_Skyhook"), func() int {
 		fewest := len(kubelet.History("n1"))
 		for _, n := range nodes {
 			fewest = min(fewest, len(kubelet.History(n)))
 		}
 		return fewest
 	})
-	_, end := operator(t, w.Namespace)
+	_, end := startOperator(t, w.Namespace)
 	defer end()
 
 	say := func(config string) {
@@ -188,7 +188,7 @@ spec:
 	}
 	for i, config := range []string{"one", "two"} {
 		say(config)
-		waitReady(t, "skyhook/healthy") // at once, as people do after kubectl apply
+		waitReady(t, "skyhook/healthy") // at once, as after kubectl apply
 		for _, n := range nodes {
 			if got := len(kubelet.History(n)); got < 2+i {
 				t.Errorf("kubectl wait returned for %q, and %s had done only %v", config, n, kubelet.History(n))
@@ -217,7 +217,7 @@ spec:
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.all {
-		truth := healthy(v.object)
+		truth := isHealthy(v.object)
 		if (v.kstatus == status.CurrentStatus) != truth || (v.argo == "Healthy") != truth {
 			t.Errorf("Flux says %s, Argo CD says %s, and it is so: %v of\n%v", v.kstatus, v.argo, truth, v.object.Object["status"])
 		}
@@ -231,8 +231,8 @@ spec:
 	}
 }
 
-// healthy is what a version says of itself: complete, and for what is asked for.
-func healthy(u *unstructured.Unstructured) bool {
+// isHealthy reports whether a version is complete for its own generation.
+func isHealthy(u *unstructured.Unstructured) bool {
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	whole, _, _ := unstructured.NestedString(u.Object, "status", "status")
 	return observed == u.GetGeneration() && whole == "complete" && u.GetDeletionTimestamp() == nil
@@ -249,17 +249,17 @@ func waitReady(t *testing.T, what string) {
 
 // TestNodeOpHealth: neither Flux nor Argo CD takes a NodeOp for healthy before it has ended, nor one that failed.
 func TestNodeOpHealth(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
-	complete(t)
-	s := follow(t, opv1.GroupVersion.WithResource("nodeops"), script(t, "operator.kairos.io_NodeOp"), func() int { return 0 })
-	_, end := operator(t, w.Namespace)
+	requireGeneratedCRDs(t)
+	s := recordVersions(t, opv1.GroupVersion.WithResource("nodeops"), findHealthScript(t, "operator.kairos.io_NodeOp"), func() int { return 0 })
+	_, end := startOperator(t, w.Namespace)
 	defer end()
 	for name, well := range map[string]bool{"good": true, "bad": false} { // one of them at a time, whichever is first
 		w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: " + name + ", namespace: " + w.Namespace + "}, spec: {command: [date], backoffLimit: 0}}")
 		w.Eventually("NodeOp "+name+" has ended", func() bool {
-			finish(w, well)
+			finishJobs(w, well)
 			return s.has(func(v verdict) bool {
 				phase := phaseOf(v.object)
 				return v.object.GetName() == name && (phase == opv1.PhaseCompleted || phase == opv1.PhaseFailed)

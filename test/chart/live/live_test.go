@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package live installs the chart on a real API server with the programs that people use, Helm 3 and Helm 4. There are
-// no nodes and no controllers but those the tests play; the operator is the real program, with the rights, the
+// no nodes and no controllers but those that the tests simulate; the operator is the real program, with the rights, the
 // environment and the arguments that the chart gives it.
 package live
 
@@ -121,10 +121,10 @@ func helm(t *testing.T, version, namespace string, args ...string) (string, erro
 	return out.String(), nil
 }
 
-// as writes a kubeconfig with which a program is a ServiceAccount.
-func as(t *testing.T, namespace, account string) string {
+// writeAccountKubeconfig writes a kubeconfig of a ServiceAccount.
+func writeAccountKubeconfig(t *testing.T, namespace, account string) string {
 	t.Helper()
-	c := typed(t)
+	c := newClientset(t)
 	token, err := c.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("making a token for %s/%s: %v", namespace, account, err)
@@ -141,7 +141,7 @@ func as(t *testing.T, namespace, account string) string {
 	return path
 }
 
-func typed(t *testing.T) *kubernetes.Clientset {
+func newClientset(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(plane.Config)
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 // TestGuardedMetrics reads metrics as somebody without a token, as a ServiceAccount without a right, and as the one that
 // the chart binds, from an operator with the chart's rights.
 func TestGuardedMetrics(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 1)
-	address := free(t)
+	address := findFreeAddress(t)
 	if out, err := helm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", strings.Join([]string{
 		"controllerManager.manager.env.metricsPort=" + address, "controllerManager.manager.env.metricsSecure=true", "controllerManager.manager.env.probePort=0",
 		"metrics.serviceAccountName=reader", "metrics.serviceAccountNamespace=" + w.Namespace,
@@ -37,8 +37,8 @@ func TestGuardedMetrics(t *testing.T) {
 			t.Error(out, err)
 		}
 	})
-	operator(t, w.Namespace)
-	reader, other := token(t, w.Namespace, "reader"), token(t, w.Namespace, "other")
+	startOperator(t, w.Namespace)
+	reader, other := createToken(t, w.Namespace, "reader"), createToken(t, w.Namespace, "other")
 	var last string
 	defer func() {
 		if t.Failed() {
@@ -46,7 +46,7 @@ func TestGuardedMetrics(t *testing.T) {
 		}
 	}()
 	w.Eventually("the one who is bound reads metrics", func() bool {
-		status, text := read(t, "https://"+address+"/metrics", reader)
+		status, text := fetch(t, "https://"+address+"/metrics", reader)
 		last = fmt.Sprint(status, text[:min(len(text), 300)])
 		return status == http.StatusOK && strings.Contains(text, "\nskyhook_leading 1\n")
 	})
@@ -54,17 +54,17 @@ func TestGuardedMetrics(t *testing.T) {
 		token string
 		want  int
 	}{"nobody": {"", http.StatusUnauthorized}, "a forger": {"x.y.z", http.StatusUnauthorized}, "another ServiceAccount": {other, http.StatusForbidden}} {
-		if status, text := read(t, "https://"+address+"/metrics", c.token); status != c.want || strings.Contains(text, "skyhook_") {
+		if status, text := fetch(t, "https://"+address+"/metrics", c.token); status != c.want || strings.Contains(text, "skyhook_") {
 			t.Errorf("%s gets %d: %s", who, status, text)
 		}
 	}
-	if status, _ := read(t, "http://"+address+"/metrics", reader); status == http.StatusOK {
+	if status, _ := fetch(t, "http://"+address+"/metrics", reader); status == http.StatusOK {
 		t.Error("metrics are served over plain HTTP too")
 	}
 }
 
-// free is an address on this machine where nobody listens.
-func free(t *testing.T) string {
+// findFreeAddress returns an address on this machine on which nobody listens.
+func findFreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,10 +74,10 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// token makes a ServiceAccount and a token of it.
-func token(t *testing.T, namespace, name string) string {
+// createToken creates a ServiceAccount and a token for it.
+func createToken(t *testing.T, namespace, name string) string {
 	t.Helper()
-	accounts := typed(t).CoreV1().ServiceAccounts(namespace)
+	accounts := newClientset(t).CoreV1().ServiceAccounts(namespace)
 	if _, err := accounts.Create(context.Background(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +88,8 @@ func token(t *testing.T, namespace, name string) string {
 	return made.Status.Token
 }
 
-// read asks for a page; the status is 0 when there is no answer.
-func read(t *testing.T, url, token string) (status int, text string) {
+// fetch requests a page; the status is 0 without a response.
+func fetch(t *testing.T, url, token string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// definitions is a client for CRDs.
-func definitions(t *testing.T) client.Client {
+// newCRDClient returns a client for CRDs.
+func newCRDClient(t *testing.T) client.Client {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(s); err != nil {
@@ -38,11 +38,11 @@ func definitions(t *testing.T) client.Client {
 	return c
 }
 
-// forget removes the CRDs when the test ends: they outlive their release, and belong to it. Who kept them may be believed
+// removeCRDs removes the CRDs when the test ends: they outlive their release, and belong to it. Who kept them may be believed
 // to be there for a moment longer, so they are deleted until they are gone.
-func forget(t *testing.T) {
+func removeCRDs(t *testing.T) {
 	t.Helper()
-	c := definitions(t)
+	c := newCRDClient(t)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		all := &apiextensionsv1.CustomResourceDefinitionList{}
@@ -95,17 +95,17 @@ func TestRelease(t *testing.T) {
 		{"Helm 3", "v3", "v3"}, {"Helm 4", "v4", "v4"}, {"Helm 3, then Helm 4", "v3", "v4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			forget(t)
+			removeCRDs(t)
 			w := testenv.New(t, plane, 2)
 			kubelet := w.StartKubelet()
-			jobs(t, w.Namespace)
+			startJobController(t, w.Namespace)
 			mustHelm(t, c.first, w.Namespace, "install", releaseName, formerChart(t))
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
-			complete(t)
-			if webhooks, err := typed(t).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(context.Background(), metav1.ListOptions{}); err != nil || len(webhooks.Items) > 0 {
+			requireGeneratedCRDs(t)
+			if webhooks, err := newClientset(t).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(context.Background(), metav1.ListOptions{}); err != nil || len(webhooks.Items) > 0 {
 				t.Errorf("the webhooks of the earlier operator are still there: %v, %v", webhooks, err)
 			}
-			_, end := operator(t, w.Namespace)
+			_, end := startOperator(t, w.Namespace)
 			w.Apply(simple)
 			w.WaitComplete("simple")
 			before := w.GetSkyhook("simple").UID
@@ -113,20 +113,20 @@ func TestRelease(t *testing.T) {
 
 			end()
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly, "--set", "controllerManager.manager.env.agentLogRoot=/opt/log")
-			_, end = operator(t, w.Namespace)
-			looked(w, "simple")
+			_, end = startOperator(t, w.Namespace)
+			waitObserved(w, "simple")
 			end()
 			mustHelm(t, c.then, w.Namespace, "rollback", releaseName, "1")
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
-			_, end = operator(t, w.Namespace)
-			looked(w, "simple")
+			_, end = startOperator(t, w.Namespace)
+			waitObserved(w, "simple")
 			if after := slices.Concat(kubelet.History("n1"), kubelet.History("n2")); !slices.Equal(after, history) || w.GetSkyhook("simple").UID != before {
 				t.Errorf("upgrades and a downgrade of the chart made nodes do something: %v, before %v", after, history)
 			}
 
 			mustHelm(t, c.then, w.Namespace, "uninstall", releaseName)
 			end()
-			gone(t, w)
+			requireGone(t, w)
 			if last := kubelet.History("n1"); last[len(last)-1] != "tool-1.0.0 uninstall" {
 				t.Errorf("before the release went, n1 did %v", last)
 			}
@@ -136,14 +136,14 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// complete proves that the CRDs of the cluster are the generated ones, whatever was there before.
-func complete(t *testing.T) {
+// requireGeneratedCRDs checks that the CRDs of the cluster are the generated ones.
+func requireGeneratedCRDs(t *testing.T) {
 	t.Helper()
 	want, err := render.Chart(render.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := definitions(t)
+	c := newCRDClient(t)
 	for _, u := range want.Objects {
 		if u.GetKind() != "CustomResourceDefinition" {
 			continue
@@ -158,16 +158,16 @@ func complete(t *testing.T) {
 		if diff := cmp.Diff(expected.Spec.Versions, found.Spec.Versions); diff != "" {
 			t.Errorf("%s in the cluster is not the generated one (-generated +cluster)\n%s", u.GetName(), diff)
 		}
-		served(t, u.GetName())
+		waitServed(t, u.GetName())
 	}
 }
 
-// served waits until the API server serves a kind, which it begins a moment after its CRD is written.
-func served(t *testing.T, crd string) {
+// waitServed waits until the API server serves a kind, a moment after its CRD was written.
+func waitServed(t *testing.T, crd string) {
 	t.Helper()
 	resource, group, _ := strings.Cut(crd, ".")
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		list, err := typed(t).Discovery().ServerResourcesForGroupVersion(group + "/v1alpha1")
+		list, err := newClientset(t).Discovery().ServerResourcesForGroupVersion(group + "/v1alpha1")
 		if err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
 			return
 		}
@@ -177,14 +177,14 @@ func served(t *testing.T, crd string) {
 	}
 }
 
-// gone proves that of a release nothing is left but its CRDs, and of Skyhooks nothing on the nodes but that they are known.
-func gone(t *testing.T, w *testenv.Env) {
+// requireGone checks that nothing of a release is left but its CRDs, and nothing of Skyhooks on nodes but the annotation skyhook.nvidia.com/known.
+func requireGone(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, lists, err := typed(t).Discovery().ServerGroupsAndResources()
+	_, lists, err := newClientset(t).Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,13 +227,13 @@ func gone(t *testing.T, w *testenv.Env) {
 
 // TestUninstallIsHeld: what cannot be finished keeps the release, and the operator with it, and says what it is.
 func TestUninstallIsHeld(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 1)
 	w.StartKubelet()
-	jobs(t, w.Namespace)
+	startJobController(t, w.Namespace)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.jobTimeoutSeconds=40")
-	complete(t)
-	_, end := operator(t, w.Namespace)
+	requireGeneratedCRDs(t)
+	_, end := startOperator(t, w.Namespace)
 	w.Apply(simple)
 	w.WaitComplete("simple")
 	w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
@@ -242,23 +242,23 @@ func TestUninstallIsHeld(t *testing.T) {
 		t.Fatalf("a release with a paused Skyhook that has a package to uninstall went:\n%s", out)
 	}
 	ctx := context.Background()
-	if _, err := typed(t).AppsV1().Deployments(w.Namespace).Get(ctx, releaseName+"-controller-manager", metav1.GetOptions{}); err != nil {
+	if _, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(ctx, releaseName+"-controller-manager", metav1.GetOptions{}); err != nil {
 		t.Errorf("the operator went before its work was done: %v", err)
 	}
 	w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
 	end()
-	gone(t, w)
+	requireGone(t, w)
 }
 
 // TestUninstallWithoutCleanup leaves Skyhooks and nodes as they are, for an operator that comes later.
 func TestUninstallWithoutCleanup(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 1)
 	kubelet := w.StartKubelet()
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false")
-	complete(t)
-	_, end := operator(t, w.Namespace)
+	requireGeneratedCRDs(t)
+	_, end := startOperator(t, w.Namespace)
 	w.Apply(simple)
 	w.WaitComplete("simple")
 	end()
@@ -275,8 +275,8 @@ func TestUninstallWithoutCleanup(t *testing.T) {
 		t.Errorf("the CRDs belong to another release, and installing gives %v", err)
 	}
 	mustHelm(t, "v3", other.Name, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false", "--take-ownership")
-	_, end = operator(t, other.Name)
-	looked(w, "simple")
+	_, end = startOperator(t, other.Name)
+	waitObserved(w, "simple")
 	end()
 	if got := kubelet.History("n1"); len(got) != 2 {
 		t.Errorf("an operator in another namespace made n1 do something: %v", got)

@@ -45,52 +45,52 @@ func mustKubectl(t *testing.T, args ...string) {
 // TestKubectl installs with kubectl what config/ holds, from a folder and from Git, and deletes it again. While something needs the operator, deleting
 // it is refused at once and as a whole, however often it is tried and however the Skyhook is; then it works.
 func TestKubectl(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	w.Namespace = "skyhook" // of config/default
 	w.StartKubelet()
-	t.Cleanup(func() { unguard(t) })
-	url := hosted(t)
+	t.Cleanup(func() { removePolicies(t) })
+	url := serveConfig(t)
 	mustKubectl(t, "apply", "-k", url("config/default"))
-	complete(t)
+	requireGeneratedCRDs(t)
 	if again, err := kubectl(t, "apply", "-k", "config/default"); err != nil || strings.Contains(again, "created") {
 		t.Errorf("the folder is not what Git has: %v\n%s", err, again)
 	}
-	_, end := operator(t, w.Namespace)
+	_, end := startOperator(t, w.Namespace)
 
 	mustKubectl(t, "apply", "-k", url("config/samples"))
-	w.Eventually("the samples keep the operator", func() bool { return refusal(t, w) != "" })
-	kept(t, w, "Delete these first") // be it for a Skyhook or for the NodeOp
+	w.Eventually("the samples keep the operator", func() bool { return deletionError(t, w) != "" })
+	requireKept(t, w, "Delete these first") // be it for a Skyhook or for the NodeOp
 	mustKubectl(t, "delete", "-k", "config/samples", "--timeout=2m")
 	w.Apply(simple)
 	w.WaitComplete("simple")
-	w.Eventually("a complete Skyhook keeps the operator", func() bool { return strings.Contains(refusal(t, w), "Skyhook simple") })
-	kept(t, w, "Skyhook simple")
+	w.Eventually("a complete Skyhook keeps the operator", func() bool { return strings.Contains(deletionError(t, w), "Skyhook simple") })
+	requireKept(t, w, "Skyhook simple")
 	for _, how := range []string{"pause", "disable"} {
 		annotate := func(value string) {
 			w.Patch(w.GetSkyhook("simple"), `{"metadata":{"annotations":{"skyhook.nvidia.com/`+how+`":`+value+`}}}`)
 		}
 		annotate(`"true"`)
-		kept(t, w, "Skyhook simple")
+		requireKept(t, w, "Skyhook simple")
 		annotate("null")
 	}
 	w.WaitComplete("simple")
 	end()
-	kept(t, w, "Skyhook simple") // what is left of an operator that is dead, too
-	_, end = operator(t, w.Namespace)
+	requireKept(t, w, "Skyhook simple") // what is left of an operator that is dead, too
+	_, end = startOperator(t, w.Namespace)
 	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("simple")))
 	w.Eventually("the Skyhook is gone", func() bool {
 		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "simple"}, &v1alpha1.Skyhook{}))
 	})
 
 	w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: check, namespace: default}, spec: {command: [date]}}")
-	w.Eventually("a running NodeOp keeps the operator", func() bool { return strings.Contains(refusal(t, w), "NodeOps that are under way") })
-	kept(t, w, "NodeOps that are under way")
+	w.Eventually("a running NodeOp keeps the operator", func() bool { return strings.Contains(deletionError(t, w), "NodeOps that are under way") })
+	requireKept(t, w, "NodeOps that are under way")
 	w.Must(w.Client.Delete(context.Background(), &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check"}}))
 
 	// There is no controller here that would empty a namespace, so nobody waits for it.
 	w.Eventually("nothing needs the operator, and it is deleted", func() bool {
-		finish(w, true)
+		finishJobs(w, true)
 		// What went in the moment before the refusal began to end is not there the second time.
 		_, err := kubectl(t, "delete", "-k", url("config/default"), "--wait=false", "--ignore-not-found")
 		return err == nil
@@ -98,21 +98,21 @@ func TestKubectl(t *testing.T) {
 	end()
 	w.Eventually("the CRDs are gone", func() bool {
 		left := &apiextensionsv1.CustomResourceDefinitionList{}
-		return definitions(t).List(context.Background(), left) == nil && len(left.Items) == 0
+		return newCRDClient(t).List(context.Background(), left) == nil && len(left.Items) == 0
 	})
 	mustKubectl(t, "apply", "--server-side", "-f", "chart/files/crds") // and come again
-	complete(t)
+	requireGeneratedCRDs(t)
 }
 
 // TestCleanupAfterDeath: an operator that is dead and will not come again is deleted after `kubectl skyhook cleanup`.
 func TestCleanupAfterDeath(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 1)
 	w.StartKubelet()
-	t.Cleanup(func() { unguard(t) })
+	t.Cleanup(func() { removePolicies(t) })
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false,cleanup.guardRemoval=true")
-	complete(t)
-	_, end := operator(t, w.Namespace)
+	requireGeneratedCRDs(t)
+	_, end := startOperator(t, w.Namespace)
 	w.Apply(simple)
 	w.WaitComplete("simple")
 	said := ""
@@ -135,11 +135,11 @@ func TestCleanupAfterDeath(t *testing.T) {
 	mustHelm(t, "v4", w.Namespace, "uninstall", releaseName)
 	mustKubectl(t, "delete", "crd", "skyhooks.skyhook.nvidia.com", "--timeout=1m")
 	mustKubectl(t, "apply", "--server-side", "-f", "chart/files/crds") // and come again
-	complete(t)
+	requireGeneratedCRDs(t)
 }
 
-// refusal is what the API server says when somebody wants to delete the operator, and nothing when it would.
-func refusal(t *testing.T, w *testenv.Env) string {
+// deletionError returns the API server's error for deleting the operator, or nothing if it would succeed.
+func deletionError(t *testing.T, w *testenv.Env) string {
 	t.Helper()
 	words := ""
 	for _, object := range []string{"crd/skyhooks.skyhook.nvidia.com", "deployment/skyhook-operator-controller-manager"} {
@@ -152,14 +152,14 @@ func refusal(t *testing.T, w *testenv.Env) string {
 	return words
 }
 
-// kept proves that the operator cannot be deleted because of somebody, and that nothing of it goes when one tries. The API
+// requireKept proves that the operator cannot be deleted because of somebody, and that nothing of it goes when one tries. The API
 // server looks up a second or so later who there is: until then it may name somebody who was there before.
-func kept(t *testing.T, w *testenv.Env, who string) {
+func requireKept(t *testing.T, w *testenv.Env, who string) {
 	t.Helper()
 	said := ""
 	t.Cleanup(func() { t.Logf("deleting the operator: %s", said) })
 	w.Eventually("the operator is kept: "+who, func() bool {
-		if said = refusal(t, w); said == "" {
+		if said = deletionError(t, w); said == "" {
 			t.Fatalf("the operator may be deleted in spite of %s", who)
 		}
 		return strings.Contains(said, who)
@@ -175,8 +175,8 @@ func kept(t *testing.T, w *testenv.Env, who string) {
 	}
 }
 
-// unguard takes away what Kubernetes' own controllers take away when the operator's namespace has gone.
-func unguard(t *testing.T) {
+// removePolicies deletes the admission policies, as the garbage collector does after the operator's namespace was deleted.
+func removePolicies(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{v1alpha1.InUse, v1alpha1.InUseByNodeOps} {
 		mustKubectl(t, "delete", "--ignore-not-found", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)

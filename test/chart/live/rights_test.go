@@ -41,26 +41,26 @@ var unheard = map[string]string{
 // TestRights takes the operator through all it ever does, with the rights of the chart and not one more. No request may
 // be refused for want of a right, and every right has to be used.
 func TestRights(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	w.StartKubelet()
-	webhooks(t, w)
-	p, end := operator(t, w.Namespace)
+	createWebhooks(t, w)
+	p, end := startOperator(t, w.Namespace)
 	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
 		err := w.Client.Get(context.Background(), client.ObjectKey{Name: "skyhook-operator-mutating-webhook"}, &admissionv1.MutatingWebhookConfiguration{})
 		return apierrors.IsNotFound(err)
 	})
-	drive(t, w)
+	runSkyhook(t, w)
 	end()
 	if strings.Contains(strings.ToLower(p.log.String()), "forbidden") {
 		t.Errorf("the operator was forbidden something:\n%s", p.log)
 	}
-	compare(t, w)
+	compareRights(t, w)
 }
 
-// webhooks are what an earlier operator left behind: nobody answers there, so every write of a Skyhook fails.
-func webhooks(t *testing.T, w *testenv.Env) {
+// createWebhooks creates the webhooks of an earlier operator: nothing serves them, so every write of a Skyhook fails.
+func createWebhooks(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	fail, none, path := admissionv1.Fail, admissionv1.SideEffectClassNone, "/x"
 	rules := []admissionv1.RuleWithOperations{{
@@ -90,7 +90,7 @@ func webhooks(t *testing.T, w *testenv.Env) {
 	})
 }
 
-const story = `
+const manifest = `
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
 metadata: {name: story}
@@ -107,8 +107,8 @@ spec:
       configMap: {a.conf: CONTENT}
 `
 
-// drive makes the operator do everything that needs a right.
-func drive(t *testing.T, w *testenv.Env) {
+// runSkyhook makes the operator use all of its permissions for Skyhooks.
+func runSkyhook(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	elsewhere := map[string]string{"app": "elsewhere"} // a DaemonSet that asks for no node here
 	w.Must(w.Client.Create(context.Background(), &appsv1.DaemonSet{
@@ -141,18 +141,18 @@ metadata: {name: web, namespace: ` + w.Namespace + `, labels: {app: web}}
 spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}
 `)
 	say := func(version, content string) {
-		w.Apply(strings.NewReplacer("VERSION", version, "CONTENT", content).Replace(story))
+		w.Apply(strings.NewReplacer("VERSION", version, "CONTENT", content).Replace(manifest))
 	}
-	w.Apply(strings.NewReplacer("VERSION", "1.0.0", "CONTENT", "one", "timeout: 1s", "timeout: 1h").Replace(story))
+	w.Apply(strings.NewReplacer("VERSION", "1.0.0", "CONTENT", "one", "timeout: 1s", "timeout: 1h").Replace(manifest))
 	w.Eventually("the eviction was asked for", func() bool {
-		return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.ObjectRef.Subresource == "eviction" })
+		return slices.ContainsFunc(listRequests(t, w.Namespace), func(r request) bool { return r.ObjectRef.Subresource == "eviction" })
 	})
 	say("1.0.0", "one") // it has lasted too long now
 	w.WaitComplete("story")
 
 	say("1.0.0", "two") // the ConfigMap is updated
 	w.WaitComplete("story")
-	again(t, w)
+	rerunPackage(t, w)
 	// a ConfigMap of the documented name that the operator's cache does not show
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.Namespace, Name: "story-driver-2.0.0", Labels: map[string]string{v1alpha1.LabelNodeMeta: "story"},
@@ -160,16 +160,16 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	w.Must(w.Client.Create(context.Background(), foreign))
 	say("2.0.0", "two") // another ConfigMap replaces the first
 	w.Eventually("the operator looked at the ConfigMap that it could not create", func() bool {
-		return asked(t, w, "get", "configmaps")
+		return hasRequested(t, w, "get", "configmaps")
 	})
 	w.Must(w.Client.Delete(context.Background(), foreign))
 	w.WaitComplete("story")
 
-	driveOps(t, w)
+	runNodeOps(t, w)
 	// a hold whose owner does not exist
 	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
 	w.Eventually("the operator asked for the owner of the hold", func() bool {
-		return asked(t, w, "get", "skyhooks")
+		return hasRequested(t, w, "get", "skyhooks")
 	})
 	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("story")))
 	w.Eventually("the Skyhook is gone", func() bool {
@@ -177,12 +177,12 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	})
 }
 
-// driveOps takes a NodeOp through its life, and has one made for an upgrade.
-func driveOps(t *testing.T, w *testenv.Env) {
+// runNodeOps takes a NodeOp through its life, and has one made for an upgrade.
+func runNodeOps(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	ctx := context.Background()
 	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
-	w.Eventually("the operator asked for the NodeOp that cordoned the node", func() bool { return asked(t, w, "get", "nodeops") })
+	w.Eventually("the operator asked for the NodeOp that cordoned the node", func() bool { return hasRequested(t, w, "get", "nodeops") })
 	w.Apply(`
 apiVersion: operator.kairos.io/v1alpha1
 kind: NodeOpUpgrade
@@ -200,15 +200,15 @@ metadata: {name: check, namespace: ` + w.Namespace + `}
 spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfterFinished: 0}
 `)
 	w.Eventually("both nodes ran their Jobs, and the Jobs are deleted", func() bool {
-		finish(w, true)
+		finishJobs(w, true)
 		o := &opv1.NodeOp{}
 		err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "check"}, o)
-		return err == nil && o.Status.Completed == 2 && asked(t, w, "delete", "jobs")
+		return err == nil && o.Status.Completed == 2 && hasRequested(t, w, "delete", "jobs")
 	})
 }
 
-// finish plays the controller of Jobs, for those of NodeOps that have not ended.
-func finish(w *testenv.Env, well bool) {
+// finishJobs ends the Jobs of NodeOps, as the Job controller would.
+func finishJobs(w *testenv.Env, well bool) {
 	ctx, jobs := context.Background(), &batchv1.JobList{}
 	if w.Client.List(ctx, jobs, client.HasLabels{opv1.LabelNodeOp}) != nil {
 		return // it is tried again
@@ -218,11 +218,11 @@ func finish(w *testenv.Env, well bool) {
 	}
 }
 
-// again has a package run again on n1, where a pod of somebody else has the name that the next pod needs.
-func again(t *testing.T, w *testenv.Env) {
+// rerunPackage runs a package again on n1, where a foreign pod has the name that the next pod needs.
+func rerunPackage(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	name := ""
-	for _, r := range requests(t, w.Namespace) {
+	for _, r := range listRequests(t, w.Namespace) {
 		if r.Verb == "create" && r.ObjectRef.Resource == "pods" && strings.HasPrefix(r.ObjectRef.Name, "story-driver-1-0-0-apply-n1") {
 			name = r.ObjectRef.Name
 		}
@@ -236,8 +236,8 @@ func again(t *testing.T, w *testenv.Env) {
 	}
 	w.Must(w.Client.Create(context.Background(), squatter))
 	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_story":null}}}`)
-	w.Eventually("the operator looked at the pod that it could not create", func() bool { return asked(t, w, "get", "pods") })
-	w.Eventually("the operator said so again", func() bool { return asked(t, w, "patch", "events") })
+	w.Eventually("the operator looked at the pod that it could not create", func() bool { return hasRequested(t, w, "get", "pods") })
+	w.Eventually("the operator said so again", func() bool { return hasRequested(t, w, "patch", "events") })
 	w.Must(w.Client.Delete(context.Background(), squatter, client.GracePeriodSeconds(0)))
 	w.WaitComplete("story")
 }
@@ -254,14 +254,14 @@ type request struct {
 	RequestURI string
 }
 
-// asked says that the operator has done this.
-func asked(t *testing.T, w *testenv.Env, verb, resource string) bool {
+// hasRequested reports whether the operator has sent such a request.
+func hasRequested(t *testing.T, w *testenv.Env, verb, resource string) bool {
 	t.Helper()
-	return slices.ContainsFunc(requests(t, w.Namespace), func(r request) bool { return r.Verb == verb && r.ObjectRef.Resource == resource })
+	return slices.ContainsFunc(listRequests(t, w.Namespace), func(r request) bool { return r.Verb == verb && r.ObjectRef.Resource == resource })
 }
 
-// requests are those of the operator in a namespace.
-func requests(t *testing.T, namespace string) []request {
+// listRequests lists the requests of the operator in a namespace.
+func listRequests(t *testing.T, namespace string) []request {
 	t.Helper()
 	f, err := os.Open(auditLog)
 	if err != nil {
@@ -286,8 +286,8 @@ func requests(t *testing.T, namespace string) []request {
 	return out
 }
 
-// compare holds what the operator asked for against what it may.
-func compare(t *testing.T, w *testenv.Env) {
+// compareRights compares the operator's requests with its permissions.
+func compareRights(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	var cluster rbacv1.ClusterRole
 	var here rbacv1.Role
@@ -296,12 +296,12 @@ func compare(t *testing.T, w *testenv.Env) {
 	unused := map[string]bool{}
 	for scope, rules := range map[string][]rbacv1.PolicyRule{"cluster": cluster.Rules, "namespace": here.Rules} {
 		for _, r := range rules {
-			for _, right := range expand(scope, r) {
+			for _, right := range expandRule(scope, r) {
 				unused[right] = true
 			}
 		}
 	}
-	for _, r := range requests(t, w.Namespace) {
+	for _, r := range listRequests(t, w.Namespace) {
 		if r.ResponseStatus.Code == 403 && !strings.Contains(r.ResponseStatus.Message, "because it is being terminated") {
 			t.Errorf("%s %s is forbidden: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
 		}
@@ -324,8 +324,8 @@ func compare(t *testing.T, w *testenv.Env) {
 	}
 }
 
-// expand lists each right of a rule by itself.
-func expand(scope string, r rbacv1.PolicyRule) []string {
+// expandRule lists each permission of a rule separately.
+func expandRule(scope string, r rbacv1.PolicyRule) []string {
 	names := r.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}

@@ -26,8 +26,8 @@ const (
 	finished   = `{` + agentdDone + `,` + kernelDone + `}`
 )
 
-// recorded puts the Skyhook, the nodes and the ConfigMap of the predecessor into the cluster.
-func recorded(t *testing.T, w *testenv.Env) {
+// applyFormerState creates the Skyhook, the nodes and the ConfigMap of the predecessor.
+func applyFormerState(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/former.yaml")
 	if err != nil {
@@ -41,7 +41,7 @@ func recorded(t *testing.T, w *testenv.Env) {
 	w.Must(w.Client.Status().Update(context.Background(), &s))
 	mark := func(node, state, status, more string) {
 		w.Patch(w.GetNode(node), `{"metadata":{"labels":{"skyhook.nvidia.com/status_gpu-base":"`+status+`"},"annotations":{`+more+
-			`"skyhook.nvidia.com/status_gpu-base":"`+status+`","skyhook.nvidia.com/version_gpu-base":"v0.15.0","skyhook.nvidia.com/nodeState_gpu-base":`+quoted(t, state)+`}}}`)
+			`"skyhook.nvidia.com/status_gpu-base":"`+status+`","skyhook.nvidia.com/version_gpu-base":"v0.15.0","skyhook.nvidia.com/nodeState_gpu-base":`+toJSONString(t, state)+`}}}`)
 	}
 	mark("n1", finished, "complete", "")
 	mark("n2", `{`+agentdRuns+`,`+kernelDone+`}`, "in_progress", `"skyhook.nvidia.com/cordon_gpu-base":"true",`)
@@ -57,7 +57,7 @@ func recorded(t *testing.T, w *testenv.Env) {
 	}))
 }
 
-func quoted(t *testing.T, text string) string {
+func toJSONString(t *testing.T, text string) string {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte("'" + text + "'"))
 	if err != nil {
@@ -70,18 +70,18 @@ func quoted(t *testing.T, text string) string {
 // not run again, what had begun is, once; after a downgrade everything is as the predecessor left it, and coming back
 // changes nothing.
 func TestTakeover(t *testing.T) {
-	forget(t)
+	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	kubelet := w.StartKubelet()
 	mustHelm(t, "v3", w.Namespace, "install", releaseName, formerChart(t))
 	// With the webhooks of the predecessor nobody could write this: they are tried by another test.
 	for _, what := range []string{"validating", "mutating"} {
-		remove(t, what)
+		removeWebhooks(t, what)
 	}
-	recorded(t, w)
+	applyFormerState(t, w)
 	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
-	complete(t)
-	_, end := operator(t, w.Namespace)
+	requireGeneratedCRDs(t)
+	_, end := startOperator(t, w.Namespace)
 	w.WaitComplete("gpu-base")
 	if got := kubelet.History("n1"); len(got) > 0 {
 		t.Errorf("n1 was finished, and did %v", got)
@@ -91,7 +91,7 @@ func TestTakeover(t *testing.T) {
 	}
 	w.Eventually("n2 is given back", func() bool { return !w.GetNode("n2").Spec.Unschedulable })
 	for _, node := range []string{"n1", "n2"} {
-		if got := w.GetNode(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
+		if got := w.GetNode(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !isSameJSON(t, got, finished) {
 			t.Errorf("the record on %s is\n%s\nwant\n%s", node, got, finished)
 		}
 	}
@@ -100,16 +100,16 @@ func TestTakeover(t *testing.T) {
 	before := w.GetSkyhook("gpu-base")
 	mustHelm(t, "v3", w.Namespace, "rollback", releaseName, "1")
 	for _, what := range []string{"validating", "mutating"} {
-		remove(t, what)
+		removeWebhooks(t, what)
 	}
 	if after := w.GetSkyhook("gpu-base"); after.UID != before.UID || after.DeletionTimestamp != nil || len(after.Spec.Packages) != 2 {
 		t.Errorf("after the downgrade the Skyhook is %v", after)
 	}
-	if got := w.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !same(t, got, finished) {
+	if got := w.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !isSameJSON(t, got, finished) {
 		t.Errorf("after the downgrade the record on n1 is %s", got)
 	}
 	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
-	_, end = operator(t, w.Namespace)
+	_, end = startOperator(t, w.Namespace)
 	w.WaitComplete("gpu-base")
 	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got != 2 {
 		t.Errorf("coming back made nodes do something: %v, %v", kubelet.History("n1"), kubelet.History("n2"))
@@ -124,8 +124,8 @@ func TestTakeover(t *testing.T) {
 	end()
 }
 
-// same says that two texts are the same JSON.
-func same(t *testing.T, a, b string) bool {
+// isSameJSON reports whether two texts are the same JSON.
+func isSameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var x, y any
 	if err := yaml.Unmarshal([]byte(a), &x); err != nil {
@@ -145,11 +145,11 @@ func same(t *testing.T, a, b string) bool {
 	return string(one) == string(two)
 }
 
-// remove deletes a webhook configuration of the predecessor, as if its server answered.
-func remove(t *testing.T, what string) {
+// removeWebhooks deletes a webhook configuration of the predecessor, as if its server answered.
+func removeWebhooks(t *testing.T, what string) {
 	t.Helper()
 	name := "skyhook-operator-" + what + "-webhook"
-	c := typed(t).AdmissionregistrationV1()
+	c := newClientset(t).AdmissionregistrationV1()
 	var err error
 	if what == "validating" {
 		err = c.ValidatingWebhookConfigurations().Delete(context.Background(), name, metav1.DeleteOptions{})

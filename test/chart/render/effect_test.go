@@ -61,7 +61,7 @@ func TestSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := "controllerManager: {replicas: 1, podDisruptionBudget: null, manager: {env: {" + name + ": " + string(raw) + "}}}"
-		before, after := environment(manager(t, chart(t, ""))), environment(manager(t, chart(t, changed)))
+		before, after := environmentOf(findManager(t, renderChart(t, ""))), environmentOf(findManager(t, renderChart(t, changed)))
 		if before[c.env] == c.value || after[c.env] != c.value {
 			t.Errorf("env.%s: %s is %q, and by default %q; want %q", name, c.env, after[c.env], before[c.env], c.value)
 		}
@@ -162,8 +162,8 @@ func TestEffects(t *testing.T) {
 	if err := yaml.Unmarshal(valuesFile(t), &values); err != nil {
 		t.Fatal(err)
 	}
-	defaults := text(t, chart(t, ""))
-	for _, leaf := range leaves("", values) {
+	defaults := renderedText(t, renderChart(t, ""))
+	for _, leaf := range leafPaths("", values) {
 		if strings.HasPrefix(leaf, "controllerManager.manager.env.") || slices.Contains(ignored, leaf) {
 			continue
 		}
@@ -172,7 +172,7 @@ func TestEffects(t *testing.T) {
 			t.Errorf("%s is not in this test: what does it do?", leaf)
 			continue
 		}
-		got := text(t, chart(t, c.values))
+		got := renderedText(t, renderChart(t, c.values))
 		if got == defaults {
 			t.Errorf("%s has no effect", leaf)
 		}
@@ -182,8 +182,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// text is everything that is rendered, in one line.
-func text(t *testing.T, r *Result) string {
+// renderedText returns everything that is rendered, in one line.
+func renderedText(t *testing.T, r *Result) string {
 	t.Helper()
 	raw, err := json.Marshal([]any{r.Objects, r.Hooks})
 	if err != nil {
@@ -192,13 +192,13 @@ func text(t *testing.T, r *Result) string {
 	return string(raw)
 }
 
-// leaves are the paths of the values that hold no others.
-func leaves(path string, m map[string]any) []string {
+// leafPaths returns the paths of the values that are no maps.
+func leafPaths(path string, m map[string]any) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		below := strings.TrimPrefix(path+"."+key, ".")
 		if inner, ok := m[key].(map[string]any); ok && len(inner) > 0 {
-			out = append(out, leaves(below, inner)...)
+			out = append(out, leafPaths(below, inner)...)
 		} else {
 			out = append(out, below)
 		}

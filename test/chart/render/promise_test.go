@@ -52,7 +52,7 @@ func TestCRDs(t *testing.T) {
 	if err != nil || len(files) != 4 {
 		t.Fatalf("CRDs are in %v, %v; want four", files, err)
 	}
-	r := chart(t, "")
+	r := renderChart(t, "")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -84,12 +84,12 @@ func TestCRDs(t *testing.T) {
 
 // TestRights: no role has more than the code asks for; above all no Secrets, no wildcards and no escalation.
 func TestRights(t *testing.T) {
-	r := chart(t, matrix["everything"])
+	r := renderChart(t, matrix["everything"])
 	for _, u := range slices.Concat(r.Objects, r.Hooks) {
 		if u.GetKind() != "ClusterRole" && u.GetKind() != "Role" {
 			continue
 		}
-		role := get(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRole{})
+		role := findObject(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRole{})
 		for _, rule := range role.Rules {
 			for _, word := range slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups) {
 				if slices.Contains([]string{"*", "secrets", "escalate", "bind", "impersonate", "roles", "clusterroles", "serviceaccounts/token"}, word) {
@@ -102,7 +102,7 @@ func TestRights(t *testing.T) {
 		if !strings.HasSuffix(u.GetKind(), "Binding") {
 			continue
 		}
-		b := get(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRoleBinding{})
+		b := findObject(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRoleBinding{})
 		for _, s := range b.Subjects {
 			if s.Name == full+"-packages" {
 				t.Errorf("pods of packages have rights, by %s", b.Name)
@@ -124,9 +124,9 @@ func TestGuardedMetrics(t *testing.T) {
 		monitor + "\ncontrollerManager: {manager: {env: {metricsSecure: true}}}":         true,
 		"controllerManager: {manager: {env: {metricsSecure: 'true', metricsPort: '0'}}}": false,
 	} {
-		r := chart(t, values)
+		r := renderChart(t, values)
 		var reviews []string
-		for _, rule := range get(t, r, "ClusterRole", "skyhook-operator-manager-role", &rbacv1.ClusterRole{}).Rules {
+		for _, rule := range findObject(t, r, "ClusterRole", "skyhook-operator-manager-role", &rbacv1.ClusterRole{}).Rules {
 			if slices.ContainsFunc(rule.APIGroups, func(g string) bool { return g == "authentication.k8s.io" || g == "authorization.k8s.io" }) {
 				reviews = append(reviews, rule.Resources...)
 			}
@@ -153,8 +153,8 @@ func TestGuardedMetrics(t *testing.T) {
 
 // TestPods: nothing of ours runs as root, writes to its root, or gets a token that does not expire.
 func TestPods(t *testing.T) {
-	r := chart(t, "")
-	for what, pod := range map[string]corev1.PodSpec{"operator": deployment(t, r).Spec.Template.Spec, "clean-up": job(t, r).Spec.Template.Spec} {
+	r := renderChart(t, "")
+	for what, pod := range map[string]corev1.PodSpec{"operator": findDeployment(t, r).Spec.Template.Spec, "clean-up": findJob(t, r).Spec.Template.Spec} {
 		s, c := pod.SecurityContext, pod.Containers[0].SecurityContext
 		if s == nil || !*s.RunAsNonRoot || *s.RunAsUser != 10001 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: security context of the pod is %v", what, s)
@@ -172,11 +172,11 @@ func TestPods(t *testing.T) {
 			t.Errorf("%s: resources are %v", what, pod.Containers[0].Resources)
 		}
 	}
-	env := environment(manager(t, r))
+	env := environmentOf(findManager(t, r))
 	if env["PACKAGE_SERVICE_ACCOUNT"] != full+"-packages" || env["NAMESPACE"] != "$metadata.namespace" || env["NODE_NAME"] != "$spec.nodeName" || env["OWN_SERVICE_ACCOUNT"] != "$spec.serviceAccountName" {
 		t.Errorf("the operator is told %v", env)
 	}
-	packages := get(t, r, "ServiceAccount", full+"-packages", &corev1.ServiceAccount{})
+	packages := findObject(t, r, "ServiceAccount", full+"-packages", &corev1.ServiceAccount{})
 	if packages.AutomountServiceAccountToken == nil || *packages.AutomountServiceAccountToken {
 		t.Error("pods of packages get a token")
 	}
@@ -193,7 +193,7 @@ func TestResources(t *testing.T) {
 		{"{estimatedNodeCount: 0, estimatedPackageCount: 0}", "1000m", "512Mi", "500m", "256Mi"},
 		{"{estimatedNodeCount: 5000, controllerManager: {manager: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m, memory: 128Mi}}}}}", "1", "1Gi", "100m", "128Mi"},
 	} {
-		r := manager(t, chart(t, c.values)).Resources
+		r := findManager(t, renderChart(t, c.values)).Resources
 		got := []string{r.Limits.Cpu().String(), r.Limits.Memory().String(), r.Requests.Cpu().String(), r.Requests.Memory().String()}
 		want := []string{c.cpuLimit, c.memoryLimit, c.cpu, c.memory}
 		for i, w := range want {
@@ -222,7 +222,7 @@ func TestResourcesFitMeasurements(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := manager(t, chart(t, "{estimatedNodeCount: "+nodes+", estimatedPackageCount: "+p[2]+"}")).Resources
+		r := findManager(t, renderChart(t, "{estimatedNodeCount: "+nodes+", estimatedPackageCount: "+p[2]+"}")).Resources
 		if r.Limits.Memory().Value() < highest.Value()*3/2 || r.Requests.Memory().Value() < highest.Value()*11/10 {
 			t.Errorf("%s nodes with %s packages took %s, and get a request of %s and a limit of %s", p[1], p[2], &highest, r.Requests.Memory(), r.Limits.Memory())
 		}
@@ -241,7 +241,7 @@ func TestNames(t *testing.T) {
 		{strings.Repeat("long-", 10) + "end", "", strings.Repeat("long-", 8) + "long"},
 		{"a", "fullnameOverride: " + strings.Repeat("n", 63), strings.Repeat("n", 44)},
 	} {
-		r := with(t, Options{Release: c.release, Values: c.values})
+		r := renderWith(t, Options{Release: c.release, Values: c.values})
 		if r.Find("Deployment", c.want+"-controller-manager") == nil {
 			t.Errorf("release %s with %q: there is no Deployment %s-controller-manager", c.release, c.values, c.want)
 		}
@@ -257,7 +257,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	// these are named in other people's bindings, dashboards and scripts
-	everything := chart(t, matrix["everything"])
+	everything := renderChart(t, matrix["everything"])
 	for kind, names := range map[string][]string{
 		"ClusterRole":         {"skyhook-viewer-role", "skyhook-editor-role", "skyhook-operator-metrics-reader", "skyhook-operator-manager-role"},
 		"Service":             {"skyhook-operator-controller-manager-metrics-service"},
@@ -276,7 +276,7 @@ func TestNames(t *testing.T) {
 
 // TestSelector: what a Deployment selects by can never change; a release that is upgraded has to have the same.
 func TestSelector(t *testing.T) {
-	d := deployment(t, chart(t, matrix["everything"]))
+	d := findDeployment(t, renderChart(t, matrix["everything"]))
 	want := map[string]string{"app": full + "-controller-manager", "control-plane": "controller-manager"}
 	if diff := cmp.Diff(want, d.Spec.Selector.MatchLabels); diff != "" {
 		t.Errorf("the selector changed (-want +got)\n%s", diff)
@@ -286,8 +286,8 @@ func TestSelector(t *testing.T) {
 // TestSelects: whatever selects pods of ours by label finds those that the Deployment makes, and the ServiceMonitor finds
 // the Service.
 func TestSelects(t *testing.T) {
-	r := chart(t, matrix["everything"])
-	pod := deployment(t, r).Spec.Template.Labels
+	r := renderChart(t, matrix["everything"])
+	pod := findDeployment(t, r).Spec.Template.Labels
 	seen := map[string]bool{}
 	for _, u := range r.Objects {
 		at, of := []string{"spec", "selector", "matchLabels"}, pod
@@ -334,17 +334,17 @@ func TestSwitches(t *testing.T) {
 		{"controllerManager: {manager: {env: {metricsPort: '0'}}}", []string{"Service"}},
 		{"", []string{"ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Secret", "Namespace"}},
 	} {
-		r := chart(t, c.values)
+		r := renderChart(t, c.values)
 		for _, u := range slices.Concat(r.Objects, r.Hooks) {
 			if slices.Contains(c.absent, u.GetKind()) {
 				t.Errorf("with %s there is still the %s %s", c.values, u.GetKind(), u.GetName())
 			}
 		}
 	}
-	if c := manager(t, chart(t, "controllerManager: {manager: {env: {probePort: '0', metricsPort: '0'}}}")); c.LivenessProbe != nil || c.ReadinessProbe != nil || len(c.Ports) > 0 {
+	if c := findManager(t, renderChart(t, "controllerManager: {manager: {env: {probePort: '0', metricsPort: '0'}}}")); c.LivenessProbe != nil || c.ReadinessProbe != nil || len(c.Ports) > 0 {
 		t.Errorf("nothing listens, and still there are ports %v and probes %v %v", c.Ports, c.LivenessProbe, c.ReadinessProbe)
 	}
-	c := manager(t, chart(t, "controllerManager: {manager: {env: {probePort: ':9091', metricsPort: '0.0.0.0:9090'}}}"))
+	c := findManager(t, renderChart(t, "controllerManager: {manager: {env: {probePort: ':9091', metricsPort: '0.0.0.0:9090'}}}"))
 	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != 9090 || c.Ports[1].ContainerPort != 9091 || c.LivenessProbe.HTTPGet.Port.String() != "probes" {
 		t.Errorf("other ports give %v and %v", c.Ports, c.LivenessProbe)
 	}
@@ -352,16 +352,16 @@ func TestSwitches(t *testing.T) {
 
 // TestNotes: what is ignored is said, and only then.
 func TestNotes(t *testing.T) {
-	quiet, loud := chart(t, "").Notes, chart(t, matrix["no proxy, no hooks"]).Notes
+	quiet, loud := renderChart(t, "").Notes, renderChart(t, matrix["no proxy, no hooks"]).Notes
 	for _, word := range []string{"controllerManager.kubeRbacProxy:", "webhook:", "webhookService:"} {
 		if strings.Contains(quiet, word) || !strings.Contains(loud, word) {
 			t.Errorf("the notes say %q without reason, or do not say it:\n%s\n---\n%s", word, quiet, loud)
 		}
 	}
-	if before, after := text(t, chart(t, "")), text(t, chart(t, matrix["no proxy, no hooks"])); before != after {
+	if before, after := renderedText(t, renderChart(t, "")), renderedText(t, renderChart(t, matrix["no proxy, no hooks"])); before != after {
 		t.Error("ignored values change what is rendered")
 	}
-	if notes := chart(t, "cleanup: {enabled: false}").Notes; !strings.Contains(notes, "leaves Skyhooks") {
+	if notes := renderChart(t, "cleanup: {enabled: false}").Notes; !strings.Contains(notes, "leaves Skyhooks") {
 		t.Errorf("without clean-up the notes say\n%s", notes)
 	}
 }

@@ -20,13 +20,13 @@ import (
 // full is the name of most things where the release is called skyhook.
 const full = "skyhook-skyhook-operator"
 
-// chart renders, and fails the test where that fails.
-func chart(t *testing.T, values string) *Result {
+// renderChart renders the chart, and fails the test on an error.
+func renderChart(t *testing.T, values string) *Result {
 	t.Helper()
-	return with(t, Options{Values: values})
+	return renderWith(t, Options{Values: values})
 }
 
-func with(t *testing.T, o Options) *Result {
+func renderWith(t *testing.T, o Options) *Result {
 	t.Helper()
 	r, err := Chart(o)
 	if err != nil {
@@ -35,8 +35,8 @@ func with(t *testing.T, o Options) *Result {
 	return r
 }
 
-// get is an object of a type, which knows all of its fields.
-func get[T client.Object](t *testing.T, r *Result, kind, name string, into T) T {
+// findObject returns an object as a type that must know all of its fields.
+func findObject[T client.Object](t *testing.T, r *Result, kind, name string, into T) T {
 	t.Helper()
 	u := r.Find(kind, name)
 	if u == nil {
@@ -48,23 +48,23 @@ func get[T client.Object](t *testing.T, r *Result, kind, name string, into T) T 
 	return into
 }
 
-func deployment(t *testing.T, r *Result) *appsv1.Deployment {
+func findDeployment(t *testing.T, r *Result) *appsv1.Deployment {
 	t.Helper()
-	return get(t, r, "Deployment", full+"-controller-manager", &appsv1.Deployment{})
+	return findObject(t, r, "Deployment", full+"-controller-manager", &appsv1.Deployment{})
 }
 
-func manager(t *testing.T, r *Result) corev1.Container {
+func findManager(t *testing.T, r *Result) corev1.Container {
 	t.Helper()
-	return deployment(t, r).Spec.Template.Spec.Containers[0]
+	return findDeployment(t, r).Spec.Template.Spec.Containers[0]
 }
 
-func job(t *testing.T, r *Result) *batchv1.Job {
+func findJob(t *testing.T, r *Result) *batchv1.Job {
 	t.Helper()
-	return get(t, r, "Job", full+"-skyhook-cleanup", &batchv1.Job{})
+	return findObject(t, r, "Job", full+"-skyhook-cleanup", &batchv1.Job{})
 }
 
-// environment is what a container is told.
-func environment(c corev1.Container) map[string]string {
+// environmentOf returns the environment variables of a container.
+func environmentOf(c corev1.Container) map[string]string {
 	out := map[string]string{}
 	for _, e := range c.Env {
 		out[e.Name] = e.Value
@@ -102,7 +102,7 @@ func TestMatrix(t *testing.T) {
 	for name, values := range matrix {
 		t.Run(name, func(t *testing.T) {
 			for _, version := range []string{"v1.30.0", "v1.32.4-gke.1", "v1.36.3", "v1.37.0"} {
-				r := with(t, Options{Values: values, Kubernetes: version})
+				r := renderWith(t, Options{Values: values, Kubernetes: version})
 				for _, u := range slices.Concat(r.Objects, r.Hooks) {
 					if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") {
 						continue

@@ -149,7 +149,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 		}
 		c.release = (*Cluster).leaveForeign
 	}
-	if _, err := c.TryKubectl(`{apiVersion: v1, kind: Namespace, metadata: {name: `+Namespace+`}}`, "apply", "-f", "-"); err != nil {
+	if _, err := c.TryKubectl("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+Namespace+"}\n", "apply", "-f", "-"); err != nil {
 		return err
 	}
 	return c.deleteLeftovers()
@@ -174,7 +174,7 @@ func (c *Cluster) refuseExisting() error {
 func (c *Cluster) leaveForeign() error {
 	err := errors.Join(c.deleteLeftovers(), c.removeOperator())
 	for _, args := range [][]string{
-		{"delete", "namespace", Namespace, "--timeout=" + Timeout.String()},
+		{"delete", "namespace", Namespace, "--ignore-not-found", "--timeout=" + Timeout.String()},
 		slices.Concat([]string{"label", "node"}, c.nodes, []string{nodeLabel + "-"}),
 	} {
 		_, failed := c.TryKubectl("", args...)

@@ -47,15 +47,15 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// begin runs the container of a pod: its arguments, its environment, its ServiceAccount.
-func begin(t *testing.T, namespace string, pod corev1.PodSpec) *program {
+// startContainer runs the container of a pod: its arguments, its environment, its ServiceAccount.
+func startContainer(t *testing.T, namespace string, pod corev1.PodSpec) *program {
 	t.Helper()
 	c := pod.Containers[0]
 	if c.Command[0] != "/manager" {
 		t.Fatalf("the container runs %v", c.Command)
 	}
 	args := append(c.Command[1:len(c.Command):len(c.Command)], c.Args...)
-	p := &program{log: &log{}, cmd: exec.Command(filepath.Join(programs, "operator"), append(args, "--kubeconfig", as(t, namespace, pod.ServiceAccountName))...)}
+	p := &program{log: &log{}, cmd: exec.Command(filepath.Join(programs, "operator"), append(args, "--kubeconfig", writeAccountKubeconfig(t, namespace, pod.ServiceAccountName))...)}
 	for _, e := range c.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
@@ -74,14 +74,14 @@ func begin(t *testing.T, namespace string, pod corev1.PodSpec) *program {
 	return p
 }
 
-// operator runs the operator that the chart brought, until the test ends or end is called.
-func operator(t *testing.T, namespace string) (p *program, end func()) {
+// startOperator runs the operator of the chart's Deployment until the test ends or end is called.
+func startOperator(t *testing.T, namespace string) (p *program, end func()) {
 	t.Helper()
-	d, err := typed(t).AppsV1().Deployments(namespace).Get(context.Background(), releaseName+"-controller-manager", metav1.GetOptions{})
+	d, err := newClientset(t).AppsV1().Deployments(namespace).Get(context.Background(), releaseName+"-controller-manager", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = begin(t, namespace, d.Spec.Template.Spec)
+	p = startContainer(t, namespace, d.Spec.Template.Spec)
 	ended := false
 	end = func() {
 		if ended {
@@ -107,15 +107,15 @@ func operator(t *testing.T, namespace string) (p *program, end func()) {
 	return p, end
 }
 
-// looked waits until an operator that has just begun has looked at a Skyhook: it is edited in a way that costs no work.
-func looked(w *testenv.Env, name string) {
+// waitObserved waits until a new operator has observed a Skyhook, after an edit that causes no work.
+func waitObserved(w *testenv.Env, name string) {
 	w.Helper()
 	w.Patch(w.GetSkyhook(name), fmt.Sprintf(`{"spec":{"priority":%d}}`, w.GetSkyhook(name).Spec.Priority+1))
 	w.WaitComplete(name)
 }
 
-// jobs plays the controller of Jobs, and the nodes they run on, until the test ends: the program of each Job runs.
-func jobs(t *testing.T, namespace string) {
+// startJobController starts a fake Job controller, which runs the program of each Job, until the test ends.
+func startJobController(t *testing.T, namespace string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -124,12 +124,12 @@ func jobs(t *testing.T, namespace string) {
 		defer done.Done()
 		seen := map[string]bool{}
 		for ctx.Err() == nil {
-			list, err := typed(t).BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
+			list, err := newClientset(t).BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil {
 				for i := range list.Items {
 					if j := &list.Items[i]; !seen[string(j.UID)] {
 						seen[string(j.UID)] = true
-						perform(t, j)
+						runJob(t, j)
 					}
 				}
 			}
@@ -142,19 +142,19 @@ func jobs(t *testing.T, namespace string) {
 	t.Cleanup(func() { stop(); done.Wait() })
 }
 
-// perform runs a Job and says how it went, as the controller of Jobs does.
-func perform(t *testing.T, j *batchv1.Job) {
-	p := begin(t, j.Namespace, j.Spec.Template.Spec)
+// runJob runs a Job and sets its status, as the Job controller does.
+func runJob(t *testing.T, j *batchv1.Job) {
+	p := startContainer(t, j.Namespace, j.Spec.Template.Spec)
 	err := p.cmd.Wait()
 	t.Logf("%s: %v\n%s", strings.Join(j.Spec.Template.Spec.Containers[0].Command, " "), err, p.log)
-	conclude(j, err == nil)
-	if _, err := typed(t).BatchV1().Jobs(j.Namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	setJobStatus(j, err == nil)
+	if _, err := newClientset(t).BatchV1().Jobs(j.Namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("saying how a Job went: %v", err)
 	}
 }
 
-// conclude says of a Job how it went.
-func conclude(j *batchv1.Job, well bool) {
+// setJobStatus sets the status of a Job that has ended.
+func setJobStatus(j *batchv1.Job, well bool) {
 	now := metav1.Now()
 	j.Status.StartTime = &now
 	met, end, reason := batchv1.JobFailureTarget, batchv1.JobFailed, "BackoffLimitExceeded"
