@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // cleanupOptions are the flags of cleanup.
@@ -101,7 +101,7 @@ func (o *cleanupOptions) remove(ctx context.Context, c client.Client, r *remains
 		o.Note("deleting %s", object.GetName())
 		errs = append(errs, client.IgnoreNotFound(c.Delete(ctx, object, client.Preconditions{UID: &uid})))
 	}
-	cleanNode := func(n *skyhook.Node) (skyhook.Edit, error) { return newCleanupEdit(n, r.config), nil }
+	cleanNode := func(n *node.Node) (node.Edit, error) { return newCleanupEdit(n, r.config), nil }
 	errs = append(errs, editNodes(ctx, o.factory, c, r.nodes, cleanNode))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cleaning up: %w", err)

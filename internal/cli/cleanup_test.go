@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // TestRemainsOfManyNodes checks that the list of many nodes fits on a screen, and that -o wide lists all.
 func TestRemainsOfManyNodes(t *testing.T) {
-	r := &remains{edits: map[string]skyhook.Edit{}}
+	r := &remains{edits: map[string]node.Edit{}}
 	for i := range 25 {
-		r.nodes = append(r.nodes, &skyhook.Node{Name: fmt.Sprintf("n%02d", i)})
+		r.nodes = append(r.nodes, &node.Node{Name: fmt.Sprintf("n%02d", i)})
 	}
 	for format, want := range map[string]struct {
 		lines int

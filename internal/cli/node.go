@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 func newNodeCommand(f *factory) *cobra.Command {
@@ -62,7 +62,7 @@ func (s *nodeSummary) formatProgress() string {
 }
 
 // summarizeNode summarizes a Skyhook on a node. It counts the packages in the spec, or those on the node when s is nil.
-func summarizeNode(n *skyhook.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
+func summarizeNode(n *node.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
 	out := nodeSummary{NodeName: n.Name, SkyhookName: name, Packages: []packageState{}}
 	installed, err := n.Installed(name)
 	if err != nil {
@@ -89,7 +89,7 @@ func summarizeNode(n *skyhook.Node, name string, s *v1alpha1.Skyhook) nodeSummar
 }
 
 // isInSpec reports whether the spec has the package in this version.
-func isInSpec(s *v1alpha1.Skyhook, i skyhook.Installed) bool {
+func isInSpec(s *v1alpha1.Skyhook, i node.Installed) bool {
 	p, ok := s.Spec.Packages[i.Name]
 	return ok && pack.CompareVersions(string(p.Version), i.Version) == 0
 }

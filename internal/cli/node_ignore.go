@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 func newNodeIgnoreCommand(f *factory) *cobra.Command {
@@ -47,15 +47,15 @@ func runIgnore(ctx context.Context, f *factory, args []string, label *string, do
 	if err != nil {
 		return err
 	}
-	changed := slices.DeleteFunc(slices.Clone(nodes), func(n *skyhook.Node) bool {
+	changed := slices.DeleteFunc(slices.Clone(nodes), func(n *node.Node) bool {
 		current, labelled := n.Labels[v1alpha1.LabelIgnore]
 		if label == nil {
 			return !labelled
 		}
 		return current == *label
 	})
-	err = editNodes(ctx, f, c, changed, func(*skyhook.Node) (skyhook.Edit, error) {
-		return skyhook.Edit{Labels: map[string]*string{v1alpha1.LabelIgnore: label}}, nil
+	err = editNodes(ctx, f, c, changed, func(*node.Node) (node.Edit, error) {
+		return node.Edit{Labels: map[string]*string{v1alpha1.LabelIgnore: label}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("labelling nodes: %w", err)

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // nodeOpOptions are the flags of node reboot, drain and run.
@@ -142,7 +142,7 @@ func (o *nodeOpOptions) run(ctx context.Context) error {
 }
 
 // selectNodes returns the nodes that the arguments name, and a selector for exactly these.
-func (o *nodeOpOptions) selectNodes(ctx context.Context) ([]*skyhook.Node, nodeopv1.LabelSelector, error) {
+func (o *nodeOpOptions) selectNodes(ctx context.Context) ([]*node.Node, nodeopv1.LabelSelector, error) {
 	var none nodeopv1.LabelSelector
 	all, err := listNodeMetadata(ctx, o.factory, o.client)
 	if err != nil {
@@ -161,9 +161,9 @@ func (o *nodeOpOptions) selectNodes(ctx context.Context) ([]*skyhook.Node, nodeo
 }
 
 // create creates the NodeOp, and cordons the nodes first when they are to stay cordoned.
-func (o *nodeOpOptions) create(ctx context.Context, nodes []*skyhook.Node) error {
+func (o *nodeOpOptions) create(ctx context.Context, nodes []*node.Node) error {
 	if !o.uncordon {
-		cordon := func(*skyhook.Node) (skyhook.Edit, error) { return skyhook.Edit{Unschedulable: new(true)}, nil }
+		cordon := func(*node.Node) (node.Edit, error) { return node.Edit{Unschedulable: new(true)}, nil }
 		if err := editNodes(ctx, o.factory, o.client, nodes, cordon); err != nil {
 			return fmt.Errorf("cordoning: %w", err)
 		}
@@ -180,7 +180,7 @@ func (o *nodeOpOptions) printNodeOp(text string) error {
 }
 
 // newHostnameSelector selects nodes by the hostname label, which Kubernetes sets on each node.
-func newHostnameSelector(all, nodes []*skyhook.Node) (nodeopv1.LabelSelector, error) {
+func newHostnameSelector(all, nodes []*node.Node) (nodeopv1.LabelSelector, error) {
 	byHostname := map[string]string{}
 	for _, n := range nodes {
 		hostname := n.Labels[corev1.LabelHostname]

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 func newNodeResetCommand(f *factory) *cobra.Command {
@@ -39,7 +39,7 @@ func runNodeReset(ctx context.Context, f *factory, args []string, name string, s
 	if err != nil {
 		return err
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *skyhook.Node) bool {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *node.Node) bool {
 		_, hasState := n.Annotations[v1alpha1.PrefixNodeState+name]
 		return !hasState
 	})
@@ -49,7 +49,7 @@ func runNodeReset(ctx context.Context, f *factory, args []string, name string, s
 	} else if err := f.confirm(sure, fmt.Sprintf("Restart Skyhook %q on %s: %s?", name, output.Count(len(nodes), "node"), output.List(names, 10))); err != nil {
 		return err
 	}
-	err = editNodes(ctx, f, c, nodes, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Restart(name), nil })
+	err = editNodes(ctx, f, c, nodes, func(n *node.Node) (node.Edit, error) { return n.Restart(name), nil })
 	if err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
 	}

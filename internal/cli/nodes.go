@@ -14,14 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // listNodeMetadata lists the metadata of all nodes, by name. The rest is most of a node, and has nothing about Skyhooks.
-func listNodeMetadata(ctx context.Context, f *factory, c client.Client) ([]*skyhook.Node, error) {
+func listNodeMetadata(ctx context.Context, f *factory, c client.Client) ([]*node.Node, error) {
 	f.Note("listing the metadata of the nodes")
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
@@ -36,7 +34,7 @@ func listNodeMetadata(ctx context.Context, f *factory, c client.Client) ([]*skyh
 }
 
 // listNodes lists all nodes, by name.
-func listNodes(ctx context.Context, f *factory, c client.Client) ([]*skyhook.Node, error) {
+func listNodes(ctx context.Context, f *factory, c client.Client) ([]*node.Node, error) {
 	f.Note("listing the nodes")
 	list := &corev1.NodeList{}
 	if err := c.List(ctx, list); err != nil {
@@ -46,17 +44,17 @@ func listNodes(ctx context.Context, f *factory, c client.Client) ([]*skyhook.Nod
 }
 
 // parseNodes parses nodes and sorts them by name.
-func parseNodes(nodes []corev1.Node) []*skyhook.Node {
-	out := make([]*skyhook.Node, len(nodes))
+func parseNodes(nodes []corev1.Node) []*node.Node {
+	out := make([]*node.Node, len(nodes))
 	for i := range nodes {
-		out[i] = skyhook.ParseNode(&nodes[i], nil)
+		out[i] = node.Parse(&nodes[i], nil)
 	}
-	slices.SortFunc(out, func(a, b *skyhook.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *node.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // connectAndSelect connects to the cluster and lists the metadata of the nodes that the arguments select.
-func connectAndSelect(ctx context.Context, f *factory, args []string) (client.Client, []*skyhook.Node, error) {
+func connectAndSelect(ctx context.Context, f *factory, args []string) (client.Client, []*node.Node, error) {
 	c, err := f.connect()
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +69,7 @@ func connectAndSelect(ctx context.Context, f *factory, args []string) (client.Cl
 
 // selectNodes returns the nodes that arguments name, exactly or by a regular expression for the whole name. No arguments
 // select all nodes. An argument that matches no node is an error.
-func selectNodes(nodes []*skyhook.Node, args []string) ([]*skyhook.Node, error) {
+func selectNodes(nodes []*node.Node, args []string) ([]*node.Node, error) {
 	if len(args) == 0 {
 		return nodes, nil
 	}
@@ -91,11 +89,11 @@ func selectNodes(nodes []*skyhook.Node, args []string) ([]*skyhook.Node, error) 
 			return nil, fmt.Errorf("no node matches %q", arg)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *skyhook.Node) bool { return !selected[n.Name] }), nil
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *node.Node) bool { return !selected[n.Name] }), nil
 }
 
-func nodeMatcher(arg string, nodes []*skyhook.Node) (func(string) bool, error) {
-	exists := slices.ContainsFunc(nodes, func(n *skyhook.Node) bool { return n.Name == arg })
+func nodeMatcher(arg string, nodes []*node.Node) (func(string) bool, error) {
+	exists := slices.ContainsFunc(nodes, func(n *node.Node) bool { return n.Name == arg })
 	if exists || !strings.ContainsAny(arg, `.*+?^${}[]|()\`) {
 		return func(name string) bool { return name == arg }, nil
 	}
@@ -106,21 +104,12 @@ func nodeMatcher(arg string, nodes []*skyhook.Node) (func(string) bool, error) {
 	return re.MatchString, nil
 }
 
-func nodeNames(nodes []*skyhook.Node) []string {
+func nodeNames(nodes []*node.Node) []string {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
 		names[i] = n.Name
 	}
 	return names
-}
-
-// findHolds returns all our cordons on a node, including those of NodeOps.
-func findHolds(n *skyhook.Node) []rollout.Hold {
-	holds := skyhook.Holds(n)
-	if by := n.Annotations[nodeopv1.AnnotationCordonedBy]; by != "" {
-		holds = append(holds, rollout.Hold{Owner: rollout.ParseRef("NodeOp/" + by)})
-	}
-	return holds
 }
 
 // maxNodeRows is how many nodes a table lists before a question, without -o wide.

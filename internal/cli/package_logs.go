@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -112,14 +113,14 @@ func (o *logsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 		return nil, fmt.Errorf("listing the pods of Skyhook %s: %w", o.name, err)
 	}
 	var pods []*corev1.Pod
-	var nodes []*skyhook.Node
+	var nodes []*node.Node
 	for i := range list.Items {
 		p := &list.Items[i]
 		name, _, stage, ok := skyhook.Runs(p)
 		if !ok || name != o.pkg || o.stage != "" && string(stage) != o.stage {
 			continue
 		}
-		pods, nodes = append(pods, p), append(nodes, &skyhook.Node{Name: p.Spec.NodeName})
+		pods, nodes = append(pods, p), append(nodes, &node.Node{Name: p.Spec.NodeName})
 	}
 	if len(o.nodeArgs) > 0 && len(pods) > 0 {
 		selected, err := selectNodes(nodes, o.nodeArgs)

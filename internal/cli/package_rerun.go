@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // rerunStages are the stages from which a package can be run again.
@@ -31,7 +31,7 @@ type rerunOptions struct {
 	name, pkg, stage string
 	nodeArgs         []string // names or expressions
 	version          string   // of the package, in the spec
-	nodes            []*skyhook.Node
+	nodes            []*node.Node
 	refusals         []string // why the package does not run on other nodes
 }
 
@@ -119,7 +119,7 @@ func (o *rerunOptions) readVersion(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-func (o *rerunOptions) change(n *skyhook.Node) (skyhook.Edit, error) {
+func (o *rerunOptions) change(n *node.Node) (node.Edit, error) {
 	return n.Rerun(o.name, o.pkg, o.version, v1alpha1.Stage(o.stage))
 }
 

@@ -12,9 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // planBuilder builds the plans of rollouts from a view and its forecast.
@@ -169,9 +169,9 @@ func (b *planBuilder) taskPurpose(r *rollout.Rollout, t *rollout.Target, k *roll
 		return strings.TrimSpace(string(p.Interrupt.Type) + " " + output.List(p.Interrupt.Services, 3))
 	}
 	switch {
-	case p.Goal == skyhook.GoalUpgrade && p.From != "":
+	case p.Goal == node.GoalUpgrade && p.From != "":
 		return string(p.Goal) + " from " + p.From
-	case p.Goal == skyhook.GoalConfig && len(p.Keys) > 0:
+	case p.Goal == node.GoalConfig && len(p.Keys) > 0:
 		return "changed: " + output.List(p.Keys, 3)
 	case p.Goal == "":
 		return "goes on"

@@ -18,8 +18,8 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -33,8 +33,8 @@ type remains struct {
 	DryRun     bool     `json:"dryRun"`
 
 	objects []client.Object
-	nodes   []*skyhook.Node
-	edits   map[string]skyhook.Edit // by node
+	nodes   []*node.Node
+	edits   map[string]node.Edit // by node
 	owned   []client.Object
 	config  skyhook.Config
 }
@@ -50,7 +50,7 @@ func findRemains(ctx context.Context, f *factory, c client.Client) (*remains, er
 	}
 	r := &remains{
 		Finalizers: []string{}, Nodes: []string{}, Pods: []string{}, ConfigMaps: []string{}, DryRun: f.DryRun,
-		edits: map[string]skyhook.Edit{}, config: cluster.Operator.Skyhook(""),
+		edits: map[string]node.Edit{}, config: cluster.Operator.Skyhook(""),
 	}
 	if err := r.addObjects(ctx, cluster); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func findRemains(ctx context.Context, f *factory, c client.Client) (*remains, er
 	if err := cluster.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	r.nodes = slices.DeleteFunc(parseNodes(nodes.Items), func(n *skyhook.Node) bool {
+	r.nodes = slices.DeleteFunc(parseNodes(nodes.Items), func(n *node.Node) bool {
 		edit := newCleanupEdit(n, r.config)
 		if !edit.Empty() {
 			r.edits[n.Name] = edit
@@ -143,36 +143,31 @@ func isOwnedByUs(o client.Object) bool {
 
 // newCleanupEdit returns the edit that removes everything of ours from a node. A cordon of ours is removed, unless the node
 // was cordoned before.
-func newCleanupEdit(n *skyhook.Node, config skyhook.Config) skyhook.Edit {
-	edit := skyhook.Edit{}
-	holds := findHolds(n)
-	for _, name := range n.Skyhooks() {
-		reset := n.Reset(name, holds)
-		holds = slices.DeleteFunc(holds, func(h rollout.Hold) bool { return h.Owner == skyhook.Ref(name) })
-		n, edit = n.With(reset), edit.Plus(reset)
-	}
-	rest := skyhook.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}
+func newCleanupEdit(n *node.Node, config skyhook.Config) node.Edit {
+	edit := node.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}
 	isLabelledByUs := nodeop.HasOwnKairosLabels(n.Annotations)
 	for key := range n.Annotations {
 		isOurs := strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, nodeopv1.Group+"/")
 		if isOurs || isLabelledByUs && nodeop.IsKairosAnnotation(key) {
-			rest.Annotations[key] = nil
+			edit.Annotations[key] = nil
 		}
 	}
 	for key := range n.Labels {
 		isOurs := strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore
 		if isOurs || isLabelledByUs && nodeop.IsKairosLabel(key) {
-			rest.Labels[key] = nil
+			edit.Labels[key] = nil
 		}
 	}
-	if _, isHeld := n.Annotations[nodeopv1.AnnotationCordonedBy]; isHeld && n.Unschedulable {
-		rest.Unschedulable = new(false)
+	cordon := n.Cordon(n.Holds(nil))
+	for _, h := range cordon.Holds {
+		cordon = cordon.Release(h.Owner)
 	}
-	if skyhook.Tainted(n, config.RuntimeTaint) {
-		rest.RemoveTaints = []corev1.Taint{config.RuntimeTaint}
+	edit.SetUnschedulable(n, cordon.Unschedulable)
+	if n.HasTaint(config.RuntimeTaint) {
+		edit.RemoveTaints = []corev1.Taint{config.RuntimeTaint}
 	}
 	for _, c := range n.Conditions {
-		rest.RemoveConditions = append(rest.RemoveConditions, c.Type)
+		edit.RemoveConditions = append(edit.RemoveConditions, c.Type)
 	}
-	return edit.Plus(rest)
+	return edit
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // resetOptions are the flags of reset, and what it found.
@@ -25,7 +25,7 @@ type resetOptions struct {
 	nodeArgs       []string // names or expressions; none for all nodes
 	name           string
 	skyhook        *v1alpha1.Skyhook // nil when it does not exist
-	nodes          []*skyhook.Node   // with state of the Skyhook
+	nodes          []*node.Node      // with state of the Skyhook
 	batches        *batchState       // nil when no batches are reset
 	skyhookMissing error
 }
@@ -74,7 +74,7 @@ func (o *resetOptions) run(ctx context.Context) error {
 	if err := o.confirm(&o.sure, fmt.Sprintf("Reset Skyhook %q?", o.name)); err != nil {
 		return err
 	}
-	err = editNodes(ctx, o.factory, c, o.nodes, func(n *skyhook.Node) (skyhook.Edit, error) { return n.Reset(o.name, findHolds(n)), nil })
+	err = editNodes(ctx, o.factory, c, o.nodes, func(n *node.Node) (node.Edit, error) { return n.Reset(o.name, n.Holds(nil)), nil })
 	if err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
 	}
@@ -99,7 +99,7 @@ func (o *resetOptions) load(ctx context.Context, c client.Client) error {
 	if all, err = selectNodes(all, o.nodeArgs); err != nil {
 		return err
 	}
-	o.nodes = slices.DeleteFunc(slices.Clone(all), func(n *skyhook.Node) bool {
+	o.nodes = slices.DeleteFunc(slices.Clone(all), func(n *node.Node) bool {
 		_, labelled := n.Labels[v1alpha1.PrefixStatus+o.name]
 		return !labelled && !slices.Contains(n.Skyhooks(), o.name)
 	})
@@ -122,7 +122,7 @@ func (o *resetOptions) formatPreview() string {
 		var rows [][]string
 		for _, n := range o.nodes {
 			cordon := "-"
-			switch edit := n.Reset(o.name, findHolds(n)); {
+			switch edit := n.Reset(o.name, n.Holds(nil)); {
 			case edit.Unschedulable != nil:
 				cordon = "removed"
 			case n.Unschedulable:

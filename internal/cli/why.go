@@ -88,7 +88,7 @@ func explainNode(v *view, node string) []explanation {
 			Subject: "Node " + node, Reason: "Cordoned", Text: "the node is cordoned, and not by Skyhook",
 			Help: "kubectl uncordon " + node + ", if nobody needs it cordoned",
 		}
-		if holds := findHolds(n); len(holds) > 0 {
+		if holds := n.Holds(nil); len(holds) > 0 {
 			var owners []string
 			for _, h := range holds {
 				owners = append(owners, shortName(h.Owner))

@@ -23,6 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -65,7 +66,7 @@ type Options struct {
 }
 
 // newestVersion returns a node with its newest version that does not differ in what is read of it.
-func (o *Options) newestVersion(n *skyhook.Node) *skyhook.Node {
+func (o *Options) newestVersion(n *node.Node) *node.Node {
 	if o.Newest == nil {
 		return n
 	}

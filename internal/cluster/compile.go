@@ -13,6 +13,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -31,9 +32,6 @@ type compiler struct {
 // report on it.
 func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	for _, n := range o.Nodes {
-		now = latest(now, n.Latest())
-	}
-	for _, n := range o.opNodes {
 		now = latest(now, n.Latest())
 	}
 	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
@@ -150,17 +148,17 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 	o := c.objects
 	c.snapshot.Nodes = make([]rollout.Node, 0, len(o.Nodes))
 	for _, n := range o.Nodes {
-		holds := skyhook.Holds(n)
+		holds := o.holds(n)
 		for i, h := range holds {
-			holds[i].Orphan = o.Orphans[h.Owner] && !runsOn(pods[h.Owner.Name], n.Name)
-		}
-		for _, h := range o.nodeOpHolds(o.opNode[n.Name]) {
-			h.Orphan = o.Orphans[h.Owner] && !o.isNodeOpActive(h.Owner, n.Name)
-			holds = append(holds, h)
+			isActive := runsOn(pods[h.Owner.Name], n.Name)
+			if h.Owner.Kind == nodeop.Kind {
+				isActive = o.isNodeOpActive(h.Owner, n.Name)
+			}
+			holds[i].Orphan = o.Orphans[h.Owner] && !isActive
 		}
 		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
-			Holds: holds, Tainted: skyhook.Tainted(n, o.Config.RuntimeTaint), Known: skyhook.Known(n), Self: n.Name == o.Self && o.Self != "",
+			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
 			Sending: o.inFlight.nodes[n.Name],
 		})
 	}

@@ -14,10 +14,10 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // addNodeOps compiles the NodeOps into the snapshot.
@@ -34,7 +34,7 @@ func (c *compiler) addNodeOps() {
 	for _, op := range o.NodeOps {
 		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
 		in := &nodeop.Input{
-			NodeOp: op, Nodes: o.opNodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
+			NodeOp: op, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
 			Config: o.opConfig, Now: c.snapshot.Now,
 		}
 		var shared rollout.Ledger
@@ -85,7 +85,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 	if err != nil { // a problem of the NodeOp: no node is selected
 		selector = labels.Nothing()
 	}
-	var selected []*skyhook.Node
+	var selected []*node.Node
 	var all, mine []map[string]string
 	for _, n := range c.objects.Nodes {
 		all = append(all, n.Labels)

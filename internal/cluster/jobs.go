@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // runOpTask creates a NodeOp task's pods and its Job, in this order. What exists already and is ours is success.
-func (w podWriter) runOpTask(ctx context.Context, op *nodeop.Compiled, a rollout.Action, n *skyhook.Node) error {
-	objects, err := op.Objects(a.Task, w.objects.asNodeOpNode(n))
+func (w podWriter) runOpTask(ctx context.Context, op *nodeop.Compiled, a rollout.Action, n *node.Node) error {
+	objects, err := op.Objects(a.Task, n)
 	if err != nil {
 		return err
 	}

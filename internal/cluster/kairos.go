@@ -17,7 +17,7 @@ import (
 // probeKairos creates and deletes the pods that find out which nodes run Kairos. What they found is written to the nodes
 // with their other work.
 func (p *pass) probeKairos(ctx context.Context) nodeop.KairosProbes {
-	probes := nodeop.PlanKairosProbes(p.objects.opNodes, p.objects.NodeOpPods, p.objects.opConfig, p.now)
+	probes := nodeop.PlanKairosProbes(p.objects.Nodes, p.objects.NodeOpPods, p.objects.opConfig, p.now)
 	p.inFlight.retry(probes.RetryAt)
 	for _, pod := range probes.Delete {
 		if err := p.deleteOpPod(ctx, pod); err != nil {

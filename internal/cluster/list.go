@@ -20,7 +20,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // pageSize bounds how many objects one answer of the API server holds.
@@ -47,7 +47,7 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	if err != nil {
 		return nil, err
 	}
-	parsed := make(map[string]*skyhook.Node, len(nodes))
+	parsed := make(map[string]*node.Node, len(nodes))
 	for _, n := range nodes {
 		parsed[n.Name] = n
 	}
@@ -83,8 +83,8 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	return out, nil
 }
 
-func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*skyhook.Node, error) {
-	var out []*skyhook.Node
+func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*node.Node, error) {
+	var out []*node.Node
 	err := eachItem(ctx, r, &corev1.NodeList{}, limit, func(n *corev1.Node) { out = append(out, v.parseNode(n)) })
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -93,7 +93,7 @@ func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) 
 }
 
 // parseNode parses a node, unless this version of it was parsed before.
-func (v *observer) parseNode(n *corev1.Node) *skyhook.Node {
+func (v *observer) parseNode(n *corev1.Node) *node.Node {
 	prev := v.parsed[n.Name]
 	if prev != nil && prev.UID == string(n.UID) && prev.ResourceVersion == n.ResourceVersion {
 		return prev
@@ -103,7 +103,7 @@ func (v *observer) parseNode(n *corev1.Node) *skyhook.Node {
 		known.ResourceVersion = "" // what we wrote need not be parsed again, but it is not all there is
 		prev = &known
 	}
-	return skyhook.ParseNode(StripNode(n), prev)
+	return node.Parse(StripNode(n), prev)
 }
 
 // eachItem lists through one reader, at most limit objects at a time, and calls visit for each. A limit of 0 is for caches,

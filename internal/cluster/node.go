@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // nodeWriter carries out the work on nodes, in two parts.
@@ -44,7 +43,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	if work.after, err = w.writeNode(ctx, n, edit, after, work.mustBeLatest || len(work.actions) > 0); err != nil {
 		return err
 	}
-	work.conditions = skyhook.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
+	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range work.actions {
 		if a.Verb == rollout.VerbSweep {
 			work.deletions = append(work.deletions, a)
@@ -97,9 +96,9 @@ func (w nodeWriter) possibleActions(actions []rollout.Action) []rollout.Action {
 }
 
 // buildEdit makes one edit of everything that changes on the node.
-func (w nodeWriter) buildEdit(n *skyhook.Node, work *nodeWork) (skyhook.Edit, *skyhook.Node, error) {
-	var edit skyhook.Edit
-	add := func(e skyhook.Edit) {
+func (w nodeWriter) buildEdit(n *node.Node, work *nodeWork) (node.Edit, *node.Node, error) {
+	var edit node.Edit
+	add := func(e node.Edit) {
 		if !e.Empty() {
 			edit, n = edit.Plus(e), n.With(e)
 		}
@@ -119,40 +118,27 @@ func (w nodeWriter) buildEdit(n *skyhook.Node, work *nodeWork) (skyhook.Edit, *s
 }
 
 // editOf is what an action changes on its node.
-func (w nodeWriter) editOf(a rollout.Action, n *skyhook.Node) (skyhook.Edit, error) {
-	edit, err := w.editByOwner(a, n)
-	if err != nil {
-		return skyhook.Edit{}, err
-	}
-	if a.Verb == rollout.VerbHold && !n.Unschedulable { // no cordon is older than ours now
-		after := n.With(edit)
-		edit = edit.Plus(skyhook.ClearFound(after)).Plus(fromOp(nodeop.ClearFound(w.objects.asNodeOpNode(after))))
-	}
-	return edit, nil
-}
-
-func (w nodeWriter) editByOwner(a rollout.Action, n *skyhook.Node) (skyhook.Edit, error) {
+func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 	if op := w.nodeOp(a.Rollout); op != nil {
-		e, err := op.Change(a, w.objects.asNodeOpNode(n), w.objects.allHolds(n))
-		return fromOp(e), err
+		return op.Change(a, n, w.objects.holds(n))
 	}
 	by := w.objects.skyhooks[a.Rollout]
 	if by == nil && w.objects.Orphans[a.Rollout] {
 		by = w.objects.compileDeleted(a.Rollout)
 	}
 	if by == nil {
-		return skyhook.Edit{}, errors.New("there is no such object")
+		return node.Edit{}, errors.New("there is no such object")
 	}
-	return by.Change(a, n, w.objects.allHolds(n))
+	return by.Change(a, n, w.objects.holds(n))
 }
 
 // writeNode patches a node, but not its conditions. With mustBeLatest the node must still be the observed version.
 // Annotation updates alone are written whatever else changed, because nobody else writes their keys.
-func (w nodeWriter) writeNode(ctx context.Context, was *skyhook.Node, edit skyhook.Edit, after *skyhook.Node, mustBeLatest bool) (*skyhook.Node, error) {
+func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node, mustBeLatest bool) (*node.Node, error) {
 	if !edit.TouchesNode() {
 		return was, nil
 	}
-	version, err := w.patchNode(ctx, was, nodePatch(w.options.newestVersion(was), edit, mustBeLatest))
+	version, err := w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was), mustBeLatest))
 	if err != nil {
 		return nil, fmt.Errorf("patching the node: %w", err)
 	}
@@ -162,33 +148,7 @@ func (w nodeWriter) writeNode(ctx context.Context, was *skyhook.Node, edit skyho
 	return &written, nil
 }
 
-// nodePatch is a merge patch of the node without its status.
-func nodePatch(was *skyhook.Node, e skyhook.Edit, mustBeLatest bool) map[string]any {
-	meta := map[string]any{"uid": was.UID}
-	if mustBeLatest || len(e.AddTaints)+len(e.RemoveTaints) > 0 {
-		meta["resourceVersion"] = was.ResourceVersion
-	}
-	if len(e.Annotations) > 0 {
-		meta["annotations"] = e.Annotations
-	}
-	if len(e.Labels) > 0 {
-		meta["labels"] = e.Labels
-	}
-	patch := map[string]any{"metadata": meta}
-	spec := map[string]any{}
-	if e.Unschedulable != nil {
-		spec["unschedulable"] = *e.Unschedulable
-	}
-	if len(e.AddTaints)+len(e.RemoveTaints) > 0 {
-		spec["taints"] = was.With(skyhook.Edit{AddTaints: e.AddTaints, RemoveTaints: e.RemoveTaints}).Taints
-	}
-	if len(spec) > 0 {
-		patch["spec"] = spec
-	}
-	return patch
-}
-
-func (a apiWriter) patchNode(ctx context.Context, n *skyhook.Node, patch any) (version string, err error) {
+func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (version string, err error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "", err
@@ -201,15 +161,8 @@ func (a apiWriter) patchNode(ctx context.Context, n *skyhook.Node, patch any) (v
 }
 
 // patchNodeStatus changes conditions by their type and leaves all others alone.
-func (a apiWriter) patchNodeStatus(ctx context.Context, n *skyhook.Node, e skyhook.Edit) (version string, err error) {
-	conditions := []any{}
-	for _, t := range e.RemoveConditions {
-		conditions = append(conditions, map[string]any{"$patch": "delete", "type": t})
-	}
-	for _, c := range e.SetConditions {
-		conditions = append(conditions, c)
-	}
-	raw, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, e node.Edit) (version string, err error) {
+	raw, err := json.Marshal(e.StatusPatch())
 	if err != nil {
 		return "", err
 	}
@@ -221,7 +174,7 @@ func (a apiWriter) patchNodeStatus(ctx context.Context, n *skyhook.Node, e skyho
 }
 
 // nodeMetadata names a node so that the answer is its metadata only: a whole node is large.
-func nodeMetadata(n *skyhook.Node) *metav1.PartialObjectMetadata {
+func nodeMetadata(n *node.Node) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	return m

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -24,7 +25,7 @@ import (
 type podWriter struct{ *pass }
 
 // apply does what an action asks for beyond the node itself.
-func (w podWriter) apply(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
+func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) error {
 	switch a.Verb {
 	case rollout.VerbRun:
 		return w.runTask(ctx, a, n)
@@ -39,7 +40,7 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *skyhook.Node)
 }
 
 // runTask creates a task's pod. A pod of that name that is ours and was made from the same content is success.
-func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
+func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) error {
 	if op := w.nodeOp(a.Rollout); op != nil {
 		return w.runOpTask(ctx, op, a, n)
 	}
@@ -95,7 +96,7 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) error {
 }
 
 // applyNodeMetadata writes the ConfigMaps with the node's labels and annotations for the pods of an admission to read.
-func (w podWriter) applyNodeMetadata(ctx context.Context, n *skyhook.Node, actions []rollout.Action) error {
+func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) error {
 	for _, a := range actions {
 		by := w.objects.skyhooks[a.Rollout]
 		if a.Verb != rollout.VerbAdmit || by == nil {
@@ -118,7 +119,7 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *skyhook.Node, actio
 }
 
 // deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.
-func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *skyhook.Node) error {
+func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *node.Node) error {
 	by := w.objects.skyhooks[a.Rollout]
 	if by == nil { // the Skyhook is gone, and took the ConfigMap with it
 		return nil

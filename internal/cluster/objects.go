@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -27,7 +28,7 @@ import (
 type Objects struct {
 	Config      skyhook.Config
 	Self        string
-	Nodes       []*skyhook.Node     // by creation, then name
+	Nodes       []*node.Node        // by creation, then name
 	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
 	Policies    []*v1alpha1.DeploymentPolicy
 	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
@@ -47,13 +48,11 @@ type Objects struct {
 	observedAt time.Time        // when observing began
 	inFlight   inFlightView     // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot // as last made
-	nodes      map[string]*skyhook.Node
+	nodes      map[string]*node.Node
 	isFirst    bool                              // nothing was observed before
 	vanished   []string                          // nodes that existed before
 	skyhooks   map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
 	opConfig   nodeop.Config
-	opNodes    []*nodeop.Node // as Nodes
-	opNode     map[string]*nodeop.Node
 	nodeOps    map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
 
@@ -107,10 +106,7 @@ func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
 func (o *Objects) CompiledNodeOp(op *opv1.NodeOp) *nodeop.Compiled { return o.nodeOps[nodeop.Ref(op)] }
 
 // Node is the node of this name; nil when there is none.
-func (o *Objects) Node(name string) *skyhook.Node { return o.nodes[name] }
-
-// OpNodes are the nodes as NodeOps see them.
-func (o *Objects) OpNodes() []*nodeop.Node { return o.opNodes }
+func (o *Objects) Node(name string) *node.Node { return o.nodes[name] }
 
 // policyOfSkyhook finds the policy that a Skyhook names.
 func (o *Objects) policyOfSkyhook(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
@@ -146,10 +142,10 @@ func (o *Objects) configMap(name string) *corev1.ConfigMap {
 
 // sort puts everything in a total order.
 func (o *Objects) sort() {
-	slices.SortFunc(o.Nodes, func(a, b *skyhook.Node) int {
+	slices.SortFunc(o.Nodes, func(a, b *node.Node) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
-	o.nodes = make(map[string]*skyhook.Node, len(o.Nodes))
+	o.nodes = make(map[string]*node.Node, len(o.Nodes))
 	for _, n := range o.Nodes {
 		o.nodes[n.Name] = n
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -30,9 +30,8 @@ type observer struct {
 	gates    *gates.Checker
 
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
-	parsed      map[string]*skyhook.Node  // by name
+	parsed      map[string]*node.Node     // by name
 	definitions map[types.UID]definition  // by ConfigMap
-	views       map[string]view           // of nodes, as NodeOps see them
 	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
 	names       map[string]bool           // nodes that existed at the last time; nil before the first
 }
@@ -53,7 +52,6 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 		return nil, err
 	}
 	o.sort()
-	v.addNodeOpViews(o)
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven := findUnprovenNodes(o)
@@ -139,12 +137,12 @@ func (v *observer) addLive(ctx context.Context, cached *Objects) error {
 	return nil
 }
 
-func (v *observer) addLiveNodes(ctx context.Context, cached []*skyhook.Node) error {
+func (v *observer) addLiveNodes(ctx context.Context, cached []*node.Node) error {
 	live, err := v.listNodes(ctx, v.options.Live, pageSize)
 	if err != nil {
 		return err
 	}
-	shown := make([]*skyhook.Node, len(cached))
+	shown := make([]*node.Node, len(cached))
 	for i, n := range cached {
 		shown[i] = v.options.newestVersion(n)
 	}
@@ -177,7 +175,7 @@ func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node) []string {
 	}
 	var out []string
 	for _, n := range o.Nodes {
-		if len(skyhook.Holds(n)) > 0 || nodeop.Busy(o.opNode[n.Name]) || isUnproven[n.Name] {
+		if n.MayBeDrained() || isUnproven[n.Name] {
 			out = append(out, n.Name)
 		}
 	}

@@ -37,7 +37,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 	}
 	unlisted := map[rollout.Ref]bool{}
 	for _, n := range o.Nodes {
-		for _, h := range append(skyhook.Holds(n), o.nodeOpHolds(o.opNode[n.Name])...) {
+		for _, h := range o.holds(n) {
 			if !exists[h.Owner] {
 				unlisted[h.Owner] = true
 			}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -200,8 +201,8 @@ func (w skyhookOwners) deleteSuperfluous(ctx context.Context, s *v1alpha1.Skyhoo
 func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 	stale := map[string]bool{}
 	for _, by := range w.objects.skyhooks {
-		for _, node := range w.objects.vanished {
-			stale[by.NodeMetadata(&skyhook.Node{Name: node}).Name] = true
+		for _, name := range w.objects.vanished {
+			stale[by.NodeMetadata(&node.Node{Name: name}).Name] = true
 		}
 	}
 	if w.objects.isFirst {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -23,7 +24,7 @@ var startTime = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
 
 // newLargeCluster is what is observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
 func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
-	o := &Objects{nodes: map[string]*skyhook.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
+	o := &Objects{nodes: map[string]*node.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
 		Namespace: "skyhook", AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 		RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 	}}
@@ -54,7 +55,7 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 				n.Annotations[v1alpha1.PrefixNodeState+s.Name] = "{" + state[1:] + "}"
 			}
 		}
-		o.Nodes = append(o.Nodes, skyhook.ParseNode(n, nil))
+		o.Nodes = append(o.Nodes, node.Parse(n, nil))
 	}
 	Snapshot(o, startTime)
 	for _, n := range o.Nodes {

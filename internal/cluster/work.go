@@ -6,6 +6,7 @@ package cluster
 import (
 	"slices"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -23,12 +24,12 @@ type nodeWork struct {
 	actions      []rollout.Action
 	rollouts     map[rollout.Ref]int // with the number past the order of an admission; not changed while it is sent
 	updates      []annotationUpdate
-	adopted      skyhook.Edit // records for a node that a predecessor finished, and what was found out about the node
-	mustBeLatest bool         // adopted replaces what was read, so the node must still be the observed version
+	adopted      node.Edit // records for a node that a predecessor finished, and what was found out about the node
+	mustBeLatest bool      // adopted replaces what was read, so the node must still be the observed version
 
 	begun      bool             // the first part is done
-	after      *skyhook.Node    // the node then
-	conditions skyhook.Edit     // conditions that are still to be written
+	after      *node.Node       // the node then
+	conditions node.Edit        // conditions that are still to be written
 	deletions  []rollout.Action // of objects that ended
 	done       []rollout.Action
 }
@@ -64,7 +65,7 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
 		if w := c.statusWork(probed.Node); w != nil {
-			w.adopted, w.mustBeLatest = w.adopted.Plus(fromOp(probed.Edit)), true
+			w.adopted, w.mustBeLatest = w.adopted.Plus(probed.Edit), true
 		}
 	}
 	for _, report := range plan.Reports {
@@ -138,7 +139,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		for _, adopted := range op.Adopt {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
 				w.addRollout(op.Rollout.Ref)
-				w.adopted, w.mustBeLatest = w.adopted.Plus(fromOp(adopted.Edit)), true
+				w.adopted, w.mustBeLatest = w.adopted.Plus(adopted.Edit), true
 			}
 		}
 	}
@@ -169,5 +170,5 @@ func (p *pass) nodeOp(name rollout.Ref) *nodeop.Compiled {
 	if c := p.objects.nodeOps[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
 		return c
 	}
-	return nodeop.Ghost(name, nodeop.Input{Nodes: p.objects.opNodes, Config: p.objects.opConfig, Now: p.now})
+	return nodeop.Ghost(name, nodeop.Input{Nodes: p.objects.Nodes, Config: p.objects.opConfig, Now: p.now})
 }

@@ -24,15 +24,16 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // compileSkyhooks compiles Skyhooks of five packages each on a number of nodes.
 func compileSkyhooks(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snapshot) {
-	var list []*skyhook.Node
+	var list []*node.Node
 	for i := range nodes {
-		list = append(list, skyhook.ParseNode(&corev1.Node{
+		list = append(list, node.Parse(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"pool": "gpu"}},
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}, nil))

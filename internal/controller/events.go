@@ -13,6 +13,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -87,7 +88,7 @@ func (r *reporter) recordNodeOpEvents(o *cluster.Objects, op *opv1.NodeOp, event
 	}
 }
 
-func nodeRef(n *skyhook.Node) runtime.Object {
+func nodeRef(n *node.Node) runtime.Object {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
 }
 

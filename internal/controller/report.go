@@ -172,7 +172,7 @@ func (p *passReport) updateUpgrades(ctx context.Context) {
 					child = op
 				}
 			}
-			return p.cluster.UpdateUpgradeStatus(ctx, u, nodeop.UpgradeStatus(u, child, p.objects.OpNodes(), p.clock()))
+			return p.cluster.UpdateUpgradeStatus(ctx, u, nodeop.UpgradeStatus(u, child, p.objects.Nodes, p.clock()))
 		})
 	}
 }

@@ -5,28 +5,28 @@ package nodeop
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Change is what an action of the plan changes on its node. n is the node as it is after the earlier actions of the plan,
 // holds are all holds on it, whoever's. The edit of a Run is written before its Objects are created. Changing twice
 // changes once.
-func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit, error) {
+func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
 	if a.Verb == rollout.VerbRelease {
-		return c.release(n, holds), nil
+		return c.releaseHold(n, holds), nil
 	}
-	if p := n.records[c.op.recordKey()].problem; p != "" {
-		return Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
+	if p := c.op.stateOn(n).Problem; p != "" {
+		return node.Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
 		return c.admit(a, n), nil
 	case rollout.VerbHold:
-		return c.hold(n, holds), nil
+		return c.placeHold(n, holds), nil
 	case rollout.VerbRun:
 		return c.run(a, n), nil
 	case rollout.VerbRecord:
@@ -34,127 +34,124 @@ func (c *Compiled) Change(a rollout.Action, n *Node, holds []rollout.Hold) (Edit
 	case rollout.VerbRetire:
 		return c.retire(a, n), nil
 	}
-	return Edit{}, nil
+	return node.Edit{}, nil
 }
 
 // recordOf is what counts of the node's record now: a record, what was inherited, or nothing.
-func (c *Compiled) recordOf(n *Node) Record {
+func (c *Compiled) recordOf(n *node.Node) node.NodeOpRecord {
 	if rec, ok := c.op.recordOn(n); ok {
-		return rec.clone()
+		return rec.Clone()
 	}
 	if t := c.targets[n.Name]; t != nil && (t.inherited || t.rec.Result != nil) {
-		return t.rec.clone()
+		return t.rec.Clone()
 	}
-	return Record{}
+	return node.NodeOpRecord{}
 }
 
-func (c *Compiled) edit(n *Node, change func(*Record)) Edit {
+func (c *Compiled) edit(n *node.Node, change func(*node.NodeOpRecord)) node.Edit {
 	rec := c.recordOf(n)
 	change(&rec)
 	rec.Node, rec.NodeOp = n.UID, c.op.mark()
-	e := Edit{}
-	e.annotate(n, c.op.recordKey(), writeRecord(rec))
+	e := node.Edit{}
+	e.SetAnnotation(n, c.op.recordKey(), rec.String())
 	return e
 }
 
-func (c *Compiled) step(state string) *Step { return &Step{State: state, At: wholeSeconds(c.op.now)} }
+func (c *Compiled) step(state string) *node.Step {
+	return &node.Step{State: state, At: node.WholeSeconds(c.op.now)}
+}
 
 // admit takes a seat: from now on the node is in progress, whatever happens to us.
-func (c *Compiled) admit(a rollout.Action, n *Node) Edit {
-	return c.edit(n, func(rec *Record) {
+func (c *Compiled) admit(a rollout.Action, n *node.Node) node.Edit {
+	return c.edit(n, func(rec *node.NodeOpRecord) {
 		if rec.Admitted {
 			return
 		}
-		now := wholeSeconds(c.op.now)
-		*rec = Record{Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: &now, Order: a.Order, Batch: a.Batch, Group: a.Group}
+		now := node.WholeSeconds(c.op.now)
+		*rec = node.NodeOpRecord{Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: &now, Order: a.Order, Batch: a.Batch, Group: a.Group}
 	})
 }
 
-// hold cordons the node in this NodeOp's name, and remembers whether somebody else had done so before any of us.
-func (c *Compiled) hold(n *Node, holds []rollout.Hold) Edit {
-	e := Edit{}
-	if rest := c.others(holds); c.recordOf(n).Held == nil {
-		was := n.Unschedulable && n.Annotations[v1alpha1.AnnotationCordonedBy] != c.op.mark()
-		if len(rest) > 0 {
-			was = was && slices.ContainsFunc(rest, func(h rollout.Hold) bool { return h.WasCordoned })
-		}
-		e = c.edit(n, func(rec *Record) { rec.Held = &Held{At: wholeSeconds(c.op.now), WasCordoned: was} })
-		if !was && n.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
-			e.annotate(n, v1alpha1.AnnotationCordonedBy, c.op.mark())
+// placeHold cordons the node in this NodeOp's name.
+func (c *Compiled) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
+	e := node.Edit{}
+	if c.recordOf(n).Held == nil {
+		placed := n.Cordon(holds).Place(c.Rollout.Ref, c.op.now).Of(c.Rollout.Ref)
+		e = c.edit(n, func(rec *node.NodeOpRecord) {
+			rec.Held = &node.Held{At: node.WholeSeconds(c.op.now), WasCordoned: placed.WasCordoned}
+		})
+		if !placed.WasCordoned && n.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
+			e.SetAnnotation(n, v1alpha1.AnnotationCordonedBy, c.op.mark())
 		}
 	}
 	if !n.Unschedulable {
-		yes := true
-		e.Unschedulable = &yes
+		e = e.Plus(node.ClearWasCordoned(n.With(e)))
 	}
+	e.SetUnschedulable(n, true)
 	return e
 }
 
-func (c *Compiled) others(holds []rollout.Hold) []rollout.Hold {
-	return slices.DeleteFunc(slices.Clone(holds), func(h rollout.Hold) bool { return h.Owner == c.Rollout.Ref })
+// releaseHold gives up this NodeOp's hold. A node whose record cannot be read stays cordoned, because it may have been
+// cordoned before.
+func (c *Compiled) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
+	recorded, isMarked := c.op.stateOn(n), c.op.isCordonedByMark(n)
+	if !isMarked && recorded.Record.Held == nil {
+		return node.Edit{}
+	}
+
+	e, own := node.Edit{}, rollout.Hold{Owner: c.Rollout.Ref, WasCordoned: recorded.Problem != ""}
+	if recorded.Record.Held != nil {
+		own.WasCordoned = recorded.Record.Held.WasCordoned
+		e = c.removeHeld(n, recorded.Record)
+	}
+	if isMarked {
+		e.RemoveAnnotation(n, v1alpha1.AnnotationCordonedBy)
+	}
+	e.SetUnschedulable(n, n.Cordon(holds).With(own).Release(own.Owner).Unschedulable)
+	return e
 }
 
-// release gives up this NodeOp's hold. The node becomes schedulable when it was the last one, and only if the node was
-// schedulable before.
-func (c *Compiled) release(n *Node, holds []rollout.Hold) Edit {
-	e := Edit{}
-	key := c.op.recordKey()
-	p, there := n.records[key]
-	ours := n.Annotations[v1alpha1.AnnotationCordonedBy] == c.op.mark()
-	held := ours
-	was := false
-	switch {
-	case there && p.problem != "":
-		was = true // nobody knows any more: then it stays cordoned
-	case there && p.record.Held != nil:
-		held, was = true, p.record.Held.WasCordoned
-		rec := p.record.clone()
-		rec.Held = nil
-		if e.annotate(n, key, writeRecord(rec)); c.ghost { // nobody comes back for it
-			e.strip(n, key)
-		}
-	}
-	if !held {
+// removeHeld removes the hold from the record; of a NodeOp that is gone it removes the record.
+func (c *Compiled) removeHeld(n *node.Node, rec node.NodeOpRecord) node.Edit {
+	e := node.Edit{}
+	if c.ghost {
+		e.RemoveAnnotation(n, c.op.recordKey())
 		return e
 	}
-	if ours {
-		e.strip(n, v1alpha1.AnnotationCordonedBy)
-	}
-	if n.Unschedulable && !was && len(c.others(holds)) == 0 {
-		no := false
-		e.Unschedulable = &no
-	}
+	rec = rec.Clone()
+	rec.Held = nil
+	e.SetAnnotation(n, c.op.recordKey(), rec.String())
 	return e
 }
 
 // run writes that a task is at work, with everything its objects are made from, so that the same are made again when
 // these are lost.
-func (c *Compiled) run(a rollout.Action, n *Node) Edit {
-	return c.edit(n, func(rec *Record) {
+func (c *Compiled) run(a rollout.Action, n *node.Node) node.Edit {
+	return c.edit(n, func(rec *node.NodeOpRecord) {
 		switch a.Task {
 		case taskPreflight:
-			rec.Preflight = c.step(stepRunning)
+			rec.Preflight = c.step(node.StepRunning)
 		case taskCommand:
-			rec.Command = c.step(stepRunning)
+			rec.Command = c.step(node.StepRunning)
 			rec.Job, rec.Boot = c.op.objectName("", n, rec.Admission), n.BootID
 		case taskReboot:
-			rec.Reboot = c.step(stepRunning)
+			rec.Reboot = c.step(node.StepRunning)
 		}
 	})
 }
 
 // record writes the outcome of a task.
-func (c *Compiled) record(a rollout.Action, n *Node) Edit {
+func (c *Compiled) record(a rollout.Action, n *node.Node) node.Edit {
 	t := c.targets[n.Name]
-	return c.edit(n, func(rec *Record) {
+	return c.edit(n, func(rec *node.NodeOpRecord) {
 		if rec.Result == nil {
-			rec.Result = &Result{}
+			rec.Result = &node.Result{}
 		}
 		r := rec.Result
-		r.At = wholeSeconds(c.op.now)
-		step := c.step(stepDone)
+		r.At = node.WholeSeconds(c.op.now)
+		step := c.step(node.StepDone)
 		if a.State != rollout.StateDone {
-			step = c.step(stepFailing)
+			step = c.step(node.StepFailing)
 			r.Phase, r.Reason, r.Message = v1alpha1.PhaseFailed, string(a.Why.Reason), said(a)
 		}
 		switch a.Task {
@@ -202,7 +199,7 @@ func said(a rollout.Action) string {
 }
 
 // keepWords keeps what the Job said, because the Job goes one day.
-func (c *Compiled) keepWords(t *target, r *Result) {
+func (c *Compiled) keepWords(t *target, r *node.Result) {
 	last := t.objects.lastRun(t.rec.Job)
 	r.Exit, r.Output = last.exit, last.output
 	if j := t.job(); j != nil {
@@ -220,20 +217,20 @@ func (c *Compiled) keepWords(t *target, r *Result) {
 const prefixTarget = "target "
 
 // retire gives the seat back, and says how it ended here. A node that leaves before its command began is forgotten.
-func (c *Compiled) retire(a rollout.Action, n *Node) Edit {
+func (c *Compiled) retire(a rollout.Action, n *node.Node) node.Edit {
 	rec := c.recordOf(n)
 	reboot := c.op.reboots()
-	well := rec.Command.is(stepDone) && (!reboot || rec.Reboot.is(stepDone))
+	well := rec.Command.Is(node.StepDone) && (!reboot || rec.Reboot.Is(node.StepDone))
 	begun := rec.Command != nil
 	if a.Wipe || c.op.isDeleting() || a.Why.Reason == rollout.ReasonLeft && !begun && rec.Held == nil {
-		e := Edit{}
-		e.strip(n, c.op.recordKey())
+		e := node.Edit{}
+		e.RemoveAnnotation(n, c.op.recordKey())
 		return e
 	}
-	return c.edit(n, func(rec *Record) {
+	return c.edit(n, func(rec *node.NodeOpRecord) {
 		rec.Admitted = false
 		if rec.Result == nil {
-			rec.Result = &Result{At: wholeSeconds(c.op.now)}
+			rec.Result = &node.Result{At: node.WholeSeconds(c.op.now)}
 		}
 		r := rec.Result
 		switch {
@@ -247,6 +244,6 @@ func (c *Compiled) retire(a rollout.Action, n *Node) Edit {
 		default:
 			r.Phase, r.Message = v1alpha1.PhaseCompleted, textJobDone
 		}
-		r.At = wholeSeconds(c.op.now)
+		r.At = node.WholeSeconds(c.op.now)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -86,7 +87,7 @@ func (c *compiler) addProblem(reason rollout.Reason, text string) {
 }
 
 // addNode compiles one node, unless this NodeOp has nothing to do with it.
-func (c *compiler) addNode(n *Node) {
+func (c *compiler) addNode(n *node.Node) {
 	t := newTarget(c.op, n, c.objects[n.Name])
 	selected := c.op.selectsNodes() && c.selector.Matches(labels.Set(n.Labels))
 
@@ -98,14 +99,14 @@ func (c *compiler) addNode(n *Node) {
 		t.leaving = !selected && (!c.op.isFinished() || t.rec.Admitted || c.op.isDeleting())
 		c.out.Rollout.Targets = append(c.out.Rollout.Targets, t.compile())
 	}
-	if c.failed == "" && t.rec.Result.isFailed() {
+	if c.failed == "" && t.rec.Result.IsFailed() {
 		c.failed = n.Name
 	}
 	if !c.op.selectsNodes() {
 		t.removeRecord()
 	}
 	for _, e := range t.edits {
-		c.out.Adopt = append(c.out.Adopt, NodeEdit{n.Name, e})
+		c.out.Adopt = append(c.out.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
 	}
 }
 
@@ -116,7 +117,7 @@ func (c *compiler) addMissingNodes() {
 	}
 	entries := c.in.NodeOp.Status.NodeStatuses
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		exists := slices.ContainsFunc(c.in.Nodes, func(n *Node) bool { return n.Name == name })
+		exists := slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
 		if c.out.targets[name] != nil || exists {
 			continue
 		}

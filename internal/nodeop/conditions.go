@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -30,7 +31,7 @@ func (s *conditionSet) set(kind string, holds bool, reason, message string) {
 	}
 	meta.SetStatusCondition(&s.conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: bounded(message, 1000),
-		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(wholeSeconds(s.now)),
+		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(s.now)),
 	})
 }
 

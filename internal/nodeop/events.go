@@ -88,7 +88,7 @@ func (c *Compiled) actionEvents(a rollout.Action) []Event {
 func (c *Compiled) quorumEvents() []Event {
 	n := 0
 	for _, t := range c.order {
-		if isControlPlane(t.node) {
+		if t.node.IsControlPlane() {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -66,7 +67,7 @@ func (c *compiler) useBudget(own rollout.GroupRef, frozen *rollout.Why) {
 // Otherwise one node after the other would become unavailable.
 func (c *compiler) countFailedNodes() {
 	for _, t := range c.out.order {
-		if t.rec.Admitted || !t.rec.Result.isFailed() || t.isAvailable() {
+		if t.rec.Admitted || !t.rec.Result.IsFailed() || t.isAvailable() {
 			continue
 		}
 		group := c.in.Budget.Of[t.node.Name]
@@ -104,7 +105,7 @@ func (op *operation) ledger() rollout.Ledger {
 func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
-		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(wholeSeconds(s.Since))}
+		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(node.WholeSeconds(s.Since))}
 		if s.Rollout != l.Owner {
 			seat.Rollout = s.Rollout.String()
 		}

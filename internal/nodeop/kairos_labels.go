@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -60,41 +61,41 @@ func HasOwnKairosLabels(annotations map[string]string) bool {
 
 // kairosEdit writes the result of a probe to a node. Only the documented keys change; on a node that does not run Kairos only
 // when the operator wrote them.
-func kairosEdit(n *Node, k pack.Kairos) Edit {
-	e := Edit{}
+func kairosEdit(n *node.Node, k pack.Kairos) node.Edit {
+	e := node.Edit{}
 	result, managed := probedOther, ""
 	if k.Runs {
 		result, managed = probedKairos, "true"
 	}
 	if k.Runs || HasOwnKairosLabels(n.Annotations) {
-		e.label(n, v1alpha1.LabelManaged, managed)
-		e.label(n, labelBootState, k.Boot)
+		setLabel(&e, n, v1alpha1.LabelManaged, managed)
+		setLabel(&e, n, labelBootState, k.Boot)
 		for key, label := range releaseLabels {
-			e.label(n, label, sanitize(k.Release[key]))
+			setLabel(&e, n, label, sanitize(k.Release[key]))
 		}
 		for key, annotation := range releaseAnnotations {
 			if text := k.Release[key]; text != "" {
-				e.annotate(n, annotation, text)
+				e.SetAnnotation(n, annotation, text)
 			} else {
-				e.strip(n, annotation)
+				e.RemoveAnnotation(n, annotation)
 			}
 		}
 	}
-	e.annotate(n, v1alpha1.AnnotationLooked, n.BootID+" "+result)
+	e.SetAnnotation(n, v1alpha1.AnnotationLooked, n.BootID+" "+result)
 	return e
 }
 
-// label sets a label, or removes it when the value is empty.
-func (e *Edit) label(n *Node, key, value string) {
+// setLabel sets a label, or removes one that has no value.
+func setLabel(e *node.Edit, n *node.Node, key, value string) {
 	if value == "" {
-		unset(&e.Labels, n.Labels, key)
+		e.RemoveLabel(n, key)
 		return
 	}
-	set(&e.Labels, n.Labels, key, value)
+	e.SetLabel(n, key, value)
 }
 
 // kairosVersion is the version of Kairos that a node runs; empty when its labels do not say it, or are of an earlier boot.
-func kairosVersion(n *Node) string {
+func kairosVersion(n *node.Node) string {
 	version, probed := n.Annotations[annotationVersion], n.Annotations[v1alpha1.AnnotationLooked]
 	boot, _, _ := strings.Cut(probed, " ")
 	isOutdated := probed != "" && boot != n.BootID

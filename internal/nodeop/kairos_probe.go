@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -27,14 +28,14 @@ const (
 // KairosProbes is what has to be done so that nodes that run Kairos have its labels. A Node object does not say what runs
 // there, so a pod that can only read /etc probes each node once per boot and is deleted afterwards.
 type KairosProbes struct {
-	Edits   []NodeEdit
+	Edits   []node.NamedEdit
 	Create  []*corev1.Pod
 	Delete  []*corev1.Pod // whose result is on the node, or which belong to an earlier boot
 	RetryAt time.Time     // zero when nothing is to be retried
 }
 
 // PlanKairosProbes compares nodes with the pods that probed them. Pods are those of every namespace that carry LabelNode.
-func PlanKairosProbes(nodes []*Node, pods []*corev1.Pod, config Config, now time.Time) KairosProbes {
+func PlanKairosProbes(nodes []*node.Node, pods []*corev1.Pod, config Config, now time.Time) KairosProbes {
 	var out KairosProbes
 	if !config.LabelKairos {
 		return out
@@ -47,7 +48,7 @@ func PlanKairosProbes(nodes []*Node, pods []*corev1.Pod, config Config, now time
 	}
 
 	running := 0
-	var missing []*Node
+	var missing []*node.Node
 	for _, n := range nodes {
 		if !needsKairosProbe(n) {
 			continue
@@ -64,7 +65,7 @@ func PlanKairosProbes(nodes []*Node, pods []*corev1.Pod, config Config, now time
 		switch {
 		case p.DeletionTimestamp != nil:
 		case found != nil: // the pod is deleted once the node is labelled
-			out.Edits = append(out.Edits, NodeEdit{n.Name, kairosEdit(n, *found)})
+			out.Edits = append(out.Edits, node.NamedEdit{Node: n.Name, Edit: kairosEdit(n, *found)})
 		case Over(p):
 			retryAt := p.CreationTimestamp.Add(kairosProbeRetry)
 			if needed = now.Before(retryAt); needed {
@@ -97,7 +98,7 @@ func IsKairosProbe(p *corev1.Pod, namespace string) bool {
 }
 
 // needsKairosProbe reports whether a node was not probed in this boot, or lost the label that we gave it.
-func needsKairosProbe(n *Node) bool {
+func needsKairosProbe(n *node.Node) bool {
 	managed := n.Labels[v1alpha1.LabelManaged]
 	if managed == "false" || n.BootID == "" {
 		return false
@@ -116,7 +117,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // kairosProbeName names the pod that probes a node in its present boot.
-func kairosProbeName(n *Node) string {
+func kairosProbeName(n *node.Node) string {
 	return truncateName(v1alpha1.AppLabeler+"-"+n.Name, 57) + "-" + nameSuffix(n.UID, n.Name, n.BootID)
 }
 
@@ -138,7 +139,7 @@ func kairosResult(p *corev1.Pod) *pack.Kairos {
 
 // kairosProbe renders the pod that probes a node. It can only read the host's /etc, and has no API token: its result is its
 // termination message.
-func (c Config) kairosProbe(n *Node) *corev1.Pod {
+func (c Config) kairosProbe(n *node.Node) *corev1.Pod {
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{

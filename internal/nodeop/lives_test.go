@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -161,9 +162,9 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 }
 
 // failedOn says that what an admission is for has failed: then it takes no place of another's.
-func (w *world) failedOn(n *Node, r Record) bool {
+func (w *world) failedOn(n *node.Node, r node.NodeOpRecord) bool {
 	for _, p := range w.pods {
-		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.is(stepFailing)) {
+		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.Is(node.StepFailing)) {
 			return true
 		}
 	}
@@ -172,13 +173,13 @@ func (w *world) failedOn(n *Node, r Record) bool {
 			return true
 		}
 	}
-	return r.Preflight.is(stepFailing) || r.Command.is(stepFailing) || r.Reboot.is(stepFailing)
+	return r.Preflight.Is(node.StepFailing) || r.Command.Is(node.StepFailing) || r.Reboot.Is(node.StepFailing)
 }
 
-func read(n *Node, o *v1alpha1.NodeOp) Record {
-	r, err := readRecord(n.Annotations[recordKey(string(o.UID))])
+func read(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
+	r, err := node.ParseNodeOpRecord(n.Annotations[node.NodeOpRecordKey(string(o.UID))])
 	if err != nil || r.Node != n.UID {
-		return Record{}
+		return node.NodeOpRecord{}
 	}
 	return r
 }

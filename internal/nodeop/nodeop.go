@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -34,7 +35,7 @@ const Kind = "NodeOp"
 // Input is everything one NodeOp is compiled from.
 type Input struct {
 	NodeOp        *v1alpha1.NodeOp
-	Nodes         []*Node        // all nodes of the cluster, in a total order
+	Nodes         []*node.Node   // all nodes of the cluster, in a total order
 	Jobs          []*batchv1.Job // of this NodeOp's namespace and name; whose they are is judged here
 	Pods          []*corev1.Pod  // likewise
 	Budget        *Budget        // of the policy; nil when none is named, or when it is missing
@@ -69,7 +70,7 @@ type Compiled struct {
 	Groups   []rollout.Group
 	Ledger   rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
 	Problems []Problem
-	Adopt    []NodeEdit          // written without an action of a plan
+	Adopt    []node.NamedEdit    // written without an action of a plan
 	Spared   map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
 	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 
@@ -108,22 +109,4 @@ func Ghost(owner rollout.Ref, in Input) *Compiled {
 type Problem struct {
 	Reason rollout.Reason
 	Text   string // a sentence without a full stop
-}
-
-// Edit is a change of a node: a merge patch in plain data. A nil value removes a key.
-type Edit struct {
-	Annotations   map[string]*string
-	Labels        map[string]*string
-	Unschedulable *bool
-}
-
-// NodeEdit is an Edit and the node it is for.
-type NodeEdit struct {
-	Node string
-	Edit Edit
-}
-
-// Empty says that the edit changes nothing.
-func (e Edit) Empty() bool {
-	return len(e.Annotations) == 0 && len(e.Labels) == 0 && e.Unschedulable == nil
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -40,7 +41,7 @@ func (op *operation) ref() rollout.Ref { return Ref(op.nodeOp) }
 // mark is the value that names this NodeOp in annotations of nodes.
 func (op *operation) mark() string { return v1alpha1.CordonedBy(op.nodeOp) }
 
-func (op *operation) recordKey() string { return recordKey(string(op.nodeOp.UID)) }
+func (op *operation) recordKey() string { return node.NodeOpRecordKey(string(op.nodeOp.UID)) }
 
 func (op *operation) isDeleting() bool { return op.nodeOp.DeletionTimestamp != nil }
 
@@ -68,25 +69,28 @@ func (op *operation) owns(m metav1.Object) bool {
 }
 
 // recordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
-func (op *operation) recordOn(n *Node) (rec Record, ok bool) {
-	p := n.records[op.recordKey()]
-	ok = p.problem == "" && p.record.NodeOp == op.mark() && p.record.Node == n.UID
-	return p.record, ok
+func (op *operation) recordOn(n *node.Node) (rec node.NodeOpRecord, ok bool) {
+	recorded := op.stateOn(n)
+	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.mark() && recorded.Record.Node == n.UID
+	return recorded.Record, ok
 }
 
+// stateOn returns what a node records of this NodeOp, whatever it is.
+func (op *operation) stateOn(n *node.Node) node.NodeOpState { return n.NodeOp(string(op.nodeOp.UID)) }
+
 // isOn reports whether a node carries an annotation of this NodeOp.
-func (op *operation) isOn(n *Node) bool {
+func (op *operation) isOn(n *node.Node) bool {
 	_, recorded := n.Annotations[op.recordKey()]
 	return recorded || op.isCordonedByMark(n)
 }
 
 // isCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
-func (op *operation) isCordonedByMark(n *Node) bool {
+func (op *operation) isCordonedByMark(n *node.Node) bool {
 	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.mark()
 }
 
 // objectName names the Job (what is empty) or a pod for one admission of a node. The same input gives the same name.
-func (op *operation) objectName(what string, n *Node, admission int) string {
+func (op *operation) objectName(what string, n *node.Node, admission int) string {
 	parts := []string{op.nodeOp.Name, what, n.Name}
 	if what == "" {
 		parts = []string{op.nodeOp.Name, n.Name}
@@ -94,7 +98,7 @@ func (op *operation) objectName(what string, n *Node, admission int) string {
 	return truncateName(strings.Join(parts, "-"), 57) + "-" + nameSuffix(string(op.nodeOp.UID), n.UID, n.Name, what, strconv.Itoa(admission))
 }
 
-func (op *operation) preflightName(n *Node, rec *Record) string {
+func (op *operation) preflightName(n *node.Node, rec *node.NodeOpRecord) string {
 	return op.objectName(containerPreflight, n, max(1, rec.Admission))
 }
 

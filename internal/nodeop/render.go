@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -27,12 +28,12 @@ const fallbackImage = "busybox:latest"
 // renderer builds the objects of one node from what the node records.
 type renderer struct {
 	*operation
-	node *Node
-	rec  *Record
+	node *node.Node
+	rec  *node.NodeOpRecord
 }
 
 // Objects renders the objects of a task. The node records the action Run already.
-func (c *Compiled) Objects(task string, n *Node) (Objects, error) {
+func (c *Compiled) Objects(task string, n *node.Node) (Objects, error) {
 	rec := c.recordOf(n)
 	if !rec.Admitted {
 		return Objects{}, fmt.Errorf("making %s for node %s: the node does not record an admission", task, n.Name)

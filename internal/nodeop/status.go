@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -65,7 +66,7 @@ func countEntries(entries map[string]v1alpha1.NodeStatus) v1alpha1.Counters {
 
 // setUpdateTimes sets the times of the last update where anything but a time differs from the status before.
 func setUpdateTimes(out, was *v1alpha1.NodeOpStatus, t time.Time) {
-	now := metav1.NewTime(wholeSeconds(t))
+	now := metav1.NewTime(node.WholeSeconds(t))
 	for name, e := range out.NodeStatuses {
 		old := was.NodeStatuses[name]
 		e.LastUpdated = old.LastUpdated
@@ -130,7 +131,7 @@ func (r *reporter) missingEntry(e v1alpha1.NodeStatus) v1alpha1.NodeStatus {
 		return e
 	}
 	e.Phase, e.Message = v1alpha1.PhaseFailed, "the node does not exist any more"
-	e.CompletionTime = new(metav1.NewTime(wholeSeconds(r.now)))
+	e.CompletionTime = new(metav1.NewTime(node.WholeSeconds(r.now)))
 	if e.RebootStatus == v1alpha1.RebootPending {
 		e.RebootStatus = v1alpha1.RebootCancelled
 	}
@@ -164,13 +165,13 @@ func (r *reporter) entry(t *target, v rollout.Verdict) v1alpha1.NodeStatus {
 }
 
 // setOutcome fills in how the operation ended on a node.
-func setOutcome(out *v1alpha1.NodeStatus, result *Result) {
+func setOutcome(out *v1alpha1.NodeStatus, result *node.Result) {
 	out.Phase, out.CompletionTime = result.Phase, new(metav1.NewTime(result.At))
 	switch {
 	case result.Skipped:
 		out.RebootStatus, out.JobName = v1alpha1.RebootNotRequested, ""
 	case out.RebootStatus != v1alpha1.RebootPending:
-	case result.isFailed() && result.Booted == "":
+	case result.IsFailed() && result.Booted == "":
 		out.RebootStatus = v1alpha1.RebootCancelled
 	default:
 		out.RebootStatus = v1alpha1.RebootCompleted
@@ -180,13 +181,13 @@ func setOutcome(out *v1alpha1.NodeStatus, result *Result) {
 // setProgress fills in how far a node in progress is. A reason why it waits is the message.
 func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.Why) {
 	command, j := t.rec.Command, t.job()
-	inPreflight := command == nil && r.spec().Preflight != nil && !t.rec.Preflight.is(stepDone)
+	inPreflight := command == nil && r.spec().Preflight != nil && !t.rec.Preflight.Is(node.StepDone)
 	switch {
 	case inPreflight:
 		out.Phase, out.Message, out.RebootStatus = v1alpha1.PhasePreflight, "Preflight in progress", v1alpha1.RebootNotRequested
 	case command == nil:
 		out.Phase, out.Message = v1alpha1.PhasePending, "The node is prepared"
-	case command.is(stepDone):
+	case command.Is(node.StepDone):
 		out.Phase, out.Message = v1alpha1.PhaseCompleted, textJobDone
 		if out.RebootStatus != v1alpha1.RebootPending {
 			out.Phase = v1alpha1.PhaseRunning // until the node is released

@@ -4,35 +4,37 @@
 package nodeop
 
 import (
+	"slices"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // target is a node of this NodeOp with everything known about it.
 type target struct {
 	op        *operation
-	node      *Node
-	rec       Record // on the node, or inherited from what a predecessor left
-	inherited bool   // rec was rebuilt and is written by one of edits
-	problem   string // why the record cannot be read
-	held      bool   // this NodeOp holds the node
-	leaving   bool   // not selected any more
+	node      *node.Node
+	rec       node.NodeOpRecord // on the node, or inherited from what a predecessor left
+	inherited bool              // rec was rebuilt and is written by one of edits
+	problem   string            // why the record cannot be read
+	held      bool              // this NodeOp holds the node
+	leaving   bool              // not selected any more
 	entry     v1alpha1.NodeStatus
 	hasEntry  bool
 	objects   nodeObjects
-	edits     []Edit // written without an action of a plan
+	edits     []node.Edit // written without an action of a plan
 }
 
-func newTarget(op *operation, n *Node, objects nodeObjects) *target {
-	t := &target{op: op, node: n, objects: objects, problem: n.records[op.recordKey()].problem}
+func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
+	t := &target{op: op, node: n, objects: objects, problem: op.stateOn(n).Problem}
 	t.entry, t.hasEntry = op.nodeOp.Status.NodeStatuses[n.Name]
-	for _, h := range n.holds {
-		t.held = t.held || h.UID == string(op.nodeOp.UID) && h.Owner == op.ref()
-	}
+	isThis := func(uid string) bool { return uid == string(op.nodeOp.UID) }
+	t.held = slices.ContainsFunc(n.Holds(isThis), func(h rollout.Hold) bool { return h.Owner == op.ref() })
 
 	rec, ok := op.recordOn(n)
 	switch {
@@ -53,26 +55,26 @@ func (t *target) inheritEntry() {
 	e, at := t.entry, t.entry.LastUpdated.Time
 	if isEntryFinal(e) {
 		t.rec.Job = e.JobName
-		t.rec.Result = &Result{Phase: e.Phase, Skipped: isEntrySkipped(e), Message: e.Message, At: at, Exit: e.ExitCode, Attempts: e.Attempts, Output: e.Output}
+		t.rec.Result = &node.Result{Phase: e.Phase, Skipped: isEntrySkipped(e), Message: e.Message, At: at, Exit: e.ExitCode, Attempts: e.Attempts, Output: e.Output}
 		return
 	}
 	if e.JobName == "" || t.node.Created.After(at) {
 		return
 	}
 
-	command := &Step{State: stepRunning, At: wholeSeconds(t.op.now), Seen: true} // its deadline counts from now
+	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.op.now), Seen: true} // its deadline counts from now
 	if e.Phase == v1alpha1.PhaseCompleted {
-		command.State = stepDone
+		command.State = node.StepDone
 	}
 	t.inherited = true
-	t.rec = Record{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
+	t.rec = node.NodeOpRecord{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
 	t.writeRecord(t.rec)
 }
 
 // writeRecord adds an edit that writes the record to the node.
-func (t *target) writeRecord(rec Record) {
-	e := Edit{}
-	e.annotate(t.node, t.op.recordKey(), writeRecord(rec))
+func (t *target) writeRecord(rec node.NodeOpRecord) {
+	e := node.Edit{}
+	e.SetAnnotation(t.node, t.op.recordKey(), rec.String())
 	t.edits = append(t.edits, e)
 }
 
@@ -85,10 +87,10 @@ func (t *target) removeRecord() {
 	if !recorded || t.rec.Admitted || keepsHold {
 		return
 	}
-	e := Edit{}
-	e.strip(t.node, key)
+	e := node.Edit{}
+	e.RemoveAnnotation(t.node, key)
 	if t.op.isCordonedByMark(t.node) {
-		e.strip(t.node, v1alpha1.AnnotationCordonedBy)
+		e.RemoveAnnotation(t.node, v1alpha1.AnnotationCordonedBy)
 	}
 	t.edits = append(t.edits, e)
 }
@@ -115,7 +117,7 @@ func (t *target) compile() rollout.Target {
 	case t.rec.Admitted:
 		out.Tasks = t.tasks()
 	case t.op.isFinished(): // what is held stays held after a failure
-		out.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.isFailed()
+		out.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.IsFailed()
 	case t.rec.Result != nil:
 		t.compileResult(&out)
 	default:
@@ -128,7 +130,7 @@ func (t *target) compile() rollout.Target {
 // compileResult describes a node on which the operation has ended. A failure stays as a task that is never retried.
 func (t *target) compileResult(out *rollout.Target) {
 	r := t.rec.Result
-	out.Skipped = r.isFailed()
+	out.Skipped = r.IsFailed()
 	if out.Skipped && !t.leaving {
 		out.Tasks = []rollout.Task{failedTask(r)}
 	}
@@ -171,7 +173,7 @@ func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }
 func (t *target) needsJob(j *batchv1.Job) bool { return t.hasTasks() && t.job() == j }
 
 func (t *target) needsPreflight(p *corev1.Pod) bool {
-	return t.hasTasks() && p.Name == t.op.preflightName(t.node, &t.rec) && !t.rec.Preflight.is(stepDone)
+	return t.hasTasks() && p.Name == t.op.preflightName(t.node, &t.rec) && !t.rec.Preflight.Is(node.StepDone)
 }
 
 func (t *target) needsReboot(p *corev1.Pod) bool { return t.hasTasks() && t.rebootPod() == p }
@@ -191,15 +193,9 @@ func (t *target) rebootPod() *corev1.Pod {
 }
 
 // orderClass makes control-plane nodes go first.
-func orderClass(n *Node) int {
-	if isControlPlane(n) {
+func orderClass(n *node.Node) int {
+	if n.IsControlPlane() {
 		return 0
 	}
 	return 1
-}
-
-func isControlPlane(n *Node) bool {
-	_, master := n.Labels["node-role.kubernetes.io/master"]
-	_, plane := n.Labels["node-role.kubernetes.io/control-plane"]
-	return master || plane
 }

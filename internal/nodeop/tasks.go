@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -58,20 +59,20 @@ func (t *target) tasks() []rollout.Task {
 	return out
 }
 
-func recordedState(s *Step) rollout.State {
+func recordedState(s *node.Step) rollout.State {
 	switch {
-	case s.is(stepRunning):
+	case s.Is(node.StepRunning):
 		return rollout.StateRunning
-	case s.is(stepFailing):
+	case s.Is(node.StepFailing):
 		return rollout.StateFailing
-	case s.is(stepDone):
+	case s.Is(node.StepDone):
 		return rollout.StateDone
 	}
 	return rollout.StatePending
 }
 
 // newTask is a task as the node records it. One failure is final.
-func newTask(id string, s *Step) rollout.Task {
+func newTask(id string, s *node.Step) rollout.Task {
 	state := recordedState(s)
 	out := rollout.Task{ID: id, Label: id, State: state, Recorded: state, Retries: 1, Bounded: true}
 	if state == rollout.StateFailing {
@@ -81,7 +82,7 @@ func newTask(id string, s *Step) rollout.Task {
 }
 
 // failedTask is the task of a node on which the operation has failed.
-func failedTask(r *Result) rollout.Task {
+func failedTask(r *node.Result) rollout.Task {
 	reason := rollout.Reason(r.Reason)
 	if reason == "" {
 		reason = rollout.ReasonStageFailed
@@ -243,7 +244,7 @@ func (t *target) hasRun(j *batchv1.Job) bool {
 
 // recordJobSeen writes that the Job exists. If it is missing later, somebody deleted it; otherwise it was never created.
 func (t *target) recordJobSeen() {
-	t.rec = t.rec.clone()
+	t.rec = t.rec.Clone()
 	t.rec.Command.Seen = true
 	t.writeRecord(t.rec)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // foreignNodeOp is the message of an upgrade whose name is taken.
@@ -32,7 +33,7 @@ func upgradeMessage(phase v1alpha1.Phase) string {
 
 // UpgradeStatus is the status of an upgrade whose NodeOp is o; nil when there is none. A NodeOp that was deleted is not created
 // again, because it would upgrade every node again.
-func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*Node, now time.Time) v1alpha1.NodeOpUpgradeStatus {
+func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, now time.Time) v1alpha1.NodeOpUpgradeStatus {
 	was := u.Status
 	out := *was.DeepCopy()
 	out.ObservedGeneration = u.Generation
@@ -59,7 +60,7 @@ func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*Node,
 		clearTimes(s.Conditions, s.NodeStatuses)
 	}
 	if !equality.Semantic.DeepEqual(a, b) {
-		out.LastUpdated = metav1.NewTime(wholeSeconds(now))
+		out.LastUpdated = metav1.NewTime(node.WholeSeconds(now))
 	}
 	return out
 }
@@ -89,7 +90,7 @@ func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alp
 }
 
 // mirrorNodeOp copies the entries of the NodeOp, and compares the version that a node runs with that of the image.
-func mirrorNodeOp(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes []*Node) {
+func mirrorNodeOp(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes []*node.Node) {
 	out.Phase, out.Counters, out.Message = o.Status.Phase, o.Status.Counters, upgradeMessage(o.Status.Phase)
 	out.NodeStatuses = o.Status.DeepCopy().NodeStatuses
 	for _, n := range nodes {

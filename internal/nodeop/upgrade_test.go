@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 func upgradeOf(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
@@ -148,13 +149,13 @@ func TestUpgradeStatus(t *testing.T) {
 	want(t, "message", u.Status.Message, "NodeOp created")
 	o.Status.Phase = v1alpha1.PhaseCompleted
 	o.Status.NodeStatuses = map[string]v1alpha1.NodeStatus{"n1": {Phase: v1alpha1.PhaseCompleted, RebootStatus: v1alpha1.RebootCompleted, TargetVersion: "v4.1.0-k3sv1.34.7+k3s1"}}
-	n := &Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelVersionPrefix: "k3s", labelVersion: "v1.34.7-k3s1"}}
-	s = UpgradeStatus(u, o, []*Node{n}, now)
+	n := &node.Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelVersionPrefix: "k3s", labelVersion: "v1.34.7-k3s1"}}
+	s = UpgradeStatus(u, o, []*node.Node{n}, now)
 	want(t, "message", s.Message, "Upgrade operation completed successfully")
 	n.Annotations[annotationVersion] = "v4.0.0"
-	s = UpgradeStatus(u, o, []*Node{n}, now)
+	s = UpgradeStatus(u, o, []*node.Node{n}, now)
 	want(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
-	want(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
+	want(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
 	s = UpgradeStatus(u, nil, nil, now) // deleted: not made again
 	want(t, "phase", s.Phase, v1alpha1.PhaseFailed)
 	o.OwnerReferences = nil
@@ -215,7 +216,7 @@ func TestUpgradeJob(t *testing.T) {
 
 // Labels of a boot that is over say nothing about this one.
 func TestVersionOfBoot(t *testing.T) {
-	n := &Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
+	n := &node.Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
 	want(t, "version", kairosVersion(n), "")
 	n.Annotations[v1alpha1.AnnotationLooked] = "b2 kairos"
 	want(t, "version", kairosVersion(n), "v1-")

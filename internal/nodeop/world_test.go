@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -47,7 +48,7 @@ func golden(t *testing.T, name, got string) {
 type world struct {
 	t          *testing.T
 	now        time.Time
-	nodes      []*Node
+	nodes      []*node.Node
 	ops        []*v1alpha1.NodeOp
 	jobs       []*batchv1.Job
 	pods       []*corev1.Pod
@@ -77,8 +78,8 @@ func newWorld(t *testing.T, nodes ...string) *world {
 	return w
 }
 
-func (w *world) addNode(name string) *Node {
-	n := &Node{Name: name, UID: "uid-" + name, Created: w.now, Labels: map[string]string{}, Annotations: map[string]string{}, Ready: true, BootID: "boot-1"}
+func (w *world) addNode(name string) *node.Node {
+	n := &node.Node{Name: name, UID: "uid-" + name, Created: w.now, Labels: map[string]string{}, Annotations: map[string]string{}, Ready: true, BootID: "boot-1"}
 	if strings.HasPrefix(name, "cp") {
 		n.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
@@ -86,7 +87,7 @@ func (w *world) addNode(name string) *Node {
 	return n
 }
 
-func (w *world) node(name string) *Node {
+func (w *world) node(name string) *node.Node {
 	for _, n := range w.nodes {
 		if n.Name == name {
 			return n
@@ -96,7 +97,7 @@ func (w *world) node(name string) *Node {
 }
 
 func (w *world) remove(name string) {
-	w.nodes = slices.DeleteFunc(w.nodes, func(n *Node) bool { return n.Name == name })
+	w.nodes = slices.DeleteFunc(w.nodes, func(n *node.Node) bool { return n.Name == name })
 	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == name })
 }
 
@@ -126,9 +127,7 @@ func (w *world) input(o *v1alpha1.NodeOp) *Input {
 		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
 	}}
 	for _, n := range w.nodes {
-		view := *n
-		view.records = nil
-		in.Nodes = append(in.Nodes, view.Parse(nil))
+		in.Nodes = append(in.Nodes, n.With(node.Edit{}))
 	}
 	return in
 }
@@ -196,20 +195,13 @@ func (w *world) pass() int {
 	return done
 }
 
-func (w *world) holds(n *Node) []rollout.Hold {
-	view := *n
-	view.records = nil
-	var out []rollout.Hold
-	for _, h := range Holds(view.Parse(nil)) {
-		if !slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == h.UID }) {
-			h.Owner.Name += "@" + h.UID
-		}
-		out = append(out, h.Hold)
-	}
-	return out
+func (w *world) holds(n *node.Node) []rollout.Hold {
+	return n.With(node.Edit{}).Holds(func(uid string) bool {
+		return slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == uid })
+	})
 }
 
-func (w *world) edit(n *Node, e Edit) {
+func (w *world) edit(n *node.Node, e node.Edit) {
 	for key, value := range e.Annotations {
 		if value == nil {
 			delete(n.Annotations, key)
@@ -229,19 +221,14 @@ func (w *world) act(c *Compiled, a rollout.Action) {
 	if n == nil {
 		return
 	}
-	view := *n
-	view.records = nil
-	view.Parse(nil)
-	e, err := c.Change(a, &view, w.holds(n))
+	e, err := c.Change(a, n.With(node.Edit{}), w.holds(n))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.edit(n, e)
 	switch a.Verb {
 	case rollout.VerbRun:
-		view = *n
-		view.records = nil
-		objects, err := c.Objects(a.Task, view.Parse(nil))
+		objects, err := c.Objects(a.Task, n.With(node.Edit{}))
 		if err != nil {
 			w.t.Fatal(err)
 		}

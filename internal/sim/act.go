@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/node/hold"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -51,9 +53,9 @@ func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) erro
 	case rollout.VerbUntaint:
 		n.Tainted = false
 	case rollout.VerbHold:
-		hold(n, t, a.Rollout, w)
+		placeHold(n, t, a.Rollout, w.Truth.Now)
 	case rollout.VerbRelease:
-		release(n, a.Rollout)
+		releaseHold(n, a.Rollout)
 		if t != nil {
 			t.HeldAt = zero
 		}
@@ -82,34 +84,17 @@ func (w *World) onTask(t *rollout.Target, a rollout.Action, do func(*rollout.Tas
 	return nil
 }
 
-func hold(n *rollout.Node, t *rollout.Target, owner rollout.Ref, w *World) {
-	was := n.Cordoned && len(n.Holds) == 0
-	for i := range n.Holds {
-		if !n.Cordoned { // somebody uncordoned it though it is held
-			n.Holds[i].WasCordoned = false
-		}
-		was = was || n.Holds[i].WasCordoned
-	}
-	n.Cordoned = true
+func placeHold(n *rollout.Node, t *rollout.Target, owner rollout.Ref, now time.Time) {
+	after := hold.Cordon{Unschedulable: n.Cordoned, Holds: n.Holds}.Place(owner, now)
+	n.Cordoned, n.Holds = after.Unschedulable, after.Holds
 	if t.HeldAt.IsZero() {
-		t.HeldAt = w.Truth.Now
+		t.HeldAt = now
 	}
-	if slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner }) {
-		return
-	}
-	n.Holds = append(n.Holds, rollout.Hold{Owner: owner, WasCordoned: was, Since: w.Truth.Now})
 }
 
-func release(n *rollout.Node, owner rollout.Ref) {
-	was := false
-	for _, h := range n.Holds {
-		was = was || h.WasCordoned
-	}
-	before := len(n.Holds)
-	n.Holds = slices.DeleteFunc(n.Holds, func(h rollout.Hold) bool { return h.Owner == owner })
-	if before > 0 && len(n.Holds) == 0 {
-		n.Cordoned = n.Cordoned && was
-	}
+func releaseHold(n *rollout.Node, owner rollout.Ref) {
+	after := hold.Cordon{Unschedulable: n.Cordoned, Holds: n.Holds}.Release(owner)
+	n.Cordoned, n.Holds = after.Unschedulable, after.Holds
 }
 
 func (w *World) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {

@@ -13,15 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // target is a node of this Skyhook with everything known about it.
 type target struct {
-	node     *Node
-	on       *onNode
-	rec      Record
+	node     *node.Node
+	on       *node.SkyhookState
+	rec      node.SkyhookRecord
 	steps    map[string]*step // by id; nil for a node that owes nothing
 	edited   int
 	selected bool
@@ -138,15 +139,15 @@ func (c *Compiled) edits(hash string, want *Definition) bool {
 }
 
 // target compiles one node, unless this Skyhook has nothing to do with it.
-func (c *Compiled) target(n *Node, selected bool, groups *policy.Grouping) {
+func (c *Compiled) target(n *node.Node, selected bool, groups *policy.Grouping) {
 	s := c.in.Skyhook
-	on := n.on(s.Name)
+	on := n.Skyhook(s.Name)
 	pods := c.pods[n.Name]
-	rec := on.record.counts(n.UID, string(s.UID), on.stateHash, on.state)
+	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
 	leaving := !selected && !c.Rollout.Deleting
 	switch {
 	case c.Rollout.Deleting && len(pods) == 0 && !c.marked(n, on),
-		leaving && !rec.Admitted && !on.cordoned && len(pods) == 0:
+		leaving && !rec.Admitted && !on.Cordoned && len(pods) == 0:
 		if leaving {
 			c.unsay(n)
 		}
@@ -161,22 +162,22 @@ func (c *Compiled) target(n *Node, selected bool, groups *policy.Grouping) {
 	}
 	out.Group, out.Place = groups.Of(n.Labels), policy.Place(c.in.Policy, n.Labels)
 	out.Unproven = c.unproven(n, &rec)
-	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.state) > 0 && (on.cordoned || len(pods) > 0)
+	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At
 	}
-	if on.cordoned {
+	if on.Cordoned {
 		out.HeldAt = c.in.Now
 		if rec.Held != nil {
 			out.HeldAt = rec.Held.At
 		}
 	}
-	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.stateHash // an edit or a rerun tries again
+	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun tries again
 	c.all = append(c.all, target{node: n, on: on, rec: rec, selected: selected && !c.Rollout.Deleting})
 	t := &c.all[len(c.all)-1] // never moved: there is room for all
 	c.targets[n.Name] = t
-	if on.problem != "" && !(c.Rollout.Deleting && !c.uninstallsOnDeletion()) {
-		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.problem, About: "Node " + n.Name}
+	if on.Problem != "" && !(c.Rollout.Deleting && !c.uninstallsOnDeletion()) {
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.Problem, About: "Node " + n.Name}
 		return
 	}
 	if out.Leaving {
@@ -190,14 +191,14 @@ func (c *Compiled) target(n *Node, selected bool, groups *policy.Grouping) {
 }
 
 // unsay takes back what was said on a node that was never worked on, or not lately, and is no longer selected.
-func (c *Compiled) unsay(n *Node) {
-	e := Edit{}
-	e.hush(n, c.in.Skyhook.Name)
+func (c *Compiled) unsay(n *node.Node) {
+	e := node.Edit{}
+	e.RemoveSkyhookStatus(n, c.in.Skyhook.Name)
 	if c.conditioned(n) {
 		e = e.Plus(c.unconditioned(n))
 	}
 	if !e.Empty() {
-		c.Adopt = append(c.Adopt, NodeEdit{Node: n.Name, Edit: e})
+		c.Adopt = append(c.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
 	}
 }
 
@@ -221,12 +222,12 @@ func (c *Compiled) fill(t *target, out *rollout.Target) {
 	if c.settled(t) {
 		return
 	}
-	alone := out.Admitted || len(c.pods[t.node.Name]) > 0 || t.rec.State != t.on.stateHash && t.on != nothing || c.bootedSince(t)
-	d := c.alike[t.on.shape]
+	alone := out.Admitted || len(c.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(c.in.Skyhook.Name) || c.bootedSince(t)
+	d := c.alike[t.on.Shape]
 	if d == nil || alone {
 		d = c.derive(t, out.Admitted)
 		if !alone {
-			c.alike[t.on.shape] = d
+			c.alike[t.on.Shape] = d
 		}
 	}
 	out.Tasks, t.steps, t.edited, t.stuck = d.tasks, d.steps, d.edited, d.stuck
@@ -293,7 +294,7 @@ func (c *Compiled) bootedSince(t *target) bool {
 
 // settled is the short way for a node on which every package is finished, which is what most nodes are.
 func (c *Compiled) settled(t *target) bool {
-	if c.Rollout.Deleting || len(t.on.state) != len(c.defs) || len(c.pods[t.node.Name]) > 0 {
+	if c.Rollout.Deleting || len(t.on.State) != len(c.defs) || len(c.pods[t.node.Name]) > 0 {
 		return false
 	}
 	for key, rec := range t.rec.Packages {
@@ -303,7 +304,7 @@ func (c *Compiled) settled(t *target) bool {
 			c.in.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
 			return false
 		}
-		if _, ok := t.on.state[key]; !ok {
+		if _, ok := t.on.State[key]; !ok {
 			return false
 		}
 	}
@@ -311,9 +312,9 @@ func (c *Compiled) settled(t *target) bool {
 }
 
 // marked says that the node carries anything of this Skyhook.
-func (c *Compiled) marked(n *Node, on *onNode) bool {
+func (c *Compiled) marked(n *node.Node, on *node.SkyhookState) bool {
 	_, labelled := n.Labels[v1alpha1.PrefixStatus+c.in.Skyhook.Name]
-	return on != nothing || labelled || c.conditioned(n)
+	return n.HasSkyhook(c.in.Skyhook.Name) || labelled || c.conditioned(n)
 }
 
 // blocked says why a node cannot be worked on as it is.

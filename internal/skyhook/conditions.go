@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -58,7 +59,7 @@ func (t *teller) say(kind string, yes bool, reason, message string) {
 		}
 		meta.SetStatusCondition(&t.new, metav1.Condition{
 			Type: name, Status: status, Reason: reason, Message: bounded(message, 2000),
-			ObservedGeneration: t.c.in.Skyhook.Generation, LastTransitionTime: metav1.NewTime(whole(t.c.in.Now)),
+			ObservedGeneration: t.c.in.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.c.in.Now)),
 		})
 	}
 }
@@ -212,7 +213,7 @@ func (c *Compiled) sayNodes(t *teller, nodes []said) {
 			list = append(list, clipped(name))
 		}
 		t.say(v1alpha1.ConditionNodeStateMalformed, true, v1alpha1.ReasonParseError,
-			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), c.targets[names[0]].on.problem))
+			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), c.targets[names[0]].on.Problem))
 	}
 	var stuck []string
 	var why string

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // ConfigMaps are the package ConfigMaps and frozen definitions that must exist before anything of the plan is applied.
@@ -61,7 +62,7 @@ type metadataPackage struct {
 }
 
 // NodeMetadata is the ConfigMap with a node's labels and annotations, written once per admission, before the first Run.
-func (c *Compiled) NodeMetadata(n *Node) *corev1.ConfigMap {
+func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	s := c.in.Skyhook
 	packages := map[string]metadataPackage{}
 	for name, d := range c.defs {
@@ -133,7 +134,7 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 func (c *Compiled) recordedHashes() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range c.in.Nodes {
-		for _, p := range n.on(c.in.Skyhook.Name).record.Packages {
+		for _, p := range n.Skyhook(c.in.Skyhook.Name).Record.Packages {
 			out[p.Hash], out[p.From] = true, true
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -200,7 +201,7 @@ func (l *life) turn() bool {
 	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
 	for _, n := range c.in.Nodes {
 		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
-			BootID: n.BootID, Holds: Holds(n), Known: Known(n)})
+			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
 	}
 	for i := range snap.Rollouts[0].Targets {
 		snap.Rollouts[0].Targets[i].PodsSeen = true
@@ -251,7 +252,7 @@ func (l *life) mayRun(c *Compiled, a rollout.Action) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	state := ParseNode(l.node(a.Node).DeepCopy(), nil).on("demo").state
+	state := node.Parse(l.node(a.Node).DeepCopy(), nil).Skyhook("demo").State
 	if st.stage == v1alpha1.StageApply || st.stage == v1alpha1.StageUpgrade {
 		for dep, version := range st.def.Package.DependsOn {
 			e, ok := state[v1alpha1.PackageKey(dep, version)]

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -88,7 +89,7 @@ func (c *Compiled) eventOf(a rollout.Action) *Event {
 // reapplies says that the node's packages run again because it booted.
 func (t *target) reapplies() bool {
 	for _, st := range t.steps {
-		if st.goal == GoalReapply && st.stage == v1alpha1.StageApply {
+		if st.goal == node.GoalReapply && st.stage == v1alpha1.StageApply {
 			return true
 		}
 	}
@@ -98,11 +99,11 @@ func (t *target) reapplies() bool {
 // leftOn names the packages that stay on a node when it is given up.
 func (c *Compiled) leftOn(node string) string {
 	t := c.targets[node]
-	if t == nil || len(t.on.state) == 0 {
+	if t == nil || len(t.on.State) == 0 {
 		return "its packages"
 	}
 	var out []string
-	for _, key := range sortedNames(t.on.state) {
+	for _, key := range sortedNames(t.on.State) {
 		out = append(out, strings.Replace(key, "|", " ", 1))
 	}
 	return listed(out, 10)
@@ -122,7 +123,7 @@ func (c *Compiled) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
 		return out
 	}
 	for _, name := range sortedNames(was.NodeState) {
-		gone := !slices.ContainsFunc(c.in.Nodes, func(n *Node) bool { return n.Name == name })
+		gone := !slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
 		if _, still := is.NodeState[name]; gone && !still && len(was.NodeState[name]) > 0 {
 			out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventState,
 				Message: fmt.Sprintf("node %s is gone: nothing was uninstalled there", name)})

@@ -3,33 +3,36 @@
 
 package skyhook
 
-import "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+import (
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
 
 // Purpose is what a task is for, in the words of the Skyhook.
 type Purpose struct {
 	Package, Version string
 	Stage            v1alpha1.Stage
-	Goal             Goal
+	Goal             node.Goal
 	From             string              // version on the node before, when it is another one
 	Keys             []string            // of the configMap that changed; GoalConfig only
 	Interrupt        *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
 // Purpose says what a task on a node is for; false for one that is not owed there.
-func (c *Compiled) Purpose(node, task string) (Purpose, bool) {
-	t := c.targets[node]
+func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
+	t := c.targets[nodeName]
 	if t == nil || t.steps[task] == nil {
 		return Purpose{}, false
 	}
 	st := t.steps[task]
 	p := Purpose{Package: st.name, Version: st.version, Stage: st.stage, Goal: st.goal, Interrupt: st.effect}
-	if st.goal == GoalConfig {
+	if st.goal == node.GoalConfig {
 		if old := c.definition(st.from); old != nil {
 			p.Keys = changedKeys(old, st.def)
 		}
 	}
-	for _, key := range sortedNames(t.on.state) {
-		if e := t.on.state[key]; e.Name == st.name && e.Version != st.version {
+	for _, key := range sortedNames(t.on.State) {
+		if e := t.on.State[key]; e.Name == st.name && e.Version != st.version {
 			p.From = e.Version
 		}
 	}

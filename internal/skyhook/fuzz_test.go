@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -21,14 +22,14 @@ const exampleState = `{"dexter|1.2.3":{"name":"dexter","version":"1.2.3","image"
 
 // TestStateText: the text is what other programs compare it with.
 func TestStateText(t *testing.T) {
-	state, err := readState(exampleState)
+	state, err := node.ParseState(exampleState)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := writeState(state); got != exampleState {
+	if got := node.FormatState(state); got != exampleState {
 		t.Errorf("it came back as\n%s", got)
 	}
-	if got := writeState(nil); got != "{}" {
+	if got := node.FormatState(nil); got != "{}" {
 		t.Errorf("nothing is written as %s", got)
 	}
 	for text, want := range map[string]string{
@@ -38,11 +39,11 @@ func TestStateText(t *testing.T) {
 		`{"a|1":{"stage":"x","state":"complete"}}`: `a|1 has the stage "x", which does not exist`,
 		`{"a|1":{"stage":"apply","state":"x"}}`:    `a|1 has the state "x", which does not exist`,
 	} {
-		if _, err := readState(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := node.ParseState(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if state, err := readState(`{"unversioned":{"name":"unversioned","stage":"apply","state":"complete"},"|1":{},"a|":{}}`); err != nil || len(state) > 0 {
+	if state, err := node.ParseState(`{"unversioned":{"name":"unversioned","stage":"apply","state":"complete"},"|1":{},"a|":{}}`); err != nil || len(state) > 0 {
 		t.Errorf("entries without a version mean %v, %v", state, err)
 	}
 }
@@ -52,16 +53,16 @@ func FuzzNodeState(f *testing.F) {
 	f.Add("{}")
 	f.Add("null")
 	f.Fuzz(func(t *testing.T, text string) {
-		state, err := readState(text)
+		state, err := node.ParseState(text)
 		if err != nil {
 			return
 		}
-		once := writeState(state)
-		again, err := readState(once)
+		once := node.FormatState(state)
+		again, err := node.ParseState(once)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		if twice := writeState(again); twice != once {
+		if twice := node.FormatState(again); twice != once {
 			t.Errorf("%s becomes %s", once, twice)
 		}
 	})
@@ -71,19 +72,19 @@ func FuzzRecord(f *testing.F) {
 	f.Add(`{"node":"n","skyhook":"s","state":"abc","admission":2,"admitted":true,"at":"2026-05-01T12:00:00Z","held":{"at":"2026-05-01T12:00:00Z"},"packages":{"a|1":{"at":"config/complete","effect":{"type":"service","services":["x"]}}}}`)
 	f.Add(`{"packages":{"a|1":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		rec, err := readRecord(text)
+		rec, err := node.ParseSkyhookRecord(text)
 		if err != nil {
 			return
 		}
-		again, err := readRecord(writeRecord(rec))
+		again, err := node.ParseSkyhookRecord(rec.String())
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		if writeRecord(again) != writeRecord(rec) {
-			t.Errorf("%s becomes %s", writeRecord(rec), writeRecord(again))
+		if again.String() != rec.String() {
+			t.Errorf("%s becomes %s", rec.String(), again.String())
 		}
-		if c := rec.clone(); writeRecord(c) != writeRecord(rec) && len(rec.Packages) > 0 {
-			t.Errorf("a clone of %s is %s", writeRecord(rec), writeRecord(c))
+		if c := rec.Clone(); c.String() != rec.String() && len(rec.Packages) > 0 {
+			t.Errorf("a clone of %s is %s", rec.String(), c.String())
 		}
 	})
 }
@@ -112,7 +113,7 @@ func FuzzNode(f *testing.F) {
 				continue
 			}
 			for _, task := range target.Tasks {
-				view := ParseNode(w.node("n1"), nil)
+				view := node.Parse(w.node("n1"), nil)
 				e, err := c.Change(rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: task.ID}, view, nil)
 				if err != nil {
 					t.Fatal(err)

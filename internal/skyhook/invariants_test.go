@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // check holds at every moment.
@@ -19,14 +20,14 @@ func (l *life) check() {
 		names[p.Name] = true
 	}
 	for _, n := range l.nodes {
-		on := ParseNode(n.DeepCopy(), nil).on("demo")
-		if on.problem != "" {
-			l.t.Fatal(on.problem)
+		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
+		if on.Problem != "" {
+			l.t.Fatal(on.Problem)
 		}
-		rec := on.record.counts(string(n.UID), string(l.s.UID), on.stateHash, on.state)
+		rec := on.Record.Effective(string(n.UID), string(l.s.UID), on.StateHash, on.State)
 		for key, p := range rec.Packages {
-			if p.At != at(on.state[key]) {
-				l.t.Errorf("%s: the record of %s is for %s, the state says %s", n.Name, key, p.At, at(on.state[key]))
+			if p.At != node.Position(on.State[key]) {
+				l.t.Errorf("%s: the record of %s is for %s, the state says %s", n.Name, key, p.At, node.Position(on.State[key]))
 			}
 			if p.Goal == "" && (p.Interrupt != "" || p.By != "" || p.Effect != nil) {
 				l.t.Errorf("%s: %s is finished and keeps %+v", n.Name, key, p)
@@ -37,21 +38,21 @@ func (l *life) check() {
 
 // mayAdmit checks the budget: nobody is admitted while every seat is taken. A failure that is final gives its seat
 // free while the node is not held; when it is mended later there may be one in flight too many.
-func (l *life) mayAdmit(node string) {
+func (l *life) mayAdmit(nodeName string) {
 	var busy []string
 	for _, n := range l.nodes {
-		on := ParseNode(n.DeepCopy(), nil).on("demo")
-		rec := on.record.counts(string(n.UID), string(l.s.UID), on.stateHash, on.state)
+		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
+		rec := on.Record.Effective(string(n.UID), string(l.s.UID), on.StateHash, on.State)
 		final := false
 		for _, p := range rec.Packages {
-			final = final || p.Attempts >= 3 && !on.cordoned
+			final = final || p.Attempts >= 3 && !on.Cordoned
 		}
-		if rec.Admitted && !final && n.Name != node {
+		if rec.Admitted && !final && n.Name != nodeName {
 			busy = append(busy, n.Name)
 		}
 	}
 	if len(busy) >= l.budget {
-		l.t.Fatalf("%s is admitted beside %v\n%s", node, busy, strings.Join(l.tail(60), "\n"))
+		l.t.Fatalf("%s is admitted beside %v\n%s", nodeName, busy, strings.Join(l.tail(60), "\n"))
 	}
 }
 
@@ -69,28 +70,28 @@ func (l *life) atRest() bool {
 func (l *life) converged() {
 	c := l.compile(l.s)
 	for _, n := range l.nodes {
-		on := ParseNode(n.DeepCopy(), nil).on("demo")
+		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
 		for name, d := range c.defs {
-			e, ok := on.state[d.key()]
+			e, ok := on.State[d.key()]
 			stuck := c.targets[n.Name].stuck != nil
 			switch {
 			case c.uninstalls(name) && ok:
 				l.t.Errorf("%s still has %s", n.Name, name)
 			case !c.uninstalls(name) && !ok && !stuck:
-				l.t.Errorf("%s lacks %s: %s\n%s", n.Name, name, on.stateText, strings.Join(l.tail(30), "\n"))
+				l.t.Errorf("%s lacks %s: %s\n%s", n.Name, name, on.StateText, strings.Join(l.tail(30), "\n"))
 			case ok && e.State != v1alpha1.StateComplete && !stuck:
-				l.t.Errorf("%s: %s is %s", n.Name, name, at(e))
+				l.t.Errorf("%s: %s is %s", n.Name, name, node.Position(e))
 			}
-			if p := on.record.Packages[d.key()]; ok && !stuck && (p == nil || p.Config != d.Config) {
+			if p := on.Record.Packages[d.key()]; ok && !stuck && (p == nil || p.Config != d.Config) {
 				l.t.Errorf("%s: %s has another config than the spec: %+v", n.Name, name, p)
 			}
 		}
-		for key, e := range on.state {
+		for key, e := range on.State {
 			if c.targets[n.Name].stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
-				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.stateText, on.recordText, strings.Join(l.about(n.Name), "\n"))
+				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.about(n.Name), "\n"))
 			}
 		}
-		if n.Spec.Unschedulable || on.cordoned {
+		if n.Spec.Unschedulable || on.Cordoned {
 			l.t.Errorf("%s is left cordoned", n.Name)
 		}
 	}

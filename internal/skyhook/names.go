@@ -6,12 +6,14 @@ package skyhook
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"path"
 	"strconv"
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Annotations on pods that only we read.
@@ -133,3 +135,27 @@ func imageTag(image string) string {
 	}
 	return ""
 }
+
+// encode is v as JSON; only for values that always encode.
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and times only
+	}
+	return string(b)
+}
+
+// bounded cuts s to at most this many runes.
+func bounded(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	r := []rune(strings.ToValidUTF8(s, "\uFFFD"))
+	if len(r) <= most {
+		return string(r)
+	}
+	return string(r[:most-1]) + "…"
+}
+
+// Ref names a Skyhook, its rollout and its holds.
+func Ref(skyhook string) rollout.Ref { return rollout.Ref{Kind: Kind, Name: skyhook} }

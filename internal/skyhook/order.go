@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // parts is what one package owes on a node.
@@ -89,7 +90,7 @@ func (w *walk) afterwards(name string, s *step) (removal, install []*step) {
 	if w.leaving {
 		return nil, nil
 	}
-	state, rec := maps.Clone(w.on.state), w.rec.clone()
+	state, rec := maps.Clone(w.on.State), w.rec.Clone()
 	if rec.Packages[s.key] == nil {
 		w.c.begin(s, state, &rec, w.n)
 	}
@@ -112,7 +113,7 @@ func (w *walk) started(e entry) *step {
 		return nil
 	}
 	def := w.definitionOf(e, w.c.defs[e.Name])
-	s := &step{stage: e.Stage, def: def, goal: GoalInstall, effect: asked(def.Package.Interrupt)}
+	s := &step{stage: e.Stage, def: def, goal: node.GoalInstall, effect: asked(def.Package.Interrupt)}
 	if e.rec != nil {
 		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
 			s.def = frozen
@@ -171,7 +172,7 @@ func (w *walk) orderInstalls(all []*parts, byName map[string]*parts) {
 			first.after = append(first.after, p.removal[n-1].id)
 		}
 		begun := w.begun(first)
-		if (first.goal == GoalInstall || first.goal == GoalUpgrade) && !begun {
+		if (first.goal == node.GoalInstall || first.goal == node.GoalUpgrade) && !begun {
 			first.after = append(first.after, gone...)
 		}
 		for _, dep := range slices.Sorted(maps.Keys(first.def.Package.DependsOn)) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -20,7 +21,7 @@ type step struct {
 	name, version string
 	stage         v1alpha1.Stage
 	def           *Definition // it runs with
-	goal          Goal
+	goal          node.Goal
 	from          string              // hash of the definition installed before; GoalConfig only
 	effect        *v1alpha1.Interrupt // in effect for the package; nil for none
 	payload       *v1alpha1.Interrupt // what an interrupt step does, once merged
@@ -39,16 +40,16 @@ func (s *step) uninstalls() bool {
 type entry struct {
 	key string
 	v1alpha1.PackageStatus
-	rec *PackageRecord
+	rec *node.PackageRecord
 }
 
 // walk compares, on one node, what is wanted with what is recorded. Nothing is remembered about work: it is what the
 // comparison gives.
 type walk struct {
 	c       *Compiled
-	n       *Node
-	on      *onNode
-	rec     Record
+	n       *node.Node
+	on      *node.SkyhookState
+	rec     node.SkyhookRecord
 	entries map[string][]entry // by package name, keys sorted
 	forget  []string           // keys to drop without running anything
 	adopt   []string           // keys of packages that are finished and have no record
@@ -66,10 +67,10 @@ func (e entry) underWay() bool {
 // failed says that the last attempt at the entry's stage failed, and no further one was begun.
 func (e entry) failed() bool { return e.State == v1alpha1.StateErroring && !e.underWay() }
 
-func (c *Compiled) walk(n *Node, on *onNode, rec Record) *walk {
+func (c *Compiled) walk(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *walk {
 	w := &walk{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
-	for _, key := range slices.Sorted(maps.Keys(on.state)) {
-		e := entry{key: key, PackageStatus: on.state[key], rec: rec.Packages[key]}
+	for _, key := range slices.Sorted(maps.Keys(on.State)) {
+		e := entry{key: key, PackageStatus: on.State[key], rec: rec.Packages[key]}
 		w.entries[e.Name] = append(w.entries[e.Name], e)
 	}
 	for _, of := range w.entries {
@@ -140,7 +141,7 @@ func parked(e entry) bool {
 // remove is the way out of one version of a package.
 func (w *walk) remove(e entry, def *Definition) []*step {
 	effect := asked(def.Package.Interrupt)
-	if e.rec != nil && e.rec.Goal == GoalUninstall && !e.failed() {
+	if e.rec != nil && e.rec.Goal == node.GoalUninstall && !e.failed() {
 		effect = e.rec.Effect // as it was when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
@@ -152,7 +153,7 @@ func (w *walk) remove(e entry, def *Definition) []*step {
 	if e.Stage == v1alpha1.StageUninstallInterrupt {
 		start = e.Stage
 	}
-	return w.chain(e.key, def, GoalUninstall, "", effect, start)
+	return w.chain(e.key, def, node.GoalUninstall, "", effect, start)
 }
 
 // install is the way of a wanted package from whatever is on the node to the version of the spec.
@@ -192,9 +193,9 @@ func (w *walk) install(want *Definition, entries []entry) (removal, install []*s
 	case !fresh && same != nil:
 		return w.resume(want, *same)
 	case !fresh && installed:
-		return nil, w.chain(want.key(), want, GoalUpgrade, "", own, v1alpha1.StageUpgrade)
+		return nil, w.chain(want.key(), want, node.GoalUpgrade, "", own, v1alpha1.StageUpgrade)
 	}
-	return removal, w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+	return removal, w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 }
 
 // wasInstalled says that the package got at least through its apply or upgrade. One that is half uninstalled did not.
@@ -214,13 +215,13 @@ func (w *walk) resume(want *Definition, e entry) (removal, install []*step) {
 	done := e.State == v1alpha1.StateComplete
 	switch e.Stage {
 	case v1alpha1.StageUninstall: // cancelled, or the other version has gone
-		return nil, w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+		return nil, w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 	case v1alpha1.StageUninstallInterrupt: // too late to cancel
-		return w.remove(e, want), w.chain(want.key(), want, GoalInstall, "", own, v1alpha1.StageApply)
+		return w.remove(e, want), w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
-		goal, start := GoalInstall, e.Stage
+		goal, start := node.GoalInstall, e.Stage
 		if e.Stage == v1alpha1.StageUpgrade {
-			goal = GoalUpgrade
+			goal = node.GoalUpgrade
 		}
 		if e.rec != nil && e.rec.Goal != "" {
 			goal = e.rec.Goal
@@ -238,7 +239,7 @@ func (w *walk) resume(want *Definition, e entry) (removal, install []*step) {
 
 // configured goes on with a package at its config stage or behind it.
 func (w *walk) configured(want *Definition, e entry, done bool) []*step {
-	goal, from, frozen := GoalReapply, "", asked(want.Package.Interrupt)
+	goal, from, frozen := node.GoalReapply, "", asked(want.Package.Interrupt)
 	behind, started := false, false
 	if e.rec != nil && e.rec.Goal != "" {
 		goal, from, frozen = e.rec.Goal, e.rec.From, e.rec.Effect
@@ -278,7 +279,7 @@ func (w *walk) configured(want *Definition, e entry, done bool) []*step {
 		}
 		return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
 	case behind: // the interrupt is done: what changed since is a change of its own
-		goal, from = GoalConfig, e.rec.Hash
+		goal, from = node.GoalConfig, e.rec.Hash
 		return again()
 	}
 	return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
@@ -292,9 +293,9 @@ func (w *walk) finished(want *Definition, e entry) []*step {
 		w.adopt = append(w.adopt, e.key)
 		return nil
 	case w.booted(e.rec):
-		return w.chain(want.key(), want, GoalReapply, "", asked(want.Package.Interrupt), v1alpha1.StageApply)
+		return w.chain(want.key(), want, node.GoalReapply, "", asked(want.Package.Interrupt), v1alpha1.StageApply)
 	case e.rec.Config != want.Config:
-		return w.chain(want.key(), want, GoalConfig, e.rec.Hash, w.effect(want, GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
+		return w.chain(want.key(), want, node.GoalConfig, e.rec.Hash, w.effect(want, node.GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
 	case e.rec.Hash != want.Hash && w.c.edits(e.rec.Hash, want):
 		w.edited++
 	}
@@ -302,15 +303,15 @@ func (w *walk) finished(want *Definition, e entry) []*step {
 }
 
 // booted says that the node has booted since the package finished, and not because of us.
-func (w *walk) booted(rec *PackageRecord) bool {
+func (w *walk) booted(rec *node.PackageRecord) bool {
 	return w.c.in.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
-		!slices.Contains(w.n.rebootsFrom, rec.Boot)
+		!w.n.IsRebootedFrom(rec.Boot)
 }
 
 // effect is the interrupt in effect: the package's own, but for a change of the configMap what the changed keys ask for.
 // When the old definition is lost every key counts as changed.
-func (w *walk) effect(want *Definition, goal Goal, from string) *v1alpha1.Interrupt {
-	if goal != GoalConfig {
+func (w *walk) effect(want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
+	if goal != node.GoalConfig {
 		return asked(want.Package.Interrupt)
 	}
 	if len(want.Package.ConfigInterrupts) == 0 {
@@ -324,11 +325,11 @@ func (w *walk) effect(want *Definition, goal Goal, from string) *v1alpha1.Interr
 }
 
 // chain is the stages from one on to the end, each after the one before it.
-func (w *walk) chain(key string, def *Definition, goal Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
+func (w *walk) chain(key string, def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
 	way := []v1alpha1.Stage{v1alpha1.StageApply, v1alpha1.StageConfig}
 	end := []v1alpha1.Stage{v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt}
 	switch {
-	case goal == GoalUninstall:
+	case goal == node.GoalUninstall:
 		way, end = []v1alpha1.Stage{v1alpha1.StageUninstall}, []v1alpha1.Stage{v1alpha1.StageUninstallInterrupt}
 	case start == v1alpha1.StageUpgrade:
 		way[0] = v1alpha1.StageUpgrade
@@ -348,7 +349,7 @@ func (w *walk) chain(key string, def *Definition, goal Goal, from string, effect
 	return out
 }
 
-func (w *walk) single(def *Definition, goal Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
+func (w *walk) single(def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
 	s := &step{stage: stage, def: def, goal: goal, from: from, effect: effect}
 	if s.interrupts() {
 		s.payload = effect

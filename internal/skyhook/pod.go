@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -28,12 +29,12 @@ if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
 `
 
 // Object is the pod for a task, made from what the node records after Change(Run).
-func (c *Compiled) Object(task string, n *Node) (*corev1.Pod, error) {
+func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 	st, err := c.stepOf(n.Name, task)
 	if err != nil {
 		return nil, err
 	}
-	rec := n.on(c.in.Skyhook.Name).record
+	rec := n.Skyhook(c.in.Skyhook.Name).Record
 	p := rec.Packages[st.key]
 	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) && !(p.Again && p.At == string(st.stage)+"/"+string(v1alpha1.StateErroring)) {
 		return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record it as running", task, n.Name)
@@ -57,7 +58,7 @@ func owner(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 }
 
 // pod is what stage and interrupt pods have in common.
-func (c *Compiled) pod(st *step, p *PackageRecord, n *Node) *corev1.Pod {
+func (c *Compiled) pod(st *step, p *node.PackageRecord, n *node.Node) *corev1.Pod {
 	s, no := c.in.Skyhook, false
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -103,7 +104,7 @@ func exactly(cpu, memory string) corev1.ResourceRequirements {
 }
 
 // stagePod copies the package to the host, runs the stage and then its check.
-func (c *Compiled) stagePod(st *step, order int, p *PackageRecord, n *Node) *corev1.Pod {
+func (c *Compiled) stagePod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
 	s, d := c.in.Skyhook, st.def
 	out := c.pod(st, p, n)
 	out.Spec.Volumes = append(out.Spec.Volumes, c.metadataVolume(n))
@@ -138,7 +139,7 @@ func (c *Compiled) stagePod(st *step, order int, p *PackageRecord, n *Node) *cor
 }
 
 // interruptPod needs the host and no package.
-func (c *Compiled) interruptPod(st *step, order int, p *PackageRecord, n *Node) *corev1.Pod {
+func (c *Compiled) interruptPod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
 	s := c.in.Skyhook
 	out := c.pod(st, p, n)
 	out.Labels[v1alpha1.LabelInterrupt] = "True"
@@ -154,7 +155,7 @@ func (c *Compiled) interruptPod(st *step, order int, p *PackageRecord, n *Node) 
 }
 
 // agentEnv is the documented environment in its documented order, and the run.
-func (c *Compiled) agentEnv(st *step, order int, p *PackageRecord) []corev1.EnvVar {
+func (c *Compiled) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
 	s, config := c.in.Skyhook, c.in.Config
 	return []corev1.EnvVar{
 		{Name: pack.EnvLogDir, Value: config.LogRoot + "/" + s.Name},
@@ -167,7 +168,7 @@ func (c *Compiled) agentEnv(st *step, order int, p *PackageRecord) []corev1.EnvV
 }
 
 // stageEnv is the package's own environment, then the agent's.
-func (c *Compiled) stageEnv(st *step, order int, p *PackageRecord) []corev1.EnvVar {
+func (c *Compiled) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	var secret []string
 	for _, e := range st.def.Package.Env {
@@ -201,7 +202,7 @@ func rootVolumeMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeRoot, MountPath: rootMount, MountPropagation: &propagate}
 }
 
-func (c *Compiled) metadataVolume(n *Node) corev1.Volume {
+func (c *Compiled) metadataVolume(n *node.Node) corev1.Volume {
 	return corev1.Volume{Name: safe(63, "metadata", n.Name), VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(c.in.Skyhook.Name, n.Name)}},
 	}}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -71,7 +72,7 @@ func readTag(p *corev1.Pod) (tag, bool) {
 	if err := json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &t); err != nil {
 		return tag{}, false
 	}
-	return t, t.Name != "" && t.Version != "" && slices.Contains(stages, t.Stage)
+	return t, t.Name != "" && t.Version != "" && slices.Contains(node.Stages, t.Stage)
 }
 
 func writeTag(t tag) string { return encode(t) }
@@ -276,4 +277,13 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 		text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
 	}
 	return bounded(strings.Join(strings.Fields(text), " "), 500)
+}
+
+// Runs says which stage of which package a pod of ours runs; false for a pod that does not say.
+func Runs(p *corev1.Pod) (name, version string, stage v1alpha1.Stage, ok bool) {
+	t, ok := readTag(p)
+	if !ok || t.Skyhook != p.Labels[v1alpha1.LabelName] {
+		return "", "", "", false
+	}
+	return t.Name, t.Version, t.Stage, true
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -29,24 +30,24 @@ func (c *Compiled) stepOf(node, id string) (*step, error) {
 
 // run writes that a step is at work, with everything its pod is made from, so that the same pod is made again when
 // this one is lost.
-func (c *Compiled) run(a rollout.Action, n *Node) (Edit, error) {
+func (c *Compiled) run(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := c.stepOf(n.Name, a.Task)
 	if err != nil {
-		return Edit{}, err
+		return node.Edit{}, err
 	}
 	status := v1alpha1.StatusInProgress
-	e := c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+	e := c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		c.inherit(rec)
 		p := c.begin(st, state, rec, n)
 		if st.interrupts() {
 			c.beginInterrupt(a, st, state, rec, n, p)
 		}
-		if st.goal == GoalUninstall {
+		if st.goal == node.GoalUninstall {
 			c.park(st, state, rec)
 		}
 		status = atWork(state)
 	})
-	c.sayOn(&e, n, status)
+	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
 	return e, nil
 }
 
@@ -63,11 +64,11 @@ func atWork(state v1alpha1.NodeState) v1alpha1.Status {
 
 // begin moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
 // admission.
-func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Node) *PackageRecord {
+func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	old, was := rec.Packages[st.key], state[st.key]
 	for key := range state { // the same version in other words
 		e := state[key]
-		if key != st.key && e.Name == st.name && st.goal != GoalUninstall && pack.CompareVersions(e.Version, st.version) == 0 {
+		if key != st.key && e.Name == st.name && st.goal != node.GoalUninstall && pack.CompareVersions(e.Version, st.version) == 0 {
 			if old == nil {
 				old, was = rec.Packages[key], e
 			}
@@ -75,7 +76,7 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Nod
 			delete(rec.Packages, key)
 		}
 	}
-	p := &PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Effect: st.effect}
+	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Effect: st.effect}
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
 		if was.Stage == st.stage && !edited(st, old) {
@@ -105,13 +106,13 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *Record, n *Nod
 		entry.State = v1alpha1.StateErroring
 	}
 	state[st.key], rec.Packages[st.key] = entry, p
-	p.At = at(entry)
+	p.At = node.Position(entry)
 	return p
 }
 
 // runID names the package's run in this admission. Time is part of it because a number can come again after a reset.
-func (c *Compiled) runID(n *Node, rec *Record, st *step) string {
-	return strconv.Itoa(rec.Admission) + "-" + short(string(c.in.Skyhook.UID), n.UID, st.key, whole(c.in.Now).Format(time.RFC3339))
+func (c *Compiled) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
+	return strconv.Itoa(rec.Admission) + "-" + short(string(c.in.Skyhook.UID), n.UID, st.key, node.WholeSeconds(c.in.Now).Format(time.RFC3339))
 }
 
 // short is a hash of parts.
@@ -122,7 +123,7 @@ func short(parts ...string) string {
 
 // beginInterrupt freezes what the interrupt does, under an id of its own. Begun again it stays what it was, and covers
 // whom it covered, unless an edit asks for something else.
-func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	covered := c.coverable(n, a.Covers)
 	if p.Interrupt == "" {
 		all := []*v1alpha1.Interrupt{st.effect}
@@ -144,7 +145,7 @@ func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Nod
 	}
 }
 
-func (c *Compiled) coverable(n *Node, ids []string) []*step {
+func (c *Compiled) coverable(n *node.Node, ids []string) []*step {
 	var out []*step
 	for _, id := range ids {
 		if st, err := c.stepOf(n.Name, id); err == nil && st.interrupts() {
@@ -155,23 +156,23 @@ func (c *Compiled) coverable(n *Node, ids []string) []*step {
 }
 
 // skip writes that another package's interrupt does this one's work.
-func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *Record, n *Node) {
+func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
 	p := c.begin(st, state, rec, n)
 	entry := state[st.key]
 	entry.State = v1alpha1.StateSkipped
 	state[st.key] = entry
 	p.Again = false
-	p.At, p.By, p.Interrupt, p.Payload = at(entry), by, "", nil
+	p.At, p.By, p.Interrupt, p.Payload = node.Position(entry), by, "", nil
 }
 
 // cover writes that another task's run does this one's work, if what runs there really does.
-func (c *Compiled) cover(a rollout.Action, n *Node) (Edit, error) {
+func (c *Compiled) cover(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := c.stepOf(n.Name, a.Task)
 	if err != nil {
-		return Edit{}, err
+		return node.Edit{}, err
 	}
 	by, _, _, _ := split(a.By)
-	return c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+	return c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		runs := rec.Packages[by]
 		if runs == nil || runs.Interrupt == "" || !covers(runs.Payload, st.effect) {
 			return
@@ -184,7 +185,7 @@ func (c *Compiled) cover(a rollout.Action, n *Node) (Edit, error) {
 }
 
 // park shows on the node that a lower version waits until the higher one is uninstalled.
-func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *Record) {
+func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	want := c.defs[st.name]
 	if want == nil || c.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
 		return
@@ -202,13 +203,13 @@ func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *Record) {
 }
 
 // record writes what became of a step.
-func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
+func (c *Compiled) record(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := c.stepOf(n.Name, a.Task)
 	if err != nil {
-		return Edit{}, err
+		return node.Edit{}, err
 	}
 	status, rebootedFrom := v1alpha1.StatusInProgress, ""
-	e := c.edit(n, func(state v1alpha1.NodeState, rec *Record) {
+	e := c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		c.inherit(rec)
 		if entry, ok := state[st.key]; !ok || entry.Stage != st.stage || rec.Packages[st.key] == nil {
 			c.begin(st, state, rec, n)
@@ -221,22 +222,22 @@ func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
 			}
 			c.done(st, state, rec, n, p)
 		case rollout.StateFailing:
-			now := whole(c.in.Now)
+			now := node.WholeSeconds(c.in.Now)
 			entry.State, entry.Restarts = v1alpha1.StateErroring, int32(min(a.Attempts, 1<<30))
 			if a.Attempts != p.Attempts || p.FailedAt == nil {
 				p.Attempts, p.FailedAt = a.Attempts, &now
 			}
 			if p.Again, p.Failure = false, nil; a.Why.Reason != "" {
-				p.Failure = &Failure{Reason: a.Why.Reason, Text: bounded(a.Why.Text, 300)}
+				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: bounded(a.Why.Text, 300)}
 			}
-			state[st.key], p.At = entry, at(entry)
+			state[st.key], p.At = entry, node.Position(entry)
 		default:
 			entry.State = v1alpha1.StateInProgress
-			state[st.key], p.At = entry, at(entry)
+			state[st.key], p.At = entry, node.Position(entry)
 		}
 		status = atWork(state)
 	})
-	c.sayOn(&e, n, status)
+	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
 	if rebootedFrom != "" {
 		c.tellOthers(&e, n, rebootedFrom)
 	}
@@ -245,20 +246,21 @@ func (c *Compiled) record(a rollout.Action, n *Node) (Edit, error) {
 
 // tellOthers writes into the records of the other Skyhooks on the node that the reboot was ours, so that none of them
 // applies its packages again because of it.
-func (c *Compiled) tellOthers(e *Edit, n *Node, from string) {
-	for name, on := range n.records {
-		if name == c.in.Skyhook.Name || on.problem != "" {
+func (c *Compiled) tellOthers(e *node.Edit, n *node.Node, from string) {
+	for _, name := range n.Skyhooks() {
+		on := n.Skyhook(name)
+		if name == c.in.Skyhook.Name || on.Problem != "" {
 			continue
 		}
-		rec := on.record.clone()
+		rec := on.Record.Clone()
 		if sinceBoot(&rec, from, n.BootID) {
-			e.annotate(n, v1alpha1.PrefixRecord+name, writeRecord(rec))
+			e.SetAnnotation(n, v1alpha1.PrefixRecord+name, rec.String())
 		}
 	}
 }
 
 // sinceBoot moves what finished in one boot to another.
-func sinceBoot(rec *Record, from, to string) (changed bool) {
+func sinceBoot(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	for _, p := range rec.Packages {
 		if p.Goal == "" && p.Boot == from {
 			p.Boot, changed = to, true
@@ -268,10 +270,10 @@ func sinceBoot(rec *Record, from, to string) (changed bool) {
 }
 
 // done moves an entry on after its step ended well.
-func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
-	state[st.key], p.At = entry, at(entry)
+	state[st.key], p.At = entry, node.Position(entry)
 	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
 	switch st.stage {
 	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
@@ -294,13 +296,13 @@ func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *Record, n *Node
 			return
 		}
 		entry.Stage, entry.State = v1alpha1.StageUninstallInterrupt, v1alpha1.StateInProgress
-		state[st.key], p.At = entry, at(entry)
+		state[st.key], p.At = entry, node.Position(entry)
 	}
 }
 
 // finish writes that the package owes nothing: the definition is installed from here on.
-func (c *Compiled) finish(p *PackageRecord, n *Node) {
-	*p = PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
+func (c *Compiled) finish(p *node.PackageRecord, n *node.Node) {
+	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
 	if p.Config == "" {
 		if d := c.definition(p.Hash); d != nil {
 			p.Config = d.Config
@@ -321,7 +323,7 @@ func (c *Compiled) gone(st *step, state v1alpha1.NodeState) {
 
 // interrupted completes an interrupt and all it covers. When it was a reboot, what finished in the boot before it
 // counts as finished in this one: it was us.
-func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *Record, n *Node, p *PackageRecord) {
+func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	from := p.Boot
 	reboot := p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot
 	rec.Interrupts++
@@ -335,7 +337,7 @@ func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *Record, 
 	for _, key := range ids {
 		e, q := state[key], rec.Packages[key]
 		e.State = v1alpha1.StateComplete
-		state[key], q.At = e, at(e)
+		state[key], q.At = e, node.Position(e)
 		q.Interrupt, q.Payload, q.By, q.Boot = "", nil, "", ""
 		if e.Stage == v1alpha1.StageUninstallInterrupt {
 			c.gone(&step{key: key, name: e.Name}, state)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -24,9 +25,9 @@ func TestRecordCounts(t *testing.T) {
 	complete := v1alpha1.PackageStatus{Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
 	failing := v1alpha1.PackageStatus{Stage: v1alpha1.StageApply, State: v1alpha1.StateErroring}
 	state := v1alpha1.NodeState{"a|1": complete, "b|1": failing}
-	rec := Record{
-		Node: "n", Skyhook: "s", State: hashState(writeState(state)), Admission: 3, Admitted: true, Held: &Held{WasCordoned: true},
-		Packages: map[string]*PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring"}},
+	rec := node.SkyhookRecord{
+		Node: "n", Skyhook: "s", State: node.HashState(node.FormatState(state)), Admission: 3, Admitted: true, Held: &node.Held{WasCordoned: true},
+		Packages: map[string]*node.PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring"}},
 	}
 	for _, c := range []struct {
 		name          string
@@ -37,16 +38,16 @@ func TestRecordCounts(t *testing.T) {
 		packages      string
 		held          bool
 	}{
-		{"as it was written", "n", "s", writeState(state), state, true, "a|1 b|1", true},
+		{"as it was written", "n", "s", node.FormatState(state), state, true, "a|1 b|1", true},
 		{"one entry was changed", "n", "s", "changed", v1alpha1.NodeState{"a|1": failing, "b|1": failing}, true, "b|1", true},
 		{"one entry was removed", "n", "s", "changed", v1alpha1.NodeState{"a|1": complete}, true, "a|1", true},
-		{"only the text was changed", "n", "s", " " + writeState(state), state, true, "a|1 b|1", true},
+		{"only the text was changed", "n", "s", " " + node.FormatState(state), state, true, "a|1 b|1", true},
 		{"nodeState was deleted", "n", "s", "", nil, false, "", true},
 		{"nodeState was emptied", "n", "s", "{}", v1alpha1.NodeState{}, false, "", true},
-		{"another Skyhook of that name", "n", "s2", writeState(state), state, false, "", true},
-		{"another node of that name", "n2", "s", writeState(state), state, false, "", false},
+		{"another Skyhook of that name", "n", "s2", node.FormatState(state), state, false, "", true},
+		{"another node of that name", "n2", "s", node.FormatState(state), state, false, "", false},
 	} {
-		got := rec.counts(c.node, c.skyhook, hashState(c.text), c.state)
+		got := rec.Effective(c.node, c.skyhook, node.HashState(c.text), c.state)
 		if got.Admitted != c.admitted || strings.Join(sortedNames(got.Packages), " ") != c.packages || (got.Held != nil) != c.held {
 			t.Errorf("%s: admitted %v, packages %v, held %v", c.name, got.Admitted, sortedNames(got.Packages), got.Held != nil)
 		}
@@ -54,8 +55,8 @@ func TestRecordCounts(t *testing.T) {
 			t.Errorf("%s: admission %d: numbers never come again", c.name, got.Admission)
 		}
 	}
-	empty := Record{Node: "n", Skyhook: "s", State: hashState("{}"), Admitted: true}
-	if !empty.counts("n", "s", hashState("{}"), v1alpha1.NodeState{}).Admitted {
+	empty := node.SkyhookRecord{Node: "n", Skyhook: "s", State: node.HashState("{}"), Admitted: true}
+	if !empty.Effective("n", "s", node.HashState("{}"), v1alpha1.NodeState{}).Admitted {
 		t.Error("a node from which we uninstalled the last package loses its seat before it is given back")
 	}
 }
@@ -193,7 +194,7 @@ func TestFrozenDefinitions(t *testing.T) {
 	}
 	s = w.apply(`{metadata: {name: demo}, spec: {packages: {}}}`)
 	w.drive(s)
-	gone := w.compile(s).Superfluous(append(all(), w.compile(s).NodeMetadata(&Node{Name: "vanished"}), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}))
+	gone := w.compile(s).Superfluous(append(all(), w.compile(s).NodeMetadata(&node.Node{Name: "vanished"}), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}))
 	if len(gone) != 4 || slices.Contains(gone, "somebody-elses") {
 		t.Errorf("%v go after everything was removed", gone)
 	}

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -36,7 +37,7 @@ type Input struct {
 	PolicyMissing bool                       // a policy is named and does not exist
 	Closed        *rollout.Why               // a gate of the policy's, for the whole fleet, that does not pass
 	Unready       map[string]string          // by node: what a gate of the policy's misses there that its Node does not say
-	Nodes         []*Node                    // all nodes of the cluster, in a total order; Compile picks its own
+	Nodes         []*node.Node               // all nodes of the cluster, in a total order; Compile picks its own
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
 	Definitions   map[string]*Definition     // frozen ones, by hash: see ParseDefinition
 	Claims        map[string]string          // ConfigMap names that earlier Skyhooks use, and which Skyhook: see Claims
@@ -70,36 +71,14 @@ const (
 	DefaultInterruptDeadline = 30 * time.Minute
 )
 
-// Node is what the front end keeps of a node, parsed once per resource version and never changed afterwards.
-type Node struct {
-	Name            string
-	UID             string
-	ResourceVersion string
-	Created         time.Time
-	Labels          map[string]string
-	Annotations     map[string]string
-	Taints          []corev1.Taint
-	Unschedulable   bool
-	Ready           bool
-	ReadySince      time.Time
-	Facts           []Fact // by name
-	BootID          string
-	Conditions      []corev1.NodeCondition // ours only
-	records         map[string]*onNode     // by Skyhook
-	rebootsFrom     []string               // boot ids of which a reboot of ours is under way
-	holds           []rollout.Hold         // what Holds says
-	latest          time.Time              // what Latest says
-	known           bool                   // what Known says
-}
-
 // Compiled is a Skyhook made ready for the engine, with what the other doors need to carry a plan out.
 type Compiled struct {
 	Rollout  rollout.Rollout
-	Groups   []rollout.Group // with a policy of scope Policy several Skyhooks give groups of the same name: see policy.Merge
-	Ledger   rollout.Ledger  // of this Skyhook; its groups name the policy's ledger instead when the scope is Policy
-	Problems []Problem       // what is wrong with the Skyhook, worst first
-	Adopt    []NodeEdit      // what is written without a plan, before its actions: records for nodes a predecessor finished, words taken back
-	Removed  bool            // deleted, and no node carries anything of it: the finalizer may go
+	Groups   []rollout.Group  // with a policy of scope Policy several Skyhooks give groups of the same name: see policy.Merge
+	Ledger   rollout.Ledger   // of this Skyhook; its groups name the policy's ledger instead when the scope is Policy
+	Problems []Problem        // what is wrong with the Skyhook, worst first
+	Adopt    []node.NamedEdit // what is written without a plan, before its actions: records for nodes a predecessor finished, words taken back
+	Removed  bool             // deleted, and no node carries anything of it: the finalizer may go
 
 	in      *Input
 	defs    map[string]*Definition // wanted now, by package name
@@ -118,23 +97,6 @@ type Problem struct {
 	Text    string // a sentence without a full stop
 	Field   string // path below spec; empty for the object as a whole
 	Refuses bool   // the Skyhook is not accepted; otherwise it is a warning
-}
-
-// Edit is a change of a node: a merge patch in plain data. A nil value removes a key.
-type Edit struct {
-	Annotations      map[string]*string
-	Labels           map[string]*string
-	Unschedulable    *bool
-	AddTaints        []corev1.Taint
-	RemoveTaints     []corev1.Taint
-	SetConditions    []corev1.NodeCondition // by type; in the status subresource
-	RemoveConditions []corev1.NodeConditionType
-}
-
-// NodeEdit is an Edit and the node it is for.
-type NodeEdit struct {
-	Node string
-	Edit Edit
 }
 
 // Event is something worth telling on a node, on the Skyhook, or on both.

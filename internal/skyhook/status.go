@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -145,8 +146,8 @@ func (c *Compiled) byNode(out *v1alpha1.SkyhookStatus, nodes []said) {
 		if n.target.node.BootID != "" {
 			out.NodeBootIDs[n.name] = v1alpha1.BootID(bounded(n.target.node.BootID, 128))
 		}
-		if size += len(n.name) + len(n.target.on.stateText); len(n.target.on.state) > 0 && size <= mostState {
-			out.NodeState[n.name] = n.target.on.state
+		if size += len(n.name) + len(n.target.on.StateText); len(n.target.on.State) > 0 && size <= mostState {
+			out.NodeState[n.name] = n.target.on.State
 		}
 	}
 }
@@ -174,7 +175,7 @@ func (c *Compiled) configUpdates() map[string]v1alpha1.ConfigKeys {
 	keys := map[string]map[string]bool{}
 	for _, t := range c.targets {
 		for _, st := range t.steps {
-			if st.goal != GoalConfig || seen[change{st.from, st.def.Hash}] {
+			if st.goal != node.GoalConfig || seen[change{st.from, st.def.Hash}] {
 				continue
 			}
 			seen[change{st.from, st.def.Hash}] = true

@@ -6,6 +6,8 @@ package skyhook
 import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // passing are taints that Kubernetes itself puts on a node and takes away again: a node that reboots carries them for
@@ -23,7 +25,7 @@ var passing = map[string]bool{
 
 // intolerable is the first taint that keeps this Skyhook from a node; nil when it may work there. PreferNoSchedule is
 // a wish and keeps nobody away. The runtime-required taint is tolerated only by those who are to remove it.
-func (c *Compiled) intolerable(n *Node) *corev1.Taint {
+func (c *Compiled) intolerable(n *node.Node) *corev1.Taint {
 	for i := range n.Taints {
 		t := &n.Taints[i]
 		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || c.tolerates(t) {

@@ -36,7 +36,7 @@ func (c *Compiled) Tallies() []Tally {
 		}
 	}
 	for _, t := range c.targets {
-		for _, e := range t.on.state {
+		for _, e := range t.on.State {
 			tally := of(e.Name, e.Version)
 			tally.States[e.State]++
 			tally.Stages[e.Stage]++

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -118,7 +119,7 @@ func (c *Compiled) task(w *walk, st *step, used map[*seen]bool) rollout.Task {
 }
 
 // edited says that a step is not the one whose attempts are recorded: an edit may have mended it.
-func edited(st *step, rec *PackageRecord) bool {
+func edited(st *step, rec *node.PackageRecord) bool {
 	if st.interrupts() {
 		return !sameInterrupt(rec.Effect, st.effect)
 	}
@@ -147,7 +148,7 @@ func (c *Compiled) recorded(w *walk, st *step, e entry, task *rollout.Task) {
 // nothing else.
 func (c *Compiled) interruptRuns(w *walk, id string) bool {
 	key, _, _, stage := split(id)
-	e, ok := w.on.state[key]
+	e, ok := w.on.State[key]
 	return ok && e.Stage == stage && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring)
 }
 
@@ -203,7 +204,7 @@ func (c *Compiled) differs(st *step, e entry, pod *seen) bool {
 }
 
 // proveReboot holds back the success of a reboot until the node itself shows another boot and is ready.
-func (c *Compiled) proveReboot(n *Node, rec *PackageRecord, pod *seen, task *rollout.Task) {
+func (c *Compiled) proveReboot(n *node.Node, rec *node.PackageRecord, pod *seen, task *rollout.Task) {
 	wait := func(reason rollout.Reason, text string) {
 		task.State, task.Why = rollout.StateRunning, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
 	}
@@ -228,10 +229,10 @@ func (c *Compiled) tidy(t *target, d *derived) {
 	if len(adopt) == 0 && len(forget) == 0 || c.Rollout.Deleting {
 		return
 	}
-	e := c.edit(t.node, func(state v1alpha1.NodeState, rec *Record) {
+	e := c.edit(t.node, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for _, key := range adopt {
 			want := c.defs[state[key].Name]
-			rec.Packages[key] = &PackageRecord{At: at(state[key]), Hash: want.Hash, Config: want.Config, Boot: t.node.BootID}
+			rec.Packages[key] = &node.PackageRecord{At: node.Position(state[key]), Hash: want.Hash, Config: want.Config, Boot: t.node.BootID}
 		}
 		for _, key := range forget {
 			delete(state, key)
@@ -239,6 +240,6 @@ func (c *Compiled) tidy(t *target, d *derived) {
 		}
 	})
 	if !e.Empty() {
-		c.Adopt = append(c.Adopt, NodeEdit{Node: t.node.Name, Edit: e})
+		c.Adopt = append(c.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -64,7 +65,7 @@ func TestTransitions(t *testing.T) {
 					version, at = "1.0.0", c.stored
 				}
 				stage, state, _ := strings.Cut(at, "/")
-				n.Annotations["skyhook.nvidia.com/nodeState_demo"] = writeState(v1alpha1.NodeState{"tuning|" + version: {
+				n.Annotations["skyhook.nvidia.com/nodeState_demo"] = node.FormatState(v1alpha1.NodeState{"tuning|" + version: {
 					Name: "tuning", Version: version, Image: "example.org/p", Stage: v1alpha1.Stage(stage), State: v1alpha1.State(state)}})
 			}
 			for _, word := range c.does {
@@ -98,10 +99,10 @@ func TestTransitions(t *testing.T) {
 
 func entries(w *world, s *v1alpha1.Skyhook) string {
 	w.compile(s)
-	state := ParseNode(w.node("n1"), nil).on("demo").state
+	state := node.Parse(w.node("n1"), nil).Skyhook("demo").State
 	var out []string
 	for _, key := range sortedNames(state) {
-		out = append(out, state[key].Version+" "+at(state[key]))
+		out = append(out, state[key].Version+" "+node.Position(state[key]))
 	}
 	return strings.Join(out, ", ")
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -39,20 +40,20 @@ func wordsFor(skyhook string) words {
 
 // Words is what to say on a node: status annotation and label, version, node conditions. It is empty when all is said.
 // Nodes that only wait get no conditions yet, and a Skyhook that is being deleted says nothing new.
-func (c *Compiled) Words(n *Node, v rollout.Verdict) Edit {
+func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	t := c.targets[n.Name]
 	if c.Rollout.Deleting || t == nil || !t.selected {
-		return Edit{}
+		return node.Edit{}
 	}
-	on, status := n.on(c.in.Skyhook.Name), c.statusOf(t, v)
+	on, status := n.Skyhook(c.in.Skyhook.Name), c.statusOf(t, v)
 	spoken := n.Annotations[c.words.status] == string(status) && n.Labels[c.words.status] == string(status)
-	silent := status == v1alpha1.StatusWaiting && len(on.state) == 0 && !c.conditioned(n)
-	open, failing := status != v1alpha1.StatusComplete, on.erroring
-	if spoken && (silent || n.shows(c.words.notReady, pick(open, notReadyReasons)) && n.shows(c.words.erroring, pick(failing, erroringReasons))) {
-		return Edit{}
+	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.conditioned(n)
+	open, failing := status != v1alpha1.StatusComplete, on.Erroring
+	if spoken && (silent || n.HasConditionReason(c.words.notReady, pick(open, notReadyReasons)) && n.HasConditionReason(c.words.erroring, pick(failing, erroringReasons))) {
+		return node.Edit{}
 	}
-	var e Edit
-	c.sayOn(&e, n, status)
+	var e node.Edit
+	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
 	if !silent {
 		c.condition(&e, n, c.words.notReady, open, pick(open, notReadyReasons), c.words.ready)
 		c.condition(&e, n, c.words.erroring, failing, pick(failing, erroringReasons), c.words.errorMessage)
@@ -68,31 +69,21 @@ func pick(yes bool, reasons [2]string) string {
 	return reasons[1]
 }
 
-// shows says that the node has a condition with this reason; reasons tell True from False.
-func (n *Node) shows(kind corev1.NodeConditionType, reason string) bool {
-	for i := range n.Conditions {
-		if n.Conditions[i].Type == kind {
-			return n.Conditions[i].Reason == reason
-		}
-	}
-	return false
-}
-
 // conditioned says that the node has conditions of this Skyhook.
-func (c *Compiled) conditioned(n *Node) bool {
+func (c *Compiled) conditioned(n *node.Node) bool {
 	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return c.ownCondition(cond.Type) })
 }
 
 // condition sets a node condition when its reason changed.
-func (c *Compiled) condition(e *Edit, n *Node, kind corev1.NodeConditionType, yes bool, reason, message string) {
-	if n.shows(kind, reason) {
+func (c *Compiled) condition(e *node.Edit, n *node.Node, kind corev1.NodeConditionType, yes bool, reason, message string) {
+	if n.HasConditionReason(kind, reason) {
 		return
 	}
 	status := corev1.ConditionFalse
 	if yes {
 		status = corev1.ConditionTrue
 	}
-	now := metav1.NewTime(whole(c.in.Now))
+	now := metav1.NewTime(node.WholeSeconds(c.in.Now))
 	e.SetConditions = append(e.SetConditions, corev1.NodeCondition{
 		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
 	})

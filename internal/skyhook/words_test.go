@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -22,11 +23,11 @@ func TestNodeConditions(t *testing.T) {
 	w := newWorld(t)
 	s := w.apply(simple)
 	w.addNode("n1")
-	say := func(phase rollout.Phase) Edit {
+	say := func(phase rollout.Phase) node.Edit {
 		c := w.compile(s)
 		e := c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: phase})
 		w.write("n1", e)
-		if again := c.Words(ParseNode(w.node("n1"), nil), rollout.Verdict{Node: "n1", Phase: phase}); !again.Empty() {
+		if again := c.Words(node.Parse(w.node("n1"), nil), rollout.Verdict{Node: "n1", Phase: phase}); !again.Empty() {
 			t.Errorf("%s is said twice: %+v", phase, again)
 		}
 		return e
@@ -92,12 +93,12 @@ func TestTaint(t *testing.T) {
 	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, autoTaintNewNodes: true, packages: {}}}`)
 	w.addNode("n1")
 	c := w.compile(s)
-	if Known(c.in.Nodes[0]) {
+	if c.in.Nodes[0].IsKnown() {
 		t.Error("a fresh node is known")
 	}
 	w.act(c, rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
-	n := ParseNode(w.node("n1"), nil)
-	if !Tainted(n, w.config.RuntimeTaint) || !Known(n) || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] != "true" {
+	n := node.Parse(w.node("n1"), nil)
+	if !n.HasTaint(w.config.RuntimeTaint) || !n.IsKnown() || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] != "true" {
 		t.Errorf("it carries %v %v", n.Taints, n.Annotations)
 	}
 	if c := w.compile(s); c.Rollout.Targets[0].Blocked != nil {
@@ -108,7 +109,7 @@ func TestTaint(t *testing.T) {
 		t.Error("who does not remove it tolerates it")
 	}
 	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1"})
-	if Tainted(ParseNode(w.node("n1"), nil), w.config.RuntimeTaint) {
+	if node.Parse(w.node("n1"), nil).HasTaint(w.config.RuntimeTaint) {
 		t.Error("the taint stays")
 	}
 	if key := autoTaintKey(corev1.Taint{Key: "example.com/" + strings.Repeat("x", 80)}); len(key) > len(v1alpha1.Group)+64 || strings.Count(key, "/") != 1 {
@@ -185,23 +186,23 @@ func TestNoNodeTwice(t *testing.T) {
 	s := w.apply(simple)
 	w.addNode("n1")
 	w.drive(s)
-	n := ParseNode(w.node("n1"), nil)
-	if ParseNode(w.node("n1"), n) != n {
+	n := node.Parse(w.node("n1"), nil)
+	if node.Parse(w.node("n1"), n) != n {
 		t.Error("the same version is parsed again")
 	}
 	w.touched(w.node("n1"))
-	next := ParseNode(w.node("n1"), n)
-	if next == n || next.on("demo").record.Packages["tuning|1.0.0"] != n.on("demo").record.Packages["tuning|1.0.0"] {
+	next := node.Parse(w.node("n1"), n)
+	if next == n || next.Skyhook("demo").Record.Packages["tuning|1.0.0"] != n.Skyhook("demo").Record.Packages["tuning|1.0.0"] {
 		t.Error("a heartbeat makes the record be parsed again")
 	}
 	yes, no, x := true, false, "x"
-	a := Edit{Annotations: map[string]*string{"a": &x, "b": &x}, Unschedulable: &yes, AddTaints: []corev1.Taint{{Key: "t"}}, SetConditions: []corev1.NodeCondition{{Type: "c"}}}
-	b := Edit{Annotations: map[string]*string{"a": nil}, Unschedulable: &no, RemoveTaints: []corev1.Taint{{Key: "t"}}, RemoveConditions: []corev1.NodeConditionType{"c"}}
+	a := node.Edit{Annotations: map[string]*string{"a": &x, "b": &x}, Unschedulable: &yes, AddTaints: []corev1.Taint{{Key: "t"}}, SetConditions: []corev1.NodeCondition{{Type: "c"}}}
+	b := node.Edit{Annotations: map[string]*string{"a": nil}, Unschedulable: &no, RemoveTaints: []corev1.Taint{{Key: "t"}}, RemoveConditions: []corev1.NodeConditionType{"c"}}
 	one, two := n.With(a).With(b), n.With(a.Plus(b))
 	if encode(one.Annotations) != encode(two.Annotations) || one.Unschedulable != two.Unschedulable || len(one.Taints) != len(two.Taints) || len(one.Conditions) != len(two.Conditions) {
 		t.Errorf("two edits one after the other give %+v, as one %+v", one, two)
 	}
-	if (Edit{}).TouchesNode() || !a.TouchesNode() || !a.TouchesStatus() || !(Edit{}).Empty() || a.Empty() {
+	if (node.Edit{}).TouchesNode() || !a.TouchesNode() || !a.TouchesStatus() || !(node.Edit{}).Empty() || a.Empty() {
 		t.Error("an edit does not know what it touches")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -28,7 +29,7 @@ type world struct {
 	policy   *v1alpha1.DeploymentPolicy
 	missing  bool
 	nodes    []*corev1.Node
-	parsed   map[string]*Node
+	parsed   map[string]*node.Node
 	pods     []*corev1.Pod
 	maps     map[string]*corev1.ConfigMap
 	config   Config
@@ -41,7 +42,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	return &world{
-		t: t, parsed: map[string]*Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
+		t: t, parsed: map[string]*node.Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
 		fails: map[string]int{}, hangs: map[string]bool{},
 		config: Config{
 			Namespace: "skyhook", AgentImage: "ghcr.io/nvidia/skyhook/agent:v1.0.0", PauseImage: "registry.k8s.io/pause:3.10",
@@ -101,7 +102,7 @@ func (w *world) touched(n *corev1.Node) {
 func (w *world) input(s *v1alpha1.Skyhook) *Input {
 	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now, Definitions: map[string]*Definition{}, Claims: map[string]string{}}
 	for _, n := range w.nodes {
-		w.parsed[n.Name] = ParseNode(n.DeepCopy(), w.parsed[n.Name])
+		w.parsed[n.Name] = node.Parse(n.DeepCopy(), w.parsed[n.Name])
 		in.Nodes = append(in.Nodes, w.parsed[n.Name])
 	}
 	for _, name := range sortedNames(w.maps) {
@@ -139,14 +140,13 @@ func (w *world) compile(s *v1alpha1.Skyhook) *Compiled {
 }
 
 // write is the patch of a node.
-func (w *world) write(name string, e Edit) {
+func (w *world) write(name string, e node.Edit) {
 	n := w.node(name)
-	n.Annotations, n.Labels = patched(n.Annotations, e.Annotations), patched(n.Labels, e.Labels)
-	if e.Unschedulable != nil {
-		n.Spec.Unschedulable = *e.Unschedulable
-	}
-	view := (&Node{Taints: n.Spec.Taints, Conditions: n.Status.Conditions}).With(e)
-	n.Spec.Taints, n.Status.Conditions = view.Taints, view.Conditions
+	after := (&node.Node{
+		Annotations: n.Annotations, Labels: n.Labels, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints, Conditions: n.Status.Conditions,
+	}).With(e)
+	n.Annotations, n.Labels, n.Spec.Unschedulable = after.Annotations, after.Labels, after.Unschedulable
+	n.Spec.Taints, n.Status.Conditions = after.Taints, after.Conditions
 	w.touched(n)
 }
 
@@ -154,12 +154,12 @@ func (w *world) write(name string, e Edit) {
 func (w *world) act(c *Compiled, a rollout.Action) {
 	w.t.Helper()
 	a.Rollout = c.Rollout.Ref
-	n := ParseNode(w.node(a.Node).DeepCopy(), nil)
-	e, err := c.Change(a, n, Holds(n))
+	n := node.Parse(w.node(a.Node).DeepCopy(), nil)
+	e, err := c.Change(a, n, n.Holds(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	again, err := c.Change(a, n.With(e), Holds(n.With(e)))
+	again, err := c.Change(a, n.With(e), n.With(e).Holds(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool 
 	if strings.Contains(w.payload(pod), string(v1alpha1.InterruptReboot)) {
 		n := w.node(node)
 		from := n.Status.NodeInfo.BootID
-		if p := w.parsed[node].on(s.Name).record.Packages[split0(task.ID)]; p != nil && p.Boot != from {
+		if p := w.parsed[node].Skyhook(s.Name).Record.Packages[split0(task.ID)]; p != nil && p.Boot != from {
 			return false
 		}
 		n.Status.NodeInfo.BootID = w.nextBoot(from)

@@ -14,12 +14,12 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // Set is a cache for each kind of object that we write.
 type Set struct {
-	Nodes      *Cache[*skyhook.Node]
+	Nodes      *Cache[*node.Node]
 	Pods       *Cache[*corev1.Pod]
 	ConfigMaps *Cache[*corev1.ConfigMap]
 	Skyhooks   *Cache[*v1alpha1.Skyhook]
@@ -33,7 +33,7 @@ type Set struct {
 // NewSet makes empty caches.
 func NewSet(clock func() time.Time) *Set {
 	return &Set{
-		Nodes: newCache(clock, func(n *skyhook.Node) Identity {
+		Nodes: newCache(clock, func(n *node.Node) Identity {
 			return Identity{NamespacedName: types.NamespacedName{Name: n.Name}, UID: n.UID, Version: n.ResourceVersion}
 		}),
 		Pods:       newCache(clock, identifyObject[*corev1.Pod]),

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package skyhook
+package node
 
 import (
 	"encoding/json"
@@ -13,9 +13,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Record is what a node remembers of a Skyhook beyond its nodeState: the annotation record_<skyhook>. It is written
+// SkyhookRecord is what a node remembers of a Skyhook beyond its nodeState: the annotation record_<skyhook>. It is written
 // together with nodeState, and counts only as far as it agrees with it.
-type Record struct {
+type SkyhookRecord struct {
 	Node       string                    `json:"node"`                 // UID: a node of the same name with another UID is another node
 	Skyhook    string                    `json:"skyhook"`              // UID: a Skyhook of the same name with another UID is another Skyhook
 	State      string                    `json:"state"`                // hash of the nodeState it was written with
@@ -32,12 +32,6 @@ type Record struct {
 	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates ask for
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
-}
-
-// Held is this Skyhook's hold on the node.
-type Held struct {
-	At          time.Time `json:"at"`
-	WasCordoned bool      `json:"wasCordoned,omitempty"` // by somebody else, before any hold of ours
 }
 
 // Goal is why a package has work on a node.
@@ -78,11 +72,11 @@ type Failure struct {
 	Text   string         `json:"text"`
 }
 
-// readRecord is the one reader of the annotation record_<skyhook>.
-func readRecord(raw string) (Record, error) {
-	var r Record
+// ParseSkyhookRecord is the one reader of the annotation record_<skyhook>.
+func ParseSkyhookRecord(raw string) (SkyhookRecord, error) {
+	var r SkyhookRecord
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {
-		return Record{}, fmt.Errorf("it is not a record: %w", err)
+		return SkyhookRecord{}, fmt.Errorf("it is not a record: %w", err)
 	}
 	for key, p := range r.Packages {
 		if p == nil {
@@ -92,11 +86,11 @@ func readRecord(raw string) (Record, error) {
 	return r, nil
 }
 
-// writeRecord is the one writer of the annotation record_<skyhook>.
-func writeRecord(r Record) string { return encode(r) }
+// String is the value of the annotation record_<skyhook>; there is no other writer.
+func (r SkyhookRecord) String() string { return encode(r) }
 
-// clone is a copy whose packages may be changed.
-func (r Record) clone() Record {
+// Clone is a copy whose packages may be changed.
+func (r SkyhookRecord) Clone() SkyhookRecord {
 	out := r
 	out.Packages = make(map[string]*PackageRecord, len(r.Packages)+1)
 	for key, p := range r.Packages {
@@ -110,14 +104,14 @@ func (r Record) clone() Record {
 	return out
 }
 
-// counts is the part of the record that is to be believed on this node, for this Skyhook, beside this nodeState.
+// Effective is the part of the record that is to be believed on this node, for this Skyhook, beside this nodeState.
 //
 // The admission counts as long as the nodeState is the one it was written with or says more than nothing: an absent
 // or empty nodeState that somebody else made so is a reset. A package's record counts while its entry is where the
 // record says. Whose cordon it is does not depend on the nodeState.
-func (r Record) counts(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) Record {
+func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) SkyhookRecord {
 	if r.Node != nodeUID || r.Skyhook != skyhookUID {
-		out := Record{Admission: r.Admission}
+		out := SkyhookRecord{Admission: r.Admission}
 		if r.Node == nodeUID {
 			out.Held = r.Held
 		}
@@ -133,15 +127,41 @@ func (r Record) counts(nodeUID, skyhookUID, stateHash string, state v1alpha1.Nod
 	}
 	out.Packages = maps.Clone(r.Packages)
 	for key, p := range r.Packages {
-		if entry, ok := state[key]; !ok || p.At != at(entry) {
+		if entry, ok := state[key]; !ok || p.At != Position(entry) {
 			delete(out.Packages, key)
 		}
 	}
 	return out
 }
 
-// at is the place of an entry, as PackageRecord.At has it.
-func at(e v1alpha1.PackageStatus) string { return string(e.Stage) + "/" + string(e.State) }
+// Position is the place of an entry, as PackageRecord.At has it.
+func Position(e v1alpha1.PackageStatus) string { return string(e.Stage) + "/" + string(e.State) }
 
-// whole drops fractions of a second: records are read by people.
-func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+func (r SkyhookRecord) times() []time.Time {
+	var out []time.Time
+	note := func(t *time.Time) {
+		if t != nil {
+			out = append(out, *t)
+		}
+	}
+	note(r.At)
+	note(r.FinishedAt)
+	if r.Held != nil {
+		note(&r.Held.At)
+	}
+	for _, p := range r.Packages {
+		note(p.FailedAt)
+	}
+	return out
+}
+
+// rebootsFrom lists the boots that a reboot in progress ends, whichever package asked for it.
+func (r SkyhookRecord) rebootsFrom() []string {
+	var out []string
+	for _, p := range r.Packages {
+		if p.Interrupt != "" && p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot && p.Boot != "" {
+			out = append(out, p.Boot)
+		}
+	}
+	return out
+}

@@ -14,33 +14,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // steered is a node on which a Skyhook named demo finished two packages, and holds a cordon.
-func steered(t *testing.T, change func(state v1alpha1.NodeState, rec *Record)) *Node {
+func steered(t *testing.T, change func(state v1alpha1.NodeState, rec *node.SkyhookRecord)) *node.Node {
 	t.Helper()
 	state := v1alpha1.NodeState{
 		"motd|1.0.0":   {Name: "motd", Version: "1.0.0", Image: "r/motd", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete},
 		"tuning|1.2.0": {Name: "tuning", Version: "1.2.0", Image: "r/tuning", Stage: v1alpha1.StagePostInterrupt, State: v1alpha1.StateComplete},
 	}
-	rec := Record{
-		Node: "uid-n1", Skyhook: "uid-demo", Admission: 4, Admitted: true, Held: &Held{At: time.Unix(1000, 0).UTC()},
-		Packages: map[string]*PackageRecord{
-			"motd|1.0.0":   {At: "config/complete", Goal: GoalInstall},
+	rec := node.SkyhookRecord{
+		Node: "uid-n1", Skyhook: "uid-demo", Admission: 4, Admitted: true, Held: &node.Held{At: time.Unix(1000, 0).UTC()},
+		Packages: map[string]*node.PackageRecord{
+			"motd|1.0.0":   {At: "config/complete", Goal: node.GoalInstall},
 			"tuning|1.2.0": {At: "post-interrupt/complete"},
 		},
 	}
 	if change != nil {
 		change(state, &rec)
 	}
-	text := writeState(state)
-	rec.State = hashState(text)
-	return ParseNode(&corev1.Node{
+	text := node.FormatState(state)
+	rec.State = node.HashState(text)
+	return node.Parse(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "n1", UID: "uid-n1",
 			Annotations: map[string]string{
-				v1alpha1.PrefixNodeState + "demo": text, v1alpha1.PrefixRecord + "demo": writeRecord(rec),
+				v1alpha1.PrefixNodeState + "demo": text, v1alpha1.PrefixRecord + "demo": rec.String(),
 				v1alpha1.PrefixStatus + "demo": "in_progress", v1alpha1.PrefixCordon + "demo": "true", v1alpha1.PrefixVersion + "demo": "v1",
 				v1alpha1.PrefixNodeState + "other": "{}",
 			},
@@ -65,7 +66,7 @@ func TestInstalledTellsFinishedFromComplete(t *testing.T) {
 
 func TestResetLeavesNothingOfOneSkyhook(t *testing.T) {
 	n := steered(t, nil)
-	after := n.With(n.Reset("demo", Holds(n)))
+	after := n.With(n.Reset("demo", n.Holds(nil)))
 	keys := slices.Sorted(maps.Keys(after.Annotations))
 	if want := []string{v1alpha1.AnnotationKnown, v1alpha1.PrefixNodeState + "other"}; !slices.Equal(keys, want) {
 		t.Errorf("annotations %v are left, want %v", keys, want)
@@ -79,12 +80,12 @@ func TestResetLeavesNothingOfOneSkyhook(t *testing.T) {
 }
 
 func TestResetKeepsTheCordonOfOthers(t *testing.T) {
-	before := steered(t, func(_ v1alpha1.NodeState, rec *Record) { rec.Held.WasCordoned = true })
-	if e := before.Reset("demo", Holds(before)); e.Unschedulable != nil {
+	before := steered(t, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) { rec.Held.WasCordoned = true })
+	if e := before.Reset("demo", before.Holds(nil)); e.Unschedulable != nil {
 		t.Error("the node was cordoned before Skyhook came, and is given back")
 	}
 	n := steered(t, nil)
-	if e := n.Reset("demo", append(Holds(n), rollout.Hold{Owner: rollout.ParseRef("NodeOp/x")})); e.Unschedulable != nil {
+	if e := n.Reset("demo", append(n.Holds(nil), rollout.Hold{Owner: rollout.ParseRef("NodeOp/default/x")})); e.Unschedulable != nil {
 		t.Error("a NodeOp holds the node, and it is given back")
 	}
 }
@@ -92,11 +93,11 @@ func TestResetKeepsTheCordonOfOthers(t *testing.T) {
 func TestResetNeedsNoReadableState(t *testing.T) {
 	broken := "{"
 	n := steered(t, nil)
-	n = n.With(Edit{Annotations: map[string]*string{v1alpha1.PrefixNodeState + "demo": &broken}})
+	n = n.With(node.Edit{Annotations: map[string]*string{v1alpha1.PrefixNodeState + "demo": &broken}})
 	if _, err := n.Installed("demo"); err == nil || !strings.Contains(err.Error(), "nodeState_demo cannot be read") {
 		t.Errorf("the unreadable state gives %v", err)
 	}
-	if e := n.Reset("demo", Holds(n)); e.Unschedulable == nil || e.Annotations[v1alpha1.PrefixNodeState+"demo"] != nil {
+	if e := n.Reset("demo", n.Holds(nil)); e.Unschedulable == nil || e.Annotations[v1alpha1.PrefixNodeState+"demo"] != nil {
 		t.Errorf("the unreadable state stays: %+v", e)
 	}
 }
@@ -107,7 +108,7 @@ func TestRerunIsOwed(t *testing.T) {
 	s.Spec.Packages = map[string]v1alpha1.Package{
 		"motd": {Version: "1.0.0", Image: "r/motd"}, "tuning": {Version: "1.2.0", Image: "r/tuning"},
 	}
-	finished := func(_ v1alpha1.NodeState, rec *Record) {
+	finished := func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for key, p := range rec.Packages {
 			name, _, _ := cutKey(key)
 			d := define(name, s.Spec.Packages[name])
@@ -147,8 +148,8 @@ func TestRerunIsOwed(t *testing.T) {
 	}
 }
 
-func owes(s *v1alpha1.Skyhook, n *Node) []string {
-	c := Compile(&Input{Skyhook: s, Nodes: []*Node{n}})
+func owes(s *v1alpha1.Skyhook, n *node.Node) []string {
+	c := Compile(&Input{Skyhook: s, Nodes: []*node.Node{n}})
 	var out []string
 	for _, t := range c.Rollout.Targets {
 		for _, task := range t.Tasks {
@@ -159,7 +160,7 @@ func owes(s *v1alpha1.Skyhook, n *Node) []string {
 	return out
 }
 
-func must(e Edit, err error) Edit {
+func must(e node.Edit, err error) node.Edit {
 	if err != nil {
 		panic(err)
 	}

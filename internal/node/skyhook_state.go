@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package skyhook
+package node
 
 import (
 	"crypto/sha256"
@@ -16,7 +16,8 @@ import (
 )
 
 var (
-	stages = []v1alpha1.Stage{
+	// Stages are all stages, in the order of a package's life.
+	Stages = []v1alpha1.Stage{
 		v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt, v1alpha1.StageUpgrade, v1alpha1.StageApply,
 		v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
 	}
@@ -25,9 +26,9 @@ var (
 	}
 )
 
-// readState is the one reader of the annotation nodeState_<skyhook>. Entries without a version in their key are from
+// ParseState is the one reader of the annotation nodeState_<skyhook>. Entries without a version in their key are from
 // before versions existed and mean nothing.
-func readState(raw string) (v1alpha1.NodeState, error) {
+func ParseState(raw string) (v1alpha1.NodeState, error) {
 	var state v1alpha1.NodeState
 	if err := json.Unmarshal([]byte(raw), &state); err != nil {
 		return nil, fmt.Errorf("it is not a JSON object of packages: %w", err)
@@ -39,11 +40,11 @@ func readState(raw string) (v1alpha1.NodeState, error) {
 			delete(state, key)
 			continue
 		}
-		if !slices.Contains(stages, entry.Stage) {
-			return nil, fmt.Errorf("%s has the stage %q, which does not exist", bounded(key, 120), bounded(string(entry.Stage), 40))
+		if !slices.Contains(Stages, entry.Stage) {
+			return nil, fmt.Errorf("%s has the stage %q, which does not exist", shorten(key, 120), shorten(string(entry.Stage), 40))
 		}
 		if !slices.Contains(states, entry.State) {
-			return nil, fmt.Errorf("%s has the state %q, which does not exist", bounded(key, 120), bounded(string(entry.State), 40))
+			return nil, fmt.Errorf("%s has the state %q, which does not exist", shorten(key, 120), shorten(string(entry.State), 40))
 		}
 		entry.Name, entry.Version = name, version
 		state[key] = entry
@@ -51,17 +52,17 @@ func readState(raw string) (v1alpha1.NodeState, error) {
 	return state, nil
 }
 
-// writeState is the one writer of the annotation nodeState_<skyhook>: keys sorted, the fields of an entry in the order
+// FormatState is the one writer of the annotation nodeState_<skyhook>: keys sorted, the fields of an entry in the order
 // of PackageStatus, {} for none. Other programs compare it as text.
-func writeState(state v1alpha1.NodeState) string {
+func FormatState(state v1alpha1.NodeState) string {
 	if len(state) == 0 {
 		return "{}"
 	}
 	return encode(state)
 }
 
-// hashState ties a record to the text of the nodeState it was written with.
-func hashState(raw string) string {
+// HashState ties a record to the text of the nodeState it was written with.
+func HashState(raw string) string {
 	sum := sha256.Sum256([]byte(raw))
 	return hex.EncodeToString(sum[:6])
 }
@@ -73,16 +74,4 @@ func encode(v any) string {
 		panic(err) // strings, numbers and times only
 	}
 	return string(b)
-}
-
-// bounded cuts s to at most this many runes.
-func bounded(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	r := []rune(strings.ToValidUTF8(s, "\uFFFD"))
-	if len(r) <= most {
-		return string(r)
-	}
-	return string(r[:most-1]) + "…"
 }

@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node is what is recorded on a Kubernetes node, and how that is changed: the parsed Node, the records of
+// Skyhooks and NodeOps in its annotations with their one reader and one writer, and Edit, a change as plain data.
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// The kinds that own holds: the first part of Hold.Owner.
+const (
+	KindSkyhook = "Skyhook"
+	KindNodeOp  = "NodeOp"
+)
+
+// Node is what is kept of a node, parsed once per resource version and never changed afterwards.
+type Node struct {
+	Name            string
+	UID             string
+	ResourceVersion string
+	Created         time.Time
+	Labels          map[string]string
+	Annotations     map[string]string
+	Taints          []corev1.Taint
+	Unschedulable   bool
+	Ready           bool
+	ReadySince      time.Time
+	Facts           []Fact // by name
+	BootID          string
+	Conditions      []corev1.NodeCondition // ours only
+
+	skyhooks    map[string]*SkyhookState // by name
+	nodeOps     map[string]NodeOpState   // by annotation
+	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
+	holds       []ownedHold
+	latest      time.Time
+	known       bool
+}
+
+// Fact is something that a node reports and only health gates ask for.
+type Fact struct{ Name, Value string }
+
+// Parse reads a node. With prev, the result for an earlier version of it, what has not changed is not parsed again;
+// for the same version prev itself comes back.
+func Parse(n *corev1.Node, prev *Node) *Node {
+	if prev != nil && prev.UID == string(n.UID) && prev.ResourceVersion == n.ResourceVersion && n.ResourceVersion != "" {
+		return prev
+	}
+	out := &Node{
+		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.Time,
+		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
+		BootID: n.Status.NodeInfo.BootID, Facts: facts(n),
+	}
+	for _, c := range n.Status.Conditions {
+		switch {
+		case c.Type == corev1.NodeReady:
+			if out.Ready = c.Status == corev1.ConditionTrue; out.Ready {
+				out.ReadySince = c.LastTransitionTime.Time
+			}
+		case strings.HasPrefix(string(c.Type), v1alpha1.Group+"/"):
+			out.Conditions = append(out.Conditions, c)
+		}
+	}
+	out.parseAnnotations(prev)
+	return out
+}
+
+// parseAnnotations parses the annotations of every Skyhook and NodeOp, except those that are the same on prev.
+func (n *Node) parseAnnotations(prev *Node) {
+	if prev == nil {
+		prev = &Node{}
+	}
+	n.known, n.skyhooks, n.nodeOps, n.rebootsFrom = false, map[string]*SkyhookState{}, nil, nil
+	for key, value := range n.Annotations {
+		switch {
+		case strings.HasPrefix(key, v1alpha1.Group+"/"):
+			n.known = true
+			n.collectSkyhook(key, value)
+		case strings.HasPrefix(key, nodeopv1.PrefixRecord):
+			if n.nodeOps == nil {
+				n.nodeOps = map[string]NodeOpState{}
+			}
+			n.nodeOps[key] = parseNodeOp(key, value, prev.nodeOps[key])
+		}
+	}
+	for name, s := range n.skyhooks {
+		s.parse(name, prev.skyhooks[name])
+		n.rebootsFrom = append(n.rebootsFrom, s.Record.rebootsFrom()...)
+	}
+	slices.Sort(n.rebootsFrom)
+	n.holds, n.latest = n.findHolds(), n.findLatest()
+}
+
+// ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
+type ownedHold struct {
+	rollout.Hold
+	uid string
+}
+
+// Holds lists the holds that Skyhooks and NodeOps have on a node, whether their owners exist or not, Skyhooks first.
+// Owner is "Skyhook/<name>" or "NodeOp/<namespace>/<name>". The owner of a hold of a NodeOp that does not exist is named
+// with its UID, because there may be another one of that name; with exists nil they all count as existing.
+func (n *Node) Holds(exists func(uid string) bool) []rollout.Hold {
+	out := make([]rollout.Hold, len(n.holds))
+	for i, h := range n.holds {
+		if h.uid != "" && exists != nil && !exists(h.uid) {
+			h.Owner.Name += "@" + h.uid
+		}
+		out[i] = h.Hold
+	}
+	return out
+}
+
+func (n *Node) findHolds() []ownedHold {
+	skyhooks, nodeOps := n.skyhookHolds(), n.nodeOpHolds()
+	byOwner := func(a, b ownedHold) int {
+		return cmp.Or(a.Owner.Compare(b.Owner), strings.Compare(a.uid, b.uid))
+	}
+	slices.SortFunc(skyhooks, byOwner)
+	slices.SortFunc(nodeOps, byOwner)
+	return slices.Concat(skyhooks, nodeOps)
+}
+
+// MayBeDrained says that a Skyhook or an admitted NodeOp holds the node: then the pods on it matter.
+func (n *Node) MayBeDrained() bool {
+	for _, s := range n.skyhooks {
+		if s.Cordoned {
+			return true
+		}
+	}
+	for _, o := range n.nodeOps {
+		if o.Record.Held != nil && o.Record.Admitted && o.Record.Node == n.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// Latest is the latest time that is recorded on the node.
+func (n *Node) Latest() time.Time { return n.latest }
+
+func (n *Node) findLatest() time.Time {
+	var out time.Time
+	note := func(times ...time.Time) {
+		for _, t := range times {
+			if t.After(out) {
+				out = t
+			}
+		}
+	}
+	for _, s := range n.skyhooks {
+		note(s.Record.times()...)
+	}
+	for _, o := range n.nodeOps {
+		note(o.Record.times()...)
+	}
+	return out
+}
+
+// IsKnown says that some Skyhook has left a mark on the node before.
+func (n *Node) IsKnown() bool { return n.known }
+
+// IsRebootedFrom says that a reboot of ours is in progress that began in this boot.
+func (n *Node) IsRebootedFrom(bootID string) bool { return slices.Contains(n.rebootsFrom, bootID) }
+
+// IsControlPlane says that the node has the role of the control plane.
+func (n *Node) IsControlPlane() bool {
+	_, master := n.Labels["node-role.kubernetes.io/master"]
+	_, controlPlane := n.Labels["node-role.kubernetes.io/control-plane"]
+	return master || controlPlane
+}
+
+// HasTaint says that the node carries this taint (key and effect).
+func (n *Node) HasTaint(taint corev1.Taint) bool {
+	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+}
+
+// HasConditionReason says that the node has one of our conditions with this reason; reasons tell True from False.
+func (n *Node) HasConditionReason(kind corev1.NodeConditionType, reason string) bool {
+	for i := range n.Conditions {
+		if n.Conditions[i].Type == kind {
+			return n.Conditions[i].Reason == reason
+		}
+	}
+	return false
+}
+
+// Condition is the status of a condition that is not ours; empty when the node has none of this type.
+func (n *Node) Condition(conditionType string) string { return n.fact(conditionFact(conditionType)) }
+
+// Allocatable is how much of a resource the node offers.
+func (n *Node) Allocatable(resource string) int64 {
+	amount, err := strconv.ParseInt(n.fact(resourceFact(resource)), 10, 64)
+	if err != nil { // not offered at all
+		return 0
+	}
+	return amount
+}
+
+// facts are the conditions of others and the amounts of allocatable resources, by name.
+func facts(n *corev1.Node) []Fact {
+	var out []Fact
+	for _, c := range n.Status.Conditions {
+		if !strings.HasPrefix(string(c.Type), v1alpha1.Group+"/") {
+			out = append(out, Fact{conditionFact(string(c.Type)), string(c.Status)})
+		}
+	}
+	for name, q := range n.Status.Allocatable {
+		out = append(out, Fact{resourceFact(string(name)), strconv.FormatInt(q.Value(), 10)})
+	}
+	slices.SortFunc(out, func(a, b Fact) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func conditionFact(name string) string { return "condition " + name }
+func resourceFact(name string) string  { return "resource " + name }
+
+func (n *Node) fact(name string) string {
+	at, ok := slices.BinarySearchFunc(n.Facts, name, func(f Fact, name string) int { return cmp.Compare(f.Name, name) })
+	if !ok {
+		return ""
+	}
+	return n.Facts[at].Value
+}
+
+// With is the node as it will be once the edit is written, so that several actions of one plan fold into one patch.
+func (n *Node) With(e Edit) *Node {
+	out := *n
+	out.ResourceVersion = ""
+	out.Annotations = patchMap(n.Annotations, e.Annotations)
+	out.Labels = patchMap(n.Labels, e.Labels)
+	if e.Unschedulable != nil {
+		out.Unschedulable = *e.Unschedulable
+	}
+	out.Taints = append(withoutTaints(n.Taints, e.RemoveTaints), e.AddTaints...)
+	out.Conditions = slices.DeleteFunc(slices.Clone(n.Conditions), func(c corev1.NodeCondition) bool {
+		return slices.Contains(e.RemoveConditions, c.Type) || hasCondition(e.SetConditions, c.Type)
+	})
+	out.Conditions = append(out.Conditions, e.SetConditions...)
+	out.parseAnnotations(n)
+	return &out
+}
+
+func patchMap(old map[string]string, change map[string]*string) map[string]string {
+	if len(change) == 0 {
+		return old
+	}
+	out := maps.Clone(old)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, value := range change {
+		if value == nil {
+			delete(out, key)
+		} else {
+			out[key] = *value
+		}
+	}
+	return out
+}
+
+// unreadable is the problem of an annotation that cannot be parsed.
+func unreadable(key string, err error, advice string) string {
+	return fmt.Sprintf("annotation %s cannot be read: %s; %s", key, shorten(err.Error(), 200), advice)
+}
+
+// shorten cuts s to at most this many runes.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	r := []rune(strings.ToValidUTF8(s, "\uFFFD"))
+	if len(r) <= most {
+		return string(r)
+	}
+	return string(r[:most-1]) + "…"
+}
+
+// WholeSeconds drops fractions of a second: records are read by people.
+func WholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

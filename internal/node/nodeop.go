@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// NodeOpRecord is what a node remembers of a NodeOp, in the annotation of recordKey.
+type NodeOpRecord struct {
+	Node      string           `json:"node"`   // UID: a node of the same name with another UID is another node
+	NodeOp    string           `json:"nodeOp"` // nodeopv1.CordonedBy of the NodeOp
+	Admitted  bool             `json:"admitted,omitempty"`
+	Admission int              `json:"admission,omitempty"`
+	At        *time.Time       `json:"at,omitempty"` // of the latest admission
+	Order     int              `json:"order,omitempty"`
+	Batch     int64            `json:"batch,omitempty"`
+	Group     rollout.GroupRef `json:"group,omitzero"`
+	Held      *Held            `json:"held,omitempty"`
+	Preflight *Step            `json:"preflight,omitempty"`
+	Command   *Step            `json:"command,omitempty"`
+	Reboot    *Step            `json:"reboot,omitempty"`
+	Job       string           `json:"job,omitempty"`
+	Boot      string           `json:"boot,omitempty"` // boot id when the command began
+	Result    *Result          `json:"result,omitempty"`
+}
+
+// Held is a hold as its owner records it.
+type Held struct {
+	At          time.Time `json:"at"`
+	WasCordoned bool      `json:"wasCordoned,omitempty"` // by somebody else, before any hold of ours
+}
+
+// Step is how far one task is.
+type Step struct {
+	State string    `json:"state"` // running, failing or done
+	At    time.Time `json:"at"`    // since when
+	Seen  bool      `json:"seen,omitempty"`
+}
+
+// Result is how it ended on the node.
+type Result struct {
+	Phase    nodeopv1.Phase `json:"phase"`
+	Skipped  bool           `json:"skipped,omitempty"`
+	Message  string         `json:"message,omitempty"`
+	Reason   string         `json:"reason,omitempty"` // of a failure
+	At       time.Time      `json:"at"`
+	Exit     *int32         `json:"exit,omitempty"`
+	Attempts int32          `json:"attempts,omitempty"`
+	Output   string         `json:"output,omitempty"`
+	Target   string         `json:"target,omitempty"` // version of the image, for an upgrade
+	Booted   string         `json:"booted,omitempty"` // version that came up after it
+}
+
+// The states of a Step.
+const (
+	StepRunning = "running"
+	StepFailing = "failing"
+	StepDone    = "done"
+)
+
+func (s *Step) Is(state string) bool { return s != nil && s.State == state }
+
+// NodeOpRecordKey is the annotation of a NodeOp's record.
+func NodeOpRecordKey(uid string) string {
+	hex := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(uid))
+	return nodeopv1.PrefixRecord + hex[:min(12, len(hex))]
+}
+
+// ParseNodeOpRecord is the one reader of the annotation.
+func ParseNodeOpRecord(raw string) (NodeOpRecord, error) {
+	var r NodeOpRecord
+	if err := json.Unmarshal([]byte(raw), &r); err != nil {
+		return NodeOpRecord{}, fmt.Errorf("it is not a record: %w", err)
+	}
+	return r, nil
+}
+
+// String is the value of the annotation; there is no other writer.
+func (r NodeOpRecord) String() string { return encode(r) }
+
+// Clone is a copy that may be changed.
+func (r NodeOpRecord) Clone() NodeOpRecord {
+	out := r
+	out.Preflight, out.Command, out.Reboot = copied(r.Preflight), copied(r.Command), copied(r.Reboot)
+	out.Held, out.Result, out.At = copied(r.Held), copied(r.Result), copied(r.At)
+	return out
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}
+
+// NodeOpState is what one node records of one NodeOp.
+type NodeOpState struct {
+	Record  NodeOpRecord
+	Problem string // the annotation cannot be read: says why
+	Exists  bool   // there is a record, readable or not
+
+	text string
+}
+
+// NodeOp is what the node records of the NodeOp with this UID.
+func (n *Node) NodeOp(uid string) NodeOpState { return n.nodeOps[NodeOpRecordKey(uid)] }
+
+// parseNodeOp reads a record; prev is the one on an earlier version of the node.
+func parseNodeOp(key, text string, prev NodeOpState) NodeOpState {
+	if prev.Exists && prev.text == text {
+		return prev
+	}
+	out := NodeOpState{Exists: true, text: text}
+	var err error
+	if out.Record, err = ParseNodeOpRecord(text); err != nil {
+		out.Problem = unreadable(key, err, "delete it")
+	}
+	return out
+}
+
+// nodeOpHolds lists the holds of NodeOps. A predecessor recorded nothing but the name of who cordoned the node.
+func (n *Node) nodeOpHolds() []ownedHold {
+	var out []ownedHold
+	cordonedBy := n.Annotations[nodeopv1.AnnotationCordonedBy]
+	recorded := false
+	for _, o := range n.nodeOps {
+		owner, uid, ok := cutOwner(o.Record.NodeOp)
+		if o.Record.Held == nil || o.Record.Node != n.UID || !ok {
+			continue
+		}
+		recorded = recorded || o.Record.NodeOp == cordonedBy
+		h := rollout.Hold{Owner: owner, Since: o.Record.Held.At, WasCordoned: o.Record.Held.WasCordoned}
+		out = append(out, ownedHold{uid: uid, Hold: h})
+	}
+	if owner, uid, ok := cutOwner(cordonedBy); ok && !recorded {
+		out = append(out, ownedHold{uid: uid, Hold: rollout.Hold{Owner: owner}})
+	}
+	return out
+}
+
+// cutOwner reads what nodeopv1.CordonedBy writes.
+func cutOwner(value string) (owner rollout.Ref, uid string, ok bool) {
+	path, uid, ok := strings.Cut(value, "@")
+	namespace, name, isNamespaced := strings.Cut(path, "/")
+	if !ok || uid == "" || !isNamespaced || strings.Contains(name, "/") {
+		return rollout.Ref{}, "", false
+	}
+	return rollout.Ref{Kind: KindNodeOp, Namespace: namespace, Name: name}, uid, true
+}
+
+func (r NodeOpRecord) times() []time.Time {
+	var out []time.Time
+	for _, s := range []*Step{r.Preflight, r.Command, r.Reboot} {
+		if s != nil {
+			out = append(out, s.At)
+		}
+	}
+	if r.At != nil {
+		out = append(out, *r.At)
+	}
+	if r.Held != nil {
+		out = append(out, r.Held.At)
+	}
+	if r.Result != nil {
+		out = append(out, r.Result.At)
+	}
+	return out
+}
+
+// IsFailed says that the NodeOp failed on the node.
+func (r *Result) IsFailed() bool { return r != nil && r.Phase == nodeopv1.PhaseFailed }
