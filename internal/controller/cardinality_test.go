@@ -156,7 +156,7 @@ func words(t *testing.T, file, pattern string) []string {
 func series(t *testing.T, b *metricsCollector) []string {
 	t.Helper()
 	r := prometheus.NewRegistry()
-	if err := b.register(r); err != nil {
+	if err := b.registerAll(r); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()
@@ -202,7 +202,7 @@ func TestCounters(t *testing.T) {
 		}
 	}
 	s.Rollouts[0] = *r
-	b.countEach(map[rollout.Ref]*skyhook.Compiled{r.Ref: c}, s, []rollout.Action{
+	b.countOutcomes(map[rollout.Ref]*skyhook.Compiled{r.Ref: c}, s, []rollout.Action{
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateFailing, Why: rollout.Why{Reason: rollout.ReasonStageFailed}},
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: apply.ID, State: rollout.StateDone},
 		{Verb: rollout.VerbRecord, Rollout: r.Ref, Node: target.Node, Task: reboot.ID, State: rollout.StateDone},
@@ -213,7 +213,7 @@ func TestCounters(t *testing.T) {
 		b.countEviction(status)
 	}
 	registry := prometheus.NewRegistry()
-	if err := b.register(registry); err != nil {
+	if err := b.registerAll(registry); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{

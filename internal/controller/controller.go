@@ -90,7 +90,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
 	}
-	if err := collector.register(o.Registry); err != nil {
+	if err := collector.registerAll(o.Registry); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	m, err := newManager(config, o)
@@ -194,7 +194,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, collector *metricsCollect
 		configureRemovalGuard(ctx, direct, m.GetCache(), o)
 		return nil
 	})
-	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.start(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
+	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.watchAll(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}

@@ -67,10 +67,10 @@ func (t counters) countActions(d cluster.AppliedActions) {
 	for _, hook := range d.From.Skyhooks {
 		by[skyhook.Ref(hook.Name)] = d.From.Compiled(hook)
 	}
-	t.countEach(by, d.From.Snapshot(), d.Actions)
+	t.countOutcomes(by, d.From.Snapshot(), d.Actions)
 }
 
-func (t counters) countEach(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
+func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
 	if len(done) == 0 {
 		return
 	}

@@ -61,20 +61,20 @@ func (l *Loop) Start(ctx context.Context) error {
 		case <-l.requests.urgent:
 		case <-timer.C:
 		}
-		l.requests.drain()
+		l.requests.drainSignals()
 
 		began := l.clock()
-		computed, next := l.pass(ctx)
+		computed, next := l.runPass(ctx)
 		p.addPass(began, computed)
-		if !l.rest(ctx, p) {
+		if !l.waitForPace(ctx, p) {
 			return nil
 		}
 		timer.Reset(timeUntil(next, l.clock()))
 	}
 }
 
-// rest waits until the next pass may begin, which is sooner for an urgent one. It returns false when the context ends.
-func (l *Loop) rest(ctx context.Context, p pace) bool {
+// waitForPace waits until the next pass may begin, which is sooner for an urgent one. It returns false when the context ends.
+func (l *Loop) waitForPace(ctx context.Context, p pace) bool {
 	ended := l.clock()
 	usual := time.NewTimer(p.nextStart(ended, false).Sub(ended))
 	defer usual.Stop()
@@ -89,9 +89,9 @@ func (l *Loop) rest(ctx context.Context, p pace) bool {
 	return sleep(ctx, p.nextStart(ended, true).Sub(l.clock()))
 }
 
-// pass observes the cluster once and does what is due. It returns how long it computed to observe and decide, and when
+// runPass observes the cluster once and does what is due. It returns how long it computed to observe and decide, and when
 // the next pass is due.
-func (l *Loop) pass(ctx context.Context) (computed time.Duration, next time.Time) {
+func (l *Loop) runPass(ctx context.Context) (computed time.Duration, next time.Time) {
 	began := l.clock()
 	l.metrics.liveness.passStarted(began)
 	defer l.metrics.liveness.passEnded()
@@ -118,7 +118,7 @@ func (l *Loop) pass(ctx context.Context) (computed time.Duration, next time.Time
 		l.reporter.logActions(d.Actions)
 		l.metrics.countActions(d)
 	}
-	statusDue, reportErr := l.reporter.report(ctx, o, plan, outcome)
+	statusDue, reportErr := l.reporter.reportPass(ctx, o, plan, outcome)
 	inFlight := func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) }
 	l.metrics.observePass(began, observed, decided, applied, l.clock(), inFlight)
 
@@ -164,8 +164,8 @@ func (r *passRequests) requestPass() { signal(r.usual) }
 // requestSoon has the loop run as soon as its pace allows, because work ended and a node waits for what comes next.
 func (r *passRequests) requestSoon() { signal(r.urgent) }
 
-// drain removes all requests: the pass that begins serves them.
-func (r *passRequests) drain() {
+// drainSignals removes all requests: the pass that begins serves them.
+func (r *passRequests) drainSignals() {
 	for _, c := range []chan struct{}{r.usual, r.urgent} {
 		select {
 		case <-c:

@@ -92,8 +92,8 @@ func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// register registers all metrics.
-func (m *metricsCollector) register(r prometheus.Registerer) error {
+// registerAll registers all metrics.
+func (m *metricsCollector) registerAll(r prometheus.Registerer) error {
 	for _, c := range append([]prometheus.Collector{m, m.phases, m.reaction}, m.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return err

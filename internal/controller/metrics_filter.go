@@ -77,7 +77,7 @@ func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, err
 
 func (f *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, err := f.decide(r)
+		status, err := f.checkRequest(r)
 		if err != nil {
 			log.Error(err, "cannot authorize a reader of metrics")
 		}
@@ -89,8 +89,8 @@ func (f *metricsFilter) wrap(log logr.Logger, next http.Handler) (http.Handler, 
 	}), nil
 }
 
-// decide returns the HTTP status for a request. Decisions are cached, errors are not.
-func (f *metricsFilter) decide(r *http.Request) (int, error) {
+// checkRequest returns the HTTP status for a request. Decisions are cached, errors are not.
+func (f *metricsFilter) checkRequest(r *http.Request) (int, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
 		return http.StatusUnauthorized, nil

@@ -80,7 +80,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	b := newMetricsCollector()
 	r := prometheus.NewRegistry()
-	if err := b.register(r); err != nil {
+	if err := b.registerAll(r); err != nil {
 		t.Fatal(err)
 	}
 	if got := nonZeroSeries(t, r); len(got) > 0 {

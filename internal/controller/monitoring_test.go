@@ -76,7 +76,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	b.apiWrites.WithLabelValues("patch", "nodes").Inc()
 	b.phases.WithLabelValues("apply").Observe(1)
 	r := prometheus.NewRegistry()
-	if err := b.register(r); err != nil {
+	if err := b.registerAll(r); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()

@@ -66,7 +66,7 @@ func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
 	for {
-		if err := g.sync(ctx); err != nil && ctx.Err() == nil {
+		if err := g.syncPolicies(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "cannot update the policies that guard the removal of the operator")
 			if !sleep(ctx, 5*time.Second) {
 				return nil
@@ -83,8 +83,8 @@ func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache
 
 func (g *removalGuard) requestSync() { signal(g.requests) }
 
-// sync applies the policies once, and binds the one for NodeOps while one of them needs the operator.
-func (g *removalGuard) sync(ctx context.Context) error {
+// syncPolicies applies the policies once, and binds the one for NodeOps while one of them needs the operator.
+func (g *removalGuard) syncPolicies(ctx context.Context) error {
 	ops := &opv1.NodeOpList{}
 	if err := g.cached.List(ctx, ops); err != nil {
 		return fmt.Errorf("listing NodeOps: %w", err)
@@ -149,7 +149,7 @@ func (g *removalGuard) applyPolicy(ctx context.Context, name string, of *admissi
 			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
 		}}
 	}
-	return g.apply(ctx, &admissionv1.ValidatingAdmissionPolicy{
+	return g.applyObject(ctx, &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: owned,
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &ignore,
@@ -172,7 +172,7 @@ func (g *removalGuard) applyBinding(ctx context.Context, name string, params *ad
 	if err != nil {
 		return err
 	}
-	return g.apply(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+	return g.applyObject(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: owned,
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: params, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	})
@@ -187,8 +187,8 @@ func (g *removalGuard) newMetadata(ctx context.Context, name string) (metav1.Obj
 	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: home.Name, UID: home.UID}}}, nil
 }
 
-// apply creates or updates an object by server-side apply.
-func (g *removalGuard) apply(ctx context.Context, o client.Object) error {
+// applyObject creates or updates an object by server-side apply.
+func (g *removalGuard) applyObject(ctx context.Context, o client.Object) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("writing %T: %w", o, err)

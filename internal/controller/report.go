@@ -57,8 +57,8 @@ type passReport struct {
 	errs    []error
 }
 
-// report brings statuses, events and metrics up to date. It returns when a status that had to wait is due.
-func (r *reporter) report(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (next time.Time, err error) {
+// reportPass brings statuses, events and metrics up to date. It returns when a status that had to wait is due.
+func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (next time.Time, err error) {
 	p := &passReport{
 		reporter: r, objects: o, plan: plan, outcome: outcome,
 		reports: make(map[rollout.Ref]rollout.Report, len(plan.Reports)), written: make(map[types.UID]time.Time, len(o.Skyhooks)),
@@ -74,7 +74,7 @@ func (r *reporter) report(ctx context.Context, o *cluster.Objects, plan rollout.
 	p.updateUpgrades(ctx)
 	p.updatePolicies(ctx)
 	r.lastWrites = p.written
-	r.waits.expire(r.clock())
+	r.waits.forgetExpired(r.clock())
 	r.metrics.publish(o, samples, plan.Groups, r.clock())
 	return p.next, errors.Join(p.errs...)
 }

@@ -107,8 +107,8 @@ func (w waitHistory) markSeen(key waitKey, now time.Time) bool {
 	return !known
 }
 
-// expire forgets waits whose return is to emit an event again.
-func (w waitHistory) expire(now time.Time) {
+// forgetExpired forgets waits whose return is to emit an event again.
+func (w waitHistory) forgetExpired(now time.Time) {
 	for key, seen := range w {
 		if now.Sub(seen) >= waitRepeatAfter {
 			delete(w, key)

@@ -58,7 +58,7 @@ func TestWaitsEmitOneEvent(t *testing.T) {
 			text, _, _ := strings.Cut(e.text, " (")
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s", e.node, text)))
 		}
-		w.expire(now)
+		w.forgetExpired(now)
 		return strings.Join(out, "; ")
 	}
 	for _, c := range []struct {

@@ -72,8 +72,8 @@ type watcher struct {
 	clock    func() time.Time
 }
 
-// start watches every kind that decisions depend on. nodeOps is the cache of the Jobs and pods of NodeOps.
-func (w watcher) start(ctx context.Context, informers, nodeOps cache.Informers) error {
+// watchAll watches every kind that decisions depend on. nodeOps is the cache of the Jobs and pods of NodeOps.
+func (w watcher) watchAll(ctx context.Context, informers, nodeOps cache.Informers) error {
 	for _, watch := range []struct {
 		informers cache.Informers
 		kind      client.Object
@@ -89,15 +89,15 @@ func (w watcher) start(ctx context.Context, informers, nodeOps cache.Informers) 
 		{informers, &v1alpha1.Skyhook{}, hasNewVersion},
 		{informers, &v1alpha1.DeploymentPolicy{}, hasNewVersion},
 	} {
-		if err := w.watch(ctx, watch.informers, watch.kind, watch.differs); err != nil {
+		if err := w.watchKind(ctx, watch.informers, watch.kind, watch.differs); err != nil {
 			return fmt.Errorf("watching %T: %w", watch.kind, err)
 		}
 	}
 	return nil
 }
 
-// watch requests a pass when an object of a kind is added, deleted, or differs.
-func (w watcher) watch(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
+// watchKind requests a pass when an object of a kind is added, deleted, or differs.
+func (w watcher) watchKind(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
 	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err

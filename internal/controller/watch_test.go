@@ -157,7 +157,7 @@ func TestRequestSoon(t *testing.T) {
 	l := newLoop(newPassRequests(), newMetricsCollector(), logr.Discard())
 	p := pace{paidAt: l.clock().Add(urgentCredit)}
 	l.requests.requestSoon()
-	if !l.rest(t.Context(), p) {
+	if !l.waitForPace(t.Context(), p) {
 		t.Error("it stopped")
 	}
 	select {
@@ -167,7 +167,7 @@ func TestRequestSoon(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if p.paidAt = l.clock().Add(maxWait); l.rest(ctx, p) {
+	if p.paidAt = l.clock().Add(maxWait); l.waitForPace(ctx, p) {
 		t.Error("it went on after its context ended")
 	}
 }

@@ -24,14 +24,14 @@ func FromDeployment(d *appsv1.Deployment, node string, configMap func(name strin
 	fields := map[string]string{
 		"metadata.namespace": d.Namespace, "spec.nodeName": node, "spec.serviceAccountName": cmp.Or(pod.ServiceAccountName, "default"),
 	}
-	env := environment(c, fields, configMap)
+	env := resolveEnv(c, fields, configMap)
 	var args []string
 	if len(c.Command) > 0 {
 		args = slices.Clone(c.Command[1:])
 	}
 	args = append(args, c.Args...)
 	for i := range args {
-		args[i] = expand(args[i], env)
+		args[i] = expandRefs(args[i], env)
 	}
 	return Parse(args, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
 }
@@ -45,8 +45,8 @@ func operatorContainer(pod *corev1.PodSpec) *corev1.Container {
 	return &pod.Containers[max(i, 0)]
 }
 
-// environment resolves the environment variables of a container in the order in which a kubelet does.
-func environment(c *corev1.Container, fields map[string]string, configMap func(string) map[string]string) map[string]string {
+// resolveEnv resolves the environment variables of a container in the order in which a kubelet does.
+func resolveEnv(c *corev1.Container, fields map[string]string, configMap func(string) map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef == nil {
@@ -57,7 +57,7 @@ func environment(c *corev1.Container, fields map[string]string, configMap func(s
 		}
 	}
 	for _, e := range c.Env {
-		value := expand(e.Value, env)
+		value := expandRefs(e.Value, env)
 		if from := e.ValueFrom; from != nil {
 			switch {
 			case from.FieldRef != nil:
@@ -73,8 +73,8 @@ func environment(c *corev1.Container, fields map[string]string, configMap func(s
 
 var reference = regexp.MustCompile(`\$\$|\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)`)
 
-// expand replaces $(NAME) by the value of a variable, as Kubernetes does. $$ is a dollar sign, and an unknown name stays.
-func expand(text string, env map[string]string) string {
+// expandRefs replaces $(NAME) by the value of a variable, as Kubernetes does. $$ is a dollar sign, and an unknown name stays.
+func expandRefs(text string, env map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" {
 			return "$"

@@ -139,7 +139,7 @@ func TestExpand(t *testing.T) {
 	for text, want := range map[string]string{
 		"$(A)/$(B)": "a/$(B)", "$$(A)": "$(A)", "$A": "$A", "$(A": "$(A", "": "",
 	} {
-		if got := expand(text, map[string]string{"A": "a"}); got != want {
+		if got := expandRefs(text, map[string]string{"A": "a"}); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}

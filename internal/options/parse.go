@@ -58,11 +58,11 @@ func Parse(args []string, env func(string) (string, bool)) (*Options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is not a flag; see --help", flags.Arg(0))
 	}
-	return o, errors.Join(append(errs, o.finish(table))...)
+	return o, errors.Join(append(errs, o.validate(table))...)
 }
 
-// finish notes what was given without effect, and reports every value that cannot work.
-func (o *Options) finish(table []*Option) error {
+// validate notes what was given without effect, and reports every value that cannot work.
+func (o *Options) validate(table []*Option) error {
 	var errs []error
 	for _, row := range table {
 		if row.Use == Nothing && row.given {
