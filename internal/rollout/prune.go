@@ -153,6 +153,7 @@ func (pr *Pruner) forgetOldBatches() {
 		if from < pr.from[i] {
 			for j := range pr.nodes {
 				pr.setResting(j, false)
+				pr.keep(j)
 			}
 		}
 		pr.from[i] = from
@@ -162,15 +163,10 @@ func (pr *Pruner) forgetOldBatches() {
 // chooseNodes keeps all nodes that are not at rest, and those of the first candidates of each line. It returns the last
 // of these candidates where others follow.
 func (pr *Pruner) chooseNodes(width int) []prunedTarget {
-	for _, i := range pr.kept {
-		pr.nodes[i].kept = false
-	}
-	pr.kept = pr.kept[:0]
-	for i := range pr.nodes {
-		if !pr.nodes[i].resting {
-			pr.keep(i)
-		}
-	}
+	pr.kept = slices.DeleteFunc(pr.kept, func(i int) bool { // whoever else was not at rest would be among them
+		pr.nodes[i].kept = !pr.nodes[i].resting
+		return pr.nodes[i].resting
+	})
 	var last []prunedTarget
 	for i := range pr.lines {
 		if at, omits := pr.keepCandidates(&pr.lines[i], width); omits {
