@@ -184,6 +184,14 @@ func (n *Node) IsControlPlane() bool {
 	return master || controlPlane
 }
 
+// OrderClass lets control-plane nodes go first: Target.Class of both front ends.
+func (n *Node) OrderClass() int {
+	if n.IsControlPlane() {
+		return 0
+	}
+	return 1
+}
+
 // HasTaint says that the node carries this taint (key and effect).
 func (n *Node) HasTaint(taint corev1.Taint) bool {
 	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })

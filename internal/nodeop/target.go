@@ -98,7 +98,7 @@ func (t *target) removeRecord() {
 // compile describes the node to the engine.
 func (t *target) compile() rollout.Target {
 	out := rollout.Target{
-		Node: t.node.Name, UID: t.node.UID, Class: orderClass(t.node), Leaving: t.leaving,
+		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
 		Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group,
 	}
 	if out.Admitted && t.rec.At != nil {
@@ -190,12 +190,4 @@ func (t *target) rebootPod() *corev1.Pod {
 		return t.objects.findPredecessorReboot()
 	}
 	return nil
-}
-
-// orderClass makes control-plane nodes go first.
-func orderClass(n *node.Node) int {
-	if n.IsControlPlane() {
-		return 0
-	}
-	return 1
 }

@@ -154,7 +154,7 @@ func (c *Compiled) target(n *node.Node, selected bool, groups *policy.Grouping) 
 		return
 	}
 	c.Rollout.Targets = append(c.Rollout.Targets, rollout.Target{
-		Node: n.Name, UID: n.UID, Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
+		Node: n.Name, UID: n.UID, Class: n.OrderClass(), Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
 	})
 	out := &c.Rollout.Targets[len(c.Rollout.Targets)-1]
 	if rec.FinishedAt != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,10 +64,11 @@ func atWork(state v1alpha1.NodeState) v1alpha1.Status {
 }
 
 // begin moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
-// admission.
+// admission. Of several spellings of one version on the node the record of the spec's own spelling is inherited, or else
+// the first one in the order of keys, as install chooses its entry.
 func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	old, was := rec.Packages[st.key], state[st.key]
-	for key := range state { // the same version in other words
+	for _, key := range slices.Sorted(maps.Keys(state)) {
 		e := state[key]
 		if key != st.key && e.Name == st.name && st.goal != node.GoalUninstall && pack.CompareVersions(e.Version, st.version) == 0 {
 			if old == nil {

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Two spellings of one version on a node: the record that is inherited must not depend on the order of a map.
+func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
+	w := newWorld(t)
+	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.2.0, image: example.org/p}}}}")
+	w.addNode("n1")
+	c := w.compile(s)
+	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, goal: node.GoalInstall, def: c.defs["tuning"]}
+	for range 50 {
+		state, rec := v1alpha1.NodeState{}, &node.SkyhookRecord{Packages: map[string]*node.PackageRecord{}}
+		for _, version := range []string{"v1.2.0", "1.2", "v1.2"} {
+			state["tuning|"+version] = v1alpha1.PackageStatus{Name: "tuning", Version: version, Stage: v1alpha1.StageApply, State: v1alpha1.StateInProgress}
+			rec.Packages["tuning|"+version] = &node.PackageRecord{Goal: node.GoalInstall, Run: "run of " + version, Generation: 1}
+		}
+		if got := c.begin(st, state, rec, c.in.Nodes[0]).Run; got != "run of 1.2" {
+			t.Fatalf("inherited is the %s", got)
+		}
+	}
+}
+
+func TestControlPlaneGoesFirst(t *testing.T) {
+	for _, role := range []string{"control-plane", "master"} {
+		w := newWorld(t)
+		s := w.apply("{metadata: {name: demo}, spec: {interruptionBudget: {count: 1}, packages: {tuning: {version: 1.0.0, image: example.org/p}}}}")
+		w.addNode("n1")
+		w.addNode("n2").Labels["node-role.kubernetes.io/"+role] = ""
+		w.addNode("n3")
+		c := w.compile(s)
+		snap := rollout.Snapshot{Now: w.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
+		for _, n := range c.in.Nodes {
+			snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, BootID: n.BootID, Known: true})
+		}
+		var admitted []string
+		for _, a := range rollout.Decide(snap).Actions {
+			if a.Verb == rollout.VerbAdmit {
+				admitted = append(admitted, a.Node)
+			}
+		}
+		if len(admitted) != 1 || admitted[0] != "n2" {
+			t.Errorf("%s: %v are admitted first, want n2", role, admitted)
+		}
+	}
+}
