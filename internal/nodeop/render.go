@@ -34,7 +34,7 @@ type renderer struct {
 
 // Objects renders the objects of a task. The node records the action Run already.
 func (c *Compiled) Objects(task string, n *node.Node) (Objects, error) {
-	rec := c.recordOf(n)
+	rec := c.recorder(n).record()
 	if !rec.Admitted {
 		return Objects{}, fmt.Errorf("making %s for node %s: the node does not record an admission", task, n.Name)
 	}
