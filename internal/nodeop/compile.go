@@ -38,7 +38,7 @@ func Compile(in *Input) *Compiled {
 	c.addMissingNodes()
 	c.addGroups()
 
-	c.out.Ledger = c.op.ledger()
+	c.out.Ledger = readLedger(c.op)
 	c.out.Removed = c.op.isDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Adopt) == 0
 	return c.out
 }
@@ -55,7 +55,7 @@ func newCompiler(in *Input) *compiler {
 		Paused:   isTrue(op.spec().Suspend),
 		Once:     true,
 		KeepHeld: !isTrue(op.spec().UncordonOnFailure) && !op.isDeleting(),
-		Drain:    op.drain(),
+		Drain:    translateDrain(op.spec().DrainOptions),
 	}
 	return c
 }

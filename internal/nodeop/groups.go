@@ -84,8 +84,8 @@ func (t *target) isAvailable() bool {
 	return t.node.Ready && !isCordoned
 }
 
-// ledger reads the admissions in the status.
-func (op *operation) ledger() rollout.Ledger {
+// readLedger reads the admissions in the status.
+func readLedger(op *operation) rollout.Ledger {
 	l := rollout.Ledger{Owner: op.ref()}
 	a := op.nodeOp.Status.Admission
 	if a == nil {
@@ -129,7 +129,7 @@ func Remembered(b *v1alpha1.BatchState) rollout.Memory {
 }
 
 // compartmentStatuses converts the reports of the NodeOp's own groups.
-func (op *operation) compartmentStatuses(groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+func compartmentStatuses(op *operation, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
 	for name, s := range policy.CompartmentsOf(op.ref(), groups) {
 		if out == nil {

@@ -132,9 +132,8 @@ func (op *operation) rebootTimeout() time.Duration {
 	return defaultRebootTimeout
 }
 
-// drain translates the drain options. With a timeout the node is skipped when it is over.
-func (op *operation) drain() rollout.Drain {
-	d := op.spec().DrainOptions
+// translateDrain translates the drain options. With a timeout the node is skipped after it.
+func translateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
 	if d == nil || d.TimeoutSeconds == nil || *d.TimeoutSeconds <= 0 {
 		return rollout.Drain{OnTimeout: rollout.DrainWait}
 	}

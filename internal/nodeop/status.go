@@ -41,7 +41,7 @@ func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v
 	out.Total = total
 	out.Phase = r.phase(out.Counters, len(entries))
 	out.NodeStatuses = limitEntries(entries)
-	out.CompartmentStatuses = c.op.compartmentStatuses(groups)
+	out.CompartmentStatuses = compartmentStatuses(c.op, groups)
 	out.Conditions = r.conditions(&out)
 	setUpdateTimes(&out, &was, c.op.now)
 	return out

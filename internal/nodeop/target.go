@@ -114,14 +114,12 @@ func (t *target) compile() rollout.Target {
 	switch {
 	case t.problem != "":
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.problem, About: "Node " + t.node.Name}
-	case t.rec.Admitted:
-		out.Tasks = t.tasks()
-	case t.op.isFinished(): // what is held stays held after a failure
+	case !t.rec.Admitted && t.op.isFinished(): // what is held stays held after a failure
 		out.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.IsFailed()
-	case t.rec.Result != nil:
+	case !t.rec.Admitted && t.rec.Result != nil:
 		t.compileResult(&out)
 	default:
-		out.Tasks = t.tasks()
+		out.Tasks = (&taskCompiler{t}).tasks()
 	}
 	out.Strays, out.Going = t.strays()
 	return out

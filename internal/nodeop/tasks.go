@@ -34,8 +34,11 @@ const (
 	textRebootDone        = "Job and reboot completed successfully"
 )
 
+// taskCompiler describes the tasks of one target to the engine.
+type taskCompiler struct{ *target }
+
 // tasks are the tasks of a node that is in progress, or waits to be admitted.
-func (t *target) tasks() []rollout.Task {
+func (t *taskCompiler) tasks() []rollout.Task {
 	var out []rollout.Task
 	var after []string
 	if t.op.spec().Preflight != nil && t.rec.Command == nil {
@@ -98,7 +101,7 @@ func failTask(task *rollout.Task, why rollout.Why) {
 }
 
 // preflightTask is the check. It skips the node when it ended well with a message.
-func (t *target) preflightTask() (task rollout.Task, skips bool) {
+func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 	task = newTask(taskPreflight, t.rec.Preflight)
 	if task.Recorded == rollout.StateDone {
 		return task, t.rec.Result != nil && t.rec.Result.Skipped
@@ -122,7 +125,7 @@ func (t *target) preflightTask() (task rollout.Task, skips bool) {
 }
 
 // observePreflight fills in the state of the pod of a check.
-func (t *target) observePreflight(task *rollout.Task, p *corev1.Pod) {
+func (t *taskCompiler) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	run := readPodRun(p)
 	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
 	task.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
@@ -181,10 +184,12 @@ func (t *target) skipReason() string {
 }
 
 // aboutJob is the name of a Job as the About of a reason.
-func (t *target) aboutJob(name string) string { return kindJob + t.op.nodeOp.Namespace + "/" + name }
+func (t *taskCompiler) aboutJob(name string) string {
+	return kindJob + t.op.nodeOp.Namespace + "/" + name
+}
 
 // commandTask is the Job.
-func (t *target) commandTask() rollout.Task {
+func (t *taskCompiler) commandTask() rollout.Task {
 	task := newTask(taskCommand, t.rec.Command)
 	if isTrue(t.op.spec().Cordon) {
 		task.Need = rollout.NeedDrained
@@ -213,7 +218,7 @@ func (t *target) commandTask() rollout.Task {
 }
 
 // observeJob fills in the state of the Job.
-func (t *target) observeJob(task *rollout.Task, j *batchv1.Job) {
+func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.commandTimeout()
 	about := t.aboutJob(j.Name)
 	finished, succeeded := jobOutcome(j)
@@ -243,14 +248,14 @@ func (t *target) hasRun(j *batchv1.Job) bool {
 }
 
 // recordJobSeen writes that the Job exists. If it is missing later, somebody deleted it; otherwise it was never created.
-func (t *target) recordJobSeen() {
+func (t *taskCompiler) recordJobSeen() {
 	t.rec = t.rec.Clone()
 	t.rec.Command.Seen = true
 	t.writeRecord(t.rec)
 }
 
 // rebootTask is the reboot. Its pod exists since before the Job, and counts once the Job has succeeded.
-func (t *target) rebootTask(command rollout.State) rollout.Task {
+func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 	task := newTask(taskReboot, t.rec.Reboot)
 	if isTrue(t.op.spec().Cordon) {
 		task.Need = rollout.NeedAlone
@@ -278,7 +283,7 @@ func (t *target) rebootTask(command rollout.State) rollout.Task {
 }
 
 // verifyReboot decides whether the node came up again. Only a new boot id and a ready node prove it.
-func (t *target) verifyReboot(task *rollout.Task, p *corev1.Pod) {
+func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	about := "Node " + t.node.Name
 	proof := readRebootProof(p)
 	provenByPredecessor := p.Annotations[v1alpha1.AnnotationRebootState] == string(v1alpha1.RebootCompleted)
@@ -301,7 +306,7 @@ func (t *target) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 
 // fallback says which system came up in place of the one that an upgrade installed. It is empty when the upgraded system
 // came up, or when that is unknown. A node falls back to the system from before when the new one does not boot.
-func (t *target) fallback(proof *pack.Reboot) string {
+func (t *taskCompiler) fallback(proof *pack.Reboot) string {
 	if proof == nil || !t.op.isUpgrade() {
 		return ""
 	}
@@ -328,7 +333,7 @@ func (t *target) fallback(proof *pack.Reboot) string {
 }
 
 // upgradeVersion is the version that the command of an upgrade installed; empty when it is unknown.
-func (t *target) upgradeVersion() string {
+func (t *taskCompiler) upgradeVersion() string {
 	if r := t.rec.Result; r != nil && r.Target != "" {
 		return r.Target
 	}
