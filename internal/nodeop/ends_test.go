@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// A command that hangs, or a Job of which nobody makes a pod, ends when its time is over; then its Job goes, and the next
-// node has its turn.
+// A command that hangs, or a Job without a pod, fails at its deadline. Then its Job is deleted, and the next node
+// starts.
 func TestDeadline(t *testing.T) {
 	for spec, limit := range map[string]time.Duration{
 		"activeDeadlineSeconds: 60": time.Minute + deadlineGrace,
@@ -42,7 +42,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// NodeOps of one name in two namespaces share nothing: one is deleted in the middle, and the other ends.
+// NodeOps of one name in two namespaces are independent: one is deleted while both run, and the other completes.
 func TestSameNameElsewhere(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	for _, namespace := range []string{"a", "b"} {
@@ -70,7 +70,8 @@ func TestSameNameElsewhere(t *testing.T) {
 	}
 }
 
-// An upgrade that failed is tried once more and not six times; a pod that the node or the control plane ended is no try.
+// A failed upgrade is retried once, not six times. A pod that the node or the control plane ended does not count as a
+// try.
 func TestUpgradeIsTriedTwice(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.add(Child(upgradeOf(t, `{image: x, force: true}`)))
@@ -81,7 +82,7 @@ func TestUpgradeIsTriedTwice(t *testing.T) {
 	want(t, "rules", fmt.Sprint(rules[0].Action, rules[0].OnPodConditions[0].Type), "IgnoreDisruptionTarget")
 }
 
-// What happens is told on the node it happens to, each thing once.
+// Each event is recorded once, on the node that it is about.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, "cp1", "n2")
 	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, concurrency: 1, backoffLimit: 0}}`)
@@ -99,11 +100,12 @@ func TestEvents(t *testing.T) {
 		"Warning Failed n2: NodeOp default/up failed on node n2: Job failed",
 		"Warning Failed : 2 of 2 nodes done, 1 failed; node n2: Job failed: no such file",
 	}; !slices.Equal(told, all) {
-		t.Errorf("told are\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(all, "\n"))
+		t.Errorf("events are\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(all, "\n"))
 	}
 }
 
-// Concurrency counts as it is now: raised, more begin at once; lowered, nobody begins until there is room.
+// A change of concurrency applies immediately: a higher one starts more nodes, a lower one starts none until fewer are
+// in progress.
 func TestConcurrencyChanges(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3", "n4", "n5")
 	o := w.apply(plainOp)
@@ -122,7 +124,7 @@ func TestConcurrencyChanges(t *testing.T) {
 	for range 6 {
 		w.turn()
 	}
-	want(t, "order", w.order("run command"), "n1 n2 n3") // n3 is at work
+	want(t, "order", w.order("run command"), "n1 n2 n3") // n3 is in progress
 	w.ends["n3"], w.ends["n4"] = "", ""
 	w.run()
 	want(t, "order", w.order("run command"), "n1 n2 n3 n4 n5")

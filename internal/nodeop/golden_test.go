@@ -37,7 +37,7 @@ func file(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// objects that look as when they were made.
+// clearServerFields resets objects to what the operator created.
 func fresh(w *world) {
 	for _, p := range w.pods {
 		p.Status, p.UID, p.CreationTimestamp = corev1.PodStatus{}, "", metav1.Time{}
@@ -47,7 +47,7 @@ func fresh(w *world) {
 	}
 }
 
-// TestCompile turns NodeOps into rollouts, Jobs and pods: testdata/*.yaml into *.rollout.txt, *.job.yaml and so on.
+// TestCompile compiles NodeOps to rollouts, Jobs and pods: testdata/*.yaml to *.rollout.txt, *.job.yaml and so on.
 func TestCompile(t *testing.T) {
 	for _, name := range []string{"readme", "plain", "full"} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestPreflightPod makes the pod of a check, which sees the node and cannot change it.
+// TestPreflightPod renders the pod of a check, which can read the node and not change it.
 func TestPreflightPod(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.apply(file(t, "full.yaml"))
@@ -98,7 +98,7 @@ func TestPreflightPod(t *testing.T) {
 	golden(t, "full.preflight.yaml", text(t, w.pods[0]))
 }
 
-// Only the operation's own image is pulled with the secrets.
+// Only the image of the operation is pulled with the secrets.
 func TestPullSecrets(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.apply(`{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], rebootOnSuccess: true, preflight: {command: [y], image: public/check}}}`)
@@ -116,7 +116,7 @@ func TestPullSecrets(t *testing.T) {
 	want(t, "images and secrets", strings.Join(seen, ", "), "example.org/agent:v1 0, example.org/agent:v1 1, private/op 1, public/check 0")
 }
 
-// TestImages is which image runs what.
+// TestImages checks which image each container uses.
 func TestImages(t *testing.T) {
 	for _, c := range []struct{ spec, config, want string }{{"mine", "default", "mine"}, {"", "default", "default"}, {"", "", "busybox:latest"}} {
 		w := newWorld(t, "n1")
@@ -133,7 +133,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestStatus turns reports into statuses at moments of a life.
+// TestStatus pins every status of a NodeOp from start to end.
 func TestStatus(t *testing.T) {
 	w := newWorld(t, "n1", "cp1", "n2")
 	o := w.apply(file(t, "full.yaml"))
@@ -152,7 +152,7 @@ func TestStatus(t *testing.T) {
 	golden(t, "full.status.yaml", b.String())
 }
 
-// TestTakeover starts from what kairos-operator left: nothing runs again.
+// TestTakeover starts from objects of kairos-operator: nothing runs twice.
 func TestTakeover(t *testing.T) {
 	for _, name := range []string{"completed", "failed", "partly", "running", "rebooting"} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTakeover(t *testing.T) {
 					Labels: map[string]string{v1alpha1.LabelReboot: "true", v1alpha1.LabelNodeOp: o.Name, v1alpha1.LabelNode: "n1"}}}
 				p.Spec.NodeName, p.Spec.Containers = "n1", []corev1.Container{{Name: "reboot"}}
 				w.pods = append(w.pods, p)
-				w.boots["n1"] = "never" // their helper does it
+				w.boots["n1"] = "never" // the predecessor's pod does
 				if name == "rebooting" {
 					j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// settle lets kubelets and the Job controller do their work.
+// runKubelets simulates the kubelets and the Job controller.
 func (w *world) settle() {
 	for _, j := range w.jobs {
 		w.work(j)
@@ -115,7 +115,7 @@ func (w *world) reboot(p *corev1.Pod) {
 		end(pack.Message{Outcome: pack.Succeeded, Reboot: &came})
 	default:
 		id := n.UID + " " + strings.Join(p.Spec.Containers[0].Args[:5], " ") // interrupt … --id ID
-		proof, did := w.rebooted[id]                                         // the host remembers, whichever pod asks
+		proof, did := w.rebooted[id]                                         // recorded on the host
 		if !did {
 			proof = pack.Reboot{From: n.BootID, To: n.BootID + "'"}
 			n.BootID, w.rebooted[id] = proof.To, proof

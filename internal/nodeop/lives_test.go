@@ -20,13 +20,13 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 200, "how many random lives TestLives plays")
+	seeds     = flag.Int("seeds", 200, "how many random runs TestLives simulates")
 	firstSeed = flag.Int64("seed", 1, "the first of them")
 )
 
-// TestLives plays random lives of two NodeOps, and of a Skyhook's rollout that owes the same nodes something, with the
-// real engine: lost actions and statuses, failing commands, checks and reboots, nodes that go and join, suspensions,
-// deletions. On the way and at the end:
+// TestLives simulates random runs of two NodeOps, and of a Skyhook's rollout on the same nodes, with the real engine:
+// lost actions and statuses, failing commands, checks and reboots, nodes that are removed and added, suspensions,
+// deletions. During and after a run:
 //
 //   - one of them is at work on a node at a time;
 //   - no more nodes are in flight than concurrency allows;
@@ -37,7 +37,7 @@ func TestLives(t *testing.T) {
 	for i := range *seeds {
 		seed := *firstSeed + int64(i)
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, rand.New(rand.NewSource(seed))) }) {
-			t.Fatalf("play it again with -run TestLives -seeds 1 -seed %d", seed)
+			t.Fatalf("repeat it with -run TestLives -seeds 1 -seed %d", seed)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func play(t *testing.T, luck *rand.Rand) {
 	for _, n := range w.nodes {
 		n.Ready = true
 	}
-	for range 4 { // commands that hang end now
+	for range 4 { // hanging commands end now
 		w.turn()
 	}
 	now := metav1.NewTime(w.now)
@@ -105,7 +105,7 @@ func play(t *testing.T, luck *rand.Rand) {
 	}
 }
 
-// judge holds the promises against the world.
+// checkInvariants checks the invariants of TestLives.
 func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals map[string]v1alpha1.NodeOpStatus) {
 	t.Helper()
 	at := map[string]int{}
@@ -161,7 +161,7 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 	}
 }
 
-// failedOn says that what an admission is for has failed: then it takes no place of another's.
+// failedOn reports whether the operation has failed on a node: then the admission does not count against concurrency.
 func (w *world) failedOn(n *node.Node, r node.NodeOpRecord) bool {
 	for _, p := range w.pods {
 		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.Is(node.StepFailing)) {
@@ -184,7 +184,7 @@ func read(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
 	return r
 }
 
-// between is a Skyhook that now and then owes every node something.
+// otherRollout is the rollout of a Skyhook that has work for every node at times.
 type between struct {
 	w    *world
 	busy map[string]bool

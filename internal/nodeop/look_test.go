@@ -20,17 +20,17 @@ import (
 
 var looking = Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
 
-// looker is a cluster whose nodes are looked at.
+// probeEnv is an environment whose nodes are probed for Kairos.
 type looker struct {
 	*world
-	hosts map[string]*pack.Kairos // what a pod finds; nil fails it
+	hosts map[string]*pack.Kairos // what a probe finds; nil fails it
 }
 
 func newLooker(t *testing.T, nodes ...string) *looker {
 	return &looker{newWorld(t, nodes...), map[string]*pack.Kairos{}}
 }
 
-// pass looks once, and says how many objects it wrote.
+// pass plans and applies probes once, and returns the number of writes.
 func (l *looker) pass() int {
 	l.t.Helper()
 	views := l.input(&v1alpha1.NodeOp{}).Nodes
@@ -53,7 +53,7 @@ func (l *looker) pass() int {
 	return len(looks.Edits) + len(looks.Create) + len(looks.Delete)
 }
 
-// see lets every pod end.
+// finishProbes ends every probe.
 func (l *looker) see() {
 	for _, p := range l.pods {
 		if Over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
@@ -77,7 +77,7 @@ func (l *looker) settle() {
 		}
 		l.see()
 	}
-	l.t.Fatal("it never ends")
+	l.t.Fatal("it does not end")
 }
 
 func kairosHost(version string) *pack.Kairos {
@@ -89,12 +89,12 @@ func kairosHost(version string) *pack.Kairos {
 	}}
 }
 
-// Nodes that run Kairos get the documented labels and annotations, all others none of them; no pod stays.
+// Nodes that run Kairos get the documented labels and annotations, others get none of them, and no pod is left.
 func TestNodesAreLabelled(t *testing.T) {
 	l := newLooker(t, "n1", "n2", "n3")
 	l.hosts["n1"], l.hosts["n2"], l.hosts["n3"] = kairosHost("v3.4.2"), &pack.Kairos{}, &pack.Kairos{Runs: true, Boot: pack.KairosUnknown}
 	for _, n := range l.nodes {
-		n.Labels["kairos.io/mine"], n.Annotations["kairos.io/theirs"] = "x", "y" // somebody else's
+		n.Labels["kairos.io/mine"], n.Annotations["kairos.io/theirs"] = "x", "y" // of others
 	}
 	l.settle()
 	var lines []string
@@ -111,13 +111,13 @@ func TestNodesAreLabelled(t *testing.T) {
 	want(t, "pods made", len(l.made), 3)
 }
 
-// The pod may read /etc and nothing else.
+// The probe can read /etc and nothing else.
 func TestLookPod(t *testing.T) {
 	l := newLooker(t, "n1")
 	golden(t, "look.pod.yaml", text(t, looking.kairosProbe(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
 }
 
-// Each boot is looked at once; what is not so any more goes, and what is somebody else's stays.
+// Each boot is probed once. Outdated labels are removed, and labels of others stay.
 func TestLooksOncePerBoot(t *testing.T) {
 	l := newLooker(t, "n1")
 	n := l.node("n1")
@@ -136,17 +136,17 @@ func TestLooksOncePerBoot(t *testing.T) {
 	want(t, "system", n.Labels[labelBootState], pack.KairosPassive)
 	_, still := n.Labels["kairos.io/flavor"]
 	want(t, "flavor", still, false)
-	delete(n.Labels, v1alpha1.LabelManaged) // somebody took it away: it comes back
+	delete(n.Labels, v1alpha1.LabelManaged) // a removed label is set again
 	l.settle()
 	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
-	n.BootID, l.hosts["n1"] = "boot-3", &pack.Kairos{} // installed anew
+	n.BootID, l.hosts["n1"] = "boot-3", &pack.Kairos{} // reinstalled
 	n.Labels["kairos.io/mine"] = "x"
 	l.settle()
 	want(t, "labels", fmt.Sprint(n.Labels), "map[kairos.io/mine:x]")
 	want(t, "annotations", fmt.Sprint(n.Annotations), "map[operator.kairos.io/looked-at:boot-3 other]")
 }
 
-// Another node of the same name is another node.
+// A new node of the same name is probed again.
 func TestLooksAtNewNode(t *testing.T) {
 	l := newLooker(t, "n1")
 	l.hosts["n1"] = &pack.Kairos{}
@@ -158,7 +158,7 @@ func TestLooksAtNewNode(t *testing.T) {
 	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
 }
 
-// Who says no is left alone, and so is a label that somebody put on a node of another system.
+// A node that opted out is not probed, and a label that somebody set on a node without Kairos stays.
 func TestOptOut(t *testing.T) {
 	l := newLooker(t, "n1", "n2")
 	l.node("n1").Labels[v1alpha1.LabelManaged], l.node("n2").Labels[v1alpha1.LabelManaged] = "false", "true"
@@ -172,7 +172,7 @@ func TestOptOut(t *testing.T) {
 	want(t, "switched off", len(PlanKairosProbes(l.nodes, nil, off, l.now).Create), 0)
 }
 
-// Few nodes are looked at at the same time; one that is not ready keeps no place; one that failed is tried again later.
+// Few nodes are probed at the same time. One that is not ready does not count, and a failed probe is retried later.
 func TestLooksArePaced(t *testing.T) {
 	var names []string
 	for i := range 25 {
@@ -187,7 +187,7 @@ func TestLooksArePaced(t *testing.T) {
 	l.pass()
 	want(t, "pods", len(l.pods), maxKairosProbes+1)
 	l.nodes[0].Ready = true
-	l.see() // all of them fail
+	l.see() // all fail
 	l.settle()
 	want(t, "pods made", len(l.made), 25)
 	want(t, "pods", len(l.pods), 25)
@@ -201,7 +201,7 @@ func TestLooksArePaced(t *testing.T) {
 	want(t, "pods", len(l.pods), 0)
 }
 
-// A pod that only looks like one of ours is none.
+// A pod that has only some marks of a probe is ignored.
 func TestForeignLook(t *testing.T) {
 	l := newLooker(t, "n1")
 	l.hosts["n1"] = &pack.Kairos{}
@@ -217,7 +217,7 @@ func TestForeignLook(t *testing.T) {
 	want(t, "changes", l.pass(), 0)
 }
 
-// TestSanitise is the documented table.
+// TestSanitize checks the documented examples.
 func TestSanitise(t *testing.T) {
 	for in, out := range map[string]string{
 		"v1.32.4+k3s1": "v1.32.4-k3s1", "plain": "plain", "": "", "+++": "", "-x-": "x", "_a.b_": "a.b", "a b/c": "a-b-c",

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeop is the front end for the kinds NodeOp and NodeOpUpgrade: a NodeOp becomes a rollout.Rollout, a task
-// becomes a Job or a Pod, and a report becomes a status. It is pure: objects come in, values go out.
+// Package nodeop compiles the kinds NodeOp and NodeOpUpgrade: a NodeOp to a rollout.Rollout, a task to a Job or a Pod,
+// an action to an edit of a node, and a report to a status. It is pure and has no client.
 //
 //	ParseNode ─► Compile ─► (engine) ─► Change, Objects ─► Status, Events
 //
-// On a node a NodeOp is a fixed chain: preflight, command, reboot. The command is a Job. The pod that reboots is made
-// before that Job, and waits on the host for the file the Job leaves when it has ended well, so that the Job finishes
-// before the node goes down and is not run again afterwards.
+// On a node the tasks of a NodeOp are a fixed chain: preflight, command, reboot. The command is a Job. The reboot pod
+// is created before the Job and waits on the host for a file that the Job creates when it has succeeded. So the Job
+// finishes before the node goes down and does not run again afterwards.
 //
-// The truth about a node is in its annotation record-<12 hexadecimal digits of the NodeOp's UID>. A predecessor kept
-// its truth in status only: terminal entries there, of nodes without a record, are read back and final, and so is a
+// The source of truth about a node is its annotation record-<12 hexadecimal digits of the NodeOp's UID>. A predecessor
+// kept its state in status only: terminal entries of nodes without a record are read back and final, and so is a
 // terminal phase.
 package nodeop
 
@@ -29,16 +29,16 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Kind begins the name of every rollout compiled here: "NodeOp/default/check".
+// Kind is the kind of NodeOps, and the first part of the name of their rollouts: "NodeOp/default/check".
 const Kind = "NodeOp"
 
-// Input is everything one NodeOp is compiled from.
+// Input is everything that one NodeOp is compiled from.
 type Input struct {
 	NodeOp        *v1alpha1.NodeOp
 	Nodes         []*node.Node   // all nodes of the cluster, in a total order
-	Jobs          []*batchv1.Job // of this NodeOp's namespace and name; whose they are is judged here
+	Jobs          []*batchv1.Job // of the namespace; others than those of this NodeOp are ignored
 	Pods          []*corev1.Pod  // likewise
-	Budget        *Budget        // of the policy; nil when none is named, or when it is missing
+	Budget        *Budget        // of the policy; nil when none is named or it does not exist
 	PolicyMissing bool           // a policy is named and does not exist
 	Config        Config
 	Now           time.Time // as in the Snapshot
@@ -51,17 +51,17 @@ type Budget struct {
 	Place  map[string]string           // Target.Place by node
 }
 
-// Config is what the operator was started with.
+// Config is the configuration of the operator.
 type Config struct {
 	AgentImage    string
 	DefaultImage  string   // of a NodeOp that names none
-	SentinelImage string   // makes the file that the reboot waits for; empty for the agent
+	SentinelImage string   // creates the file that the reboot waits for; empty for the agent image
 	CopyDirRoot   string   // on the host, for records
 	LogRoot       string   // on the host
-	Namespace     string   // of the operator, where nodes are looked at from
+	Namespace     string   // of the operator, where Kairos probes run
 	PullSecret    string   // for the agent's image there; empty for none
-	LabelKairos   bool     // look at each node whether it runs Kairos
-	Namespaces    []string // whose NodeOps are carried out; none for all
+	LabelKairos   bool     // probe nodes for Kairos
+	Namespaces    []string // whose NodeOps are executed; empty for all
 }
 
 // Compiled is a NodeOp as the engine knows it, with what is needed to carry a plan out and to report about it.
@@ -105,7 +105,7 @@ func Ghost(owner rollout.Ref, in Input) *Compiled {
 	return c
 }
 
-// Problem is something about a NodeOp that a person should change.
+// Problem is a fault of a NodeOp that a user must fix.
 type Problem struct {
 	Reason rollout.Reason
 	Text   string // a sentence without a full stop

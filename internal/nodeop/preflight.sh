@@ -1,5 +1,5 @@
 # shellcheck shell=sh source=/dev/null
-# Says whether a node runs the version of the image already. What is unknown is not the same as anything.
+# Reports whether a node already runs the version of the image. An unknown version equals no other.
 get_version() {
     for file in "$@"; do
         if [ -f "$file" ]; then

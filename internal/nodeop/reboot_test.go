@@ -16,7 +16,7 @@ const rebootingOp = `{metadata: {name: up}, spec: {image: private/op, imagePullS
 
 func rebooting(p *corev1.Pod) bool { return p.Labels[v1alpha1.LabelReboot] == "true" }
 
-// A pod that was evicted while its node was away is made again, and finds that the host rebooted already.
+// A reboot pod that was evicted while its node was down is created again, and finds that the host has rebooted already.
 func TestRebootPodIsLostOnTheWay(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	o := w.apply(rebootingOp)
@@ -28,7 +28,7 @@ func TestRebootPodIsLostOnTheWay(t *testing.T) {
 	for range 6 {
 		w.turn()
 	}
-	want(t, "order", w.order("run command"), "n1") // n1 is not back
+	want(t, "order", w.order("run command"), "n1") // n1 is not ready again
 	w.node("n1").Ready = true
 	w.run()
 	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
@@ -37,8 +37,8 @@ func TestRebootPodIsLostOnTheWay(t *testing.T) {
 	want(t, "cordoned", w.node("n1").Unschedulable, false)
 }
 
-// What reboots a node needs nobody while the node goes down: it has no API token, no account of its own, no secret, and no
-// taint drives it away. It sees nothing of the image of the operation.
+// The reboot pod depends on nothing while the node goes down: it has no API token, no service account, no secret, and
+// no taint evicts it. It does not use the image of the operation.
 func TestRebootPodNeedsNobody(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.apply(rebootingOp)
@@ -58,7 +58,7 @@ func TestRebootPodNeedsNobody(t *testing.T) {
 	}
 }
 
-// Pods of ours stay on a node with taints, whatever their effect, and while it is not ready.
+// Our pods stay on a node with taints of every effect, and while it is not ready.
 func TestTaintsDriveNothingAway(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, preflight: {command: [y]}, tolerations: [{key: gpu, operator: Equal, value: a, effect: NoExecute}]}}`)

@@ -25,7 +25,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// A phase is final only when every node that is selected has an end.
+// A phase is final only when every selected node has finished.
 func TestNotCompletedTooEarly(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	o := w.apply(plainOp)
@@ -46,7 +46,7 @@ func TestNotCompletedTooEarly(t *testing.T) {
 	}
 }
 
-// The control plane goes first, then workers; the window slides.
+// Control-plane nodes go first, then workers, in a sliding window.
 func TestOrderAndWindow(t *testing.T) {
 	w := newWorld(t, "a", "b", "cp2", "cp1")
 	w.apply(plainOp)
@@ -58,10 +58,10 @@ func TestOrderAndWindow(t *testing.T) {
 	for range 12 {
 		w.turn()
 	}
-	want(t, "order", w.order("run command"), "n1 n2 n3 n4") // a slot that gets free is filled at once
+	want(t, "order", w.order("run command"), "n1 n2 n3 n4") // a free slot is filled immediately
 }
 
-// Only a changed boot id and a ready node prove a reboot.
+// Only a changed boot ID and a ready node prove a reboot.
 func TestRebootIsProven(t *testing.T) {
 	text := `{metadata: {name: up}, spec: {command: [x], concurrency: 1, rebootOnSuccess: true, cordon: true, rebootTimeoutSeconds: 300, stopOnFailure: true}}`
 	for _, how := range []string{"never", "lies", "gone"} {
@@ -72,7 +72,7 @@ func TestRebootIsProven(t *testing.T) {
 			w.run()
 			want(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 			want(t, "reboot", o.Status.NodeStatuses["n1"].RebootStatus, v1alpha1.RebootCancelled)
-			want(t, "order", w.order("run command"), "n1") // it stops when a node does not complete the operation and the reboot
+			want(t, "order", w.order("run command"), "n1") // a failed reboot stops the others
 			want(t, "cordoned", w.node("n1").Unschedulable, true)
 		})
 	}
@@ -88,7 +88,7 @@ func TestRebootIsProven(t *testing.T) {
 	}
 }
 
-// The pod that reboots is made before the Job, and there is one for each admission however often it is made.
+// The reboot pod is created before the Job, and there is one per admission even if it is created again.
 func TestRebootPodComesFirst(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true}}`)
@@ -109,16 +109,16 @@ func TestRebootPodComesFirst(t *testing.T) {
 	want(t, "boot", w.node("n1").BootID, "boot-1'")
 	for _, p := range w.pods {
 		if p.Labels[v1alpha1.LabelReboot] == "true" && slices.Contains(p.Spec.Containers[0].Args, "--after-file") {
-			t.Error("a pod made after the Job waits for a file that is gone")
+			t.Error("a pod created after the Job waits for a file that does not exist any more")
 		}
 	}
 }
 
-// What was written may be lost at any moment: names are derived, so nothing is made twice.
+// Writes may be lost at any time: names are derived, so no object is created twice.
 func TestNoDuplicates(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	o := w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, preflight: {command: [y]}}}`)
-	w.tell = false // every write of the status is lost
+	w.tell = false // every status write is lost
 	for range 20 {
 		w.turn()
 	}
@@ -129,7 +129,7 @@ func TestNoDuplicates(t *testing.T) {
 	want(t, "pods", w.count("Pod"), 6)
 }
 
-// A node that is gone ends as such and frees its slot.
+// A deleted node fails and frees its slot.
 func TestDeletedNode(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	o := w.apply(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, preflight: {command: [y]}}}`)
@@ -146,7 +146,7 @@ func TestDeletedNode(t *testing.T) {
 	want(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 }
 
-// The end of a node is final: deleting its Job changes nothing. Deleting one that runs fails the node.
+// The result of a node is final: deleting its Job changes nothing. Deleting a running Job fails the node.
 func TestFinalIsFinal(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	o := w.apply(plainOp)
@@ -166,11 +166,11 @@ func TestFinalIsFinal(t *testing.T) {
 	w.addNode("n9")
 	w.now = w.now.Add(time.Hour)
 	w.run()
-	want(t, "jobs", w.count("Job"), 2) // a node that joins later is not worked on
+	want(t, "jobs", w.count("Job"), 2) // a node that is added later is not started
 	want(t, "last update", o.Status.LastUpdated, was.LastUpdated)
 }
 
-// A canary that fails stops the others; what runs ends.
+// A failed canary stops the other nodes. Nodes in progress finish.
 func TestStopOnFailure(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3", "n4")
 	o := w.apply(`{metadata: {name: canary}, spec: {command: [x], concurrency: 2, stopOnFailure: true, preflight: {command: [y]}}}`)
@@ -178,13 +178,13 @@ func TestStopOnFailure(t *testing.T) {
 	w.run()
 	want(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 	want(t, "n1", o.Status.NodeStatuses["n1"].Message, "Preflight failed: exit 4")
-	want(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted) // its check was under way: it goes on
+	want(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted) // its check was in progress: it goes on
 	want(t, "nodes", len(o.Status.NodeStatuses), 2)
 	want(t, "order", w.order("run preflight"), "n1 n2")
 	want(t, "left over", len(slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Labels[v1alpha1.LabelPreflight] == "" })), 0)
 }
 
-// Without stopOnFailure the others go on, and a failed node stays cordoned unless asked otherwise.
+// Without stopOnFailure the other nodes go on, and a failed node stays cordoned unless uncordonOnFailure is set.
 func TestFailureLeavesOthers(t *testing.T) {
 	for _, uncordon := range []string{"false", "true"} {
 		w := newWorld(t, "n1", "n2")
@@ -210,7 +210,7 @@ func TestFailureLeavesOthers(t *testing.T) {
 	}
 }
 
-// A cordon of somebody else is never taken away.
+// The cordon of somebody else is never removed.
 func TestForeignCordon(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.apply(`{metadata: {name: check}, spec: {command: [x], cordon: true}}`)
@@ -224,7 +224,7 @@ func TestForeignCordon(t *testing.T) {
 	want(t, "cordoned", w.node("n1").Unschedulable, true)
 }
 
-// Two NodeOps never work on one node at the same time, and neither uncordons under the other.
+// Two NodeOps are never in progress on one node at the same time, and neither uncordons the node of the other.
 func TestOneAtATime(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	a := w.apply(`{metadata: {name: a}, spec: {command: [x], cordon: true}}`)
@@ -242,7 +242,7 @@ func TestOneAtATime(t *testing.T) {
 	want(t, "order", w.order("run command"), "n1 n2 n1 n2")
 }
 
-// All at once is what 0 means, and a control plane that may go down as a whole is worth a warning.
+// Concurrency 0 starts all nodes at once, and warns if that includes the whole control plane.
 func TestControlPlaneAtOnce(t *testing.T) {
 	w := newWorld(t, "cp1", "cp2", "n1")
 	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true}}`)
@@ -256,7 +256,7 @@ func TestControlPlaneAtOnce(t *testing.T) {
 	want(t, "warned", w.warned(eventQuorum), false)
 }
 
-// The check skips or fails a node before anything is disturbed, and its time begins when it runs.
+// The check skips or fails a node before its workloads are disturbed, and its deadline starts when it runs.
 func TestPreflight(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	o := w.apply(`{metadata: {name: up}, spec: {command: [x], cordon: true, rebootOnSuccess: true, preflight: {command: [y]}}}`)
@@ -272,7 +272,7 @@ func TestPreflight(t *testing.T) {
 	want(t, "skipped", o.Status.Skipped, int32(1))
 	want(t, "completed", o.Status.Completed, int32(1))
 	want(t, "held", w.order("hold"), "n3")
-	w = newWorld(t, "n1") // its image takes ten minutes
+	w = newWorld(t, "n1") // pulling its image takes ten minutes
 	o = w.apply(`{metadata: {name: up}, spec: {command: [x], preflight: {command: [y]}}}`)
 	w.pass()
 	w.now = w.now.Add(10 * time.Minute)
@@ -282,7 +282,7 @@ func TestPreflight(t *testing.T) {
 	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 }
 
-// A drain waits for pods to go, and a node whose drain takes too long fails and is given back.
+// A drain waits until pods are gone, and a node whose drain times out fails and is released.
 func TestDrain(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	o := w.apply(`{metadata: {name: up}, spec: {command: [x], concurrency: 1, cordon: true, drainOptions: {enabled: true, timeoutSeconds: 60}}}`)

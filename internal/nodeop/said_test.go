@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// Nothing matches: it says so, waits, and is not finished.
+// A NodeOp without matching nodes reports that, waits, and is not finished.
 func TestNoNodes(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.apply(`{metadata: {name: check}, spec: {command: [x], nodeSelector: {matchLabels: {pool: none}}}}`)
@@ -36,7 +36,7 @@ func condition(o *v1alpha1.NodeOp, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// Status is bounded, and says nothing new when nothing is new.
+// Status is bounded, and does not change when nothing has changed.
 func TestStatusIsBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range 300 {
@@ -62,7 +62,7 @@ func TestStatusIsBounded(t *testing.T) {
 	want(t, "last update", o.Status.LastUpdated, was.LastUpdated)
 }
 
-// Names fit, and long ones are cut where they have to be.
+// Names have valid lengths, and long ones are cut.
 func TestNames(t *testing.T) {
 	want(t, "short", truncateName("kairos-upgrade-node1", 57), "kairos-upgrade-node1")
 	want(t, "at the limit", truncateName(strings.Repeat("a", 57), 57), strings.Repeat("a", 57))
@@ -86,7 +86,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Jobs and pods are kept for as long as was asked for after the end, and no longer.
+// Jobs and pods are kept for ttlSecondsAfterFinished, and no longer.
 func TestTTL(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.apply(`{metadata: {name: check}, spec: {command: [x], ttlSecondsAfterFinished: 600}}`)
@@ -101,7 +101,7 @@ func TestTTL(t *testing.T) {
 	want(t, "expired", expired, false)
 }
 
-// What keeps a Job from running is said.
+// The status says what prevents a Job from running.
 func TestStuck(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.apply(plainOp)
@@ -121,10 +121,11 @@ func TestStuck(t *testing.T) {
 	}
 	w.jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
 	w.pass()
-	want(t, "phase", isEntryFinal(o.Status.NodeStatuses["n1"]), false) // its pods may still be ending
+	want(t, "phase", isEntryFinal(o.Status.NodeStatuses["n1"]), false) // its pods may still be terminating
 }
 
-// NodeOps of a namespace that the operator was not given are refused, and say so; what an operator began it ends.
+// NodeOps in namespaces that the operator does not watch are rejected with a reason; those that have started are
+// finished.
 func TestNamespaces(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.namespaces = []string{"ops"}

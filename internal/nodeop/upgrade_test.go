@@ -28,20 +28,20 @@ func upgradeOf(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
 	return u
 }
 
-// TestChild makes the NodeOp of the documented example.
+// TestChild renders the NodeOp of the documented example.
 func TestChild(t *testing.T) {
 	u := upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
 	golden(t, "upgrade.nodeop.yaml", text(t, Child(u)))
 	c := Child(upgradeOf(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
 	want(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
-	want(t, "cordon", isTrue(c.Spec.Cordon), false) // nothing is disturbed
+	want(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed
 	want(t, "preflight", c.Spec.Preflight == nil, true)
 	want(t, "preflight", Child(upgradeOf(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
 	want(t, "reboot", isTrue(Child(upgradeOf(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
 }
 
-// TestUpgradeScript runs the script with a kairos-agent that writes down how it was called.
+// TestUpgradeScript runs the script with a fake kairos-agent that records its arguments.
 func TestUpgradeScript(t *testing.T) {
 	same, other := "KAIROS_VERSION=v4.1.0\nKAIROS_SOFTWARE_VERSION_PREFIX=k3s\nKAIROS_SOFTWARE_VERSION=v1.34.7+k3s1\n", "KAIROS_VERSION=v4.0.0\n"
 	const excludes = " --exclude-path /etc/hostname --exclude-path /etc/hosts"
@@ -102,7 +102,7 @@ func TestUpgradeScript(t *testing.T) {
 	}
 }
 
-// TestUpgradePreflight runs the check: only two known and equal versions skip a node.
+// TestUpgradePreflight runs the check: only two known, equal versions skip a node.
 func TestUpgradePreflight(t *testing.T) {
 	version := func(v string) string { return "KAIROS_VERSION=" + v + "\n" }
 	for name, c := range map[string]struct{ target, host, os, want string }{
@@ -137,7 +137,7 @@ func TestUpgradePreflight(t *testing.T) {
 	}
 }
 
-// TestUpgradeStatus mirrors the NodeOp and no other's, and compares versions.
+// TestUpgradeStatus mirrors the NodeOp of the upgrade and no other, and compares versions.
 func TestUpgradeStatus(t *testing.T) {
 	u := upgradeOf(t, `{image: x}`)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -156,7 +156,7 @@ func TestUpgradeStatus(t *testing.T) {
 	s = UpgradeStatus(u, o, []*node.Node{n}, now)
 	want(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
 	want(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
-	s = UpgradeStatus(u, nil, nil, now) // deleted: not made again
+	s = UpgradeStatus(u, nil, nil, now) // deleted: not created again
 	want(t, "phase", s.Phase, v1alpha1.PhaseFailed)
 	o.OwnerReferences = nil
 	s = UpgradeStatus(u, o, nil, now)
@@ -164,7 +164,8 @@ func TestUpgradeStatus(t *testing.T) {
 	want(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
 }
 
-// A system that does not come up is a failure, also with force, and stops the others: the node runs the one from before.
+// A system that does not boot is a failure, also with force, and stops the other nodes: the node runs the previous
+// system.
 func TestUpgradeFallsBack(t *testing.T) {
 	for _, spec := range []string{`{image: x, stopOnFailure: true, concurrency: 1}`, `{image: x, stopOnFailure: true, concurrency: 1, force: true}`} {
 		w := newWorld(t, "n1", "n2", "n3")
@@ -187,14 +188,14 @@ func TestUpgradeFallsBack(t *testing.T) {
 		want(t, "upgrade", s.Phase, v1alpha1.PhaseFailed)
 		want(t, "versions", s.NodeStatuses["n2"].CurrentVersion+" "+s.NodeStatuses["n2"].TargetVersion, "v4.0.0-k3s v4.1.0-k3s")
 	}
-	w := newWorld(t, "n1") // another NodeOp may boot what it likes
+	w := newWorld(t, "n1") // other NodeOps may boot any system
 	w.says, w.boots["n1"] = "target v4.1.0-k3s", "falls back"
 	o := w.apply(`{metadata: {name: other}, spec: {command: [x], rebootOnSuccess: true}}`)
 	w.run()
 	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 }
 
-// What an upgrade copies is its own root: nothing of the cluster is put there that can be left out.
+// An upgrade copies its own root filesystem, so Kubernetes adds as little to it as possible.
 func TestUpgradeJob(t *testing.T) {
 	w := newWorld(t, "n1")
 	o := w.add(Child(upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
@@ -214,7 +215,7 @@ func TestUpgradeJob(t *testing.T) {
 	}
 }
 
-// Labels of a boot that is over say nothing about this one.
+// Labels of an earlier boot do not count.
 func TestVersionOfBoot(t *testing.T) {
 	n := &node.Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
 	want(t, "version", kairosVersion(n), "")

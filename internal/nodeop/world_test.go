@@ -24,7 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew; read the difference")
+var update = flag.Bool("update", false, "rewrite the golden files; review the diff")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -40,11 +40,11 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Errorf("%s differs from what came out; -update writes it anew. It is now\n%s", path, got)
+		t.Errorf("%s differs; rewrite it with -update. It is now\n%s", path, got)
 	}
 }
 
-// world is a cluster in memory: nodes, one or more NodeOps, a Job controller and kubelets that do as they are told.
+// environment is a cluster in memory: nodes, NodeOps, a Job controller and kubelets with configurable behaviour.
 type world struct {
 	t          *testing.T
 	now        time.Time
@@ -52,17 +52,17 @@ type world struct {
 	ops        []*v1alpha1.NodeOp
 	jobs       []*batchv1.Job
 	pods       []*corev1.Pod
-	made       []string                  // every Job and Pod ever made
-	log        []string                  // what was done
-	events     []Event                   // told
+	made       []string                  // every Job and Pod that was created
+	log        []string                  // actions
+	events     []Event                   // recorded
 	busy       map[string][]rollout.Pod  // workloads by node
-	ends       map[string]string         // what ends the command on a node: "well" unless told otherwise; "fail", "hang"
-	check      map[string]string         // the message of the check on a node; "!" fails it, "hang" lets it run
-	says       string                    // the last words of a command that ended well
-	boots      map[string]string         // how a node reboots: "" well, "never", "lies" (the pod ends well without a reboot), "gone", "came up" or "falls back" (an upgraded system)
-	rebooted   map[string]pack.Reboot    // what hosts remember, by node and id
-	namespaces []string                  // that the operator was given
-	lose       func(rollout.Action) bool // actions that never happen
+	ends       map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
+	check      map[string]string         // the message of the check by node; "!" fails, "hang" does not end
+	says       string                    // the termination message of a command that succeeds
+	boots      map[string]string         // how a node reboots: "" does, "never", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
+	rebooted   map[string]pack.Reboot    // records on hosts, by node and id
+	namespaces []string                  // that the operator watches
+	lose       func(rollout.Action) bool // actions that are lost
 	last       rollout.Plan
 	tell       bool // statuses are written
 	others     []rollout.Rollout
@@ -134,7 +134,7 @@ func (w *world) input(o *v1alpha1.NodeOp) *Input {
 
 func (w *world) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o)) }
 
-// pass observes, decides and applies once, and says how many actions there were.
+// pass observes, decides and applies once, and returns the number of actions.
 func (w *world) pass() int {
 	w.t.Helper()
 	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.others), Groups: slices.Clone(w.groups)}
@@ -165,7 +165,7 @@ func (w *world) pass() int {
 		}
 	}
 	var acted []rollout.Action
-	stopped := map[string]bool{} // what follows an action that was lost is lost too
+	stopped := map[string]bool{} // actions on the node after a lost one are lost too
 	for _, a := range w.last.Actions {
 		stopped[a.Node] = stopped[a.Node] || w.lose != nil && w.lose(a)
 		if c := compiled[a.Rollout]; c != nil && !stopped[a.Node] {
@@ -266,7 +266,7 @@ func (w *world) make(o Objects) {
 	}
 }
 
-// turn is a pass, and ten seconds for everybody else.
+// turn is a pass, and ten seconds for kubelets and controllers.
 func (w *world) turn() int {
 	w.t.Helper()
 	done := w.pass()
@@ -275,7 +275,7 @@ func (w *world) turn() int {
 	return done
 }
 
-// run goes on until nothing happens any more.
+// runToEnd repeats turns until nothing changes any more.
 func (w *world) run() {
 	w.t.Helper()
 	quiet := 0
@@ -289,7 +289,7 @@ func (w *world) run() {
 			w.now = w.last.Next
 		}
 	}
-	w.t.Fatalf("it never ends:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
+	w.t.Fatalf("it does not end:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
 }
 
 func (w *world) count(prefix string) int {
@@ -302,7 +302,7 @@ func (w *world) count(prefix string) int {
 	return n
 }
 
-// jobsMade are the nodes in the order in which their Jobs were made.
+// order lists the nodes in the order of an action.
 func (w *world) order(verb string) string {
 	var out []string
 	for _, l := range w.log {
