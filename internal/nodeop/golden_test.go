@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-func text(t *testing.T, o any) string {
+func toYAML(t *testing.T, o any) string {
 	t.Helper()
 	raw, err := yaml.Marshal(o)
 	if err != nil {
@@ -28,7 +28,7 @@ func text(t *testing.T, o any) string {
 	return string(raw)
 }
 
-func file(t *testing.T, name string) string {
+func readFile(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + name)
 	if err != nil {
@@ -38,7 +38,7 @@ func file(t *testing.T, name string) string {
 }
 
 // clearServerFields resets objects to what the operator created.
-func fresh(w *world) {
+func clearServerFields(w *environment) {
 	for _, p := range w.pods {
 		p.Status, p.UID, p.CreationTimestamp = corev1.PodStatus{}, "", metav1.Time{}
 	}
@@ -51,12 +51,12 @@ func fresh(w *world) {
 func TestCompile(t *testing.T) {
 	for _, name := range []string{"readme", "plain", "full"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "n1", "cp1")
+			w := newEnvironment(t, "n1", "cp1")
 			w.node("cp1").Labels["node-role.kubernetes.io/control-plane"] = "true"
 			for _, n := range w.nodes {
 				n.Labels["kairos.io/managed"] = "true"
 			}
-			o := w.apply(file(t, name+".yaml"))
+			o := w.applyYAML(readFile(t, name+".yaml"))
 			c := w.compile(o)
 			var b strings.Builder
 			r := c.Rollout
@@ -70,18 +70,18 @@ func TestCompile(t *testing.T) {
 					fmt.Fprintf(&b, "  %s %s need=%d after=%v\n", k.ID, k.State, k.Need, k.After)
 				}
 			}
-			golden(t, name+".rollout.txt", b.String())
-			w.run()
-			fresh(w)
+			compareGolden(t, name+".rollout.txt", b.String())
+			w.runToEnd()
+			clearServerFields(w)
 			slices.SortFunc(w.pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 			for _, j := range w.jobs {
 				if j.Spec.Template.Spec.NodeName == "cp1" {
-					golden(t, name+".job.yaml", text(t, j))
+					compareGolden(t, name+".job.yaml", toYAML(t, j))
 				}
 			}
 			for _, p := range w.pods {
 				if p.Spec.NodeName == "cp1" && p.Labels[v1alpha1.LabelReboot] == "true" {
-					golden(t, name+".reboot.yaml", text(t, p))
+					compareGolden(t, name+".reboot.yaml", toYAML(t, p))
 				}
 			}
 		})
@@ -90,22 +90,22 @@ func TestCompile(t *testing.T) {
 
 // TestPreflightPod renders the pod of a check, which can read the node and not change it.
 func TestPreflightPod(t *testing.T) {
-	w := newWorld(t, "n1")
-	w.apply(file(t, "full.yaml"))
-	w.check["n1"] = "hang"
+	w := newEnvironment(t, "n1")
+	w.applyYAML(readFile(t, "full.yaml"))
+	w.checks["n1"] = "hang"
 	w.pass()
-	fresh(w)
-	golden(t, "full.preflight.yaml", text(t, w.pods[0]))
+	clearServerFields(w)
+	compareGolden(t, "full.preflight.yaml", toYAML(t, w.pods[0]))
 }
 
 // Only the image of the operation is pulled with the secrets.
 func TestPullSecrets(t *testing.T) {
-	w := newWorld(t, "n1")
-	w.apply(`{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], rebootOnSuccess: true, preflight: {command: [y], image: public/check}}}`)
-	w.apply(`{metadata: {name: up2}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], preflight: {command: [y]}}}`)
+	w := newEnvironment(t, "n1")
+	w.applyYAML(`{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], rebootOnSuccess: true, preflight: {command: [y], image: public/check}}}`)
+	w.applyYAML(`{metadata: {name: up2}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], preflight: {command: [y]}}}`)
 	var seen []string
 	for range 40 {
-		w.turn()
+		w.tick()
 		for _, p := range w.pods {
 			if line := fmt.Sprintf("%s %v", p.Spec.Containers[0].Image, len(p.Spec.ImagePullSecrets)); !slices.Contains(seen, line) {
 				seen = append(seen, line)
@@ -113,54 +113,54 @@ func TestPullSecrets(t *testing.T) {
 		}
 	}
 	slices.Sort(seen)
-	want(t, "images and secrets", strings.Join(seen, ", "), "example.org/agent:v1 0, example.org/agent:v1 1, private/op 1, public/check 0")
+	requireEqual(t, "images and secrets", strings.Join(seen, ", "), "example.org/agent:v1 0, example.org/agent:v1 1, private/op 1, public/check 0")
 }
 
 // TestImages checks which image each container uses.
 func TestImages(t *testing.T) {
 	for _, c := range []struct{ spec, config, want string }{{"mine", "default", "mine"}, {"", "default", "default"}, {"", "", "busybox:latest"}} {
-		w := newWorld(t, "n1")
-		o := w.apply(`{metadata: {name: a}, spec: {command: [x]}}`)
+		w := newEnvironment(t, "n1")
+		o := w.applyYAML(`{metadata: {name: a}, spec: {command: [x]}}`)
 		o.Spec.Image = c.spec
 		in := w.input(o)
 		in.Config.DefaultImage = c.config
 		r := &renderer{operation: Compile(in).op}
-		want(t, "image", r.image(), c.want)
+		requireEqual(t, "image", r.image(), c.want)
 		r.config.SentinelImage = "tools"
-		want(t, "sentinel", r.sentinelContainer().Image, "tools")
+		requireEqual(t, "sentinel", r.sentinelContainer().Image, "tools")
 		r.config.SentinelImage = ""
-		want(t, "sentinel", r.sentinelContainer().Image, "example.org/agent:v1")
+		requireEqual(t, "sentinel", r.sentinelContainer().Image, "example.org/agent:v1")
 	}
 }
 
 // TestStatus pins every status of a NodeOp from start to end.
 func TestStatus(t *testing.T) {
-	w := newWorld(t, "n1", "cp1", "n2")
-	o := w.apply(file(t, "full.yaml"))
-	w.ends["n1"] = "fail"
+	w := newEnvironment(t, "n1", "cp1", "n2")
+	o := w.applyYAML(readFile(t, "full.yaml"))
+	w.commands["n1"] = "fail"
 	var b strings.Builder
 	last := ""
 	for range 60 {
-		w.turn()
+		w.tick()
 		s := o.Status.DeepCopy()
 		s.LastUpdated = metav1.Time{}
-		if now := text(t, s); now != last {
+		if now := toYAML(t, s); now != last {
 			last = now
 			fmt.Fprintf(&b, "# after %s\n%s---\n", w.now.Sub(w.nodes[0].Created).Round(time.Second), now)
 		}
 	}
-	golden(t, "full.status.yaml", b.String())
+	compareGolden(t, "full.status.yaml", b.String())
 }
 
 // TestTakeover starts from objects of kairos-operator: nothing runs twice.
 func TestTakeover(t *testing.T) {
 	for _, name := range []string{"completed", "failed", "partly", "running", "rebooting"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "n1", "n2")
+			w := newEnvironment(t, "n1", "n2")
 			for _, n := range w.nodes {
 				n.Created = w.now.Add(-24 * time.Hour)
 			}
-			o := w.apply(file(t, "takeover-"+name+".yaml"))
+			o := w.applyYAML(readFile(t, "takeover-"+name+".yaml"))
 			cordoned := name != "completed"
 			if cordoned {
 				w.node("n1").Unschedulable = true
@@ -176,23 +176,23 @@ func TestTakeover(t *testing.T) {
 					Labels: map[string]string{v1alpha1.LabelReboot: "true", v1alpha1.LabelNodeOp: o.Name, v1alpha1.LabelNode: "n1"}}}
 				p.Spec.NodeName, p.Spec.Containers = "n1", []corev1.Container{{Name: "reboot"}}
 				w.pods = append(w.pods, p)
-				w.boots["n1"] = "never" // the predecessor's pod does
+				w.rebootModes["n1"] = "never" // the predecessor's pod does
 				if name == "rebooting" {
 					j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 				}
 				for range 3 {
-					w.turn()
+					w.tick()
 				}
 				p.Status.Phase = corev1.PodSucceeded
 				p.Annotations = map[string]string{v1alpha1.AnnotationRebootState: "completed"}
 				w.node("n1").BootID = "boot-2"
-				w.boots["n1"] = ""
+				w.rebootModes["n1"] = ""
 			}
-			w.run()
+			w.runToEnd()
 			var b strings.Builder
-			fmt.Fprintf(&b, "made: %v\ncordoned: %v\n", w.made, w.node("n1").Unschedulable)
-			b.WriteString(text(t, o.Status))
-			golden(t, "takeover-"+name+".txt", b.String())
+			fmt.Fprintf(&b, "made: %v\ncordoned: %v\n", w.created, w.node("n1").Unschedulable)
+			b.WriteString(toYAML(t, o.Status))
+			compareGolden(t, "takeover-"+name+".txt", b.String())
 		})
 	}
 }

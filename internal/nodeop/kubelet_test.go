@@ -16,21 +16,21 @@ import (
 )
 
 // runKubelets simulates the kubelets and the Job controller.
-func (w *world) settle() {
+func (w *environment) runKubelets() {
 	for _, j := range w.jobs {
-		w.work(j)
+		w.runJob(j)
 	}
 	for _, p := range slices.Clone(w.pods) {
 		switch {
 		case p.Labels[v1alpha1.LabelPreflight] == "true":
-			w.look(p)
+			w.runPreflight(p)
 		case p.Labels[v1alpha1.LabelReboot] == "true":
-			w.reboot(p)
+			w.runReboot(p)
 		}
 	}
 }
 
-func (w *world) work(j *batchv1.Job) {
+func (w *environment) runJob(j *batchv1.Job) {
 	node := j.Spec.Template.Spec.NodeName
 	if done, _ := jobOutcome(j); done || w.node(node) == nil {
 		return
@@ -56,21 +56,21 @@ func (w *world) work(j *batchv1.Job) {
 		j.Status.Active = 0
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue})
 	}
-	switch w.ends[node] {
+	switch w.commands[node] {
 	case "fail":
 		j.Status.Failed = *j.Spec.BackoffLimit + 1
 		end(3, "no such file", batchv1.JobFailed)
 	case "hang":
 	default:
-		end(0, w.says, batchv1.JobComplete)
+		end(0, w.output, batchv1.JobComplete)
 	}
 }
 
-func (w *world) look(p *corev1.Pod) {
+func (w *environment) runPreflight(p *corev1.Pod) {
 	container := func(s corev1.ContainerState) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerPreflight, State: s}}
 	}
-	switch word := w.check[p.Spec.NodeName]; {
+	switch word := w.checks[p.Spec.NodeName]; {
 	case Over(p):
 	case word == "hang" && len(p.Status.ContainerStatuses) > 0:
 	case word == "hang":
@@ -84,7 +84,7 @@ func (w *world) look(p *corev1.Pod) {
 	}
 }
 
-func (w *world) reboot(p *corev1.Pod) {
+func (w *environment) runReboot(p *corev1.Pod) {
 	n := w.node(p.Spec.NodeName)
 	waits := slices.Contains(p.Spec.Containers[0].Args, "--after-file")
 	ready := slices.ContainsFunc(w.jobs, func(j *batchv1.Job) bool {
@@ -99,7 +99,7 @@ func (w *world) reboot(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerReboot, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: string(m.Encode())}}}}
 	}
-	switch w.boots[n.Name] {
+	switch w.rebootModes[n.Name] {
 	case "never":
 	case "lies":
 		p.Status.Phase = corev1.PodSucceeded
@@ -109,16 +109,16 @@ func (w *world) reboot(p *corev1.Pod) {
 		from := n.BootID
 		n.BootID += "'"
 		came := pack.Reboot{From: from, To: n.BootID, Version: "v4.1.0-k3s", System: pack.KairosActive}
-		if w.boots[n.Name] == "falls back" {
+		if w.rebootModes[n.Name] == "falls back" {
 			came.Version, came.System = "v4.0.0-k3s", pack.KairosPassive
 		}
 		end(pack.Message{Outcome: pack.Succeeded, Reboot: &came})
 	default:
 		id := n.UID + " " + strings.Join(p.Spec.Containers[0].Args[:5], " ") // interrupt … --id ID
-		proof, did := w.rebooted[id]                                         // recorded on the host
+		proof, did := w.hostRecords[id]                                      // recorded on the host
 		if !did {
 			proof = pack.Reboot{From: n.BootID, To: n.BootID + "'"}
-			n.BootID, w.rebooted[id] = proof.To, proof
+			n.BootID, w.hostRecords[id] = proof.To, proof
 		}
 		end(pack.Message{Outcome: pack.Succeeded, Reboot: &proof})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-func upgradeOf(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
+func newUpgrade(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
 	t.Helper()
 	u := &v1alpha1.NodeOpUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade", Namespace: "default", UID: "upgrade-uid", Generation: 1}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &u.Spec); err != nil {
@@ -28,17 +28,17 @@ func upgradeOf(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
 	return u
 }
 
-// TestChild renders the NodeOp of the documented example.
-func TestChild(t *testing.T) {
-	u := upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
+// TestUpgradeNodeOp renders the NodeOp of the documented example.
+func TestUpgradeNodeOp(t *testing.T) {
+	u := newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
-	golden(t, "upgrade.nodeop.yaml", text(t, Child(u)))
-	c := Child(upgradeOf(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
-	want(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
-	want(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed
-	want(t, "preflight", c.Spec.Preflight == nil, true)
-	want(t, "preflight", Child(upgradeOf(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
-	want(t, "reboot", isTrue(Child(upgradeOf(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
+	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, Child(u)))
+	c := Child(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
+	requireEqual(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
+	requireEqual(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed
+	requireEqual(t, "preflight", c.Spec.Preflight == nil, true)
+	requireEqual(t, "preflight", Child(newUpgrade(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
+	requireEqual(t, "reboot", isTrue(Child(newUpgrade(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
 }
 
 // TestUpgradeScript runs the script with a fake kairos-agent that records its arguments.
@@ -84,7 +84,7 @@ func TestUpgradeScript(t *testing.T) {
 			put("target", c.target, 0o644)
 			put("host", c.host, 0o644)
 			put("host-os", c.hostOS, 0o644)
-			child := Child(upgradeOf(t, c.spec))
+			child := Child(newUpgrade(t, c.spec))
 			cmd := exec.Command(child.Spec.Command[0], child.Spec.Command[1:]...)
 			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
 				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/host-os", "TERMINATION_LOG=" + dir + "/log"}
@@ -93,11 +93,11 @@ func TestUpgradeScript(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-			want(t, "calls", strings.TrimSpace(string(calls)), c.calls)
+			requireEqual(t, "calls", strings.TrimSpace(string(calls)), c.calls)
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			want(t, "termination message", strings.TrimSpace(string(log)), c.says)
+			requireEqual(t, "termination message", strings.TrimSpace(string(log)), c.says)
 			mounts, _ := os.ReadFile(filepath.Join(dir, "mounts"))
-			want(t, "mounts", c.calls != "" && string(mounts) != "--rbind /host/dev /dev\n--rbind /host/run /run\n", false)
+			requireEqual(t, "mounts", c.calls != "" && string(mounts) != "--rbind /host/dev /dev\n--rbind /host/run /run\n", false)
 		})
 	}
 }
@@ -123,8 +123,8 @@ func TestUpgradePreflight(t *testing.T) {
 					}
 				}
 			}
-			p := Child(upgradeOf(t, `{image: x}`)).Spec.Preflight
-			want(t, "image", p.Image, "")
+			p := Child(newUpgrade(t, `{image: x}`)).Spec.Preflight
+			requireEqual(t, "image", p.Image, "")
 			cmd := exec.Command(p.Command[0], p.Command[1:]...)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
 				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/os", "TERMINATION_LOG=" + dir + "/log"}
@@ -132,93 +132,93 @@ func TestUpgradePreflight(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			want(t, "verdict", strings.TrimSpace(string(log)), c.want)
+			requireEqual(t, "verdict", strings.TrimSpace(string(log)), c.want)
 		})
 	}
 }
 
 // TestUpgradeStatus mirrors the NodeOp of the upgrade and no other, and compares versions.
 func TestUpgradeStatus(t *testing.T) {
-	u := upgradeOf(t, `{image: x}`)
+	u := newUpgrade(t, `{image: x}`)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	s := UpgradeStatus(u, nil, nil, now)
-	want(t, "phase", s.Phase, v1alpha1.PhasePending)
+	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
 	o := Child(u)
 	u.Status = UpgradeStatus(u, o, nil, now)
-	want(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
-	want(t, "message", u.Status.Message, "NodeOp created")
+	requireEqual(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
+	requireEqual(t, "message", u.Status.Message, "NodeOp created")
 	o.Status.Phase = v1alpha1.PhaseCompleted
 	o.Status.NodeStatuses = map[string]v1alpha1.NodeStatus{"n1": {Phase: v1alpha1.PhaseCompleted, RebootStatus: v1alpha1.RebootCompleted, TargetVersion: "v4.1.0-k3sv1.34.7+k3s1"}}
 	n := &node.Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelVersionPrefix: "k3s", labelVersion: "v1.34.7-k3s1"}}
 	s = UpgradeStatus(u, o, []*node.Node{n}, now)
-	want(t, "message", s.Message, "Upgrade operation completed successfully")
+	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully")
 	n.Annotations[annotationVersion] = "v4.0.0"
 	s = UpgradeStatus(u, o, []*node.Node{n}, now)
-	want(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
-	want(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
+	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
+	requireEqual(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
 	s = UpgradeStatus(u, nil, nil, now) // deleted: not created again
-	want(t, "phase", s.Phase, v1alpha1.PhaseFailed)
+	requireEqual(t, "phase", s.Phase, v1alpha1.PhaseFailed)
 	o.OwnerReferences = nil
 	s = UpgradeStatus(u, o, nil, now)
-	want(t, "phase", s.Phase, v1alpha1.PhasePending)
-	want(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
+	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
+	requireEqual(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
 }
 
 // A system that does not boot is a failure, also with force, and stops the other nodes: the node runs the previous
 // system.
 func TestUpgradeFallsBack(t *testing.T) {
 	for _, spec := range []string{`{image: x, stopOnFailure: true, concurrency: 1}`, `{image: x, stopOnFailure: true, concurrency: 1, force: true}`} {
-		w := newWorld(t, "n1", "n2", "n3")
-		w.says = "target v4.1.0-k3s"
-		w.boots["n1"], w.boots["n2"] = "came up", "falls back"
-		o := w.add(Child(upgradeOf(t, spec)))
-		w.run()
-		want(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
+		w := newEnvironment(t, "n1", "n2", "n3")
+		w.output = "target v4.1.0-k3s"
+		w.rebootModes["n1"], w.rebootModes["n2"] = "came up", "falls back"
+		o := w.addNodeOp(Child(newUpgrade(t, spec)))
+		w.runToEnd()
+		requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 		n1, n2 := o.Status.NodeStatuses["n1"], o.Status.NodeStatuses["n2"]
-		want(t, "n1", n1.Phase, v1alpha1.PhaseCompleted)
-		want(t, "n1 runs", n1.CurrentVersion, "v4.1.0-k3s")
-		want(t, "n2", n2.Phase, v1alpha1.PhaseFailed)
-		want(t, "n2 says", n2.Message, "the node booted v4.0.0-k3s (passive) and not v4.1.0-k3s")
-		want(t, "n2 rebooted", n2.RebootStatus, v1alpha1.RebootCompleted)
-		want(t, "n2 runs", n2.CurrentVersion, "v4.0.0-k3s")
-		want(t, "order", w.order("run command"), "n1 n2")
-		want(t, "n2 cordoned", w.node("n2").Unschedulable, true)
-		u := upgradeOf(t, spec)
+		requireEqual(t, "n1", n1.Phase, v1alpha1.PhaseCompleted)
+		requireEqual(t, "n1 runs", n1.CurrentVersion, "v4.1.0-k3s")
+		requireEqual(t, "n2", n2.Phase, v1alpha1.PhaseFailed)
+		requireEqual(t, "n2 says", n2.Message, "the node booted v4.0.0-k3s (passive) and not v4.1.0-k3s")
+		requireEqual(t, "n2 rebooted", n2.RebootStatus, v1alpha1.RebootCompleted)
+		requireEqual(t, "n2 runs", n2.CurrentVersion, "v4.0.0-k3s")
+		requireEqual(t, "order", w.actionOrder("run command"), "n1 n2")
+		requireEqual(t, "n2 cordoned", w.node("n2").Unschedulable, true)
+		u := newUpgrade(t, spec)
 		s := UpgradeStatus(u, o, w.input(o).Nodes, w.now)
-		want(t, "upgrade", s.Phase, v1alpha1.PhaseFailed)
-		want(t, "versions", s.NodeStatuses["n2"].CurrentVersion+" "+s.NodeStatuses["n2"].TargetVersion, "v4.0.0-k3s v4.1.0-k3s")
+		requireEqual(t, "upgrade", s.Phase, v1alpha1.PhaseFailed)
+		requireEqual(t, "versions", s.NodeStatuses["n2"].CurrentVersion+" "+s.NodeStatuses["n2"].TargetVersion, "v4.0.0-k3s v4.1.0-k3s")
 	}
-	w := newWorld(t, "n1") // other NodeOps may boot any system
-	w.says, w.boots["n1"] = "target v4.1.0-k3s", "falls back"
-	o := w.apply(`{metadata: {name: other}, spec: {command: [x], rebootOnSuccess: true}}`)
-	w.run()
-	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	w := newEnvironment(t, "n1") // other NodeOps may boot any system
+	w.output, w.rebootModes["n1"] = "target v4.1.0-k3s", "falls back"
+	o := w.applyYAML(`{metadata: {name: other}, spec: {command: [x], rebootOnSuccess: true}}`)
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 }
 
 // An upgrade copies its own root filesystem, so Kubernetes adds as little to it as possible.
 func TestUpgradeJob(t *testing.T) {
-	w := newWorld(t, "n1")
-	o := w.add(Child(upgradeOf(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
+	w := newEnvironment(t, "n1")
+	o := w.addNodeOp(Child(newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
 	for range 6 {
-		w.turn()
+		w.tick()
 	}
 	if len(w.jobs) != 1 {
 		t.Fatalf("%d Jobs: %+v", len(w.jobs), o.Status)
 	}
 	p := w.jobs[0].Spec.Template.Spec
-	want(t, "token", *p.AutomountServiceAccountToken, false)
-	want(t, "links", *p.EnableServiceLinks, false)
-	want(t, "name servers", p.DNSPolicy, corev1.DNSDefault)
+	requireEqual(t, "token", *p.AutomountServiceAccountToken, false)
+	requireEqual(t, "links", *p.EnableServiceLinks, false)
+	requireEqual(t, "name servers", p.DNSPolicy, corev1.DNSDefault)
 	command := p.InitContainers[0].Command[2]
 	for _, path := range []string{"/etc/hostname", "/etc/hosts"} {
-		want(t, "leaves out "+path, strings.Contains(command, "--exclude-path '"+path+"'"), true)
+		requireEqual(t, "leaves out "+path, strings.Contains(command, "--exclude-path '"+path+"'"), true)
 	}
 }
 
 // Labels of an earlier boot do not count.
 func TestVersionOfBoot(t *testing.T) {
 	n := &node.Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
-	want(t, "version", kairosVersion(n), "")
+	requireEqual(t, "version", kairosVersion(n), "")
 	n.Annotations[v1alpha1.AnnotationLooked] = "b2 kairos"
-	want(t, "version", kairosVersion(n), "v1-")
+	requireEqual(t, "version", kairosVersion(n), "v1-")
 }

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files; review the diff")
 
-func golden(t *testing.T, name, got string) {
+func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := "testdata/" + name
 	if *update {
@@ -45,40 +45,40 @@ func golden(t *testing.T, name, got string) {
 }
 
 // environment is a cluster in memory: nodes, NodeOps, a Job controller and kubelets with configurable behaviour.
-type world struct {
-	t          *testing.T
-	now        time.Time
-	nodes      []*node.Node
-	ops        []*v1alpha1.NodeOp
-	jobs       []*batchv1.Job
-	pods       []*corev1.Pod
-	made       []string                  // every Job and Pod that was created
-	log        []string                  // actions
-	events     []Event                   // recorded
-	busy       map[string][]rollout.Pod  // workloads by node
-	ends       map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
-	check      map[string]string         // the message of the check by node; "!" fails, "hang" does not end
-	says       string                    // the termination message of a command that succeeds
-	boots      map[string]string         // how a node reboots: "" does, "never", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
-	rebooted   map[string]pack.Reboot    // records on hosts, by node and id
-	namespaces []string                  // that the operator watches
-	lose       func(rollout.Action) bool // actions that are lost
-	last       rollout.Plan
-	tell       bool // statuses are written
-	others     []rollout.Rollout
-	groups     []rollout.Group // of the others
+type environment struct {
+	t             *testing.T
+	now           time.Time
+	nodes         []*node.Node
+	ops           []*v1alpha1.NodeOp
+	jobs          []*batchv1.Job
+	pods          []*corev1.Pod
+	created       []string                  // every Job and Pod that was created
+	actions       []string                  // actions
+	events        []Event                   // recorded
+	workloads     map[string][]rollout.Pod  // workloads by node
+	commands      map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
+	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
+	output        string                    // the termination message of a command that succeeds
+	rebootModes   map[string]string         // how a node reboots: "" does, "never", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
+	hostRecords   map[string]pack.Reboot    // records on hosts, by node and id
+	namespaces    []string                  // that the operator watches
+	loses         func(rollout.Action) bool // actions that are lost
+	last          rollout.Plan
+	writesStatus  bool // statuses are written
+	otherRollouts []rollout.Rollout
+	otherGroups   []rollout.Group // of the others
 }
 
-func newWorld(t *testing.T, nodes ...string) *world {
-	w := &world{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), busy: map[string][]rollout.Pod{}, ends: map[string]string{},
-		check: map[string]string{}, boots: map[string]string{}, rebooted: map[string]pack.Reboot{}, tell: true}
+func newEnvironment(t *testing.T, nodes ...string) *environment {
+	w := &environment{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), workloads: map[string][]rollout.Pod{}, commands: map[string]string{},
+		checks: map[string]string{}, rebootModes: map[string]string{}, hostRecords: map[string]pack.Reboot{}, writesStatus: true}
 	for _, n := range nodes {
 		w.addNode(n)
 	}
 	return w
 }
 
-func (w *world) addNode(name string) *node.Node {
+func (w *environment) addNode(name string) *node.Node {
 	n := &node.Node{Name: name, UID: "uid-" + name, Created: w.now, Labels: map[string]string{}, Annotations: map[string]string{}, Ready: true, BootID: "boot-1"}
 	if strings.HasPrefix(name, "cp") {
 		n.Labels["node-role.kubernetes.io/control-plane"] = ""
@@ -87,7 +87,7 @@ func (w *world) addNode(name string) *node.Node {
 	return n
 }
 
-func (w *world) node(name string) *node.Node {
+func (w *environment) node(name string) *node.Node {
 	for _, n := range w.nodes {
 		if n.Name == name {
 			return n
@@ -96,21 +96,21 @@ func (w *world) node(name string) *node.Node {
 	return nil
 }
 
-func (w *world) remove(name string) {
+func (w *environment) removeNode(name string) {
 	w.nodes = slices.DeleteFunc(w.nodes, func(n *node.Node) bool { return n.Name == name })
 	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == name })
 }
 
-func (w *world) apply(text string) *v1alpha1.NodeOp {
+func (w *environment) applyYAML(text string) *v1alpha1.NodeOp {
 	w.t.Helper()
 	o := &v1alpha1.NodeOp{}
 	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.add(o)
+	return w.addNodeOp(o)
 }
 
-func (w *world) add(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
+func (w *environment) addNodeOp(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
@@ -122,7 +122,7 @@ func (w *world) add(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 	return o
 }
 
-func (w *world) input(o *v1alpha1.NodeOp) *Input {
+func (w *environment) input(o *v1alpha1.NodeOp) *Input {
 	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now, Config: Config{
 		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
 	}}
@@ -132,19 +132,19 @@ func (w *world) input(o *v1alpha1.NodeOp) *Input {
 	return in
 }
 
-func (w *world) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o)) }
+func (w *environment) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o)) }
 
 // pass observes, decides and applies once, and returns the number of actions.
-func (w *world) pass() int {
+func (w *environment) pass() int {
 	w.t.Helper()
-	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.others), Groups: slices.Clone(w.groups)}
+	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
 	compiled := map[rollout.Ref]*Compiled{}
 	for _, o := range w.ops {
 		c := w.compile(o)
 		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
 			if t := &c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
-				t.PodsSeen, t.Pods = true, w.busy[t.Node]
+				t.PodsSeen, t.Pods = true, w.workloads[t.Node]
 			}
 		}
 		s.Rollouts = append(s.Rollouts, c.Rollout)
@@ -152,7 +152,7 @@ func (w *world) pass() int {
 	}
 	for _, n := range w.nodes {
 		m := rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable, BootID: n.BootID}
-		m.Holds = w.holds(n)
+		m.Holds = w.listHolds(n)
 		s.Nodes = append(s.Nodes, m)
 	}
 	w.last = rollout.Decide(s)
@@ -167,9 +167,9 @@ func (w *world) pass() int {
 	var acted []rollout.Action
 	stopped := map[string]bool{} // actions on the node after a lost one are lost too
 	for _, a := range w.last.Actions {
-		stopped[a.Node] = stopped[a.Node] || w.lose != nil && w.lose(a)
+		stopped[a.Node] = stopped[a.Node] || w.loses != nil && w.loses(a)
 		if c := compiled[a.Rollout]; c != nil && !stopped[a.Node] {
-			w.act(c, a)
+			w.applyAction(c, a)
 			acted = append(acted, a)
 			done++
 		}
@@ -177,11 +177,11 @@ func (w *world) pass() int {
 	for _, o := range w.ops {
 		c := compiled[Ref(o)]
 		for _, e := range c.Adopt {
-			w.edit(w.node(e.Node), e.Edit)
+			w.applyEdit(w.node(e.Node), e.Edit)
 			done++
 		}
 		for _, r := range w.last.Reports {
-			if r.Rollout == c.Rollout.Ref && w.tell && !c.Removed {
+			if r.Rollout == c.Rollout.Ref && w.writesStatus && !c.Removed {
 				is := c.Status(r, w.last.Groups)
 				w.events = append(w.events, c.Events(acted, o.Status, is)...)
 				if o.Status.Phase != is.Phase {
@@ -195,13 +195,13 @@ func (w *world) pass() int {
 	return done
 }
 
-func (w *world) holds(n *node.Node) []rollout.Hold {
+func (w *environment) listHolds(n *node.Node) []rollout.Hold {
 	return n.With(node.Edit{}).Holds(func(uid string) bool {
 		return slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == uid })
 	})
 }
 
-func (w *world) edit(n *node.Node, e node.Edit) {
+func (w *environment) applyEdit(n *node.Node, e node.Edit) {
 	for key, value := range e.Annotations {
 		if value == nil {
 			delete(n.Annotations, key)
@@ -214,33 +214,33 @@ func (w *world) edit(n *node.Node, e node.Edit) {
 	}
 }
 
-func (w *world) act(c *Compiled, a rollout.Action) {
+func (w *environment) applyAction(c *Compiled, a rollout.Action) {
 	w.t.Helper()
-	w.log = append(w.log, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.Node, a.Verb, a.Task, a.State)))
+	w.actions = append(w.actions, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.Node, a.Verb, a.Task, a.State)))
 	n := w.node(a.Node)
 	if n == nil {
 		return
 	}
-	e, err := c.Change(a, n.With(node.Edit{}), w.holds(n))
+	e, err := c.Change(a, n.With(node.Edit{}), w.listHolds(n))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.edit(n, e)
+	w.applyEdit(n, e)
 	switch a.Verb {
 	case rollout.VerbRun:
 		objects, err := c.Objects(a.Task, n.With(node.Edit{}))
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.make(objects)
+		w.createObjects(objects)
 	case rollout.VerbEvict:
-		w.busy[a.Node] = slices.DeleteFunc(w.busy[a.Node], func(p rollout.Pod) bool { return p.Name == a.Pod.Name })
+		w.workloads[a.Node] = slices.DeleteFunc(w.workloads[a.Node], func(p rollout.Pod) bool { return p.Name == a.Pod.Name })
 	case rollout.VerbSweep:
-		w.sweep(c, a.Object)
+		w.sweepObject(c, a.Object)
 	}
 }
 
-func (w *world) sweep(c *Compiled, object string) {
+func (w *environment) sweepObject(c *Compiled, object string) {
 	name, job := CutObject(object)
 	switch {
 	case c.Keeps(object):
@@ -251,36 +251,36 @@ func (w *world) sweep(c *Compiled, object string) {
 	}
 }
 
-func (w *world) make(o Objects) {
+func (w *environment) createObjects(o Objects) {
 	for _, p := range o.Pods {
 		if findPod(w.pods, p.Name) == nil {
 			p.UID, p.CreationTimestamp = types.UID("pod-"+p.Name), metav1.NewTime(w.now)
 			w.pods = append(w.pods, p)
-			w.made = append(w.made, "Pod "+p.Name)
+			w.created = append(w.created, "Pod "+p.Name)
 		}
 	}
 	if j := o.Job; j != nil && !slices.ContainsFunc(w.jobs, func(k *batchv1.Job) bool { return k.Name == j.Name }) {
 		j.UID, j.CreationTimestamp = types.UID("job-"+j.Name), metav1.NewTime(w.now)
 		w.jobs = append(w.jobs, j)
-		w.made = append(w.made, "Job "+j.Name)
+		w.created = append(w.created, "Job "+j.Name)
 	}
 }
 
-// turn is a pass, and ten seconds for kubelets and controllers.
-func (w *world) turn() int {
+// tick is a pass, and ten seconds for kubelets and controllers.
+func (w *environment) tick() int {
 	w.t.Helper()
 	done := w.pass()
 	w.now = w.now.Add(10 * time.Second)
-	w.settle()
+	w.runKubelets()
 	return done
 }
 
 // runToEnd repeats turns until nothing changes any more.
-func (w *world) run() {
+func (w *environment) runToEnd() {
 	w.t.Helper()
 	quiet := 0
 	for range 600 {
-		if w.turn() > 0 {
+		if w.tick() > 0 {
 			quiet = 0
 		} else if quiet++; quiet > 3 {
 			if w.last.Next.IsZero() {
@@ -289,12 +289,12 @@ func (w *world) run() {
 			w.now = w.last.Next
 		}
 	}
-	w.t.Fatalf("it does not end:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
+	w.t.Fatalf("it does not end:\n%s", strings.Join(w.actions[max(0, len(w.actions)-30):], "\n"))
 }
 
-func (w *world) count(prefix string) int {
+func (w *environment) countCreated(prefix string) int {
 	n := 0
-	for _, m := range w.made {
+	for _, m := range w.created {
 		if strings.HasPrefix(m, prefix) {
 			n++
 		}
@@ -302,10 +302,10 @@ func (w *world) count(prefix string) int {
 	return n
 }
 
-// order lists the nodes in the order of an action.
-func (w *world) order(verb string) string {
+// actionOrder lists the nodes in the order of an action.
+func (w *environment) actionOrder(verb string) string {
 	var out []string
-	for _, l := range w.log {
+	for _, l := range w.actions {
 		if node, rest, _ := strings.Cut(l, " "); rest == verb {
 			out = append(out, node)
 		}
@@ -313,6 +313,6 @@ func (w *world) order(verb string) string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) warned(reason string) bool {
+func (w *environment) hasWarning(reason string) bool {
 	return slices.ContainsFunc(w.events, func(e Event) bool { return e.Reason == reason && e.Type == corev1.EventTypeWarning })
 }

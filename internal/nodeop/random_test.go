@@ -20,33 +20,33 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 200, "how many random runs TestLives simulates")
+	seeds     = flag.Int("seeds", 200, "how many random runs TestRandomRuns simulates")
 	firstSeed = flag.Int64("seed", 1, "the first of them")
 )
 
-// TestLives simulates random runs of two NodeOps, and of a Skyhook's rollout on the same nodes, with the real engine:
+// TestRandomRuns simulates random runs of two NodeOps, and of a Skyhook's rollout on the same nodes, with the real engine:
 // lost actions and statuses, failing commands, checks and reboots, nodes that are removed and added, suspensions,
 // deletions. During and after a run:
 //
-//   - one of them is at work on a node at a time;
-//   - no more nodes are in flight than concurrency allows;
-//   - a Job is made once for each admission of a node;
-//   - a final phase stays as it is;
-//   - deleted, nothing is left on any node, and nothing stays cordoned.
-func TestLives(t *testing.T) {
+//   - at most one of them is in progress on a node;
+//   - at most concurrency nodes are in progress;
+//   - a Job is created once per admission of a node;
+//   - a final phase does not change;
+//   - after a deletion no node keeps a record or stays cordoned.
+func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *firstSeed + int64(i)
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, rand.New(rand.NewSource(seed))) }) {
-			t.Fatalf("repeat it with -run TestLives -seeds 1 -seed %d", seed)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { simulateRun(t, rand.New(rand.NewSource(seed))) }) {
+			t.Fatalf("repeat it with -run TestRandomRuns -seeds 1 -seed %d", seed)
 		}
 	}
 }
 
-func play(t *testing.T, luck *rand.Rand) {
-	w := newWorld(t, "cp1", "n2", "n3", "n4")
+func simulateRun(t *testing.T, luck *rand.Rand) {
+	w := newEnvironment(t, "cp1", "n2", "n3", "n4")
 	chance := func(percent int) bool { return luck.Intn(100) < percent }
-	between := &between{w: w}
-	w.lose = func(rollout.Action) bool { return chance(8) }
+	between := &otherRollout{w: w}
+	w.loses = func(rollout.Action) bool { return chance(8) }
 	var limits []int
 	for i := range 2 {
 		limits = append(limits, luck.Intn(3))
@@ -54,7 +54,7 @@ func play(t *testing.T, luck *rand.Rand) {
 		if chance(50) {
 			preflight = ", preflight: {command: [y]}"
 		}
-		w.apply(fmt.Sprintf(`{metadata: {name: op%d}, spec: {command: [x], concurrency: %d, cordon: %v, rebootOnSuccess: %v, uncordonOnFailure: %v, stopOnFailure: %v, backoffLimit: 1%s}}`,
+		w.applyYAML(fmt.Sprintf(`{metadata: {name: op%d}, spec: {command: [x], concurrency: %d, cordon: %v, rebootOnSuccess: %v, uncordonOnFailure: %v, stopOnFailure: %v, backoffLimit: 1%s}}`,
 			i, limits[i], chance(50), chance(50), chance(50), chance(30), preflight))
 	}
 	ops := slices.Clone(w.ops)
@@ -62,10 +62,10 @@ func play(t *testing.T, luck *rand.Rand) {
 	for turn := range 50 {
 		if chance(15) {
 			n := []string{"cp1", "n2", "n3", "n4"}[luck.Intn(4)]
-			w.ends[n], w.check[n], w.boots[n] = []string{"", "fail", "hang"}[luck.Intn(3)], []string{"", "!", "skip"}[luck.Intn(3)], []string{"", "never", "lies"}[luck.Intn(3)]
+			w.commands[n], w.checks[n], w.rebootModes[n] = []string{"", "fail", "hang"}[luck.Intn(3)], []string{"", "!", "skip"}[luck.Intn(3)], []string{"", "never", "lies"}[luck.Intn(3)]
 		}
 		if chance(4) && w.node("n4") != nil {
-			w.remove("n4")
+			w.removeNode("n4")
 		} else if chance(10) && w.node("n4") == nil {
 			w.addNode("n4").UID = fmt.Sprint("uid-", turn)
 		}
@@ -73,20 +73,20 @@ func play(t *testing.T, luck *rand.Rand) {
 			yes := chance(50)
 			w.ops[luck.Intn(len(w.ops))].Spec.Suspend = &yes
 		}
-		w.tell = !chance(20)
+		w.writesStatus = !chance(20)
 		between.turn(chance(30))
-		w.turn()
-		judge(t, w, ops, limits, finals)
+		w.tick()
+		checkInvariants(t, w, ops, limits, finals)
 	}
-	w.lose, w.tell = nil, true
-	clear(w.ends)
-	clear(w.check)
-	clear(w.boots)
+	w.loses, w.writesStatus = nil, true
+	clear(w.commands)
+	clear(w.checks)
+	clear(w.rebootModes)
 	for _, n := range w.nodes {
 		n.Ready = true
 	}
 	for range 4 { // hanging commands end now
-		w.turn()
+		w.tick()
 	}
 	now := metav1.NewTime(w.now)
 	for _, o := range w.ops {
@@ -94,7 +94,7 @@ func play(t *testing.T, luck *rand.Rand) {
 		o.Spec.Suspend, o.DeletionTimestamp = &no, &now
 	}
 	between.end()
-	w.run()
+	w.runToEnd()
 	if len(w.ops) > 0 {
 		t.Errorf("%d NodeOps are not gone", len(w.ops))
 	}
@@ -105,14 +105,14 @@ func play(t *testing.T, luck *rand.Rand) {
 	}
 }
 
-// checkInvariants checks the invariants of TestLives.
-func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals map[string]v1alpha1.NodeOpStatus) {
+// checkInvariants checks the invariants of TestRandomRuns.
+func checkInvariants(t *testing.T, w *environment, ops []*v1alpha1.NodeOp, limits []int, finals map[string]v1alpha1.NodeOpStatus) {
 	t.Helper()
 	at := map[string]int{}
 	for i, o := range ops {
 		flying := 0
 		for _, n := range w.nodes {
-			if p := read(n, o); p.Admitted {
+			if p := readRecord(n, o); p.Admitted {
 				at[n.Name]++
 				if !w.failedOn(n, p) {
 					flying++
@@ -129,7 +129,7 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 			finals[o.Name] = *o.Status.DeepCopy()
 		}
 	}
-	for _, r := range w.others {
+	for _, r := range w.otherRollouts {
 		for _, target := range r.Targets {
 			if target.Admitted {
 				at[target.Node]++
@@ -142,7 +142,7 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 		}
 	}
 	jobs := map[string]bool{}
-	for _, m := range w.made {
+	for _, m := range w.created {
 		if jobs[m] && strings.HasPrefix(m, "Job ") {
 			t.Errorf("%s was made twice", m)
 		}
@@ -162,7 +162,7 @@ func judge(t *testing.T, w *world, ops []*v1alpha1.NodeOp, limits []int, finals 
 }
 
 // failedOn reports whether the operation has failed on a node: then the admission does not count against concurrency.
-func (w *world) failedOn(n *node.Node, r node.NodeOpRecord) bool {
+func (w *environment) failedOn(n *node.Node, r node.NodeOpRecord) bool {
 	for _, p := range w.pods {
 		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.Is(node.StepFailing)) {
 			return true
@@ -176,7 +176,7 @@ func (w *world) failedOn(n *node.Node, r node.NodeOpRecord) bool {
 	return r.Preflight.Is(node.StepFailing) || r.Command.Is(node.StepFailing) || r.Reboot.Is(node.StepFailing)
 }
 
-func read(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
+func readRecord(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
 	r, err := node.ParseNodeOpRecord(n.Annotations[node.NodeOpRecordKey(string(o.UID))])
 	if err != nil || r.Node != n.UID {
 		return node.NodeOpRecord{}
@@ -185,12 +185,12 @@ func read(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
 }
 
 // otherRollout is the rollout of a Skyhook that has work for every node at times.
-type between struct {
-	w    *world
+type otherRollout struct {
+	w    *environment
 	busy map[string]bool
 }
 
-func (b *between) turn(owes bool) {
+func (b *otherRollout) turn(owes bool) {
 	if b.busy == nil {
 		b.busy = map[string]bool{}
 	}
@@ -210,8 +210,8 @@ func (b *between) turn(owes bool) {
 		}
 		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
 	}
-	b.w.others = []rollout.Rollout{r}
-	b.w.groups = []rollout.Group{{Ref: rollout.ParseGroupRef("between"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}
+	b.w.otherRollouts = []rollout.Rollout{r}
+	b.w.otherGroups = []rollout.Group{{Ref: rollout.ParseGroupRef("between"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}
 }
 
-func (b *between) end() { b.w.others, b.w.groups = nil, nil }
+func (b *otherRollout) end() { b.w.otherRollouts, b.w.otherGroups = nil, nil }

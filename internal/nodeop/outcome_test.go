@@ -22,72 +22,72 @@ func TestDeadline(t *testing.T) {
 		"activeDeadlineSeconds: 60": time.Minute + deadlineGrace,
 		"backoffLimit: 1":           2*(defaultTryTimeout+maxRetryDelay) + deadlineGrace,
 	} {
-		w := newWorld(t, "n1", "n2")
-		o := w.apply(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, uncordonOnFailure: true, ` + spec + `}}`)
-		w.ends["n1"] = "hang"
-		w.turn()
-		w.turn()
+		w := newEnvironment(t, "n1", "n2")
+		o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, uncordonOnFailure: true, ` + spec + `}}`)
+		w.commands["n1"] = "hang"
+		w.tick()
+		w.tick()
 		w.now = w.nodes[0].Created.Add(limit - time.Minute)
-		w.turn()
-		want(t, "message", o.Status.NodeStatuses["n1"].Message, "Job is running")
-		w.run()
+		w.tick()
+		requireEqual(t, "message", o.Status.NodeStatuses["n1"].Message, "Job is running")
+		w.runToEnd()
 		e := o.Status.NodeStatuses["n1"]
-		want(t, "phase", e.Phase, v1alpha1.PhaseFailed)
+		requireEqual(t, "phase", e.Phase, v1alpha1.PhaseFailed)
 		if !strings.HasPrefix(e.Message, textJobFailed+": ") || !strings.Contains(e.Message, limit.String()) {
 			t.Errorf("%s: it says %q, and may take %s", spec, e.Message, limit)
 		}
-		want(t, "Jobs left", len(w.jobs), 1)
-		want(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted)
-		want(t, "cordoned", w.node("n1").Unschedulable, false)
+		requireEqual(t, "Jobs left", len(w.jobs), 1)
+		requireEqual(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted)
+		requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
 	}
 }
 
 // NodeOps of one name in two namespaces are independent: one is deleted while both run, and the other completes.
 func TestSameNameElsewhere(t *testing.T) {
-	w := newWorld(t, "n1", "n2")
+	w := newEnvironment(t, "n1", "n2")
 	for _, namespace := range []string{"a", "b"} {
-		w.apply(`{metadata: {name: up, namespace: ` + namespace + `, uid: ` + namespace + `0000000-0000-4000-8000-000000000000}, spec: {command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`)
+		w.applyYAML(`{metadata: {name: up, namespace: ` + namespace + `, uid: ` + namespace + `0000000-0000-4000-8000-000000000000}, spec: {command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`)
 	}
 	a, b := w.ops[0], w.ops[1]
 	for range 4 {
-		w.turn()
+		w.tick()
 	}
 	now := metav1.NewTime(w.now)
 	a.DeletionTimestamp = &now
-	w.run()
-	want(t, "NodeOps", len(w.ops), 1)
-	want(t, "b", b.Status.Phase, v1alpha1.PhaseCompleted)
-	want(t, "completed", b.Status.Completed, int32(2))
+	w.runToEnd()
+	requireEqual(t, "NodeOps", len(w.ops), 1)
+	requireEqual(t, "b", b.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "completed", b.Status.Completed, int32(2))
 	names := map[string]bool{}
 	for _, j := range w.jobs {
 		names[j.Namespace+" "+j.Name] = true
-		want(t, j.Name+" in "+j.Namespace, j.OwnerReferences[0].UID == map[string]*v1alpha1.NodeOp{"a": a, "b": b}[j.Namespace].UID, true)
+		requireEqual(t, j.Name+" in "+j.Namespace, j.OwnerReferences[0].UID == map[string]*v1alpha1.NodeOp{"a": a, "b": b}[j.Namespace].UID, true)
 	}
-	want(t, "Jobs", len(names), len(w.jobs))
+	requireEqual(t, "Jobs", len(names), len(w.jobs))
 	for _, n := range w.nodes {
-		want(t, n.Name+" cordoned", n.Unschedulable, false)
-		want(t, n.Name+" annotations", len(n.Annotations), 0)
+		requireEqual(t, n.Name+" cordoned", n.Unschedulable, false)
+		requireEqual(t, n.Name+" annotations", len(n.Annotations), 0)
 	}
 }
 
 // A failed upgrade is retried once, not six times. A pod that the node or the control plane ended does not count as a
 // try.
 func TestUpgradeIsTriedTwice(t *testing.T) {
-	w := newWorld(t, "n1")
-	o := w.add(Child(upgradeOf(t, `{image: x, force: true}`)))
-	w.ends["n1"] = "fail"
-	w.run()
-	want(t, "attempts", o.Status.NodeStatuses["n1"].Attempts, int32(2))
+	w := newEnvironment(t, "n1")
+	o := w.addNodeOp(Child(newUpgrade(t, `{image: x, force: true}`)))
+	w.commands["n1"] = "fail"
+	w.runToEnd()
+	requireEqual(t, "attempts", o.Status.NodeStatuses["n1"].Attempts, int32(2))
 	rules := w.jobs[0].Spec.PodFailurePolicy.Rules
-	want(t, "rules", fmt.Sprint(rules[0].Action, rules[0].OnPodConditions[0].Type), "IgnoreDisruptionTarget")
+	requireEqual(t, "rules", fmt.Sprint(rules[0].Action, rules[0].OnPodConditions[0].Type), "IgnoreDisruptionTarget")
 }
 
 // Each event is recorded once, on the node that it is about.
 func TestEvents(t *testing.T) {
-	w := newWorld(t, "cp1", "n2")
-	w.apply(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, concurrency: 1, backoffLimit: 0}}`)
-	w.ends["n2"] = "fail"
-	w.run()
+	w := newEnvironment(t, "cp1", "n2")
+	w.applyYAML(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, concurrency: 1, backoffLimit: 0}}`)
+	w.commands["n2"] = "fail"
+	w.runToEnd()
 	var told []string
 	for _, e := range w.events {
 		told = append(told, strings.TrimSpace(fmt.Sprint(e.Type, " ", e.Reason, " ", e.Node, ": ", e.Message)))
@@ -107,26 +107,26 @@ func TestEvents(t *testing.T) {
 // A change of concurrency applies immediately: a higher one starts more nodes, a lower one starts none until fewer are
 // in progress.
 func TestConcurrencyChanges(t *testing.T) {
-	w := newWorld(t, "n1", "n2", "n3", "n4", "n5")
-	o := w.apply(plainOp)
+	w := newEnvironment(t, "n1", "n2", "n3", "n4", "n5")
+	o := w.applyYAML(plainOp)
 	for _, n := range w.nodes[:4] {
-		w.ends[n.Name] = "hang"
+		w.commands[n.Name] = "hang"
 	}
-	w.turn()
-	want(t, "order", w.order("run command"), "n1")
+	w.tick()
+	requireEqual(t, "order", w.actionOrder("run command"), "n1")
 	o.Spec.Concurrency = 3
 	for range 3 {
-		w.turn()
+		w.tick()
 	}
-	want(t, "order", w.order("run command"), "n1 n2 n3")
+	requireEqual(t, "order", w.actionOrder("run command"), "n1 n2 n3")
 	o.Spec.Concurrency = 1
-	w.ends["n1"], w.ends["n2"] = "", ""
+	w.commands["n1"], w.commands["n2"] = "", ""
 	for range 6 {
-		w.turn()
+		w.tick()
 	}
-	want(t, "order", w.order("run command"), "n1 n2 n3") // n3 is in progress
-	w.ends["n3"], w.ends["n4"] = "", ""
-	w.run()
-	want(t, "order", w.order("run command"), "n1 n2 n3 n4 n5")
-	want(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "order", w.actionOrder("run command"), "n1 n2 n3") // n3 is in progress
+	w.commands["n3"], w.commands["n4"] = "", ""
+	w.runToEnd()
+	requireEqual(t, "order", w.actionOrder("run command"), "n1 n2 n3 n4 n5")
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 }

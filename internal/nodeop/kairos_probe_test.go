@@ -18,26 +18,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-var looking = Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
+var probeConfig = Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
 
 // probeEnv is an environment whose nodes are probed for Kairos.
-type looker struct {
-	*world
+type probeEnvironment struct {
+	*environment
 	hosts map[string]*pack.Kairos // what a probe finds; nil fails it
 }
 
-func newLooker(t *testing.T, nodes ...string) *looker {
-	return &looker{newWorld(t, nodes...), map[string]*pack.Kairos{}}
+func newProbeEnvironment(t *testing.T, nodes ...string) *probeEnvironment {
+	return &probeEnvironment{newEnvironment(t, nodes...), map[string]*pack.Kairos{}}
 }
 
 // pass plans and applies probes once, and returns the number of writes.
-func (l *looker) pass() int {
+func (l *probeEnvironment) pass() int {
 	l.t.Helper()
 	views := l.input(&v1alpha1.NodeOp{}).Nodes
-	looks := PlanKairosProbes(views, l.pods, looking, l.now)
+	looks := PlanKairosProbes(views, l.pods, probeConfig, l.now)
 	for _, e := range looks.Edits {
 		n := l.node(e.Node)
-		l.edit(n, e.Edit)
+		l.applyEdit(n, e.Edit)
 		for key, value := range e.Edit.Labels {
 			if value == nil {
 				delete(n.Labels, key)
@@ -46,7 +46,7 @@ func (l *looker) pass() int {
 			}
 		}
 	}
-	l.make(Objects{Pods: looks.Create})
+	l.createObjects(Objects{Pods: looks.Create})
 	for _, p := range looks.Delete {
 		l.pods = slices.DeleteFunc(l.pods, func(q *corev1.Pod) bool { return q == p })
 	}
@@ -54,7 +54,7 @@ func (l *looker) pass() int {
 }
 
 // finishProbes ends every probe.
-func (l *looker) see() {
+func (l *probeEnvironment) finishProbes() {
 	for _, p := range l.pods {
 		if Over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
 			continue
@@ -69,13 +69,13 @@ func (l *looker) see() {
 	}
 }
 
-func (l *looker) settle() {
+func (l *probeEnvironment) runToEnd() {
 	l.t.Helper()
 	for range 20 {
 		if l.pass() == 0 {
 			return
 		}
-		l.see()
+		l.finishProbes()
 	}
 	l.t.Fatal("it does not end")
 }
@@ -91,12 +91,12 @@ func kairosHost(version string) *pack.Kairos {
 
 // Nodes that run Kairos get the documented labels and annotations, others get none of them, and no pod is left.
 func TestNodesAreLabelled(t *testing.T) {
-	l := newLooker(t, "n1", "n2", "n3")
+	l := newProbeEnvironment(t, "n1", "n2", "n3")
 	l.hosts["n1"], l.hosts["n2"], l.hosts["n3"] = kairosHost("v3.4.2"), &pack.Kairos{}, &pack.Kairos{Runs: true, Boot: pack.KairosUnknown}
 	for _, n := range l.nodes {
 		n.Labels["kairos.io/mine"], n.Annotations["kairos.io/theirs"] = "x", "y" // of others
 	}
-	l.settle()
+	l.runToEnd()
 	var lines []string
 	for _, n := range l.nodes {
 		for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
@@ -106,106 +106,106 @@ func TestNodesAreLabelled(t *testing.T) {
 			lines = append(lines, n.Name+" annotation "+key+"="+n.Annotations[key])
 		}
 	}
-	golden(t, "labels.txt", strings.Join(lines, "\n")+"\n")
-	want(t, "pods", len(l.pods), 0)
-	want(t, "pods made", len(l.made), 3)
+	compareGolden(t, "labels.txt", strings.Join(lines, "\n")+"\n")
+	requireEqual(t, "pods", len(l.pods), 0)
+	requireEqual(t, "pods made", len(l.created), 3)
 }
 
 // The probe can read /etc and nothing else.
-func TestLookPod(t *testing.T) {
-	l := newLooker(t, "n1")
-	golden(t, "look.pod.yaml", text(t, looking.kairosProbe(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
+func TestKairosProbe(t *testing.T) {
+	l := newProbeEnvironment(t, "n1")
+	compareGolden(t, "look.pod.yaml", toYAML(t, probeConfig.kairosProbe(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
 }
 
 // Each boot is probed once. Outdated labels are removed, and labels of others stay.
-func TestLooksOncePerBoot(t *testing.T) {
-	l := newLooker(t, "n1")
+func TestProbesOncePerBoot(t *testing.T) {
+	l := newProbeEnvironment(t, "n1")
 	n := l.node("n1")
 	l.hosts["n1"] = kairosHost("v3.4.2")
-	l.settle()
-	l.settle()
-	want(t, "pods made", len(l.made), 1)
+	l.runToEnd()
+	l.runToEnd()
+	requireEqual(t, "pods made", len(l.created), 1)
 	n.BootID = "boot-2"
 	after := kairosHost("v3.5.0")
 	after.Boot = pack.KairosPassive
 	delete(after.Release, "FLAVOR")
 	l.hosts["n1"] = after
-	l.settle()
-	want(t, "pods made", len(l.made), 2)
-	want(t, "version", n.Annotations[annotationVersion], "v3.5.0")
-	want(t, "system", n.Labels[labelBootState], pack.KairosPassive)
+	l.runToEnd()
+	requireEqual(t, "pods made", len(l.created), 2)
+	requireEqual(t, "version", n.Annotations[annotationVersion], "v3.5.0")
+	requireEqual(t, "system", n.Labels[labelBootState], pack.KairosPassive)
 	_, still := n.Labels["kairos.io/flavor"]
-	want(t, "flavor", still, false)
+	requireEqual(t, "flavor", still, false)
 	delete(n.Labels, v1alpha1.LabelManaged) // a removed label is set again
-	l.settle()
-	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
+	l.runToEnd()
+	requireEqual(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
 	n.BootID, l.hosts["n1"] = "boot-3", &pack.Kairos{} // reinstalled
 	n.Labels["kairos.io/mine"] = "x"
-	l.settle()
-	want(t, "labels", fmt.Sprint(n.Labels), "map[kairos.io/mine:x]")
-	want(t, "annotations", fmt.Sprint(n.Annotations), "map[operator.kairos.io/looked-at:boot-3 other]")
+	l.runToEnd()
+	requireEqual(t, "labels", fmt.Sprint(n.Labels), "map[kairos.io/mine:x]")
+	requireEqual(t, "annotations", fmt.Sprint(n.Annotations), "map[operator.kairos.io/looked-at:boot-3 other]")
 }
 
 // A new node of the same name is probed again.
-func TestLooksAtNewNode(t *testing.T) {
-	l := newLooker(t, "n1")
+func TestProbesNewNode(t *testing.T) {
+	l := newProbeEnvironment(t, "n1")
 	l.hosts["n1"] = &pack.Kairos{}
-	l.settle()
-	l.remove("n1")
+	l.runToEnd()
+	l.removeNode("n1")
 	n := l.addNode("n1")
 	n.UID, l.hosts["n1"] = "another", kairosHost("v1")
-	l.settle()
-	want(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
+	l.runToEnd()
+	requireEqual(t, "managed", n.Labels[v1alpha1.LabelManaged], "true")
 }
 
 // A node that opted out is not probed, and a label that somebody set on a node without Kairos stays.
 func TestOptOut(t *testing.T) {
-	l := newLooker(t, "n1", "n2")
+	l := newProbeEnvironment(t, "n1", "n2")
 	l.node("n1").Labels[v1alpha1.LabelManaged], l.node("n2").Labels[v1alpha1.LabelManaged] = "false", "true"
 	l.hosts["n1"], l.hosts["n2"] = kairosHost("v1"), &pack.Kairos{}
-	l.settle()
-	want(t, "n1", fmt.Sprint(l.node("n1").Labels, l.node("n1").Annotations), "map[kairos.io/managed:false] map[]")
-	want(t, "n2", l.node("n2").Labels[v1alpha1.LabelManaged], "true")
-	want(t, "pods made", len(l.made), 1)
-	off := looking
+	l.runToEnd()
+	requireEqual(t, "n1", fmt.Sprint(l.node("n1").Labels, l.node("n1").Annotations), "map[kairos.io/managed:false] map[]")
+	requireEqual(t, "n2", l.node("n2").Labels[v1alpha1.LabelManaged], "true")
+	requireEqual(t, "pods made", len(l.created), 1)
+	off := probeConfig
 	off.LabelKairos = false
-	want(t, "switched off", len(PlanKairosProbes(l.nodes, nil, off, l.now).Create), 0)
+	requireEqual(t, "switched off", len(PlanKairosProbes(l.nodes, nil, off, l.now).Create), 0)
 }
 
 // Few nodes are probed at the same time. One that is not ready does not count, and a failed probe is retried later.
-func TestLooksArePaced(t *testing.T) {
+func TestProbesAreLimited(t *testing.T) {
 	var names []string
 	for i := range 25 {
 		names = append(names, fmt.Sprintf("n%02d", i))
 	}
-	l := newLooker(t, names...)
+	l := newProbeEnvironment(t, names...)
 	l.pass()
-	want(t, "pods", len(l.pods), maxKairosProbes)
+	requireEqual(t, "pods", len(l.pods), maxKairosProbes)
 	l.pass()
-	want(t, "pods", len(l.pods), maxKairosProbes)
+	requireEqual(t, "pods", len(l.pods), maxKairosProbes)
 	l.nodes[0].Ready = false
 	l.pass()
-	want(t, "pods", len(l.pods), maxKairosProbes+1)
+	requireEqual(t, "pods", len(l.pods), maxKairosProbes+1)
 	l.nodes[0].Ready = true
-	l.see() // all fail
-	l.settle()
-	want(t, "pods made", len(l.made), 25)
-	want(t, "pods", len(l.pods), 25)
-	looks := PlanKairosProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, looking, l.now)
-	want(t, "again", looks.RetryAt.Sub(l.now), kairosProbeRetry)
+	l.finishProbes() // all fail
+	l.runToEnd()
+	requireEqual(t, "pods made", len(l.created), 25)
+	requireEqual(t, "pods", len(l.pods), 25)
+	looks := PlanKairosProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, probeConfig, l.now)
+	requireEqual(t, "again", looks.RetryAt.Sub(l.now), kairosProbeRetry)
 	l.now = l.now.Add(kairosProbeRetry)
 	for _, name := range names {
 		l.hosts[name] = &pack.Kairos{}
 	}
-	l.settle()
-	want(t, "pods", len(l.pods), 0)
+	l.runToEnd()
+	requireEqual(t, "pods", len(l.pods), 0)
 }
 
 // A pod that has only some marks of a probe is ignored.
-func TestForeignLook(t *testing.T) {
-	l := newLooker(t, "n1")
+func TestForeignPodIsIgnored(t *testing.T) {
+	l := newProbeEnvironment(t, "n1")
 	l.hosts["n1"] = &pack.Kairos{}
-	l.settle()
+	l.runToEnd()
 	for _, p := range []metav1.ObjectMeta{
 		{Name: "a", Namespace: "team", Labels: map[string]string{v1alpha1.LabelApp: v1alpha1.AppLabeler, v1alpha1.LabelNode: "n1"}},
 		{Name: "b", Namespace: "skyhook", Labels: map[string]string{v1alpha1.LabelApp: v1alpha1.AppLabeler}},
@@ -214,15 +214,15 @@ func TestForeignLook(t *testing.T) {
 		l.pods = append(l.pods, &corev1.Pod{ObjectMeta: p})
 	}
 	l.now = l.now.Add(time.Minute)
-	want(t, "changes", l.pass(), 0)
+	requireEqual(t, "changes", l.pass(), 0)
 }
 
 // TestSanitize checks the documented examples.
-func TestSanitise(t *testing.T) {
+func TestSanitize(t *testing.T) {
 	for in, out := range map[string]string{
 		"v1.32.4+k3s1": "v1.32.4-k3s1", "plain": "plain", "": "", "+++": "", "-x-": "x", "_a.b_": "a.b", "a b/c": "a-b-c",
 		strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62), "é": "",
 	} {
-		want(t, in, sanitize(in), out)
+		requireEqual(t, in, sanitize(in), out)
 	}
 }
