@@ -74,7 +74,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 		}
 		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
 		if ignored := rules.IgnoredBarePods(pods, o.IsOurs); len(ignored) > 0 {
-			compiled.Spared[t.Node] = ignored
+			compiled.LeftPods[t.Node] = ignored
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 func compartments(op *opv1.NodeOp) map[string]v1alpha1.CompartmentStatus {
 	out := make(map[string]v1alpha1.CompartmentStatus, len(op.Status.CompartmentStatuses))
 	for name, c := range op.Status.CompartmentStatuses {
-		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.Batches(nodeop.Remembered(c.BatchState))}
+		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.Batches(nodeop.ReadBatchState(c.BatchState))}
 	}
 	return out
 }

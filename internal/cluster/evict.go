@@ -53,7 +53,7 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 		}
 	}
 	if op := w.objects.nodeOps[a.Rollout]; op != nil {
-		return op.Grace()
+		return op.GracePeriod()
 	}
 	return nil
 }

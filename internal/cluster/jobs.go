@@ -67,10 +67,10 @@ func (w podWriter) createOrAccept(ctx context.Context, op *nodeop.Compiled, o, e
 
 // deleteOpObject deletes a Job or pod of a NodeOp, unless it is kept for its logs.
 func (w podWriter) deleteOpObject(ctx context.Context, op *nodeop.Compiled, a rollout.Action) error {
-	if op.Keeps(a.Object) {
+	if op.KeepsObject(a.Object) {
 		return nil
 	}
-	name, isJob := nodeop.CutObject(a.Object)
+	name, isJob := nodeop.SplitObjectName(a.Object)
 	return w.deleteOpObjects(ctx, op.Rollout.UID, func(o client.Object) bool {
 		_, ok := o.(*batchv1.Job)
 		return ok == isJob && o.GetName() == name

@@ -88,7 +88,7 @@ type ledgerEntry struct {
 func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
 	if o := findOwner(p.writes.NodeOps, p.objects.NodeOps, l, nodeop.Ref); o != nil {
 		changed := o.DeepCopy()
-		changed.Status.Admission = nodeop.Admission(l)
+		changed.Status.Admission = nodeop.AdmissionStatus(l)
 		return ledgerEntry{o, changed, o.Status.Admission, changed.Status.Admission}, true
 	}
 	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {

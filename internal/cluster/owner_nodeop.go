@@ -30,7 +30,7 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
 		c := w.objects.nodeOps[name]
-		if c == nil || c.Removed || c.Final() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
+		if c == nil || c.Removed || c.IsFinished() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
 			continue
 		}
 		changed := o.DeepCopy()
@@ -52,10 +52,10 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 // createChild creates the NodeOp of an upgrade, unless it exists or is not wanted any more.
 func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
 	exists := slices.ContainsFunc(w.objects.NodeOps, func(o *opv1.NodeOp) bool { return o.Namespace == u.Namespace && o.Name == u.Name })
-	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || nodeop.UpgradeFinal(u) {
+	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || nodeop.IsUpgradeFinished(u) {
 		return
 	}
-	child := nodeop.Child(u)
+	child := nodeop.NewUpgradeNodeOp(u)
 	err := w.options.Client.Create(ctx, child)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		w.inFlight.recordError(rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}, fmt.Errorf("creating its NodeOp: %w", err))
@@ -76,7 +76,7 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		if c == nil || w.objects.hasInFlight(name) {
 			continue
 		}
-		expired, at := c.Expired()
+		expired, at := c.IsExpired()
 		if expired {
 			err := w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
 			if err != nil {
@@ -85,7 +85,7 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		} else if !at.IsZero() {
 			w.inFlight.retry(at.Time)
 		}
-		isOver := c.Removed || c.Final() && len(c.Rollout.Targets) == 0 && len(c.Adopt) == 0
+		isOver := c.Removed || c.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
 		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
 			if err := w.removeFinalizers(ctx, o); err != nil {
 				w.inFlight.recordError(name, fmt.Errorf("taking the finalizer away: %w", err))

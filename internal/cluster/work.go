@@ -136,7 +136,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		if op == nil || c.notReady[op.Rollout.Ref] || c.incomplete[op.Rollout.Ref] {
 			continue
 		}
-		for _, adopted := range op.Adopt {
+		for _, adopted := range op.Edits {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
 				w.addRollout(op.Rollout.Ref)
 				w.adopted, w.mustBeLatest = w.adopted.Plus(adopted.Edit), true
@@ -170,5 +170,5 @@ func (p *pass) nodeOp(name rollout.Ref) *nodeop.Compiled {
 	if c := p.objects.nodeOps[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
 		return c
 	}
-	return nodeop.Ghost(name, nodeop.Input{Nodes: p.objects.Nodes, Config: p.objects.opConfig, Now: p.now})
+	return nodeop.CompileOrphan(name, nodeop.Input{Nodes: p.objects.Nodes, Config: p.objects.opConfig, Now: p.now})
 }

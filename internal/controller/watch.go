@@ -139,7 +139,7 @@ func isAwaited(before, after any) bool {
 	switch a := after.(type) {
 	case *corev1.Pod:
 		b, ok := before.(*corev1.Pod)
-		return ok && (hasSucceeded(a) && !hasSucceeded(b) || nodeop.Over(a) && !nodeop.Over(b))
+		return ok && (hasSucceeded(a) && !hasSucceeded(b) || nodeop.IsPodFinished(a) && !nodeop.IsPodFinished(b))
 	case *batchv1.Job:
 		b, ok := before.(*batchv1.Job)
 		return ok && a.Status.Succeeded+a.Status.Failed != b.Status.Succeeded+b.Status.Failed

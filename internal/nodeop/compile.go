@@ -39,14 +39,14 @@ func Compile(in *Input) *Compiled {
 	c.addGroups()
 
 	c.out.Ledger = readLedger(c.op)
-	c.out.Removed = c.op.isDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Adopt) == 0
+	c.out.Removed = c.op.isDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Edits) == 0
 	return c.out
 }
 
 func newCompiler(in *Input) *compiler {
 	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
-	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, Spared: map[string][]string{}}
+	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
 		Ref:      op.ref(),
 		UID:      string(in.NodeOp.UID),
@@ -66,7 +66,7 @@ func (c *compiler) checkSpec() {
 	selector, err := metav1.LabelSelectorAsSelector(o.Spec.NodeSelector.Kubernetes())
 	if err != nil {
 		selector = labels.Nothing()
-		c.addProblem(rollout.ReasonInvalidSpec, "nodeSelector is not valid: "+bounded(err.Error(), 200))
+		c.addProblem(rollout.ReasonInvalidSpec, "nodeSelector is not valid: "+truncate(err.Error(), 200))
 	}
 	c.selector = selector
 	if allowed := c.in.Config.Namespaces; len(allowed) > 0 && !slices.Contains(allowed, o.Namespace) {
@@ -106,7 +106,7 @@ func (c *compiler) addNode(n *node.Node) {
 		t.removeRecord()
 	}
 	for _, e := range t.edits {
-		c.out.Adopt = append(c.out.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
+		c.out.Edits = append(c.out.Edits, node.NamedEdit{Node: n.Name, Edit: e})
 	}
 }
 

@@ -160,7 +160,7 @@ func (w *environment) pass() int {
 	for _, l := range w.last.Ledgers {
 		for _, o := range w.ops {
 			if Ref(o) == l.Owner {
-				o.Status.Admission = Admission(l)
+				o.Status.Admission = AdmissionStatus(l)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (w *environment) pass() int {
 	}
 	for _, o := range w.ops {
 		c := compiled[Ref(o)]
-		for _, e := range c.Adopt {
+		for _, e := range c.Edits {
 			w.applyEdit(w.node(e.Node), e.Edit)
 			done++
 		}
@@ -241,9 +241,9 @@ func (w *environment) applyAction(c *Compiled, a rollout.Action) {
 }
 
 func (w *environment) sweepObject(c *Compiled, object string) {
-	name, job := CutObject(object)
+	name, job := SplitObjectName(object)
 	switch {
-	case c.Keeps(object):
+	case c.KeepsObject(object):
 	case job:
 		w.jobs = slices.DeleteFunc(w.jobs, func(j *batchv1.Job) bool { return j.Name == name })
 	default:

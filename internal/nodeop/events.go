@@ -33,11 +33,11 @@ type Event struct {
 }
 
 func normalEvent(node, reason, message string) []Event {
-	return []Event{{Node: node, Type: corev1.EventTypeNormal, Reason: reason, Message: bounded(message, 900)}}
+	return []Event{{Node: node, Type: corev1.EventTypeNormal, Reason: reason, Message: truncate(message, 900)}}
 }
 
 func warningEvent(node, reason, message string) []Event {
-	return []Event{{Node: node, Type: corev1.EventTypeWarning, Reason: reason, Message: bounded(message, 900)}}
+	return []Event{{Node: node, Type: corev1.EventTypeWarning, Reason: reason, Message: truncate(message, 900)}}
 }
 
 // Events are the events of actions that were carried out, and of what Status changed.
@@ -72,8 +72,8 @@ func (c *Compiled) actionEvents(a rollout.Action) []Event {
 	switch {
 	case a.Verb == rollout.VerbAdmit:
 		return normalEvent(a.Node, eventStarted, name+" begins to work on node "+a.Node)
-	case a.Verb == rollout.VerbRun && isCommand && len(c.Spared[a.Node]) > 0:
-		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+listNames(c.Spared[a.Node]))
+	case a.Verb == rollout.VerbRun && isCommand && len(c.LeftPods[a.Node]) > 0:
+		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+listNames(c.LeftPods[a.Node]))
 	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.op.reboots():
 		return normalEvent(a.Node, eventReboot, name+": the command ended well, node "+a.Node+" reboots")
 	case a.Verb == rollout.VerbRetire && a.Skip:

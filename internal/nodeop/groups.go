@@ -44,7 +44,7 @@ func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.
 		pace.StopAfter, pace.SafetyLimit = 1, 101
 	}
 	remembered := c.in.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
-	return rollout.Group{Ref: name, Ledger: c.op.ref(), Limit: limit, Pace: pace, Memory: Remembered(remembered), Frozen: frozen}
+	return rollout.Group{Ref: name, Ledger: c.op.ref(), Limit: limit, Pace: pace, Memory: ReadBatchState(remembered), Frozen: frozen}
 }
 
 // useBudget uses the groups of a policy. Other rollouts may share them, so a failure blocks the targets and not the groups.
@@ -101,8 +101,8 @@ func readLedger(op *operation) rollout.Ledger {
 	return l
 }
 
-// Admission converts a ledger to the status of its NodeOp.
-func Admission(l rollout.Ledger) *v1alpha1.Admission {
+// AdmissionStatus converts a ledger to the status of its NodeOp.
+func AdmissionStatus(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
 		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(node.WholeSeconds(s.Since))}
@@ -117,8 +117,8 @@ func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	return out
 }
 
-// Remembered converts the batch state of a status to the memory of a group.
-func Remembered(b *v1alpha1.BatchState) rollout.Memory {
+// ReadBatchState converts the batch state of a status to the memory of a group.
+func ReadBatchState(b *v1alpha1.BatchState) rollout.Memory {
 	if b == nil {
 		return rollout.Memory{}
 	}

@@ -66,7 +66,7 @@ func PlanKairosProbes(nodes []*node.Node, pods []*corev1.Pod, config Config, now
 		case p.DeletionTimestamp != nil:
 		case found != nil: // the pod is deleted once the node is labelled
 			out.Edits = append(out.Edits, node.NamedEdit{Node: n.Name, Edit: kairosEdit(n, *found)})
-		case Over(p):
+		case IsPodFinished(p):
 			retryAt := p.CreationTimestamp.Add(kairosProbeRetry)
 			if needed = now.Before(retryAt); needed {
 				out.RetryAt = earlier(out.RetryAt, retryAt)

@@ -56,7 +56,7 @@ func (l *probeEnvironment) pass() int {
 // finishProbes ends every probe.
 func (l *probeEnvironment) finishProbes() {
 	for _, p := range l.pods {
-		if Over(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
+		if IsPodFinished(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
 			continue
 		}
 		if k := l.hosts[p.Spec.NodeName]; k != nil {

@@ -71,7 +71,7 @@ func (w *environment) runPreflight(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerPreflight, State: s}}
 	}
 	switch word := w.checks[p.Spec.NodeName]; {
-	case Over(p):
+	case IsPodFinished(p):
 	case word == "hang" && len(p.Status.ContainerStatuses) > 0:
 	case word == "hang":
 		container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}})
@@ -91,7 +91,7 @@ func (w *environment) runReboot(p *corev1.Pod) {
 		done, well := jobOutcome(j)
 		return done && well && j.Spec.Template.Spec.NodeName == p.Spec.NodeName && slices.Contains(p.Spec.Containers[0].Args, j.Name)
 	})
-	if n == nil || Over(p) || waits && !ready {
+	if n == nil || IsPodFinished(p) || waits && !ready {
 		return
 	}
 	end := func(m pack.Message) {

@@ -91,13 +91,13 @@ func TestTTL(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], ttlSecondsAfterFinished: 600}}`)
 	w.runToEnd()
-	expired, at := w.compile(o).Expired()
+	expired, at := w.compile(o).IsExpired()
 	requireEqual(t, "expired", expired, false)
 	w.now = at.Time
-	expired, _ = w.compile(o).Expired()
+	expired, _ = w.compile(o).IsExpired()
 	requireEqual(t, "expired", expired, true)
 	o.Spec.TTLSecondsAfterFinished = nil
-	expired, _ = w.compile(o).Expired()
+	expired, _ = w.compile(o).IsExpired()
 	requireEqual(t, "expired", expired, false)
 }
 

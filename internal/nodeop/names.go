@@ -64,8 +64,8 @@ func nameSuffix(parts ...string) string {
 // labelValue makes a name fit into a label.
 func labelValue(name string) string { return truncateName(name, 63) }
 
-// bounded cuts a text to at most this many bytes.
-func bounded(s string, most int) string {
+// truncate cuts a text to at most this many bytes.
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -70,23 +70,23 @@ type Compiled struct {
 	Groups   []rollout.Group
 	Ledger   rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
 	Problems []Problem
-	Adopt    []node.NamedEdit    // written without an action of a plan
-	Spared   map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
+	Edits    []node.NamedEdit    // written without an action of a plan
+	LeftPods map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
 	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 
 	op           *operation
 	sharesBudget bool // of a policy
-	ghost        bool // the NodeOp does not exist any more
+	isOrphan     bool // the NodeOp does not exist any more
 	targets      map[string]*target
 	order        []*target
 	missing      []string // nodes that were started and do not exist any more
 }
 
-// Final reports whether the NodeOp has finished.
-func (c *Compiled) Final() bool { return c.op.isFinished() }
+// IsFinished reports whether the NodeOp has finished.
+func (c *Compiled) IsFinished() bool { return c.op.isFinished() }
 
-// Grace is the grace period of evictions; nil for that of each pod.
-func (c *Compiled) Grace() *int64 {
+// GracePeriod is the grace period of evictions; nil for that of each pod.
+func (c *Compiled) GracePeriod() *int64 {
 	d := c.op.spec().DrainOptions
 	if d == nil || d.GracePeriodSeconds == nil || *d.GracePeriodSeconds < 0 {
 		return nil
@@ -94,14 +94,14 @@ func (c *Compiled) Grace() *int64 {
 	return new(int64(*d.GracePeriodSeconds))
 }
 
-// Ghost compiles a NodeOp that does not exist any more and left a hold behind, so that the hold is released.
-func Ghost(owner rollout.Ref, in Input) *Compiled {
+// CompileOrphan compiles a NodeOp that does not exist any more and left a hold behind, so that the hold is released.
+func CompileOrphan(owner rollout.Ref, in Input) *Compiled {
 	name, uid, _ := strings.Cut(owner.Name, "@")
 	in.NodeOp = &v1alpha1.NodeOp{}
 	in.NodeOp.Namespace, in.NodeOp.Name = owner.Namespace, name
 	in.NodeOp.UID, in.NodeOp.DeletionTimestamp = types.UID(uid), &metav1.Time{Time: in.Now}
 	c := Compile(&in)
-	c.Rollout.Ref, c.Rollout.UID, c.ghost = owner, uid, true
+	c.Rollout.Ref, c.Rollout.UID, c.isOrphan = owner, uid, true
 	return c
 }
 

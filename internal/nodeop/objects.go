@@ -102,8 +102,8 @@ func findPod(pods []*corev1.Pod, name string) *corev1.Pod {
 	return nil
 }
 
-// Over reports whether all containers of a pod have ended.
-func Over(p *corev1.Pod) bool {
+// IsPodFinished reports whether all containers of a pod have ended.
+func IsPodFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
@@ -131,7 +131,7 @@ func jobFailure(j *batchv1.Job) string {
 		return ""
 	}
 	text := strings.TrimPrefix(cond.Reason+": "+cond.Message, ": ")
-	return strings.TrimSuffix(bounded(text, 300), ".")
+	return strings.TrimSuffix(truncate(text, 300), ".")
 }
 
 // commandRun is the state of the newest pod of a Job.
@@ -156,7 +156,7 @@ func (o *nodeObjects) lastRun(job string) commandRun {
 	}
 	for _, s := range slices.Concat(newest.Status.InitContainerStatuses, newest.Status.ContainerStatuses) {
 		if ended := s.State.Terminated; ended != nil && s.Name == containerCommand {
-			out.exit, out.output = new(ended.ExitCode), bounded(strings.TrimSpace(ended.Message), 1000)
+			out.exit, out.output = new(ended.ExitCode), truncate(strings.TrimSpace(ended.Message), 1000)
 		}
 		if s.State.Waiting != nil && out.waiting == "" {
 			out.reason, out.waiting = startFailure(&s)
@@ -168,7 +168,7 @@ func (o *nodeObjects) lastRun(job string) commandRun {
 // startFailure says why a waiting container cannot start; nothing when it only takes time.
 func startFailure(s *corev1.ContainerStatus) (rollout.Reason, string) {
 	w := s.State.Waiting
-	message := bounded(strings.TrimSpace(w.Message), 200)
+	message := truncate(strings.TrimSpace(w.Message), 200)
 	if message == "" {
 		message = w.Reason
 	}

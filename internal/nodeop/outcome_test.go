@@ -74,7 +74,7 @@ func TestSameNameElsewhere(t *testing.T) {
 // try.
 func TestUpgradeIsTriedTwice(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	o := w.addNodeOp(Child(newUpgrade(t, `{image: x, force: true}`)))
+	o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, `{image: x, force: true}`)))
 	w.commands["n1"] = "fail"
 	w.runToEnd()
 	requireEqual(t, "attempts", o.Status.NodeStatuses["n1"].Attempts, int32(2))

@@ -18,10 +18,10 @@ const prefixTarget = "target "
 // recorder turns the actions of a plan into edits of one node.
 type recorder struct {
 	*operation
-	owner  rollout.Ref // of the hold
-	ghost  bool        // the NodeOp does not exist any more
-	node   *node.Node
-	target *target // nil when the node is not a target
+	owner    rollout.Ref // of the hold
+	isOrphan bool        // the NodeOp does not exist any more
+	node     *node.Node
+	target   *target // nil when the node is not a target
 }
 
 // Change is the edit of an action. n is the node as it is after the earlier actions of the plan, and holds are all holds on
@@ -50,7 +50,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 }
 
 func (c *Compiled) recorder(n *node.Node) *recorder {
-	return &recorder{c.op, c.Rollout.Ref, c.ghost, n, c.targets[n.Name]}
+	return &recorder{c.op, c.Rollout.Ref, c.isOrphan, n, c.targets[n.Name]}
 }
 
 // record is the record of the node, or what was inherited from a predecessor.
@@ -137,7 +137,7 @@ func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
 
 // removeHeld removes the hold from the record. Nobody needs the record of a NodeOp that does not exist any more.
 func (r *recorder) removeHeld(rec node.NodeOpRecord) node.Edit {
-	if r.ghost {
+	if r.isOrphan {
 		return r.removeRecord()
 	}
 	rec = rec.Clone()
@@ -259,7 +259,7 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 		case result.Skipped:
 			result.Phase = v1alpha1.PhaseCompleted
 		case a.Skip || !succeeded:
-			setFailure(result, a.Why.Reason, bounded(a.Why.Text, 1000))
+			setFailure(result, a.Why.Reason, truncate(a.Why.Text, 1000))
 		case r.reboots():
 			result.Phase, result.Message = v1alpha1.PhaseCompleted, textRebootDone
 		default:

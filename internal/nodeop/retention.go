@@ -14,9 +14,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
-// Expired reports whether the Jobs and pods of a finished NodeOp have been kept for ttlSecondsAfterFinished, and until when
+// IsExpired reports whether the Jobs and pods of a finished NodeOp have been kept for ttlSecondsAfterFinished, and until when
 // they are kept. The time is zero when they are kept forever.
-func (c *Compiled) Expired() (expired bool, at metav1.Time) {
+func (c *Compiled) IsExpired() (expired bool, at metav1.Time) {
 	ttl := c.op.spec().TTLSecondsAfterFinished
 	if ttl == nil || !c.op.isFinished() || c.op.isDeleting() {
 		return false, metav1.Time{}
@@ -29,8 +29,8 @@ func (c *Compiled) Expired() (expired bool, at metav1.Time) {
 	return !c.op.now.Before(at.Time), at
 }
 
-// Keeps reports whether an object is kept for its logs although a plan sweeps it.
-func (c *Compiled) Keeps(object string) bool {
+// KeepsObject reports whether an object is kept for its logs although a plan sweeps it.
+func (c *Compiled) KeepsObject(object string) bool {
 	for _, t := range c.order {
 		for _, j := range t.objects.jobs {
 			if finished, _ := jobOutcome(j); finished && kindJob+j.Name == object {
@@ -46,8 +46,8 @@ func (c *Compiled) Keeps(object string) bool {
 	return false
 }
 
-// CutObject splits the name that an object has in a plan into its name and its kind.
-func CutObject(object string) (name string, job bool) {
+// SplitObjectName splits the name that an object has in a plan into its name and its kind.
+func SplitObjectName(object string) (name string, job bool) {
 	if name, ok := strings.CutPrefix(object, kindJob); ok {
 		return name, true
 	}

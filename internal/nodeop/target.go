@@ -153,13 +153,13 @@ func (t *target) strays() (strays, going []string) {
 		}
 	}
 	for _, p := range t.objects.preflights {
-		almostGone := p.DeletionTimestamp != nil && Over(p)
+		almostGone := p.DeletionTimestamp != nil && IsPodFinished(p)
 		if !almostGone && !t.needsPreflight(p) {
 			add(kindPod+p.Name, p)
 		}
 	}
 	for _, p := range t.objects.reboots {
-		if !Over(p) && !t.needsReboot(p) {
+		if !IsPodFinished(p) && !t.needsReboot(p) {
 			add(kindPod+p.Name, p)
 		}
 	}

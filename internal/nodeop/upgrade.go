@@ -32,9 +32,9 @@ var neverCopied = []string{"/etc/hostname", "/etc/hosts"}
 // upgradeRetries is low because each try writes a whole system to the disk of the node, and seldom ends differently.
 const upgradeRetries = 1
 
-// Child renders the NodeOp that carries out an upgrade. Without a reboot no workload is disturbed, so nodes are not drained.
+// NewUpgradeNodeOp renders the NodeOp that carries out an upgrade. Without a reboot no workload is disturbed, so nodes are not drained.
 // An upgrade of the recovery system is never skipped, because the version of that system is unknown.
-func Child(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
+func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 	active := u.Spec.UpgradeActive == nil || *u.Spec.UpgradeActive
 	compare := active && !isTrue(u.Spec.UpgradeRecovery) && !isTrue(u.Spec.Force)
 	out := &v1alpha1.NodeOp{
@@ -94,13 +94,13 @@ func renderUpgradeScript(u *v1alpha1.NodeOpUpgrade, active, compare bool) string
 // shellQuote quotes a word for a shell.
 func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// Carries reports whether a NodeOp is the one that carries out an upgrade.
-func Carries(o *v1alpha1.NodeOp, u *v1alpha1.NodeOpUpgrade) bool {
+// IsUpgradeOf reports whether a NodeOp is the one that carries out an upgrade.
+func IsUpgradeOf(o *v1alpha1.NodeOp, u *v1alpha1.NodeOpUpgrade) bool {
 	owner := metav1.GetControllerOf(o)
 	return owner != nil && owner.UID == u.UID && owner.Kind == UpgradeKind
 }
 
-// UpgradeFinal reports whether an upgrade has ended. No NodeOp is created for it any more.
-func UpgradeFinal(u *v1alpha1.NodeOpUpgrade) bool {
+// IsUpgradeFinished reports whether an upgrade has ended. No NodeOp is created for it any more.
+func IsUpgradeFinished(u *v1alpha1.NodeOpUpgrade) bool {
 	return u.Status.Phase == v1alpha1.PhaseCompleted || u.Status.Phase == v1alpha1.PhaseFailed
 }

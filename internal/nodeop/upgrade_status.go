@@ -38,9 +38,9 @@ func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.
 	out := *was.DeepCopy()
 	out.ObservedGeneration = u.Generation
 	switch {
-	case o != nil && !Carries(o, u):
+	case o != nil && !IsUpgradeOf(o, u):
 		out.Message, out.Phase = foreignNodeOp, v1alpha1.PhasePending
-	case o == nil && UpgradeFinal(u):
+	case o == nil && IsUpgradeFinished(u):
 		return was
 	case o == nil && was.NodeOpName != "":
 		out.NodeOpName, out.Phase, out.Message = u.Name, v1alpha1.PhaseFailed, "its NodeOp was deleted: create another NodeOpUpgrade to upgrade again"
@@ -68,7 +68,7 @@ func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.
 // upgradeConditions mirrors the conditions of the NodeOp, if there is one that belongs to the upgrade.
 func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alpha1.NodeOpUpgradeStatus, now time.Time) []metav1.Condition {
 	s := &conditionSet{slices.Clone(u.Status.Conditions), u.Generation, now}
-	isForeign := o != nil && !Carries(o, u)
+	isForeign := o != nil && !IsUpgradeOf(o, u)
 	if isForeign {
 		s.set(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, foreignNodeOp)
 	} else {

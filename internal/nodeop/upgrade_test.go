@@ -32,13 +32,13 @@ func newUpgrade(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
 func TestUpgradeNodeOp(t *testing.T) {
 	u := newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
-	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, Child(u)))
-	c := Child(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
+	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, NewUpgradeNodeOp(u)))
+	c := NewUpgradeNodeOp(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
 	requireEqual(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
 	requireEqual(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed
 	requireEqual(t, "preflight", c.Spec.Preflight == nil, true)
-	requireEqual(t, "preflight", Child(newUpgrade(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
-	requireEqual(t, "reboot", isTrue(Child(newUpgrade(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
+	requireEqual(t, "preflight", NewUpgradeNodeOp(newUpgrade(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
+	requireEqual(t, "reboot", isTrue(NewUpgradeNodeOp(newUpgrade(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
 }
 
 // TestUpgradeScript runs the script with a fake kairos-agent that records its arguments.
@@ -84,7 +84,7 @@ func TestUpgradeScript(t *testing.T) {
 			put("target", c.target, 0o644)
 			put("host", c.host, 0o644)
 			put("host-os", c.hostOS, 0o644)
-			child := Child(newUpgrade(t, c.spec))
+			child := NewUpgradeNodeOp(newUpgrade(t, c.spec))
 			cmd := exec.Command(child.Spec.Command[0], child.Spec.Command[1:]...)
 			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
 				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/host-os", "TERMINATION_LOG=" + dir + "/log"}
@@ -123,7 +123,7 @@ func TestUpgradePreflight(t *testing.T) {
 					}
 				}
 			}
-			p := Child(newUpgrade(t, `{image: x}`)).Spec.Preflight
+			p := NewUpgradeNodeOp(newUpgrade(t, `{image: x}`)).Spec.Preflight
 			requireEqual(t, "image", p.Image, "")
 			cmd := exec.Command(p.Command[0], p.Command[1:]...)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
@@ -143,7 +143,7 @@ func TestUpgradeStatus(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	s := UpgradeStatus(u, nil, nil, now)
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
-	o := Child(u)
+	o := NewUpgradeNodeOp(u)
 	u.Status = UpgradeStatus(u, o, nil, now)
 	requireEqual(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
 	requireEqual(t, "message", u.Status.Message, "NodeOp created")
@@ -171,7 +171,7 @@ func TestUpgradeFallsBack(t *testing.T) {
 		w := newEnvironment(t, "n1", "n2", "n3")
 		w.output = "target v4.1.0-k3s"
 		w.rebootModes["n1"], w.rebootModes["n2"] = "came up", "falls back"
-		o := w.addNodeOp(Child(newUpgrade(t, spec)))
+		o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, spec)))
 		w.runToEnd()
 		requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 		n1, n2 := o.Status.NodeStatuses["n1"], o.Status.NodeStatuses["n2"]
@@ -198,7 +198,7 @@ func TestUpgradeFallsBack(t *testing.T) {
 // An upgrade copies its own root filesystem, so Kubernetes adds as little to it as possible.
 func TestUpgradeJob(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	o := w.addNodeOp(Child(newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
+	o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
 	for range 6 {
 		w.tick()
 	}

@@ -58,7 +58,7 @@ func NodeOpRules(d *opv1.DrainOptions) (rules Rules, drains bool) {
 func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, refused map[types.UID]Refusal) []rollout.Pod {
 	var out []rollout.Pod
 	for _, p := range pods {
-		if nodeop.Over(p) || isOurs(p) {
+		if nodeop.IsPodFinished(p) || isOurs(p) {
 			continue
 		}
 		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Leaving: p.DeletionTimestamp != nil}
@@ -84,7 +84,7 @@ func (r Rules) IgnoredBarePods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool
 	var out []string
 	for _, p := range pods {
 		isBare := metav1.GetControllerOf(p) == nil && !isMirrorPod(p)
-		if isBare && !r.Force && !isOurs(p) && !nodeop.Over(p) {
+		if isBare && !r.Force && !isOurs(p) && !nodeop.IsPodFinished(p) {
 			out = append(out, p.Namespace+"/"+p.Name)
 		}
 	}
