@@ -28,7 +28,7 @@ const maxNamed = 10
 // removed its finalizer from each, and then deletes the policies. It runs before an operator is removed: without one, nodes
 // would stay cordoned and the finalizers would never go. It prints what it waits for whenever that changes, and returns it
 // as an error when the context ends first.
-func Cleanup(ctx context.Context, config *rest.Config, namespace string, print func(string)) error {
+func Cleanup(ctx context.Context, config *rest.Config, namespace string, report func(string)) error {
 	scheme, err := Scheme()
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, print f
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := waitUntilDeleted(ctx, c, namespace, print); err != nil {
+	if err := waitUntilDeleted(ctx, c, namespace, report); err != nil {
 		return err
 	}
 	policies := &v1alpha1.DeploymentPolicyList{}
@@ -49,11 +49,11 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, print f
 			return fmt.Errorf("deleting DeploymentPolicy %s: %w", policies.Items[i].Name, err)
 		}
 	}
-	print(fmt.Sprintf("all Skyhooks are gone; %d DeploymentPolicies are deleted", len(policies.Items)))
+	report(fmt.Sprintf("all Skyhooks are gone; %d DeploymentPolicies are deleted", len(policies.Items)))
 	return nil
 }
 
-func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, print func(string)) error {
+func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, report func(string)) error {
 	last := ""
 	for {
 		waiting, err := deleteRemaining(ctx, c)
@@ -65,7 +65,7 @@ func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, pr
 		}
 		if waiting != "" && waiting != last {
 			last = waiting
-			print("waiting: " + waiting)
+			report("waiting: " + waiting)
 		}
 		if !sleep(ctx, time.Second) {
 			return fmt.Errorf("time is up, and this is not finished: %s%s", last, describeMissingLeader(c, namespace))

@@ -44,7 +44,7 @@ type Node struct {
 	Conditions      []corev1.NodeCondition // ours only
 
 	skyhooks    map[string]*SkyhookState // by name
-	nodeOps     map[string]NodeOpState   // by annotation
+	nodeOps     map[string]OpState       // by annotation
 	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
 	holds       []ownedHold
 	latest      time.Time
@@ -92,7 +92,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 			n.collectSkyhook(key, value)
 		case strings.HasPrefix(key, nodeopv1.PrefixRecord):
 			if n.nodeOps == nil {
-				n.nodeOps = map[string]NodeOpState{}
+				n.nodeOps = map[string]OpState{}
 			}
 			n.nodeOps[key] = parseNodeOp(key, value, prev.nodeOps[key])
 		}

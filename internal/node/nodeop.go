@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// NodeOpRecord is what a node remembers of a NodeOp, in the annotation of recordKey.
-type NodeOpRecord struct {
+// OpRecord is what a node remembers of a NodeOp, in the annotation of recordKey.
+type OpRecord struct {
 	Node      string           `json:"node"`   // UID: a node of the same name with another UID is another node
 	NodeOp    string           `json:"nodeOp"` // nodeopv1.CordonedBy of the NodeOp
 	Admitted  bool             `json:"admitted,omitempty"`
@@ -66,10 +66,11 @@ const (
 	StepDone    = "done"
 )
 
+// Is reports whether the step is in a state.
 func (s *Step) Is(state string) bool { return s != nil && s.State == state }
 
-// NodeOpRecordKey is the annotation of a NodeOp's record.
-func NodeOpRecordKey(uid string) string {
+// OpRecordKey is the annotation of a NodeOp's record.
+func OpRecordKey(uid string) string {
 	hex := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {
 			return r
@@ -80,19 +81,19 @@ func NodeOpRecordKey(uid string) string {
 }
 
 // ParseNodeOpRecord is the one reader of the annotation.
-func ParseNodeOpRecord(raw string) (NodeOpRecord, error) {
-	var r NodeOpRecord
+func ParseNodeOpRecord(raw string) (OpRecord, error) {
+	var r OpRecord
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {
-		return NodeOpRecord{}, fmt.Errorf("it is not a record: %w", err)
+		return OpRecord{}, fmt.Errorf("it is not a record: %w", err)
 	}
 	return r, nil
 }
 
 // String is the value of the annotation; there is no other writer.
-func (r NodeOpRecord) String() string { return encode(r) }
+func (r OpRecord) String() string { return encode(r) }
 
 // Clone is a copy that may be changed.
-func (r NodeOpRecord) Clone() NodeOpRecord {
+func (r OpRecord) Clone() OpRecord {
 	out := r
 	out.Preflight, out.Command, out.Reboot = copied(r.Preflight), copied(r.Command), copied(r.Reboot)
 	out.Held, out.Result, out.At = copied(r.Held), copied(r.Result), copied(r.At)
@@ -107,9 +108,9 @@ func copied[T any](p *T) *T {
 	return &c
 }
 
-// NodeOpState is what one node records of one NodeOp.
-type NodeOpState struct {
-	Record  NodeOpRecord
+// OpState is what one node records of one NodeOp.
+type OpState struct {
+	Record  OpRecord
 	Problem string // the annotation cannot be read: says why
 	Exists  bool   // there is a record, readable or not
 
@@ -117,14 +118,14 @@ type NodeOpState struct {
 }
 
 // NodeOp is what the node records of the NodeOp with this UID.
-func (n *Node) NodeOp(uid string) NodeOpState { return n.nodeOps[NodeOpRecordKey(uid)] }
+func (n *Node) NodeOp(uid string) OpState { return n.nodeOps[OpRecordKey(uid)] }
 
 // parseNodeOp reads a record; prev is the one on an earlier version of the node.
-func parseNodeOp(key, text string, prev NodeOpState) NodeOpState {
+func parseNodeOp(key, text string, prev OpState) OpState {
 	if prev.Exists && prev.text == text {
 		return prev
 	}
-	out := NodeOpState{Exists: true, text: text}
+	out := OpState{Exists: true, text: text}
 	var err error
 	if out.Record, err = ParseNodeOpRecord(text); err != nil {
 		out.Problem = unreadable(key, err, "delete it")
@@ -162,7 +163,7 @@ func cutOwner(value string) (owner rollout.Ref, uid string, ok bool) {
 	return rollout.Ref{Kind: KindNodeOp, Namespace: namespace, Name: name}, uid, true
 }
 
-func (r NodeOpRecord) times() []time.Time {
+func (r OpRecord) times() []time.Time {
 	var out []time.Time
 	for _, s := range []*Step{r.Preflight, r.Command, r.Reboot} {
 		if s != nil {

@@ -41,7 +41,7 @@ func (op *operation) ref() rollout.Ref { return Ref(op.nodeOp) }
 // mark is the value that names this NodeOp in annotations of nodes.
 func (op *operation) mark() string { return v1alpha1.CordonedBy(op.nodeOp) }
 
-func (op *operation) recordKey() string { return node.NodeOpRecordKey(string(op.nodeOp.UID)) }
+func (op *operation) recordKey() string { return node.OpRecordKey(string(op.nodeOp.UID)) }
 
 func (op *operation) isDeleting() bool { return op.nodeOp.DeletionTimestamp != nil }
 
@@ -69,14 +69,14 @@ func (op *operation) owns(m metav1.Object) bool {
 }
 
 // recordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
-func (op *operation) recordOn(n *node.Node) (rec node.NodeOpRecord, ok bool) {
+func (op *operation) recordOn(n *node.Node) (rec node.OpRecord, ok bool) {
 	recorded := op.stateOn(n)
 	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.mark() && recorded.Record.Node == n.UID
 	return recorded.Record, ok
 }
 
 // stateOn returns what a node records of this NodeOp, whatever it is.
-func (op *operation) stateOn(n *node.Node) node.NodeOpState { return n.NodeOp(string(op.nodeOp.UID)) }
+func (op *operation) stateOn(n *node.Node) node.OpState { return n.NodeOp(string(op.nodeOp.UID)) }
 
 // isOn reports whether a node carries an annotation of this NodeOp.
 func (op *operation) isOn(n *node.Node) bool {
@@ -98,7 +98,7 @@ func (op *operation) objectName(what string, n *node.Node, admission int) string
 	return truncateName(strings.Join(parts, "-"), 57) + "-" + nameSuffix(string(op.nodeOp.UID), n.UID, n.Name, what, strconv.Itoa(admission))
 }
 
-func (op *operation) preflightName(n *node.Node, rec *node.NodeOpRecord) string {
+func (op *operation) preflightName(n *node.Node, rec *node.OpRecord) string {
 	return op.objectName(containerPreflight, n, max(1, rec.Admission))
 }
 

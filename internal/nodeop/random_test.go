@@ -162,7 +162,7 @@ func checkInvariants(t *testing.T, w *environment, ops []*v1alpha1.NodeOp, limit
 }
 
 // failedOn reports whether the operation has failed on a node: then the admission does not count against concurrency.
-func (w *environment) failedOn(n *node.Node, r node.NodeOpRecord) bool {
+func (w *environment) failedOn(n *node.Node, r node.OpRecord) bool {
 	for _, p := range w.pods {
 		if p.Spec.NodeName == n.Name && p.Labels[v1alpha1.LabelPreflight] == "true" && (p.Status.Phase == corev1.PodFailed || r.Preflight.Is(node.StepFailing)) {
 			return true
@@ -176,10 +176,10 @@ func (w *environment) failedOn(n *node.Node, r node.NodeOpRecord) bool {
 	return r.Preflight.Is(node.StepFailing) || r.Command.Is(node.StepFailing) || r.Reboot.Is(node.StepFailing)
 }
 
-func readRecord(n *node.Node, o *v1alpha1.NodeOp) node.NodeOpRecord {
-	r, err := node.ParseNodeOpRecord(n.Annotations[node.NodeOpRecordKey(string(o.UID))])
+func readRecord(n *node.Node, o *v1alpha1.NodeOp) node.OpRecord {
+	r, err := node.ParseNodeOpRecord(n.Annotations[node.OpRecordKey(string(o.UID))])
 	if err != nil || r.Node != n.UID {
-		return node.NodeOpRecord{}
+		return node.OpRecord{}
 	}
 	return r
 }

@@ -54,17 +54,17 @@ func (c *Compiled) recorder(n *node.Node) *recorder {
 }
 
 // record is the record of the node, or what was inherited from a predecessor.
-func (r *recorder) record() node.NodeOpRecord {
+func (r *recorder) record() node.OpRecord {
 	if rec, ok := r.recordOn(r.node); ok {
 		return rec.Clone()
 	}
 	if t := r.target; t != nil && (t.inherited || t.rec.Result != nil) {
 		return t.rec.Clone()
 	}
-	return node.NodeOpRecord{}
+	return node.OpRecord{}
 }
 
-func (r *recorder) editRecord(change func(*node.NodeOpRecord)) node.Edit {
+func (r *recorder) editRecord(change func(*node.OpRecord)) node.Edit {
 	rec := r.record()
 	change(&rec)
 	rec.Node, rec.NodeOp = r.node.UID, r.mark()
@@ -85,11 +85,11 @@ func (r *recorder) newStep(state string) *node.Step {
 
 // admit records the admission: from now on the node is in progress.
 func (r *recorder) admit(a rollout.Action) node.Edit {
-	return r.editRecord(func(rec *node.NodeOpRecord) {
+	return r.editRecord(func(rec *node.OpRecord) {
 		if rec.Admitted {
 			return
 		}
-		*rec = node.NodeOpRecord{
+		*rec = node.OpRecord{
 			Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: new(node.WholeSeconds(r.now)),
 			Order: a.Order, Batch: a.Batch, Group: a.Group,
 		}
@@ -101,7 +101,7 @@ func (r *recorder) placeHold(holds []rollout.Hold) node.Edit {
 	e := node.Edit{}
 	if r.record().Held == nil {
 		placed := r.node.Cordon(holds).Place(r.owner, r.now).Of(r.owner)
-		e = r.editRecord(func(rec *node.NodeOpRecord) {
+		e = r.editRecord(func(rec *node.OpRecord) {
 			rec.Held = &node.Held{At: node.WholeSeconds(r.now), WasCordoned: placed.WasCordoned}
 		})
 		if !placed.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
@@ -136,7 +136,7 @@ func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
 }
 
 // removeHeld removes the hold from the record. Nobody needs the record of a NodeOp that does not exist any more.
-func (r *recorder) removeHeld(rec node.NodeOpRecord) node.Edit {
+func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 	if r.isOrphan {
 		return r.removeRecord()
 	}
@@ -150,7 +150,7 @@ func (r *recorder) removeHeld(rec node.NodeOpRecord) node.Edit {
 // startTask records that a task runs, with everything that its objects are rendered from, so that objects that are lost
 // are created again with the same content.
 func (r *recorder) startTask(task string) node.Edit {
-	return r.editRecord(func(rec *node.NodeOpRecord) {
+	return r.editRecord(func(rec *node.OpRecord) {
 		step := r.newStep(node.StepRunning)
 		switch task {
 		case taskPreflight:
@@ -166,7 +166,7 @@ func (r *recorder) startTask(task string) node.Edit {
 
 // recordOutcome records how a task ended.
 func (r *recorder) recordOutcome(a rollout.Action) node.Edit {
-	return r.editRecord(func(rec *node.NodeOpRecord) {
+	return r.editRecord(func(rec *node.OpRecord) {
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}
@@ -246,7 +246,7 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 		return r.removeRecord()
 	}
 
-	return r.editRecord(func(rec *node.NodeOpRecord) {
+	return r.editRecord(func(rec *node.OpRecord) {
 		succeeded := rec.Command.Is(node.StepDone) && (!r.reboots() || rec.Reboot.Is(node.StepDone))
 		rec.Admitted = false
 		if rec.Result == nil {

@@ -29,7 +29,7 @@ const fallbackImage = "busybox:latest"
 type renderer struct {
 	*operation
 	node *node.Node
-	rec  *node.NodeOpRecord
+	rec  *node.OpRecord
 }
 
 // Objects renders the objects of a task. The node records the action Run already.

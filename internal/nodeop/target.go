@@ -19,11 +19,11 @@ import (
 type target struct {
 	op        *operation
 	node      *node.Node
-	rec       node.NodeOpRecord // on the node, or inherited from what a predecessor left
-	inherited bool              // rec was rebuilt and is written by one of edits
-	problem   string            // why the record cannot be read
-	held      bool              // this NodeOp holds the node
-	leaving   bool              // not selected any more
+	rec       node.OpRecord // on the node, or inherited from what a predecessor left
+	inherited bool          // rec was rebuilt and is written by one of edits
+	problem   string        // why the record cannot be read
+	held      bool          // this NodeOp holds the node
+	leaving   bool          // not selected any more
 	entry     v1alpha1.NodeStatus
 	hasEntry  bool
 	objects   nodeObjects
@@ -67,12 +67,12 @@ func (t *target) inheritEntry() {
 		command.State = node.StepDone
 	}
 	t.inherited = true
-	t.rec = node.NodeOpRecord{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
+	t.rec = node.OpRecord{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
 	t.writeRecord(t.rec)
 }
 
 // writeRecord adds an edit that writes the record to the node.
-func (t *target) writeRecord(rec node.NodeOpRecord) {
+func (t *target) writeRecord(rec node.OpRecord) {
 	e := node.Edit{}
 	e.SetAnnotation(t.node, t.op.recordKey(), rec.String())
 	t.edits = append(t.edits, e)

@@ -17,7 +17,7 @@ func Check(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 	var out []string
 	for _, c := range p.Spec.Compartments {
 		if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
-			out = append(out, fmt.Sprintf("compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s", c.Name, p.Name, short(err)))
+			out = append(out, fmt.Sprintf("compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s", c.Name, p.Name, describeError(err)))
 		}
 	}
 	calendar, err := NewCalendar(p.Spec.Windows)
@@ -25,12 +25,12 @@ func Check(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 		err = calendar.Never(p.Spec.Windows, now)
 	}
 	if err != nil {
-		out = append(out, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s", p.Name, short(err)))
+		out = append(out, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s", p.Name, describeError(err)))
 	}
 	return out
 }
 
-func short(err error) string {
+func describeError(err error) string {
 	text := err.Error()
 	return text[:min(len(text), 200)]
 }

@@ -45,9 +45,9 @@ type Input struct {
 
 // Grouping sorts nodes into groups.
 type Grouping struct {
-	owner     rollout.Ref // of the groups and of the ledger
-	own       rollout.Ref // the rollout
-	rooms     []room      // careful ones first; the rest last
+	owner     rollout.Ref   // of the groups and of the ledger
+	own       rollout.Ref   // the rollout
+	rooms     []compartment // careful ones first; the rest last
 	admission *v1alpha1.Admission
 	shape     rollout.Group // what all groups have in common
 }
@@ -58,15 +58,15 @@ func Sort(in *Input) *Grouping {
 	g.shape = rollout.Group{Reset: true, For: in.Versions, Resume: in.Resume}
 	memories := in.Compartments
 	if p := in.Policy; p == nil {
-		g.rooms = []room{{name: v1alpha1.DefaultCompartment, budget: in.Budget, window: true}}
+		g.rooms = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, window: true}}
 	} else {
 		nodes := in.Nodes
 		if p.Spec.Scope == v1alpha1.ScopePolicy {
 			g.owner, g.admission, memories, nodes = Ref(p), p.Status.Admission, p.Status.CompartmentStatuses, in.Cluster
 			g.shape.Resume = p.Annotations[v1alpha1.AnnotationResume]
 		}
-		g.rooms = rooms(p, nodes)
-		g.control(p, in)
+		g.rooms = matchCompartments(p, nodes)
+		g.applyControls(p, in)
 	}
 	if in.Reset != nil {
 		g.shape.Reset = *in.Reset
@@ -74,13 +74,13 @@ func Sort(in *Input) *Grouping {
 	g.shape.Resume = g.shape.Resume[:min(len(g.shape.Resume), 128)]
 	g.shape.Ledger = g.owner
 	for i := range g.rooms {
-		g.rooms[i].memory = remembered(memories[g.rooms[i].name].BatchState)
+		g.rooms[i].memory = toMemory(memories[g.rooms[i].name].BatchState)
 	}
 	return g
 }
 
-// control takes over what applies to all compartments alike.
-func (g *Grouping) control(p *v1alpha1.DeploymentPolicy, in *Input) {
+// applyControls takes over what applies to all compartments alike.
+func (g *Grouping) applyControls(p *v1alpha1.DeploymentPolicy, in *Input) {
 	spec := &p.Spec
 	if spec.ResetBatchStateOnCompletion != nil {
 		g.shape.Reset = *spec.ResetBatchStateOnCompletion
@@ -123,15 +123,15 @@ func Missing(name string, byDefault bool) string {
 	return fmt.Sprintf("DeploymentPolicy %s does not exist: create it, or correct deploymentPolicy", name)
 }
 
-// group names one compartment.
-func (g *Grouping) group(compartment string) rollout.GroupRef {
+// groupRef names one compartment.
+func (g *Grouping) groupRef(compartment string) rollout.GroupRef {
 	return rollout.GroupRef{Owner: g.owner, Compartment: compartment}
 }
 
-// seat reads a line of a ledger.
-func (g *Grouping) seat(s v1alpha1.Seat) rollout.Seat {
+// toSeat reads a line of a ledger.
+func (g *Grouping) toSeat(s v1alpha1.Seat) rollout.Seat {
 	return rollout.Seat{
 		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
-		Group: g.group(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
+		Group: g.groupRef(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
 	}
 }

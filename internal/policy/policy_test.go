@@ -27,8 +27,8 @@ func TestPolicyArithmetic(t *testing.T) {
 		{n(50), nil, 0, false, 0}, {nil, n(7), 3, false, 7},
 		{n(0), nil, 10, true, 0}, {nil, n(0), 10, true, 0}, {nil, nil, 10, true, rollout.Unlimited}, {n(33), nil, 3, true, 1}, {n(50), nil, 0, true, 1},
 	} {
-		r := room{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, window: c.window}
-		if got := r.limit(c.nodes); got != c.want {
+		r := compartment{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, window: c.window}
+		if got := r.budgetLimit(c.nodes); got != c.want {
 			t.Errorf("%v%% or %v of %d nodes is %d, want %d", c.percent, c.count, c.nodes, got, c.want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%+v came back as %+v", l, back)
 	}
 	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9, For: "abc", Resumed: "now"}
-	if back := remembered(Batches(m)); back != m {
+	if back := toMemory(Batches(m)); back != m {
 		t.Errorf("%+v came back as %+v", m, back)
 	}
 	if Batches(rollout.Memory{}) != nil {

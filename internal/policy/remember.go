@@ -20,7 +20,7 @@ func (g *Grouping) Ledger() rollout.Ledger {
 	}
 	l.Epoch = g.admission.Epoch
 	for _, s := range g.admission.Seats {
-		l.Admitting = append(l.Admitting, g.seat(s))
+		l.Admitting = append(l.Admitting, g.toSeat(s))
 	}
 	return l
 }
@@ -41,8 +41,8 @@ func Admission(l rollout.Ledger) *v1alpha1.Admission {
 	return out
 }
 
-// remembered is what the status keeps of earlier batches, as the engine knows it; Batches is the way back.
-func remembered(b *v1alpha1.BatchState) rollout.Memory {
+// toMemory is what the status keeps of earlier batches, as the engine knows it; Batches is the way back.
+func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	if b == nil {
 		return rollout.Memory{}
 	}

@@ -27,13 +27,13 @@ const (
 	mostWords = 3   // users in a sentence
 )
 
-// progress is how one node is, over all users.
-type progress struct{ busy, open, failed bool }
+// userProgress is how one node is, over all users.
+type userProgress struct{ busy, open, failed bool }
 
 // Status is what to say about a policy. Transition times of conditions that did not change are kept from the status it
 // has, and so is the ledger, which others write.
 func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
-	nodes := map[string]progress{}
+	nodes := map[string]userProgress{}
 	out := v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
 	for _, u := range users {
 		out.UsedBy = append(out.UsedBy, u.Ref.String())
@@ -66,11 +66,11 @@ func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupRe
 			out.CompartmentStatuses = p.Status.CompartmentStatuses
 		}
 	}
-	out.Conditions = conditions(p, &out, failed, groups, now)
+	out.Conditions = buildConditions(p, &out, failed, groups, now)
 	return out
 }
 
-func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatus, failed int, groups []rollout.GroupReport, now time.Time) []metav1.Condition {
+func buildConditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatus, failed int, groups []rollout.GroupReport, now time.Time) []metav1.Condition {
 	var out []metav1.Condition
 	say := func(kind string, yes bool, reason, message string) {
 		if old := meta.FindStatusCondition(p.Status.Conditions, kind); old != nil {
@@ -80,7 +80,7 @@ func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatu
 		if yes {
 			status = metav1.ConditionTrue
 		}
-		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, 2000),
+		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: clipText(message, 2000),
 			ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))})
 	}
 	if wrong := Check(p, now); len(wrong) > 0 {
@@ -99,7 +99,7 @@ func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatu
 	default:
 		reason = v1alpha1.ReasonWaiting
 	}
-	if waits := waiting(p, groups); waits != "" {
+	if waits := describeWaiting(p, groups); waits != "" {
 		message += "; " + waits
 	}
 	say(v1alpha1.ConditionReady, reason == v1alpha1.ReasonNodesConverged, reason, message)
@@ -120,8 +120,8 @@ func conditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatu
 	return out
 }
 
-// waiting says what the first compartment that lets nobody begin waits for.
-func waiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport) string {
+// describeWaiting says what the first compartment that lets nobody begin waits for.
+func describeWaiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport) string {
 	for _, g := range groups {
 		if g.Group.Owner == Ref(p) && g.Why != nil {
 			return g.Group.Compartment + ": " + g.Why.Text
@@ -139,7 +139,7 @@ func InUse(users []string, total int) string {
 	return "used by " + text + ": delete them, or have them name another policy, to let the deletion go on"
 }
 
-func cut(s string, most int) string {
+func clipText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -17,19 +17,19 @@ import (
 // no window, and one that comes twice in autumn is in its window twice.
 type Calendar struct {
 	zone      *time.Location
-	starts    []started
-	spans     []span
+	starts    []recurringWindow
+	spans     []weeklyWindow
 	blackouts []blackout
 }
 
-// started is a window that begins by cron.
-type started struct {
+// recurringWindow is a window that begins by cron.
+type recurringWindow struct {
 	at   cron.Schedule
 	long time.Duration
 }
 
-// span is a window by weekday and hour.
-type span struct {
+// weeklyWindow is a window by weekday and hour.
+type weeklyWindow struct {
 	days     [7]bool // of its beginning
 	from, to int     // minutes of the day; to is not above from when it goes over midnight
 }
@@ -58,12 +58,12 @@ func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 	}
 	c := &Calendar{zone: zone}
 	for i := range w.Open {
-		if err := c.add(&w.Open[i]); err != nil {
+		if err := c.addWindow(&w.Open[i]); err != nil {
 			return nil, err
 		}
 	}
 	for _, b := range w.Blackouts {
-		if err := c.forbid(b); err != nil {
+		if err := c.addBlackout(b); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 func (c *Calendar) Never(w *v1alpha1.Windows, now time.Time) error {
 	for i := range w.Open {
 		alone := Calendar{zone: c.zone, blackouts: c.blackouts}
-		if err := alone.add(&w.Open[i]); err != nil {
+		if err := alone.addWindow(&w.Open[i]); err != nil {
 			return err
 		}
 		if _, ok := alone.Opens(now); !ok {
@@ -87,7 +87,7 @@ func (c *Calendar) Never(w *v1alpha1.Windows, now time.Time) error {
 	return nil
 }
 
-func (c *Calendar) add(w *v1alpha1.Window) error {
+func (c *Calendar) addWindow(w *v1alpha1.Window) error {
 	if w.Start != "" {
 		at, err := cron.ParseStandard(w.Start)
 		if err != nil {
@@ -99,10 +99,10 @@ func (c *Calendar) add(w *v1alpha1.Window) error {
 		if w.Duration == nil || w.Duration.Duration <= 0 {
 			return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
 		}
-		c.starts = append(c.starts, started{at, w.Duration.Duration})
+		c.starts = append(c.starts, recurringWindow{at, w.Duration.Duration})
 		return nil
 	}
-	s := span{to: dayMinutes}
+	s := weeklyWindow{to: dayMinutes}
 	if w.Hours != "" {
 		var fromHour, fromMinute, toHour, toMinute int
 		if _, err := fmt.Sscanf(w.Hours, "%2d:%2d-%2d:%2d", &fromHour, &fromMinute, &toHour, &toMinute); err != nil {
@@ -117,7 +117,7 @@ func (c *Calendar) add(w *v1alpha1.Window) error {
 	return nil
 }
 
-func (c *Calendar) forbid(b v1alpha1.Blackout) error {
+func (c *Calendar) addBlackout(b v1alpha1.Blackout) error {
 	from, err := time.Parse(time.DateOnly, string(b.From))
 	to := from
 	if err == nil && b.To != "" {
@@ -126,12 +126,12 @@ func (c *Calendar) forbid(b v1alpha1.Blackout) error {
 	if err != nil {
 		return fmt.Errorf("a blackout has a day that does not exist: %w", err)
 	}
-	c.blackouts = append(c.blackouts, blackout{day(from), day(to)})
+	c.blackouts = append(c.blackouts, blackout{dayNumber(from), dayNumber(to)})
 	return nil
 }
 
-// day numbers the days of a calendar, whatever the zone.
-func day(t time.Time) int {
+// dayNumber numbers the days of a calendar, whatever the zone.
+func dayNumber(t time.Time) int {
 	y, m, d := t.Date()
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / (24 * 60 * 60))
 }
@@ -139,7 +139,7 @@ func day(t time.Time) int {
 // Open says that work may begin at this time.
 func (c *Calendar) Open(now time.Time) bool {
 	now = now.In(c.zone)
-	today := day(now)
+	today := dayNumber(now)
 	if slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to }) {
 		return false
 	}
@@ -168,7 +168,7 @@ func (c *Calendar) Opens(now time.Time) (time.Time, bool) {
 		if c.Open(t) {
 			return t, true
 		}
-		t = c.turn(t)
+		t = c.nextChange(t)
 		if t.IsZero() || t.After(now.AddDate(farAhead, 0, 0)) {
 			break
 		}
@@ -176,9 +176,9 @@ func (c *Calendar) Opens(now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// turn is the next time after t at which a closed calendar may open: a start, an hour on the wall, midnight, or the
+// nextChange is the next time after t at which a closed calendar may open: a start, an hour on the wall, midnight, or the
 // moment in which the clocks are changed; zero for never.
-func (c *Calendar) turn(t time.Time) time.Time {
+func (c *Calendar) nextChange(t time.Time) time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {
 		if at.After(t) && (next.IsZero() || at.Before(next)) {
@@ -188,7 +188,7 @@ func (c *Calendar) turn(t time.Time) time.Time {
 	for _, w := range c.starts {
 		sooner(w.at.Next(t))
 	}
-	today := day(t)
+	today := dayNumber(t)
 	dark := slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to })
 	if len(c.spans) > 0 || dark {
 		minute := t.Truncate(time.Minute)

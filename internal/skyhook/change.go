@@ -22,36 +22,36 @@ import (
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
 	switch a.Verb { // these are for any node, whatever it says
 	case rollout.VerbTaint:
-		return c.taint(n), nil
+		return c.recorder().addTaint(n), nil
 	case rollout.VerbUntaint:
 		return node.Edit{RemoveTaints: []corev1.Taint{c.in.Config.RuntimeTaint}}, nil
 	case rollout.VerbRelease:
-		return c.releaseHold(n, holds), nil
+		return c.recorder().releaseHold(n, holds), nil
 	}
 	if p := n.Skyhook(c.in.Skyhook.Name).Problem; p != "" && !a.Wipe {
 		return node.Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
-		return c.admit(a, n), nil
+		return c.recorder().recordAdmission(a, n), nil
 	case rollout.VerbHold:
-		return c.placeHold(n, holds), nil
+		return c.recorder().placeHold(n, holds), nil
 	case rollout.VerbRun:
-		return c.run(a, n)
+		return c.recorder().recordRun(a, n)
 	case rollout.VerbCover:
-		return c.cover(a, n)
+		return c.recorder().recordCover(a, n)
 	case rollout.VerbRecord:
-		return c.record(a, n)
+		return c.recorder().recordOutcome(a, n)
 	case rollout.VerbRetire:
-		return c.retire(a, n), nil
+		return c.recorder().recordRetirement(a, n), nil
 	}
 	return node.Edit{}, nil
 }
 
-// edit changes nodeState and record together, and ties them to each other. What the record says and nodeState does
+// editRecord changes nodeState and record together, and ties them to each other. What the record says and nodeState does
 // not agree with is gone afterwards.
-func (c *Compiled) edit(n *node.Node, change func(v1alpha1.NodeState, *node.SkyhookRecord)) node.Edit {
-	s, on := c.in.Skyhook, n.Skyhook(c.in.Skyhook.Name)
+func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node.SkyhookRecord)) node.Edit {
+	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
 	state := maps.Clone(on.State)
 	if state == nil {
 		state = v1alpha1.NodeState{}
@@ -74,12 +74,12 @@ func (c *Compiled) edit(n *node.Node, change func(v1alpha1.NodeState, *node.Skyh
 	return e
 }
 
-func (c *Compiled) taint(n *node.Node) node.Edit {
+func (r recorder) addTaint(n *node.Node) node.Edit {
 	e := node.Edit{}
-	if !n.HasTaint(c.in.Config.RuntimeTaint) {
-		e.AddTaints = []corev1.Taint{c.in.Config.RuntimeTaint}
+	if !n.HasTaint(r.in.Config.RuntimeTaint) {
+		e.AddTaints = []corev1.Taint{r.in.Config.RuntimeTaint}
 	}
-	e.SetAnnotation(n, autoTaintKey(c.in.Config.RuntimeTaint), "true")
+	e.SetAnnotation(n, autoTaintKey(r.in.Config.RuntimeTaint), "true")
 	return e
 }
 
@@ -91,18 +91,18 @@ func autoTaintKey(t corev1.Taint) string {
 	return strings.TrimRight(key[:min(len(key), len(v1alpha1.Group)+1+63)], "-_.")
 }
 
-// admit takes a seat: from now on the node is in progress, whatever happens to us. Unfinished packages begin a new
+// recordAdmission takes a seat: from now on the node is in progress, whatever happens to us. Unfinished packages begin a new
 // run, so that nothing counts as done because an earlier admission did it.
-func (c *Compiled) admit(a rollout.Action, n *node.Node) node.Edit {
-	now := node.WholeSeconds(c.in.Now)
-	e := c.edit(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
+	now := node.WholeSeconds(r.in.Now)
+	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if rec.Admitted {
 			return
 		}
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
-		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, c.in.Skyhook.Generation
-		rec.FinishedAt, rec.Offered = nil, c.offered(n)
+		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
+		rec.FinishedAt, rec.Offered = nil, r.resumeRequests(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
 				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0
@@ -110,28 +110,28 @@ func (c *Compiled) admit(a rollout.Action, n *node.Node) node.Edit {
 			}
 		}
 	})
-	e.SetSkyhookStatus(n, c.in.Skyhook.Name, v1alpha1.StatusInProgress)
-	e.SetAnnotation(n, c.words.version, c.in.Config.Version)
+	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusInProgress)
+	e.SetAnnotation(n, r.marks.version, r.in.Config.Version)
 	return e
 }
 
-// inherit takes over the seat of a predecessor, whose admission is not recorded: it was at work here when we came.
-func (c *Compiled) inherit(rec *node.SkyhookRecord) {
+// inheritAdmission takes over the seat of a predecessor, whose admission is not recorded: it was at work here when we came.
+func (r recorder) inheritAdmission(rec *node.SkyhookRecord) {
 	if rec.Admitted || rec.Admission > 0 {
 		return
 	}
-	now := node.WholeSeconds(c.in.Now)
-	rec.Admitted, rec.Admission, rec.At, rec.Generation = true, 1, &now, c.in.Skyhook.Generation
+	now := node.WholeSeconds(r.in.Now)
+	rec.Admitted, rec.Admission, rec.At, rec.Generation = true, 1, &now, r.in.Skyhook.Generation
 }
 
 // placeHold cordons the node in this Skyhook's name.
-func (c *Compiled) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
-	name := c.in.Skyhook.Name
+func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
+	name := r.in.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
 	if !on.Cordoned || on.Record.Held == nil {
-		placed := n.Cordon(holds).Place(Ref(name), c.in.Now).Of(Ref(name))
-		e = c.edit(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-			rec.Held = &node.Held{At: node.WholeSeconds(c.in.Now), WasCordoned: placed.WasCordoned}
+		placed := n.Cordon(holds).Place(Ref(name), r.in.Now).Of(Ref(name))
+		e = r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
 		})
 		e.SetAnnotation(n, v1alpha1.PrefixCordon+name, "true")
 	}
@@ -144,8 +144,8 @@ func (c *Compiled) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
 
 // releaseHold gives up this Skyhook's hold. Where the record cannot be read the node stays cordoned: nobody knows whether
 // it was before.
-func (c *Compiled) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
-	name := c.in.Skyhook.Name
+func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
+	name := r.in.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
 	if !on.Cordoned {
 		return e
@@ -162,41 +162,41 @@ func (c *Compiled) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// retire gives the seat back. With Wipe everything of this Skyhook goes, and what stays says only that the node is
+// recordRetirement gives the seat back. With Wipe everything of this Skyhook goes, and what stays says only that the node is
 // not new.
-func (c *Compiled) retire(a rollout.Action, n *node.Node) node.Edit {
+func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 	if a.Wipe {
-		return n.RemoveSkyhook(c.in.Skyhook.Name).Plus(c.unconditioned(n)) // the hold was released before
+		return n.RemoveSkyhook(r.in.Skyhook.Name).Plus(r.removeConditions(n)) // the hold was released before
 	}
-	e := c.edit(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		rec.Admitted, rec.Skipped = false, a.Skip
-		if t := c.targets[n.Name]; t != nil && t.selected && !a.Skip {
-			now := node.WholeSeconds(c.in.Now)
+		if t := r.targets[n.Name]; t != nil && t.selected && !a.Skip {
+			now := node.WholeSeconds(r.in.Now)
 			rec.FinishedAt = &now
 		}
 	})
-	switch t := c.targets[n.Name]; {
+	switch t := r.targets[n.Name]; {
 	case t != nil && !t.selected:
-		e.RemoveSkyhookStatus(n, c.in.Skyhook.Name)
-		e = e.Plus(c.unconditioned(n))
+		e.RemoveSkyhookStatus(n, r.in.Skyhook.Name)
+		e = e.Plus(r.removeConditions(n))
 	case a.Skip:
-		e.SetSkyhookStatus(n, c.in.Skyhook.Name, v1alpha1.StatusWaiting)
+		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusWaiting)
 	default:
-		e.SetSkyhookStatus(n, c.in.Skyhook.Name, v1alpha1.StatusComplete)
+		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusComplete)
 	}
 	return e
 }
 
-func (c *Compiled) unconditioned(n *node.Node) node.Edit {
+func (r recorder) removeConditions(n *node.Node) node.Edit {
 	e := node.Edit{}
 	for _, cond := range n.Conditions {
-		if c.ownCondition(cond.Type) {
+		if r.isOwnCondition(cond.Type) {
 			e.RemoveConditions = append(e.RemoveConditions, cond.Type)
 		}
 	}
 	return e
 }
 
-func (c *Compiled) ownCondition(t corev1.NodeConditionType) bool {
-	return t == c.words.notReady || t == c.words.erroring
+func (r recorder) isOwnCondition(t corev1.NodeConditionType) bool {
+	return t == r.marks.notReady || t == r.marks.erroring
 }

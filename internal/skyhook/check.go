@@ -25,9 +25,9 @@ const maxName = 53
 // maxConfig is what a ConfigMap may hold, less some room for the package itself.
 const maxConfig = 1<<20 - 64<<10
 
-// check finds what is wrong with a Skyhook, worst first. Most of it the API server refuses; objects older than its
+// checkSpec finds what is wrong with a Skyhook, worst first. Most of it the API server refuses; objects older than its
 // rules, and what needs a second object, are found here.
-func check(in *Input, defs map[string]*Definition) []Problem {
+func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 	s := in.Skyhook
 	var out []Problem
 	refuse := func(field, format string, args ...any) {
@@ -63,10 +63,10 @@ type refusal func(field, format string, args ...any)
 func checkSelectors(in *Input, refuse refusal) {
 	s := in.Skyhook
 	if _, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes()); err != nil {
-		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", bounded(err.Error(), 200))
+		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", clipBytes(err.Error(), 200))
 	}
 	if _, err := Protected(s); err != nil {
-		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", bounded(errors.Unwrap(err).Error(), 200))
+		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", clipBytes(errors.Unwrap(err).Error(), 200))
 	}
 	if in.Policy == nil {
 		return

@@ -34,23 +34,23 @@ type target struct {
 func Compile(in *Input) *Compiled {
 	s := in.Skyhook
 	c := &Compiled{
-		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*derived{},
-		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), words: wordsFor(s.Name),
+		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*targetTasks{},
+		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), marks: newNodeMarks(s.Name),
 	}
 	for name, p := range s.Spec.Packages {
-		d := define(name, p)
+		d := newDefinition(name, p)
 		c.defs[name], c.byHash[d.Hash] = d, d
 	}
 	c.pods = podsByNode(in)
 	c.Rollout = rollout.Rollout{
 		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
-		Paused: is(s, v1alpha1.AnnotationPause) || is(s, v1alpha1.AnnotationDisable), Yields: is(s, v1alpha1.AnnotationDisable),
+		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		Drain: drain(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		Drain: drainOptions(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
 	}
-	c.Problems = check(in, c.defs)
+	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
 		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
 	}
@@ -62,17 +62,19 @@ func Compile(in *Input) *Compiled {
 	for i, n := range in.Nodes {
 		selected[i] = selector.Matches(labels.Set(n.Labels))
 	}
-	groups := c.grouping(selected)
+	groups := c.targetCompiler().newGrouping(selected)
 	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
 	for i, n := range in.Nodes {
-		c.target(n, selected[i], groups)
+		c.targetCompiler().compileTarget(n, selected[i], groups)
 	}
 	c.Groups, c.Ledger = groups.Groups(c.Rollout.Targets), groups.Ledger()
 	c.Removed = c.Rollout.Deleting && len(c.Rollout.Targets) == 0
 	return c
 }
 
-func is(s *v1alpha1.Skyhook, annotation string) bool { return s.Annotations[annotation] == "true" }
+func hasAnnotation(s *v1alpha1.Skyhook, annotation string) bool {
+	return s.Annotations[annotation] == "true"
+}
 
 func priority(s *v1alpha1.Skyhook) int {
 	if s.Spec.Priority == 0 {
@@ -81,7 +83,7 @@ func priority(s *v1alpha1.Skyhook) int {
 	return s.Spec.Priority
 }
 
-func drain(d *v1alpha1.Drain) rollout.Drain {
+func drainOptions(d *v1alpha1.Drain) rollout.Drain {
 	out := rollout.Drain{OnTimeout: rollout.DrainWait}
 	if d == nil {
 		return out
@@ -95,15 +97,15 @@ func drain(d *v1alpha1.Drain) rollout.Drain {
 	return out
 }
 
-func podsByNode(in *Input) map[string][]*seen {
-	out := map[string][]*seen{}
+func podsByNode(in *Input) map[string][]*podInfo {
+	out := map[string][]*podInfo{}
 	for _, p := range in.Pods {
 		if Owns(in.Skyhook, in.Config, p) && p.Spec.NodeName != "" {
-			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], look(p))
+			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], readPod(p))
 		}
 	}
 	for _, pods := range out {
-		slices.SortFunc(pods, func(a, b *seen) int { return a.created.Compare(b.created) })
+		slices.SortFunc(pods, func(a, b *podInfo) int { return a.created.Compare(b.created) })
 	}
 	return out
 }
@@ -138,123 +140,123 @@ func (c *Compiled) edits(hash string, want *Definition) bool {
 	return old == nil || old.pod != want.pod
 }
 
-// target compiles one node, unless this Skyhook has nothing to do with it.
-func (c *Compiled) target(n *node.Node, selected bool, groups *policy.Grouping) {
-	s := c.in.Skyhook
+// compileTarget compiles one node, unless this Skyhook has nothing to do with it.
+func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *policy.Grouping) {
+	s := tc.in.Skyhook
 	on := n.Skyhook(s.Name)
-	pods := c.pods[n.Name]
+	pods := tc.pods[n.Name]
 	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
-	leaving := !selected && !c.Rollout.Deleting
+	leaving := !selected && !tc.Rollout.Deleting
 	switch {
-	case c.Rollout.Deleting && len(pods) == 0 && !c.marked(n, on),
+	case tc.Rollout.Deleting && len(pods) == 0 && !tc.hasMarks(n),
 		leaving && !rec.Admitted && !on.Cordoned && len(pods) == 0:
 		if leaving {
-			c.unsay(n)
+			tc.clearNodeStatus(n)
 		}
 		return
 	}
-	c.Rollout.Targets = append(c.Rollout.Targets, rollout.Target{
+	tc.Rollout.Targets = append(tc.Rollout.Targets, rollout.Target{
 		Node: n.Name, UID: n.UID, Class: n.OrderClass(), Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
 	})
-	out := &c.Rollout.Targets[len(c.Rollout.Targets)-1]
+	out := &tc.Rollout.Targets[len(tc.Rollout.Targets)-1]
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
 	}
-	out.Group, out.Place = groups.Of(n.Labels), policy.Place(c.in.Policy, n.Labels)
-	out.Unproven = c.unproven(n, &rec)
+	out.Group, out.Place = groups.Of(n.Labels), policy.Place(tc.in.Policy, n.Labels)
+	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At
 	}
 	if on.Cordoned {
-		out.HeldAt = c.in.Now
+		out.HeldAt = tc.in.Now
 		if rec.Held != nil {
 			out.HeldAt = rec.Held.At
 		}
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun tries again
-	c.all = append(c.all, target{node: n, on: on, rec: rec, selected: selected && !c.Rollout.Deleting})
-	t := &c.all[len(c.all)-1] // never moved: there is room for all
-	c.targets[n.Name] = t
-	if on.Problem != "" && !(c.Rollout.Deleting && !c.uninstallsOnDeletion()) {
+	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
+	t := &tc.all[len(tc.all)-1] // never moved: there is room for all
+	tc.targets[n.Name] = t
+	if on.Problem != "" && !(tc.Rollout.Deleting && !tc.uninstallsOnDeletion()) {
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.Problem, About: "Node " + n.Name}
 		return
 	}
 	if out.Leaving {
-		c.leave(t, out)
+		tc.compileLeaving(t, out)
 		return
 	}
-	c.fill(t, out)
-	if why := c.blocked(t); why != nil {
+	tc.compileTasks(t, out)
+	if why := tc.blockedReason(t); why != nil {
 		out.Blocked = why
 	}
 }
 
-// unsay takes back what was said on a node that was never worked on, or not lately, and is no longer selected.
-func (c *Compiled) unsay(n *node.Node) {
+// clearNodeStatus takes back what was said on a node that was never worked on, or not lately, and is no longer selected.
+func (tc targetCompiler) clearNodeStatus(n *node.Node) {
 	e := node.Edit{}
-	e.RemoveSkyhookStatus(n, c.in.Skyhook.Name)
-	if c.conditioned(n) {
-		e = e.Plus(c.unconditioned(n))
+	e.RemoveSkyhookStatus(n, tc.in.Skyhook.Name)
+	if tc.reporter().hasOwnCondition(n) {
+		e = e.Plus(tc.recorder().removeConditions(n))
 	}
 	if !e.Empty() {
-		c.Adopt = append(c.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
+		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
 	}
 }
 
-// leave compiles a node that is no longer selected: what runs ends, nothing starts.
-func (c *Compiled) leave(t *target, out *rollout.Target) {
-	w := c.walk(t.node, t.on, t.rec)
+// compileLeaving compiles a node that is no longer selected: what runs ends, nothing starts.
+func (tc targetCompiler) compileLeaving(t *target, out *rollout.Target) {
+	w := tc.diffPackages(t.node, t.on, t.rec)
 	w.leaving = true
-	p := &parts{}
+	p := &packageSteps{}
 	for _, name := range sortedNames(w.entries) {
 		p.name = name
 		w.keepStarted(p)
 	}
-	var used map[*seen]bool
-	out.Tasks, t.steps, used = c.tasks(w, p.removal)
-	c.strays(t, out, used)
+	var used map[*podInfo]bool
+	out.Tasks, t.steps, used = tc.taskCompiler().compileAll(w, p.removal)
+	tc.taskCompiler().addStrays(t, out, used)
 }
 
-// fill compiles the tasks of a selected node. Nodes that stand alike owe alike, so it is found out once for all of
+// compileTasks compiles the tasks of a selected node. Nodes that stand alike owe alike, so it is found out once for all of
 // them; a node on which anything is under way stands alone.
-func (c *Compiled) fill(t *target, out *rollout.Target) {
-	if c.settled(t) {
+func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
+	if tc.isSettled(t) {
 		return
 	}
-	alone := out.Admitted || len(c.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(c.in.Skyhook.Name) || c.bootedSince(t)
-	d := c.alike[t.on.Shape]
+	alone := out.Admitted || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(tc.in.Skyhook.Name) || tc.hasRebootedSince(t)
+	d := tc.alike[t.on.Shape]
 	if d == nil || alone {
-		d = c.derive(t, out.Admitted)
+		d = tc.deriveTasks(t, out.Admitted)
 		if !alone {
-			c.alike[t.on.Shape] = d
+			tc.alike[t.on.Shape] = d
 		}
 	}
 	out.Tasks, t.steps, t.edited, t.stuck = d.tasks, d.steps, d.edited, d.stuck
 	if d.blocked {
 		out.Blocked = d.stuck
 	}
-	c.strays(t, out, d.used)
-	c.tidy(t, d)
+	tc.taskCompiler().addStrays(t, out, d.used)
+	tc.taskCompiler().markStale(t, d)
 }
 
-// derived is what comparing a node with the spec gives.
-type derived struct {
+// targetTasks is what comparing a node with the spec gives.
+type targetTasks struct {
 	tasks         []rollout.Task
 	steps         map[string]*step
-	used          map[*seen]bool // pods that work for a task
-	adopt, forget []string       // see walk
+	used          map[*podInfo]bool // pods that work for a task
+	adopt, forget []string          // see walk
 	edited        int
 	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
 	blocked       bool         // and nothing else is owed
 }
 
-// derive compares one node with the spec. Packages that cannot start because what they depend on is uninstalled are
+// deriveTasks compares one node with the spec. Packages that cannot start because what they depend on is uninstalled are
 // left out and keep no seat; once nothing else is owed the node is blocked.
-func (c *Compiled) derive(t *target, admitted bool) *derived {
-	w := c.walk(t.node, t.on, t.rec)
-	steps := w.steps()
-	d := &derived{adopt: w.adopt, forget: w.forget, edited: w.edited}
+func (tc targetCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
+	w := tc.diffPackages(t.node, t.on, t.rec)
+	steps := w.orderSteps()
+	d := &targetTasks{adopt: w.adopt, forget: w.forget, edited: w.edited}
 	if len(w.stuck) > 0 {
 		name := slices.Min(sortedNames(w.stuck))
 		d.stuck = &rollout.Why{Reason: rollout.ReasonDependency, About: "Package " + w.stuck[name],
@@ -263,7 +265,7 @@ func (c *Compiled) derive(t *target, admitted bool) *derived {
 			steps, d.blocked = w.aside, true
 		}
 	}
-	d.tasks, d.steps, d.used = c.tasks(w, steps)
+	d.tasks, d.steps, d.used = tc.taskCompiler().compileAll(w, steps)
 	return d
 }
 
@@ -279,9 +281,9 @@ func owesSince(s *v1alpha1.Skyhook) time.Time {
 	return time.Time{}
 }
 
-// bootedSince says that the packages of a node may have to be applied again, or have been.
-func (c *Compiled) bootedSince(t *target) bool {
-	if !c.in.Config.ReapplyOnReboot {
+// hasRebootedSince says that the packages of a node may have to be applied again, or have been.
+func (tc targetCompiler) hasRebootedSince(t *target) bool {
+	if !tc.in.Config.ReapplyOnReboot {
 		return false
 	}
 	for _, p := range t.rec.Packages {
@@ -292,53 +294,53 @@ func (c *Compiled) bootedSince(t *target) bool {
 	return false
 }
 
-// settled is the short way for a node on which every package is finished, which is what most nodes are.
-func (c *Compiled) settled(t *target) bool {
-	if c.Rollout.Deleting || len(t.on.State) != len(c.defs) || len(c.pods[t.node.Name]) > 0 {
+// isSettled is the short way for a node on which every package is finished, which is what most nodes are.
+func (tc targetCompiler) isSettled(t *target) bool {
+	if tc.Rollout.Deleting || len(t.on.State) != len(tc.defs) || len(tc.pods[t.node.Name]) > 0 {
 		return false
 	}
 	for key, rec := range t.rec.Packages {
 		name, _, _ := cutKey(key)
-		want := c.defs[name]
-		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || c.uninstalls(name) ||
-			c.in.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
+		want := tc.defs[name]
+		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || tc.uninstalls(name) ||
+			tc.in.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
 			return false
 		}
 		if _, ok := t.on.State[key]; !ok {
 			return false
 		}
 	}
-	return len(t.rec.Packages) == len(c.defs)
+	return len(t.rec.Packages) == len(tc.defs)
 }
 
-// marked says that the node carries anything of this Skyhook.
-func (c *Compiled) marked(n *node.Node, on *node.SkyhookState) bool {
-	_, labelled := n.Labels[v1alpha1.PrefixStatus+c.in.Skyhook.Name]
-	return n.HasSkyhook(c.in.Skyhook.Name) || labelled || c.conditioned(n)
+// hasMarks says that the node carries anything of this Skyhook.
+func (tc targetCompiler) hasMarks(n *node.Node) bool {
+	_, labelled := n.Labels[v1alpha1.PrefixStatus+tc.in.Skyhook.Name]
+	return n.HasSkyhook(tc.in.Skyhook.Name) || labelled || tc.reporter().hasOwnCondition(n)
 }
 
-// blocked says why a node cannot be worked on as it is.
-func (c *Compiled) blocked(t *target) *rollout.Why {
+// blockedReason says why a node cannot be worked on as it is.
+func (tc targetCompiler) blockedReason(t *target) *rollout.Why {
 	if t.node.Labels[v1alpha1.LabelIgnore] == "true" {
 		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
 			Text: "the node has the label " + v1alpha1.LabelIgnore + "=true: remove it to go on"}
 	}
-	if taint := c.intolerable(t.node); taint != nil {
+	if taint := tc.firstUntoleratedTaint(t.node); taint != nil {
 		return &rollout.Why{Reason: rollout.ReasonTaintNotTolerated, About: "Node " + t.node.Name,
 			Text: fmt.Sprintf("taint %s is not tolerated: add it to additionalTolerations, or remove it from the node", taint.ToString())}
 	}
 	return nil
 }
 
-// limit is how long one pod of a task may take.
-func (c *Compiled) limit(st *step) time.Duration {
+// deadlineOf is how long one pod of a task may take.
+func (tc targetCompiler) deadlineOf(st *step) time.Duration {
 	if d := st.def.Package.Deadline; d != nil {
 		return d.Duration
 	}
-	if st.interrupts() {
-		return c.in.Config.interruptDeadline()
+	if st.isInterrupt() {
+		return tc.in.Config.interruptDeadline()
 	}
-	return c.in.Config.stageDeadline()
+	return tc.in.Config.stageDeadline()
 }
 
 func (c Config) stageDeadline() time.Duration {

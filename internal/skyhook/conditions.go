@@ -37,14 +37,14 @@ var twins = []string{
 	v1alpha1.ConditionApplyPackage, v1alpha1.ConditionDeploymentPolicyNotFound,
 }
 
-// teller collects conditions; those it is not told of are gone afterwards, but for what keep names.
-type teller struct {
+// conditionWriter collects conditions; those it is not told of are gone afterwards, but for what keep names.
+type conditionWriter struct {
 	c   *Compiled
 	old []metav1.Condition
 	new []metav1.Condition
 }
 
-func (t *teller) say(kind string, yes bool, reason, message string) {
+func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if yes {
 		status = metav1.ConditionTrue
@@ -58,43 +58,43 @@ func (t *teller) say(kind string, yes bool, reason, message string) {
 			t.new = append(t.new, *old)
 		}
 		meta.SetStatusCondition(&t.new, metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: bounded(message, 2000),
+			Type: name, Status: status, Reason: reason, Message: clipBytes(message, 2000),
 			ObservedGeneration: t.c.in.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.c.in.Now)),
 		})
 	}
 }
 
-// conditions are all that hold, in a fixed order.
-func (c *Compiled) conditions(nodes []said, is *v1alpha1.SkyhookStatus, groups []rollout.GroupReport) []metav1.Condition {
-	t := &teller{c: c, old: c.in.Skyhook.Status.Conditions}
-	c.sayAccepted(t)
-	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && c.Rollout.Broken == nil
+// buildConditions are all that hold, in a fixed order.
+func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStatus, groups []rollout.GroupReport) []metav1.Condition {
+	t := &conditionWriter{c: rep.Compiled, old: rep.in.Skyhook.Status.Conditions}
+	rep.setAccepted(t)
+	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.Rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
-	message := c.summary(nodes, is)
-	t.say(v1alpha1.ConditionProgressing, busy, readyReasons[is.Status], message)
-	t.say(v1alpha1.ConditionReady, complete, readyReasons[is.Status], message)
-	c.sayTransition(t, is, complete, message)
-	c.sayNodes(t, nodes)
-	c.sayApply(t)
-	c.sayUninstall(t, nodes)
+	message := rep.summarize(nodes, is)
+	t.set(v1alpha1.ConditionProgressing, busy, readyReasons[is.Status], message)
+	t.set(v1alpha1.ConditionReady, complete, readyReasons[is.Status], message)
+	rep.setTransition(t, is, complete, message)
+	rep.setNodeConditions(t, nodes)
+	rep.setApplyPaused(t)
+	rep.setUninstall(t, nodes)
 	for _, g := range groups {
-		if g.Memory.Stopped && c.uses(g.Group) {
-			t.say(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, c.stopped(g, nodes))
+		if g.Memory.Stopped && rep.usesGroup(g.Group) {
+			t.set(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, rep.describeStopped(g, nodes))
 			break
 		}
 	}
-	c.sayDeletion(t, nodes)
+	rep.setDeletion(t, nodes)
 	return t.new
 }
 
-func (c *Compiled) sayAccepted(t *teller) {
-	if c.in.PolicyMissing {
-		t.say(v1alpha1.ConditionDeploymentPolicyNotFound, true, v1alpha1.ConditionDeploymentPolicyNotFound,
-			policy.Missing(PolicyName(c.in.Skyhook, c.in.Config)))
+func (rep reporter) setAccepted(t *conditionWriter) {
+	if rep.in.PolicyMissing {
+		t.set(v1alpha1.ConditionDeploymentPolicyNotFound, true, v1alpha1.ConditionDeploymentPolicyNotFound,
+			policy.Missing(PolicyName(rep.in.Skyhook, rep.in.Config)))
 	}
 	var wrong, minor []string
 	reason := v1alpha1.ReasonInvalidSpec
-	for _, p := range c.Problems {
+	for _, p := range rep.Problems {
 		if !p.Refuses {
 			minor = append(minor, p.Text)
 			continue
@@ -105,14 +105,14 @@ func (c *Compiled) sayAccepted(t *teller) {
 		wrong = append(wrong, p.Text)
 	}
 	if len(wrong) > 0 {
-		t.say(v1alpha1.ConditionAccepted, false, reason, strings.Join(wrong, "; "))
+		t.set(v1alpha1.ConditionAccepted, false, reason, strings.Join(wrong, "; "))
 		return
 	}
-	t.say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, strings.Join(append([]string{"the spec can be carried out"}, minor...), "; "))
+	t.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, strings.Join(append([]string{"the spec can be carried out"}, minor...), "; "))
 }
 
-// summary is the message of Ready: how many are complete, who is not, and the most urgent reason.
-func (c *Compiled) summary(nodes []said, is *v1alpha1.SkyhookStatus) string {
+// summarize is the message of Ready: how many are complete, who is not, and the most urgent reason.
+func (rep reporter) summarize(nodes []nodeStatus, is *v1alpha1.SkyhookStatus) string {
 	parts := []string{is.CompleteNodes + " nodes complete"}
 	for _, b := range []struct {
 		status v1alpha1.Status
@@ -121,18 +121,18 @@ func (c *Compiled) summary(nodes []said, is *v1alpha1.SkyhookStatus) string {
 		{v1alpha1.StatusInProgress, "in progress"}, {v1alpha1.StatusBlocked, "blocked"}, {v1alpha1.StatusErroring, "erroring"},
 		{v1alpha1.StatusWaiting, "waiting"}, {v1alpha1.StatusPaused, "paused"}, {v1alpha1.StatusDisabled, "disabled"}, {v1alpha1.StatusUnknown, "unknown"},
 	} {
-		if names := namesWith(nodes, b.status); len(names) > 0 {
-			parts = append(parts, b.words+": "+shown(names))
+		if names := nodesWithStatus(nodes, b.status); len(names) > 0 {
+			parts = append(parts, b.words+": "+formatNames(names))
 		}
 	}
 	text := strings.Join(parts, ", ")
-	if c.Rollout.Broken != nil {
-		text += "; " + c.Rollout.Broken.Text
+	if rep.Rollout.Broken != nil {
+		text += "; " + rep.Rollout.Broken.Text
 	} else {
-		text += c.reasons(nodes)
+		text += rep.listReasons(nodes)
 	}
-	if edited := c.EditedNodes(); edited > 0 {
-		text += fmt.Sprintf("; on %s the image, env or resources of a finished package changed: that runs nothing until its next install or upgrade, or a rerun", count(edited, "node"))
+	if edited := rep.EditedNodes(); edited > 0 {
+		text += fmt.Sprintf("; on %s the image, env or resources of a finished package changed: that runs nothing until its next install or upgrade, or a rerun", countOf(edited, "node"))
 	}
 	return text
 }
@@ -148,10 +148,10 @@ func (c *Compiled) EditedNodes() int {
 	return n
 }
 
-// reasons tells each reason for which nodes are not complete, or do not count yet, of the first node that has it; the
+// listReasons tells each reason for which nodes are not complete, or do not count yet, of the first node that has it; the
 // worst come first.
-func (c *Compiled) reasons(nodes []said) string {
-	first, counts := map[rollout.Reason]said{}, map[rollout.Reason]int{}
+func (rep reporter) listReasons(nodes []nodeStatus) string {
+	first, counts := map[rollout.Reason]nodeStatus{}, map[rollout.Reason]int{}
 	var order []rollout.Reason
 	for _, status := range worst {
 		for _, n := range nodes {
@@ -171,14 +171,14 @@ func (c *Compiled) reasons(nodes []said) string {
 		if counts[r] > 1 {
 			text += fmt.Sprintf(" and %d more", counts[r]-1)
 		}
-		text += ": " + bounded(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(c.in.Skyhook.Name), 500)
+		text += ": " + clipBytes(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
 	}
 	return text
 }
 
-// sayTransition keeps the condition that tells the last change of status, for programs that read it.
-func (c *Compiled) sayTransition(t *teller, is *v1alpha1.SkyhookStatus, complete bool, message string) {
-	was := c.in.Skyhook.Status.Status
+// setTransition keeps the condition that tells the last change of status, for programs that read it.
+func (rep reporter) setTransition(t *conditionWriter, is *v1alpha1.SkyhookStatus, complete bool, message string) {
+	was := rep.in.Skyhook.Status.Status
 	old := meta.FindStatusCondition(t.old, v1alpha1.ConditionTransition)
 	switch {
 	case was != "" && was != is.Status:
@@ -186,23 +186,23 @@ func (c *Compiled) sayTransition(t *teller, is *v1alpha1.SkyhookStatus, complete
 	case old != nil && old.Reason == string(is.Status) && strings.HasPrefix(old.Message, "Transitioned"):
 		message = old.Message
 	}
-	t.say(v1alpha1.ConditionTransition, complete, string(is.Status), message)
+	t.set(v1alpha1.ConditionTransition, complete, string(is.Status), message)
 }
 
-func (c *Compiled) sayNodes(t *teller, nodes []said) {
+func (rep reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 	byReason := map[rollout.Reason][]string{}
 	for _, n := range nodes {
-		if b := c.Rollout.Targets[n.index].Blocked; b != nil {
+		if b := rep.Rollout.Targets[n.index].Blocked; b != nil {
 			byReason[b.Reason] = append(byReason[b.Reason], n.name)
 		}
 	}
 	tell := func(kind string, names []string, words, none string) {
 		slices.Sort(names)
 		if len(names) == 0 {
-			t.say(kind, false, kind, none)
+			t.set(kind, false, kind, none)
 			return
 		}
-		t.say(kind, true, kind, words+": "+shown(names))
+		t.set(kind, true, kind, words+": "+formatNames(names))
 	}
 	tell(v1alpha1.ConditionTaintNotTolerable, byReason[rollout.ReasonTaintNotTolerated], "taints are not tolerated on", "every taint is tolerated")
 	tell(v1alpha1.ConditionNodesIgnored, byReason[rollout.ReasonIgnored], "the label "+v1alpha1.LabelIgnore+" excludes", "no node is excluded")
@@ -210,10 +210,10 @@ func (c *Compiled) sayNodes(t *teller, nodes []said) {
 		slices.Sort(names)
 		var list []string
 		for _, name := range names[:min(len(names), mostMalformed)] {
-			list = append(list, clipped(name))
+			list = append(list, clipName(name))
 		}
-		t.say(v1alpha1.ConditionNodeStateMalformed, true, v1alpha1.ReasonParseError,
-			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), c.targets[names[0]].on.Problem))
+		t.set(v1alpha1.ConditionNodeStateMalformed, true, v1alpha1.ReasonParseError,
+			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), rep.targets[names[0]].on.Problem))
 	}
 	var stuck []string
 	var why string
@@ -224,16 +224,16 @@ func (c *Compiled) sayNodes(t *teller, nodes []said) {
 	}
 	if len(stuck) > 0 {
 		slices.Sort(stuck)
-		t.say(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonDependencyUninstalled, why+"; on "+shown(stuck))
+		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonDependencyUninstalled, why+"; on "+formatNames(stuck))
 	}
 }
 
-// sayApply tells the pod that started last, and keeps telling it.
-func (c *Compiled) sayApply(t *teller) {
-	var last *seen
+// setApplyPaused tells the pod that started last, and keeps telling it.
+func (rep reporter) setApplyPaused(t *conditionWriter) {
+	var last *podInfo
 	var where string
-	for _, node := range sortedNames(c.pods) {
-		for _, p := range c.pods[node] {
+	for _, node := range sortedNames(rep.pods) {
+		for _, p := range rep.pods[node] {
 			if p.tag.Name != "" && (last == nil || p.created.After(last.created)) {
 				last, where = p, node
 			}
@@ -241,19 +241,19 @@ func (c *Compiled) sayApply(t *teller) {
 	}
 	switch old := meta.FindStatusCondition(t.old, v1alpha1.ConditionApplyPackage); {
 	case last != nil:
-		t.say(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage,
+		t.set(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage,
 			fmt.Sprintf("package %s %s, stage %s, on node %s", last.tag.Name, last.tag.Version, last.tag.Stage, where))
 	case old != nil:
-		t.say(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage, old.Message)
+		t.set(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage, old.Message)
 	}
 }
 
-func (c *Compiled) sayUninstall(t *teller, nodes []said) {
+func (rep reporter) setUninstall(t *conditionWriter, nodes []nodeStatus) {
 	var going, failing []string
 	why := ""
 	for _, n := range nodes {
 		var runs, fails bool
-		for _, task := range c.Rollout.Targets[n.index].Tasks {
+		for _, task := range rep.Rollout.Targets[n.index].Tasks {
 			if !task.Uninstall {
 				continue
 			}
@@ -275,36 +275,36 @@ func (c *Compiled) sayUninstall(t *teller, nodes []said) {
 	slices.Sort(going)
 	slices.Sort(failing)
 	if len(going) > 0 {
-		t.say(v1alpha1.ConditionUninstallInProgress, true, v1alpha1.ReasonUninstallInProgress, "packages are to be uninstalled on "+shown(going))
+		t.set(v1alpha1.ConditionUninstallInProgress, true, v1alpha1.ReasonUninstallInProgress, "packages are to be uninstalled on "+formatNames(going))
 	}
 	if len(failing) > 0 {
-		text := "uninstall fails on " + shown(failing)
+		text := "uninstall fails on " + formatNames(failing)
 		if why != "" {
-			text += "; " + bounded(why, 500)
+			text += "; " + clipBytes(why, 500)
 		}
-		t.say(v1alpha1.ConditionUninstallFailed, true, v1alpha1.ReasonUninstallPodFailing, text)
+		t.set(v1alpha1.ConditionUninstallFailed, true, v1alpha1.ReasonUninstallPodFailing, text)
 	}
 }
 
-// uses says that the group is this Skyhook's, alone or with others.
-func (c *Compiled) uses(group rollout.GroupRef) bool {
-	return slices.ContainsFunc(c.Groups, func(g rollout.Group) bool { return g.Ref == group })
+// usesGroup says that the group is this Skyhook's, alone or with others.
+func (rep reporter) usesGroup(group rollout.GroupRef) bool {
+	return slices.ContainsFunc(rep.Groups, func(g rollout.Group) bool { return g.Ref == group })
 }
 
-func batches(n int) string {
+func formatBatches(n int) string {
 	if n == 1 {
 		return "1 batch"
 	}
 	return fmt.Sprintf("%d batches", n)
 }
 
-// stopped says which failures stopped a group.
-func (c *Compiled) stopped(g rollout.GroupReport, nodes []said) string {
-	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, batches(g.Memory.ConsecutiveFailures))
+// describeStopped says which failures stopped a group.
+func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) string {
+	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
-		if n.status == v1alpha1.StatusErroring && c.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
-			first = append(first, n.name+": "+bounded(n.why.Text, 300))
+		if n.status == v1alpha1.StatusErroring && rep.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
+			first = append(first, n.name+": "+clipBytes(n.why.Text, 300))
 		}
 	}
 	if len(first) > 0 {
@@ -313,14 +313,14 @@ func (c *Compiled) stopped(g rollout.GroupReport, nodes []said) string {
 	return text
 }
 
-func (c *Compiled) sayDeletion(t *teller, nodes []said) {
-	if !c.Rollout.Deleting || c.Removed {
+func (rep reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
+	if !rep.Rollout.Deleting || rep.Removed {
 		return
 	}
 	var unreadable, others []string
 	pending := false
 	for _, n := range nodes {
-		t := &c.Rollout.Targets[n.index]
+		t := &rep.Rollout.Targets[n.index]
 		pending = pending || len(t.Tasks) > 0
 		switch {
 		case t.Blocked == nil:
@@ -332,15 +332,15 @@ func (c *Compiled) sayDeletion(t *teller, nodes []said) {
 	}
 	slices.Sort(unreadable)
 	slices.Sort(others)
-	blocked := func(reason, text string) { t.say(v1alpha1.ConditionDeletionBlocked, true, reason, text) }
+	blocked := func(reason, text string) { t.set(v1alpha1.ConditionDeletionBlocked, true, reason, text) }
 	switch {
-	case pending && c.Rollout.Yields:
+	case pending && rep.Rollout.Yields:
 		blocked(v1alpha1.ReasonDisabledWithPendingUninstall, "the Skyhook is disabled: remove the annotation "+v1alpha1.AnnotationDisable+" to let the deletion go on")
-	case pending && c.Rollout.Paused:
+	case pending && rep.Rollout.Paused:
 		blocked(v1alpha1.ReasonPausedWithPendingUninstall, "the Skyhook is paused: remove the annotation "+v1alpha1.AnnotationPause+" to let the deletion go on")
 	case len(unreadable) > 0:
-		blocked(v1alpha1.ReasonMalformedNodeState, "annotations cannot be read on "+shown(unreadable)+": correct or delete them to let the deletion go on")
+		blocked(v1alpha1.ReasonMalformedNodeState, "annotations cannot be read on "+formatNames(unreadable)+": correct or delete them to let the deletion go on")
 	case len(others) > 0:
-		blocked(v1alpha1.ReasonBlocked, "packages are to be uninstalled and nothing may run on "+shown(others)+": remove the label or taint that forbids it, or set uninstall.enabled to false")
+		blocked(v1alpha1.ReasonBlocked, "packages are to be uninstalled and nothing may run on "+formatNames(others)+": remove the label or taint that forbids it, or set uninstall.enabled to false")
 	}
 }

@@ -26,22 +26,22 @@ func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
 			continue
 		}
 		if len(d.config) > 0 {
-			out = append(out, c.packageConfig(d))
+			out = append(out, c.renderer().packageConfigMap(d))
 		}
-		out = append(out, d.freeze(s, c.in.Config))
+		out = append(out, d.toConfigMap(s, c.in.Config))
 	}
 	for _, hash := range sortedNames(c.extra) {
-		out = append(out, c.extra[hash].freeze(s, c.in.Config))
+		out = append(out, c.extra[hash].toConfigMap(s, c.in.Config))
 	}
 	return out
 }
 
-// packageConfig is the documented ConfigMap that pods mount.
-func (c *Compiled) packageConfig(d *Definition) *corev1.ConfigMap {
-	s, p := c.in.Skyhook, d.Package
+// packageConfigMap is the documented ConfigMap that pods mount.
+func (r renderer) packageConfigMap(d *Definition) *corev1.ConfigMap {
+	s, p := r.in.Skyhook, d.Package
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{v1alpha1.LabelName: s.Name},
 			Annotations: map[string]string{
 				v1alpha1.LabelName: s.Name, v1alpha1.AnnotationPackageName: p.Name, v1alpha1.AnnotationPackageVersion: string(p.Version),
@@ -71,13 +71,13 @@ func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: metadataName(s.Name, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Name: metadataName(s.Name, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
 		},
 		Data: map[string]string{
-			"annotations.json": encode(filled(n.Annotations)),
-			"labels.json":      encode(filled(n.Labels)),
+			"annotations.json": encode(nonNil(n.Annotations)),
+			"labels.json":      encode(nonNil(n.Labels)),
 			"packages.json": encode(struct {
 				AgentVersion string                     `json:"agentVersion"`
 				Packages     map[string]metadataPackage `json:"packages"`
@@ -86,7 +86,7 @@ func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	}
 }
 
-func filled(m map[string]string) map[string]string {
+func nonNil(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}
 	}
@@ -121,7 +121,7 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 			if hashes[cm.Annotations[annotationDefinition]] {
 				continue
 			}
-		case cm.Labels[v1alpha1.LabelName] == "" || c.mounted(cm.Name):
+		case cm.Labels[v1alpha1.LabelName] == "" || c.renderer().isMounted(cm.Name):
 			continue
 		}
 		out = append(out, cm.Name)
@@ -141,11 +141,11 @@ func (c *Compiled) recordedHashes() map[string]bool {
 	return out
 }
 
-// mounted says that a pod of ours mounts the ConfigMap.
-func (c *Compiled) mounted(name string) bool {
-	for _, pods := range c.pods {
+// isMounted says that a pod of ours mounts the ConfigMap.
+func (r renderer) isMounted(name string) bool {
+	for _, pods := range r.pods {
 		for _, p := range pods {
-			if configMapName(c.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
+			if configMapName(r.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
 				return true
 			}
 		}

@@ -28,8 +28,8 @@ type Definition struct {
 	pod     string // hash of everything that reaches a pod
 }
 
-// define is the definition of a package of the spec.
-func define(name string, p v1alpha1.Package) *Definition {
+// newDefinition is the definition of a package of the spec.
+func newDefinition(name string, p v1alpha1.Package) *Definition {
 	p.Name = name
 	p.Image = repository(p.Image)
 	if p.Uninstall != nil && p.Uninstall.Apply {
@@ -67,9 +67,9 @@ func (d *Definition) key() string { return v1alpha1.PackageKey(d.Package.Name, d
 // documentKey is the key of the package itself beside the files of its configMap; no file can have that name by chance.
 func documentKey(hash string) string { return "skyhook-package-" + hash + ".json" }
 
-// freeze is the immutable ConfigMap of a definition. The files of the configMap are keys of their own, so that a pod
+// toConfigMap is the immutable ConfigMap of a definition. The files of the configMap are keys of their own, so that a pod
 // can mount them from here once the documented ConfigMap holds something newer.
-func (d *Definition) freeze(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMap {
+func (d *Definition) toConfigMap(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMap {
 	files := maps.Clone(d.config)
 	if files == nil {
 		files = map[string]string{}
@@ -78,7 +78,7 @@ func (d *Definition) freeze(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMap {
 	yes := true
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: definitionName(s.Name, d), Namespace: c.Namespace, OwnerReferences: owner(s),
+			Name: definitionName(s.Name, d), Namespace: c.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{labelDefinition: s.Name},
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, annotationDefinition: d.Hash},
 		},
@@ -113,15 +113,15 @@ func ParseDefinition(cm *corev1.ConfigMap) (*Definition, bool) {
 	return d, true
 }
 
-// synthesize is the best guess at a definition nobody kept: the package as the spec has it, or nothing but its image,
+// definitionFromState is the best guess at a definition nobody kept: the package as the spec has it, or nothing but its image,
 // in the version that is on the node.
-func synthesize(e v1alpha1.PackageStatus, like *Definition) *Definition {
+func definitionFromState(e v1alpha1.PackageStatus, like *Definition) *Definition {
 	p := v1alpha1.Package{}
 	if like != nil {
 		p = like.Package
 	}
 	p.Version, p.Image, p.ContainerSHA = v1alpha1.PackageVersion(e.Version), e.Image, e.ContainerSHA
-	return define(e.Name, p)
+	return newDefinition(e.Name, p)
 }
 
 // changedKeys are the keys of the configMap that were added, removed or changed between two definitions.

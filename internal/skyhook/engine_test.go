@@ -248,7 +248,7 @@ func (l *life) carryOut(c *Compiled, a rollout.Action) {
 
 // mayRun checks the order of packages and the peace of interrupts.
 func (l *life) mayRun(c *Compiled, a rollout.Action) {
-	st, err := c.stepOf(a.Node, a.Task)
+	st, err := c.recorder().findStep(a.Node, a.Task)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -264,11 +264,11 @@ func (l *life) mayRun(c *Compiled, a rollout.Action) {
 	if st.effect != nil && !l.node(a.Node).Spec.Unschedulable {
 		l.t.Errorf("%s runs on %s, which is not held\n%s", a.Task, a.Node, strings.Join(l.tail(20), "\n"))
 	}
-	if !st.interrupts() {
+	if !st.isInterrupt() {
 		return
 	}
 	for _, p := range l.pods {
-		if p.Spec.NodeName == a.Node && look(p).state != succeeded {
+		if p.Spec.NodeName == a.Node && readPod(p).state != succeeded {
 			l.t.Errorf("interrupt %s runs on %s beside %s\n%s", a.Task, a.Node, p.Name, strings.Join(l.tail(20), "\n"))
 		}
 	}
@@ -278,7 +278,7 @@ func (l *life) mayRun(c *Compiled, a rollout.Action) {
 func (l *life) podsGoOn() bool {
 	moved := false
 	for _, p := range l.pods {
-		before := look(p)
+		before := readPod(p)
 		if before.state == succeeded || before.dead || l.luck.Intn(3) == 0 {
 			continue
 		}

@@ -25,46 +25,46 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 		if a.Rollout != c.Rollout.Ref {
 			continue
 		}
-		if e := c.eventOf(a); e != nil {
+		if e := c.reporter().eventOf(a); e != nil {
 			out = append(out, *e)
 		}
-		if st, err := c.stepOf(a.Node, a.Task); a.Verb == rollout.VerbRun && err == nil && !st.interrupts() {
+		if st, err := c.recorder().findStep(a.Node, a.Task); a.Verb == rollout.VerbRun && err == nil && !st.isInterrupt() {
 			started[fmt.Sprintf("stage %s of package %s %s", st.stage, st.name, st.version)]++
 		}
 	}
 	for _, what := range sortedNames(started) {
 		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventApply,
-			Message: "started " + what + " on " + count(started[what], "node")})
+			Message: "started " + what + " on " + countOf(started[what], "node")})
 	}
 	if was.Status != is.Status && was.Status != "" {
 		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventState,
 			Message: fmt.Sprintf("status changed from %s to %s", was.Status, is.Status)})
 	}
-	return append(out, c.deletionEvents(was, is)...)
+	return append(out, c.reporter().deletionEvents(was, is)...)
 }
 
-func (c *Compiled) eventOf(a rollout.Action) *Event {
-	name := c.in.Skyhook.Name
-	st, _ := c.stepOf(a.Node, a.Task)
+func (rep reporter) eventOf(a rollout.Action) *Event {
+	name := rep.in.Skyhook.Name
+	st, _ := rep.recorder().findStep(a.Node, a.Task)
 	normal := func(reason, format string, args ...any) *Event {
 		return &Event{Node: a.Node, Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case a.Verb == rollout.VerbAdmit:
-		if t := c.targets[a.Node]; t != nil && t.reapplies() {
+		if t := rep.targets[a.Node]; t != nil && t.reapplies() {
 			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
 			e.OnSkyhook = true
 			return e
 		}
 		return normal(v1alpha1.EventApply, "Skyhook %s begins to work on the node", name)
-	case a.Verb == rollout.VerbRun && st != nil && st.interrupts():
+	case a.Verb == rollout.VerbRun && st != nil && st.isInterrupt():
 		effect := st.payload
 		for _, id := range a.Covers {
-			if other, err := c.stepOf(a.Node, id); err == nil {
-				effect = merge(effect, other.payload)
+			if other, err := rep.recorder().findStep(a.Node, id); err == nil {
+				effect = mergeInterrupts(effect, other.payload)
 			}
 		}
-		e := normal(v1alpha1.EventInterrupt, "Skyhook %s interrupts the node for package %s: %s", name, st.name, inWords(effect))
+		e := normal(v1alpha1.EventInterrupt, "Skyhook %s interrupts the node for package %s: %s", name, st.name, describeInterrupt(effect))
 		e.OnSkyhook = true
 		return e
 	case a.Verb == rollout.VerbRecord && a.State == rollout.StateFailing && st != nil:
@@ -77,7 +77,7 @@ func (c *Compiled) eventOf(a rollout.Action) *Event {
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
 	case a.Verb == rollout.VerbRetire && a.Why.Reason == rollout.ReasonGiveUp:
-		e := normal(v1alpha1.EventState, "Skyhook %s is deleted without %s being uninstalled: %s", name, c.leftOn(a.Node), a.Why.Text)
+		e := normal(v1alpha1.EventState, "Skyhook %s is deleted without %s being uninstalled: %s", name, rep.packagesLeftOn(a.Node), a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
 	case a.Verb == rollout.VerbRetire && !a.Wipe:
@@ -96,9 +96,9 @@ func (t *target) reapplies() bool {
 	return false
 }
 
-// leftOn names the packages that stay on a node when it is given up.
-func (c *Compiled) leftOn(node string) string {
-	t := c.targets[node]
+// packagesLeftOn names the packages that stay on a node when it is given up.
+func (rep reporter) packagesLeftOn(node string) string {
+	t := rep.targets[node]
 	if t == nil || len(t.on.State) == 0 {
 		return "its packages"
 	}
@@ -106,12 +106,12 @@ func (c *Compiled) leftOn(node string) string {
 	for _, key := range sortedNames(t.on.State) {
 		out = append(out, strings.Replace(key, "|", " ", 1))
 	}
-	return listed(out, 10)
+	return listNames(out, 10)
 }
 
 // deletionEvents tell what keeps a deletion waiting, and which nodes went away with packages on them.
-func (c *Compiled) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
-	if !c.Rollout.Deleting {
+func (rep reporter) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
+	if !rep.Rollout.Deleting {
 		return nil
 	}
 	var out []Event
@@ -119,11 +119,11 @@ func (c *Compiled) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
 	if now != nil && (before == nil || before.Reason != now.Reason) {
 		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeletionBlocked, Message: now.Message})
 	}
-	if !c.uninstallsOnDeletion() {
+	if !rep.uninstallsOnDeletion() {
 		return out
 	}
 	for _, name := range sortedNames(was.NodeState) {
-		gone := !slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
+		gone := !slices.ContainsFunc(rep.in.Nodes, func(n *node.Node) bool { return n.Name == name })
 		if _, still := is.NodeState[name]; gone && !still && len(was.NodeState[name]) > 0 {
 			out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventState,
 				Message: fmt.Sprintf("node %s is gone: nothing was uninstalled there", name)})

@@ -147,8 +147,8 @@ func FuzzAgentArguments(f *testing.F) {
 		if _, err := pack.ParseVersion(version); err != nil || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-0123456789") != "" || name == "" || generation < 0 {
 			return // the API server accepts none of these
 		}
-		payload := asked(&v1alpha1.Interrupt{Type: v1alpha1.InterruptService, Services: services})
-		got, err := pack.DecodeInterrupt(forAgent(payload))
+		payload := normalised(&v1alpha1.Interrupt{Type: v1alpha1.InterruptService, Services: services})
+		got, err := pack.DecodeInterrupt(encodeInterrupt(payload))
 		if err != nil || !reflect.DeepEqual(got.Services, payload.Services) || string(got.Type) != string(payload.Type) {
 			t.Errorf("%+v reaches the agent as %+v, %v", payload, got, err)
 		}
@@ -164,14 +164,14 @@ func FuzzTag(f *testing.F) {
 	f.Add(`{"name":"kernel","version":"1.4.0","skyhook":"gpu-base","stage":"apply","image":"example.org/pkgs/kernel","invalid":true}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPackage: text}}}
-		read, ok := readTag(p)
+		read, ok := readPodAnnotation(p)
 		if !ok {
 			return
 		}
-		var again tag
-		if err := json.Unmarshal([]byte(writeTag(read)), &again); err != nil || again != read {
+		var again podAnnotation
+		if err := json.Unmarshal([]byte(writePodAnnotation(read)), &again); err != nil || again != read {
 			t.Errorf("%s comes back as %+v, %v", text, again, err)
 		}
-		look(p)
+		readPod(p)
 	})
 }

@@ -122,7 +122,7 @@ func TestPods(t *testing.T) {
 	made := map[string]*corev1.Pod{}
 	note := func() {
 		for _, p := range w.pods {
-			tag, _ := readTag(p)
+			tag, _ := readPodAnnotation(p)
 			made[tag.Name+"-"+string(tag.Stage)] = p.DeepCopy()
 		}
 	}

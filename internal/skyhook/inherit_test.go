@@ -24,7 +24,7 @@ func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
 			state["tuning|"+version] = v1alpha1.PackageStatus{Name: "tuning", Version: version, Stage: v1alpha1.StageApply, State: v1alpha1.StateInProgress}
 			rec.Packages["tuning|"+version] = &node.PackageRecord{Goal: node.GoalInstall, Run: "run of " + version, Generation: 1}
 		}
-		if got := c.begin(st, state, rec, c.in.Nodes[0]).Run; got != "run of 1.2" {
+		if got := c.recorder().beginStage(st, state, rec, c.in.Nodes[0]).Run; got != "run of 1.2" {
 			t.Fatalf("inherited is the %s", got)
 		}
 	}

@@ -17,16 +17,16 @@ var strengths = []v1alpha1.InterruptType{
 	v1alpha1.InterruptNoop, v1alpha1.InterruptService, v1alpha1.InterruptRestartAllServices, v1alpha1.InterruptReboot,
 }
 
-// strength is 0 for no interrupt.
-func strength(i *v1alpha1.Interrupt) int {
+// interruptStrength is 0 for no interrupt.
+func interruptStrength(i *v1alpha1.Interrupt) int {
 	if i == nil {
 		return 0
 	}
 	return slices.Index(strengths, i.Type) + 1
 }
 
-// asked is an interrupt in its plain form: services sorted, each once, and only where they mean something.
-func asked(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
+// normalised is an interrupt in its plain form: services sorted, each once, and only where they mean something.
+func normalised(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	if i == nil {
 		return nil
 	}
@@ -37,15 +37,15 @@ func asked(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	return out
 }
 
-// merge is one interrupt that does the work of all; nil for none.
-func merge(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
+// mergeInterrupts is one interrupt that does the work of all; nil for none.
+func mergeInterrupts(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	var out *v1alpha1.Interrupt
 	var services []string
 	for _, i := range all {
 		if i == nil {
 			continue
 		}
-		if strength(i) > strength(out) {
+		if interruptStrength(i) > interruptStrength(out) {
 			out = &v1alpha1.Interrupt{Type: i.Type}
 		}
 		if i.Type == v1alpha1.InterruptService {
@@ -55,12 +55,12 @@ func merge(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	if out != nil {
 		out.Services = services
 	}
-	return asked(out)
+	return normalised(out)
 }
 
-// covers says that i does the work of other.
-func covers(i, other *v1alpha1.Interrupt) bool {
-	return sameInterrupt(merge(i, other), asked(i))
+// coversInterrupt says that i does the work of other.
+func coversInterrupt(i, other *v1alpha1.Interrupt) bool {
+	return sameInterrupt(mergeInterrupts(i, other), normalised(i))
 }
 
 func sameInterrupt(a, b *v1alpha1.Interrupt) bool {
@@ -80,7 +80,7 @@ func configInterrupt(p v1alpha1.Package, keys []string) *v1alpha1.Interrupt {
 			out = append(out, &i)
 		}
 	}
-	return merge(out...)
+	return mergeInterrupts(out...)
 }
 
 // keyMatches says whether a key of configInterrupts means this key: exactly, or as a pattern.
@@ -92,13 +92,13 @@ func keyMatches(pattern, key string) bool {
 	return err == nil && ok
 }
 
-// forAgent is the interrupt as the agent's command line carries it.
-func forAgent(i *v1alpha1.Interrupt) string {
+// encodeInterrupt is the interrupt as the agent's command line carries it.
+func encodeInterrupt(i *v1alpha1.Interrupt) string {
 	return pack.Interrupt{Type: pack.InterruptType(i.Type), Services: i.Services}.Encode()
 }
 
-// inWords is the interrupt as people read it.
-func inWords(i *v1alpha1.Interrupt) string {
+// describeInterrupt is the interrupt as people read it.
+func describeInterrupt(i *v1alpha1.Interrupt) string {
 	switch {
 	case i == nil:
 		return "nothing"
@@ -107,7 +107,7 @@ func inWords(i *v1alpha1.Interrupt) string {
 	case i.Type == v1alpha1.InterruptRestartAllServices:
 		return "a restart of all services"
 	case i.Type == v1alpha1.InterruptService:
-		return "a restart of " + listed(i.Services, 5)
+		return "a restart of " + listNames(i.Services, 5)
 	}
 	return "an interrupt that does nothing"
 }

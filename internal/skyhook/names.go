@@ -46,20 +46,20 @@ const (
 	configDir   = packageDir + "/" + pack.ConfigMapDir
 )
 
-// safe joins parts into a name of at most this many characters that Kubernetes accepts, ending in a hash of all of
+// safeName joins parts into a name of at most this many characters that Kubernetes accepts, ending in a hash of all of
 // them, so that two lists of parts never share a name.
-func safe(most int, parts ...string) string {
+func safeName(most int, parts ...string) string {
 	joined := strings.Join(parts, "-")
 	sum := sha256.Sum256([]byte(joined))
-	readable := dashed(joined)
+	readable := replaceInvalid(joined)
 	if len(readable) > most-9 {
 		readable = readable[:most-9]
 	}
 	return readable + "-" + hex.EncodeToString(sum[:4])
 }
 
-// dashed is s in lower case with everything a name cannot have replaced by a dash.
-func dashed(s string) string {
+// replaceInvalid is s in lower case with everything a name cannot have replaced by a dash.
+func replaceInvalid(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
 			return r
@@ -78,10 +78,10 @@ func configMapName(skyhook, name, version string) string {
 	}, strings.ToLower(skyhook+"-"+name+"-"+version))
 }
 
-func metadataName(skyhook, node string) string { return safe(253, skyhook, node, "metadata") }
+func metadataName(skyhook, node string) string { return safeName(253, skyhook, node, "metadata") }
 
 func definitionName(skyhook string, d *Definition) string {
-	readable := dashed(skyhook + "-" + d.Package.Name + "-" + string(d.Package.Version))
+	readable := replaceInvalid(skyhook + "-" + d.Package.Name + "-" + string(d.Package.Version))
 	if most := 253 - 1 - len(d.Hash); len(readable) > most {
 		readable = readable[:most]
 	}
@@ -91,10 +91,10 @@ func definitionName(skyhook string, d *Definition) string {
 // podName is the name of a task's pod. It does not depend on the definition: while one pod of a stage is leaving, the
 // next cannot start beside it.
 func podName(skyhook string, st *step, node string) string {
-	if st.interrupts() {
-		return safe(63, skyhook, string(st.stage), string(st.payload.Type), node)
+	if st.isInterrupt() {
+		return safeName(63, skyhook, string(st.stage), string(st.payload.Type), node)
 	}
-	return safe(63, skyhook, st.name, st.version, string(st.stage), node)
+	return safeName(63, skyhook, st.name, st.version, string(st.stage), node)
 }
 
 // labelValue is s as a label carries it: a version may have a plus sign, a label may not.
@@ -145,8 +145,8 @@ func encode(v any) string {
 	return string(b)
 }
 
-// bounded cuts s to at most this many runes.
-func bounded(s string, most int) string {
+// clipBytes cuts s to at most this many runes.
+func clipBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// parts is what one package owes on a node.
-type parts struct {
+// packageSteps is what one package owes on a node.
+type packageSteps struct {
 	name             string
 	removal, install []*step
 }
 
-// steps lists everything the node owes, in a total order, each step with what it comes after.
-func (w *walk) steps() []*step {
+// orderSteps lists everything the node owes, in a total order, each step with what it comes after.
+func (w *packageDiff) orderSteps() []*step {
 	names := slices.Collect(maps.Keys(w.entries))
 	for name := range w.c.defs {
 		if w.entries[name] == nil {
@@ -27,11 +27,11 @@ func (w *walk) steps() []*step {
 		}
 	}
 	slices.Sort(names)
-	byName := map[string]*parts{}
-	var all []*parts
+	byName := map[string]*packageSteps{}
+	var all []*packageSteps
 	for _, name := range names {
-		p := &parts{name: name}
-		p.removal, p.install = w.owe(name)
+		p := &packageSteps{name: name}
+		p.removal, p.install = w.stepsFor(name)
 		w.keepStarted(p)
 		byName[name] = p
 		all = append(all, p)
@@ -53,7 +53,7 @@ func (w *walk) steps() []*step {
 // keepStarted puts in front what may not be given up: an interrupt under way, and a pod that does its work well, also
 // when the spec no longer asks for it, or asks for it only later. What follows is what is owed once that has ended
 // well, because it may end and the next begin in one plan. A deletion waits for interrupts and uninstalls only.
-func (w *walk) keepStarted(p *parts) {
+func (w *packageDiff) keepStarted(p *packageSteps) {
 	for _, e := range w.entries[p.name] {
 		if e.State != v1alpha1.StateInProgress && e.State != v1alpha1.StateErroring {
 			continue
@@ -64,11 +64,11 @@ func (w *walk) keepStarted(p *parts) {
 		if slices.IndexFunc(all, same) == 0 {
 			continue
 		}
-		s := w.started(e)
-		if s == nil || w.c.Rollout.Deleting && !s.interrupts() && !s.uninstalls() {
+		s := w.startedStep(e)
+		if s == nil || w.c.Rollout.Deleting && !s.isInterrupt() && !s.isUninstall() {
 			continue
 		}
-		p.removal, p.install = w.afterwards(p.name, s)
+		p.removal, p.install = w.stepsAfter(p.name, s)
 		if i := slices.IndexFunc(p.removal, same); i >= 0 { // it comes again: that is for the next look
 			p.removal, p.install = p.removal[:i], nil
 		}
@@ -85,52 +85,52 @@ func (w *walk) keepStarted(p *parts) {
 	}
 }
 
-// afterwards is what a package owes once a step has ended well.
-func (w *walk) afterwards(name string, s *step) (removal, install []*step) {
+// stepsAfter is what a package owes once a step has ended well.
+func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step) {
 	if w.leaving {
 		return nil, nil
 	}
 	state, rec := maps.Clone(w.on.State), w.rec.Clone()
 	if rec.Packages[s.key] == nil {
-		w.c.begin(s, state, &rec, w.n)
+		w.c.recorder().beginStage(s, state, &rec, w.n)
 	}
-	w.c.done(s, state, &rec, w.n, rec.Packages[s.key])
-	next := &walk{c: w.c, n: w.n, on: w.on, rec: rec, entries: map[string][]entry{}}
+	w.c.recorder().completeStage(s, state, &rec, w.n, rec.Packages[s.key])
+	next := &packageDiff{c: w.c, n: w.n, on: w.on, rec: rec, entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if e := state[key]; e.Name == name {
 			next.entries[name] = append(next.entries[name], entry{key: key, PackageStatus: e, rec: rec.Packages[key]})
 		}
 	}
-	slices.SortFunc(next.entries[name], higherFirst)
-	return next.owe(name)
+	slices.SortFunc(next.entries[name], compareByVersion)
+	return next.stepsFor(name)
 }
 
-// started is the step an entry is at when it has to end first.
-func (w *walk) started(e entry) *step {
-	pod := w.c.podOf(w.n.Name, e)
-	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.underWay()
+// startedStep is the step an entry is at when it has to end first.
+func (w *packageDiff) startedStep(e entry) *step {
+	pod := w.c.taskCompiler().findPod(w.n.Name, e)
+	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.isUnderWay()
 	if !interrupt && (pod == nil || !pod.healthy && pod.state != succeeded) {
 		return nil
 	}
 	def := w.definitionOf(e, w.c.defs[e.Name])
-	s := &step{stage: e.Stage, def: def, goal: node.GoalInstall, effect: asked(def.Package.Interrupt)}
+	s := &step{stage: e.Stage, def: def, goal: node.GoalInstall, effect: normalised(def.Package.Interrupt)}
 	if e.rec != nil {
 		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
 			s.def = frozen
 		}
 		s.goal, s.from, s.effect = e.rec.Goal, e.rec.From, e.rec.Effect
 	}
-	if s.interrupts() {
+	if s.isInterrupt() {
 		if s.payload = s.effect; s.payload == nil {
 			return nil
 		}
 	}
-	s.rename(e.key)
+	s.setKey(e.key)
 	return s
 }
 
 // orderRemovals puts dependents before what they depend on.
-func (w *walk) orderRemovals(all []*parts) {
+func (w *packageDiff) orderRemovals(all []*packageSteps) {
 	after := map[string][]string{} // package, to the packages whose removal it waits for
 	for _, p := range all {
 		for _, dependent := range all {
@@ -138,7 +138,7 @@ func (w *walk) orderRemovals(all []*parts) {
 				continue
 			}
 			on := dependent.removal[len(dependent.removal)-1].def.Package.DependsOn
-			if _, ok := on[p.name]; ok && !reaches(after, dependent.name, p.name) {
+			if _, ok := on[p.name]; ok && !isReachable(after, dependent.name, p.name) {
 				after[p.name] = append(after[p.name], dependent.name)
 				p.removal[0].after = append(p.removal[0].after, dependent.removal[len(dependent.removal)-1].id)
 			}
@@ -146,20 +146,20 @@ func (w *walk) orderRemovals(all []*parts) {
 	}
 }
 
-// reaches says that following the edges from one name leads to another. Definitions of different times can depend on
+// isReachable says that following the edges from one name leads to another. Definitions of different times can depend on
 // each other in a circle; the edge that would close it is left out.
-func reaches(edges map[string][]string, from, to string) bool {
+func isReachable(edges map[string][]string, from, to string) bool {
 	if from == to {
 		return true
 	}
-	return slices.ContainsFunc(edges[from], func(next string) bool { return reaches(edges, next, to) })
+	return slices.ContainsFunc(edges[from], func(next string) bool { return isReachable(edges, next, to) })
 }
 
 // orderInstalls puts dependencies before dependents, and packages that go before packages that are new.
-func (w *walk) orderInstalls(all []*parts, byName map[string]*parts) {
+func (w *packageDiff) orderInstalls(all []*packageSteps, byName map[string]*packageSteps) {
 	var gone []string
 	for _, p := range all {
-		if len(p.removal) > 0 && len(p.install) == 0 && p.removal[len(p.removal)-1].uninstalls() {
+		if len(p.removal) > 0 && len(p.install) == 0 && p.removal[len(p.removal)-1].isUninstall() {
 			gone = append(gone, p.removal[len(p.removal)-1].id)
 		}
 	}
@@ -171,7 +171,7 @@ func (w *walk) orderInstalls(all []*parts, byName map[string]*parts) {
 		if n := len(p.removal); n > 0 && !slices.Contains(first.after, p.removal[n-1].id) {
 			first.after = append(first.after, p.removal[n-1].id)
 		}
-		begun := w.begun(first)
+		begun := w.hasBegun(first)
 		if (first.goal == node.GoalInstall || first.goal == node.GoalUpgrade) && !begun {
 			first.after = append(first.after, gone...)
 		}
@@ -191,11 +191,11 @@ func (w *walk) orderInstalls(all []*parts, byName map[string]*parts) {
 		slices.Sort(first.after)
 		first.after = slices.Compact(first.after)
 	}
-	w.spread(byName)
+	w.spreadDependencies(byName)
 }
 
-// spread marks as stuck what depends on something stuck.
-func (w *walk) spread(byName map[string]*parts) {
+// spreadDependencies marks as stuck what depends on something stuck.
+func (w *packageDiff) spreadDependencies(byName map[string]*packageSteps) {
 	for again := len(w.stuck) > 0; again; {
 		again = false
 		for name, p := range byName {
@@ -211,14 +211,14 @@ func (w *walk) spread(byName map[string]*parts) {
 	}
 }
 
-// begun says that a pod is at work for this step: then it is too late to wait for anything.
-func (w *walk) begun(s *step) bool {
-	e, ok := w.entryOf(s)
-	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && w.c.podOf(w.n.Name, e) != nil
+// hasBegun says that a pod is at work for this step: then it is too late to wait for anything.
+func (w *packageDiff) hasBegun(s *step) bool {
+	e, ok := w.findEntry(s)
+	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && w.c.taskCompiler().findPod(w.n.Name, e) != nil
 }
 
-// entryOf is the line of the nodeState for a step, when it is at that step.
-func (w *walk) entryOf(s *step) (entry, bool) {
+// findEntry is the line of the nodeState for a step, when it is at that step.
+func (w *packageDiff) findEntry(s *step) (entry, bool) {
 	for _, e := range w.entries[s.name] {
 		if e.key == s.key && e.Stage == s.stage {
 			return e, true
@@ -227,8 +227,8 @@ func (w *walk) entryOf(s *step) (entry, bool) {
 	return entry{}, false
 }
 
-// split reads a task's id.
-func split(id string) (key, name, version string, stage v1alpha1.Stage) {
+// splitTaskID reads a task's id.
+func splitTaskID(id string) (key, name, version string, stage v1alpha1.Stage) {
 	slash := strings.LastIndexByte(id, '/')
 	if slash < 0 {
 		return id, id, "", ""

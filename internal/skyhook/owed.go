@@ -28,11 +28,11 @@ type step struct {
 	after         []string            // ids
 }
 
-func (s *step) interrupts() bool {
+func (s *step) isInterrupt() bool {
 	return s.stage == v1alpha1.StageInterrupt || s.stage == v1alpha1.StageUninstallInterrupt
 }
 
-func (s *step) uninstalls() bool {
+func (s *step) isUninstall() bool {
 	return s.stage == v1alpha1.StageUninstall || s.stage == v1alpha1.StageUninstallInterrupt
 }
 
@@ -43,9 +43,9 @@ type entry struct {
 	rec *node.PackageRecord
 }
 
-// walk compares, on one node, what is wanted with what is recorded. Nothing is remembered about work: it is what the
+// packageDiff compares, on one node, what is wanted with what is recorded. Nothing is remembered about work: it is what the
 // comparison gives.
-type walk struct {
+type packageDiff struct {
 	c       *Compiled
 	n       *node.Node
 	on      *node.SkyhookState
@@ -59,43 +59,43 @@ type walk struct {
 	leaving bool               // the node is no longer selected: nothing follows what runs
 }
 
-// underWay says that the entry's stage was begun, and that the node does not record how this attempt ended.
-func (e entry) underWay() bool {
+// isUnderWay says that the entry's stage was begun, and that the node does not record how this attempt ended.
+func (e entry) isUnderWay() bool {
 	return e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring && e.rec != nil && e.rec.Again
 }
 
-// failed says that the last attempt at the entry's stage failed, and no further one was begun.
-func (e entry) failed() bool { return e.State == v1alpha1.StateErroring && !e.underWay() }
+// hasFailed says that the last attempt at the entry's stage failed, and no further one was begun.
+func (e entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e.isUnderWay() }
 
-func (c *Compiled) walk(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *walk {
-	w := &walk{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
+func (c *Compiled) diffPackages(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *packageDiff {
+	w := &packageDiff{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(on.State)) {
 		e := entry{key: key, PackageStatus: on.State[key], rec: rec.Packages[key]}
 		w.entries[e.Name] = append(w.entries[e.Name], e)
 	}
 	for _, of := range w.entries {
-		slices.SortFunc(of, higherFirst)
+		slices.SortFunc(of, compareByVersion)
 	}
 	return w
 }
 
-func higherFirst(a, b entry) int {
+func compareByVersion(a, b entry) int {
 	return cmp.Or(pack.CompareVersions(b.Version, a.Version), cmp.Compare(a.key, b.key))
 }
 
-// owe lists what one package owes: what goes first, then what comes.
-func (w *walk) owe(name string) (removal, install []*step) {
+// stepsFor lists what one package owes: what goes first, then what comes.
+func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	want, entries := w.c.defs[name], w.entries[name]
 	if w.c.Rollout.Deleting {
 		for _, e := range entries {
 			if def := w.definitionOf(e, want); def.Package.Uninstall != nil && def.Package.Uninstall.Enabled {
-				removal = then(removal, w.remove(e, def))
+				removal = concat(removal, w.removalSteps(e, def))
 			}
 		}
 		return removal, nil
 	}
 	if want != nil && !w.c.uninstalls(name) {
-		return w.install(want, entries)
+		return w.installSteps(want, entries)
 	}
 	for _, e := range entries {
 		if want == nil && e.rec == nil && e.Stage != v1alpha1.StageUninstall && e.Stage != v1alpha1.StageUninstallInterrupt {
@@ -106,13 +106,13 @@ func (w *walk) owe(name string) (removal, install []*step) {
 			w.forget = append(w.forget, e.key)
 			continue
 		}
-		removal = then(removal, w.remove(e, def))
+		removal = concat(removal, w.removalSteps(e, def))
 	}
 	return removal, nil
 }
 
-// then is one chain after another: what is left of two versions goes one by one, the higher one first.
-func then(first, second []*step) []*step {
+// concat is one chain after another: what is left of two versions goes one by one, the higher one first.
+func concat(first, second []*step) []*step {
 	if len(first) > 0 && len(second) > 0 {
 		second[0].after = append(second[0].after, first[len(first)-1].id)
 	}
@@ -121,7 +121,7 @@ func then(first, second []*step) []*step {
 
 // definitionOf is the definition that was installed: for the version in the spec the spec's own, so that an edit can
 // mend an uninstall that fails, otherwise the frozen one.
-func (w *walk) definitionOf(e entry, want *Definition) *Definition {
+func (w *packageDiff) definitionOf(e entry, want *Definition) *Definition {
 	if want != nil && pack.CompareVersions(e.Version, string(want.Package.Version)) == 0 {
 		return want
 	}
@@ -130,22 +130,22 @@ func (w *walk) definitionOf(e entry, want *Definition) *Definition {
 			return d
 		}
 	}
-	return synthesize(e.PackageStatus, want)
+	return definitionFromState(e.PackageStatus, want)
 }
 
-// parked says that a version is not there yet: it waits until a higher one is uninstalled.
-func parked(e entry) bool {
+// isParked says that a version is not there yet: it waits until a higher one is uninstalled.
+func isParked(e entry) bool {
 	return e.Stage == v1alpha1.StageUninstall && (e.State == v1alpha1.StateSkipped || e.State == v1alpha1.StateComplete)
 }
 
-// remove is the way out of one version of a package.
-func (w *walk) remove(e entry, def *Definition) []*step {
-	effect := asked(def.Package.Interrupt)
-	if e.rec != nil && e.rec.Goal == node.GoalUninstall && !e.failed() {
+// removalSteps is the way out of one version of a package.
+func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
+	effect := normalised(def.Package.Interrupt)
+	if e.rec != nil && e.rec.Goal == node.GoalUninstall && !e.hasFailed() {
 		effect = e.rec.Effect // as it was when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
-	if parked(e) || gone {
+	if isParked(e) || gone {
 		w.forget = append(w.forget, e.key)
 		return nil
 	}
@@ -153,15 +153,15 @@ func (w *walk) remove(e entry, def *Definition) []*step {
 	if e.Stage == v1alpha1.StageUninstallInterrupt {
 		start = e.Stage
 	}
-	return w.chain(e.key, def, node.GoalUninstall, "", effect, start)
+	return w.stageChain(e.key, def, node.GoalUninstall, "", effect, start)
 }
 
-// install is the way of a wanted package from whatever is on the node to the version of the spec.
-func (w *walk) install(want *Definition, entries []entry) (removal, install []*step) {
+// installSteps is the way of a wanted package from whatever is on the node to the version of the spec.
+func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, install []*step) {
 	var same *entry
 	var fresh, installed bool
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
-		left := parked(e) && e.key != want.key() // it waited for an uninstall on behalf of an earlier spec
+		left := isParked(e) && e.key != want.key() // it waited for an uninstall on behalf of an earlier spec
 		if left {
 			w.forget = append(w.forget, e.key)
 		}
@@ -177,25 +177,25 @@ func (w *walk) install(want *Definition, entries []entry) (removal, install []*s
 		case order > 0 && (same == nil || e.rec != nil):
 			fresh = true
 			if def := w.definitionOf(e, want); def.Package.Uninstall == nil || def.Package.Uninstall.Enabled {
-				removal = then(removal, w.remove(e, def))
+				removal = concat(removal, w.removalSteps(e, def))
 			}
 		case order < 0 && e.Stage == v1alpha1.StageUninstallInterrupt:
 			fresh = true
-			removal = then(removal, w.remove(e, w.definitionOf(e, want)))
+			removal = concat(removal, w.removalSteps(e, w.definitionOf(e, want)))
 		case order < 0 && same != nil && e.rec != nil && e.rec.Goal != "" && e.Stage == v1alpha1.StageApply:
 			fresh = true // it began to apply over the version that is wanted again
 		case order < 0 && wasInstalled(e):
 			installed = true
 		}
 	}
-	own := asked(want.Package.Interrupt)
+	own := normalised(want.Package.Interrupt)
 	switch {
 	case !fresh && same != nil:
-		return w.resume(want, *same)
+		return w.resumeSteps(want, *same)
 	case !fresh && installed:
-		return nil, w.chain(want.key(), want, node.GoalUpgrade, "", own, v1alpha1.StageUpgrade)
+		return nil, w.stageChain(want.key(), want, node.GoalUpgrade, "", own, v1alpha1.StageUpgrade)
 	}
-	return removal, w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+	return removal, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 }
 
 // wasInstalled says that the package got at least through its apply or upgrade. One that is half uninstalled did not.
@@ -209,15 +209,15 @@ func wasInstalled(e entry) bool {
 	return true
 }
 
-// resume goes on with a package whose version is right.
-func (w *walk) resume(want *Definition, e entry) (removal, install []*step) {
-	own := asked(want.Package.Interrupt)
+// resumeSteps goes on with a package whose version is right.
+func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install []*step) {
+	own := normalised(want.Package.Interrupt)
 	done := e.State == v1alpha1.StateComplete
 	switch e.Stage {
 	case v1alpha1.StageUninstall: // cancelled, or the other version has gone
-		return nil, w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+		return nil, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 	case v1alpha1.StageUninstallInterrupt: // too late to cancel
-		return w.remove(e, want), w.chain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+		return w.removalSteps(e, want), w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
 		goal, start := node.GoalInstall, e.Stage
 		if e.Stage == v1alpha1.StageUpgrade {
@@ -229,28 +229,28 @@ func (w *walk) resume(want *Definition, e entry) (removal, install []*step) {
 		if done {
 			start = v1alpha1.StageConfig
 		}
-		return nil, w.chain(want.key(), want, goal, "", own, start)
+		return nil, w.stageChain(want.key(), want, goal, "", own, start)
 	}
 	if done && e.Stage != v1alpha1.StageInterrupt && (e.rec == nil || e.rec.Goal == "") {
-		return nil, w.finished(want, e)
+		return nil, w.finishedSteps(want, e)
 	}
-	return nil, w.configured(want, e, done)
+	return nil, w.configSteps(want, e, done)
 }
 
-// configured goes on with a package at its config stage or behind it.
-func (w *walk) configured(want *Definition, e entry, done bool) []*step {
-	goal, from, frozen := node.GoalReapply, "", asked(want.Package.Interrupt)
+// configSteps goes on with a package at its config stage or behind it.
+func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step {
+	goal, from, frozen := node.GoalReapply, "", normalised(want.Package.Interrupt)
 	behind, started := false, false
 	if e.rec != nil && e.rec.Goal != "" {
 		goal, from, frozen = e.rec.Goal, e.rec.From, e.rec.Effect
 		behind = e.rec.Config != "" && e.rec.Config != want.Config
-		started = e.rec.Interrupt != "" && e.underWay() || e.State == v1alpha1.StateSkipped
+		started = e.rec.Interrupt != "" && e.isUnderWay() || e.State == v1alpha1.StateSkipped
 	}
 	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // nobody knows what it was to do: find out anew
-		frozen, started = w.effect(want, goal, from), false
+		frozen, started = w.interruptFor(want, goal, from), false
 	}
 	again := func() []*step {
-		return w.chain(want.key(), want, goal, from, w.effect(want, goal, from), v1alpha1.StageConfig)
+		return w.stageChain(want.key(), want, goal, from, w.interruptFor(want, goal, from), v1alpha1.StageConfig)
 	}
 	switch {
 	case e.Stage == v1alpha1.StageConfig && (!done || behind):
@@ -259,11 +259,11 @@ func (w *walk) configured(want *Definition, e entry, done bool) []*step {
 		w.adopt = append(w.adopt, e.key)
 		return nil
 	case e.Stage == v1alpha1.StageConfig:
-		return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
+		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
 	case e.Stage == v1alpha1.StageInterrupt && !done && started:
-		steps := w.chain(e.key, want, goal, from, frozen, v1alpha1.StageInterrupt)
+		steps := w.stageChain(e.key, want, goal, from, frozen, v1alpha1.StageInterrupt)
 		if behind { // first the interrupt that runs, then the config that came meanwhile
-			next := w.single(want, goal, from, frozen, v1alpha1.StageConfig)
+			next := w.singleStage(want, goal, from, frozen, v1alpha1.StageConfig)
 			next.after = []string{steps[0].id}
 			return append(steps[:1], next)
 		}
@@ -271,48 +271,48 @@ func (w *walk) configured(want *Definition, e entry, done bool) []*step {
 	case e.Stage == v1alpha1.StageInterrupt && !done && behind:
 		return again()
 	case e.Stage == v1alpha1.StageInterrupt && !done:
-		if e.failed() && e.rec != nil && e.rec.Hash != want.Hash {
-			frozen = w.effect(want, goal, from) // the edit may have mended it
+		if e.hasFailed() && e.rec != nil && e.rec.Hash != want.Hash {
+			frozen = w.interruptFor(want, goal, from) // the edit may have mended it
 		}
 		if frozen == nil {
-			return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
+			return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
 		}
-		return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
+		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
 	case behind: // the interrupt is done: what changed since is a change of its own
 		goal, from = node.GoalConfig, e.rec.Hash
 		return again()
 	}
-	return w.chain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
+	return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
 }
 
-// finished looks at a package that is through: only a changed configMap, or a boot where that was asked for, makes it
+// finishedSteps looks at a package that is through: only a changed configMap, or a boot where that was asked for, makes it
 // owe anything again.
-func (w *walk) finished(want *Definition, e entry) []*step {
+func (w *packageDiff) finishedSteps(want *Definition, e entry) []*step {
 	switch {
 	case e.rec == nil:
 		w.adopt = append(w.adopt, e.key)
 		return nil
-	case w.booted(e.rec):
-		return w.chain(want.key(), want, node.GoalReapply, "", asked(want.Package.Interrupt), v1alpha1.StageApply)
+	case w.hasRebooted(e.rec):
+		return w.stageChain(want.key(), want, node.GoalReapply, "", normalised(want.Package.Interrupt), v1alpha1.StageApply)
 	case e.rec.Config != want.Config:
-		return w.chain(want.key(), want, node.GoalConfig, e.rec.Hash, w.effect(want, node.GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
+		return w.stageChain(want.key(), want, node.GoalConfig, e.rec.Hash, w.interruptFor(want, node.GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
 	case e.rec.Hash != want.Hash && w.c.edits(e.rec.Hash, want):
 		w.edited++
 	}
 	return nil
 }
 
-// booted says that the node has booted since the package finished, and not because of us.
-func (w *walk) booted(rec *node.PackageRecord) bool {
+// hasRebooted says that the node has booted since the package finished, and not because of us.
+func (w *packageDiff) hasRebooted(rec *node.PackageRecord) bool {
 	return w.c.in.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
 		!w.n.IsRebootedFrom(rec.Boot)
 }
 
-// effect is the interrupt in effect: the package's own, but for a change of the configMap what the changed keys ask for.
+// interruptFor is the interrupt in effect: the package's own, but for a change of the configMap what the changed keys ask for.
 // When the old definition is lost every key counts as changed.
-func (w *walk) effect(want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
+func (w *packageDiff) interruptFor(want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
 	if goal != node.GoalConfig {
-		return asked(want.Package.Interrupt)
+		return normalised(want.Package.Interrupt)
 	}
 	if len(want.Package.ConfigInterrupts) == 0 {
 		return nil
@@ -324,8 +324,8 @@ func (w *walk) effect(want *Definition, goal node.Goal, from string) *v1alpha1.I
 	return configInterrupt(want.Package, changedKeys(old, want))
 }
 
-// chain is the stages from one on to the end, each after the one before it.
-func (w *walk) chain(key string, def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
+// stageChain is the stages from one on to the end, each after the one before it.
+func (w *packageDiff) stageChain(key string, def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
 	way := []v1alpha1.Stage{v1alpha1.StageApply, v1alpha1.StageConfig}
 	end := []v1alpha1.Stage{v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt}
 	switch {
@@ -340,8 +340,8 @@ func (w *walk) chain(key string, def *Definition, goal node.Goal, from string, e
 	way = way[max(0, slices.Index(way, start)):]
 	out := make([]*step, len(way))
 	for i, stage := range way {
-		out[i] = w.single(def, goal, from, effect, stage)
-		out[i].rename(key)
+		out[i] = w.singleStage(def, goal, from, effect, stage)
+		out[i].setKey(key)
 		if i > 0 {
 			out[i].after = []string{out[i-1].id}
 		}
@@ -349,16 +349,16 @@ func (w *walk) chain(key string, def *Definition, goal node.Goal, from string, e
 	return out
 }
 
-func (w *walk) single(def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
+func (w *packageDiff) singleStage(def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
 	s := &step{stage: stage, def: def, goal: goal, from: from, effect: effect}
-	if s.interrupts() {
+	if s.isInterrupt() {
 		s.payload = effect
 	}
-	s.rename(def.key())
+	s.setKey(def.key())
 	return s
 }
 
-func (s *step) rename(key string) {
+func (s *step) setKey(key string) {
 	s.key, s.id = key, key+"/"+string(s.stage)
 	s.name, s.version, _ = strings.Cut(key, "|")
 }

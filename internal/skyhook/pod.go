@@ -30,7 +30,7 @@ if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
 
 // Object is the pod for a task, made from what the node records after Change(Run).
 func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
-	st, err := c.stepOf(n.Name, task)
+	st, err := c.recorder().findStep(n.Name, task)
 	if err != nil {
 		return nil, err
 	}
@@ -39,94 +39,94 @@ func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) && !(p.Again && p.At == string(st.stage)+"/"+string(v1alpha1.StateErroring)) {
 		return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record it as running", task, n.Name)
 	}
-	if st.interrupts() {
+	if st.isInterrupt() {
 		if p.Payload == nil || p.Interrupt == "" {
 			return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record the interrupt", task, n.Name)
 		}
 		frozen := *st
 		frozen.payload = p.Payload
-		return c.interruptPod(&frozen, rec.Order, p, n), nil
+		return c.renderer().interruptPod(&frozen, rec.Order, p, n), nil
 	}
-	return c.stagePod(st, rec.Order, p, n), nil
+	return c.renderer().stagePod(st, rec.Order, p, n), nil
 }
 
-func owner(s *v1alpha1.Skyhook) []metav1.OwnerReference {
+func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind, Name: s.Name, UID: s.UID, Controller: &yes, BlockOwnerDeletion: &yes,
 	}}
 }
 
-// pod is what stage and interrupt pods have in common.
-func (c *Compiled) pod(st *step, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s, no := c.in.Skyhook, false
+// renderPod is what stage and interrupt pods have in common.
+func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *corev1.Pod {
+	s, no := r.in.Skyhook, false
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podName(s.Name, st, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: owner(s),
+			Name: podName(s.Name, st, n.Name), Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{
 				v1alpha1.LabelName:    s.Name,
 				v1alpha1.LabelPackage: labelValue(st.name + "-" + st.version),
 			},
 			Annotations: map[string]string{
-				v1alpha1.AnnotationPackage: writeTag(tag{
+				v1alpha1.AnnotationPackage: writePodAnnotation(podAnnotation{
 					Name: st.name, Version: st.version, Skyhook: s.Name, Stage: st.stage,
 					Image: st.def.Package.Image, ContainerSHA: st.def.Package.ContainerSHA,
 				}),
 				annotationRun:     p.Run,
-				annotationContent: c.contentOf(st, st.payload),
+				annotationContent: r.contentOf(st, st.payload),
 			},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: n.Name, RestartPolicy: corev1.RestartPolicyOnFailure, HostPID: true, HostNetwork: true,
-			ServiceAccountName: c.in.Config.ServiceAccount, AutomountServiceAccountToken: &no,
-			Tolerations: c.tolerations(),
+			ServiceAccountName: r.in.Config.ServiceAccount, AutomountServiceAccountToken: &no,
+			Tolerations: r.tolerations(),
 			Volumes:     []corev1.Volume{{Name: volumeRoot, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
-			Containers:  []corev1.Container{c.pauseContainer()},
+			Containers:  []corev1.Container{r.pauseContainer()},
 		},
 	}
 	if p.Attempts > 0 {
 		out.Annotations[annotationAttempts] = strconv.Itoa(p.Attempts)
 	}
-	if c.in.Config.ImagePullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: c.in.Config.ImagePullSecret}}
+	if r.in.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.in.Config.ImagePullSecret}}
 	}
 	return out
 }
 
-func (c *Compiled) pauseContainer() corev1.Container {
-	return corev1.Container{Name: containerPause, Image: c.in.Config.PauseImage, Resources: exactly("100m", "20Mi")}
+func (r renderer) pauseContainer() corev1.Container {
+	return corev1.Container{Name: containerPause, Image: r.in.Config.PauseImage, Resources: fixedResources("100m", "20Mi")}
 }
 
-func exactly(cpu, memory string) corev1.ResourceRequirements {
+func fixedResources(cpu, memory string) corev1.ResourceRequirements {
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }
 
 // stagePod copies the package to the host, runs the stage and then its check.
-func (c *Compiled) stagePod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s, d := c.in.Skyhook, st.def
-	out := c.pod(st, p, n)
-	out.Spec.Volumes = append(out.Spec.Volumes, c.metadataVolume(n))
-	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: c.metadataVolume(n).Name, MountPath: metadataDir}}
+func (r renderer) stagePod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
+	s, d := r.in.Skyhook, st.def
+	out := r.renderPod(st, p, n)
+	out.Spec.Volumes = append(out.Spec.Volumes, r.metadataVolume(n))
+	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: r.metadataVolume(n).Name, MountPath: metadataDir}}
 	if len(d.config) > 0 {
-		out.Spec.Volumes = append(out.Spec.Volumes, c.configVolume(st))
+		out.Spec.Volumes = append(out.Spec.Volumes, r.configVolume(st))
 		mounts = append(mounts, corev1.VolumeMount{Name: packageName(st.name), MountPath: configDir})
 	}
-	dir := c.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	dir := r.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
 	container := func(suffix, image string) corev1.Container {
 		return corev1.Container{
-			Name: packageName(st.name) + suffix, Image: image, ImagePullPolicy: c.pullPolicy(), SecurityContext: privileged(),
-			VolumeMounts: mounts, Resources: resources(d.Package.Resources),
+			Name: packageName(st.name) + suffix, Image: image, ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
+			VolumeMounts: mounts, Resources: resourceRequirements(d.Package.Resources),
 		}
 	}
 	first := container(suffixCopy, imageOf(d.Package))
 	first.Command, first.Args = []string{"/bin/sh", "-c"}, []string{copyScript}
 	first.Env = []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()}
 	out.Spec.InitContainers = append(out.Spec.InitContainers, first)
-	env := c.stageEnv(st, order, p)
+	env := r.stageEnv(st, order, p)
 	for _, check := range []string{"", "-" + suffixCheck} {
-		run := container("-"+string(st.stage)+strings.TrimPrefix(check, "-"), c.agentImage(d))
+		run := container("-"+string(st.stage)+strings.TrimPrefix(check, "-"), r.agentImage(d))
 		run.Args = []string{string(st.stage) + check, rootMount, dir}
 		run.Env = env
 		out.Spec.InitContainers = append(out.Spec.InitContainers, run)
@@ -139,24 +139,24 @@ func (c *Compiled) stagePod(st *step, order int, p *node.PackageRecord, n *node.
 }
 
 // interruptPod needs the host and no package.
-func (c *Compiled) interruptPod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s := c.in.Skyhook
-	out := c.pod(st, p, n)
+func (r renderer) interruptPod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
+	s := r.in.Skyhook
+	out := r.renderPod(st, p, n)
 	out.Labels[v1alpha1.LabelInterrupt] = "True"
-	dir := c.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	dir := r.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
 	out.Spec.InitContainers = []corev1.Container{{
-		Name: containerInterrupt, Image: c.agentImage(st.def), ImagePullPolicy: c.pullPolicy(), SecurityContext: privileged(),
-		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, forAgent(st.payload)},
-		Env:          append(c.agentEnv(st, order, p), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, c.deadlineEnv(st)),
+		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
+		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
+		Env:          append(r.agentEnv(st, order, p), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, r.deadlineEnv(st)),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
-		Resources:    exactly("500m", "64Mi"),
+		Resources:    fixedResources("500m", "64Mi"),
 	}}
 	return out
 }
 
 // agentEnv is the documented environment in its documented order, and the run.
-func (c *Compiled) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
-	s, config := c.in.Skyhook, c.in.Config
+func (r renderer) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
+	s, config := r.in.Skyhook, r.in.Config
 	return []corev1.EnvVar{
 		{Name: pack.EnvLogDir, Value: config.LogRoot + "/" + s.Name},
 		{Name: pack.EnvRootDir, Value: config.CopyDirRoot + "/" + s.Name},
@@ -168,7 +168,7 @@ func (c *Compiled) agentEnv(st *step, order int, p *node.PackageRecord) []corev1
 }
 
 // stageEnv is the package's own environment, then the agent's.
-func (c *Compiled) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
+func (r renderer) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	var secret []string
 	for _, e := range st.def.Package.Env {
@@ -177,10 +177,10 @@ func (c *Compiled) stageEnv(st *step, order int, p *node.PackageRecord) []corev1
 			secret = append(secret, e.Name)
 		}
 	}
-	out = append(out, c.agentEnv(st, order, p)...)
+	out = append(out, r.agentEnv(st, order, p)...)
 	out = append(out,
 		corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)},
-		c.deadlineEnv(st),
+		r.deadlineEnv(st),
 		podUID(),
 	)
 	if len(secret) > 0 {
@@ -189,8 +189,8 @@ func (c *Compiled) stageEnv(st *step, order int, p *node.PackageRecord) []corev1
 	return out
 }
 
-func (c *Compiled) deadlineEnv(st *step) corev1.EnvVar {
-	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(c.in.Now.Add(c.limit(st)))}
+func (r renderer) deadlineEnv(st *step) corev1.EnvVar {
+	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(r.targetCompiler().deadlineOf(st)))}
 }
 
 func podUID() corev1.EnvVar {
@@ -202,18 +202,18 @@ func rootVolumeMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeRoot, MountPath: rootMount, MountPropagation: &propagate}
 }
 
-func (c *Compiled) metadataVolume(n *node.Node) corev1.Volume {
-	return corev1.Volume{Name: safe(63, "metadata", n.Name), VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(c.in.Skyhook.Name, n.Name)}},
+func (r renderer) metadataVolume(n *node.Node) corev1.Volume {
+	return corev1.Volume{Name: safeName(63, "metadata", n.Name), VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(r.in.Skyhook.Name, n.Name)}},
 	}}
 }
 
 // configVolume is the documented ConfigMap while that holds this definition, otherwise the frozen one.
-func (c *Compiled) configVolume(st *step) corev1.Volume {
+func (r renderer) configVolume(st *step) corev1.Volume {
 	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{
-		Name: configMapName(c.in.Skyhook.Name, st.name, st.version)}}
-	if want := c.defs[st.name]; want == nil || want.Hash != st.def.Hash {
-		source.Name = definitionName(c.in.Skyhook.Name, st.def)
+		Name: configMapName(r.in.Skyhook.Name, st.name, st.version)}}
+	if want := r.defs[st.name]; want == nil || want.Hash != st.def.Hash {
+		source.Name = definitionName(r.in.Skyhook.Name, st.def)
 		for _, key := range sortedNames(st.def.config) {
 			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
 		}
@@ -221,14 +221,14 @@ func (c *Compiled) configVolume(st *step) corev1.Volume {
 	return corev1.Volume{Name: packageName(st.name), VolumeSource: corev1.VolumeSource{ConfigMap: source}}
 }
 
-func (c *Compiled) pullPolicy() corev1.PullPolicy {
-	if c.in.Config.AlwaysPull {
+func (r renderer) pullPolicy() corev1.PullPolicy {
+	if r.in.Config.AlwaysPull {
 		return corev1.PullAlways
 	}
 	return "" // as Kubernetes chooses by tag and digest
 }
 
-func privileged() *corev1.SecurityContext {
+func privilegedContext() *corev1.SecurityContext {
 	yes := true
 	return &corev1.SecurityContext{Privileged: &yes}
 }
@@ -241,15 +241,15 @@ func imageOf(p v1alpha1.Package) string {
 	return p.Image + ":" + strings.ReplaceAll(string(p.Version), "+", "_")
 }
 
-func (c *Compiled) agentImage(d *Definition) string {
+func (r renderer) agentImage(d *Definition) string {
 	if d.Package.AgentImageOverride != "" {
 		return d.Package.AgentImageOverride
 	}
-	return c.in.Config.AgentImage
+	return r.in.Config.AgentImage
 }
 
-// resources are those of the package: all four, or none and the namespace decides.
-func resources(r v1alpha1.Resources) corev1.ResourceRequirements {
+// resourceRequirements are those of the package: all four, or none and the namespace decides.
+func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 	if r.CPURequest.IsZero() && r.CPULimit.IsZero() && r.MemoryRequest.IsZero() && r.MemoryLimit.IsZero() {
 		return corev1.ResourceRequirements{}
 	}
@@ -261,13 +261,13 @@ func resources(r v1alpha1.Resources) corev1.ResourceRequirements {
 
 // contentOf is a hash of what a pod is made from, but for what changes with every run. A pod is never compared with a
 // rendering of itself: the API server fills in more than we wrote.
-func (c *Compiled) contentOf(st *step, payload *v1alpha1.Interrupt) string {
-	config := c.in.Config
-	parts := []string{c.agentImage(st.def), config.PauseImage, config.ImagePullSecret, encode(c.in.Skyhook.Spec.AdditionalTolerations)}
-	if st.interrupts() {
+func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt) string {
+	config := r.in.Config
+	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, encode(r.in.Skyhook.Spec.AdditionalTolerations)}
+	if st.isInterrupt() {
 		parts = append(parts, encode(payload))
 	} else {
 		parts = append(parts, st.def.pod)
 	}
-	return short(parts...)
+	return hashID(parts...)
 }

@@ -96,15 +96,15 @@ func TestNames(t *testing.T) {
 	for _, parts := range [][]string{
 		{"demo", "tuning", "1.0.0", "apply", "n1"}, {"Demo", "a_b", "1.0.0+Build", "apply", long}, {long, "x", "y", "z", "n"}, {"", "", ""},
 	} {
-		name := safe(63, parts...)
+		name := safeName(63, parts...)
 		if errs := validation.IsDNS1123Subdomain(strings.TrimLeft(name, "-")); len(errs) > 0 || len(name) > 63 {
 			t.Errorf("%q of %v: %v", name, parts, errs)
 		}
-		if name != safe(63, parts...) {
+		if name != safeName(63, parts...) {
 			t.Errorf("%v has two names", parts)
 		}
 	}
-	if safe(63, "a", "1.0") == safe(63, "a", "1-0") {
+	if safeName(63, "a", "1.0") == safeName(63, "a", "1-0") {
 		t.Error("two versions share a pod name")
 	}
 	for version, want := range map[string]string{"1.2.3": "tuning-1.2.3", "1.2.3+build.7": "tuning-1.2.3_build.7"} {

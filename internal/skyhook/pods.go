@@ -30,8 +30,8 @@ const (
 // killed is the exit code of a container that got SIGKILL.
 const killed = 137
 
-// tag is the annotation on our pods that says what they run. The order of the fields is part of the format.
-type tag struct {
+// podAnnotation is the annotation on our pods that says what they run. The order of the fields is part of the format.
+type podAnnotation struct {
 	Name         string         `json:"name"`
 	Version      string         `json:"version"`
 	Skyhook      string         `json:"skyhook"`
@@ -41,10 +41,10 @@ type tag struct {
 	Invalid      bool           `json:"invalid,omitempty"` // a predecessor gave it up
 }
 
-// seen is what a pod of ours says.
-type seen struct {
+// podInfo is what a pod of ours says.
+type podInfo struct {
 	name     string
-	tag      tag
+	tag      podAnnotation
 	run      string
 	content  string
 	leaving  bool
@@ -66,44 +66,44 @@ func Owns(s *v1alpha1.Skyhook, c Config, p *corev1.Pod) bool {
 		owner != nil && owner.UID == s.UID && owner.Kind == Kind
 }
 
-// readTag reads the annotation; false for a pod that is ours but says nothing we understand.
-func readTag(p *corev1.Pod) (tag, bool) {
-	var t tag
+// readPodAnnotation reads the annotation; false for a pod that is ours but says nothing we understand.
+func readPodAnnotation(p *corev1.Pod) (podAnnotation, bool) {
+	var t podAnnotation
 	if err := json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &t); err != nil {
-		return tag{}, false
+		return podAnnotation{}, false
 	}
 	return t, t.Name != "" && t.Version != "" && slices.Contains(node.Stages, t.Stage)
 }
 
-func writeTag(t tag) string { return encode(t) }
+func writePodAnnotation(t podAnnotation) string { return encode(t) }
 
-// look reads a pod of ours.
-func look(p *corev1.Pod) *seen {
-	s := &seen{
+// readPod reads a pod of ours.
+func readPod(p *corev1.Pod) *podInfo {
+	s := &podInfo{
 		name: p.Name, run: p.Annotations[annotationRun], content: p.Annotations[annotationContent],
 		leaving: p.DeletionTimestamp != nil, created: p.CreationTimestamp.Time, state: running,
 	}
 	var understood bool
-	if s.tag, understood = readTag(p); !understood || s.tag.Invalid {
-		s.tag = tag{} // belongs to no task: a stray
+	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {
+		s.tag = podAnnotation{} // belongs to no task: a stray
 	}
 	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
-	s.judge(p)
+	s.readStatus(p)
 	if s.leaving && s.state != succeeded {
 		s.state, s.healthy, s.dead = running, true, false
-		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "pod " + p.Name + " is being deleted", About: about(p)}
+		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "pod " + p.Name + " is being deleted", About: describePod(p)}
 	}
 	if s.why != nil && s.why.About == "" {
-		s.why.About = about(p)
+		s.why.About = describePod(p)
 	}
 	return s
 }
 
-func about(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.Name }
+func describePod(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.Name }
 
-// judge reads the containers in their order. Init containers run one after the other, so the first that has not
+// readStatus reads the containers in their order. Init containers run one after the other, so the first that has not
 // ended well decides. Containers that were injected count the same, but for sidecars, which never end.
-func (s *seen) judge(p *corev1.Pod) {
+func (s *podInfo) readStatus(p *corev1.Pod) {
 	begun := false
 	for _, c := range p.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
@@ -112,10 +112,10 @@ func (s *seen) judge(p *corev1.Pod) {
 		status := statusOf(p, c.Name)
 		if status == nil {
 			s.healthy = begun
-			s.pending(p)
+			s.readPending(p)
 			return
 		}
-		s.count(status, p)
+		s.countFailures(status, p)
 		if t := status.State.Terminated; t != nil && t.ExitCode == 0 {
 			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
 				s.reboot = m.Reboot
@@ -124,11 +124,11 @@ func (s *seen) judge(p *corev1.Pod) {
 			continue
 		}
 		s.healthy = begun || status.State.Running != nil && !strings.HasSuffix(c.Name, suffixCopy)
-		s.stopped(p, status)
+		s.readStopped(p, status)
 		return
 	}
 	if len(p.Spec.InitContainers) == 0 {
-		s.pending(p)
+		s.readPending(p)
 		return
 	}
 	s.state, s.healthy = succeeded, true
@@ -143,9 +143,9 @@ func statusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// count adds the failed runs of a container: the one that ended last, and those before it. Of those before only the
+// countFailures adds the failed runs of a container: the one that ended last, and those before it. Of those before only the
 // number is known, so they count as failed when the last one did.
-func (s *seen) count(status *corev1.ContainerStatus, p *corev1.Pod) {
+func (s *podInfo) countFailures(status *corev1.ContainerStatus, p *corev1.Pod) {
 	last, before := status.State.Terminated, int(status.RestartCount)
 	if last == nil {
 		last = status.LastTerminationState.Terminated
@@ -153,17 +153,17 @@ func (s *seen) count(status *corev1.ContainerStatus, p *corev1.Pod) {
 			before-- // the restart that runs now followed the failure that is counted here
 		}
 	}
-	if last == nil || !failed(status.Name, last) {
+	if last == nil || !hasFailedWith(status.Name, last) {
 		return
 	}
 	s.attempts += 1 + max(0, before)
 	s.failedAt = last.FinishedAt.Time
-	s.why = failure(p, status.Name, last)
+	s.why = failureReason(p, status.Name, last)
 }
 
-// failed says that a run of a container ended in a way that counts: not well, and not because it was told to stop or
+// hasFailedWith says that a run of a container ended in a way that counts: not well, and not because it was told to stop or
 // to come back later, nor because nobody knows how. An interrupt may well kill its own container.
-func failed(container string, t *corev1.ContainerStateTerminated) bool {
+func hasFailedWith(container string, t *corev1.ContainerStateTerminated) bool {
 	if m, ok := pack.DecodeMessage(t.Message); ok {
 		return m.Outcome == pack.Failed
 	}
@@ -176,30 +176,30 @@ func failed(container string, t *corev1.ContainerStateTerminated) bool {
 	return t.ExitCode != 0 && t.Reason != "ContainerStatusUnknown"
 }
 
-// stopped reads the container that decides.
-func (s *seen) stopped(p *corev1.Pod, status *corev1.ContainerStatus) {
+// readStopped reads the container that decides.
+func (s *podInfo) readStopped(p *corev1.Pod, status *corev1.ContainerStatus) {
 	switch {
 	case p.Status.Phase == corev1.PodFailed:
-		s.rejected(p)
+		s.readRejected(p)
 	case s.why != nil: // it failed, and perhaps runs again: that is not forgotten until it ends well
 		s.state, s.healthy = failing, false
 	case status.State.Waiting != nil:
-		s.waiting(status)
+		s.readWaiting(status)
 	case status.State.Terminated != nil:
 		t := status.State.Terminated
 		s.why = &rollout.Why{Reason: rollout.ReasonRetry, Text: failureText(status.Name, t)}
 	}
 }
 
-// pending is a pod of which no container has begun.
-func (s *seen) pending(p *corev1.Pod) {
+// readPending is a pod of which no container has begun.
+func (s *podInfo) readPending(p *corev1.Pod) {
 	if p.Status.Phase == corev1.PodFailed {
-		s.rejected(p)
+		s.readRejected(p)
 	}
 }
 
-// rejected is a pod the kubelet has ended: it never begins again. A kubelet that shuts down with its node is no failure.
-func (s *seen) rejected(p *corev1.Pod) {
+// readRejected is a pod the kubelet has ended: it never begins again. A kubelet that shuts down with its node is no failure.
+func (s *podInfo) readRejected(p *corev1.Pod) {
 	s.dead, s.healthy = true, false
 	text := p.Status.Reason
 	if m := strings.TrimSpace(p.Status.Message); m != "" {
@@ -210,7 +210,7 @@ func (s *seen) rejected(p *corev1.Pod) {
 	}
 	switch p.Status.Reason {
 	case "NodeShutdown", "Terminated", "Shutdown":
-		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: bounded("the node shut down: "+text, 300)}
+		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: clipBytes("the node shut down: "+text, 300)}
 		return
 	case "Evicted", "Preempting":
 		text = "the kubelet evicted the pod: " + text
@@ -228,13 +228,13 @@ func (s *seen) rejected(p *corev1.Pod) {
 			s.failedAt = c.LastTransitionTime.Time
 		}
 	}
-	s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: bounded(text, 300)}
+	s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: clipBytes(text, 300)}
 }
 
-// waiting reads why a container that never failed does not run.
-func (s *seen) waiting(status *corev1.ContainerStatus) {
+// readWaiting reads why a container that never failed does not run.
+func (s *podInfo) readWaiting(status *corev1.ContainerStatus) {
 	w := status.State.Waiting
-	message := bounded(strings.TrimSpace(w.Message), 200)
+	message := clipBytes(strings.TrimSpace(w.Message), 200)
 	if message == "" {
 		message = w.Reason
 	}
@@ -249,9 +249,9 @@ func (s *seen) waiting(status *corev1.ContainerStatus) {
 	}
 }
 
-// failure says why a container failed, in the agent's words when it left some.
-func failure(p *corev1.Pod, container string, t *corev1.ContainerStateTerminated) *rollout.Why {
-	why := &rollout.Why{Reason: rollout.ReasonStageFailed, Text: failureText(container, t), About: about(p), Since: t.FinishedAt.Time}
+// failureReason says why a container failed, in the agent's words when it left some.
+func failureReason(p *corev1.Pod, container string, t *corev1.ContainerStateTerminated) *rollout.Why {
+	why := &rollout.Why{Reason: rollout.ReasonStageFailed, Text: failureText(container, t), About: describePod(p), Since: t.FinishedAt.Time}
 	if m, ok := pack.DecodeMessage(t.Message); ok && m.Class == pack.TimedOut {
 		why.Reason = rollout.ReasonDeadline
 	}
@@ -276,12 +276,12 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 	if n := len(m.Lines); n > 0 {
 		text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
 	}
-	return bounded(strings.Join(strings.Fields(text), " "), 500)
+	return clipBytes(strings.Join(strings.Fields(text), " "), 500)
 }
 
 // Runs says which stage of which package a pod of ours runs; false for a pod that does not say.
 func Runs(p *corev1.Pod) (name, version string, stage v1alpha1.Stage, ok bool) {
-	t, ok := readTag(p)
+	t, ok := readPodAnnotation(p)
 	if !ok || t.Skyhook != p.Labels[v1alpha1.LabelName] {
 		return "", "", "", false
 	}

@@ -24,7 +24,7 @@ func clock(minute int) metav1.Time {
 func stagePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "p", Namespace: "skyhook", CreationTimestamp: clock(0),
-		Annotations: map[string]string{v1alpha1.AnnotationPackage: writeTag(tag{Name: "tuning", Version: "1.0.0", Skyhook: "demo", Stage: v1alpha1.StageApply})},
+		Annotations: map[string]string{v1alpha1.AnnotationPackage: writePodAnnotation(podAnnotation{Name: "tuning", Version: "1.0.0", Skyhook: "demo", Stage: v1alpha1.StageApply})},
 	}}
 	for i, name := range []string{"tuning-init", "tuning-apply", "tuning-applycheck"} {
 		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: name})
@@ -107,7 +107,7 @@ func TestLook(t *testing.T) {
 		{"deleted after its end", leavingPod(stagePod(ok, ok, ok)), succeeded, true, false, 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := look(c.pod)
+			s := readPod(c.pod)
 			var reason rollout.Reason
 			var text string
 			if s.why != nil {
@@ -141,19 +141,19 @@ func TestLookInjected(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	p := stagePod(ended(0, ""), ended(0, ""), ended(0, ""))
 	p.Spec.InitContainers = append([]corev1.Container{{Name: "mesh", RestartPolicy: &always}, {Name: "setup"}}, p.Spec.InitContainers...)
-	if got := look(p); got.state != running || got.healthy {
+	if got := readPod(p); got.state != running || got.healthy {
 		t.Errorf("an injected container has not run yet, and the pod is %s", got.state)
 	}
 	setup := ended(0, "")
 	setup.Name = "setup"
 	p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, setup)
-	if got := look(p); got.state != succeeded {
+	if got := readPod(p); got.state != succeeded {
 		t.Errorf("a sidecar that runs for ever keeps the pod %s", got.state)
 	}
-	if got := look(&corev1.Pod{}); got.state != running {
+	if got := readPod(&corev1.Pod{}); got.state != running {
 		t.Errorf("a pod without anything is %s", got.state)
 	}
-	if got := look(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPackage: "{"}}}); got.tag.Name != "" {
+	if got := readPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPackage: "{"}}}); got.tag.Name != "" {
 		t.Errorf("an annotation nobody can read means %+v", got.tag)
 	}
 }
@@ -165,7 +165,7 @@ func TestLookInterrupt(t *testing.T) {
 		s := ended(code, "")
 		s.Name = "interrupt"
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{s}
-		if got := look(p); got.state != want {
+		if got := readPod(p); got.state != want {
 			t.Errorf("exit code %d makes the interrupt %s, want %s", code, got.state, want)
 		}
 	}
@@ -176,7 +176,7 @@ func TestOwns(t *testing.T) {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "u1"}}
 	config := Config{Namespace: "skyhook"}
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "skyhook", Labels: map[string]string{v1alpha1.LabelName: "demo"}, OwnerReferences: owner(s)}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "skyhook", Labels: map[string]string{v1alpha1.LabelName: "demo"}, OwnerReferences: ownerReferences(s)}}
 		change(p)
 		return p
 	}

@@ -27,12 +27,12 @@ func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 	return c.DefaultPolicy, c.DefaultPolicy != ""
 }
 
-// grouping sorts the nodes of a Skyhook into compartments.
-func (c *Compiled) grouping(selected []bool) *policy.Grouping {
-	s, in := c.in.Skyhook, c.in
+// newGrouping sorts the nodes of a Skyhook into compartments.
+func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
+	s, in := tc.in.Skyhook, tc.in
 	p := policy.Input{
 		Policy: in.Policy, Rollout: Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
-		Versions: short(c.packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
+		Versions: hashID(tc.reporter().packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
 		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Now: in.Now,
 	}
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
@@ -49,13 +49,13 @@ func (c *Compiled) grouping(selected []bool) *policy.Grouping {
 	return policy.Sort(&p)
 }
 
-// offered is how much of the resources that the gates ask for the node offers now; nil when they ask for none.
-func (c *Compiled) offered(n *node.Node) map[string]int64 {
-	if c.in.Policy == nil || c.in.Policy.Spec.Health == nil {
+// resumeRequests is how much of the resources that the gates ask for the node offers now; nil when they ask for none.
+func (r recorder) resumeRequests(n *node.Node) map[string]int64 {
+	if r.in.Policy == nil || r.in.Policy.Spec.Health == nil {
 		return nil
 	}
 	var out map[string]int64
-	for _, name := range c.in.Policy.Spec.Health.Resources {
+	for _, name := range r.in.Policy.Spec.Health.Resources {
 		if amount := n.Allocatable(name); amount > 0 {
 			if out == nil {
 				out = map[string]int64{}
@@ -66,12 +66,12 @@ func (c *Compiled) offered(n *node.Node) map[string]int64 {
 	return out
 }
 
-// unproven says which gate a finished node does not pass yet; nil when it passes all.
-func (c *Compiled) unproven(n *node.Node, rec *node.SkyhookRecord) *rollout.Why {
-	if c.in.Policy == nil || c.in.Policy.Spec.Health == nil {
+// unprovenReason says which gate a finished node does not pass yet; nil when it passes all.
+func (tc targetCompiler) unprovenReason(n *node.Node, rec *node.SkyhookRecord) *rollout.Why {
+	if tc.in.Policy == nil || tc.in.Policy.Spec.Health == nil {
 		return nil
 	}
-	gates := c.in.Policy.Spec.Health
+	gates := tc.in.Policy.Spec.Health
 	fails := func(format string, args ...any) *rollout.Why {
 		return &rollout.Why{Reason: rollout.ReasonHealthGate, About: "Node " + n.Name, Text: fmt.Sprintf(format, args...)}
 	}
@@ -85,7 +85,7 @@ func (c *Compiled) unproven(n *node.Node, rec *node.SkyhookRecord) *rollout.Why 
 			return fails("the node offers %d of %s, and offered %d before", is, name, rec.Offered[name])
 		}
 	}
-	if text := c.in.Unready[n.Name]; text != "" {
+	if text := tc.in.Unready[n.Name]; text != "" {
 		return fails("%s", text)
 	}
 	return nil

@@ -19,9 +19,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// stepOf finds the step of a task that this compilation gave.
-func (c *Compiled) stepOf(node, id string) (*step, error) {
-	if t := c.targets[node]; t != nil {
+// findStep finds the step of a task that this compilation gave.
+func (r recorder) findStep(node, id string) (*step, error) {
+	if t := r.targets[node]; t != nil {
 		if st := t.steps[id]; st != nil {
 			return st, nil
 		}
@@ -29,32 +29,32 @@ func (c *Compiled) stepOf(node, id string) (*step, error) {
 	return nil, fmt.Errorf("task %s is not owed on node %s", id, node)
 }
 
-// run writes that a step is at work, with everything its pod is made from, so that the same pod is made again when
+// recordRun writes that a step is at work, with everything its pod is made from, so that the same pod is made again when
 // this one is lost.
-func (c *Compiled) run(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := c.stepOf(n.Name, a.Task)
+func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
+	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
 	status := v1alpha1.StatusInProgress
-	e := c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		c.inherit(rec)
-		p := c.begin(st, state, rec, n)
-		if st.interrupts() {
-			c.beginInterrupt(a, st, state, rec, n, p)
+	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		r.inheritAdmission(rec)
+		p := r.beginStage(st, state, rec, n)
+		if st.isInterrupt() {
+			r.beginInterrupt(a, st, state, rec, n, p)
 		}
 		if st.goal == node.GoalUninstall {
-			c.park(st, state, rec)
+			r.parkPackage(st, state, rec)
 		}
-		status = atWork(state)
+		status = statusDuring(state)
 	})
-	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
+	e.SetSkyhookStatus(n, r.in.Skyhook.Name, status)
 	return e, nil
 }
 
-// atWork is the status of a node with its seat: a stage that failed and has not ended well since is what people have to
+// statusDuring is the status of a node with its seat: a stage that failed and has not ended well since is what people have to
 // know.
-func atWork(state v1alpha1.NodeState) v1alpha1.Status {
+func statusDuring(state v1alpha1.NodeState) v1alpha1.Status {
 	for _, e := range state {
 		if e.State == v1alpha1.StateErroring {
 			return v1alpha1.StatusErroring
@@ -63,10 +63,10 @@ func atWork(state v1alpha1.NodeState) v1alpha1.Status {
 	return v1alpha1.StatusInProgress
 }
 
-// begin moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
+// beginStage moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
 // admission. Of several spellings of one version on the node the record of the spec's own spelling is inherited, or else
 // the first one in the order of keys, as install chooses its entry.
-func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
+func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	old, was := rec.Packages[st.key], state[st.key]
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		e := state[key]
@@ -81,10 +81,10 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRe
 	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Effect: st.effect}
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
-		if was.Stage == st.stage && !edited(st, old) {
+		if was.Stage == st.stage && !wasEdited(st, old) {
 			p.Attempts, p.FailedAt, p.Failure = old.Attempts, old.FailedAt, old.Failure
 		}
-		if st.interrupts() {
+		if st.isInterrupt() {
 			p.Hash = old.Hash // an interrupt takes nothing over: the definition of the config stage stays installed
 		}
 		if was.Stage == st.stage && sameInterrupt(old.Effect, st.effect) {
@@ -92,7 +92,7 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRe
 		}
 	}
 	if p.Run == "" || p.Generation == 0 {
-		p.Run, p.Generation = c.runID(n, rec, st), c.in.Skyhook.Generation
+		p.Run, p.Generation = r.runID(n, rec, st), r.in.Skyhook.Generation
 	}
 	if st.stage == v1alpha1.StageConfig {
 		p.Config = st.def.Config
@@ -113,20 +113,20 @@ func (c *Compiled) begin(st *step, state v1alpha1.NodeState, rec *node.SkyhookRe
 }
 
 // runID names the package's run in this admission. Time is part of it because a number can come again after a reset.
-func (c *Compiled) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
-	return strconv.Itoa(rec.Admission) + "-" + short(string(c.in.Skyhook.UID), n.UID, st.key, node.WholeSeconds(c.in.Now).Format(time.RFC3339))
+func (r recorder) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
+	return strconv.Itoa(rec.Admission) + "-" + hashID(string(r.in.Skyhook.UID), n.UID, st.key, node.WholeSeconds(r.in.Now).Format(time.RFC3339))
 }
 
-// short is a hash of parts.
-func short(parts ...string) string {
+// hashID is a hash of parts.
+func hashID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:6])
 }
 
 // beginInterrupt freezes what the interrupt does, under an id of its own. Begun again it stays what it was, and covers
 // whom it covered, unless an edit asks for something else.
-func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
-	covered := c.coverable(n, a.Covers)
+func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
+	covered := r.coverableSteps(n, a.Covers)
 	if p.Interrupt == "" {
 		all := []*v1alpha1.Interrupt{st.effect}
 		for _, other := range covered {
@@ -137,29 +137,29 @@ func (c *Compiled) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Nod
 				all = append(all, other.Effect)
 			}
 		}
-		p.Payload, p.Boot = merge(all...), n.BootID
-		p.Interrupt = short(string(c.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, encode(p.Payload))
+		p.Payload, p.Boot = mergeInterrupts(all...), n.BootID
+		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, encode(p.Payload))
 	}
 	for _, other := range covered {
-		if covers(p.Payload, other.effect) {
-			c.skip(other, st.id, state, rec, n)
+		if coversInterrupt(p.Payload, other.effect) {
+			r.skipStage(other, st.id, state, rec, n)
 		}
 	}
 }
 
-func (c *Compiled) coverable(n *node.Node, ids []string) []*step {
+func (r recorder) coverableSteps(n *node.Node, ids []string) []*step {
 	var out []*step
 	for _, id := range ids {
-		if st, err := c.stepOf(n.Name, id); err == nil && st.interrupts() {
+		if st, err := r.findStep(n.Name, id); err == nil && st.isInterrupt() {
 			out = append(out, st)
 		}
 	}
 	return out
 }
 
-// skip writes that another package's interrupt does this one's work.
-func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
-	p := c.begin(st, state, rec, n)
+// skipStage writes that another package's interrupt does this one's work.
+func (r recorder) skipStage(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
+	p := r.beginStage(st, state, rec, n)
 	entry := state[st.key]
 	entry.State = v1alpha1.StateSkipped
 	state[st.key] = entry
@@ -167,29 +167,29 @@ func (c *Compiled) skip(st *step, by string, state v1alpha1.NodeState, rec *node
 	p.At, p.By, p.Interrupt, p.Payload = node.Position(entry), by, "", nil
 }
 
-// cover writes that another task's run does this one's work, if what runs there really does.
-func (c *Compiled) cover(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := c.stepOf(n.Name, a.Task)
+// recordCover writes that another task's run does this one's work, if what runs there really does.
+func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error) {
+	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
-	by, _, _, _ := split(a.By)
-	return c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	by, _, _, _ := splitTaskID(a.By)
+	return r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		runs := rec.Packages[by]
-		if runs == nil || runs.Interrupt == "" || !covers(runs.Payload, st.effect) {
+		if runs == nil || runs.Interrupt == "" || !coversInterrupt(runs.Payload, st.effect) {
 			return
 		}
 		if p := rec.Packages[st.key]; p != nil && p.By == a.By && state[st.key].State == v1alpha1.StateSkipped {
 			return
 		}
-		c.skip(st, a.By, state, rec, n)
+		r.skipStage(st, a.By, state, rec, n)
 	}), nil
 }
 
-// park shows on the node that a lower version waits until the higher one is uninstalled.
-func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-	want := c.defs[st.name]
-	if want == nil || c.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
+// parkPackage shows on the node that a lower version waits until the higher one is uninstalled.
+func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	want := r.defs[st.name]
+	if want == nil || r.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
 		return
 	}
 	for key, e := range state { // what was there below the higher version is not what it was
@@ -204,17 +204,17 @@ func (c *Compiled) park(st *step, state v1alpha1.NodeState, rec *node.SkyhookRec
 	}
 }
 
-// record writes what became of a step.
-func (c *Compiled) record(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := c.stepOf(n.Name, a.Task)
+// recordOutcome writes what became of a step.
+func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, error) {
+	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
 	status, rebootedFrom := v1alpha1.StatusInProgress, ""
-	e := c.edit(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		c.inherit(rec)
+	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		r.inheritAdmission(rec)
 		if entry, ok := state[st.key]; !ok || entry.Stage != st.stage || rec.Packages[st.key] == nil {
-			c.begin(st, state, rec, n)
+			r.beginStage(st, state, rec, n)
 		}
 		entry, p := state[st.key], rec.Packages[st.key]
 		switch a.State {
@@ -222,47 +222,47 @@ func (c *Compiled) record(a rollout.Action, n *node.Node) (node.Edit, error) {
 			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
 				rebootedFrom = p.Boot
 			}
-			c.done(st, state, rec, n, p)
+			r.completeStage(st, state, rec, n, p)
 		case rollout.StateFailing:
-			now := node.WholeSeconds(c.in.Now)
+			now := node.WholeSeconds(r.in.Now)
 			entry.State, entry.Restarts = v1alpha1.StateErroring, int32(min(a.Attempts, 1<<30))
 			if a.Attempts != p.Attempts || p.FailedAt == nil {
 				p.Attempts, p.FailedAt = a.Attempts, &now
 			}
 			if p.Again, p.Failure = false, nil; a.Why.Reason != "" {
-				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: bounded(a.Why.Text, 300)}
+				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: clipBytes(a.Why.Text, 300)}
 			}
 			state[st.key], p.At = entry, node.Position(entry)
 		default:
 			entry.State = v1alpha1.StateInProgress
 			state[st.key], p.At = entry, node.Position(entry)
 		}
-		status = atWork(state)
+		status = statusDuring(state)
 	})
-	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
+	e.SetSkyhookStatus(n, r.in.Skyhook.Name, status)
 	if rebootedFrom != "" {
-		c.tellOthers(&e, n, rebootedFrom)
+		r.shareReboot(&e, n, rebootedFrom)
 	}
 	return e, nil
 }
 
-// tellOthers writes into the records of the other Skyhooks on the node that the reboot was ours, so that none of them
+// shareReboot writes into the records of the other Skyhooks on the node that the reboot was ours, so that none of them
 // applies its packages again because of it.
-func (c *Compiled) tellOthers(e *node.Edit, n *node.Node, from string) {
+func (r recorder) shareReboot(e *node.Edit, n *node.Node, from string) {
 	for _, name := range n.Skyhooks() {
 		on := n.Skyhook(name)
-		if name == c.in.Skyhook.Name || on.Problem != "" {
+		if name == r.in.Skyhook.Name || on.Problem != "" {
 			continue
 		}
 		rec := on.Record.Clone()
-		if sinceBoot(&rec, from, n.BootID) {
+		if markRebooted(&rec, from, n.BootID) {
 			e.SetAnnotation(n, v1alpha1.PrefixRecord+name, rec.String())
 		}
 	}
 }
 
-// sinceBoot moves what finished in one boot to another.
-func sinceBoot(rec *node.SkyhookRecord, from, to string) (changed bool) {
+// markRebooted moves what finished in one boot to another.
+func markRebooted(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	for _, p := range rec.Packages {
 		if p.Goal == "" && p.Boot == from {
 			p.Boot, changed = to, true
@@ -271,8 +271,8 @@ func sinceBoot(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	return changed
 }
 
-// done moves an entry on after its step ended well.
-func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
+// completeStage moves an entry on after its step ended well.
+func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
 	state[st.key], p.At = entry, node.Position(entry)
@@ -286,15 +286,15 @@ func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *node.SkyhookRec
 		}
 	case v1alpha1.StageConfig:
 		if p.Effect == nil {
-			c.finish(p, n)
+			r.finishPackage(p, n)
 		}
 	case v1alpha1.StageInterrupt, v1alpha1.StageUninstallInterrupt:
-		c.interrupted(st, state, rec, n, p)
+		r.completeInterrupt(st, state, rec, n, p)
 	case v1alpha1.StagePostInterrupt:
-		c.finish(p, n)
+		r.finishPackage(p, n)
 	case v1alpha1.StageUninstall:
 		if p.Effect == nil {
-			c.gone(st, state)
+			r.removePackage(st, state)
 			return
 		}
 		entry.Stage, entry.State = v1alpha1.StageUninstallInterrupt, v1alpha1.StateInProgress
@@ -302,20 +302,20 @@ func (c *Compiled) done(st *step, state v1alpha1.NodeState, rec *node.SkyhookRec
 	}
 }
 
-// finish writes that the package owes nothing: the definition is installed from here on.
-func (c *Compiled) finish(p *node.PackageRecord, n *node.Node) {
+// finishPackage writes that the package owes nothing: the definition is installed from here on.
+func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
 	if p.Config == "" {
-		if d := c.definition(p.Hash); d != nil {
+		if d := r.definition(p.Hash); d != nil {
 			p.Config = d.Config
 		}
 	}
 }
 
-// gone drops an uninstalled package; a lower version that waited for it comes next.
-func (c *Compiled) gone(st *step, state v1alpha1.NodeState) {
+// removePackage drops an uninstalled package; a lower version that waited for it comes next.
+func (r recorder) removePackage(st *step, state v1alpha1.NodeState) {
 	delete(state, st.key)
-	if want := c.defs[st.name]; want != nil {
+	if want := r.defs[st.name]; want != nil {
 		if e, ok := state[want.key()]; ok && e.Stage == v1alpha1.StageUninstall && e.State == v1alpha1.StateSkipped {
 			e.State = v1alpha1.StateComplete
 			state[want.key()] = e
@@ -323,9 +323,9 @@ func (c *Compiled) gone(st *step, state v1alpha1.NodeState) {
 	}
 }
 
-// interrupted completes an interrupt and all it covers. When it was a reboot, what finished in the boot before it
+// completeInterrupt completes an interrupt and all it covers. When it was a reboot, what finished in the boot before it
 // counts as finished in this one: it was us.
-func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
+func (r recorder) completeInterrupt(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	from := p.Boot
 	reboot := p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot
 	rec.Interrupts++
@@ -342,10 +342,10 @@ func (c *Compiled) interrupted(st *step, state v1alpha1.NodeState, rec *node.Sky
 		state[key], q.At = e, node.Position(e)
 		q.Interrupt, q.Payload, q.By, q.Boot = "", nil, "", ""
 		if e.Stage == v1alpha1.StageUninstallInterrupt {
-			c.gone(&step{key: key, name: e.Name}, state)
+			r.removePackage(&step{key: key, name: e.Name}, state)
 		}
 	}
 	if reboot {
-		sinceBoot(rec, from, n.BootID)
+		markRebooted(rec, from, n.BootID)
 	}
 }

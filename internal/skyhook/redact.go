@@ -19,7 +19,7 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 			renamed[was.Hash] = is.Hash
 		}
 		by := &Compiled{in: &Input{Skyhook: s, Config: c}}
-		from, to := by.contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil), by.contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil)
+		from, to := by.renderer().contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil), by.renderer().contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil)
 		if from != to {
 			renamed[from] = to
 		}
@@ -29,10 +29,10 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 		byName[s.Name] = s
 		for _, name := range sortedNames(s.Spec.Packages) {
 			p := s.Spec.Packages[name]
-			was := define(name, p)
-			p.Env = hidden(p.Env, hide)
+			was := newDefinition(name, p)
+			p.Env = redactEnv(p.Env, hide)
 			s.Spec.Packages[name] = p
-			note(s, was, define(name, p))
+			note(s, was, newDefinition(name, p))
 		}
 	}
 	for _, m := range maps {
@@ -41,7 +41,7 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 			continue
 		}
 		bare := was.Package
-		bare.ConfigMap, bare.Env = nil, hidden(was.Package.Env, hide)
+		bare.ConfigMap, bare.Env = nil, redactEnv(was.Package.Env, hide)
 		if len(bare.Env) == 0 {
 			continue
 		}
@@ -60,7 +60,7 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 	return renamed
 }
 
-func hidden(env []v1alpha1.EnvVar, hide func(string) string) []v1alpha1.EnvVar {
+func redactEnv(env []v1alpha1.EnvVar, hide func(string) string) []v1alpha1.EnvVar {
 	out := make([]v1alpha1.EnvVar, len(env))
 	for i, e := range env {
 		if e.Value != "" {

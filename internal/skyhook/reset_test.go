@@ -111,7 +111,7 @@ func TestRerunIsOwed(t *testing.T) {
 	finished := func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for key, p := range rec.Packages {
 			name, _, _ := cutKey(key)
-			d := define(name, s.Spec.Packages[name])
+			d := newDefinition(name, s.Spec.Packages[name])
 			p.Goal, p.Hash, p.Config = "", d.Hash, d.Config
 		}
 	}

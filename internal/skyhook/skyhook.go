@@ -84,11 +84,11 @@ type Compiled struct {
 	defs    map[string]*Definition // wanted now, by package name
 	byHash  map[string]*Definition // the same, by hash
 	extra   map[string]*Definition // used by a step, wanted no longer and frozen nowhere
-	pods    map[string][]*seen     // by node name
+	pods    map[string][]*podInfo  // by node name
 	all     []target
-	targets map[string]*target  // the same, by node name
-	alike   map[string]*derived // what nodes owe that stand alike, by onNode.shape
-	words   words
+	targets map[string]*target      // the same, by node name
+	alike   map[string]*targetTasks // what nodes owe that stand alike, by onNode.shape
+	marks   nodeMarks
 }
 
 // Problem is something about a Skyhook that a person should change.

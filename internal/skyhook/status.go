@@ -36,8 +36,8 @@ var statuses = map[rollout.Phase]v1alpha1.Status{
 	rollout.PhasePaused: v1alpha1.StatusPaused, rollout.PhaseDisabled: v1alpha1.StatusDisabled,
 }
 
-// said is one node with its status and why.
-type said struct {
+// nodeStatus is one node with its status and why.
+type nodeStatus struct {
 	name   string
 	status v1alpha1.Status
 	why    rollout.Why
@@ -49,11 +49,11 @@ type said struct {
 // times of conditions that did not change are kept from the status it has, and so is the ledger, which others write.
 func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alpha1.SkyhookStatus {
 	s := c.in.Skyhook
-	nodes := c.said(r)
+	nodes := c.reporter().nodeStatuses(r)
 	out := v1alpha1.SkyhookStatus{
 		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
-		NodePriority: c.admitted(), ConfigUpdates: c.configUpdates(), PackageList: c.packageList(),
+		NodePriority: c.reporter().admissionTimes(), ConfigUpdates: c.reporter().configUpdates(), PackageList: c.reporter().packageList(),
 		CompartmentStatuses: policy.CompartmentsOf(c.Rollout.Ref, groups),
 	}
 	for _, n := range nodes {
@@ -61,27 +61,27 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 	}
 	out.NodesInProgress = out.NodeCounts[v1alpha1.StatusInProgress] + out.NodeCounts[v1alpha1.StatusErroring]
 	out.CompleteNodes = fmt.Sprintf("%d/%d", out.NodeCounts[v1alpha1.StatusComplete], len(nodes))
-	out.Status = c.rollUp(out.NodeCounts, len(nodes))
-	c.byNode(&out, nodes)
-	out.Conditions = c.conditions(nodes, &out, groups)
+	out.Status = c.reporter().rollUp(out.NodeCounts, len(nodes))
+	c.reporter().fillNodeMaps(&out, nodes)
+	out.Conditions = c.reporter().buildConditions(nodes, &out, groups)
 	return out
 }
 
-// said gives every selected node its status, in the order of the targets.
-func (c *Compiled) said(r rollout.Report) []said {
+// nodeStatuses gives every selected node its status, in the order of the targets.
+func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 	verdicts := make(map[string]*rollout.Verdict, len(r.Verdicts))
 	for i := range r.Verdicts {
 		verdicts[r.Verdicts[i].Node] = &r.Verdicts[i]
 	}
-	out := make([]said, 0, len(c.Rollout.Targets))
-	for i := range c.Rollout.Targets {
-		t := &c.Rollout.Targets[i]
+	out := make([]nodeStatus, 0, len(rep.Rollout.Targets))
+	for i := range rep.Rollout.Targets {
+		t := &rep.Rollout.Targets[i]
 		if t.Leaving || t.Gone {
 			continue
 		}
-		n := said{name: t.Node, status: v1alpha1.StatusUnknown, target: c.targets[t.Node], index: i}
+		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.targets[t.Node], index: i}
 		if v := verdicts[t.Node]; v != nil {
-			n.status, n.why = c.statusOf(n.target, *v), v.Why
+			n.status, n.why = rep.statusOf(n.target, *v), v.Why
 		}
 		if n.target.stuck != nil && n.status == v1alpha1.StatusBlocked {
 			n.why = *n.target.stuck
@@ -92,7 +92,7 @@ func (c *Compiled) said(r rollout.Report) []said {
 }
 
 // statusOf is the word for a verdict. A node whose remaining package cannot start is not complete.
-func (c *Compiled) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
+func (rep reporter) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
 	status, ok := statuses[v.Phase]
 	switch {
 	case !ok:
@@ -105,15 +105,15 @@ func (c *Compiled) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
 
 // rollUp is the status of the whole: the one that asks most for somebody's attention, but that nothing is wrong as
 // long as nodes are worked on.
-func (c *Compiled) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
+func (rep reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
 	switch {
-	case c.Rollout.Broken != nil:
+	case rep.Rollout.Broken != nil:
 		return v1alpha1.StatusBlocked
 	case counts[v1alpha1.StatusComplete] == total:
 		return v1alpha1.StatusComplete
-	case c.Rollout.Yields:
+	case rep.Rollout.Yields:
 		return v1alpha1.StatusDisabled
-	case c.Rollout.Paused:
+	case rep.Rollout.Paused:
 		return v1alpha1.StatusPaused
 	case counts[v1alpha1.StatusInProgress] > 0:
 		return v1alpha1.StatusInProgress
@@ -126,13 +126,13 @@ func (c *Compiled) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.St
 	return v1alpha1.StatusUnknown
 }
 
-// byNode fills the maps by node: every node of a small fleet, otherwise those that are not complete, worst first.
-func (c *Compiled) byNode(out *v1alpha1.SkyhookStatus, nodes []said) {
+// fillNodeMaps fills the maps by node: every node of a small fleet, otherwise those that are not complete, worst first.
+func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus) {
 	show := slices.Clone(nodes)
 	if len(show) > mostNodes {
-		show = slices.DeleteFunc(show, func(n said) bool { return n.status == v1alpha1.StatusComplete })
+		show = slices.DeleteFunc(show, func(n nodeStatus) bool { return n.status == v1alpha1.StatusComplete })
 	}
-	slices.SortStableFunc(show, func(a, b said) int {
+	slices.SortStableFunc(show, func(a, b nodeStatus) int {
 		return cmp.Compare(slices.Index(worst, a.status), slices.Index(worst, b.status))
 	})
 	show = show[:min(len(show), mostNodes)]
@@ -144,7 +144,7 @@ func (c *Compiled) byNode(out *v1alpha1.SkyhookStatus, nodes []said) {
 	for _, n := range show {
 		out.NodeStatus[n.name] = n.status
 		if n.target.node.BootID != "" {
-			out.NodeBootIDs[n.name] = v1alpha1.BootID(bounded(n.target.node.BootID, 128))
+			out.NodeBootIDs[n.name] = v1alpha1.BootID(clipBytes(n.target.node.BootID, 128))
 		}
 		if size += len(n.name) + len(n.target.on.StateText); len(n.target.on.State) > 0 && size <= mostState {
 			out.NodeState[n.name] = n.target.on.State
@@ -152,11 +152,11 @@ func (c *Compiled) byNode(out *v1alpha1.SkyhookStatus, nodes []said) {
 	}
 }
 
-// admitted is when each node that is being worked on got its seat, at most as many as the other maps hold.
-func (c *Compiled) admitted() map[string]metav1.Time {
+// admissionTimes is when each node that is being worked on got its seat, at most as many as the other maps hold.
+func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
-	for i := range c.Rollout.Targets {
-		t := &c.Rollout.Targets[i]
+	for i := range rep.Rollout.Targets {
+		t := &rep.Rollout.Targets[i]
 		if !t.Admitted || t.AdmittedAt.IsZero() || len(out) == mostNodes {
 			continue
 		}
@@ -169,17 +169,17 @@ func (c *Compiled) admitted() map[string]metav1.Time {
 }
 
 // configUpdates lists the keys that nodes have still to take over.
-func (c *Compiled) configUpdates() map[string]v1alpha1.ConfigKeys {
+func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 	type change struct{ from, to string }
 	seen := map[change]bool{}
 	keys := map[string]map[string]bool{}
-	for _, t := range c.targets {
+	for _, t := range rep.targets {
 		for _, st := range t.steps {
 			if st.goal != node.GoalConfig || seen[change{st.from, st.def.Hash}] {
 				continue
 			}
 			seen[change{st.from, st.def.Hash}] = true
-			old := c.definition(st.from)
+			old := rep.definition(st.from)
 			if old == nil {
 				old = &Definition{}
 			}
@@ -202,10 +202,10 @@ func (c *Compiled) configUpdates() map[string]v1alpha1.ConfigKeys {
 	return out
 }
 
-func (c *Compiled) packageList() string {
+func (rep reporter) packageList() string {
 	var out []string
-	for _, name := range sortedNames(c.defs) {
-		out = append(out, name+":"+string(c.defs[name].Package.Version))
+	for _, name := range sortedNames(rep.defs) {
+		out = append(out, name+":"+string(rep.defs[name].Package.Version))
 	}
 	return strings.Join(out, ",")
 }

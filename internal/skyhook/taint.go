@@ -23,12 +23,12 @@ var passing = map[string]bool{
 	corev1.TaintNodeOutOfService:       true,
 }
 
-// intolerable is the first taint that keeps this Skyhook from a node; nil when it may work there. PreferNoSchedule is
+// firstUntoleratedTaint is the first taint that keeps this Skyhook from a node; nil when it may work there. PreferNoSchedule is
 // a wish and keeps nobody away. The runtime-required taint is tolerated only by those who are to remove it.
-func (c *Compiled) intolerable(n *node.Node) *corev1.Taint {
+func (tc targetCompiler) firstUntoleratedTaint(n *node.Node) *corev1.Taint {
 	for i := range n.Taints {
 		t := &n.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || c.tolerates(t) {
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || tc.toleratesTaint(t) {
 			continue
 		}
 		return t
@@ -36,8 +36,8 @@ func (c *Compiled) intolerable(n *node.Node) *corev1.Taint {
 	return nil
 }
 
-func (c *Compiled) tolerates(t *corev1.Taint) bool {
-	s, required := c.in.Skyhook, c.in.Config.RuntimeTaint
+func (tc targetCompiler) toleratesTaint(t *corev1.Taint) bool {
+	s, required := tc.in.Skyhook, tc.in.Config.RuntimeTaint
 	if s.Spec.RuntimeRequired && t.Key == required.Key && t.Value == required.Value && t.Effect == required.Effect {
 		return true
 	}
@@ -50,11 +50,11 @@ func (c *Compiled) tolerates(t *corev1.Taint) bool {
 }
 
 // tolerations are those of every pod. The scheduler is not asked, so they matter for taints that evict.
-func (c *Compiled) tolerations() []corev1.Toleration {
-	required := c.in.Config.RuntimeTaint
+func (r renderer) tolerations() []corev1.Toleration {
+	required := r.in.Config.RuntimeTaint
 	out := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
 	if required.Key != "" {
 		out = append(out, corev1.Toleration{Key: required.Key, Operator: corev1.TolerationOpEqual, Value: required.Value, Effect: required.Effect})
 	}
-	return append(out, c.in.Skyhook.Spec.AdditionalTolerations...)
+	return append(out, r.in.Skyhook.Spec.AdditionalTolerations...)
 }

@@ -22,15 +22,15 @@ var (
 	erroringReasons = [2]string{"Package(s) Erroring or Unknown", "Not Erroring"}
 )
 
-// words are the strings that concern one Skyhook, made once.
-type words struct {
+// nodeMarks are the strings that concern one Skyhook, made once.
+type nodeMarks struct {
 	status, version     string // keys
 	notReady, erroring  corev1.NodeConditionType
 	ready, errorMessage string // messages of the conditions
 }
 
-func wordsFor(skyhook string) words {
-	return words{
+func newNodeMarks(skyhook string) nodeMarks {
+	return nodeMarks{
 		status: v1alpha1.PrefixStatus + skyhook, version: v1alpha1.PrefixVersion + skyhook,
 		notReady: corev1.NodeConditionType(v1alpha1.NodeConditionNotReady(skyhook)),
 		erroring: corev1.NodeConditionType(v1alpha1.NodeConditionErroring(skyhook)),
@@ -45,37 +45,37 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	if c.Rollout.Deleting || t == nil || !t.selected {
 		return node.Edit{}
 	}
-	on, status := n.Skyhook(c.in.Skyhook.Name), c.statusOf(t, v)
-	spoken := n.Annotations[c.words.status] == string(status) && n.Labels[c.words.status] == string(status)
-	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.conditioned(n)
+	on, status := n.Skyhook(c.in.Skyhook.Name), c.reporter().statusOf(t, v)
+	spoken := n.Annotations[c.marks.status] == string(status) && n.Labels[c.marks.status] == string(status)
+	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.reporter().hasOwnCondition(n)
 	open, failing := status != v1alpha1.StatusComplete, on.Erroring
-	if spoken && (silent || n.HasConditionReason(c.words.notReady, pick(open, notReadyReasons)) && n.HasConditionReason(c.words.erroring, pick(failing, erroringReasons))) {
+	if spoken && (silent || n.HasConditionReason(c.marks.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(c.marks.erroring, chooseReason(failing, erroringReasons))) {
 		return node.Edit{}
 	}
 	var e node.Edit
 	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
 	if !silent {
-		c.condition(&e, n, c.words.notReady, open, pick(open, notReadyReasons), c.words.ready)
-		c.condition(&e, n, c.words.erroring, failing, pick(failing, erroringReasons), c.words.errorMessage)
+		c.reporter().setNodeCondition(&e, n, c.marks.notReady, open, chooseReason(open, notReadyReasons), c.marks.ready)
+		c.reporter().setNodeCondition(&e, n, c.marks.erroring, failing, chooseReason(failing, erroringReasons), c.marks.errorMessage)
 	}
 	return e
 }
 
-// pick is the reason for yes or for no.
-func pick(yes bool, reasons [2]string) string {
+// chooseReason is the reason for yes or for no.
+func chooseReason(yes bool, reasons [2]string) string {
 	if yes {
 		return reasons[0]
 	}
 	return reasons[1]
 }
 
-// conditioned says that the node has conditions of this Skyhook.
-func (c *Compiled) conditioned(n *node.Node) bool {
-	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return c.ownCondition(cond.Type) })
+// hasOwnCondition says that the node has conditions of this Skyhook.
+func (rep reporter) hasOwnCondition(n *node.Node) bool {
+	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return rep.recorder().isOwnCondition(cond.Type) })
 }
 
-// condition sets a node condition when its reason changed.
-func (c *Compiled) condition(e *node.Edit, n *node.Node, kind corev1.NodeConditionType, yes bool, reason, message string) {
+// setNodeCondition sets a node condition when its reason changed.
+func (rep reporter) setNodeCondition(e *node.Edit, n *node.Node, kind corev1.NodeConditionType, yes bool, reason, message string) {
 	if n.HasConditionReason(kind, reason) {
 		return
 	}
@@ -83,14 +83,14 @@ func (c *Compiled) condition(e *node.Edit, n *node.Node, kind corev1.NodeConditi
 	if yes {
 		status = corev1.ConditionTrue
 	}
-	now := metav1.NewTime(node.WholeSeconds(c.in.Now))
+	now := metav1.NewTime(node.WholeSeconds(rep.in.Now))
 	e.SetConditions = append(e.SetConditions, corev1.NodeCondition{
 		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
 	})
 }
 
-// namesWith are the nodes with a status, sorted.
-func namesWith(nodes []said, status v1alpha1.Status) []string {
+// nodesWithStatus are the nodes with a status, sorted.
+func nodesWithStatus(nodes []nodeStatus, status v1alpha1.Status) []string {
 	var out []string
 	for _, n := range nodes {
 		if n.status == status {
@@ -101,31 +101,31 @@ func namesWith(nodes []said, status v1alpha1.Status) []string {
 	return out
 }
 
-// shown lists names while they are few.
-func shown(names []string) string {
+// formatNames lists names while they are few.
+func formatNames(names []string) string {
 	if len(names) > mostListed {
 		return fmt.Sprintf("%d (list truncated; see controller logs)", len(names))
 	}
 	return "[" + strings.Join(names, " ") + "]"
 }
 
-// listed joins some of many names.
-func listed(names []string, most int) string {
+// listNames joins some of many names.
+func listNames(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// clipped is a name of a list of which only the beginning matters.
-func clipped(name string) string {
+// clipName is a name of a list of which only the beginning matters.
+func clipName(name string) string {
 	if len(name) > 10 {
 		return name[:10] + "..."
 	}
 	return name
 }
 
-func count(n int, what string) string {
+func countOf(n int, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what

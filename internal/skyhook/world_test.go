@@ -224,9 +224,9 @@ func (w *world) end(p *corev1.Pod, exit int32, message string) {
 }
 
 func (w *world) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
-	key, _, _, stage := split(task)
+	key, _, _, stage := splitTaskID(task)
 	for _, p := range w.pods {
-		t, _ := readTag(p)
+		t, _ := readPodAnnotation(p)
 		if p.Spec.NodeName == node && t.Skyhook == s.Name && t.Name+"|"+t.Version == key && t.Stage == stage {
 			return p
 		}
@@ -369,7 +369,7 @@ func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool 
 	return true
 }
 
-func split0(id string) string { key, _, _, _ := split(id); return key }
+func split0(id string) string { key, _, _, _ := splitTaskID(id); return key }
 
 func (w *world) nextBoot(from string) string {
 	var n int

@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// Local, as a root mount, means that the agent runs on the host itself.
+// Local as a root mount means that the agent runs on the host itself.
 const Local = "local"
 
 // maxFile bounds the files that ReadFile reads; no file of the agent comes close to it.
