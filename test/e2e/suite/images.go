@@ -29,7 +29,8 @@ const (
 	// ToolsImage has the usual programs of busybox.
 	ToolsImage = "busybox:1.36"
 	// KairosImage upgrades hosts to KairosVersion: its agent records its arguments and copies its release file to the host.
-	KairosImage   = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
+	KairosImage = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
+	// KairosVersion is the version of that image.
 	KairosVersion = "v3.4.2-k3sv1.30.11+k3s1"
 	// KairosRelease is the release file of a host with KairosVersion.
 	KairosRelease = "KAIROS_VERSION=v3.4.2\nKAIROS_SOFTWARE_VERSION_PREFIX=k3s\nKAIROS_SOFTWARE_VERSION=v1.30.11+k3s1\n"

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 )
 
 // shellManifest runs a privileged pod on each node. Draining leaves pods of a DaemonSet alone.
