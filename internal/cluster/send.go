@@ -42,7 +42,7 @@ func (q *sendQueue) add(w *nodeWork) {
 }
 
 // send sends the work of some nodes, several nodes at a time. It returns when the last of them is being sent, so that a
-// slow request delays its own node only; without Options.Landed it returns when all have completed.
+// slow request delays its own node only; without Options.OnComplete it returns when all have completed.
 func (p *pass) send(ctx context.Context, all []*nodeWork) {
 	if len(all) == 0 {
 		return

@@ -26,7 +26,7 @@ const StatusTimeout = 2 * time.Second
 //
 // Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made
 // for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept.
-// With Options.Landed it does not wait for an answer: until there is one, no other status of the object is written, and
+// With Options.OnComplete it does not wait for an answer: until there is one, no other status of the object is written, and
 // nobody is admitted by its ledger.
 type statusWriter struct {
 	apiWriter

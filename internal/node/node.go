@@ -283,11 +283,11 @@ func patchMap(old map[string]string, change map[string]*string) map[string]strin
 
 // unreadable is the problem of an annotation that cannot be parsed.
 func unreadable(key string, err error, advice string) string {
-	return fmt.Sprintf("annotation %s cannot be read: %s; %s", key, shorten(err.Error(), 200), advice)
+	return fmt.Sprintf("annotation %s cannot be read: %s; %s", key, Truncate(err.Error(), 200), advice)
 }
 
-// shorten cuts s to at most this many runes.
-func shorten(s string, most int) string {
+// Truncate shortens a text to a number of characters.
+func Truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

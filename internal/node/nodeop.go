@@ -90,7 +90,7 @@ func ParseNodeOpRecord(raw string) (OpRecord, error) {
 }
 
 // String is the value of the annotation; there is no other writer.
-func (r OpRecord) String() string { return encode(r) }
+func (r OpRecord) String() string { return EncodeJSON(r) }
 
 // Clone is a copy that may be changed.
 func (r OpRecord) Clone() OpRecord {

@@ -110,7 +110,7 @@ func (s *SkyhookState) shape() string {
 		}
 		packages[key] = shaped
 	}
-	return HashState(s.StateHash + "\n" + encode(packages))
+	return HashState(s.StateHash + "\n" + EncodeJSON(packages))
 }
 
 func (n *Node) skyhookHolds() []ownedHold {

@@ -87,7 +87,7 @@ func ParseSkyhookRecord(raw string) (SkyhookRecord, error) {
 }
 
 // String is the value of the annotation record_<skyhook>; there is no other writer.
-func (r SkyhookRecord) String() string { return encode(r) }
+func (r SkyhookRecord) String() string { return EncodeJSON(r) }
 
 // Clone is a copy whose packages may be changed.
 func (r SkyhookRecord) Clone() SkyhookRecord {

@@ -41,10 +41,10 @@ func ParseState(raw string) (v1alpha1.NodeState, error) {
 			continue
 		}
 		if !slices.Contains(Stages, entry.Stage) {
-			return nil, fmt.Errorf("%s has the stage %q, which does not exist", shorten(key, 120), shorten(string(entry.Stage), 40))
+			return nil, fmt.Errorf("%s has the stage %q, which does not exist", Truncate(key, 120), Truncate(string(entry.Stage), 40))
 		}
 		if !slices.Contains(states, entry.State) {
-			return nil, fmt.Errorf("%s has the state %q, which does not exist", shorten(key, 120), shorten(string(entry.State), 40))
+			return nil, fmt.Errorf("%s has the state %q, which does not exist", Truncate(key, 120), Truncate(string(entry.State), 40))
 		}
 		entry.Name, entry.Version = name, version
 		state[key] = entry
@@ -58,7 +58,7 @@ func FormatState(state v1alpha1.NodeState) string {
 	if len(state) == 0 {
 		return "{}"
 	}
-	return encode(state)
+	return EncodeJSON(state)
 }
 
 // HashState ties a record to the text of the nodeState it was written with.
@@ -67,8 +67,8 @@ func HashState(raw string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// encode is v as JSON; only for values that always encode.
-func encode(v any) string {
+// EncodeJSON returns a value as JSON. It panics for values that JSON does not have.
+func EncodeJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // strings, numbers and times only

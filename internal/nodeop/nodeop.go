@@ -30,7 +30,7 @@ import (
 )
 
 // Kind is the kind of NodeOps, and the first part of the name of their rollouts: "NodeOp/default/check".
-const Kind = "NodeOp"
+const Kind = node.KindNodeOp
 
 // Input is everything that one NodeOp is compiled from.
 type Input struct {

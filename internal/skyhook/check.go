@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -63,10 +64,10 @@ type refusal func(field, format string, args ...any)
 func checkSelectors(in *Input, refuse refusal) {
 	s := in.Skyhook
 	if _, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes()); err != nil {
-		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", clipBytes(err.Error(), 200))
+		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", node.Truncate(err.Error(), 200))
 	}
 	if _, err := Protected(s); err != nil {
-		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", clipBytes(errors.Unwrap(err).Error(), 200))
+		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", node.Truncate(errors.Unwrap(err).Error(), 200))
 	}
 	if in.Policy == nil {
 		return

@@ -58,7 +58,7 @@ func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 			t.new = append(t.new, *old)
 		}
 		meta.SetStatusCondition(&t.new, metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: clipBytes(message, 2000),
+			Type: name, Status: status, Reason: reason, Message: node.Truncate(message, 2000),
 			ObservedGeneration: t.c.in.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.c.in.Now)),
 		})
 	}
@@ -171,7 +171,7 @@ func (rep reporter) listReasons(nodes []nodeStatus) string {
 		if counts[r] > 1 {
 			text += fmt.Sprintf(" and %d more", counts[r]-1)
 		}
-		text += ": " + clipBytes(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
+		text += ": " + node.Truncate(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
 	}
 	return text
 }
@@ -280,7 +280,7 @@ func (rep reporter) setUninstall(t *conditionWriter, nodes []nodeStatus) {
 	if len(failing) > 0 {
 		text := "uninstall fails on " + formatNames(failing)
 		if why != "" {
-			text += "; " + clipBytes(why, 500)
+			text += "; " + node.Truncate(why, 500)
 		}
 		t.set(v1alpha1.ConditionUninstallFailed, true, v1alpha1.ReasonUninstallPodFailing, text)
 	}
@@ -304,7 +304,7 @@ func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) s
 	var first []string
 	for _, n := range nodes {
 		if n.status == v1alpha1.StatusErroring && rep.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
-			first = append(first, n.name+": "+clipBytes(n.why.Text, 300))
+			first = append(first, n.name+": "+node.Truncate(n.why.Text, 300))
 		}
 	}
 	if len(first) > 0 {

@@ -76,9 +76,9 @@ func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
 		},
 		Data: map[string]string{
-			"annotations.json": encode(nonNil(n.Annotations)),
-			"labels.json":      encode(nonNil(n.Labels)),
-			"packages.json": encode(struct {
+			"annotations.json": node.EncodeJSON(nonNil(n.Annotations)),
+			"labels.json":      node.EncodeJSON(nonNil(n.Labels)),
+			"packages.json": node.EncodeJSON(struct {
 				AgentVersion string                     `json:"agentVersion"`
 				Packages     map[string]metadataPackage `json:"packages"`
 			}{imageTag(c.in.Config.AgentImage), packages}),

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -41,7 +42,7 @@ func newDefinition(name string, p v1alpha1.Package) *Definition {
 	}
 	bare := p
 	bare.ConfigMap = nil
-	text := encode(bare)
+	text := node.EncodeJSON(bare)
 	return &Definition{
 		Hash: hashDefinition(text, config), Config: pack.ConfigDigest(config)[:16], Package: p, text: text, config: config,
 		pod: hashPod(p),
@@ -57,7 +58,7 @@ func hashDefinition(text string, config map[string]string) string {
 // hashPod covers the part of a package that its pods are made from: not who depends on it, and not when it goes.
 func hashPod(p v1alpha1.Package) string {
 	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.Deadline, p.Retries = nil, nil, nil, nil, nil, nil
-	sum := sha256.Sum256([]byte(encode(p)))
+	sum := sha256.Sum256([]byte(node.EncodeJSON(p)))
 	return hex.EncodeToString(sum[:6])
 }
 

@@ -6,7 +6,6 @@ package skyhook
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"path"
 	"strconv"
 	"strings"
@@ -134,27 +133,6 @@ func imageTag(image string) string {
 		return image[colon+1:]
 	}
 	return ""
-}
-
-// encode is v as JSON; only for values that always encode.
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // strings, numbers and times only
-	}
-	return string(b)
-}
-
-// clipBytes cuts s to at most this many runes.
-func clipBytes(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	r := []rune(strings.ToValidUTF8(s, "\uFFFD"))
-	if len(r) <= most {
-		return string(r)
-	}
-	return string(r[:most-1]) + "…"
 }
 
 // Ref names a Skyhook, its rollout and its holds.

@@ -263,9 +263,9 @@ func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 // rendering of itself: the API server fills in more than we wrote.
 func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt) string {
 	config := r.in.Config
-	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, encode(r.in.Skyhook.Spec.AdditionalTolerations)}
+	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.in.Skyhook.Spec.AdditionalTolerations)}
 	if st.isInterrupt() {
-		parts = append(parts, encode(payload))
+		parts = append(parts, node.EncodeJSON(payload))
 	} else {
 		parts = append(parts, st.def.pod)
 	}

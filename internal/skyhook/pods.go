@@ -75,7 +75,7 @@ func readPodAnnotation(p *corev1.Pod) (podAnnotation, bool) {
 	return t, t.Name != "" && t.Version != "" && slices.Contains(node.Stages, t.Stage)
 }
 
-func writePodAnnotation(t podAnnotation) string { return encode(t) }
+func writePodAnnotation(t podAnnotation) string { return node.EncodeJSON(t) }
 
 // readPod reads a pod of ours.
 func readPod(p *corev1.Pod) *podInfo {
@@ -210,7 +210,7 @@ func (s *podInfo) readRejected(p *corev1.Pod) {
 	}
 	switch p.Status.Reason {
 	case "NodeShutdown", "Terminated", "Shutdown":
-		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: clipBytes("the node shut down: "+text, 300)}
+		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: node.Truncate("the node shut down: "+text, 300)}
 		return
 	case "Evicted", "Preempting":
 		text = "the kubelet evicted the pod: " + text
@@ -228,13 +228,13 @@ func (s *podInfo) readRejected(p *corev1.Pod) {
 			s.failedAt = c.LastTransitionTime.Time
 		}
 	}
-	s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: clipBytes(text, 300)}
+	s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: node.Truncate(text, 300)}
 }
 
 // readWaiting reads why a container that never failed does not run.
 func (s *podInfo) readWaiting(status *corev1.ContainerStatus) {
 	w := status.State.Waiting
-	message := clipBytes(strings.TrimSpace(w.Message), 200)
+	message := node.Truncate(strings.TrimSpace(w.Message), 200)
 	if message == "" {
 		message = w.Reason
 	}
@@ -276,7 +276,7 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 	if n := len(m.Lines); n > 0 {
 		text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
 	}
-	return clipBytes(strings.Join(strings.Fields(text), " "), 500)
+	return node.Truncate(strings.Join(strings.Fields(text), " "), 500)
 }
 
 // Runs says which stage of which package a pod of ours runs; false for a pod that does not say.

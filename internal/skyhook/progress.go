@@ -138,7 +138,7 @@ func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Node
 			}
 		}
 		p.Payload, p.Boot = mergeInterrupts(all...), n.BootID
-		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, encode(p.Payload))
+		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, node.EncodeJSON(p.Payload))
 	}
 	for _, other := range covered {
 		if coversInterrupt(p.Payload, other.effect) {
@@ -230,7 +230,7 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 				p.Attempts, p.FailedAt = a.Attempts, &now
 			}
 			if p.Again, p.Failure = false, nil; a.Why.Reason != "" {
-				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: clipBytes(a.Why.Text, 300)}
+				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: node.Truncate(a.Why.Text, 300)}
 			}
 			state[st.key], p.At = entry, node.Position(entry)
 		default:

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // Redact replaces, in place, the values of environment variables in Skyhooks and in frozen definitions. It gives the
@@ -45,7 +46,7 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 		if len(bare.Env) == 0 {
 			continue
 		}
-		text := encode(bare)
+		text := node.EncodeJSON(bare)
 		is := &Definition{Hash: hashDefinition(text, was.config), Config: was.Config, Package: bare, text: text, config: was.config}
 		is.Package.ConfigMap = was.Package.ConfigMap
 		is.pod = hashPod(is.Package)

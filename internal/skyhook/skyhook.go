@@ -27,8 +27,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Kind is the Rollout.Kind of every rollout compiled here, and the first part of its name: "Skyhook/demo".
-const Kind = "Skyhook"
+// Kind is the kind of every rollout compiled here, and the first part of its name: "Skyhook/demo".
+const Kind = node.KindSkyhook
 
 // Input is everything one Skyhook is compiled from.
 type Input struct {

@@ -144,7 +144,7 @@ func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus
 	for _, n := range show {
 		out.NodeStatus[n.name] = n.status
 		if n.target.node.BootID != "" {
-			out.NodeBootIDs[n.name] = v1alpha1.BootID(clipBytes(n.target.node.BootID, 128))
+			out.NodeBootIDs[n.name] = v1alpha1.BootID(node.Truncate(n.target.node.BootID, 128))
 		}
 		if size += len(n.name) + len(n.target.on.StateText); len(n.target.on.State) > 0 && size <= mostState {
 			out.NodeState[n.name] = n.target.on.State

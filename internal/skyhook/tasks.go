@@ -211,7 +211,7 @@ func (tc taskCompiler) proveReboot(n *node.Node, rec *node.PackageRecord, pod *p
 	switch {
 	case tc.in.Config.TrustAgentReboots:
 	case pod.reboot != nil && n.BootID != pod.reboot.To:
-		wait(rollout.ReasonRebootTimeout, fmt.Sprintf("the agent saw the reboot, and the node has not reported boot %s yet", clipBytes(pod.reboot.To, 40)))
+		wait(rollout.ReasonRebootTimeout, fmt.Sprintf("the agent saw the reboot, and the node has not reported boot %s yet", node.Truncate(pod.reboot.To, 40)))
 	case pod.reboot == nil && rec.Boot != "" && n.BootID == rec.Boot:
 		wait(rollout.ReasonRebootNotStarted, "the interrupt ended, and the node still reports the boot from before it")
 	case !n.Ready:

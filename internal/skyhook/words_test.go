@@ -134,7 +134,7 @@ func TestStatusIsBounded(t *testing.T) {
 		r.Verdicts = append(r.Verdicts, v)
 	}
 	status := c.Status(r, nil)
-	if size := len(encode(status)); size > 256<<10 {
+	if size := len(node.EncodeJSON(status)); size > 256<<10 {
 		t.Errorf("the status has %d bytes", size)
 	}
 	if len(status.NodeStatus) != 200 || status.NodeCounts[v1alpha1.StatusErroring] != 100 || status.NodesTotal != 10000 {
@@ -199,7 +199,7 @@ func TestNoNodeTwice(t *testing.T) {
 	a := node.Edit{Annotations: map[string]*string{"a": &x, "b": &x}, Unschedulable: &yes, AddTaints: []corev1.Taint{{Key: "t"}}, SetConditions: []corev1.NodeCondition{{Type: "c"}}}
 	b := node.Edit{Annotations: map[string]*string{"a": nil}, Unschedulable: &no, RemoveTaints: []corev1.Taint{{Key: "t"}}, RemoveConditions: []corev1.NodeConditionType{"c"}}
 	one, two := n.With(a).With(b), n.With(a.Plus(b))
-	if encode(one.Annotations) != encode(two.Annotations) || one.Unschedulable != two.Unschedulable || len(one.Taints) != len(two.Taints) || len(one.Conditions) != len(two.Conditions) {
+	if node.EncodeJSON(one.Annotations) != node.EncodeJSON(two.Annotations) || one.Unschedulable != two.Unschedulable || len(one.Taints) != len(two.Taints) || len(one.Conditions) != len(two.Conditions) {
 		t.Errorf("two edits one after the other give %+v, as one %+v", one, two)
 	}
 	if (node.Edit{}).TouchesNode() || !a.TouchesNode() || !a.TouchesStatus() || !(node.Edit{}).Empty() || a.Empty() {
