@@ -15,12 +15,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change is what an action of the plan changes on its node: taint, admit, hold, run, cover, record, release, untaint and
-// retire; the other verbs change nothing. n is the node as it is after the edits of Adopt and of the earlier actions of
-// the plan (With), holds are all holds on it, NodeOps' included. The edit of a run is written before its Object is
-// created. Changing twice changes once.
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, release, untaint and
+// retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
+// the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
+// created. Change is idempotent.
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
-	switch a.Verb { // these are for any node, whatever it says
+	switch a.Verb { // valid for a node whose annotations cannot be read
 	case rollout.VerbTaint:
 		return c.recorder().addTaint(n), nil
 	case rollout.VerbUntaint:
@@ -48,8 +48,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	return node.Edit{}, nil
 }
 
-// editRecord changes nodeState and record together, and ties them to each other. What the record says and nodeState does
-// not agree with is gone afterwards.
+// editRecord changes nodeState and record together and stores the hash of the nodeState in the record. Entries of the
+// record that do not match the nodeState are dropped.
 func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node.SkyhookRecord)) node.Edit {
 	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
 	state := maps.Clone(on.State)
@@ -83,16 +83,16 @@ func (r recorder) addTaint(n *node.Node) node.Edit {
 	return e
 }
 
-// autoTaintKey is the annotation that says whose taint it is. A taint's key may have a domain, the name of an
-// annotation may not have a second one.
+// autoTaintKey returns the annotation that marks our taint. A taint's key may have a domain prefix; the name of an
+// annotation cannot have a second one.
 func autoTaintKey(t corev1.Taint) string {
 	name := strings.ReplaceAll(t.Key, "/", "_")
 	key := v1alpha1.PrefixAutoTaint + name
 	return strings.TrimRight(key[:min(len(key), len(v1alpha1.Group)+1+63)], "-_.")
 }
 
-// recordAdmission takes a seat: from now on the node is in progress, whatever happens to us. Unfinished packages begin a new
-// run, so that nothing counts as done because an earlier admission did it.
+// recordAdmission records that the node is in flight and counts against the budget. Unfinished packages begin a new
+// run, so that work of an earlier admission does not count.
 func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 	now := node.WholeSeconds(r.in.Now)
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
@@ -115,7 +115,7 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 	return e
 }
 
-// inheritAdmission takes over the seat of a predecessor, whose admission is not recorded: it was at work here when we came.
+// inheritAdmission records the admission of a node on which a predecessor was working; the predecessor recorded none.
 func (r recorder) inheritAdmission(rec *node.SkyhookRecord) {
 	if rec.Admitted || rec.Admission > 0 {
 		return
@@ -124,7 +124,7 @@ func (r recorder) inheritAdmission(rec *node.SkyhookRecord) {
 	rec.Admitted, rec.Admission, rec.At, rec.Generation = true, 1, &now, r.in.Skyhook.Generation
 }
 
-// placeHold cordons the node in this Skyhook's name.
+// placeHold cordons the node for this Skyhook.
 func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	name := r.in.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
@@ -142,8 +142,8 @@ func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// releaseHold gives up this Skyhook's hold. Where the record cannot be read the node stays cordoned: nobody knows whether
-// it was before.
+// releaseHold releases this Skyhook's hold. When the record cannot be read the node stays cordoned, because it is unknown
+// whether it was cordoned before.
 func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	name := r.in.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
@@ -162,8 +162,8 @@ func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// recordRetirement gives the seat back. With Wipe everything of this Skyhook goes, and what stays says only that the node is
-// not new.
+// recordRetirement records that the node is no longer in flight. With Wipe it removes everything of this Skyhook but the
+// mark that the node is known.
 func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 	if a.Wipe {
 		return n.RemoveSkyhook(r.in.Skyhook.Name).Plus(r.removeConditions(n)) // the hold was released before

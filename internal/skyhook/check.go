@@ -20,14 +20,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// maxName leaves room for the longest prefix in the name of an annotation, which has 63 characters.
+// maxName limits a name so that it fits into an annotation, whose name has 63 characters, after the longest prefix.
 const maxName = 53
 
-// maxConfig is what a ConfigMap may hold, less some room for the package itself.
+// maxConfig is the maximum size of a ConfigMap, less space for the package itself.
 const maxConfig = 1<<20 - 64<<10
 
-// checkSpec finds what is wrong with a Skyhook, worst first. Most of it the API server refuses; objects older than its
-// rules, and what needs a second object, are found here.
+// checkSpec returns the problems of a Skyhook, worst first. The API server refuses most of them; checkSpec also covers objects
+// that are older than its rules, and rules about several objects.
 func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 	s := in.Skyhook
 	var out []Problem
@@ -111,7 +111,7 @@ func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
 	}
 }
 
-// Claims lists the names of the package ConfigMaps that a Skyhook wants, for Input.Claims of later Skyhooks.
+// Claims lists the names of the package ConfigMaps of a Skyhook, for Input.Claims of later Skyhooks.
 func Claims(s *v1alpha1.Skyhook) []string {
 	var out []string
 	for name, p := range s.Spec.Packages {
@@ -137,8 +137,8 @@ func checkClaims(in *Input, defs map[string]*Definition, refuse refusal) {
 	}
 }
 
-// findCycle is a circle of dependencies, the first name again at the end; nil when there is none. It is the same one
-// whenever it is asked.
+// findCycle returns a dependency cycle with the first name repeated at the end; nil when there is none. The result is
+// deterministic.
 func findCycle(defs map[string]*Definition) []string {
 	done := map[string]bool{}
 	var trail []string
@@ -168,7 +168,7 @@ func findCycle(defs map[string]*Definition) []string {
 	return nil
 }
 
-// Protected selects the pods that are never disturbed; nil when there is no such selector.
+// Protected selects the pods that are never evicted; nil when there is no such selector.
 func Protected(s *v1alpha1.Skyhook) (labels.Selector, error) {
 	l := s.Spec.PodNonInterruptLabels
 	if len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 {

@@ -23,14 +23,14 @@ type target struct {
 	node     *node.Node
 	on       *node.SkyhookState
 	rec      node.SkyhookRecord
-	steps    map[string]*step // by id; nil for a node that owes nothing
+	steps    map[string]*step // by id; nil for a node without work
 	edited   int
 	selected bool
 	stuck    *rollout.Why // a package cannot start because its dependency is uninstalled
 }
 
-// Compile turns a Skyhook into a rollout. A Skyhook that is wrong gives Problems and a rollout that is Broken, rebuilt
-// from what the nodes record, so that what it holds stays its own.
+// Compile turns a Skyhook into a rollout. An invalid Skyhook gives Problems and a Broken rollout that is rebuilt
+// from the records of the nodes, so that it keeps its holds.
 func Compile(in *Input) *Compiled {
 	s := in.Skyhook
 	c := &Compiled{
@@ -55,7 +55,7 @@ func Compile(in *Input) *Compiled {
 		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes())
-	if err != nil { // checked, so the rollout is broken: nobody is selected
+	if err != nil { // checkSpec reported it: the rollout is broken and selects no node
 		selector = labels.Nothing()
 	}
 	selected := make([]bool, len(in.Nodes))
@@ -110,13 +110,13 @@ func podsByNode(in *Input) map[string][]*podInfo {
 	return out
 }
 
-// uninstalls says that the spec asks for a package to go while it stays in the list.
+// uninstalls reports whether the spec requests the uninstall of a package that stays in the list.
 func (c *Compiled) uninstalls(name string) bool {
 	u := c.in.Skyhook.Spec.Packages[name].Uninstall
 	return u != nil && u.Enabled && u.Apply
 }
 
-// uninstallsOnDeletion says that some package of the spec has something to do before the Skyhook may go.
+// uninstallsOnDeletion reports whether a package of the spec must be uninstalled before the Skyhook is deleted.
 func (c *Compiled) uninstallsOnDeletion() bool {
 	for _, d := range c.defs {
 		if d.Package.Uninstall != nil && d.Package.Uninstall.Enabled {
@@ -126,7 +126,7 @@ func (c *Compiled) uninstallsOnDeletion() bool {
 	return false
 }
 
-// definition finds a definition by its hash; nil when nobody kept it.
+// definition finds a definition by its hash; nil when it is not known.
 func (c *Compiled) definition(hash string) *Definition {
 	if d := c.byHash[hash]; d != nil {
 		return d
@@ -134,7 +134,7 @@ func (c *Compiled) definition(hash string) *Definition {
 	return c.in.Definitions[hash]
 }
 
-// edits says that a finished package's definition changed in a way its pods would notice, though nothing runs again.
+// edits reports whether the definition of a finished package changed in a way that affects its pods but runs nothing.
 func (c *Compiled) edits(hash string, want *Definition) bool {
 	old := c.definition(hash)
 	return old == nil || old.pod != want.pod
@@ -174,9 +174,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 			out.HeldAt = rec.Held.At
 		}
 	}
-	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun tries again
+	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
-	t := &tc.all[len(tc.all)-1] // never moved: there is room for all
+	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t
 	if on.Problem != "" && !(tc.Rollout.Deleting && !tc.uninstallsOnDeletion()) {
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.Problem, About: "Node " + n.Name}
@@ -192,7 +192,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	}
 }
 
-// clearNodeStatus takes back what was said on a node that was never worked on, or not lately, and is no longer selected.
+// clearNodeStatus removes the status marks of a node that is no longer selected and not in flight.
 func (tc targetCompiler) clearNodeStatus(n *node.Node) {
 	e := node.Edit{}
 	e.RemoveSkyhookStatus(n, tc.in.Skyhook.Name)
@@ -204,7 +204,7 @@ func (tc targetCompiler) clearNodeStatus(n *node.Node) {
 	}
 }
 
-// compileLeaving compiles a node that is no longer selected: what runs ends, nothing starts.
+// compileLeaving compiles a node that is no longer selected: the running task ends and nothing starts.
 func (tc targetCompiler) compileLeaving(t *target, out *rollout.Target) {
 	w := tc.diffPackages(t.node, t.on, t.rec)
 	w.leaving = true
@@ -218,8 +218,8 @@ func (tc targetCompiler) compileLeaving(t *target, out *rollout.Target) {
 	tc.taskCompiler().addStrays(t, out, used)
 }
 
-// compileTasks compiles the tasks of a selected node. Nodes that stand alike owe alike, so it is found out once for all of
-// them; a node on which anything is under way stands alone.
+// compileTasks compiles the tasks of a selected node. Nodes with the same state have the same tasks, which are computed
+// once; a node with pods is computed by itself.
 func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	if tc.isSettled(t) {
 		return
@@ -240,19 +240,19 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	tc.taskCompiler().markStale(t, d)
 }
 
-// targetTasks is what comparing a node with the spec gives.
+// targetTasks is the result of comparing a node with the spec.
 type targetTasks struct {
 	tasks         []rollout.Task
 	steps         map[string]*step
 	used          map[*podInfo]bool // pods that work for a task
-	adopt, forget []string          // see walk
+	adopt, forget []string          // see packageDiff
 	edited        int
 	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
-	blocked       bool         // and nothing else is owed
+	blocked       bool         // and there is no other work
 }
 
-// deriveTasks compares one node with the spec. Packages that cannot start because what they depend on is uninstalled are
-// left out and keep no seat; once nothing else is owed the node is blocked.
+// deriveTasks compares one node with the spec. It leaves out packages whose dependency is uninstalled, so that they do
+// not keep the node in flight; without other work the node is blocked.
 func (tc targetCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
 	w := tc.diffPackages(t.node, t.on, t.rec)
 	steps := w.orderSteps()
@@ -269,7 +269,7 @@ func (tc targetCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
 	return d
 }
 
-// owesSince is when a Skyhook began to have something left to do, as its status says; zero when it says it has not.
+// owesSince returns since when the Skyhook is not complete, from its status; zero when it is complete.
 func owesSince(s *v1alpha1.Skyhook) time.Time {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -281,7 +281,7 @@ func owesSince(s *v1alpha1.Skyhook) time.Time {
 	return time.Time{}
 }
 
-// hasRebootedSince says that the packages of a node may have to be applied again, or have been.
+// hasRebootedSince reports whether a reboot may require that packages are applied again.
 func (tc targetCompiler) hasRebootedSince(t *target) bool {
 	if !tc.in.Config.ReapplyOnReboot {
 		return false
@@ -294,7 +294,7 @@ func (tc targetCompiler) hasRebootedSince(t *target) bool {
 	return false
 }
 
-// isSettled is the short way for a node on which every package is finished, which is what most nodes are.
+// isSettled is the fast path for a node on which every package is finished, the state of most nodes.
 func (tc targetCompiler) isSettled(t *target) bool {
 	if tc.Rollout.Deleting || len(t.on.State) != len(tc.defs) || len(tc.pods[t.node.Name]) > 0 {
 		return false
@@ -313,13 +313,13 @@ func (tc targetCompiler) isSettled(t *target) bool {
 	return len(t.rec.Packages) == len(tc.defs)
 }
 
-// hasMarks says that the node carries anything of this Skyhook.
+// hasMarks reports whether the node has annotations, labels or conditions of this Skyhook.
 func (tc targetCompiler) hasMarks(n *node.Node) bool {
 	_, labelled := n.Labels[v1alpha1.PrefixStatus+tc.in.Skyhook.Name]
 	return n.HasSkyhook(tc.in.Skyhook.Name) || labelled || tc.reporter().hasOwnCondition(n)
 }
 
-// blockedReason says why a node cannot be worked on as it is.
+// blockedReason returns why a node cannot be worked on; nil when it can.
 func (tc targetCompiler) blockedReason(t *target) *rollout.Why {
 	if t.node.Labels[v1alpha1.LabelIgnore] == "true" {
 		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
@@ -332,7 +332,7 @@ func (tc targetCompiler) blockedReason(t *target) *rollout.Why {
 	return nil
 }
 
-// deadlineOf is how long one pod of a task may take.
+// deadlineOf returns how long one pod of a task may take.
 func (tc targetCompiler) deadlineOf(st *step) time.Duration {
 	if d := st.def.Package.Deadline; d != nil {
 		return d.Duration

@@ -31,13 +31,13 @@ var readyReasons = map[v1alpha1.Status]string{
 	v1alpha1.StatusDisabled: v1alpha1.ReasonDisabled, v1alpha1.StatusUnknown: v1alpha1.ReasonUnknown,
 }
 
-// twins are the conditions that are written a second time under their older name.
+// twins are the conditions that are also written under their older name.
 var twins = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionTaintNotTolerable, v1alpha1.ConditionNodesIgnored,
 	v1alpha1.ConditionApplyPackage, v1alpha1.ConditionDeploymentPolicyNotFound,
 }
 
-// conditionWriter collects conditions; those it is not told of are gone afterwards, but for what keep names.
+// conditionWriter collects conditions. Conditions that are not set are removed, except those that keep names.
 type conditionWriter struct {
 	c   *Compiled
 	old []metav1.Condition
@@ -64,7 +64,7 @@ func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 	}
 }
 
-// buildConditions are all that hold, in a fixed order.
+// buildConditions returns all conditions in a fixed order.
 func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStatus, groups []rollout.GroupReport) []metav1.Condition {
 	t := &conditionWriter{c: rep.Compiled, old: rep.in.Skyhook.Status.Conditions}
 	rep.setAccepted(t)
@@ -111,7 +111,7 @@ func (rep reporter) setAccepted(t *conditionWriter) {
 	t.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, strings.Join(append([]string{"the spec can be carried out"}, minor...), "; "))
 }
 
-// summarize is the message of Ready: how many are complete, who is not, and the most urgent reason.
+// summarize returns the message of Ready: the number of complete nodes, the others, and the most urgent reasons.
 func (rep reporter) summarize(nodes []nodeStatus, is *v1alpha1.SkyhookStatus) string {
 	parts := []string{is.CompleteNodes + " nodes complete"}
 	for _, b := range []struct {
@@ -148,8 +148,8 @@ func (c *Compiled) EditedNodes() int {
 	return n
 }
 
-// listReasons tells each reason for which nodes are not complete, or do not count yet, of the first node that has it; the
-// worst come first.
+// listReasons lists each reason why nodes are not complete or do not count yet, with the first node that has it, worst
+// first.
 func (rep reporter) listReasons(nodes []nodeStatus) string {
 	first, counts := map[rollout.Reason]nodeStatus{}, map[rollout.Reason]int{}
 	var order []rollout.Reason
@@ -176,7 +176,7 @@ func (rep reporter) listReasons(nodes []nodeStatus) string {
 	return text
 }
 
-// setTransition keeps the condition that tells the last change of status, for programs that read it.
+// setTransition sets the condition with the last change of status.
 func (rep reporter) setTransition(t *conditionWriter, is *v1alpha1.SkyhookStatus, complete bool, message string) {
 	was := rep.in.Skyhook.Status.Status
 	old := meta.FindStatusCondition(t.old, v1alpha1.ConditionTransition)
@@ -228,7 +228,7 @@ func (rep reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 	}
 }
 
-// setApplyPaused tells the pod that started last, and keeps telling it.
+// setApplyPaused names the pod that started last, until another one starts.
 func (rep reporter) setApplyPaused(t *conditionWriter) {
 	var last *podInfo
 	var where string
@@ -286,7 +286,7 @@ func (rep reporter) setUninstall(t *conditionWriter, nodes []nodeStatus) {
 	}
 }
 
-// usesGroup says that the group is this Skyhook's, alone or with others.
+// usesGroup reports whether targets of this Skyhook are in the group.
 func (rep reporter) usesGroup(group rollout.GroupRef) bool {
 	return slices.ContainsFunc(rep.Groups, func(g rollout.Group) bool { return g.Ref == group })
 }
@@ -298,7 +298,7 @@ func formatBatches(n int) string {
 	return fmt.Sprintf("%d batches", n)
 }
 
-// describeStopped says which failures stopped a group.
+// describeStopped describes the failures that stopped a group.
 func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) string {
 	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
 	var first []string

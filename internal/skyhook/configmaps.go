@@ -14,7 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// ConfigMaps are the package ConfigMaps and frozen definitions that must exist before anything of the plan is applied.
+// ConfigMaps returns the package ConfigMaps and frozen definitions that must exist before the plan is applied.
 // Definitions are immutable: create them when missing, leave them otherwise.
 func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
 	s := c.in.Skyhook
@@ -36,7 +36,7 @@ func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
 	return out
 }
 
-// packageConfigMap is the documented ConfigMap that pods mount.
+// packageConfigMap returns the documented ConfigMap that pods mount.
 func (r renderer) packageConfigMap(d *Definition) *corev1.ConfigMap {
 	s, p := r.in.Skyhook, d.Package
 	return &corev1.ConfigMap{
@@ -51,7 +51,7 @@ func (r renderer) packageConfigMap(d *Definition) *corev1.ConfigMap {
 	}
 }
 
-// metadataPackage is a package as packages.json on the node has it.
+// metadataPackage is a package in packages.json.
 type metadataPackage struct {
 	Name               string                        `json:"name"`
 	Version            string                        `json:"version"`
@@ -61,7 +61,7 @@ type metadataPackage struct {
 	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
 }
 
-// NodeMetadata is the ConfigMap with a node's labels and annotations, written once per admission, before the first Run.
+// NodeMetadata returns the ConfigMap with a node's labels and annotations, written once per admission before the first run.
 func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	s := c.in.Skyhook
 	packages := map[string]metadataPackage{}
@@ -93,10 +93,10 @@ func nonNil(m map[string]string) map[string]string {
 	return m
 }
 
-// Superfluous names, among this Skyhook's ConfigMaps, those that nothing needs any more.
+// Superfluous returns the names of this Skyhook's ConfigMaps that are no longer needed.
 func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 	if c.Rollout.Deleting || c.Rollout.Broken != nil {
-		return nil // they go with their owner; and nothing is thrown away for a spec that is not understood
+		return nil // the garbage collector removes them with their owner; an invalid spec removes nothing
 	}
 	s := c.in.Skyhook
 	needed := map[string]bool{}
@@ -130,7 +130,7 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 	return out
 }
 
-// recordedHashes are the definitions some node still speaks of.
+// recordedHashes returns the hashes of definitions that some node records.
 func (c *Compiled) recordedHashes() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range c.in.Nodes {
@@ -141,7 +141,7 @@ func (c *Compiled) recordedHashes() map[string]bool {
 	return out
 }
 
-// isMounted says that a pod of ours mounts the ConfigMap.
+// isMounted reports whether a pod of ours mounts the ConfigMap.
 func (r renderer) isMounted(name string) bool {
 	for _, pods := range r.pods {
 		for _, p := range pods {

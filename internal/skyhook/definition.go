@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// Definition is a package as it was written at some time. Nodes record its hash; the definition itself is kept in an
-// immutable ConfigMap for as long as a node does.
+// Definition is a package at one time. Nodes record its hash; an immutable ConfigMap keeps the definition for as long as a
+// node records it.
 type Definition struct {
 	Hash    string
 	Config  string           // digest of the configMap, shortened
@@ -29,7 +29,7 @@ type Definition struct {
 	pod     string // hash of everything that reaches a pod
 }
 
-// newDefinition is the definition of a package of the spec.
+// newDefinition returns the definition of a package of the spec.
 func newDefinition(name string, p v1alpha1.Package) *Definition {
 	p.Name = name
 	p.Image = repository(p.Image)
@@ -49,27 +49,27 @@ func newDefinition(name string, p v1alpha1.Package) *Definition {
 	}
 }
 
-// hashDefinition is made from what is stored, so that a later program with more fields reads the same hash.
+// hashDefinition hashes the stored text, so that a later version with more fields computes the same hash.
 func hashDefinition(text string, config map[string]string) string {
 	sum := sha256.Sum256([]byte(text + "\n" + pack.ConfigDigest(config)))
 	return hex.EncodeToString(sum[:6])
 }
 
-// hashPod covers the part of a package that its pods are made from: not who depends on it, and not when it goes.
+// hashPod hashes the fields of a package that affect its pods, without dependencies and uninstall settings.
 func hashPod(p v1alpha1.Package) string {
 	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.Deadline, p.Retries = nil, nil, nil, nil, nil, nil
 	sum := sha256.Sum256([]byte(node.EncodeJSON(p)))
 	return hex.EncodeToString(sum[:6])
 }
 
-// key is the package's key in a nodeState.
+// key returns the package's key in a nodeState.
 func (d *Definition) key() string { return v1alpha1.PackageKey(d.Package.Name, d.Package.Version) }
 
-// documentKey is the key of the package itself beside the files of its configMap; no file can have that name by chance.
+// documentKey returns the key of the package itself in the ConfigMap of a definition, beside the keys of its configMap.
 func documentKey(hash string) string { return "skyhook-package-" + hash + ".json" }
 
-// toConfigMap is the immutable ConfigMap of a definition. The files of the configMap are keys of their own, so that a pod
-// can mount them from here once the documented ConfigMap holds something newer.
+// toConfigMap returns the immutable ConfigMap of a definition. It contains the keys of the configMap, so that a pod
+// can mount them from here when the documented ConfigMap has newer content.
 func (d *Definition) toConfigMap(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMap {
 	files := maps.Clone(d.config)
 	if files == nil {
@@ -87,8 +87,8 @@ func (d *Definition) toConfigMap(s *v1alpha1.Skyhook, c Config) *corev1.ConfigMa
 	}
 }
 
-// ParseDefinition reads a frozen definition from its immutable ConfigMap; false for every other ConfigMap, and for
-// one whose content does not have the hash it claims.
+// ParseDefinition reads a definition from its immutable ConfigMap. It returns false for other ConfigMaps and when the
+// content does not match the hash.
 func ParseDefinition(cm *corev1.ConfigMap) (*Definition, bool) {
 	hash := cm.Annotations[annotationDefinition]
 	text, ok := cm.Data[documentKey(hash)]
@@ -114,8 +114,8 @@ func ParseDefinition(cm *corev1.ConfigMap) (*Definition, bool) {
 	return d, true
 }
 
-// definitionFromState is the best guess at a definition nobody kept: the package as the spec has it, or nothing but its image,
-// in the version that is on the node.
+// definitionFromState reconstructs a definition that was not kept: the package of the spec, or only its image, in the
+// version that is on the node.
 func definitionFromState(e v1alpha1.PackageStatus, like *Definition) *Definition {
 	p := v1alpha1.Package{}
 	if like != nil {
@@ -125,7 +125,7 @@ func definitionFromState(e v1alpha1.PackageStatus, like *Definition) *Definition
 	return newDefinition(e.Name, p)
 }
 
-// changedKeys are the keys of the configMap that were added, removed or changed between two definitions.
+// changedKeys returns the keys of the configMap that were added, removed or changed between two definitions.
 func changedKeys(from, to *Definition) []string {
 	var out []string
 	for key, value := range to.config {

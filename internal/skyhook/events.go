@@ -16,8 +16,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Events are the events worth telling about actions that were carried out and about what Status changed. A node is
-// told when it is admitted, interrupted, failing and complete; the rest is summed up on the Skyhook.
+// Events returns the events for applied actions and changes of the status. Events on a node report admission,
+// interrupts, failures and completion; others are aggregated on the Skyhook.
 func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus) []Event {
 	var out []Event
 	started := map[string]int{}
@@ -86,7 +86,7 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 	return nil
 }
 
-// reapplies says that the node's packages run again because it booted.
+// reapplies reports whether the node's packages run again because it rebooted.
 func (t *target) reapplies() bool {
 	for _, st := range t.steps {
 		if st.goal == node.GoalReapply && st.stage == v1alpha1.StageApply {
@@ -96,7 +96,7 @@ func (t *target) reapplies() bool {
 	return false
 }
 
-// packagesLeftOn names the packages that stay on a node when it is given up.
+// packagesLeftOn lists the packages that stay on a node when its uninstall is given up.
 func (rep reporter) packagesLeftOn(node string) string {
 	t := rep.targets[node]
 	if t == nil || len(t.on.State) == 0 {
@@ -109,7 +109,7 @@ func (rep reporter) packagesLeftOn(node string) string {
 	return listNames(out, 10)
 }
 
-// deletionEvents tell what keeps a deletion waiting, and which nodes went away with packages on them.
+// deletionEvents returns events about what blocks a deletion and about nodes that disappeared with packages on them.
 func (rep reporter) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
 	if !rep.Rollout.Deleting {
 		return nil

@@ -8,17 +8,17 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// Purpose is what a task is for, in the words of the Skyhook.
+// Purpose describes why a task runs.
 type Purpose struct {
 	Package, Version string
 	Stage            v1alpha1.Stage
 	Goal             node.Goal
-	From             string              // version on the node before, when it is another one
+	From             string              // previous version, if it differs
 	Keys             []string            // of the configMap that changed; GoalConfig only
 	Interrupt        *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
-// Purpose says what a task on a node is for; false for one that is not owed there.
+// Purpose returns the purpose of a task on a node; false when there is no such task.
 func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
 	t := c.targets[nodeName]
 	if t == nil || t.steps[task] == nil {
@@ -39,5 +39,5 @@ func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
 	return p, true
 }
 
-// Skyhook is the name of the Skyhook that was compiled.
+// Skyhook returns the name of the compiled Skyhook.
 func (c *Compiled) Skyhook() string { return c.in.Skyhook.Name }

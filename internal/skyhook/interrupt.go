@@ -12,12 +12,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// strengths order the interrupts: the stronger does the work of the weaker.
+// strengths order the interrupts: a stronger one includes the weaker ones.
 var strengths = []v1alpha1.InterruptType{
 	v1alpha1.InterruptNoop, v1alpha1.InterruptService, v1alpha1.InterruptRestartAllServices, v1alpha1.InterruptReboot,
 }
 
-// interruptStrength is 0 for no interrupt.
+// interruptStrength returns 0 for no interrupt.
 func interruptStrength(i *v1alpha1.Interrupt) int {
 	if i == nil {
 		return 0
@@ -25,7 +25,7 @@ func interruptStrength(i *v1alpha1.Interrupt) int {
 	return slices.Index(strengths, i.Type) + 1
 }
 
-// normalised is an interrupt in its plain form: services sorted, each once, and only where they mean something.
+// normalised returns an interrupt with sorted, unique services, and only where its type uses services.
 func normalised(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	if i == nil {
 		return nil
@@ -37,7 +37,7 @@ func normalised(i *v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	return out
 }
 
-// mergeInterrupts is one interrupt that does the work of all; nil for none.
+// mergeInterrupts returns one interrupt that does the work of all; nil for none.
 func mergeInterrupts(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	var out *v1alpha1.Interrupt
 	var services []string
@@ -58,7 +58,7 @@ func mergeInterrupts(all ...*v1alpha1.Interrupt) *v1alpha1.Interrupt {
 	return normalised(out)
 }
 
-// coversInterrupt says that i does the work of other.
+// coversInterrupt reports whether i does the work of other.
 func coversInterrupt(i, other *v1alpha1.Interrupt) bool {
 	return sameInterrupt(mergeInterrupts(i, other), normalised(i))
 }
@@ -70,8 +70,8 @@ func sameInterrupt(a, b *v1alpha1.Interrupt) bool {
 	return a.Type == b.Type && slices.Equal(a.Services, b.Services)
 }
 
-// configInterrupt is what changed keys ask for: the interrupts whose key or pattern matches one of them, merged. Keys
-// that nothing matches ask for nothing, and then the package's own interrupt plays no part.
+// configInterrupt merges the interrupts whose key or pattern matches a changed key. Keys without a match need no
+// interrupt; the package's own interrupt is not used.
 func configInterrupt(p v1alpha1.Package, keys []string) *v1alpha1.Interrupt {
 	var out []*v1alpha1.Interrupt
 	for _, pattern := range slices.Sorted(maps.Keys(p.ConfigInterrupts)) {
@@ -83,7 +83,7 @@ func configInterrupt(p v1alpha1.Package, keys []string) *v1alpha1.Interrupt {
 	return mergeInterrupts(out...)
 }
 
-// keyMatches says whether a key of configInterrupts means this key: exactly, or as a pattern.
+// keyMatches reports whether a key of configInterrupts matches a key, exactly or as a pattern.
 func keyMatches(pattern, key string) bool {
 	if pattern == key {
 		return true
@@ -92,12 +92,12 @@ func keyMatches(pattern, key string) bool {
 	return err == nil && ok
 }
 
-// encodeInterrupt is the interrupt as the agent's command line carries it.
+// encodeInterrupt returns the interrupt as an argument of the agent.
 func encodeInterrupt(i *v1alpha1.Interrupt) string {
 	return pack.Interrupt{Type: pack.InterruptType(i.Type), Services: i.Services}.Encode()
 }
 
-// describeInterrupt is the interrupt as people read it.
+// describeInterrupt describes an interrupt for users.
 func describeInterrupt(i *v1alpha1.Interrupt) string {
 	switch {
 	case i == nil:

@@ -45,8 +45,8 @@ const (
 	configDir   = packageDir + "/" + pack.ConfigMapDir
 )
 
-// safeName joins parts into a name of at most this many characters that Kubernetes accepts, ending in a hash of all of
-// them, so that two lists of parts never share a name.
+// safeName joins parts into a valid Kubernetes name of limited length that ends in a hash of all parts, so that
+// different parts give different names.
 func safeName(most int, parts ...string) string {
 	joined := strings.Join(parts, "-")
 	sum := sha256.Sum256([]byte(joined))
@@ -57,7 +57,7 @@ func safeName(most int, parts ...string) string {
 	return readable + "-" + hex.EncodeToString(sum[:4])
 }
 
-// replaceInvalid is s in lower case with everything a name cannot have replaced by a dash.
+// replaceInvalid converts s to lower case and replaces invalid characters by dashes.
 func replaceInvalid(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
@@ -67,7 +67,7 @@ func replaceInvalid(s string) string {
 	}, strings.ToLower(s))
 }
 
-// configMapName is the documented name of a package's ConfigMap. It is not hashed, so two packages can meet in one.
+// configMapName returns the documented name of a package's ConfigMap. It has no hash, so the names of two packages can collide.
 func configMapName(skyhook, name, version string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '+' || r == '_' {
@@ -87,8 +87,8 @@ func definitionName(skyhook string, d *Definition) string {
 	return readable + "-" + d.Hash
 }
 
-// podName is the name of a task's pod. It does not depend on the definition: while one pod of a stage is leaving, the
-// next cannot start beside it.
+// podName returns the name of a task's pod. It does not depend on the definition, so that the next pod of a stage cannot
+// be created while the previous one terminates.
 func podName(skyhook string, st *step, node string) string {
 	if st.isInterrupt() {
 		return safeName(63, skyhook, string(st.stage), string(st.payload.Type), node)
@@ -96,7 +96,7 @@ func podName(skyhook string, st *step, node string) string {
 	return safeName(63, skyhook, st.name, st.version, string(st.stage), node)
 }
 
-// labelValue is s as a label carries it: a version may have a plus sign, a label may not.
+// labelValue converts s to a valid label value: versions may have a plus sign, labels may not.
 func labelValue(s string) string {
 	s = strings.ReplaceAll(s, "+", "_")
 	if len(s) > 63 {
@@ -105,10 +105,10 @@ func labelValue(s string) string {
 	return strings.TrimRight(s, "-_.")
 }
 
-// packageName cuts the name of a package to what fits into container names.
+// packageName truncates the name of a package so that it fits into container names.
 func packageName(name string) string { return name[:min(len(name), 43)] }
 
-// copyDir is where a package lies on the host during one admission.
+// copyDir returns the directory of a package on the host during one admission.
 func (c Config) copyDir(skyhook, uid, name, version string, generation int64) string {
 	return path.Join(c.CopyDirRoot, skyhook, name+"-"+version+"-"+uid+"-"+strconv.FormatInt(generation, 10))
 }
@@ -117,7 +117,7 @@ func resourceID(skyhook, uid, name, version string, generation int64) string {
 	return pack.ResourceID{Owner: skyhook + "-" + uid + "-" + strconv.FormatInt(generation, 10), Package: name, Version: version}.String()
 }
 
-// repository is the image without its tag; a registry's port is no tag.
+// repository returns the image without its tag; the port of a registry is not a tag.
 func repository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
@@ -126,7 +126,7 @@ func repository(image string) string {
 	return image
 }
 
-// imageTag is the tag of an image reference; empty when it has none.
+// imageTag returns the tag of an image reference, or "".
 func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
@@ -135,5 +135,5 @@ func imageTag(image string) string {
 	return ""
 }
 
-// Ref names a Skyhook, its rollout and its holds.
+// Ref returns the reference of a Skyhook, its rollout and its holds.
 func Ref(skyhook string) rollout.Ref { return rollout.Ref{Kind: Kind, Name: skyhook} }

@@ -12,13 +12,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// packageSteps is what one package owes on a node.
+// packageSteps are the steps of one package on a node.
 type packageSteps struct {
 	name             string
 	removal, install []*step
 }
 
-// orderSteps lists everything the node owes, in a total order, each step with what it comes after.
+// orderSteps returns all steps of the node in a total order, each with its predecessors.
 func (w *packageDiff) orderSteps() []*step {
 	names := slices.Collect(maps.Keys(w.entries))
 	for name := range w.c.defs {
@@ -50,9 +50,9 @@ func (w *packageDiff) orderSteps() []*step {
 	return out
 }
 
-// keepStarted puts in front what may not be given up: an interrupt under way, and a pod that does its work well, also
-// when the spec no longer asks for it, or asks for it only later. What follows is what is owed once that has ended
-// well, because it may end and the next begin in one plan. A deletion waits for interrupts and uninstalls only.
+// keepStarted puts first what must not be abandoned: an interrupt under way, and a healthy pod, even
+// when the spec no longer needs it or needs it later. The following steps are those after its success,
+// because one plan may record the end and start the next step. A deletion waits for interrupts and uninstalls only.
 func (w *packageDiff) keepStarted(p *packageSteps) {
 	for _, e := range w.entries[p.name] {
 		if e.State != v1alpha1.StateInProgress && e.State != v1alpha1.StateErroring {
@@ -69,7 +69,7 @@ func (w *packageDiff) keepStarted(p *packageSteps) {
 			continue
 		}
 		p.removal, p.install = w.stepsAfter(p.name, s)
-		if i := slices.IndexFunc(p.removal, same); i >= 0 { // it comes again: that is for the next look
+		if i := slices.IndexFunc(p.removal, same); i >= 0 { // it is needed again: the next pass starts it
 			p.removal, p.install = p.removal[:i], nil
 		}
 		if i := slices.IndexFunc(p.install, same); i >= 0 {
@@ -85,7 +85,7 @@ func (w *packageDiff) keepStarted(p *packageSteps) {
 	}
 }
 
-// stepsAfter is what a package owes once a step has ended well.
+// stepsAfter returns the steps of a package after the success of a step.
 func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step) {
 	if w.leaving {
 		return nil, nil
@@ -105,7 +105,7 @@ func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step
 	return next.stepsFor(name)
 }
 
-// startedStep is the step an entry is at when it has to end first.
+// startedStep returns the step of an entry that must end first; nil when there is none.
 func (w *packageDiff) startedStep(e entry) *step {
 	pod := w.c.taskCompiler().findPod(w.n.Name, e)
 	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.isUnderWay()
@@ -131,7 +131,7 @@ func (w *packageDiff) startedStep(e entry) *step {
 
 // orderRemovals puts dependents before what they depend on.
 func (w *packageDiff) orderRemovals(all []*packageSteps) {
-	after := map[string][]string{} // package, to the packages whose removal it waits for
+	after := map[string][]string{} // package to the packages whose removal it waits for
 	for _, p := range all {
 		for _, dependent := range all {
 			if len(p.removal) == 0 || len(dependent.removal) == 0 || p == dependent {
@@ -146,8 +146,8 @@ func (w *packageDiff) orderRemovals(all []*packageSteps) {
 	}
 }
 
-// isReachable says that following the edges from one name leads to another. Definitions of different times can depend on
-// each other in a circle; the edge that would close it is left out.
+// isReachable reports whether one name leads to another along the edges. Definitions of different times can depend on
+// each other in a cycle; the edge that would close it is left out.
 func isReachable(edges map[string][]string, from, to string) bool {
 	if from == to {
 		return true
@@ -155,7 +155,7 @@ func isReachable(edges map[string][]string, from, to string) bool {
 	return slices.ContainsFunc(edges[from], func(next string) bool { return isReachable(edges, next, to) })
 }
 
-// orderInstalls puts dependencies before dependents, and packages that go before packages that are new.
+// orderInstalls puts dependencies before dependents, and removals before installs.
 func (w *packageDiff) orderInstalls(all []*packageSteps, byName map[string]*packageSteps) {
 	var gone []string
 	for _, p := range all {
@@ -194,7 +194,7 @@ func (w *packageDiff) orderInstalls(all []*packageSteps, byName map[string]*pack
 	w.spreadDependencies(byName)
 }
 
-// spreadDependencies marks as stuck what depends on something stuck.
+// spreadDependencies marks the dependents of stuck packages as stuck.
 func (w *packageDiff) spreadDependencies(byName map[string]*packageSteps) {
 	for again := len(w.stuck) > 0; again; {
 		again = false
@@ -211,13 +211,13 @@ func (w *packageDiff) spreadDependencies(byName map[string]*packageSteps) {
 	}
 }
 
-// hasBegun says that a pod is at work for this step: then it is too late to wait for anything.
+// hasBegun reports whether a pod already runs this step, so that it no longer waits for other steps.
 func (w *packageDiff) hasBegun(s *step) bool {
 	e, ok := w.findEntry(s)
 	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && w.c.taskCompiler().findPod(w.n.Name, e) != nil
 }
 
-// findEntry is the line of the nodeState for a step, when it is at that step.
+// findEntry returns the entry of the nodeState that is at the step.
 func (w *packageDiff) findEntry(s *step) (entry, bool) {
 	for _, e := range w.entries[s.name] {
 		if e.key == s.key && e.Stage == s.stage {
@@ -227,7 +227,7 @@ func (w *packageDiff) findEntry(s *step) (entry, bool) {
 	return entry{}, false
 }
 
-// splitTaskID reads a task's id.
+// splitTaskID parses the id of a task.
 func splitTaskID(id string) (key, name, version string, stage v1alpha1.Stage) {
 	slash := strings.LastIndexByte(id, '/')
 	if slash < 0 {

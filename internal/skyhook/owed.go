@@ -20,7 +20,7 @@ type step struct {
 	key           string // name|version
 	name, version string
 	stage         v1alpha1.Stage
-	def           *Definition // it runs with
+	def           *Definition // definition it runs with
 	goal          node.Goal
 	from          string              // hash of the definition installed before; GoalConfig only
 	effect        *v1alpha1.Interrupt // in effect for the package; nil for none
@@ -36,15 +36,15 @@ func (s *step) isUninstall() bool {
 	return s.stage == v1alpha1.StageUninstall || s.stage == v1alpha1.StageUninstallInterrupt
 }
 
-// entry is one line of a nodeState with what the record says of it, when the two agree.
+// entry is one entry of a nodeState with its record, when the two match.
 type entry struct {
 	key string
 	v1alpha1.PackageStatus
 	rec *node.PackageRecord
 }
 
-// packageDiff compares, on one node, what is wanted with what is recorded. Nothing is remembered about work: it is what the
-// comparison gives.
+// packageDiff compares the spec with the recorded state of one node. Work is never stored: it is the result of this
+// comparison.
 type packageDiff struct {
 	c       *Compiled
 	n       *node.Node
@@ -54,17 +54,17 @@ type packageDiff struct {
 	forget  []string           // keys to drop without running anything
 	adopt   []string           // keys of packages that are finished and have no record
 	edited  int                // finished packages whose definition changed in a way that runs nothing
-	stuck   map[string]string  // package that cannot start: the dependency that is uninstalled
-	aside   []*step            // what those packages would owe
-	leaving bool               // the node is no longer selected: nothing follows what runs
+	stuck   map[string]string  // package that cannot start, to its dependency that is uninstalled
+	aside   []*step            // steps of those packages
+	leaving bool               // the node is no longer selected: nothing starts after the running step
 }
 
-// isUnderWay says that the entry's stage was begun, and that the node does not record how this attempt ended.
+// isUnderWay reports whether the entry's stage has begun and the node records no outcome of this attempt.
 func (e entry) isUnderWay() bool {
 	return e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring && e.rec != nil && e.rec.Again
 }
 
-// hasFailed says that the last attempt at the entry's stage failed, and no further one was begun.
+// hasFailed reports whether the last attempt of the entry's stage failed and no further one has begun.
 func (e entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e.isUnderWay() }
 
 func (c *Compiled) diffPackages(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *packageDiff {
@@ -83,7 +83,7 @@ func compareByVersion(a, b entry) int {
 	return cmp.Or(pack.CompareVersions(b.Version, a.Version), cmp.Compare(a.key, b.key))
 }
 
-// stepsFor lists what one package owes: what goes first, then what comes.
+// stepsFor returns the steps of one package: removals, then installs.
 func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	want, entries := w.c.defs[name], w.entries[name]
 	if w.c.Rollout.Deleting {
@@ -99,7 +99,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	}
 	for _, e := range entries {
 		if want == nil && e.rec == nil && e.Stage != v1alpha1.StageUninstall && e.Stage != v1alpha1.StageUninstallInterrupt {
-			continue // left by a predecessor as a mark that something was here
+			continue // a mark that a predecessor left
 		}
 		def := w.definitionOf(e, want)
 		if want == nil && def.Package.Uninstall != nil && !def.Package.Uninstall.Enabled {
@@ -111,7 +111,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	return removal, nil
 }
 
-// concat is one chain after another: what is left of two versions goes one by one, the higher one first.
+// concat appends a chain of steps to another, each waiting for the previous one: several versions are removed one by one.
 func concat(first, second []*step) []*step {
 	if len(first) > 0 && len(second) > 0 {
 		second[0].after = append(second[0].after, first[len(first)-1].id)
@@ -119,8 +119,8 @@ func concat(first, second []*step) []*step {
 	return append(first, second...)
 }
 
-// definitionOf is the definition that was installed: for the version in the spec the spec's own, so that an edit can
-// mend an uninstall that fails, otherwise the frozen one.
+// definitionOf returns the installed definition: the spec's own for the version in the spec, so that an edit can
+// fix a failing uninstall, otherwise the frozen one.
 func (w *packageDiff) definitionOf(e entry, want *Definition) *Definition {
 	if want != nil && pack.CompareVersions(e.Version, string(want.Package.Version)) == 0 {
 		return want
@@ -133,16 +133,16 @@ func (w *packageDiff) definitionOf(e entry, want *Definition) *Definition {
 	return definitionFromState(e.PackageStatus, want)
 }
 
-// isParked says that a version is not there yet: it waits until a higher one is uninstalled.
+// isParked reports whether a version waits for the uninstall of a higher one.
 func isParked(e entry) bool {
 	return e.Stage == v1alpha1.StageUninstall && (e.State == v1alpha1.StateSkipped || e.State == v1alpha1.StateComplete)
 }
 
-// removalSteps is the way out of one version of a package.
+// removalSteps returns the steps that remove one version of a package.
 func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 	effect := normalised(def.Package.Interrupt)
 	if e.rec != nil && e.rec.Goal == node.GoalUninstall && !e.hasFailed() {
-		effect = e.rec.Effect // as it was when the uninstall began
+		effect = e.rec.Effect // of the time when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
 	if isParked(e) || gone {
@@ -156,12 +156,12 @@ func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 	return w.stageChain(e.key, def, node.GoalUninstall, "", effect, start)
 }
 
-// installSteps is the way of a wanted package from whatever is on the node to the version of the spec.
+// installSteps returns the steps from the recorded versions of a package to the version of the spec.
 func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, install []*step) {
 	var same *entry
 	var fresh, installed bool
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
-		left := isParked(e) && e.key != want.key() // it waited for an uninstall on behalf of an earlier spec
+		left := isParked(e) && e.key != want.key() // it waited for an uninstall because of an earlier spec
 		if left {
 			w.forget = append(w.forget, e.key)
 		}
@@ -183,7 +183,7 @@ func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, 
 			fresh = true
 			removal = concat(removal, w.removalSteps(e, w.definitionOf(e, want)))
 		case order < 0 && same != nil && e.rec != nil && e.rec.Goal != "" && e.Stage == v1alpha1.StageApply:
-			fresh = true // it began to apply over the version that is wanted again
+			fresh = true // it began to apply over the version that the spec now has again
 		case order < 0 && wasInstalled(e):
 			installed = true
 		}
@@ -198,7 +198,7 @@ func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, 
 	return removal, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 }
 
-// wasInstalled says that the package got at least through its apply or upgrade. One that is half uninstalled did not.
+// wasInstalled reports whether the package completed its apply or upgrade and is not being uninstalled.
 func wasInstalled(e entry) bool {
 	switch e.Stage {
 	case v1alpha1.StageApply:
@@ -209,12 +209,12 @@ func wasInstalled(e entry) bool {
 	return true
 }
 
-// resumeSteps goes on with a package whose version is right.
+// resumeSteps returns the remaining steps of a package that has the version of the spec.
 func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install []*step) {
 	own := normalised(want.Package.Interrupt)
 	done := e.State == v1alpha1.StateComplete
 	switch e.Stage {
-	case v1alpha1.StageUninstall: // cancelled, or the other version has gone
+	case v1alpha1.StageUninstall: // cancelled, or the other version was removed
 		return nil, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 	case v1alpha1.StageUninstallInterrupt: // too late to cancel
 		return w.removalSteps(e, want), w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
@@ -237,7 +237,7 @@ func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install [
 	return nil, w.configSteps(want, e, done)
 }
 
-// configSteps goes on with a package at its config stage or behind it.
+// configSteps returns the remaining steps of a package at its config stage or after it.
 func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step {
 	goal, from, frozen := node.GoalReapply, "", normalised(want.Package.Interrupt)
 	behind, started := false, false
@@ -246,7 +246,7 @@ func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step 
 		behind = e.rec.Config != "" && e.rec.Config != want.Config
 		started = e.rec.Interrupt != "" && e.isUnderWay() || e.State == v1alpha1.StateSkipped
 	}
-	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // nobody knows what it was to do: find out anew
+	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // the frozen interrupt is lost: compute it again
 		frozen, started = w.interruptFor(want, goal, from), false
 	}
 	again := func() []*step {
@@ -262,7 +262,7 @@ func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step 
 		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
 	case e.Stage == v1alpha1.StageInterrupt && !done && started:
 		steps := w.stageChain(e.key, want, goal, from, frozen, v1alpha1.StageInterrupt)
-		if behind { // first the interrupt that runs, then the config that came meanwhile
+		if behind { // first the running interrupt, then the config change that came meanwhile
 			next := w.singleStage(want, goal, from, frozen, v1alpha1.StageConfig)
 			next.after = []string{steps[0].id}
 			return append(steps[:1], next)
@@ -272,21 +272,21 @@ func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step 
 		return again()
 	case e.Stage == v1alpha1.StageInterrupt && !done:
 		if e.hasFailed() && e.rec != nil && e.rec.Hash != want.Hash {
-			frozen = w.interruptFor(want, goal, from) // the edit may have mended it
+			frozen = w.interruptFor(want, goal, from) // the edit may have fixed it
 		}
 		if frozen == nil {
 			return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
 		}
 		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
-	case behind: // the interrupt is done: what changed since is a change of its own
+	case behind: // the interrupt is done: later changes are a separate config change
 		goal, from = node.GoalConfig, e.rec.Hash
 		return again()
 	}
 	return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
 }
 
-// finishedSteps looks at a package that is through: only a changed configMap, or a boot where that was asked for, makes it
-// owe anything again.
+// finishedSteps returns the steps of a complete package: only a changed configMap, or a reboot with reapply enabled,
+// needs new steps.
 func (w *packageDiff) finishedSteps(want *Definition, e entry) []*step {
 	switch {
 	case e.rec == nil:
@@ -302,14 +302,14 @@ func (w *packageDiff) finishedSteps(want *Definition, e entry) []*step {
 	return nil
 }
 
-// hasRebooted says that the node has booted since the package finished, and not because of us.
+// hasRebooted reports whether the node has rebooted since the package finished, other than by our interrupts.
 func (w *packageDiff) hasRebooted(rec *node.PackageRecord) bool {
 	return w.c.in.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
 		!w.n.IsRebootedFrom(rec.Boot)
 }
 
-// interruptFor is the interrupt in effect: the package's own, but for a change of the configMap what the changed keys ask for.
-// When the old definition is lost every key counts as changed.
+// interruptFor returns the interrupt in effect: the package's own, or for a config change that of the changed keys.
+// When the old definition is lost, every key counts as changed.
 func (w *packageDiff) interruptFor(want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
 	if goal != node.GoalConfig {
 		return normalised(want.Package.Interrupt)
@@ -324,7 +324,7 @@ func (w *packageDiff) interruptFor(want *Definition, goal node.Goal, from string
 	return configInterrupt(want.Package, changedKeys(old, want))
 }
 
-// stageChain is the stages from one on to the end, each after the one before it.
+// stageChain returns the stages from one to the last, each after its predecessor.
 func (w *packageDiff) stageChain(key string, def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
 	way := []v1alpha1.Stage{v1alpha1.StageApply, v1alpha1.StageConfig}
 	end := []v1alpha1.Stage{v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt}

@@ -17,10 +17,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// copyScript brings the package to the host. It copies beside the place the package is going to have: our agent moves
-// that copy into place under its lock, whole. Other agents look for the package in its place, so a copy is put there too
-// when nothing is there yet; and while no agent of ours shows up, only there. It uses nothing but sh, mkdir and cp,
-// because the image is the package's. Links are followed: those of a mounted configMap lead nowhere on the host.
+// copyScript copies the package to the host, into a directory beside its final one: our agent moves
+// that copy into place under its lock. Other agents expect the package in its final directory, so it is also copied there
+// when that is missing; without an agent of ours only there. It uses only sh, mkdir and cp,
+// because it runs in the package's image. It follows links: those of a mounted configMap do not resolve on the host.
 const copyScript = `set -e
 bring() { mkdir -p "$1"; cp -rL ` + packageDir + `/. "$1/"; }
 to="` + rootMount + `${SKYHOOK_DIR}"
@@ -28,7 +28,7 @@ if [ -e "$to/` + pack.DeliveryFile + `" ] || [ ! -e "$to" ]; then bring "$to.${S
 if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
 `
 
-// Object is the pod for a task, made from what the node records after Change(Run).
+// Object returns the pod of a task, from the record of the node after Change for its run.
 func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 	st, err := c.recorder().findStep(n.Name, task)
 	if err != nil {
@@ -57,7 +57,7 @@ func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 	}}
 }
 
-// renderPod is what stage and interrupt pods have in common.
+// renderPod returns the common parts of stage and interrupt pods.
 func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *corev1.Pod {
 	s, no := r.in.Skyhook, false
 	out := &corev1.Pod{
@@ -154,7 +154,7 @@ func (r renderer) interruptPod(st *step, order int, p *node.PackageRecord, n *no
 	return out
 }
 
-// agentEnv is the documented environment in its documented order, and the run.
+// agentEnv returns the documented environment in its documented order, and the run id.
 func (r renderer) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
 	s, config := r.in.Skyhook, r.in.Config
 	return []corev1.EnvVar{
@@ -167,7 +167,7 @@ func (r renderer) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.
 	}
 }
 
-// stageEnv is the package's own environment, then the agent's.
+// stageEnv returns the package's own environment, then the agent's.
 func (r renderer) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	var secret []string
@@ -208,7 +208,7 @@ func (r renderer) metadataVolume(n *node.Node) corev1.Volume {
 	}}
 }
 
-// configVolume is the documented ConfigMap while that holds this definition, otherwise the frozen one.
+// configVolume mounts the documented ConfigMap if it has this definition, otherwise the frozen one.
 func (r renderer) configVolume(st *step) corev1.Volume {
 	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{
 		Name: configMapName(r.in.Skyhook.Name, st.name, st.version)}}
@@ -225,7 +225,7 @@ func (r renderer) pullPolicy() corev1.PullPolicy {
 	if r.in.Config.AlwaysPull {
 		return corev1.PullAlways
 	}
-	return "" // as Kubernetes chooses by tag and digest
+	return "" // the default of Kubernetes for the tag or digest
 }
 
 func privilegedContext() *corev1.SecurityContext {
@@ -233,7 +233,7 @@ func privilegedContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{Privileged: &yes}
 }
 
-// imageOf is the reference to pull: by digest when one is given. A tag cannot have the plus sign a version may have.
+// imageOf returns the reference to pull, by digest if there is one. A tag cannot have the plus sign that a version may have.
 func imageOf(p v1alpha1.Package) string {
 	if p.ContainerSHA != "" {
 		return p.Image + "@" + p.ContainerSHA
@@ -248,7 +248,7 @@ func (r renderer) agentImage(d *Definition) string {
 	return r.in.Config.AgentImage
 }
 
-// resourceRequirements are those of the package: all four, or none and the namespace decides.
+// resourceRequirements returns the resources of the package: all four, or none, so that the namespace's defaults apply.
 func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 	if r.CPURequest.IsZero() && r.CPULimit.IsZero() && r.MemoryRequest.IsZero() && r.MemoryLimit.IsZero() {
 		return corev1.ResourceRequirements{}
@@ -259,8 +259,8 @@ func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 	}
 }
 
-// contentOf is a hash of what a pod is made from, but for what changes with every run. A pod is never compared with a
-// rendering of itself: the API server fills in more than we wrote.
+// contentOf hashes the inputs of a pod that do not change with every run. A pod is never compared with a new
+// rendering, because the API server sets defaults.
 func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt) string {
 	config := r.in.Config
 	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.in.Skyhook.Spec.AdditionalTolerations)}

@@ -30,7 +30,7 @@ const (
 // killed is the exit code of a container that got SIGKILL.
 const killed = 137
 
-// podAnnotation is the annotation on our pods that says what they run. The order of the fields is part of the format.
+// podAnnotation is the annotation of our pods that names the package and stage. The order of the fields is part of the format.
 type podAnnotation struct {
 	Name         string         `json:"name"`
 	Version      string         `json:"version"`
@@ -38,10 +38,10 @@ type podAnnotation struct {
 	Stage        v1alpha1.Stage `json:"stage"`
 	Image        string         `json:"image"`
 	ContainerSHA string         `json:"containerSHA,omitempty"`
-	Invalid      bool           `json:"invalid,omitempty"` // a predecessor gave it up
+	Invalid      bool           `json:"invalid,omitempty"` // a predecessor abandoned it
 }
 
-// podInfo is what a pod of ours says.
+// podInfo is the state of a pod of ours.
 type podInfo struct {
 	name     string
 	tag      podAnnotation
@@ -49,10 +49,10 @@ type podInfo struct {
 	content  string
 	leaving  bool
 	state    rollout.State // running, failing or succeeded
-	dead     bool          // nothing starts it again: it is to be swept first
-	healthy  bool          // its work has begun and has not failed
+	dead     bool          // it never runs again: it is deleted first
+	healthy  bool          // its stage has begun and has not failed
 	why      *rollout.Why
-	attempts int // failed ones, those before this pod included
+	attempts int // failed attempts, including those before this pod
 	failedAt time.Time
 	created  time.Time
 	reboot   *pack.Reboot // seen by the agent
