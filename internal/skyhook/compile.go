@@ -119,7 +119,7 @@ func (c *Compiled) uninstalls(name string) bool {
 // uninstallsOnDeletion reports whether a package of the spec must be uninstalled before the Skyhook is deleted.
 func (c *Compiled) uninstallsOnDeletion() bool {
 	for _, d := range c.defs {
-		if d.Package.Uninstall != nil && d.Package.Uninstall.Enabled {
+		if d.isUninstallEnabled() {
 			return true
 		}
 	}

@@ -21,8 +21,7 @@ func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
 	var out []*corev1.ConfigMap
 	for _, name := range sortedNames(c.defs) {
 		d := c.defs[name]
-		leaves := d.Package.Uninstall != nil && d.Package.Uninstall.Enabled
-		if c.Rollout.Broken != nil || c.Rollout.Deleting && !leaves {
+		if c.Rollout.Broken != nil || c.Rollout.Deleting && !d.isUninstallEnabled() {
 			continue
 		}
 		if len(d.config) > 0 {

@@ -65,6 +65,16 @@ func hashPod(p v1alpha1.Package) string {
 // key returns the package's key in a nodeState.
 func (d *Definition) key() string { return v1alpha1.PackageKey(d.Package.Name, d.Package.Version) }
 
+// isUninstallEnabled reports whether the package says that it is uninstalled.
+func (d *Definition) isUninstallEnabled() bool {
+	return d.Package.Uninstall != nil && d.Package.Uninstall.Enabled
+}
+
+// isUninstallDisabled reports whether the package says that it is never uninstalled.
+func (d *Definition) isUninstallDisabled() bool {
+	return d.Package.Uninstall != nil && !d.Package.Uninstall.Enabled
+}
+
 // documentKey returns the key of the package itself in the ConfigMap of a definition, beside the keys of its configMap.
 func documentKey(hash string) string { return "skyhook-package-" + hash + ".json" }
 

@@ -216,6 +216,7 @@ func (l *life) turn() bool {
 		l.s.Status.Admission = policy.Admission(ledger)
 	}
 	byNode := map[string]bool{}
+	existing := len(l.pods)
 	for _, a := range plan.Actions {
 		if byNode[a.Node] {
 			continue // an earlier action on the node was lost, and the rest with it
@@ -224,12 +225,28 @@ func (l *life) turn() bool {
 			byNode[a.Node] = true
 			continue
 		}
+		if a.Verb == rollout.VerbSweep {
+			existing--
+		}
 		l.carryOut(c, a)
 	}
+	l.keepsWhatItMade(l.pods[max(0, existing):])
 	l.s.Status.CompartmentStatuses = policy.CompartmentsOf(c.Rollout.Ref, plan.Groups)
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
 	l.check()
 	return moved || len(plan.Actions) > 0
+}
+
+// keepsWhatItMade checks that a pass that follows at once, with nothing changed from outside, wants every pod that the last one
+// made: no stage is begun and abandoned.
+func (l *life) keepsWhatItMade(made []*corev1.Pod) {
+	for _, t := range l.compile(l.s).Rollout.Targets {
+		for _, p := range made {
+			if p.Spec.NodeName == t.Node && slices.Contains(t.Strays, p.Name) {
+				l.t.Fatalf("pod %s was made and is not wanted\n%s\n%s", p.Name, draw(l.compile(l.s)), strings.Join(l.about(t.Node), "\n"))
+			}
+		}
+	}
 }
 
 func (l *life) carryOut(c *Compiled, a rollout.Action) {

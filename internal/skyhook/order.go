@@ -129,30 +129,41 @@ func (w *packageDiff) startedStep(e entry) *step {
 	return s
 }
 
-// orderRemovals puts dependents before what they depend on.
+// orderRemovals puts dependents before what they depend on. Definitions of different times can depend on each other in a
+// cycle; the edge that closes one is left out.
 func (w *packageDiff) orderRemovals(all []*packageSteps) {
-	after := map[string][]string{} // package to the packages whose removal it waits for
+	byName := map[string]*packageSteps{}
 	for _, p := range all {
-		for _, dependent := range all {
-			if len(p.removal) == 0 || len(dependent.removal) == 0 || p == dependent {
-				continue
-			}
-			on := dependent.removal[len(dependent.removal)-1].def.Package.DependsOn
-			if _, ok := on[p.name]; ok && !isReachable(after, dependent.name, p.name) {
-				after[p.name] = append(after[p.name], dependent.name)
-				p.removal[0].after = append(p.removal[0].after, dependent.removal[len(dependent.removal)-1].id)
-			}
+		if len(p.removal) > 0 {
+			byName[p.name] = p
 		}
 	}
-}
-
-// isReachable reports whether one name leads to another along the edges. Definitions of different times can depend on
-// each other in a cycle; the edge that would close it is left out.
-func isReachable(edges map[string][]string, from, to string) bool {
-	if from == to {
-		return true
+	const visiting, done = 1, 2
+	progress := map[string]int{}
+	var visit func(dependent *packageSteps)
+	visit = func(dependent *packageSteps) {
+		progress[dependent.name] = visiting
+		last := dependent.removal[len(dependent.removal)-1]
+		for _, name := range sortedNames(last.def.Package.DependsOn) {
+			p := byName[name]
+			if p == nil || progress[name] == visiting {
+				continue
+			}
+			p.removal[0].after = append(p.removal[0].after, last.id)
+			if progress[name] != done {
+				visit(p)
+			}
+		}
+		progress[dependent.name] = done
 	}
-	return slices.ContainsFunc(edges[from], func(next string) bool { return isReachable(edges, next, to) })
+	for _, p := range all {
+		if len(p.removal) > 0 && progress[p.name] != done {
+			visit(p)
+		}
+	}
+	for _, p := range byName {
+		slices.Sort(p.removal[0].after)
+	}
 }
 
 // orderInstalls puts dependencies before dependents, and removals before installs.

@@ -277,27 +277,21 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 	entry.State = v1alpha1.StateComplete
 	state[st.key], p.At = entry, node.Position(entry)
 	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
-	switch st.stage {
-	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
-		for key, e := range state {
-			if e.Name == st.name && key != st.key {
-				delete(state, key)
-			}
-		}
-	case v1alpha1.StageConfig:
-		if p.Effect == nil {
-			r.finishPackage(p, n)
-		}
-	case v1alpha1.StageInterrupt, v1alpha1.StageUninstallInterrupt:
-		r.completeInterrupt(st, state, rec, n, p)
-	case v1alpha1.StagePostInterrupt:
+	then := successOf(st.stage, p.Effect)
+	if then.dropsOtherVersions {
+		maps.DeleteFunc(state, func(key string, e v1alpha1.PackageStatus) bool { return e.Name == st.name && key != st.key })
+	}
+	if then.finishesPackage {
 		r.finishPackage(p, n)
-	case v1alpha1.StageUninstall:
-		if p.Effect == nil {
-			r.removePackage(st, state)
-			return
-		}
-		entry.Stage, entry.State = v1alpha1.StageUninstallInterrupt, v1alpha1.StateInProgress
+	}
+	if then.completesInterrupt {
+		r.completeInterrupt(st, state, rec, n, p)
+	}
+	if then.removesPackage {
+		r.removePackage(st, state)
+	}
+	if then.next != "" {
+		entry.Stage, entry.State = then.next, v1alpha1.StateInProgress
 		state[st.key], p.At = entry, node.Position(entry)
 	}
 }

@@ -240,7 +240,7 @@ func (w *world) drive(s *v1alpha1.Skyhook) string {
 	w.t.Helper()
 	w.log = nil
 	for pass := 0; ; pass++ {
-		if pass > 200 {
+		if pass > 500 {
 			w.t.Fatalf("it never ends:\n%s", strings.Join(w.log, "\n"))
 		}
 		w.now = w.now.Add(10 * time.Second)

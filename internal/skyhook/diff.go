@@ -88,7 +88,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	want, entries := w.c.defs[name], w.entries[name]
 	if w.c.Rollout.Deleting {
 		for _, e := range entries {
-			if def := w.definitionOf(e, want); def.Package.Uninstall != nil && def.Package.Uninstall.Enabled {
+			if def := w.definitionOf(e, want); def.isUninstallEnabled() {
 				removal = concat(removal, w.removalSteps(e, def))
 			}
 		}
@@ -102,7 +102,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 			continue // a mark that a predecessor left
 		}
 		def := w.definitionOf(e, want)
-		if want == nil && def.Package.Uninstall != nil && !def.Package.Uninstall.Enabled {
+		if want == nil && def.isUninstallDisabled() {
 			w.forget = append(w.forget, e.key)
 			continue
 		}
@@ -133,11 +133,6 @@ func (w *packageDiff) definitionOf(e entry, want *Definition) *Definition {
 	return definitionFromState(e.PackageStatus, want)
 }
 
-// isParked reports whether a version waits for the uninstall of a higher one.
-func isParked(e entry) bool {
-	return e.Stage == v1alpha1.StageUninstall && (e.State == v1alpha1.StateSkipped || e.State == v1alpha1.StateComplete)
-}
-
 // removalSteps returns the steps that remove one version of a package.
 func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 	effect := normalised(def.Package.Interrupt)
@@ -145,7 +140,7 @@ func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 		effect = e.rec.Effect // of the time when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
-	if isParked(e) || gone {
+	if e.isParked() || gone {
 		w.forget = append(w.forget, e.key)
 		return nil
 	}
@@ -158,148 +153,96 @@ func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 
 // installSteps returns the steps from the recorded versions of a package to the version of the spec.
 func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, install []*step) {
-	var same *entry
-	var fresh, installed bool
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
-		left := isParked(e) && e.key != want.key() // it waited for an uninstall because of an earlier spec
-		if left {
-			w.forget = append(w.forget, e.key)
-		}
-		return left
-	})
-	for i, e := range entries {
-		if pack.CompareVersions(e.Version, string(want.Package.Version)) == 0 && (same == nil || e.key == want.key()) {
-			same = &entries[i]
-		}
-	}
+	current := findCurrent(want, entries)
+	var appliesAgain, upgrades bool
 	for _, e := range entries {
-		switch order := pack.CompareVersions(e.Version, string(want.Package.Version)); {
-		case order > 0 && (same == nil || e.rec != nil):
-			fresh = true
-			if def := w.definitionOf(e, want); def.Package.Uninstall == nil || def.Package.Uninstall.Enabled {
-				removal = concat(removal, w.removalSteps(e, def))
-			}
-		case order < 0 && e.Stage == v1alpha1.StageUninstallInterrupt:
-			fresh = true
-			removal = concat(removal, w.removalSteps(e, w.definitionOf(e, want)))
-		case order < 0 && same != nil && e.rec != nil && e.rec.Goal != "" && e.Stage == v1alpha1.StageApply:
-			fresh = true // it began to apply over the version that the spec now has again
-		case order < 0 && wasInstalled(e):
-			installed = true
+		role := recordedVersion{
+			entry: e, order: pack.CompareVersions(e.Version, string(want.Package.Version)),
+			isOwnKey: e.key == want.key(), current: current,
+		}.role()
+		appliesAgain = appliesAgain || role.appliesAgain()
+		upgrades = upgrades || role == rolePrevious
+		switch def := w.definitionOf(e, want); {
+		case role == roleForgotten:
+			w.forget = append(w.forget, e.key)
+		case role == roleUninstall && def.isUninstallDisabled():
+		case role == roleUninstall || role == roleInterrupt:
+			removal = concat(removal, w.removalSteps(e, def))
 		}
 	}
 	own := normalised(want.Package.Interrupt)
 	switch {
-	case !fresh && same != nil:
-		return w.resumeSteps(want, *same)
-	case !fresh && installed:
+	case appliesAgain:
+		return removal, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+	case current != nil:
+		return w.resumeSteps(want, *current)
+	case upgrades:
 		return nil, w.stageChain(want.key(), want, node.GoalUpgrade, "", own, v1alpha1.StageUpgrade)
 	}
-	return removal, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+	return nil, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
 }
 
-// wasInstalled reports whether the package completed its apply or upgrade and is not being uninstalled.
-func wasInstalled(e entry) bool {
-	switch e.Stage {
-	case v1alpha1.StageApply:
-		return e.State == v1alpha1.StateComplete
-	case v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt:
-		return false
+// findCurrent returns the entry of the version of the spec: of several spellings the spec's own, or else the first.
+func findCurrent(want *Definition, entries []entry) *entry {
+	var found *entry
+	for i, e := range entries {
+		isOwnKey := e.key == want.key()
+		if pack.CompareVersions(e.Version, string(want.Package.Version)) != 0 || e.isParked() && !isOwnKey {
+			continue
+		}
+		if found == nil || isOwnKey {
+			found = &entries[i]
+		}
 	}
-	return true
+	return found
 }
 
 // resumeSteps returns the remaining steps of a package that has the version of the spec.
 func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install []*step) {
-	own := normalised(want.Package.Interrupt)
-	done := e.State == v1alpha1.StateComplete
-	switch e.Stage {
-	case v1alpha1.StageUninstall: // cancelled, or the other version was removed
-		return nil, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
-	case v1alpha1.StageUninstallInterrupt: // too late to cancel
-		return w.removalSteps(e, want), w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
-	case v1alpha1.StageApply, v1alpha1.StageUpgrade:
-		goal, start := node.GoalInstall, e.Stage
-		if e.Stage == v1alpha1.StageUpgrade {
-			goal = node.GoalUpgrade
-		}
-		if e.rec != nil && e.rec.Goal != "" {
-			goal = e.rec.Goal
-		}
-		if done {
-			start = v1alpha1.StageConfig
-		}
-		return nil, w.stageChain(want.key(), want, goal, "", own, start)
-	}
-	if done && e.Stage != v1alpha1.StageInterrupt && (e.rec == nil || e.rec.Goal == "") {
-		return nil, w.finishedSteps(want, e)
-	}
-	return nil, w.configSteps(want, e, done)
-}
-
-// configSteps returns the remaining steps of a package at its config stage or after it.
-func (w *packageDiff) configSteps(want *Definition, e entry, done bool) []*step {
-	goal, from, frozen := node.GoalReapply, "", normalised(want.Package.Interrupt)
-	behind, started := false, false
-	if e.rec != nil && e.rec.Goal != "" {
-		goal, from, frozen = e.rec.Goal, e.rec.From, e.rec.Effect
-		behind = e.rec.Config != "" && e.rec.Config != want.Config
-		started = e.rec.Interrupt != "" && e.isUnderWay() || e.State == v1alpha1.StateSkipped
-	}
-	if e.Stage == v1alpha1.StageInterrupt && !done && frozen == nil { // the frozen interrupt is lost: compute it again
-		frozen, started = w.interruptFor(want, goal, from), false
-	}
-	again := func() []*step {
-		return w.stageChain(want.key(), want, goal, from, w.interruptFor(want, goal, from), v1alpha1.StageConfig)
-	}
-	switch {
-	case e.Stage == v1alpha1.StageConfig && (!done || behind):
-		return again()
-	case e.Stage == v1alpha1.StageConfig && frozen == nil:
+	p := w.newPosition(want, e)
+	_, then := p.transition()
+	if then.adopt {
 		w.adopt = append(w.adopt, e.key)
-		return nil
-	case e.Stage == v1alpha1.StageConfig:
-		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
-	case e.Stage == v1alpha1.StageInterrupt && !done && started:
-		steps := w.stageChain(e.key, want, goal, from, frozen, v1alpha1.StageInterrupt)
-		if behind { // first the running interrupt, then the config change that came meanwhile
-			next := w.singleStage(want, goal, from, frozen, v1alpha1.StageConfig)
-			next.after = []string{steps[0].id}
-			return append(steps[:1], next)
-		}
-		return steps
-	case e.Stage == v1alpha1.StageInterrupt && !done && behind:
-		return again()
-	case e.Stage == v1alpha1.StageInterrupt && !done:
-		if e.hasFailed() && e.rec != nil && e.rec.Hash != want.Hash {
-			frozen = w.interruptFor(want, goal, from) // the edit may have fixed it
-		}
-		if frozen == nil {
-			return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
-		}
-		return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StageInterrupt)
-	case behind: // the interrupt is done: later changes are a separate config change
-		goal, from = node.GoalConfig, e.rec.Hash
-		return again()
 	}
-	return w.stageChain(want.key(), want, goal, from, frozen, v1alpha1.StagePostInterrupt)
-}
-
-// finishedSteps returns the steps of a complete package: only a changed configMap, or a reboot with reapply enabled,
-// needs new steps.
-func (w *packageDiff) finishedSteps(want *Definition, e entry) []*step {
-	switch {
-	case e.rec == nil:
-		w.adopt = append(w.adopt, e.key)
-		return nil
-	case w.hasRebooted(e.rec):
-		return w.stageChain(want.key(), want, node.GoalReapply, "", normalised(want.Package.Interrupt), v1alpha1.StageApply)
-	case e.rec.Config != want.Config:
-		return w.stageChain(want.key(), want, node.GoalConfig, e.rec.Hash, w.interruptFor(want, node.GoalConfig, e.rec.Hash), v1alpha1.StageConfig)
-	case e.rec.Hash != want.Hash && w.c.edits(e.rec.Hash, want):
+	if then.countEdit {
 		w.edited++
 	}
-	return nil
+	if then.removeFirst {
+		removal = w.removalSteps(e, want)
+	}
+	if then.start == "" {
+		return removal, nil
+	}
+	goal, from := then.goal, ""
+	switch then.goal {
+	case "":
+		goal, from = p.goal, p.from
+	case node.GoalConfig:
+		from = e.rec.Hash
+	}
+	effect := w.chooseInterrupt(then.interrupt, p, want, goal, from)
+	key := want.key()
+	if then.start == v1alpha1.StageInterrupt && p.interruptStarted {
+		key = e.key // another spelling of the version: the run goes on under its name
+	}
+	install = w.stageChain(key, want, goal, from, effect, then.start)
+	if then.configAfter {
+		config := w.singleStage(want, goal, from, effect, v1alpha1.StageConfig)
+		config.after = []string{install[0].id}
+		install = append(install[:1], config)
+	}
+	return removal, install
+}
+
+// chooseInterrupt returns the interrupt in effect for the stages that are left.
+func (w *packageDiff) chooseInterrupt(source interruptSource, p position, want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
+	switch source {
+	case recordedInterrupt:
+		return p.interrupt
+	case computedInterrupt:
+		return w.interruptFor(want, goal, from)
+	}
+	return normalised(want.Package.Interrupt)
 }
 
 // hasRebooted reports whether the node has rebooted since the package finished, other than by our interrupts.
