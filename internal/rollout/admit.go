@@ -5,84 +5,88 @@ package rollout
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"strconv"
 )
 
-// admitTargets lets more targets begin: it learns from the batches that ended, asks the paces for the next size, cuts that by
-// the budgets, and gives the seats to who is first in the total order.
-func (p *planner) admitTargets() {
-	for i := range p.groups {
-		p.groups[i].updateBatch(p)
-	}
-	for i := range p.rollouts {
-		p.admitFrom(&p.rollouts[i])
-	}
-}
+// admitter admits targets within the limits of their groups and rollouts.
+type admitter struct{ *planner }
 
-func (p *planner) admitFrom(q *rolloutState) {
-	left := q.remainingLimit()
-	for _, t := range q.sortedCandidates() {
-		why := p.findRefusal(t)
-		if why == nil && left <= 0 && !t.isUnderWay() {
-			full := q.reasonToWait(ReasonBudget)
+// admitTargets admits candidates of a rollout, in the total order, and reports to the others what they wait for.
+func (a admitter) admitTargets(r *rolloutState) {
+	left := r.remainingLimit()
+	for _, t := range r.sortedCandidates() {
+		isCounted := t.isBeingAdmitted()
+		isOverLimit := left <= 0 && !isCounted
+		why := checkAdmission(t)
+		if why == nil && isOverLimit {
+			full := r.reasonToWait(ReasonBudget)
 			why = &full
 		}
 		if why != nil {
 			t.verdict = Verdict{Phase: PhaseWaiting, Why: *why}
 			continue
 		}
-		if !t.isUnderWay() {
+		if !isCounted {
 			left--
 		}
-		p.admitTarget(t)
+		a.admitTarget(t)
 	}
 }
 
-// remainingLimit is how many more targets a rollout may have in flight, whatever its groups allow.
-func (q *rolloutState) remainingLimit() int {
-	if q.Limit <= 0 {
+// remainingLimit returns how many more targets a rollout may have in flight, whatever its groups allow.
+func (r *rolloutState) remainingLimit() int {
+	if r.Limit <= 0 {
 		return unlimited
 	}
-	left := q.Limit
-	for i := range q.targets {
-		if t := &q.targets[i]; t.exists && (t.target.Admitted && (!t.isRetired || t.node.Sending) || t.isUnderWay()) {
+	left := r.Limit
+	for i := range r.targets {
+		t := &r.targets[i]
+		if t.exists && t.isInFlight() {
 			left--
 		}
 	}
 	return left
 }
 
-// isUnderWay says that an admission is written in the ledger, or may be on its way to the node.
-func (t *targetState) isUnderWay() bool {
-	return t.isReserved || t.node.Sending && !t.target.Admitted && t.hasWork
+// isInFlight reports whether a target is admitted or is being admitted. What this plan retires is in flight no longer,
+// unless an earlier plan is still being applied to its node.
+func (t *targetState) isInFlight() bool {
+	if t.isBeingAdmitted() {
+		return true
+	}
+	return t.target.Admitted && (!t.isRetired || t.node.Sending)
 }
 
-// sortedCandidates are the candidates of a rollout, the next one first: whose seat is written already, then by class, then all
-// others before the node that runs this operator, then by age of the node.
-func (q *rolloutState) sortedCandidates() []*targetState {
-	return q.sortedTargets(func(t *targetState) bool { return t.passesGates && !t.target.Admitted })
+// sortedCandidates returns the candidates of a rollout in the order in which they are admitted.
+func (r *rolloutState) sortedCandidates() []*targetState {
+	return r.sortedTargets(func(t *targetState) bool { return t.passesGates && !t.target.Admitted })
 }
 
-// sortedTargets are the targets on nodes for which include holds, in the order in which they are admitted.
-func (q *rolloutState) sortedTargets(include func(*targetState) bool) []*targetState {
+// sortedTargets returns the targets with a node that match, in the order in which they are admitted: reserved ones,
+// then by class, then the node of this operator last, then by age of the node.
+func (r *rolloutState) sortedTargets(matches func(*targetState) bool) []*targetState {
 	var out []*targetState
-	for i := range q.targets {
-		if t := &q.targets[i]; t.node != nil && include(t) {
+	for i := range r.targets {
+		if t := &r.targets[i]; t.node != nil && matches(t) {
 			out = append(out, t)
 		}
 	}
-	turn := func(a, b *targetState) int {
-		return cmp.Or(-compareBool(a.isReserved, b.isReserved), cmp.Compare(a.target.Class, b.target.Class),
-			compareBool(a.node.Self, b.node.Self), cmp.Compare(a.node.rank, b.node.rank))
-	}
-	if !slices.IsSortedFunc(out, turn) {
-		slices.SortStableFunc(out, turn)
+	if !slices.IsSortedFunc(out, compareCandidates) {
+		slices.SortStableFunc(out, compareCandidates)
 	}
 	return out
 }
 
+func compareCandidates(a, b *targetState) int {
+	return cmp.Or(
+		compareBool(b.isReserved, a.isReserved),
+		cmp.Compare(a.target.Class, b.target.Class),
+		compareBool(a.node.Self, b.node.Self),
+		cmp.Compare(a.node.rank, b.node.rank),
+	)
+}
+
+// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -93,105 +97,128 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// findRefusal says why a candidate is not admitted now; nil when it is.
-func (p *planner) findRefusal(t *targetState) *Why {
-	g := t.group
-	if t.node.occupant != nil { // another rollout was admitted here just now
-		why := t.node.occupant.rollout.reasonToWait(ReasonOccupied)
-		return &why
-	}
-	switch {
-	case g.Frozen != nil:
-		return g.Frozen
-	case g.memory.Stopped && !t.rollout.Deleting:
-		return g.stoppedReason()
-	case g.hasUnsavedMemory():
-		return g.unsavedReason()
-	case t.node.Sending && g.ledger != nil && !t.isReserved:
-		return g.cachedReason(ReasonOccupied, "sending", func() string { return "something is being written to the node" })
-	case t.isReserved && g.isOverLimit():
-		return g.fullReason()
-	case !t.isReserved && g.free <= 0:
-		return g.fullReason()
-	case g.isTopologyFull(t):
-		return g.topologyReason(t)
-	case !t.isReserved && g.ledger != nil && len(g.ledger.unseen)+len(g.ledger.added) >= MaxAdmitting:
-		return g.cachedReason(ReasonLedger, "full", func() string {
-			return "the " + strconv.Itoa(MaxAdmitting) + " admissions under way come first"
-		})
+// admissionChecks are the conditions under which a candidate is admitted, in the order in which they are checked. Each
+// returns why the candidate waits; nil if it does not.
+var admissionChecks = []func(*targetState) *Why{
+	checkNodeFree,
+	checkGroupOpen,
+	checkLimit,
+	checkTopology,
+	checkLedger,
+}
+
+// checkAdmission returns why a candidate is not admitted now; nil if it may be.
+func checkAdmission(t *targetState) *Why {
+	for _, check := range admissionChecks {
+		if why := check(t); why != nil {
+			return why
+		}
 	}
 	return nil
 }
 
-// admitTarget gives a candidate its seat and lets it begin.
-func (p *planner) admitTarget(t *targetState) {
+// checkNodeFree stops candidates on a node to which this plan admitted another target.
+func checkNodeFree(t *targetState) *Why {
+	if t.node.occupant == nil {
+		return nil
+	}
+	why := t.node.occupant.rollout.reasonToWait(ReasonOccupied)
+	return &why
+}
+
+func checkGroupOpen(t *targetState) *Why {
 	g := t.group
-	a := p.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
-	a.Ledger, a.Order, a.Group = t.requireLedgerWrite(), t.rollout.nextOrder, g.Ref
-	if t.isReserved && t.reservedOrder >= t.rollout.NextOrder { // somebody else may be writing it to the node at this moment
-		a.Order = t.reservedOrder
+	switch {
+	case g.Frozen != nil:
+		return g.Frozen
+	case g.memory.Stopped && !t.rollout.Deleting:
+		return groupReasons{g}.stopped()
+	case g.hasUnsavedMemory():
+		return groupReasons{g}.unsaved()
 	}
-	if g.ledger != nil && !t.node.Sending {
-		a.Batch = g.ledger.Epoch + 1
-		g.ledger.added = append(g.ledger.added, Seat{Rollout: t.rollout.Ref, Node: t.target.Node, Group: g.Ref, Order: a.Order, Batch: a.Batch, Since: p.Now})
+	return nil
+}
+
+// checkLimit stops candidates that would exceed the limit of the group. A reserved one is counted already.
+func checkLimit(t *targetState) *Why {
+	g := t.group
+	isFull := g.free <= 0
+	if t.isReserved {
+		isFull = g.isOverLimit()
+	} else if t.node.Sending && g.ledger != nil {
+		return groupReasons{g}.sending()
 	}
-	if !t.node.Sending { // it has its order already
-		t.rollout.givenOrder = max(t.rollout.givenOrder, a.Order+1)
-		t.rollout.nextOrder = max(t.rollout.nextOrder, t.rollout.givenOrder)
+	if isFull {
+		return groupReasons{g}.full()
+	}
+	return nil
+}
+
+func checkTopology(t *targetState) *Why {
+	if !t.group.isTopologyFull(t) {
+		return nil
+	}
+	return groupReasons{t.group}.topology(t)
+}
+
+func checkLedger(t *targetState) *Why {
+	l := t.group.ledger
+	needsEntry := l != nil && !t.isReserved
+	if needsEntry && l.isFull() {
+		return groupReasons{t.group}.ledgerFull()
+	}
+	return nil
+}
+
+// admitTarget admits a candidate and starts its first tasks. Its failures are counted anew.
+func (a admitter) admitTarget(t *targetState) {
+	action := a.plan.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
+	action.Ledger, action.Order, action.Group = t.requireLedgerWrite(), a.nextOrder(t), t.group.Ref
+	if !t.node.Sending { // otherwise an earlier plan gave the order
+		t.rollout.addOrder(action.Order)
+		action.Batch = a.addToLedger(t, action.Order)
 	}
 	t.isAdmittedNow, t.node.occupant = true, t
 	if !t.isReserved {
-		g.free--
-		g.members++
-		g.addBusy(t.target.Node)
-		g.addPending(t.target.Node)
-		g.countInTopology(t)
+		t.group.addAdmitted(t)
 	}
-	b := p.newBoard(t)
-	clear(b.attempts) // failures are counted anew
-	b.findHopeless()
-	p.startTasks(b)
+	b := a.newBoard(t)
+	for i := range b.tasks {
+		b.tasks[i].failures = 0
+	}
+	b.markHopeless()
+	starter{b}.startTasks()
 	t.verdict = b.verdict
 }
 
-// requireLedgerWrite is the ledger that must have been written before the target may take anything.
-func (t *targetState) requireLedgerWrite() Ref {
-	if t.group.ledger == nil {
-		return Ref{}
+// nextOrder returns the order that a candidate gets. A reserved one keeps its order, which may be on its way to the
+// node.
+func (a admitter) nextOrder(t *targetState) int {
+	if t.isReserved && t.reservedOrder >= t.rollout.NextOrder {
+		return t.reservedOrder
 	}
-	t.group.ledger.mustWrite = t.group.ledger.mustWrite || !t.node.Sending
-	return t.group.ledger.Owner
+	return t.rollout.nextOrder
 }
 
-// tryReserveSeat says whether a target may cordon its node now. It may, unless its group is over its limit: the limit was
-// lowered, nodes failed by themselves, or a target that had given its seat away goes on. Then those that hold their
-// node already come first, and after them whoever was admitted first.
-func (p *planner) tryReserveSeat(t *targetState) (Why, bool) {
-	g := t.group
-	if g.Limit == Unlimited {
-		return Why{}, true
-	}
-	if !t.takesSeat() && !t.isAdmittedNow {
-		if len(g.busy) >= g.Limit {
-			return *g.fullReason(), false
-		}
-		g.addBusy(t.target.Node)
-		g.free--
-		return Why{}, true
-	}
-	if len(g.busy) <= g.Limit {
-		return Why{}, true
-	}
-	free := g.Limit - (len(g.busy) - len(g.waitForHold))
-	if g.unavailable[t.target.Node] { // its node counts as disrupted already
-		if free >= 0 {
-			return Why{}, true
-		}
-	} else if free > 0 && slices.Contains(g.waitForHold[:min(free, len(g.waitForHold))], t) {
-		return Why{}, true
-	}
-	return *g.fullReason(), false
+func (r *rolloutState) addOrder(order int) {
+	r.givenOrder = max(r.givenOrder, order+1)
+	r.nextOrder = max(r.nextOrder, r.givenOrder)
 }
 
-// room without end.
-const unlimited = math.MaxInt
+// addToLedger adds the admission of a target to the ledger of its group and returns its batch.
+func (a admitter) addToLedger(t *targetState, order int) int64 {
+	l := t.group.ledger
+	if l == nil {
+		return 0
+	}
+	batch := l.Epoch + 1
+	l.added = append(l.added, Seat{
+		Rollout: t.rollout.Ref,
+		Node:    t.target.Node,
+		Group:   t.group.Ref,
+		Order:   order,
+		Batch:   batch,
+		Since:   a.Now,
+	})
+	return batch
+}

@@ -3,143 +3,167 @@
 
 package rollout
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// ensureQuiet says that a task may disturb its node: the rollout holds it, it is unschedulable, and nobody is in the way.
-// If not, it does what brings that nearer, and says what it waits for.
-func (p *planner) ensureQuiet(b *taskBoard, i int) bool {
-	if !b.quietChecked {
-		b.quietChecked, b.isQuiet = true, p.holdAndDrain(b, i)
+// drainer cordons and drains the node of a target.
+type drainer struct{ *taskBoard }
+
+// ensureQuiet reports whether a task may disturb its node: the rollout holds it, it is unschedulable, and no pod is in
+// the way. Otherwise it adds the next actions to get there and reports what is waited for.
+func (d drainer) ensureQuiet(k *boardTask) bool {
+	if !d.isQuietKnown {
+		d.isQuietKnown = true
+		d.isQuiet = d.holdAndDrain(k)
 	}
-	return b.isQuiet
+	return d.isQuiet
 }
 
-func (p *planner) holdAndDrain(b *taskBoard, i int) bool {
-	t := b.target
-	why := Why{Reason: ReasonQuiet, Text: taskLabel(&t.target.Tasks[i]) + " needs the node quiet"}
-	switch {
-	case !t.isHeld:
-		if full, ok := p.tryReserveSeat(t); !ok {
-			b.setVerdict(weightWaiting, PhaseInFlight, full)
+func (d drainer) holdAndDrain(k *boardTask) bool {
+	t := d.target
+	why := Why{Reason: ReasonQuiet, Text: k.title() + " needs the node quiet"}
+	if t.isHeld && t.node.Cordoned && t.target.PodsSeen {
+		if len(t.target.Pods) == 0 {
+			return true
+		}
+		d.drainNode(why)
+		return false
+	}
+	if !t.isHeld {
+		if full := t.group.reserve(t); full != nil {
+			d.reportVerdict(weightWaiting, PhaseInFlight, *full)
 			return false
 		}
 		t.isHeld = true
-		p.addAction(t, VerbHold, why).Ledger = t.requireLedgerWrite()
-	case !t.node.Cordoned: // somebody uncordoned it meanwhile
-		p.addAction(t, VerbHold, why)
-	case !t.target.PodsSeen:
-	case len(t.target.Pods) == 0:
-		return true
-	default:
-		return p.drainNode(b, why)
+		d.plan.addAction(t, VerbHold, why).Ledger = t.requireLedgerWrite()
+	} else if !t.node.Cordoned { // it was uncordoned since
+		d.plan.addAction(t, VerbHold, why)
 	}
-	b.setVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "the node is held; the pods on it are looked at next"})
+	d.reportVerdict(weightBehind, PhaseInFlight, Why{
+		Reason: ReasonUpNext,
+		Text:   "the node is held; the pods on it are looked at next",
+	})
 	return false
 }
 
-// drainNode asks the pods in the way to leave. Protected pods are waited for first, and nobody is asked to leave for
-// nothing: not while a pod stays that may not be evicted.
-func (p *planner) drainNode(b *taskBoard, why Why) bool {
-	t := b.target
-	late := t.rollout.Drain.Timeout > 0 && !t.target.HeldAt.IsZero() && !p.Now.Before(t.target.HeldAt.Add(t.rollout.Drain.Timeout))
-	if t.rollout.Drain.Timeout > 0 && !t.target.HeldAt.IsZero() {
-		p.requestNext(t.target.HeldAt.Add(t.rollout.Drain.Timeout))
+// drainNode evicts the pods in the way. While one of them is protected or may not be evicted, no pod is: the eviction
+// would be in vain.
+func (d drainer) drainNode(why Why) {
+	t := d.target
+	drain := t.rollout.Drain
+	wait := t.drainReason()
+	isLate := d.checkDeadline()
+	if isLate && drain.OnTimeout == DrainSkip {
+		wait.Reason = ReasonDrainTimeout
+		wait.Text = truncate("the drain took longer than " + drain.Timeout.String() + " and the node is given back: " + wait.Text)
+		retirer(d).retireSkipped(wait)
+		return
 	}
-	wait := p.findBlockingPods(t)
-	if late && t.rollout.Drain.OnTimeout == DrainSkip {
-		p.skipNode(b, wait)
+	mayEvict := wait.Reason != ReasonProtectedPod && wait.Reason != ReasonPodKept
+	if mayEvict {
+		d.evictPods(why, isLate && drain.OnTimeout == DrainForce)
+	}
+	if isLate {
+		wait.Reason = ReasonDrainTimeout
+		wait.Text = truncate("the drain takes longer than " + drain.Timeout.String() + ": " + wait.Text)
+	}
+	d.reportVerdict(weightWaiting, PhaseInFlight, wait)
+}
+
+// checkDeadline reports whether the drain takes longer than its timeout. If it does not yet, the next pass is requested
+// for that time.
+func (d drainer) checkDeadline() bool {
+	timeout, heldAt := d.target.rollout.Drain.Timeout, d.target.target.HeldAt
+	if timeout <= 0 || heldAt.IsZero() {
 		return false
 	}
-	force := late && t.rollout.Drain.OnTimeout == DrainForce
-	if wait.Reason != ReasonProtectedPod && wait.Reason != ReasonPodKept {
-		p.evictPods(t, why, force)
-	}
-	if late {
-		wait = Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
-			Text: truncate("the drain takes longer than " + t.rollout.Drain.Timeout.String() + ": " + wait.Text)}
-	}
-	b.setVerdict(weightWaiting, PhaseInFlight, wait)
-	return false
+	deadline := heldAt.Add(timeout)
+	d.plan.requestNext(deadline)
+	return !d.plan.now.Before(deadline)
 }
 
-// findBlockingPods says what the drain of a node waits for.
-func (p *planner) findBlockingPods(t *targetState) Why {
-	kinds := []struct {
-		reason Reason
-		is     func(*Pod) bool
-		text   func(*Pod) string
-	}{
-		{ReasonProtectedPod, func(d *Pod) bool { return d.Wait }, func(*Pod) string { return " must not be interrupted" }},
-		{ReasonPodKept, func(d *Pod) bool { return d.Keep != "" && !d.Leaving }, func(d *Pod) string { return " may not be evicted: " + d.Keep }},
-		{ReasonPodDisruptionBudget, func(d *Pod) bool { return d.Refused != "" && !d.Leaving }, func(d *Pod) string { return " cannot be evicted now: " + d.Refused }},
-		{ReasonPodLeaving, func(*Pod) bool { return true }, func(*Pod) string { return " has not gone yet" }},
-	}
-	for _, kind := range kinds {
-		var first *Pod
-		total := 0
+// podObstacles are the reasons why pods are still on a node, the most important first, and their sentences.
+var podObstacles = []struct {
+	reason  Reason
+	applies func(*Pod) bool
+	text    func(*Pod) string
+}{
+	{
+		ReasonProtectedPod,
+		func(d *Pod) bool { return d.Wait },
+		func(*Pod) string { return " must not be interrupted" },
+	},
+	{
+		ReasonPodKept,
+		func(d *Pod) bool { return d.Keep != "" && !d.Leaving },
+		func(d *Pod) string { return " may not be evicted: " + d.Keep },
+	},
+	{
+		ReasonPodDisruptionBudget,
+		func(d *Pod) bool { return d.Refused != "" && !d.Leaving },
+		func(d *Pod) string { return " cannot be evicted now: " + d.Refused },
+	},
+	{
+		ReasonPodLeaving,
+		func(*Pod) bool { return true },
+		func(*Pod) string { return " has not gone yet" },
+	},
+}
+
+// drainReason returns what the drain of the node waits for: the most important obstacle.
+func (t *targetState) drainReason() Why {
+	for _, obstacle := range podObstacles {
+		var pods []*Pod
 		for i := range t.target.Pods {
-			if d := &t.target.Pods[i]; kind.is(d) {
-				total++
-				if first == nil || d.path() < first.path() {
-					first = d
-				}
+			if d := &t.target.Pods[i]; obstacle.applies(d) {
+				pods = append(pods, d)
 			}
 		}
-		if first != nil {
-			text := "pod " + first.path() + kind.text(first)
-			if total > 1 {
-				text += ", and " + countNoun(total-1, "more pod is like that", "more pods are like that")
-			}
-			return Why{Reason: kind.reason, Text: truncate(text), About: "Pod " + first.path(), Since: t.target.HeldAt}
+		if len(pods) == 0 {
+			continue
 		}
+		first := slices.MinFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.path(), b.path()) })
+		text := "pod " + first.path() + obstacle.text(first)
+		if others := len(pods) - 1; others > 0 {
+			text += ", and " + countNoun(others, "more pod is like that", "more pods are like that")
+		}
+		return Why{Reason: obstacle.reason, Text: truncate(text), About: "Pod " + first.path(), Since: t.target.HeldAt}
 	}
 	return Why{}
 }
 
 func (d *Pod) path() string { return d.Namespace + "/" + d.Name }
 
-// evictPods asks each pod in the way to leave, once; one that refused is asked again when its time has come. Force deletes.
-func (p *planner) evictPods(t *targetState, why Why, force bool) {
-	pods := slices.Clone(t.target.Pods)
+// evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. Force deletes.
+func (d drainer) evictPods(why Why, force bool) {
+	pods := slices.Clone(d.target.target.Pods)
 	slices.SortFunc(pods, func(a, b Pod) int {
-		return slices.Compare([]string{a.Namespace, a.Name, a.UID}, []string{b.Namespace, b.Name, b.UID})
+		return cmp.Or(
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.UID, b.UID),
+		)
 	})
-	for _, d := range pods {
-		switch {
-		case p.Now.Before(d.RetryAt):
-			p.requestNext(d.RetryAt)
-		case force:
-			a := p.addAction(t, VerbEvict, Why{Reason: ReasonDrainTimeout, About: "Pod " + d.path(),
-				Text: truncate("pod " + d.path() + " had " + t.rollout.Drain.Timeout.String() + " to leave")})
-			a.Pod, a.Force = d, true
-		case !d.Leaving:
-			a := p.addAction(t, VerbEvict, why)
-			a.Pod, a.Why.About = d, "Pod "+d.path()
-		}
+	for i := range pods {
+		d.evictPod(&pods[i], why, force)
 	}
 }
 
-// skipNode gives a node back whose drain took too long. What runs there ends first.
-func (p *planner) skipNode(b *taskBoard, wait Why) {
-	t := b.target
-	why := Why{Reason: ReasonDrainTimeout, About: wait.About, Since: wait.Since,
-		Text: truncate("the drain took longer than " + t.rollout.Drain.Timeout.String() + " and the node is given back: " + wait.Text)}
-	if b.isWorking() {
-		b.setVerdict(weightWaiting, PhaseInFlight, why)
+func (d drainer) evictPod(pod *Pod, why Why, force bool) {
+	if d.plan.now.Before(pod.RetryAt) {
+		d.plan.requestNext(pod.RetryAt)
 		return
 	}
-	b.isNodeReturned = true
-	if t.awaitNodeNumber() {
-		b.setVerdict(weightWaiting, PhaseInFlight, t.verdict.Why)
+	if pod.Leaving && !force {
 		return
 	}
-	p.sweepFailing(b, why)
-	if t.rollout.Deleting {
-		why.Reason = ReasonGiveUp
-		p.retireDone(b, why)
-	} else {
-		p.addAction(t, VerbRelease, why)
-		p.addAction(t, VerbRetire, why).Skip = true
+	if force {
+		timeout := d.target.rollout.Drain.Timeout.String()
+		why = Why{Reason: ReasonDrainTimeout, Text: truncate("pod " + pod.path() + " had " + timeout + " to leave")}
 	}
-	b.setVerdict(weightFailed+1, PhaseFailed, why)
+	why.About = "Pod " + pod.path()
+	a := d.plan.addAction(d.target, VerbEvict, why)
+	a.Pod, a.Force = *pod, force
 }

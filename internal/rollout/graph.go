@@ -20,17 +20,17 @@ type graph struct {
 // maxShapes bounds how many graphs a rollout keeps to compare with.
 const maxShapes = 8
 
-func (q *rolloutState) findGraph(tasks []Task) *graph {
-	for _, g := range q.graphs {
+func (r *rolloutState) findGraph(tasks []Task) *graph {
+	for _, g := range r.graphs {
 		if g.matchesTasks(tasks) {
 			return g
 		}
 	}
 	g := newGraph(tasks)
-	if len(q.graphs) == maxShapes {
-		q.graphs = q.graphs[1:]
+	if len(r.graphs) == maxShapes {
+		r.graphs = r.graphs[1:]
 	}
-	q.graphs = append(q.graphs, g)
+	r.graphs = append(r.graphs, g)
 	return g
 }
 
@@ -60,7 +60,7 @@ func newGraph(tasks []Task) *graph {
 		for _, id := range tasks[i].After {
 			j, ok := index[id]
 			if !ok {
-				g.problem = taskLabel(&tasks[i]) + " waits for " + id + ", and there is no such task"
+				g.problem = tasks[i].title() + " waits for " + id + ", and there is no such task"
 				return g
 			}
 			g.after[i] = append(g.after[i], j)
@@ -108,19 +108,12 @@ func (g *graph) sortTasks() {
 func (g *graph) describeCycle(path []int) string {
 	var names []string
 	for _, i := range path {
-		names = append(names, taskLabel(&g.tasks[i]))
+		names = append(names, g.tasks[i].title())
 		if len(names) == 8 && len(path) > 9 {
 			names = append(names, "…")
 			break
 		}
 	}
-	names = append(names, taskLabel(&g.tasks[path[0]]))
+	names = append(names, g.tasks[path[0]].title())
 	return "tasks wait for each other in a circle: " + strings.Join(names, " → ")
-}
-
-func taskLabel(t *Task) string {
-	if t.Label != "" {
-		return t.Label
-	}
-	return t.ID
 }

@@ -3,63 +3,104 @@
 
 package rollout
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
-// buildPlan puts the plan together.
-func (p *planner) buildPlan() Plan {
-	for i := range p.ledgers {
-		if p.ledgers[i].mustWrite {
-			p.plan.Ledgers = append(p.plan.Ledgers, p.ledgers[i].nextVersion())
+// reporter completes the plan: ledgers, and reports of rollouts and groups.
+type reporter struct{ *planner }
+
+func (r reporter) buildPlan() Plan {
+	plan := r.plan.Plan
+	for i := range r.ledgers {
+		if r.ledgers[i].mustWrite {
+			plan.Ledgers = append(plan.Ledgers, r.ledgers[i].nextVersion())
 		}
 	}
-	slices.SortFunc(p.plan.Ledgers, func(a, b Ledger) int { return a.Owner.Compare(b.Owner) })
-	p.plan.Reports = make([]Report, len(p.Rollouts))
-	for i := range p.rollouts {
-		q := &p.rollouts[i]
-		r := Report{Rollout: q.Ref, NextOrder: q.givenOrder, Verdicts: make([]Verdict, len(q.Targets))}
-		open := q.omittedWork() > 0
-		for j := range q.targets {
-			t := &q.targets[j]
-			t.verdict.Node = t.target.Node
-			t.setVerdictSince()
-			r.Verdicts[t.index] = t.verdict
-			open = open || t.exists && t.isUnfinished() && (!t.isRetired || t.node.Sending) // what ends there may not have arrived
-		}
-		if !open { // what comes next is another rollout
-			r.NextOrder = 0
-		}
-		p.plan.Reports[p.indexOfRollout(q.Rollout)] = r
+	slices.SortFunc(plan.Ledgers, func(a, b Ledger) int { return a.Owner.Compare(b.Owner) })
+	plan.Reports = make([]Report, len(r.rollouts))
+	for i := range r.rollouts {
+		q := &r.rollouts[i]
+		plan.Reports[q.index] = q.buildReport()
 	}
-	p.plan.Groups = make([]GroupReport, len(p.groups))
-	for i := range p.groups {
-		p.plan.Groups[i] = p.groups[i].buildReport()
+	plan.Groups = make([]GroupReport, len(r.groups))
+	for i := range r.groups {
+		plan.Groups[i] = r.groups[i].buildReport()
 	}
-	return p.plan
+	return plan
 }
 
-// setVerdictSince says since when a target waits where nobody knows it more exactly: no longer than it is in flight, or than the
-// rollout owes something.
-func (t *targetState) setVerdictSince() {
-	why := &t.verdict.Why
+// buildReport reports the verdicts of a rollout. When nothing is open, the next admission begins another rollout.
+func (r *rolloutState) buildReport() Report {
+	verdicts := make([]Verdict, len(r.targets))
+	isOpen := r.omittedWork() > 0
+	for i := range r.targets {
+		t := &r.targets[i]
+		isOpen = isOpen || t.isOpen()
+		t.completeVerdict()
+		verdicts[t.index] = t.verdict
+	}
+	report := Report{Rollout: r.Ref, Verdicts: verdicts}
+	if isOpen {
+		report.NextOrder = r.givenOrder
+	}
+	return report
+}
+
+// isOpen reports whether a target is unfinished after this plan. One that this plan retires is open while an earlier
+// plan is still being applied to its node: the retirement may not be applied yet.
+func (t *targetState) isOpen() bool {
+	if !t.exists || !t.isUnfinished() {
+		return false
+	}
+	return !t.isRetired || t.node.Sending
+}
+
+// completeVerdict sets the node of the verdict, and since when the target waits unless that is known more exactly: no
+// longer than it is admitted, or than the rollout has work.
+func (t *targetState) completeVerdict() {
+	t.verdict.Node = t.target.Node
+	if t.verdict.Why.Since.IsZero() {
+		t.verdict.Why.Since = t.waitsSince()
+	}
+}
+
+func (t *targetState) waitsSince() (since time.Time) {
 	switch {
-	case !why.Since.IsZero():
 	case t.verdict.Phase == PhaseFinished:
-		if why.Reason == ReasonHealthGate {
-			why.Since = t.target.FinishedAt
+		if t.verdict.Why.Reason == ReasonHealthGate {
+			since = t.target.FinishedAt
 		}
 	case t.target.Admitted:
-		why.Since = t.target.AdmittedAt
+		since = t.target.AdmittedAt
 	case t.node != nil && !t.rollout.Since.IsZero():
-		why.Since = laterOf(t.rollout.Since, t.node.Created)
+		since = laterOf(t.rollout.Since, t.node.Created)
 	}
+	return since
 }
 
-// indexOfRollout is where a rollout stands in the snapshot.
-func (p *planner) indexOfRollout(r *Rollout) int {
-	for i := range p.Rollouts {
-		if &p.Rollouts[i] == r {
-			return i
+// buildReport reports how far the group is. Of several reasons to wait it reports the most important one.
+func (g *groupState) buildReport() GroupReport {
+	report := GroupReport{
+		Group:    g.Ref,
+		Memory:   g.memory,
+		Matched:  g.total,
+		Ceiling:  g.Limit,
+		Busy:     len(g.busy),
+		Finished: g.finished,
+		Failed:   g.failed,
+		Waiting:  g.candidates,
+	}
+	if g.Frozen != nil && g.candidates > 0 {
+		report.Why = g.Frozen
+		return report
+	}
+	for _, reason := range []Reason{ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {
+		if why := g.waitReasons[string(reason)]; why != nil {
+			report.Why = why
+			break
 		}
 	}
-	return 0
+	return report
 }

@@ -4,6 +4,8 @@
 package rollout
 
 import (
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -48,35 +50,38 @@ func notReadyReason(n *Node) Why {
 	return Why{Reason: ReasonNodeNotReady, Text: "the node is not ready", About: "Node " + n.Name}
 }
 
-// reasonToWait is what others are told about a rollout that makes them wait. Each sentence is made once.
-func (q *rolloutState) reasonToWait(r Reason) Why {
-	if why, ok := q.waitReasons[r]; ok {
+// reasonToWait returns why other targets wait for this rollout. Each reason is made once.
+func (r *rolloutState) reasonToWait(reason Reason) Why {
+	if why, ok := r.waitReasons[reason]; ok {
 		return why
 	}
-	why := Why{Reason: r, About: q.title}
-	switch r {
-	case ReasonDisabled:
-		why.Text = q.title + " is disabled"
-	case ReasonPaused:
-		why.Text = q.title + " is paused"
-	case ReasonBarrier:
-		why.Text = q.title + " has to finish on all its nodes first: " + countNoun(q.unfinished, "node is", "nodes are") + " left"
-	case ReasonEarlierRollout:
-		why.Text = q.title + " has to finish on the node first"
-	case ReasonOccupied:
-		why.Text = q.title + " is at work on the node"
-	case ReasonBudget:
-		why.Text = "as many nodes are in flight as " + q.title + " may have at once: " + strconv.Itoa(q.Limit)
+	if r.waitReasons == nil {
+		r.waitReasons = map[Reason]Why{}
 	}
-	if q.Deleting && (r == ReasonDisabled || r == ReasonPaused) {
-		why.Text += ", so its deletion waits"
-	}
-	why.Text = truncate(why.Text)
-	if q.waitReasons == nil {
-		q.waitReasons = map[Reason]Why{}
-	}
-	q.waitReasons[r] = why
+	why := Why{Reason: reason, About: r.title, Text: truncate(r.describeWait(reason))}
+	r.waitReasons[reason] = why
 	return why
+}
+
+func (r *rolloutState) describeWait(reason Reason) string {
+	delay := ""
+	if r.Deleting {
+		delay = ", so its deletion waits"
+	}
+	switch reason {
+	case ReasonDisabled:
+		return r.title + " is disabled" + delay
+	case ReasonPaused:
+		return r.title + " is paused" + delay
+	case ReasonBarrier:
+		left := countNoun(r.unfinished, "node is", "nodes are") + " left"
+		return r.title + " has to finish on all its nodes first: " + left
+	case ReasonEarlierRollout:
+		return r.title + " has to finish on the node first"
+	case ReasonOccupied:
+		return r.title + " is at work on the node"
+	}
+	return "as many nodes are in flight as " + r.title + " may have at once: " + strconv.Itoa(r.Limit)
 }
 
 // countNoun says how many: "1 node is", "3 nodes are".
@@ -87,9 +92,15 @@ func countNoun(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
+// listSorted lists at most three names in order, and how many more there are.
+func listSorted(names iter.Seq[string]) string {
+	sorted := slices.Sorted(names)
+	return listNames(sorted, len(sorted))
+}
+
 // listNames lists at most three names of a longer list, and how many more there are.
 func listNames(names []string, total int) string {
-	shown := names[:min(3, len(names))]
+	shown := names[:min(maxListed, len(names))]
 	out := strings.Join(shown, ", ")
 	if rest := total - len(shown); rest > 0 {
 		out += " and " + strconv.Itoa(rest) + " more"

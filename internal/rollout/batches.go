@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// batchUpdater updates the memory of a group from the outcomes of its targets, and finds out how many targets may be
+// admitted.
+type batchUpdater struct{ *groupState }
+
+func (u batchUpdater) update(plan *draftPlan) {
+	if u.usesMemory() {
+		u.updateMemory()
+	}
+	u.free = unlimited
+	if u.Limit != Unlimited {
+		u.free = u.Limit - len(u.busy)
+	}
+	if u.usesBatches() {
+		u.planBatch()
+		u.free = min(u.free, u.memory.Open-u.members)
+	}
+	if u.Frozen != nil && u.candidates > 0 {
+		plan.requestNext(u.Until)
+	}
+}
+
+// planBatch plans the size of the open batch. Until a target of it is admitted it may still grow.
+func (u batchUpdater) planBatch() {
+	mayAdmit := !u.memory.Stopped || u.deletions > 0
+	hasCandidates := u.candidates > 0 && u.free > 0 && mayAdmit
+	if u.members > 0 || !hasCandidates {
+		return
+	}
+	size := u.Pace.nextSize(u.memory, u.total)
+	if size == 0 {
+		size = u.free
+	}
+	size = min(size, u.free, max(1, u.total))
+	u.memory.Open = max(u.memory.Open, size)
+}
+
+func (u batchUpdater) updateMemory() {
+	u.resume()
+	isFinished := u.total > 0 && u.finished == u.total
+	if u.Reset && isFinished && !u.Memory.isBlank() {
+		u.memory = u.memory.reset(u.ledger.Epoch)
+		return
+	}
+	if u.updateFor() {
+		return
+	}
+	if u.usesBatches() {
+		u.updateBatch()
+		return
+	}
+	u.updateFailures()
+}
+
+// updateFailures stops a group without batches that has too many failures.
+func (u batchUpdater) updateFailures() {
+	if !u.memory.Stopped {
+		u.memory.ConsecutiveFailures = u.lost
+	}
+	outcome := Memory{Completed: u.finished, Failed: u.failed, ConsecutiveFailures: u.lost}
+	if u.Pace.isStoppedBy(outcome, u.total) {
+		u.memory.Stopped = true
+	}
+}
+
+// updateBatch begins the first batch, and ends the open one when all its outcomes are final and no target may join it.
+func (u batchUpdater) updateBatch() {
+	if u.candidates > 0 {
+		u.memory = u.memory.withBatch(u.ledger.Epoch)
+	}
+	isOpen := u.Memory.From > 0 && u.members > 0
+	isAllAdmitted := u.members >= u.memory.Open || u.candidates == 0
+	if isOpen && u.pending == 0 && isAllAdmitted {
+		u.memory = u.memory.afterBatch(u.Pace, u.tally, u.ledger.Epoch)
+		u.members = 0
+	}
+}
+
+// resume lets a stopped group continue if Resume has a new value.
+func (u batchUpdater) resume() {
+	isNew := u.Resume != "" && u.Resume != u.memory.Resumed
+	isUsed := u.memory.Stopped || u.candidates > 0
+	if isNew && isUsed {
+		u.memory.Resumed, u.memory.Stopped, u.memory.ConsecutiveFailures = u.Resume, false, 0
+	}
+}
+
+// updateFor updates the memory if something else is rolled out now, and reports whether the memory is up to date with
+// that. Batches begin anew when the open one has ended; until then no target joins it. A group that keeps its memory
+// only forgets that it stopped.
+func (u batchUpdater) updateFor() bool {
+	m := &u.memory
+	if u.For == m.For {
+		return false
+	}
+	isFirst := m.For == ""
+	if isFirst {
+		if u.candidates > 0 {
+			m.For = u.For
+		}
+		return false
+	}
+	if !u.Reset {
+		m.For, m.Stopped, m.ConsecutiveFailures = u.For, false, 0
+		return false
+	}
+	isBatchOpen := u.members > 0 && u.pending > 0
+	if isBatchOpen && u.usesBatches() {
+		m.Open = u.members
+		return true
+	}
+	m.For = u.For
+	*m, u.members = m.reset(u.ledger.Epoch), 0
+	return true
+}
+
+// hasUnsavedMemory reports whether the memory must be stored before targets are admitted.
+func (g *groupState) hasUnsavedMemory() bool { return g.memory != g.Memory }

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"slices"
+	"time"
+)
+
+// Decide returns the next actions for a snapshot. All decisions are made here.
+func Decide(s Snapshot) Plan {
+	return newPlanner(&s).decide()
+}
+
+func (p *planner) decide() Plan {
+	holdReleaser{p}.releaseLeft()
+	tainter{p}.taintNewNodes()
+	for i := range p.targets {
+		t := &p.targets[i]
+		t.verdict = evaluateGates(t)
+		advancer{p}.advance(t)
+	}
+	for i := range p.groups {
+		batchUpdater{&p.groups[i]}.update(&p.plan)
+	}
+	for i := range p.rollouts {
+		admitter{p}.admitTargets(&p.rollouts[i])
+	}
+	tainter{p}.untaintFinished()
+	plan := reporter{p}.buildPlan()
+	plan.Actions = slices.DeleteFunc(plan.Actions, p.isOnSendingNode)
+	return plan
+}
+
+// isOnSendingNode reports whether an earlier plan is still being applied to the node of an action. The targets there
+// are evaluated like all others and keep their reservations, but the next actions wait for the outcome of the earlier
+// ones.
+func (p *planner) isOnSendingNode(a Action) bool {
+	n := p.byName[a.Node]
+	return n != nil && n.Sending
+}
+
+// draftPlan is the plan as far as it is made.
+type draftPlan struct {
+	Plan
+	now time.Time
+}
+
+// addAction adds an action for a target.
+func (p *draftPlan) addAction(t *targetState, v Verb, why Why) *Action {
+	p.Actions = append(p.Actions, Action{Verb: v, Rollout: t.rollout.Ref, Node: t.target.Node, Why: why})
+	return &p.Actions[len(p.Actions)-1]
+}
+
+// requestNext requests that the next pass runs at this time at the latest.
+func (p *draftPlan) requestNext(at time.Time) {
+	isSooner := p.Next.IsZero() || at.Before(p.Next)
+	if at.After(p.now) && isSooner {
+		p.Next = at
+	}
+}
+
+// hasSweep reports whether the plan deletes this object of a target. Actions of one target are added one after the
+// other.
+func (p *draftPlan) hasSweep(t *targetState, object string) bool {
+	for i := len(p.Actions) - 1; i >= 0; i-- {
+		a := &p.Actions[i]
+		isOfTarget := a.Rollout == t.rollout.Ref && a.Node == t.target.Node
+		if !isOfTarget {
+			return false
+		}
+		if a.Verb == VerbSweep && a.Object == object {
+			return true
+		}
+	}
+	return false
+}

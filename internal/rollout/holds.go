@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// holdReleaser releases holds that no target would release.
+type holdReleaser struct{ *planner }
+
+// releaseLeft releases holds whose owner does not exist, or has no target on the node.
+func (r holdReleaser) releaseLeft() {
+	for i := range r.nodes {
+		n := &r.nodes[i]
+		if n.isDuplicate {
+			continue
+		}
+		for _, h := range n.Holds {
+			if why, isLeft := r.checkLeft(n, &h); isLeft {
+				r.plan.Actions = append(r.plan.Actions, Action{Verb: VerbRelease, Rollout: h.Owner, Node: n.Name, Why: why})
+			}
+		}
+	}
+}
+
+// checkLeft returns why no rollout releases a hold.
+func (r holdReleaser) checkLeft(n *nodeState, h *Hold) (why Why, isLeft bool) {
+	owner := h.Owner.Title()
+	if h.Orphan {
+		return Why{Reason: ReasonOrphan, Text: owner + " does not exist any more", About: owner}, true
+	}
+	hasTarget := r.findTarget(h.Owner, n.Name) != nil
+	if hasTarget || r.findRollout(h.Owner) == nil {
+		return Why{}, false
+	}
+	return Why{Reason: ReasonLeft, Text: owner + " has nothing to do with the node", About: owner}, true
+}

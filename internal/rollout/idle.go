@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// idleRole is what a target on an idle node counts as.
+type idleRole int
+
+const (
+	roleFinished idleRole = iota
+	roleWaiting
+	roleBlocked
+)
+
+// updateIdle finds out which of the nodes that were evaluated are idle after this plan.
+func (pr *Pruner) updateIdle(p *planner, plan Plan) {
+	for i := range plan.Actions {
+		if n := p.byName[plan.Actions[i].Node]; n != nil {
+			n.hasActions = true
+		}
+	}
+	for i := range p.nodes {
+		pr.updateNode(&p.nodes[i])
+	}
+}
+
+func (pr *Pruner) updateNode(n *nodeState) {
+	at := pr.kept[n.index]
+	pr.setIdle(at, false)
+	if !n.isIdle() {
+		return
+	}
+	role := pr.nodes[at].targets
+	for t := n.firstTarget; t != nil; t = t.nextOnNode {
+		role[0].role = findIdleRole(t)
+		role = role[1:]
+	}
+	pr.setIdle(at, true)
+}
+
+// setIdle counts the targets of a node as omitted, or no longer.
+func (pr *Pruner) setIdle(node int, isIdle bool) {
+	n := &pr.nodes[node]
+	if n.isIdle == isIdle {
+		return
+	}
+	n.isIdle = isIdle
+	for _, t := range n.targets {
+		pr.queues[t.queue].setIdle(t, isIdle)
+	}
+}
+
+func (q *candidateQueue) setIdle(t prunedTarget, isIdle bool) {
+	change := -1
+	if isIdle {
+		change = 1
+	}
+	q.omitted.add(t.role, change)
+	isReady := isIdle && t.role == roleWaiting
+	q.candidates[t.position].isReady = isReady
+	if isReady {
+		q.head = min(q.head, t.position)
+	}
+}
+
+func (o *Omitted) add(role idleRole, n int) {
+	switch role {
+	case roleFinished:
+		o.Finished += n
+	case roleWaiting:
+		o.Waiting += n
+	case roleBlocked:
+		o.Blocked += n
+	}
+}
+
+func (o *Omitted) total() int { return o.Finished + o.Waiting + o.Blocked }
+
+// omittedWork returns how many targets with work a snapshot leaves out.
+func (r *Rollout) omittedWork() int {
+	n := 0
+	for _, o := range r.Omitted {
+		n += o.Waiting + o.Blocked
+	}
+	return n
+}
+
+// isIdle reports whether only an admission can change anything on a node.
+func (n *nodeState) isIdle() bool {
+	isBusy := n.hasActions || n.Sending || n.isReserved || n.occupant != nil || n.objects > 0
+	if isBusy || len(n.Holds) > 0 || !n.Ready {
+		return false
+	}
+	for t := n.firstTarget; t != nil; t = t.nextOnNode {
+		if !t.isIdle() {
+			return false
+		}
+	}
+	return true
+}
+
+// isIdle reports whether a target counts for nothing but what Omitted counts. One on a node that counts against the
+// limit also counts for its topology, and one of the open batch for the batch.
+func (t *targetState) isIdle() bool {
+	g := t.group
+	isOfOpenBatch := g.usesBatches() && t.target.Batch >= max(1, g.Memory.From)
+	switch {
+	case t.invalid != nil, !t.exists, t.isSoaking:
+		return false
+	case t.target.Admitted, t.target.Leaving, t.target.Skipped, t.target.Unproven != nil:
+		return false
+	}
+	return !isOfOpenBatch && g.useCount[t.target.Node] == 0
+}
+
+// findIdleRole returns what a target on an idle node counts as.
+func findIdleRole(t *targetState) idleRole {
+	if !t.hasWork {
+		return roleFinished
+	}
+	for i := range gates {
+		if gates[i].ofRollout {
+			continue
+		}
+		if _, stops := gates[i].check(t); stops {
+			return roleBlocked
+		}
+	}
+	return roleWaiting
+}
+
+// isRefusedForAllBehind reports whether a candidate was refused for a reason that holds for all candidates of its
+// rollout and group behind it. Its node is idle, so only a gate of the whole rollout can have stopped it.
+func isRefusedForAllBehind(t *targetState) bool {
+	if !t.passesGates {
+		return true
+	}
+	if t.verdict.Phase != PhaseWaiting {
+		return false
+	}
+	switch t.verdict.Why.Reason {
+	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger:
+		return true
+	}
+	return t.group.Frozen != nil
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// recorder records the outcomes of tasks and deletes the objects that are no longer needed.
+type recorder struct{ *taskBoard }
+
+// recordOutcomes records outcomes, then deletes objects. Until a task is recorded as done nothing that waits for it
+// starts.
+func (r recorder) recordOutcomes() {
+	for i := range r.tasks {
+		r.recordOutcome(&r.tasks[i])
+	}
+	for i := range r.tasks {
+		r.sweepTask(&r.tasks[i])
+	}
+	if !r.target.rollout.Paused {
+		r.plan.sweepStrays(r.target)
+	}
+	r.markHopeless()
+}
+
+func (r recorder) recordOutcome(k *boardTask) {
+	switch k.planned {
+	case StateSucceeded:
+		r.recordDone(k)
+	case StateDone:
+		if k.isInterrupt() {
+			r.recordCovered(k)
+		}
+	case StateRunning:
+		if k.isExpired(r.plan.now) {
+			r.recordExpired(k)
+		}
+	case StateFailing:
+		isRecorded := k.Recorded == StateFailing
+		hasMoreAttempts := k.Noted > 0 && k.Attempts > k.Noted
+		if !isRecorded || hasMoreAttempts {
+			r.addRecord(k, withDefaultReason(k.Why, ReasonStageFailed))
+		}
+	}
+}
+
+// recordDone records a task that succeeded. The tasks that it covers come first: if its own record were written alone,
+// they would run as well.
+func (r recorder) recordDone(k *boardTask) {
+	r.recordCovered(k)
+	k.planned, k.isBusy = StateDone, false
+	r.addRecord(k, Why{Reason: ReasonEnded, Text: k.title() + " ended well"})
+}
+
+// recordCovered records the tasks that another task covers.
+func (r recorder) recordCovered(by *boardTask) {
+	for i := range r.tasks {
+		k := &r.tasks[i]
+		isCovered := k.CoveredBy == by.ID && k != by
+		if isCovered && k.isPending() && !k.isBusy {
+			k.planned = StateDone
+			r.addRecord(k, Why{Reason: ReasonCovered, Text: by.title() + " did this as well"})
+		}
+	}
+}
+
+// recordExpired records an attempt that took too long as failed. An attempt that is recorded already is only deleted.
+func (r recorder) recordExpired(k *boardTask) {
+	k.planned = StateFailing
+	isRecorded := k.Recorded == StateFailing && !k.FailedAt.Before(k.expiresAt())
+	if k.Leaving || isRecorded {
+		return
+	}
+	k.failures++
+	k.lastFailure = r.plan.now
+	r.addRecord(k, k.expiredReason(r.target.node.Node))
+}
+
+func (r recorder) addRecord(k *boardTask, why Why) {
+	a := r.plan.addAction(r.target, VerbRecord, why)
+	a.Task, a.State, a.Attempts = k.ID, k.planned, k.failures
+}
+
+// sweepTask deletes the object of a task if its outcome is recorded or it cannot succeed.
+func (r recorder) sweepTask(k *boardTask) {
+	if k.Object == "" {
+		return
+	}
+	why, isObsolete := r.checkObsolete(k)
+	switch {
+	case isObsolete && !k.Leaving:
+		r.addSweep(k, why)
+	case !isObsolete && k.hasDeadline():
+		r.plan.requestNext(k.expiresAt())
+	}
+}
+
+// checkObsolete returns why the object of a task is no longer needed.
+func (r recorder) checkObsolete(k *boardTask) (why Why, isObsolete bool) {
+	isFailing := k.planned == StateFailing
+	isStuck := isFailing || k.Why != nil
+	switch {
+	case !k.isPending():
+		return Why{Reason: ReasonEnded, Text: k.title() + " is recorded"}, true
+	case k.isExpired(r.plan.now):
+		return k.expiredReason(r.target.node.Node), true
+	case k.Dead:
+		return withDefaultReason(k.Why, ReasonPodLost), true
+	case k.Stale && isStuck && !r.target.rollout.Paused:
+		return Why{Reason: ReasonReplaced, Text: "the definition of " + k.title() + " changed"}, true
+	case isFailing && !k.mayRetry():
+		return withDefaultReason(k.Why, ReasonStageFailed), true
+	}
+	return Why{}, false
+}

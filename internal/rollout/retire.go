@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import "strconv"
+
+// retirer gives nodes back.
+type retirer struct{ *taskBoard }
+
+// doneReason is why a target without work is retired.
+var doneReason = Why{Reason: ReasonFinished, Text: "nothing is owed any more"}
+
+// retireDone retires a target whose outcomes are all recorded.
+func (r retirer) retireDone() {
+	if r.retireUnfailed(doneReason) {
+		r.target.verdict = Verdict{Phase: PhaseFinished, Why: doneReason}
+	}
+}
+
+// retireLeaving lets the running task end on a node that is no longer selected, then gives the node back as it is.
+func (r retirer) retireLeaving() {
+	why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
+	if r.isWorking() {
+		why.Text += "; what runs there may end"
+		r.target.verdict = Verdict{Phase: PhaseInFlight, Why: why}
+		return
+	}
+	r.sweepFailing(why)
+	r.release(why)
+	if r.awaitNodeNumber() {
+		return
+	}
+	r.plan.addAction(r.target, VerbRetire, why)
+	r.target.verdict = Verdict{Phase: PhaseFinished, Why: why}
+}
+
+// giveUp lets a deletion go on without this node: no task that is left there can succeed.
+func (r retirer) giveUp() {
+	why := Why{Reason: ReasonGiveUp, Text: "the deletion goes on without this node"}
+	if k := r.findFinalFailure(); k != nil {
+		failure := k.title() + " failed"
+		if k.Why != nil {
+			failure = k.Why.Text
+		}
+		why.Text = truncate(why.Text + ": " + failure)
+	}
+	r.sweepFailing(why)
+	if r.retireUnfailed(why) {
+		r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
+	}
+}
+
+// retireFailed retires a target that failed for good and is not tried again.
+func (r retirer) retireFailed() {
+	why := Why{Reason: ReasonStageFailed, Text: "it failed and is not tried again"}
+	if k := r.findFinalFailure(); k != nil {
+		why = withDefaultReason(k.Why, ReasonStageFailed)
+	}
+	r.sweepFailing(why)
+	if !r.target.rollout.KeepHeld {
+		r.release(why)
+	}
+	if r.awaitNodeNumber() {
+		return
+	}
+	r.plan.addAction(r.target, VerbRetire, why).Skip = true
+	r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
+}
+
+// retireSkipped gives a node back whose drain took too long. What runs there ends first.
+func (r retirer) retireSkipped(why Why) {
+	if r.isWorking() {
+		r.reportVerdict(weightWaiting, PhaseInFlight, why)
+		return
+	}
+	r.isNodeReturned = true
+	if r.awaitNodeNumber() {
+		r.reportVerdict(weightWaiting, PhaseInFlight, r.target.verdict.Why)
+		return
+	}
+	r.sweepFailing(why)
+	if r.target.rollout.Deleting {
+		why.Reason = ReasonGiveUp
+		r.retireUnfailed(why)
+	} else {
+		r.release(why)
+		r.plan.addAction(r.target, VerbRetire, why).Skip = true
+	}
+	r.reportVerdict(weightSkipped, PhaseFailed, why)
+}
+
+// retireUnfailed releases the node and retires the target, as soon as its number is stored. It reports whether the
+// target is retired.
+func (r retirer) retireUnfailed(why Why) bool {
+	t := r.target
+	r.release(why)
+	if r.awaitNodeNumber() {
+		return false
+	}
+	t.isRetired = true
+	r.plan.untaintRetired(t)
+	r.plan.addAction(t, VerbRetire, why).Wipe = t.rollout.Deleting
+	return true
+}
+
+func (r retirer) release(why Why) {
+	if r.target.isHeld {
+		r.plan.addAction(r.target, VerbRelease, why)
+	}
+}
+
+// awaitNodeNumber reports whether the number of the node is stored on the node only, and sets the verdict if so. If
+// the node were given back now, the next node could get the same number. The status stores the next number soon.
+func (r retirer) awaitNodeNumber() bool {
+	t := r.target
+	isStored := !t.rollout.Numbered || t.rollout.NextOrder > t.target.Order
+	if isStored {
+		return false
+	}
+	number := strconv.Itoa(t.target.Order)
+	t.verdict = Verdict{Phase: PhaseInFlight, Why: Why{
+		Reason: ReasonLedger,
+		Text:   "everything is done; the node is given back when its number, " + number + ", is stored",
+	}}
+	return true
+}

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import "strconv"
+
+// starter starts the tasks that may run now, on an admitted target that passed the gates.
+type starter struct{ *taskBoard }
+
+// startTasks starts what may run now and reports what the other tasks wait for. Nothing starts beside an interrupt.
+func (s starter) startTasks() {
+	s.reportVerdict(weightUpNext, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "nothing is in the way"})
+	for i := range s.tasks {
+		s.reportTask(&s.tasks[i])
+	}
+	if s.isInterrupted() {
+		return
+	}
+	if why, waits := s.checkNode(); waits {
+		s.reportVerdict(weightWaiting, PhaseInFlight, why)
+		return
+	}
+	interrupts := interruptStarter{s}
+	if begun := interrupts.findBegun(); begun != nil {
+		interrupts.start(begun, interrupts.findCovered(begun))
+		return
+	}
+	ready, isUrgent := interrupts.findReady()
+	s.startPlainTasks(isUrgent)
+	if len(ready) > 0 && !s.isNodeReturned {
+		interrupts.startStrongest(ready)
+	}
+}
+
+// checkNode returns what the whole node waits for.
+func (s starter) checkNode() (why Why, waits bool) {
+	node := s.target.node
+	isInterrupted := node.interrupted != nil && node.interrupted != s.target
+	if isInterrupted {
+		return node.interrupted.rollout.reasonToWait(ReasonOccupied), true
+	}
+	if !node.Ready {
+		return notReadyReason(node.Node), true
+	}
+	return Why{}, false
+}
+
+// reportTask reports whether a task is running, waiting or has failed. A failure is reported until the task succeeds,
+// also while it runs again.
+func (s starter) reportTask(k *boardTask) {
+	hasFailed := k.planned == StateFailing || k.failures > 0
+	switch {
+	case !k.isPending():
+	case hasFailed && k.isFinal():
+		s.reportVerdict(weightFailed, PhaseFailed, s.failureReason(k))
+	case hasFailed:
+		s.reportVerdict(weightFailing, PhaseFailing, s.failureReason(k))
+	case k.planned == StateRunning:
+		s.reportRunning(k)
+	case k.Leaving && s.isReady(k):
+		s.reportVerdict(weightWaiting, PhaseInFlight, withDefaultReason(k.Why, ReasonPodLost))
+	}
+}
+
+func (s starter) reportRunning(k *boardTask) {
+	if k.Why != nil {
+		s.reportVerdict(weightStuck, PhaseInFlight, withDefaultReason(k.Why, ReasonWorking))
+		return
+	}
+	s.reportVerdict(weightWorking, PhaseInFlight, Why{
+		Reason: ReasonWorking,
+		Text:   k.title() + " runs",
+		About:  k.Object,
+		Since:  k.Started,
+	})
+}
+
+// failureReason describes the last failure of a task, how often it failed, and whether it is tried again.
+func (s starter) failureReason(k *boardTask) Why {
+	why := Why{Reason: ReasonStageFailed, Text: k.title() + " failed"}
+	if k.Why != nil {
+		why = withDefaultReason(k.Why, ReasonStageFailed)
+	}
+	if k.isExpired(s.plan.now) {
+		why = k.expiredReason(s.target.node.Node)
+	}
+	if why.Since.IsZero() {
+		why.Since = k.lastFailure
+	}
+	outlook := "it is tried again"
+	switch {
+	case k.planned == StateRunning:
+		outlook = "it runs again"
+	case !k.mayRetry():
+		outlook = "it is not tried again before its definition changes"
+	}
+	if k.failures > 1 {
+		outlook = strconv.Itoa(k.failures) + " attempts failed, " + outlook
+	}
+	why.Text = truncate(why.Text + "; " + outlook)
+	return why
+}
+
+// startPlainTasks starts the tasks that are not interrupts. While an interrupt is urgent, tasks whose failure is final
+// are not tried again before it.
+func (s starter) startPlainTasks(isInterruptUrgent bool) {
+	var next *boardTask // the only one that may start, if the rollout is serial
+	if s.target.rollout.Serial {
+		next = s.findNextSerial(isInterruptUrgent)
+		if next == nil {
+			return
+		}
+	}
+	for i := range s.tasks {
+		if s.isNodeReturned {
+			return
+		}
+		s.startPlainTask(&s.tasks[i], next, isInterruptUrgent)
+	}
+}
+
+func (s starter) startPlainTask(k, next *boardTask, isInterruptUrgent bool) {
+	isCandidate := !k.isInterrupt() && k.isPending() && !k.isBusy
+	if !isCandidate {
+		return
+	}
+	if !s.isReady(k) {
+		why := Why{Reason: ReasonDependency, Text: k.title() + " waits for what it depends on"}
+		s.reportVerdict(weightBehind, PhaseInFlight, why)
+		return
+	}
+	if isInterruptUrgent && k.isHopeless {
+		return
+	}
+	if next != nil && next != k {
+		why := Why{Reason: ReasonSerial, Text: k.title() + " waits for " + next.title()}
+		s.reportVerdict(weightBehind, PhaseInFlight, why)
+		return
+	}
+	if !s.checkDue(k) {
+		return
+	}
+	if k.Need == NeedDrained && !drainer(s).ensureQuiet(k) {
+		return
+	}
+	s.startTask(k)
+}
+
+// findNextSerial returns the task that starts next when only one may run at a time: the first with the lowest rank, or
+// nil while one runs.
+func (s starter) findNextSerial(isInterruptUrgent bool) *boardTask {
+	var next *boardTask
+	for i := range s.tasks {
+		k := &s.tasks[i]
+		if k.isInterrupt() || !k.isPending() {
+			continue
+		}
+		if k.isBusy {
+			return nil
+		}
+		isGivenUp := k.isHopeless && (isInterruptUrgent || k.Bounded)
+		if isGivenUp || !s.isReady(k) {
+			continue
+		}
+		if next == nil || k.serialRank() < next.serialRank() {
+			next = k
+		}
+	}
+	return next
+}
+
+// serialRank orders tasks of which one may start: retries that can still succeed, then new ones, then final failures.
+func (k *boardTask) serialRank() int {
+	switch {
+	case k.isHopeless:
+		return 2
+	case k.planned == StateFailing:
+		return 0
+	}
+	return 1
+}
+
+// checkDue reports whether a task may be tried now. If it may be later, the next pass is requested for that time.
+func (s starter) checkDue(k *boardTask) bool {
+	hasObject := k.isBusy || k.Leaving || k.Object != "" && k.isPending()
+	if hasObject {
+		return false
+	}
+	if k.failures == 0 {
+		return true
+	}
+	if !k.mayRetry() {
+		return false
+	}
+	at := k.lastFailure.Add(Backoff(k.failures))
+	s.plan.requestNext(at)
+	return !s.plan.now.Before(at)
+}
+
+func (s starter) startTask(k *boardTask) *Action {
+	why := Why{Reason: ReasonOwed, Text: k.title()}
+	switch {
+	case k.failures > 0:
+		why = Why{Reason: ReasonRetry, Text: k.title() + ", attempt " + strconv.Itoa(k.failures+1)}
+	case k.Lost:
+		why = Why{Reason: ReasonPodLost, Text: k.title() + " again: nothing works on it any more"}
+	}
+	k.planned, k.isBusy = StateRunning, true
+	s.target.node.objects++
+	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " starts"})
+	a := s.plan.addAction(s.target, VerbRun, why)
+	a.Task = k.ID
+	return a
+}

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// tainter adds and removes the runtime-required taint.
+type tainter struct{ *planner }
+
+// taintNewNodes keeps workloads away from nodes that are not prepared yet.
+func (p tainter) taintNewNodes() {
+	for i := range p.targets {
+		t := &p.targets[i]
+		if !t.needsTaint() || t.node.tainting {
+			continue
+		}
+		t.node.tainting = true
+		p.plan.addAction(t, VerbTaint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
+	}
+}
+
+// needsTaint reports whether the rollout prepares new nodes and this node is one.
+func (t *targetState) needsTaint() bool {
+	r := t.rollout
+	if !r.Required || !r.Autotaint || r.Deleting || r.isBypassed() {
+		return false
+	}
+	if !t.exists || t.target.Leaving || t.invalid != nil {
+		return false
+	}
+	isNew := !t.node.Tainted && !t.node.Known
+	return isNew && t.hasWork
+}
+
+// untaintFinished removes the taint from nodes on which everything that is required is finished.
+func (p tainter) untaintFinished() {
+	for i := range p.targets {
+		t := &p.targets[i]
+		if t.isRequired() {
+			p.plan.untaintNode(t)
+		}
+	}
+}
+
+// isRequired reports whether the node must be prepared by this rollout.
+func (t *targetState) isRequired() bool {
+	if !t.rollout.Required || t.rollout.Deleting {
+		return false
+	}
+	return t.exists && !t.target.Leaving
+}
+
+// untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
+// do so.
+func (p *draftPlan) untaintRetired(t *targetState) {
+	if t.rollout.Required {
+		t.isRetired = true
+		p.untaintNode(t)
+	}
+}
+
+// untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not: the node is not
+// prepared.
+func (p *draftPlan) untaintNode(t *targetState) {
+	if !t.node.Tainted || t.node.untainted {
+		return
+	}
+	for o := t.node.firstTarget; o != nil; o = o.nextOnNode {
+		isOpen := o.hasWork || o.target.Admitted || o.invalid != nil
+		if isOpen && o.isRequired() && !o.isRetired {
+			return
+		}
+	}
+	t.node.untainted = true
+	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
+}

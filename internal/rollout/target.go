@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// targetState is one target: its input, what was found out about it, and what this plan does with it.
+type targetState struct {
+	target        *Target
+	rollout       *rolloutState
+	node          *nodeState // nil if there is no node of that name
+	group         *groupState
+	nextOnNode    *targetState // on the same node, of a later rollout
+	index         int          // in Rollout.Targets
+	invalid       *Why         // the input contradicts itself
+	graph         *graph
+	exists        bool // the node exists, and is the one the target was compiled for
+	hasWork       bool
+	hasFailed     bool // its outcome is a final failure
+	isHeld        bool // by its rollout
+	isSoaking     bool
+	soakedAt      time.Time // when soaking ends
+	isReserved    bool      // its admission is written in the ledger
+	reservedOrder int       // as written there
+	passesGates   bool      // all gates
+	isRetired     bool      // retired by this plan with nothing left to do
+	isAdmittedNow bool      // admitted by this plan
+	verdict       Verdict
+}
+
+// inspector finds out the state of one target.
+type inspector struct{ *targetState }
+
+func (t inspector) inspect(plan *draftPlan) {
+	t.exists = t.isOnItsNode()
+	if t.group == nil {
+		t.setUnknownGroup()
+	}
+	t.inspectTasks()
+	if !t.exists {
+		t.hasWork = t.hasWork && t.rollout.Deleting
+		return
+	}
+	t.node.objects += len(t.target.Strays) + len(t.target.Going)
+	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
+	t.sortTasks()
+	if t.target.Admitted {
+		t.countAdmission()
+	}
+	t.inspectSoak(plan)
+	if t.isUnfinished() {
+		t.rollout.unfinished++
+	}
+}
+
+// isOnItsNode reports whether the node exists and is the one for which the target was compiled.
+func (t inspector) isOnItsNode() bool {
+	if t.node == nil || t.target.Gone {
+		return false
+	}
+	isUnknown := t.target.UID == "" || t.node.UID == ""
+	return isUnknown || t.target.UID == t.node.UID
+}
+
+func (t inspector) setUnknownGroup() {
+	t.group = &groupState{Group: &Group{Limit: 0}}
+	if t.invalid == nil {
+		t.invalid = invalidReason("its group " + t.target.Group.String() + " is unknown")
+	}
+}
+
+// inspectTasks finds out whether the target has work, whether it failed for good, and what runs on its node.
+func (t inspector) inspectTasks() {
+	t.hasFailed, t.hasWork = t.target.Skipped, t.isUnreadable()
+	for i := range t.target.Tasks {
+		task := &t.target.Tasks[i]
+		if task.State != StateDone {
+			t.hasWork = true
+		}
+		if t.target.Admitted && task.hasFinallyFailed() {
+			t.hasFailed = true
+		}
+		if t.exists && task.mayRun() {
+			t.countObject(task)
+		}
+	}
+}
+
+func (t inspector) countObject(task *Task) {
+	t.node.objects++
+	if task.Need == NeedAlone && t.node.interrupted == nil {
+		t.node.interrupted = t.targetState
+	}
+}
+
+// sortTasks finds the order of the tasks if there is work. Tasks that cannot be ordered make the target invalid.
+func (t inspector) sortTasks() {
+	if !t.hasWork || t.invalid != nil {
+		return
+	}
+	t.graph = t.rollout.findGraph(t.target.Tasks)
+	if t.graph.problem != "" {
+		t.invalid = invalidReason(t.graph.problem)
+	}
+}
+
+func (t inspector) countAdmission() {
+	if t.node.occupant == nil {
+		t.node.occupant = t.targetState
+	}
+	t.rollout.addOrder(t.target.Order)
+}
+
+// inspectSoak finds out until when a finished target must stay ready before it counts.
+func (t inspector) inspectSoak(plan *draftPlan) {
+	hasFinished := !t.hasWork && !t.target.Admitted && !t.target.FinishedAt.IsZero()
+	if t.group.Soak <= 0 || !hasFinished {
+		return
+	}
+	t.soakedAt = laterOf(t.target.FinishedAt, t.node.ReadyAt).Add(t.group.Soak)
+	t.isSoaking = !t.node.Ready || plan.now.Before(t.soakedAt)
+	plan.requestNext(t.soakedAt)
+}
+
+// isBusy reports whether a target counts against the limit of its group. One that failed for good counts while its
+// node is held or not ready, and while something, perhaps a hold, is written to its node. A finished one that is
+// unproven counts too.
+func (t *targetState) isBusy() bool {
+	switch {
+	case !t.exists:
+		return false
+	case !t.target.Admitted:
+		return t.isUnproven()
+	case !t.hasFailed:
+		return true
+	}
+	return t.isHeld || t.node.Sending || !t.node.Ready
+}
+
+// isUnproven reports whether everything is done but does not count yet.
+func (t *targetState) isUnproven() bool {
+	if t.hasWork {
+		return false
+	}
+	return t.isSoaking || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
+}
+
+// isComplete reports whether everything is done and counts.
+func (t *targetState) isComplete() bool {
+	return !t.hasWork && !t.target.Admitted && !t.isUnproven()
+}
+
+// isLost reports whether the target failed for good and still has work.
+func (t *targetState) isLost() bool { return t.hasFailed && t.hasWork }
+
+// isUnfinished reports whether the rollout still has something to do on the node.
+func (t *targetState) isUnfinished() bool {
+	switch {
+	case t.target.Leaving:
+		return t.target.Admitted
+	case t.rollout.Once && t.target.Skipped:
+		return false
+	}
+	return t.hasWork || t.target.Admitted || t.invalid != nil
+}
+
+// isUnreadable reports whether the work of the target is unknown.
+func (t *targetState) isUnreadable() bool {
+	return t.target.Blocked != nil && t.target.Blocked.Reason == ReasonStateUnreadable
+}
+
+// isBeingAdmitted reports whether an admission is written in the ledger, or may be on its way to the node.
+func (t *targetState) isBeingAdmitted() bool {
+	isSent := t.node.Sending && !t.target.Admitted && t.hasWork
+	return t.isReserved || isSent
+}
+
+// rank is the place of the node in the total order. Targets without a node come last.
+func (t *targetState) rank() int {
+	if t.node == nil {
+		return math.MaxInt
+	}
+	return t.node.rank
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// usageCounter counts, for each group, the nodes that use its limit and the outcomes of its targets.
+type usageCounter struct{ *planner }
+
+func (c usageCounter) countUsage() {
+	for i := range c.rollouts {
+		c.countOmitted(&c.rollouts[i])
+	}
+	for i := range c.groups {
+		g := &c.groups[i]
+		for _, name := range g.Taken {
+			g.addUnavailable(name)
+		}
+	}
+	for i := range c.targets {
+		t := &c.targets[i]
+		if t.exists {
+			memberCounter{t.group}.countTarget(t)
+		}
+	}
+	for i := range c.ledgers {
+		c.countReservations(&c.ledgers[i])
+	}
+	for i := range c.groups {
+		slices.SortStableFunc(c.groups[i].waitForHold, compareAdmissions)
+	}
+}
+
+// compareAdmissions orders targets by their admission.
+func compareAdmissions(a, b *targetState) int {
+	return cmp.Or(
+		a.target.AdmittedAt.Compare(b.target.AdmittedAt),
+		cmp.Compare(a.target.Order, b.target.Order),
+		a.rollout.Ref.Compare(b.rollout.Ref),
+		cmp.Compare(a.node.rank, b.node.rank),
+	)
+}
+
+// countOmitted counts the targets that a snapshot leaves out.
+func (c usageCounter) countOmitted(r *rolloutState) {
+	mayAdmit := !r.Paused && r.Broken == nil && r.barrier == nil
+	for _, o := range r.Omitted {
+		g := c.findGroup(o.Group)
+		if g == nil {
+			continue
+		}
+		g.total += o.Finished + o.Waiting + o.Blocked
+		g.finished += o.Finished
+		if mayAdmit {
+			g.candidates += o.Waiting
+		}
+	}
+}
+
+// memberCounter counts the targets of a group.
+type memberCounter struct{ *groupState }
+
+// countTarget counts one target. An invalid one counts against the limit while it is admitted.
+func (g memberCounter) countTarget(t *targetState) {
+	if t.invalid == nil {
+		g.countBusy(t)
+		g.countOutcome(t)
+		return
+	}
+	if t.target.Admitted {
+		g.addBusy(t.target.Node)
+		g.addInTopology(t)
+	}
+}
+
+// countBusy counts the node of a target against the limit if the target uses it.
+func (g memberCounter) countBusy(t *targetState) {
+	name := t.target.Node
+	if !t.isBusy() {
+		if g.useCount[name] > 0 {
+			g.addInTopology(t)
+		}
+		return
+	}
+	g.addBusy(name)
+	g.addInTopology(t)
+	if t.hasFailed {
+		g.failedBusy = append(g.failedBusy, name)
+	}
+	mayBeHeld := t.isHeld || t.node.Sending || g.unavailable[name]
+	if t.target.Admitted && !mayBeHeld {
+		g.waitForHold = append(g.waitForHold, t)
+	}
+}
+
+// countOutcome counts how far a target is, in the group and in its open batch. One that is no longer selected stays in
+// the batch while it is admitted, and counts nowhere else.
+func (g memberCounter) countOutcome(t *targetState) {
+	isMember := g.isMember(t)
+	if t.target.Leaving {
+		if t.target.Admitted && isMember {
+			g.members++
+		}
+		return
+	}
+	g.total++
+	switch {
+	case t.isLost():
+		g.failed++
+		g.failedNames = appendListed(g.failedNames, t.target.Node)
+	case t.isComplete():
+		g.finished++
+	}
+	if isMember {
+		g.countMember(t)
+	}
+}
+
+// countMember counts a target of the open batch. The batch does not wait for targets that may take any time.
+func (g memberCounter) countMember(t *targetState) {
+	g.members++
+	mayTakeForever := t.target.Blocked != nil || t.rollout.isBypassed()
+	switch {
+	case t.isLost():
+		g.lost++
+	case t.isComplete():
+		g.passed++
+	case mayTakeForever:
+	default:
+		g.addPending(t.target.Node)
+		isProving := !t.hasWork && !t.target.Admitted
+		if isProving && g.proving == nil {
+			g.proving = t
+		}
+	}
+}
+
+// countReservations counts the admissions of a ledger that are not observed on their nodes yet.
+func (c usageCounter) countReservations(l *ledgerState) {
+	for _, s := range l.Admitting {
+		expires := s.Since.Add(SeatTerm)
+		if !c.Now.Before(expires) || c.isSettled(s) {
+			continue
+		}
+		c.plan.requestNext(expires)
+		l.unseen = append(l.unseen, s)
+		c.countReservation(s)
+	}
+}
+
+// isSettled reports whether an admission was observed on its node, or cannot be observed any more: the node does not
+// exist, or the rollout is being deleted, and its target disappeared when its node was written to.
+func (c usageCounter) isSettled(s Seat) bool {
+	if t := c.findTarget(s.Rollout, s.Node); t != nil {
+		return t.hasSeen(s)
+	}
+	r := c.findRollout(s.Rollout)
+	isDeleting := r != nil && r.Deleting
+	return isDeleting || c.byName[s.Node] == nil
+}
+
+// hasSeen reports whether an admission was observed on its node, or the node is another one now.
+func (t *targetState) hasSeen(s Seat) bool {
+	if !t.exists || t.target.Admitted {
+		return true
+	}
+	isOfGroup := t.target.BatchOf.IsZero() || t.target.BatchOf == s.Group
+	return isOfGroup && t.target.Batch >= s.Batch
+}
+
+func (c usageCounter) countReservation(s Seat) {
+	if n := c.byName[s.Node]; n != nil {
+		n.isReserved = true
+	}
+	if r := c.findRollout(s.Rollout); r != nil {
+		r.nextOrder = max(r.nextOrder, s.Order+1)
+	}
+	g, t := c.findGroup(s.Group), c.findTarget(s.Rollout, s.Node)
+	if g == nil {
+		return
+	}
+	g.addBusy(s.Node)
+	if s.Batch >= g.Memory.From {
+		g.members++
+		g.addPending(s.Node)
+	}
+	if t == nil {
+		return
+	}
+	g.addInTopology(t)
+	if t.group == g && t.hasWork {
+		t.isReserved = !g.usesBatches() || s.Batch >= g.Memory.From
+		t.reservedOrder = s.Order
+	}
+}
