@@ -16,9 +16,9 @@ const threePackages = `{metadata: {name: demo}, spec: {nodeSelectors: {matchLabe
 	agentd: {version: 0.9.1, image: example.org/p, dependsOn: {kernel: 1.4.0}, configMap: {a: "%s"}},
 	tuning: {version: 2.0.0, image: example.org/p, interrupt: {type: service, services: [cron]}}}}}`
 
-// fleetOf is many nodes on which everything is finished.
-func fleetOf(b *testing.B, n int) *Input {
-	w := newWorld(b)
+// finishedNodes returns many nodes on which every package is finished.
+func finishedNodes(b *testing.B, n int) *Input {
+	w := newTestCluster(b)
 	s := w.apply(fmt.Sprintf(threePackages, "1"))
 	first := w.addNode("first")
 	first.Labels["pool"] = "gpu"
@@ -36,10 +36,10 @@ func fleetOf(b *testing.B, n int) *Input {
 	return w.input(s)
 }
 
-// BenchmarkCompile compiles a fleet at rest, whose nodes were parsed before, and one on which everything is owed.
+// BenchmarkCompile compiles many finished nodes, and many nodes on which nothing is installed.
 func BenchmarkCompile(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
-		in := fleetOf(b, n)
+		in := finishedNodes(b, n)
 		b.Run(fmt.Sprintf("rest/%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -48,7 +48,7 @@ func BenchmarkCompile(b *testing.B) {
 				}
 			}
 		})
-		w := newWorld(b)
+		w := newTestCluster(b)
 		owing := *in
 		owing.Skyhook = w.apply(fmt.Sprintf(threePackages, "2"))
 		b.Run(fmt.Sprintf("config-change/%d", n), func(b *testing.B) {

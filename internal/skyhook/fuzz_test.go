@@ -20,7 +20,7 @@ import (
 
 const exampleState = `{"dexter|1.2.3":{"name":"dexter","version":"1.2.3","image":"ghcr.io/x/y","containerSHA":"sha256:a","stage":"config","state":"complete","restarts":2},"spencer|3.2.3":{"name":"spencer","version":"3.2.3","image":"ghcr.io/x/z","stage":"apply","state":"in_progress"}}`
 
-// TestStateText: the text is what other programs compare it with.
+// TestStateText compares the written text, because other programs compare it as text.
 func TestStateText(t *testing.T) {
 	state, err := node.ParseState(exampleState)
 	if err != nil {
@@ -89,7 +89,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzNode compiles whatever the annotations of a node say: it never crashes, and what it finds it can carry out.
+// FuzzNode compiles arbitrary annotations of a node: it never panics, and every task can be applied.
 func FuzzNode(f *testing.F) {
 	f.Add(exampleState, `{"node":"node-n1","skyhook":"uid-demo"}`, "true")
 	f.Add(`{"aa|1.0.0":{"name":"aa","version":"1.0.0","image":"i","stage":"interrupt","state":"skipped"}}`, `{"node":"node-n1","skyhook":"uid-demo","packages":{"aa|1.0.0":{"at":"interrupt/skipped","goal":"install","by":"bb|1.0.0/interrupt"}}}`, "")
@@ -97,7 +97,7 @@ func FuzzNode(f *testing.F) {
 	f.Add(`{"zz|1.0.0":{"name":"zz","version":"1.0.0","image":"i","stage":"uninstall-interrupt","state":"in_progress"}}`, `{"node":"node-n1","skyhook":"uid-demo","packages":{"zz|1.0.0":{"at":"uninstall-interrupt/in_progress","goal":"uninstall"}}}`, "")
 	f.Add(`{"cc|not a version":{"name":"cc","version":"x","image":"i","stage":"config","state":"complete"}}`, ``, "")
 	f.Fuzz(func(t *testing.T, state, record, cordon string) {
-		w := newWorld(t)
+		w := newTestCluster(t)
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {
 			aa: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot}, configMap: {a: "1"}, configInterrupts: {a: {type: service, services: [x]}}},
 			bb: {version: 1.0.0, image: example.org/p, interrupt: {type: service, services: [y]}, dependsOn: {aa: 1.0.0}},
@@ -130,7 +130,7 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// FuzzAgentArguments: whatever a package is called and interrupts, the agent understands what its pod is given.
+// FuzzAgentArguments checks that the agent parses the arguments of a pod, whatever the package and its interrupt.
 func FuzzAgentArguments(f *testing.F) {
 	f.Add("tuning", "1.2.3", "cron", "containerd.service", int64(3))
 	f.Add("a-b", "v2024.05.10-rc.1+x", "a@b", "", int64(1<<40))
@@ -159,7 +159,7 @@ func FuzzAgentArguments(f *testing.F) {
 	})
 }
 
-// FuzzTag reads the annotation of a pod anybody may have made.
+// FuzzTag reads the annotation of a pod that anybody may have created.
 func FuzzTag(f *testing.F) {
 	f.Add(`{"name":"kernel","version":"1.4.0","skyhook":"gpu-base","stage":"apply","image":"example.org/pkgs/kernel","invalid":true}`)
 	f.Fuzz(func(t *testing.T, text string) {

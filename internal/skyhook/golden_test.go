@@ -38,14 +38,14 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// read makes a world of a file with Skyhooks, policies and nodes.
-func read(t *testing.T, path string) *world {
+// read returns a test cluster with the Skyhooks, policies and nodes of a file.
+func read(t *testing.T, path string) *testCluster {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t)
+	w := newTestCluster(t)
 	for _, doc := range bytes.Split(raw, []byte("\n---\n")) {
 		var kind struct {
 			Kind string `json:"kind"`
@@ -81,7 +81,7 @@ func read(t *testing.T, path string) *world {
 	return w
 }
 
-// TestCompile turns objects into rollouts: testdata/golden/*.yaml into *.rollout.txt.
+// TestCompile compiles testdata/golden/*.yaml into *.rollout.txt.
 func TestCompile(t *testing.T) {
 	files, err := filepath.Glob("testdata/golden/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -107,14 +107,14 @@ func TestCompile(t *testing.T) {
 				for _, t := range r.Targets {
 					fmt.Fprintf(&b, "target %s in %s\n", t.Node, t.Group)
 				}
-				b.WriteString(draw(c))
+				b.WriteString(formatRollout(c))
 			}
 			golden(t, strings.TrimSuffix(path, ".yaml")+".rollout.txt", b.String())
 		})
 	}
 }
 
-// TestPods makes the pods of every stage of the worked example: a Skyhook with config, env, secrets, resources, an
+// TestPods renders the pods of every stage of the worked example: a Skyhook with config, env, secrets, resources, an
 // interrupt, and an uninstall with a definition that the spec no longer has.
 func TestPods(t *testing.T) {
 	w := read(t, "testdata/golden/worked-example.yaml")
@@ -168,7 +168,7 @@ func TestPods(t *testing.T) {
 	golden(t, "testdata/golden/configmaps.txt", b.String())
 }
 
-// verdicts judge every target by hand.
+// verdicts returns a verdict for every target.
 func verdicts(c *Compiled, phases map[string]rollout.Phase) rollout.Report {
 	r := rollout.Report{Rollout: c.Rollout.Ref}
 	for _, t := range c.Rollout.Targets {
@@ -186,7 +186,7 @@ func verdicts(c *Compiled, phases map[string]rollout.Phase) rollout.Report {
 func TestStatus(t *testing.T) {
 	for name, prepare := range statusCases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCluster(t)
 			phases := prepare(w)
 			s := w.skyhooks[0]
 			c := w.compile(s)
@@ -203,8 +203,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-var statusCases = map[string]func(*world) map[string]rollout.Phase{
-	"mixed": func(w *world) map[string]rollout.Phase {
+var statusCases = map[string]func(*testCluster) map[string]rollout.Phase{
+	"mixed": func(w *testCluster) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}}}}}`)
 		w.addNode("n1")
 		w.drive(s)
@@ -216,31 +216,31 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		w.drive(s)
 		return map[string]rollout.Phase{"n1": rollout.PhaseFinished, "n2": rollout.PhaseFailing, "n4": rollout.PhaseWaiting}
 	},
-	"config-pending": func(w *world) map[string]rollout.Phase {
+	"config-pending": func(w *testCluster) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1", b: "1"}}}}}`)
 		w.addNode("n1")
 		w.drive(s)
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "2", c: "1"}}}}}`)
 		return map[string]rollout.Phase{"n1": rollout.PhaseWaiting}
 	},
-	"edited": func(w *world) map[string]rollout.Phase {
+	"edited": func(w *testCluster) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
 		w.addNode("n1")
 		w.drive(s)
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/q}}}}`)
 		return map[string]rollout.Phase{"n1": rollout.PhaseFinished}
 	},
-	"no-nodes": func(w *world) map[string]rollout.Phase {
+	"no-nodes": func(w *testCluster) map[string]rollout.Phase {
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
 		return nil
 	},
-	"refused": func(w *world) map[string]rollout.Phase {
+	"refused": func(w *testCluster) map[string]rollout.Phase {
 		w.apply(`{metadata: {name: demo}, spec: {deploymentPolicy: careful, packages: {aa: {version: 1.0.0, image: example.org/p, dependsOn: {bb: 1.0.0}}, bb: {version: 1.0.0, image: example.org/p, dependsOn: {aa: 1.0.0}}}}}`)
 		w.missing = true
 		w.addNode("n1")
 		return map[string]rollout.Phase{"n1": rollout.PhaseBlocked}
 	},
-	"uninstall": func(w *world) map[string]rollout.Phase {
+	"uninstall": func(w *testCluster) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo}, spec: {packages: {base: {version: 1.0.0, image: example.org/p, uninstall: {enabled: true}}}}}`)
 		w.addNode("n1")
 		w.drive(s)
@@ -249,7 +249,7 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		w.drive(s)
 		return map[string]rollout.Phase{"n1": rollout.PhaseFailing}
 	},
-	"deletion-paused": func(w *world) map[string]rollout.Phase {
+	"deletion-paused": func(w *testCluster) map[string]rollout.Phase {
 		s := w.apply(`{metadata: {name: demo, annotations: {skyhook.nvidia.com/pause: "true"}}, spec: {packages: {base: {version: 1.0.0, image: example.org/p, uninstall: {enabled: true}}}}}`)
 		n := w.addNode("n1")
 		n.Annotations["skyhook.nvidia.com/nodeState_demo"] = `{"base|1.0.0":{"name":"base","version":"1.0.0","image":"example.org/p","stage":"config","state":"complete"}}`
@@ -257,7 +257,7 @@ var statusCases = map[string]func(*world) map[string]rollout.Phase{
 		s.DeletionTimestamp = &now
 		return map[string]rollout.Phase{"n1": rollout.PhasePaused}
 	},
-	"malformed": func(w *world) map[string]rollout.Phase {
+	"malformed": func(w *testCluster) map[string]rollout.Phase {
 		w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
 		w.addNode("a-very-long-node-name").Annotations["skyhook.nvidia.com/nodeState_demo"] = "{"
 		w.addNode("n2").Labels["skyhook.nvidia.com/ignore"] = "true"

@@ -11,9 +11,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Two spellings of one version on a node: the record that is inherited must not depend on the order of a map.
+// With two spellings of one version on a node the inherited record must not depend on the order of a map.
 func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.2.0, image: example.org/p}}}}")
 	w.addNode("n1")
 	c := w.compile(s)
@@ -32,7 +32,7 @@ func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
 
 func TestControlPlaneGoesFirst(t *testing.T) {
 	for _, role := range []string{"control-plane", "master"} {
-		w := newWorld(t)
+		w := newTestCluster(t)
 		s := w.apply("{metadata: {name: demo}, spec: {interruptionBudget: {count: 1}, packages: {tuning: {version: 1.0.0, image: example.org/p}}}}")
 		w.addNode("n1")
 		w.addNode("n2").Labels["node-role.kubernetes.io/"+role] = ""

@@ -10,8 +10,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// check holds at every moment.
-func (l *life) check() {
+// checkNodes checks what holds after every pass.
+func (l *randomRun) checkNodes() {
 	names := map[string]bool{}
 	for _, p := range l.pods {
 		if names[p.Name] {
@@ -36,9 +36,9 @@ func (l *life) check() {
 	}
 }
 
-// mayAdmit checks the budget: nobody is admitted while every seat is taken. A failure that is final gives its seat
-// free while the node is not held; when it is mended later there may be one in flight too many.
-func (l *life) mayAdmit(nodeName string) {
+// checkAdmission checks the budget. A node that failed for good does not count
+// while it is not held; when it is fixed later there may be one node in flight too many.
+func (l *randomRun) checkAdmission(nodeName string) {
 	var busy []string
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
@@ -56,7 +56,7 @@ func (l *life) mayAdmit(nodeName string) {
 	}
 }
 
-func (l *life) atRest() bool {
+func (l *randomRun) isAtRest() bool {
 	c := l.compile(l.s)
 	for _, t := range c.Rollout.Targets {
 		if len(t.Tasks) > 0 && t.Blocked == nil || t.Admitted || len(t.Strays) > 0 {
@@ -66,8 +66,8 @@ func (l *life) atRest() bool {
 	return len(c.Adopt) == 0
 }
 
-// converged says that every node is what the spec says.
-func (l *life) converged() {
+// checkConverged checks that every node has what the spec wants.
+func (l *randomRun) checkConverged() {
 	c := l.compile(l.s)
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
@@ -88,7 +88,7 @@ func (l *life) converged() {
 		}
 		for key, e := range on.State {
 			if c.targets[n.Name].stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
-				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.about(n.Name), "\n"))
+				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}
 		if n.Spec.Unschedulable || on.Cordoned {
@@ -100,8 +100,8 @@ func (l *life) converged() {
 	}
 }
 
-// about is what happened on one node.
-func (l *life) about(node string) []string {
+// logOf returns the log of one node.
+func (l *randomRun) logOf(node string) []string {
 	var out []string
 	for _, line := range l.log {
 		if line == "edit" || strings.HasPrefix(line, node+" ") || strings.HasPrefix(line, "lost") && strings.Contains(line, "-"+node+"-") {

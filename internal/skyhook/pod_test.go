@@ -18,7 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestCopyScript runs the script with a shell, in a folder instead of a container.
+// TestCopyScript runs the script with a shell, in a directory instead of a container.
 func TestCopyScript(t *testing.T) {
 	run := func(t *testing.T, root string) {
 		t.Helper()
@@ -90,7 +90,7 @@ func TestCopyScript(t *testing.T) {
 	})
 }
 
-// TestNames: every name is one Kubernetes accepts, and does not depend on luck.
+// TestNames checks that Kubernetes accepts every name, and that names are deterministic.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("long-name.", 30)
 	for _, parts := range [][]string{
@@ -130,13 +130,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEnvOrder: the package's own variables come first, then the documented ones in their order, then ours.
+// TestEnvOrder checks the order: the package's own variables, the documented ones in their order, then additional ones.
 func TestEnvOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, env: [{name: B, value: "1"}, {name: A, value: "2"}]}}}}`)
 	w.addNode("n1")
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1", Order: 7})
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1", Order: 7})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	pod := w.pods[0]
 	var names []string
 	for _, e := range pod.Spec.InitContainers[1].Env {
@@ -160,7 +160,7 @@ func TestEnvOrder(t *testing.T) {
 	}
 	w.config.AlwaysPull = true
 	w.pods = nil
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	if w.pods[0].Spec.InitContainers[0].ImagePullPolicy != corev1.PullAlways {
 		t.Error("the flag does not force Always")
 	}

@@ -58,15 +58,15 @@ type podInfo struct {
 	reboot   *pack.Reboot // seen by the agent
 }
 
-// Owns says that a pod is one of this Skyhook's: in our namespace, labelled, and owned by its UID. Nothing else is
-// ever believed.
+// Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
+// are never trusted.
 func Owns(s *v1alpha1.Skyhook, c Config, p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	return p.Namespace == c.Namespace && p.Labels[v1alpha1.LabelName] == s.Name && s.UID != "" &&
 		owner != nil && owner.UID == s.UID && owner.Kind == Kind
 }
 
-// readPodAnnotation reads the annotation; false for a pod that is ours but says nothing we understand.
+// readPodAnnotation reads the annotation; false when it is missing or malformed.
 func readPodAnnotation(p *corev1.Pod) (podAnnotation, bool) {
 	var t podAnnotation
 	if err := json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &t); err != nil {
@@ -77,7 +77,7 @@ func readPodAnnotation(p *corev1.Pod) (podAnnotation, bool) {
 
 func writePodAnnotation(t podAnnotation) string { return node.EncodeJSON(t) }
 
-// readPod reads a pod of ours.
+// readPod returns the state of a pod of this Skyhook.
 func readPod(p *corev1.Pod) *podInfo {
 	s := &podInfo{
 		name: p.Name, run: p.Annotations[annotationRun], content: p.Annotations[annotationContent],
@@ -85,7 +85,7 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	var understood bool
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {
-		s.tag = podAnnotation{} // belongs to no task: a stray
+		s.tag = podAnnotation{} // it belongs to no task
 	}
 	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
 	s.readStatus(p)
@@ -102,7 +102,7 @@ func readPod(p *corev1.Pod) *podInfo {
 func describePod(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.Name }
 
 // readStatus reads the containers in their order. Init containers run one after the other, so the first that has not
-// ended well decides. Containers that were injected count the same, but for sidecars, which never end.
+// succeeded decides. Injected containers count the same, except sidecars, which never end.
 func (s *podInfo) readStatus(p *corev1.Pod) {
 	begun := false
 	for _, c := range p.Spec.InitContainers {
@@ -161,8 +161,8 @@ func (s *podInfo) countFailures(status *corev1.ContainerStatus, p *corev1.Pod) {
 	s.why = failureReason(p, status.Name, last)
 }
 
-// hasFailedWith says that a run of a container ended in a way that counts: not well, and not because it was told to stop or
-// to come back later, nor because nobody knows how. An interrupt may well kill its own container.
+// hasFailedWith reports whether a run of a container counts as a failed attempt: it failed, and not because it was told to stop
+// or to be retried later, nor for an unknown reason. An interrupt may kill its own container.
 func hasFailedWith(container string, t *corev1.ContainerStateTerminated) bool {
 	if m, ok := pack.DecodeMessage(t.Message); ok {
 		return m.Outcome == pack.Failed
@@ -176,12 +176,12 @@ func hasFailedWith(container string, t *corev1.ContainerStateTerminated) bool {
 	return t.ExitCode != 0 && t.Reason != "ContainerStatusUnknown"
 }
 
-// readStopped reads the container that decides.
+// readStopped reads the deciding container.
 func (s *podInfo) readStopped(p *corev1.Pod, status *corev1.ContainerStatus) {
 	switch {
 	case p.Status.Phase == corev1.PodFailed:
 		s.readRejected(p)
-	case s.why != nil: // it failed, and perhaps runs again: that is not forgotten until it ends well
+	case s.why != nil: // it failed, and perhaps runs again: the failure counts until it succeeds
 		s.state, s.healthy = failing, false
 	case status.State.Waiting != nil:
 		s.readWaiting(status)
@@ -191,14 +191,14 @@ func (s *podInfo) readStopped(p *corev1.Pod, status *corev1.ContainerStatus) {
 	}
 }
 
-// readPending is a pod of which no container has begun.
+// readPending reads a pod of which no container has started.
 func (s *podInfo) readPending(p *corev1.Pod) {
 	if p.Status.Phase == corev1.PodFailed {
 		s.readRejected(p)
 	}
 }
 
-// readRejected is a pod the kubelet has ended: it never begins again. A kubelet that shuts down with its node is no failure.
+// readRejected reads a pod that the kubelet has ended: it never runs again. A kubelet that shuts down with its node is no failure.
 func (s *podInfo) readRejected(p *corev1.Pod) {
 	s.dead, s.healthy = true, false
 	text := p.Status.Reason
@@ -218,7 +218,7 @@ func (s *podInfo) readRejected(p *corev1.Pod) {
 		text = "the kubelet rejected the pod: " + text
 	}
 	if s.why != nil && p.Status.Reason == "" {
-		return // its container said more
+		return // its container has the reason
 	}
 	s.state = failing
 	s.attempts++
@@ -249,7 +249,7 @@ func (s *podInfo) readWaiting(status *corev1.ContainerStatus) {
 	}
 }
 
-// failureReason says why a container failed, in the agent's words when it left some.
+// failureReason returns why a container failed, from the agent's termination message when there is one.
 func failureReason(p *corev1.Pod, container string, t *corev1.ContainerStateTerminated) *rollout.Why {
 	why := &rollout.Why{Reason: rollout.ReasonStageFailed, Text: failureText(container, t), About: describePod(p), Since: t.FinishedAt.Time}
 	if m, ok := pack.DecodeMessage(t.Message); ok && m.Class == pack.TimedOut {
@@ -279,7 +279,7 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 	return node.Truncate(strings.Join(strings.Fields(text), " "), 500)
 }
 
-// Runs says which stage of which package a pod of ours runs; false for a pod that does not say.
+// Runs returns the stage and package that a pod runs; false for a pod without the annotation.
 func Runs(p *corev1.Pod) (name, version string, stage v1alpha1.Stage, ok bool) {
 	t, ok := readPodAnnotation(p)
 	if !ok || t.Skyhook != p.Labels[v1alpha1.LabelName] {

@@ -15,12 +15,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// clock is a time in the tests' day.
+// clock returns a time on the day of the tests.
 func clock(minute int) metav1.Time {
 	return metav1.NewTime(time.Date(2026, 5, 1, 12, minute, 0, 0, time.UTC))
 }
 
-// stagePod is a pod of ours with its three init containers in the states given.
+// stagePod returns a stage pod with its three init containers in the given states.
 func stagePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "p", Namespace: "skyhook", CreationTimestamp: clock(0),
@@ -49,7 +49,7 @@ func waits(reason, message string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Image: "example.org/p:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
 
-// again is a container that failed before and is in another state now.
+// again returns a container that failed before and is in another state now.
 func again(s corev1.ContainerStatus, restarts, code int32) corev1.ContainerStatus {
 	s.RestartCount = restarts
 	s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: clock(7)}
@@ -60,7 +60,7 @@ func message(class pack.Class, outcome pack.Outcome, lines ...string) string {
 	return string(pack.Message{Mode: pack.ModeApply, Class: class, Outcome: outcome, Reason: "step run.sh ended with exit code 7", Lines: lines}.Encode())
 }
 
-func TestLook(t *testing.T) {
+func TestReadPod(t *testing.T) {
 	ok := ended(0, "")
 	for _, c := range []struct {
 		name     string
@@ -85,7 +85,7 @@ func TestLook(t *testing.T) {
 		{"took too long", stagePod(ok, ended(7, message(pack.TimedOut, pack.Failed))), failing, false, false, 1, rollout.ReasonDeadline, "step run.sh ended with exit code 7"},
 		{"wants to be asked later", stagePod(ok, ended(75, message(pack.RetryLater, pack.Retry))), running, false, false, 0, rollout.ReasonRetry, "step run.sh ended with exit code 7"},
 		{"was told to stop", stagePod(ok, ended(143, "")), running, false, false, 0, rollout.ReasonRetry, "container tuning-apply ended with exit code 143"},
-		{"nobody knows how it ended", stagePod(ok, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}),
+		{"unknown end", stagePod(ok, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}),
 			running, false, false, 0, rollout.ReasonRetry, "container tuning-apply ended with exit code 137"},
 		{"crash loop", stagePod(ok, again(waits("CrashLoopBackOff", "back-off"), 4, 2)), failing, false, false, 5, rollout.ReasonStageFailed, "container tuning-apply ended with exit code 2"},
 		{"runs again after failures", stagePod(ok, again(works(), 4, 2)), failing, false, false, 4, rollout.ReasonStageFailed, "container tuning-apply ended with exit code 2"},
@@ -136,8 +136,8 @@ func leavingPod(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// TestLookInjected: containers that somebody else puts into our pods neither confuse nor crash us.
-func TestLookInjected(t *testing.T) {
+// TestReadPodWithInjectedContainers reads pods with containers that an admission webhook added.
+func TestReadPodWithInjectedContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	p := stagePod(ended(0, ""), ended(0, ""), ended(0, ""))
 	p.Spec.InitContainers = append([]corev1.Container{{Name: "mesh", RestartPolicy: &always}, {Name: "setup"}}, p.Spec.InitContainers...)
@@ -154,12 +154,12 @@ func TestLookInjected(t *testing.T) {
 		t.Errorf("a pod without anything is %s", got.state)
 	}
 	if got := readPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPackage: "{"}}}); got.tag.Name != "" {
-		t.Errorf("an annotation nobody can read means %+v", got.tag)
+		t.Errorf("a malformed annotation is read as %+v", got.tag)
 	}
 }
 
-// TestLookInterrupt: an interrupt may kill its own container.
-func TestLookInterrupt(t *testing.T) {
+// TestReadInterruptPod reads interrupt pods: an interrupt may kill its own container.
+func TestReadInterruptPod(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "interrupt"}}}}
 	for code, want := range map[int32]rollout.State{0: succeeded, 137: running, 143: running, 1: failing, 8: failing} {
 		s := ended(code, "")
@@ -171,7 +171,7 @@ func TestLookInterrupt(t *testing.T) {
 	}
 }
 
-// TestOwns: whoever can make pods elsewhere, or label them, cannot make us believe anything.
+// TestOwns checks that pods of other namespaces or owners are never trusted, whatever their labels.
 func TestOwns(t *testing.T) {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "u1"}}
 	config := Config{Namespace: "skyhook"}

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// findStep finds the step of a task that this compilation gave.
+// findStep returns the compiled step of a task.
 func (r recorder) findStep(node, id string) (*step, error) {
 	if t := r.targets[node]; t != nil {
 		if st := t.steps[id]; st != nil {
@@ -29,8 +29,8 @@ func (r recorder) findStep(node, id string) (*step, error) {
 	return nil, fmt.Errorf("task %s is not owed on node %s", id, node)
 }
 
-// recordRun writes that a step is at work, with everything its pod is made from, so that the same pod is made again when
-// this one is lost.
+// recordRun records that a step runs, with everything its pod is made from, so that a lost pod can be recreated
+// unchanged.
 func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
@@ -52,8 +52,7 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	return e, nil
 }
 
-// statusDuring is the status of a node with its seat: a stage that failed and has not ended well since is what people have to
-// know.
+// statusDuring returns the status of an admitted node: erroring while a stage has failed and not succeeded since.
 func statusDuring(state v1alpha1.NodeState) v1alpha1.Status {
 	for _, e := range state {
 		if e.State == v1alpha1.StateErroring {
@@ -63,9 +62,9 @@ func statusDuring(state v1alpha1.NodeState) v1alpha1.Status {
 	return v1alpha1.StatusInProgress
 }
 
-// beginStage moves the package's entry to the step. Ids and copy directory are those of the package's first step in this
-// admission. Of several spellings of one version on the node the record of the spec's own spelling is inherited, or else
-// the first one in the order of keys, as install chooses its entry.
+// beginStage moves the package's entry to the step. The run id and the copy directory stay those of the package's first step
+// in this admission. Of several spellings of one version on the node the record of the spec's own spelling is inherited, or
+// else the first one in the order of keys, as findCurrent chooses.
 func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	old, was := rec.Packages[st.key], state[st.key]
 	for _, key := range slices.Sorted(maps.Keys(state)) {
@@ -85,7 +84,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 			p.Attempts, p.FailedAt, p.Failure = old.Attempts, old.FailedAt, old.Failure
 		}
 		if st.isInterrupt() {
-			p.Hash = old.Hash // an interrupt takes nothing over: the definition of the config stage stays installed
+			p.Hash = old.Hash // an interrupt installs nothing: the definition of the config stage stays installed
 		}
 		if was.Stage == st.stage && sameInterrupt(old.Effect, st.effect) {
 			p.Interrupt, p.Payload, p.Boot = old.Interrupt, old.Payload, old.Boot
@@ -112,19 +111,19 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 	return p
 }
 
-// runID names the package's run in this admission. Time is part of it because a number can come again after a reset.
+// runID returns the id of the package's run in this admission. It contains the time because admission numbers start again after a reset.
 func (r recorder) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
 	return strconv.Itoa(rec.Admission) + "-" + hashID(string(r.in.Skyhook.UID), n.UID, st.key, node.WholeSeconds(r.in.Now).Format(time.RFC3339))
 }
 
-// hashID is a hash of parts.
+// hashID returns a short hash of parts.
 func hashID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:6])
 }
 
-// beginInterrupt freezes what the interrupt does, under an id of its own. Begun again it stays what it was, and covers
-// whom it covered, unless an edit asks for something else.
+// beginInterrupt freezes what the interrupt does, under its own id. A retry keeps the id and the covered interrupts, unless an
+// edit changed the interrupt.
 func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	covered := r.coverableSteps(n, a.Covers)
 	if p.Interrupt == "" {
@@ -157,7 +156,7 @@ func (r recorder) coverableSteps(n *node.Node, ids []string) []*step {
 	return out
 }
 
-// skipStage writes that another package's interrupt does this one's work.
+// skipStage records that another package's interrupt covers this one.
 func (r recorder) skipStage(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
 	p := r.beginStage(st, state, rec, n)
 	entry := state[st.key]
@@ -167,7 +166,7 @@ func (r recorder) skipStage(st *step, by string, state v1alpha1.NodeState, rec *
 	p.At, p.By, p.Interrupt, p.Payload = node.Position(entry), by, "", nil
 }
 
-// recordCover writes that another task's run does this one's work, if what runs there really does.
+// recordCover records that the interrupt of another task covers this one, if the running interrupt includes it.
 func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
@@ -186,13 +185,13 @@ func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error)
 	}), nil
 }
 
-// parkPackage shows on the node that a lower version waits until the higher one is uninstalled.
+// parkPackage records that a lower version waits until the higher one is uninstalled.
 func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	want := r.defs[st.name]
 	if want == nil || r.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
 		return
 	}
-	for key, e := range state { // what was there below the higher version is not what it was
+	for key, e := range state { // entries below the higher version are outdated
 		if e.Name == st.name && e.Stage != v1alpha1.StageUninstallInterrupt && pack.CompareVersions(e.Version, st.version) < 0 {
 			delete(state, key)
 			delete(rec.Packages, key)
@@ -204,7 +203,7 @@ func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.Skyh
 	}
 }
 
-// recordOutcome writes what became of a step.
+// recordOutcome records how a step ended.
 func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, error) {
 	st, err := r.findStep(n.Name, a.Task)
 	if err != nil {
@@ -246,7 +245,7 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 	return e, nil
 }
 
-// shareReboot writes into the records of the other Skyhooks on the node that the reboot was ours, so that none of them
+// shareReboot records for the other Skyhooks on the node that the reboot was an interrupt, so that none of them
 // applies its packages again because of it.
 func (r recorder) shareReboot(e *node.Edit, n *node.Node, from string) {
 	for _, name := range n.Skyhooks() {
@@ -261,7 +260,7 @@ func (r recorder) shareReboot(e *node.Edit, n *node.Node, from string) {
 	}
 }
 
-// markRebooted moves what finished in one boot to another.
+// markRebooted changes the boot id of packages that finished in one boot to another.
 func markRebooted(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	for _, p := range rec.Packages {
 		if p.Goal == "" && p.Boot == from {
@@ -271,7 +270,7 @@ func markRebooted(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	return changed
 }
 
-// completeStage moves an entry on after its step ended well.
+// completeStage updates the entry and the record after a step succeeded, by successTable.
 func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
@@ -296,7 +295,7 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 	}
 }
 
-// finishPackage writes that the package owes nothing: the definition is installed from here on.
+// finishPackage records that nothing is left of the run: the definition is installed.
 func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
 	if p.Config == "" {
@@ -306,7 +305,7 @@ func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 	}
 }
 
-// removePackage drops an uninstalled package; a lower version that waited for it comes next.
+// removePackage drops an uninstalled package; a lower version that waited for it is next.
 func (r recorder) removePackage(st *step, state v1alpha1.NodeState) {
 	delete(state, st.key)
 	if want := r.defs[st.name]; want != nil {
@@ -317,8 +316,8 @@ func (r recorder) removePackage(st *step, state v1alpha1.NodeState) {
 	}
 }
 
-// completeInterrupt completes an interrupt and all it covers. When it was a reboot, what finished in the boot before it
-// counts as finished in this one: it was us.
+// completeInterrupt completes an interrupt and all it covers. After a reboot, packages that finished in the previous boot
+// count as finished in this one.
 func (r recorder) completeInterrupt(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	from := p.Boot
 	reboot := p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot

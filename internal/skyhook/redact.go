@@ -10,9 +10,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// Redact replaces, in place, the values of environment variables in Skyhooks and in frozen definitions. It gives the
-// hashes that are others now, old to new, of definitions and of the contents of pods: who records the old one has to
-// record the new one instead.
+// Redact replaces, in place, the values of environment variables in Skyhooks and in frozen definitions. It returns the
+// changed hashes of definitions and pod contents, old to new: records of the old hash must be changed to
+// the new one.
 func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide func(string) string) map[string]string {
 	renamed := map[string]string{}
 	note := func(s *v1alpha1.Skyhook, was, is *Definition) {

@@ -18,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// steered is a node on which a Skyhook named demo finished two packages, and holds a cordon.
-func steered(t *testing.T, change func(state v1alpha1.NodeState, rec *node.SkyhookRecord)) *node.Node {
+// nodeWithSkyhook returns a node on which the Skyhook demo completed two packages and holds a cordon.
+func nodeWithSkyhook(t *testing.T, change func(state v1alpha1.NodeState, rec *node.SkyhookRecord)) *node.Node {
 	t.Helper()
 	state := v1alpha1.NodeState{
 		"motd|1.0.0":   {Name: "motd", Version: "1.0.0", Image: "r/motd", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete},
@@ -51,8 +51,8 @@ func steered(t *testing.T, change func(state v1alpha1.NodeState, rec *node.Skyho
 	}, nil)
 }
 
-func TestInstalledTellsFinishedFromComplete(t *testing.T) {
-	got, err := steered(t, nil).Installed("demo")
+func TestInstalledDistinguishesFinishedFromComplete(t *testing.T) {
+	got, err := nodeWithSkyhook(t, nil).Installed("demo")
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)
 	}
@@ -65,7 +65,7 @@ func TestInstalledTellsFinishedFromComplete(t *testing.T) {
 }
 
 func TestResetLeavesNothingOfOneSkyhook(t *testing.T) {
-	n := steered(t, nil)
+	n := nodeWithSkyhook(t, nil)
 	after := n.With(n.Reset("demo", n.Holds(nil)))
 	keys := slices.Sorted(maps.Keys(after.Annotations))
 	if want := []string{v1alpha1.AnnotationKnown, v1alpha1.PrefixNodeState + "other"}; !slices.Equal(keys, want) {
@@ -80,11 +80,11 @@ func TestResetLeavesNothingOfOneSkyhook(t *testing.T) {
 }
 
 func TestResetKeepsTheCordonOfOthers(t *testing.T) {
-	before := steered(t, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) { rec.Held.WasCordoned = true })
+	before := nodeWithSkyhook(t, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) { rec.Held.WasCordoned = true })
 	if e := before.Reset("demo", before.Holds(nil)); e.Unschedulable != nil {
 		t.Error("the node was cordoned before Skyhook came, and is given back")
 	}
-	n := steered(t, nil)
+	n := nodeWithSkyhook(t, nil)
 	if e := n.Reset("demo", append(n.Holds(nil), rollout.Hold{Owner: rollout.ParseRef("NodeOp/default/x")})); e.Unschedulable != nil {
 		t.Error("a NodeOp holds the node, and it is given back")
 	}
@@ -92,7 +92,7 @@ func TestResetKeepsTheCordonOfOthers(t *testing.T) {
 
 func TestResetNeedsNoReadableState(t *testing.T) {
 	broken := "{"
-	n := steered(t, nil)
+	n := nodeWithSkyhook(t, nil)
 	n = n.With(node.Edit{Annotations: map[string]*string{v1alpha1.PrefixNodeState + "demo": &broken}})
 	if _, err := n.Installed("demo"); err == nil || !strings.Contains(err.Error(), "nodeState_demo cannot be read") {
 		t.Errorf("the unreadable state gives %v", err)
@@ -102,7 +102,7 @@ func TestResetNeedsNoReadableState(t *testing.T) {
 	}
 }
 
-// What a rerun asks for is what the next compilation owes.
+// The next compilation has the tasks that a rerun asks for.
 func TestRerunIsOwed(t *testing.T) {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "uid-demo"}}
 	s.Spec.Packages = map[string]v1alpha1.Package{
@@ -123,7 +123,7 @@ func TestRerunIsOwed(t *testing.T) {
 		{v1alpha1.StageConfig, []string{"tuning|1.2.0/config"}},
 		{v1alpha1.StagePostInterrupt, []string{"tuning|1.2.0/post-interrupt"}},
 	} {
-		n := steered(t, finished)
+		n := nodeWithSkyhook(t, finished)
 		if owed := owes(s, n); len(owed) != 0 {
 			t.Fatalf("before the rerun %v is owed", owed)
 		}
@@ -135,7 +135,7 @@ func TestRerunIsOwed(t *testing.T) {
 			t.Errorf("after a rerun of stage %q %v is owed, want %v", c.stage, owed, c.want)
 		}
 	}
-	n := steered(t, finished)
+	n := nodeWithSkyhook(t, finished)
 	if owed := owes(s, n.With(n.Restart("demo"))); len(owed) != 4 {
 		t.Errorf("after a restart %v is owed, want all", owed)
 	}

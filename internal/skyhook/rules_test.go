@@ -20,7 +20,7 @@ import (
 
 const simple = `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}}}}}`
 
-// TestRecordCounts: nodeState wins over the record.
+// TestRecordCounts checks that nodeState wins over the record.
 func TestRecordCounts(t *testing.T) {
 	complete := v1alpha1.PackageStatus{Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
 	failing := v1alpha1.PackageStatus{Stage: v1alpha1.StageApply, State: v1alpha1.StateErroring}
@@ -57,7 +57,7 @@ func TestRecordCounts(t *testing.T) {
 	}
 	empty := node.SkyhookRecord{Node: "n", Skyhook: "s", State: node.HashState("{}"), Admitted: true}
 	if !empty.Effective("n", "s", node.HashState("{}"), v1alpha1.NodeState{}).Admitted {
-		t.Error("a node from which we uninstalled the last package loses its seat before it is given back")
+		t.Error("a node without packages is no longer admitted before it is released")
 	}
 }
 
@@ -72,15 +72,15 @@ func env(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// TestRunIDs: within one admission the id stays, across two it does not, nor after a reset or for a new Skyhook.
+// TestRunIDs checks that the id stays within one admission, and changes with the next, after a reset and for a new Skyhook.
 func TestRunIDs(t *testing.T) {
 	ids := map[string]string{}
-	note := func(w *world, name string) {
+	note := func(w *testCluster, name string) {
 		for _, p := range w.pods {
 			ids[name] = env(p, pack.EnvRunID)
 		}
 	}
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	w.addNode("n1")
 	w.hangs["tuning|1.0.0/apply"] = true
@@ -94,7 +94,7 @@ func TestRunIDs(t *testing.T) {
 	note(w, "config of the same admission")
 	w.pods, w.hangs = nil, map[string]bool{}
 	delete(w.node("n1").Annotations, v1alpha1.PrefixNodeState+"demo")
-	w.touched(w.node("n1"))
+	w.bumpVersion(w.node("n1"))
 	w.hangs["tuning|1.0.0/apply"] = true
 	w.drive(s)
 	note(w, "after a reset")
@@ -109,7 +109,7 @@ func TestRunIDs(t *testing.T) {
 	s = w.apply(simple)
 	s.UID = "another"
 	delete(w.node("n1").Annotations, v1alpha1.PrefixNodeState+"demo")
-	w.touched(w.node("n1"))
+	w.bumpVersion(w.node("n1"))
 	w.hangs["tuning|1.0.0/apply"] = true
 	w.drive(s)
 	note(w, "the Skyhook made anew")
@@ -125,10 +125,10 @@ func TestRunIDs(t *testing.T) {
 	}
 }
 
-// TestInterruptIDs: a reboot that is asked for again keeps its id, whatever was edited meanwhile; two reboots in one
-// admission have two.
+// TestInterruptIDs checks that a retried reboot keeps its id, whatever was edited meanwhile, and that two reboots in one
+// admission have two ids.
 func TestInterruptIDs(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	two := `{metadata: {name: demo}, spec: {packages: {
 		one: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot}},
 		two: {version: 1.0.0, image: example.org/%s, interrupt: {type: reboot}, dependsOn: {one: 1.0.0}}}}}`
@@ -154,10 +154,10 @@ func TestInterruptIDs(t *testing.T) {
 	}
 }
 
-// TestFrozenDefinitions: definitions stay as long as a node speaks of them, and no longer; the documented ConfigMap has
-// what the spec says.
+// TestFrozenDefinitions checks that definitions stay exactly as long as a node records them; the documented ConfigMap has
+// the content of the spec.
 func TestFrozenDefinitions(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	w.addNode("n1")
 	w.drive(s)
@@ -182,7 +182,7 @@ func TestFrozenDefinitions(t *testing.T) {
 	}
 	w.drive(s)
 	if gone := w.compile(s).Superfluous(all()); !slices.Equal(gone, []string{definitionName("demo", old)}) {
-		t.Errorf("%v go once nobody speaks of the old definition", gone)
+		t.Errorf("%v are superfluous once no node records the old definition", gone)
 	}
 	spoilt := w.maps[definitionName("demo", old)].DeepCopy()
 	spoilt.Data["a"] = "3"
@@ -200,11 +200,11 @@ func TestFrozenDefinitions(t *testing.T) {
 	}
 }
 
-// TestLostDefinition: when the old definition is lost every key counts as changed; nothing is skipped.
+// TestLostDefinition checks that every key counts as changed when the old definition is lost.
 func TestLostDefinition(t *testing.T) {
 	text := `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot},
 		configInterrupts: {a: {type: service, services: [cron]}}, configMap: {a: "1", b: "%s"}}}}}`
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(fmt.Sprintf(text, "1"))
 	w.addNode("n1")
 	w.drive(s)
@@ -215,9 +215,9 @@ func TestLostDefinition(t *testing.T) {
 	}
 }
 
-// TestServerDefaults: what the API server fills into a pod does not make it look like another.
+// TestServerDefaults checks that defaults of the API server do not make a pod outdated.
 func TestServerDefaults(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p,
 		env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}], resources: {cpuRequest: 0.1, cpuLimit: 1000m, memoryRequest: 1Mi, memoryLimit: 1024Ki}}}}}`)
 	w.addNode("n1")
@@ -239,23 +239,23 @@ func TestServerDefaults(t *testing.T) {
 	}
 }
 
-// TestAttempts: failed attempts count until an edit, a rerun or a new admission.
+// TestAttempts checks that failed attempts count until an edit, a rerun or a new admission.
 func TestAttempts(t *testing.T) {
 	text := `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/%s, retries: 1}}}}`
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(fmt.Sprintf(text, "p"))
 	w.addNode("n1")
 	w.hangs["tuning|1.0.0/apply"] = true
 	w.drive(s)
-	w.end(w.pods[0], 1, "")
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.StateFailing, Attempts: 2})
+	w.endPod(w.pods[0], 1, "")
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.StateFailing, Attempts: 2})
 	w.pods = nil
 	task := func() rollout.Task { return w.compile(w.skyhooks[0]).Rollout.Targets[0].Tasks[0] }
 	if got := task(); got.Attempts != 2 || got.Noted != 2 || got.Retries != 2 || !got.Bounded || got.FailedAt.IsZero() || got.Recorded != rollout.StateFailing {
 		t.Errorf("after two failed attempts the task is %+v", got)
 	}
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
-	w.end(w.pods[0], 1, "")
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
+	w.endPod(w.pods[0], 1, "")
 	if got := task(); got.Attempts != 3 {
 		t.Errorf("a pod that fails after two failed ones makes %d attempts", got.Attempts)
 	}

@@ -23,20 +23,20 @@ const (
 	mostState = 96 << 10 // bytes of nodeState, beyond which further nodes are left out
 )
 
-// worst orders statuses of nodes by how much they ask for somebody's attention.
+// worst orders statuses of nodes, the most urgent first.
 var worst = []v1alpha1.Status{
 	v1alpha1.StatusErroring, v1alpha1.StatusBlocked, v1alpha1.StatusUnknown, v1alpha1.StatusInProgress,
 	v1alpha1.StatusPaused, v1alpha1.StatusDisabled, v1alpha1.StatusWaiting, v1alpha1.StatusComplete,
 }
 
-// statuses are the words for the engine's phases.
+// statuses maps the engine's phases to documented statuses.
 var statuses = map[rollout.Phase]v1alpha1.Status{
 	rollout.PhaseFinished: v1alpha1.StatusComplete, rollout.PhaseWaiting: v1alpha1.StatusWaiting, rollout.PhaseInFlight: v1alpha1.StatusInProgress,
 	rollout.PhaseFailing: v1alpha1.StatusErroring, rollout.PhaseFailed: v1alpha1.StatusErroring, rollout.PhaseBlocked: v1alpha1.StatusBlocked,
 	rollout.PhasePaused: v1alpha1.StatusPaused, rollout.PhaseDisabled: v1alpha1.StatusDisabled,
 }
 
-// nodeStatus is one node with its status and why.
+// nodeStatus is one node with its status and the reason.
 type nodeStatus struct {
 	name   string
 	status v1alpha1.Status
@@ -45,8 +45,8 @@ type nodeStatus struct {
 	index  int // in Rollout.Targets
 }
 
-// Status is what to say about the Skyhook. It speaks of the generation that was compiled, and of no other. Transition
-// times of conditions that did not change are kept from the status it has, and so is the ledger, which others write.
+// Status returns the status of the compiled generation. Transition
+// times of unchanged conditions are kept, and so is the ledger, which is written separately.
 func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alpha1.SkyhookStatus {
 	s := c.in.Skyhook
 	nodes := c.reporter().nodeStatuses(r)
@@ -67,7 +67,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 	return out
 }
 
-// nodeStatuses gives every selected node its status, in the order of the targets.
+// nodeStatuses returns the status of every selected node, in the order of the targets.
 func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 	verdicts := make(map[string]*rollout.Verdict, len(r.Verdicts))
 	for i := range r.Verdicts {
@@ -91,7 +91,7 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 	return out
 }
 
-// statusOf is the word for a verdict. A node whose remaining package cannot start is not complete.
+// statusOf returns the status for a verdict. A node whose remaining package cannot start is not complete.
 func (rep reporter) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
 	status, ok := statuses[v.Phase]
 	switch {
@@ -103,8 +103,7 @@ func (rep reporter) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
 	return status
 }
 
-// rollUp is the status of the whole: the one that asks most for somebody's attention, but that nothing is wrong as
-// long as nodes are worked on.
+// rollUp returns the status of the Skyhook: in_progress while any node is, otherwise the most urgent one of its nodes.
 func (rep reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
 	switch {
 	case rep.Rollout.Broken != nil:
@@ -126,7 +125,7 @@ func (rep reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.S
 	return v1alpha1.StatusUnknown
 }
 
-// fillNodeMaps fills the maps by node: every node of a small fleet, otherwise those that are not complete, worst first.
+// fillNodeMaps fills the maps by node: every node while they are few, otherwise those that are not complete, worst first.
 func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus) {
 	show := slices.Clone(nodes)
 	if len(show) > mostNodes {
@@ -152,7 +151,7 @@ func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus
 	}
 }
 
-// admissionTimes is when each node that is being worked on got its seat, at most as many as the other maps hold.
+// admissionTimes returns the admission time of each node in flight, limited like the other maps.
 func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
 	for i := range rep.Rollout.Targets {
@@ -168,7 +167,7 @@ func (rep reporter) admissionTimes() map[string]metav1.Time {
 	return out
 }
 
-// configUpdates lists the keys that nodes have still to take over.
+// configUpdates lists the changed keys that some node has not applied yet.
 func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 	type change struct{ from, to string }
 	seen := map[change]bool{}

@@ -10,8 +10,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// passing are taints that Kubernetes itself puts on a node and takes away again: a node that reboots carries them for
-// a while. They say nothing about who is wanted there.
+// passing are taints that Kubernetes itself adds and removes: a rebooting node has them for a while, and they do not
+// restrict which workloads may run there.
 var passing = map[string]bool{
 	corev1.TaintNodeUnschedulable:      true,
 	corev1.TaintNodeNotReady:           true,
@@ -23,8 +23,8 @@ var passing = map[string]bool{
 	corev1.TaintNodeOutOfService:       true,
 }
 
-// firstUntoleratedTaint is the first taint that keeps this Skyhook from a node; nil when it may work there. PreferNoSchedule is
-// a wish and keeps nobody away. The runtime-required taint is tolerated only by those who are to remove it.
+// firstUntoleratedTaint returns the first taint that excludes this Skyhook from a node; nil for none. PreferNoSchedule
+// excludes nothing. The runtime-required taint is tolerated only by Skyhooks that remove it.
 func (tc targetCompiler) firstUntoleratedTaint(n *node.Node) *corev1.Taint {
 	for i := range n.Taints {
 		t := &n.Taints[i]
@@ -49,7 +49,7 @@ func (tc targetCompiler) toleratesTaint(t *corev1.Taint) bool {
 	return false
 }
 
-// tolerations are those of every pod. The scheduler is not asked, so they matter for taints that evict.
+// tolerations returns those of every pod. The pods bypass the scheduler, so they matter for NoExecute taints only.
 func (r renderer) tolerations() []corev1.Toleration {
 	required := r.in.Config.RuntimeTaint
 	out := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}

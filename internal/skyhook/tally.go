@@ -15,10 +15,10 @@ type Tally struct {
 	Name, Version string
 	States        map[v1alpha1.State]int
 	Stages        map[v1alpha1.Stage]int
-	Restarts      int // recorded now, over all nodes
+	Restarts      int // recorded, over all nodes
 }
 
-// Tallies counts, for every package version that is wanted or that some node has, the nodes by state and by stage.
+// Tallies counts, for every package version of the spec or of some node, the nodes by state and by stage.
 func (c *Compiled) Tallies() []Tally {
 	all := map[[2]string]*Tally{}
 	of := func(name, version string) *Tally {

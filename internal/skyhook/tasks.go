@@ -18,8 +18,8 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 
 func cutKey(key string) (name, version string, ok bool) { return strings.Cut(key, "|") }
 
-// findPod is the pod that works for an entry of a nodeState: of the same package, version and stage, and of the run the
-// record names. Of several the newest counts.
+// findPod returns the pod of an entry of a nodeState: of the same package, version, stage and recorded run. The newest of
+// several counts.
 func (tc taskCompiler) findPod(node string, e entry) *podInfo {
 	run := ""
 	if e.rec != nil {
@@ -35,7 +35,7 @@ func (tc taskCompiler) findPod(node string, e entry) *podInfo {
 	return nil
 }
 
-// compileAll turns steps into tasks, with what their pods and the record say.
+// compileAll turns steps into tasks, with the states of their pods and records.
 func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) (tasks []rollout.Task, byID map[string]*step, used map[*podInfo]bool) {
 	tasks, byID = make([]rollout.Task, 0, len(steps)), make(map[string]*step, len(steps))
 	used = map[*podInfo]bool{}
@@ -47,7 +47,7 @@ func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) (tasks []rollou
 	return tasks, byID, used
 }
 
-// addStrays are the pods that belong to no task.
+// addStrays adds the pods that belong to no task.
 func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podInfo]bool) {
 	for _, pod := range tc.pods[t.node.Name] {
 		switch {
@@ -59,7 +59,7 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 	}
 }
 
-// keepDefinition sees to it that a definition stays until the step that uses it has ended.
+// keepDefinition keeps a definition until the step that uses it has ended.
 func (tc taskCompiler) keepDefinition(d *Definition) {
 	if tc.byHash[d.Hash] != nil || tc.in.Definitions[d.Hash] != nil {
 		return
@@ -118,7 +118,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	return task
 }
 
-// wasEdited says that a step is not the one whose attempts are recorded: an edit may have mended it.
+// wasEdited reports whether a step differs from the one whose attempts are recorded: an edit may have fixed it.
 func wasEdited(st *step, rec *node.PackageRecord) bool {
 	if st.isInterrupt() {
 		return !sameInterrupt(rec.Effect, st.effect)
@@ -126,13 +126,13 @@ func wasEdited(st *step, rec *node.PackageRecord) bool {
 	return rec.Hash != st.def.Hash
 }
 
-// applyRecord reads how far the node says the step is.
+// applyRecord sets the task's state from the node's record.
 func (tc taskCompiler) applyRecord(w *packageDiff, st *step, e entry, task *rollout.Task) {
 	switch {
 	case e.isUnderWay():
 		task.Recorded = rollout.StateRunning
 		if st.stage == v1alpha1.StageUninstallInterrupt && (e.rec == nil || e.rec.Interrupt == "") {
-			task.Recorded = rollout.StatePending // the uninstall ended and moved the entry here; nothing runs yet
+			task.Recorded = rollout.StatePending // the uninstall ended and moved the entry here; no pod runs yet
 		}
 	case e.State == v1alpha1.StateErroring:
 		task.Recorded = rollout.StateFailing
@@ -144,15 +144,15 @@ func (tc taskCompiler) applyRecord(w *packageDiff, st *step, e entry, task *roll
 	task.State = task.Recorded
 }
 
-// isInterruptRunning says that the interrupt that covers others is still under way, so that they wait for it and for
-// nothing else.
+// isInterruptRunning reports whether a covering interrupt has not ended, so that the covered ones wait for it
+// only.
 func (tc taskCompiler) isInterruptRunning(w *packageDiff, id string) bool {
 	key, _, _, stage := splitTaskID(id)
 	e, ok := w.on.State[key]
 	return ok && e.Stage == stage && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring)
 }
 
-// waitForName keeps a task from starting while the name of its pod is taken by one of an earlier run.
+// waitForName keeps a task from starting while a pod of an earlier run has its name.
 func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task) {
 	if len(tc.pods[w.n.Name]) == 0 {
 		return
@@ -166,7 +166,7 @@ func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task)
 	}
 }
 
-// isCurrentPod says that a pod works for what the node records now.
+// isCurrentPod reports whether a pod belongs to an entry that the node records.
 func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 	for _, e := range w.entries[pod.tag.Name] {
 		if w.c.taskCompiler().findPod(w.n.Name, e) == pod {
@@ -176,7 +176,7 @@ func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 	return false
 }
 
-// applyPod reads the step's pod.
+// applyPod sets the task's state from its pod.
 func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
 	task.Object, task.State, task.Started = pod.name, pod.state, pod.created
 	if pod.why != nil || pod.state == succeeded {
@@ -195,7 +195,7 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 	}
 }
 
-// isOutdated says that the pod was made from something else than what would be made now.
+// isOutdated reports whether the pod was made from other inputs than a new one would be.
 func (tc taskCompiler) isOutdated(st *step, e entry, pod *podInfo) bool {
 	if st.isInterrupt() && e.rec != nil && e.rec.Payload != nil {
 		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != tc.renderer().contentOf(st, e.rec.Payload)
@@ -203,7 +203,7 @@ func (tc taskCompiler) isOutdated(st *step, e entry, pod *podInfo) bool {
 	return pod.content != tc.renderer().contentOf(st, st.payload)
 }
 
-// proveReboot holds back the success of a reboot until the node itself shows another boot and is ready.
+// proveReboot defers the success of a reboot until the node reports another boot id and is ready.
 func (tc taskCompiler) proveReboot(n *node.Node, rec *node.PackageRecord, pod *podInfo, task *rollout.Task) {
 	wait := func(reason rollout.Reason, text string) {
 		task.State, task.Why = rollout.StateRunning, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
@@ -219,8 +219,8 @@ func (tc taskCompiler) proveReboot(n *node.Node, rec *node.PackageRecord, pod *p
 	}
 }
 
-// markStale is what can be written to a node without any task: records of packages a predecessor finished, and entries that
-// nothing is owed for any more.
+// markStale adds the edits that need no task: records of packages that a predecessor finished, and removal of entries with
+// nothing left to do.
 func (tc taskCompiler) markStale(t *target, d *targetTasks) {
 	adopt, forget := d.adopt, d.forget
 	if tc.Rollout.Paused || tc.Rollout.Broken != nil {

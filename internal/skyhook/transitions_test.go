@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestTransitions is the documented table of states of one package on one node: what is stored, what the spec says,
-// what happens, and what is stored then.
+// TestTransitions is the documented table of states of one package on one node: the recorded state, the spec,
+// the actions, and the recorded state after them.
 func TestTransitions(t *testing.T) {
 	const reboot, uninstall = "interrupt: {type: noop}", "uninstall: {enabled: true, apply: true}"
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestTransitions(t *testing.T) {
 		{"", uninstall, nil, ""},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.stored, c.spec, strings.Join(c.does, ", ")), func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCluster(t)
 			spec := "version: 1.0.0, image: example.org/p"
 			if c.spec != "" {
 				spec += ", " + c.spec
@@ -86,9 +86,9 @@ func TestTransitions(t *testing.T) {
 					a.Verb, a.State, a.Attempts = rollout.VerbRecord, rollout.StateFailing, 1
 				}
 				if pod := w.podOf(s, "n1", a.Task); pod != nil && verb == "end" {
-					w.end(pod, 0, "")
+					w.endPod(pod, 0, "")
 				}
-				w.act(w.compile(s), a)
+				w.applyAction(w.compile(s), a)
 			}
 			if got := entries(w, s); got != c.want {
 				t.Errorf("it is %s, want %s", got, c.want)
@@ -97,7 +97,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func entries(w *world, s *v1alpha1.Skyhook) string {
+func entries(w *testCluster, s *v1alpha1.Skyhook) string {
 	w.compile(s)
 	state := node.Parse(w.node("n1"), nil).Skyhook("demo").State
 	var out []string

@@ -16,13 +16,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Reasons of the node conditions, for True and for False. They are older than the rule that a reason is one word.
+// Reasons of the node conditions, for True and for False. The predecessor's, with spaces.
 var (
 	notReadyReasons = [2]string{"Incomplete", "Complete"}
 	erroringReasons = [2]string{"Package(s) Erroring or Unknown", "Not Erroring"}
 )
 
-// nodeMarks are the strings that concern one Skyhook, made once.
+// nodeMarks are the keys and messages of one Skyhook, built once.
 type nodeMarks struct {
 	status, version     string // keys
 	notReady, erroring  corev1.NodeConditionType
@@ -38,8 +38,8 @@ func newNodeMarks(skyhook string) nodeMarks {
 	}
 }
 
-// Words is what to say on a node: status annotation and label, version, node conditions. It is empty when all is said.
-// Nodes that only wait get no conditions yet, and a Skyhook that is being deleted says nothing new.
+// Words returns the edit of a node's status marks: annotation, label, version and node conditions. It is empty when all are current.
+// Nodes that only wait get no conditions yet, and a Skyhook that is being deleted adds none.
 func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	t := c.targets[n.Name]
 	if c.Rollout.Deleting || t == nil || !t.selected {
@@ -61,7 +61,7 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	return e
 }
 
-// chooseReason is the reason for yes or for no.
+// chooseReason returns the reason for True or for False.
 func chooseReason(yes bool, reasons [2]string) string {
 	if yes {
 		return reasons[0]
@@ -69,7 +69,7 @@ func chooseReason(yes bool, reasons [2]string) string {
 	return reasons[1]
 }
 
-// hasOwnCondition says that the node has conditions of this Skyhook.
+// hasOwnCondition reports whether the node has conditions of this Skyhook.
 func (rep reporter) hasOwnCondition(n *node.Node) bool {
 	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return rep.recorder().isOwnCondition(cond.Type) })
 }
@@ -89,7 +89,7 @@ func (rep reporter) setNodeCondition(e *node.Edit, n *node.Node, kind corev1.Nod
 	})
 }
 
-// nodesWithStatus are the nodes with a status, sorted.
+// nodesWithStatus returns the sorted names of the nodes with a status.
 func nodesWithStatus(nodes []nodeStatus, status v1alpha1.Status) []string {
 	var out []string
 	for _, n := range nodes {
@@ -101,7 +101,7 @@ func nodesWithStatus(nodes []nodeStatus, status v1alpha1.Status) []string {
 	return out
 }
 
-// formatNames lists names while they are few.
+// formatNames joins names, or counts them when there are many.
 func formatNames(names []string) string {
 	if len(names) > mostListed {
 		return fmt.Sprintf("%d (list truncated; see controller logs)", len(names))
@@ -109,7 +109,7 @@ func formatNames(names []string) string {
 	return "[" + strings.Join(names, " ") + "]"
 }
 
-// listNames joins some of many names.
+// listNames joins the first names and counts the others.
 func listNames(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -117,7 +117,7 @@ func listNames(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// clipName is a name of a list of which only the beginning matters.
+// clipName truncates a name in a list.
 func clipName(name string) string {
 	if len(name) > 10 {
 		return name[:10] + "..."

@@ -18,9 +18,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestNodeConditions: they come with the work, change with its outcome, and go with the Skyhook.
+// TestNodeConditions checks that conditions appear with the work, change with its outcome, and disappear with the Skyhook.
 func TestNodeConditions(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	w.addNode("n1")
 	say := func(phase rollout.Phase) node.Edit {
@@ -68,9 +68,9 @@ func TestNodeConditions(t *testing.T) {
 	}
 }
 
-// TestUnsay: what was said on a node that is no longer selected is taken back, though nothing ran there.
-func TestUnsay(t *testing.T) {
-	w := newWorld(t)
+// TestStatusOfUnselectedNodeIsRemoved removes the status marks of a node that is no longer selected, though nothing ran there.
+func TestStatusOfUnselectedNodeIsRemoved(t *testing.T) {
+	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {nodeSelectors: {matchLabels: {pool: gpu}}, packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
 	n := w.addNode("n1")
 	n.Labels["pool"] = "gpu"
@@ -80,23 +80,23 @@ func TestUnsay(t *testing.T) {
 		t.Fatal("nothing was said")
 	}
 	delete(n.Labels, "pool")
-	w.touched(n)
+	w.bumpVersion(n)
 	w.compile(s)
 	if w.state("n1") != "" || len(n.Status.Conditions) != 1 || n.Labels["skyhook.nvidia.com/status_demo"] != "" {
 		t.Errorf("it still says\n%s%v", w.state("n1"), n.Status.Conditions)
 	}
 }
 
-// TestTaint: the taint goes with a mark that it was ours, and makes the node known.
+// TestTaint checks that the taint comes with an annotation that marks it, and makes the node known.
 func TestTaint(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, autoTaintNewNodes: true, packages: {}}}`)
 	w.addNode("n1")
 	c := w.compile(s)
 	if c.in.Nodes[0].IsKnown() {
 		t.Error("a fresh node is known")
 	}
-	w.act(c, rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
+	w.applyAction(c, rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
 	n := node.Parse(w.node("n1"), nil)
 	if !n.HasTaint(w.config.RuntimeTaint) || !n.IsKnown() || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] != "true" {
 		t.Errorf("it carries %v %v", n.Taints, n.Annotations)
@@ -108,7 +108,7 @@ func TestTaint(t *testing.T) {
 	if c := w.compile(other); c.Rollout.Targets[0].Blocked == nil {
 		t.Error("who does not remove it tolerates it")
 	}
-	w.act(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1"})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1"})
 	if node.Parse(w.node("n1"), nil).HasTaint(w.config.RuntimeTaint) {
 		t.Error("the taint stays")
 	}
@@ -117,9 +117,9 @@ func TestTaint(t *testing.T) {
 	}
 }
 
-// TestStatusIsBounded: a status of 10,000 nodes fits, worst nodes first.
+// TestStatusIsBounded checks that a status of 10,000 nodes fits, worst nodes first.
 func TestStatusIsBounded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	for i := range 10000 {
 		w.addNode(fmt.Sprintf("a-node-with-a-rather-long-name-in-some-cloud-%05d.compute.internal", i))
@@ -151,9 +151,9 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 }
 
-// TestEveryReasonIsSaid: for each reason to wait the message of Ready has the whole sentence, at most a few of them.
-func TestEveryReasonIsSaid(t *testing.T) {
-	w := newWorld(t)
+// TestReadyHasEveryReason checks that the message of Ready has the whole sentence of each reason, up to its limit.
+func TestReadyHasEveryReason(t *testing.T) {
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	w.addNode("n1")
 	c := w.compile(s)
@@ -180,9 +180,9 @@ func TestEveryReasonIsSaid(t *testing.T) {
 	}
 }
 
-// TestNoNodeTwice: parsing an unchanged node gives the same value, and an edit folds like a patch.
-func TestNoNodeTwice(t *testing.T) {
-	w := newWorld(t)
+// TestUnchangedNodeIsParsedOnce checks that parsing an unchanged node returns the same value, and that edits combine like patches.
+func TestUnchangedNodeIsParsedOnce(t *testing.T) {
+	w := newTestCluster(t)
 	s := w.apply(simple)
 	w.addNode("n1")
 	w.drive(s)
@@ -190,7 +190,7 @@ func TestNoNodeTwice(t *testing.T) {
 	if node.Parse(w.node("n1"), n) != n {
 		t.Error("the same version is parsed again")
 	}
-	w.touched(w.node("n1"))
+	w.bumpVersion(w.node("n1"))
 	next := node.Parse(w.node("n1"), n)
 	if next == n || next.Skyhook("demo").Record.Packages["tuning|1.0.0"] != n.Skyhook("demo").Record.Packages["tuning|1.0.0"] {
 		t.Error("a heartbeat makes the record be parsed again")
@@ -207,9 +207,9 @@ func TestNoNodeTwice(t *testing.T) {
 	}
 }
 
-// TestEvents: per node only what somebody may want to know, the rest summed up.
+// TestEvents checks which events are per node and which are aggregated.
 func TestEvents(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, interrupt: {type: service, services: [cron]}}}}}`)
 	for _, name := range []string{"n1", "n2", "n3"} {
 		w.addNode(name)

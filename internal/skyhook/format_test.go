@@ -12,8 +12,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// draw prints what a compilation gives, for people.
-func draw(c *Compiled) string {
+// formatRollout prints a compiled rollout.
+func formatRollout(c *Compiled) string {
 	var b strings.Builder
 	if c.Rollout.Broken != nil {
 		fmt.Fprintf(&b, "broken: %s: %s\n", c.Rollout.Broken.Reason, c.Rollout.Broken.Text)
@@ -33,11 +33,11 @@ func draw(c *Compiled) string {
 			marks = append(marks, fmt.Sprintf("blocked %s: %s", t.Blocked.Reason, t.Blocked.Text))
 		}
 		if len(t.Tasks) == 0 {
-			marks = append(marks, "owes nothing")
+			marks = append(marks, "nothing left")
 		}
 		fmt.Fprintf(&b, "%s: %s\n", t.Node, strings.Join(marks, ", "))
 		for _, task := range t.Tasks {
-			b.WriteString("  " + drawTask(task) + "\n")
+			b.WriteString("  " + formatTask(task) + "\n")
 		}
 		for _, s := range t.Strays {
 			fmt.Fprintf(&b, "  stray %s\n", s)
@@ -46,7 +46,7 @@ func draw(c *Compiled) string {
 	return b.String()
 }
 
-func drawTask(task rollout.Task) string {
+func formatTask(task rollout.Task) string {
 	out := task.ID
 	if task.State != rollout.StatePending || task.Recorded != rollout.StatePending {
 		out += fmt.Sprintf(" %s (recorded %s)", task.State, task.Recorded)

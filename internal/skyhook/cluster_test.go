@@ -21,9 +21,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// world is a cluster in memory with one or more Skyhooks: enough to play stories. It does what the back end does with
-// the doors of this package; who goes next is decided by the simplest thing that can be right (see drive).
-type world struct {
+// testCluster is a cluster in memory with one or more Skyhooks. It applies edits as the back end does;
+// drive replaces the engine by the simplest correct order.
+type testCluster struct {
 	t        testing.TB
 	skyhooks []*v1alpha1.Skyhook
 	policy   *v1alpha1.DeploymentPolicy
@@ -35,13 +35,13 @@ type world struct {
 	config   Config
 	now      time.Time
 	serial   int
-	fails    map[string]int // task id, to how often its pod fails before it ends well
+	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
 	log      []string
 }
 
-func newWorld(t testing.TB) *world {
-	return &world{
+func newTestCluster(t testing.TB) *testCluster {
+	return &testCluster{
 		t: t, parsed: map[string]*node.Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
 		fails: map[string]int{}, hangs: map[string]bool{},
 		config: Config{
@@ -52,8 +52,8 @@ func newWorld(t testing.TB) *world {
 	}
 }
 
-// apply takes a Skyhook as a user writes it, over what is there.
-func (w *world) apply(text string) *v1alpha1.Skyhook {
+// apply creates or replaces a Skyhook from YAML.
+func (w *testCluster) apply(text string) *v1alpha1.Skyhook {
 	w.t.Helper()
 	s := &v1alpha1.Skyhook{}
 	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
@@ -71,7 +71,7 @@ func (w *world) apply(text string) *v1alpha1.Skyhook {
 	return s
 }
 
-func (w *world) addNode(name string) *corev1.Node {
+func (w *testCluster) addNode(name string) *corev1.Node {
 	w.serial++
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID("node-" + name), CreationTimestamp: metav1.NewTime(w.now.Add(-time.Hour)),
@@ -83,7 +83,7 @@ func (w *world) addNode(name string) *corev1.Node {
 	return n
 }
 
-func (w *world) node(name string) *corev1.Node {
+func (w *testCluster) node(name string) *corev1.Node {
 	w.t.Helper()
 	for _, n := range w.nodes {
 		if n.Name == name {
@@ -94,12 +94,12 @@ func (w *world) node(name string) *corev1.Node {
 	return nil
 }
 
-func (w *world) touched(n *corev1.Node) {
+func (w *testCluster) bumpVersion(n *corev1.Node) {
 	w.serial++
 	n.ResourceVersion = fmt.Sprint(w.serial)
 }
 
-func (w *world) input(s *v1alpha1.Skyhook) *Input {
+func (w *testCluster) input(s *v1alpha1.Skyhook) *Input {
 	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now, Definitions: map[string]*Definition{}, Claims: map[string]string{}}
 	for _, n := range w.nodes {
 		w.parsed[n.Name] = node.Parse(n.DeepCopy(), w.parsed[n.Name])
@@ -122,8 +122,8 @@ func (w *world) input(s *v1alpha1.Skyhook) *Input {
 	return in
 }
 
-// compile looks once, and writes what does not wait for a plan.
-func (w *world) compile(s *v1alpha1.Skyhook) *Compiled {
+// compile compiles a Skyhook, and writes the edits that need no plan.
+func (w *testCluster) compile(s *v1alpha1.Skyhook) *Compiled {
 	c := Compile(w.input(s))
 	for _, cm := range c.ConfigMaps() {
 		if cm.Immutable == nil || w.maps[cm.Name] == nil {
@@ -139,19 +139,19 @@ func (w *world) compile(s *v1alpha1.Skyhook) *Compiled {
 	return c
 }
 
-// write is the patch of a node.
-func (w *world) write(name string, e node.Edit) {
+// write applies an edit to a node.
+func (w *testCluster) write(name string, e node.Edit) {
 	n := w.node(name)
 	after := (&node.Node{
 		Annotations: n.Annotations, Labels: n.Labels, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints, Conditions: n.Status.Conditions,
 	}).With(e)
 	n.Annotations, n.Labels, n.Spec.Unschedulable = after.Annotations, after.Labels, after.Unschedulable
 	n.Spec.Taints, n.Status.Conditions = after.Taints, after.Conditions
-	w.touched(n)
+	w.bumpVersion(n)
 }
 
-// act carries out one action.
-func (w *world) act(c *Compiled, a rollout.Action) {
+// applyAction applies one action.
+func (w *testCluster) applyAction(c *Compiled, a rollout.Action) {
 	w.t.Helper()
 	a.Rollout = c.Rollout.Ref
 	n := node.Parse(w.node(a.Node).DeepCopy(), nil)
@@ -180,7 +180,7 @@ func (w *world) act(c *Compiled, a rollout.Action) {
 	}
 }
 
-func (w *world) payload(p *corev1.Pod) string {
+func (w *testCluster) payload(p *corev1.Pod) string {
 	for _, c := range p.Spec.InitContainers {
 		if c.Name == containerInterrupt {
 			i, err := pack.DecodeInterrupt(c.Args[3])
@@ -193,7 +193,7 @@ func (w *world) payload(p *corev1.Pod) string {
 	return ""
 }
 
-func (w *world) create(p *corev1.Pod) {
+func (w *testCluster) create(p *corev1.Pod) {
 	w.t.Helper()
 	if slices.ContainsFunc(w.pods, func(o *corev1.Pod) bool { return o.Name == p.Name }) {
 		w.t.Fatalf("pod %s exists already", p.Name)
@@ -204,8 +204,8 @@ func (w *world) create(p *corev1.Pod) {
 	w.pods = append(w.pods, p)
 }
 
-// end lets the init containers of a pod end well, all or until the one that fails.
-func (w *world) end(p *corev1.Pod, exit int32, message string) {
+// endPod lets the init containers of a pod end, all of them or until the one that fails.
+func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 	p.Status.Phase = corev1.PodRunning
 	p.Status.InitContainerStatuses = nil
 	for i, c := range p.Spec.InitContainers {
@@ -223,7 +223,7 @@ func (w *world) end(p *corev1.Pod, exit int32, message string) {
 	}
 }
 
-func (w *world) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
+func (w *testCluster) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
 	key, _, _, stage := splitTaskID(task)
 	for _, p := range w.pods {
 		t, _ := readPodAnnotation(p)
@@ -234,9 +234,9 @@ func (w *world) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
 	return nil
 }
 
-// drive plays a Skyhook until nothing happens any more, and gives what ran, in order. Every node has a seat at once;
-// a pod ends as soon as it was made, unless it is to fail or hang.
-func (w *world) drive(s *v1alpha1.Skyhook) string {
+// drive runs a Skyhook until nothing happens any more, and returns what ran, in order. Every node is admitted at once;
+// a pod succeeds as soon as it was made, unless it is to fail or hang.
+func (w *testCluster) drive(s *v1alpha1.Skyhook) string {
 	w.t.Helper()
 	w.log = nil
 	for pass := 0; ; pass++ {
@@ -256,14 +256,14 @@ func (w *world) drive(s *v1alpha1.Skyhook) string {
 	return strings.Join(w.log, "\n")
 }
 
-// advance does what can be done on one node.
-func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) bool {
+// advance applies the next action on one node.
+func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) bool {
 	if t.Blocked != nil || c.Rollout.Broken != nil || c.Rollout.Paused {
 		return false
 	}
 	act := func(a rollout.Action) bool {
 		a.Node = t.Node
-		w.act(c, a)
+		w.applyAction(c, a)
 		return true
 	}
 	for _, stray := range t.Strays {
@@ -274,7 +274,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 		undone[t.Tasks[i].ID] = &t.Tasks[i]
 	}
 	if len(undone) == 0 {
-		return w.leave(c, t, act)
+		return w.finishTarget(c, t, act)
 	}
 	if !t.Admitted {
 		return act(rollout.Action{Verb: rollout.VerbAdmit})
@@ -293,7 +293,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
 		case task.Object != "":
 			working = true
-			if w.play(s, t.Node, task) {
+			if w.advancePod(s, t.Node, task) {
 				return true
 			}
 		case task.CoveredBy != "" || task.Leaving:
@@ -325,7 +325,7 @@ func (w *world) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Target) boo
 	return act(a)
 }
 
-func (w *world) leave(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {
+func (w *testCluster) finishTarget(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {
 	switch {
 	case !t.HeldAt.IsZero():
 		return act(rollout.Action{Verb: rollout.VerbRelease})
@@ -337,8 +337,8 @@ func (w *world) leave(c *Compiled, t *rollout.Target, act func(rollout.Action) b
 	return false
 }
 
-// play lets a pod go on.
-func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool {
+// advancePod lets a pod succeed, or fail when it is to.
+func (w *testCluster) advancePod(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool {
 	pod := w.podOf(s, node, task.ID)
 	if pod == nil || w.hangs[task.ID] {
 		return false
@@ -347,10 +347,10 @@ func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool 
 		if task.State == rollout.StateFailing {
 			w.fails[task.ID]--
 			if w.fails[task.ID] > 0 {
-				return false // it goes on failing: nobody mends it
+				return false // it keeps failing
 			}
 		} else {
-			w.end(pod, 3, "")
+			w.endPod(pod, 3, "")
 			return true
 		}
 	}
@@ -362,16 +362,16 @@ func (w *world) play(s *v1alpha1.Skyhook, node string, task *rollout.Task) bool 
 			return false
 		}
 		n.Status.NodeInfo.BootID = w.nextBoot(from)
-		w.touched(n)
+		w.bumpVersion(n)
 		message = string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode())
 	}
-	w.end(pod, 0, message)
+	w.endPod(pod, 0, message)
 	return true
 }
 
 func split0(id string) string { key, _, _, _ := splitTaskID(id); return key }
 
-func (w *world) nextBoot(from string) string {
+func (w *testCluster) nextBoot(from string) string {
 	var n int
 	_, _ = fmt.Sscanf(from, "boot-%d", &n)
 	return fmt.Sprintf("boot-%d", n+1)

@@ -24,75 +24,75 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 60, "how many random lives of a Skyhook TestLives plays")
-	first = flag.Int64("seed", 1, "the first of them")
+	seeds = flag.Int("seeds", 60, "number of random runs of TestRandomRuns")
+	first = flag.Int64("seed", 1, "the seed of the first run")
 )
 
-// TestLives plays random lives of a Skyhook with the real engine: random dependencies, edits at any moment, failing and
-// vanishing pods, lost actions, resets by hand, boots. Once the edits and the trouble end, every node converges to what
-// the spec says, and on the way there:
+// TestRandomRuns runs Skyhooks with the real engine under random faults: random dependencies, edits at any moment, failing and
+// lost pods, lost actions, resets by hand, boots. Once the edits and faults end, every node converges to the
+// spec, and until then:
 //
 //   - a package starts only when what it depends on is finished on the node;
 //   - an interrupt runs alone on a node that is held;
 //   - no more nodes are in flight than the budget allows;
 //   - nothing stays held, cordoned or running.
-func TestLives(t *testing.T) {
+func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := &life{world: newWorld(t), luck: rand.New(rand.NewSource(seed)), budget: 2}
-			l.play()
+			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2}
+			l.run()
 		})
 		if !ok {
-			t.Fatalf("play it again with -run TestLives -seeds 1 -seed %d", seed)
+			t.Fatalf("repeat it with -run TestRandomRuns -seeds 1 -seed %d", seed)
 		}
 	}
 }
 
-type life struct {
-	*world
-	luck   *rand.Rand
-	s      *v1alpha1.Skyhook
-	budget int
-	calm   bool // no trouble any more
-	before []string
+type randomRun struct {
+	*testCluster
+	rng      *rand.Rand
+	s        *v1alpha1.Skyhook
+	budget   int
+	quiet    bool // no further faults
+	rebooted []string
 }
 
-func (l *life) chance(percent int) bool { return !l.calm && l.luck.Intn(100) < percent }
+func (l *randomRun) chance(percent int) bool { return !l.quiet && l.rng.Intn(100) < percent }
 
-func (l *life) play() {
+func (l *randomRun) run() {
 	for i := range 4 {
 		l.addNode(fmt.Sprintf("n%d", i))
 	}
-	l.config.ReapplyOnReboot = l.luck.Intn(3) == 0
+	l.config.ReapplyOnReboot = l.rng.Intn(3) == 0
 	l.edit()
 	for turn := 0; turn < 60; turn++ {
 		if l.chance(12) {
 			l.edit()
 		}
-		l.trouble()
-		l.turn()
+		l.injectFault()
+		l.pass()
 	}
-	l.calm = true
-	if l.luck.Intn(2) == 0 {
+	l.quiet = true
+	if l.rng.Intn(2) == 0 {
 		l.edit()
 	}
 	for turn := 0; ; turn++ {
 		if turn > 400 {
-			l.t.Fatalf("it never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), draw(l.compile(l.s)))
+			l.t.Fatalf("it never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
 		}
-		if !l.turn() && l.atRest() {
+		if !l.pass() && l.isAtRest() {
 			break
 		}
 	}
-	l.converged()
+	l.checkConverged()
 	now := metav1.NewTime(l.now)
 	l.s.DeletionTimestamp = &now
 	for turn := 0; !l.compile(l.s).Removed; turn++ {
 		if turn > 300 {
-			l.t.Fatalf("the deletion never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), draw(l.compile(l.s)))
+			l.t.Fatalf("the deletion never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
 		}
-		l.turn()
+		l.pass()
 	}
 	for _, n := range l.nodes {
 		for key := range n.Annotations {
@@ -106,41 +106,41 @@ func (l *life) play() {
 	}
 }
 
-func (l *life) tail(n int) []string { return l.log[max(0, len(l.log)-n):] }
+func (l *randomRun) tail(n int) []string { return l.log[max(0, len(l.log)-n):] }
 
 // edit writes another spec: any packages, any versions, dependencies on earlier names only.
-func (l *life) edit() {
+func (l *randomRun) edit() {
 	versions := []string{"1.0.0", "1.1.0", "1.10.0", "2.0.0"}
 	kinds := []string{"", "", "noop", "service", "reboot", "restartAllServices"}
 	packages := map[string]any{}
 	for i := range 4 {
-		if l.luck.Intn(5) == 0 {
+		if l.rng.Intn(5) == 0 {
 			continue
 		}
 		name := fmt.Sprintf("p%cx", 'a'+i)
-		p := map[string]any{"version": versions[l.luck.Intn(len(versions))], "image": "example.org/" + name}
-		p["configMap"] = map[string]string{"a": fmt.Sprint(l.luck.Intn(3)), "b": fmt.Sprint(l.luck.Intn(3))}
+		p := map[string]any{"version": versions[l.rng.Intn(len(versions))], "image": "example.org/" + name}
+		p["configMap"] = map[string]string{"a": fmt.Sprint(l.rng.Intn(3)), "b": fmt.Sprint(l.rng.Intn(3))}
 		interrupt := func() any {
-			return map[string]any{"type": "service", "services": []string{fmt.Sprintf("s%d", l.luck.Intn(3))}}
+			return map[string]any{"type": "service", "services": []string{fmt.Sprintf("s%d", l.rng.Intn(3))}}
 		}
-		switch kind := kinds[l.luck.Intn(len(kinds))]; kind {
+		switch kind := kinds[l.rng.Intn(len(kinds))]; kind {
 		case "":
 		case "service":
 			p["interrupt"] = interrupt()
 		default:
 			p["interrupt"] = map[string]any{"type": kind}
 		}
-		if l.luck.Intn(2) == 0 {
-			p["configInterrupts"] = map[string]any{"a": interrupt(), "b*": map[string]any{"type": []string{"noop", "reboot"}[l.luck.Intn(2)]}}
+		if l.rng.Intn(2) == 0 {
+			p["configInterrupts"] = map[string]any{"a": interrupt(), "b*": map[string]any{"type": []string{"noop", "reboot"}[l.rng.Intn(2)]}}
 		}
 		deps := map[string]string{}
 		for _, other := range sortedNames(packages) {
-			if l.luck.Intn(3) == 0 {
+			if l.rng.Intn(3) == 0 {
 				deps[other] = packages[other].(map[string]any)["version"].(string)
 			}
 		}
 		p["dependsOn"] = deps
-		switch l.luck.Intn(8) {
+		switch l.rng.Intn(8) {
 		case 0:
 			p["uninstall"] = map[string]any{"enabled": false}
 		case 1, 2:
@@ -148,13 +148,13 @@ func (l *life) edit() {
 		case 3:
 			p["uninstall"] = map[string]any{"enabled": true, "apply": true}
 		}
-		if l.luck.Intn(3) == 0 {
-			p["env"] = []any{map[string]any{"name": "X", "value": fmt.Sprint(l.luck.Intn(3))}}
+		if l.rng.Intn(3) == 0 {
+			p["env"] = []any{map[string]any{"name": "X", "value": fmt.Sprint(l.rng.Intn(3))}}
 		}
 		packages[name] = p
 	}
 	raw, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"name": "demo"}, "spec": map[string]any{
-		"interruptionBudget": map[string]any{"count": l.budget}, "serial": l.luck.Intn(6) == 0, "packages": packages,
+		"interruptionBudget": map[string]any{"count": l.budget}, "serial": l.rng.Intn(6) == 0, "packages": packages,
 	}})
 	if err != nil {
 		l.t.Fatal(err)
@@ -163,9 +163,9 @@ func (l *life) edit() {
 	l.log = append(l.log, "edit")
 }
 
-// trouble is what happens to a cluster.
-func (l *life) trouble() {
-	n := l.nodes[l.luck.Intn(len(l.nodes))]
+// injectFault changes something that users or failures change.
+func (l *randomRun) injectFault() {
+	n := l.nodes[l.rng.Intn(len(l.nodes))]
 	switch {
 	case l.chance(3):
 		delete(n.Annotations, v1alpha1.PrefixNodeState+"demo")
@@ -174,7 +174,7 @@ func (l *life) trouble() {
 		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = "{}"
 		l.log = append(l.log, n.Name+" emptied by hand")
 	case l.chance(3) && len(l.pods) > 0:
-		i := l.luck.Intn(len(l.pods))
+		i := l.rng.Intn(len(l.pods))
 		l.log = append(l.log, "lost "+l.pods[i].Name)
 		l.pods = slices.Delete(l.pods, i, i+1)
 	case l.chance(3):
@@ -183,20 +183,20 @@ func (l *life) trouble() {
 	case l.chance(2):
 		l.s.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
 	default:
-		if l.luck.Intn(4) == 0 || l.calm {
+		if l.rng.Intn(4) == 0 || l.quiet {
 			l.s.Annotations = nil
 		}
 	}
-	l.touched(n)
+	l.bumpVersion(n)
 }
 
-// turn is one pass of the loop; it says whether anything was done.
-func (l *life) turn() bool {
-	l.now = l.now.Add(time.Duration(5+l.luck.Intn(60)) * time.Second)
-	if l.calm {
+// pass runs one pass of the loop and reports whether it changed anything.
+func (l *randomRun) pass() bool {
+	l.now = l.now.Add(time.Duration(5+l.rng.Intn(60)) * time.Second)
+	if l.quiet {
 		l.s.Annotations = nil
 	}
-	moved := l.podsGoOn()
+	moved := l.advancePods()
 	c := l.compile(l.s)
 	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
 	for _, n := range c.in.Nodes {
@@ -209,7 +209,7 @@ func (l *life) turn() bool {
 	plan := rollout.Decide(snap)
 	for _, v := range plan.Reports[0].Verdicts {
 		if v.Why.Reason == rollout.ReasonInvalidSpec && c.Rollout.Broken == nil {
-			l.t.Fatalf("%s makes no sense to the engine: %s\n%s", v.Node, v.Why.Text, draw(c))
+			l.t.Fatalf("%s makes no sense to the engine: %s\n%s", v.Node, v.Why.Text, formatRollout(c))
 		}
 	}
 	for _, ledger := range plan.Ledgers {
@@ -228,43 +228,43 @@ func (l *life) turn() bool {
 		if a.Verb == rollout.VerbSweep {
 			existing--
 		}
-		l.carryOut(c, a)
+		l.logAndApply(c, a)
 	}
-	l.keepsWhatItMade(l.pods[max(0, existing):])
+	l.checkNewPods(l.pods[max(0, existing):])
 	l.s.Status.CompartmentStatuses = policy.CompartmentsOf(c.Rollout.Ref, plan.Groups)
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
-	l.check()
+	l.checkNodes()
 	return moved || len(plan.Actions) > 0
 }
 
-// keepsWhatItMade checks that a pass that follows at once, with nothing changed from outside, wants every pod that the last one
-// made: no stage is begun and abandoned.
-func (l *life) keepsWhatItMade(made []*corev1.Pod) {
+// checkNewPods checks that a pass that follows at once, with nothing changed from outside, keeps every pod that the last one
+// made: no stage is started and abandoned.
+func (l *randomRun) checkNewPods(made []*corev1.Pod) {
 	for _, t := range l.compile(l.s).Rollout.Targets {
 		for _, p := range made {
 			if p.Spec.NodeName == t.Node && slices.Contains(t.Strays, p.Name) {
-				l.t.Fatalf("pod %s was made and is not wanted\n%s\n%s", p.Name, draw(l.compile(l.s)), strings.Join(l.about(t.Node), "\n"))
+				l.t.Fatalf("pod %s was made and is not wanted\n%s\n%s", p.Name, formatRollout(l.compile(l.s)), strings.Join(l.logOf(t.Node), "\n"))
 			}
 		}
 	}
 }
 
-func (l *life) carryOut(c *Compiled, a rollout.Action) {
+func (l *randomRun) logAndApply(c *Compiled, a rollout.Action) {
 	switch a.Verb {
 	case rollout.VerbRun, rollout.VerbSweep, rollout.VerbRecord, rollout.VerbCover, rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRelease, rollout.VerbRetire:
 		l.log = append(l.log, fmt.Sprintf("%s %s %s%s (%s)", a.Node, a.Verb, a.Task, a.State, a.Why.Text))
 	}
 	switch a.Verb {
 	case rollout.VerbRun:
-		l.mayRun(c, a)
+		l.checkRun(c, a)
 	case rollout.VerbAdmit:
-		l.mayAdmit(a.Node)
+		l.checkAdmission(a.Node)
 	}
-	l.act(c, a)
+	l.applyAction(c, a)
 }
 
-// mayRun checks the order of packages and the peace of interrupts.
-func (l *life) mayRun(c *Compiled, a rollout.Action) {
+// checkRun checks the order of packages, and that an interrupt runs alone.
+func (l *randomRun) checkRun(c *Compiled, a rollout.Action) {
 	st, err := c.recorder().findStep(a.Node, a.Task)
 	if err != nil {
 		l.t.Fatal(err)
@@ -291,31 +291,31 @@ func (l *life) mayRun(c *Compiled, a rollout.Action) {
 	}
 }
 
-// podsGoOn lets pods end, well or not.
-func (l *life) podsGoOn() bool {
+// advancePods lets pods succeed or fail.
+func (l *randomRun) advancePods() bool {
 	moved := false
 	for _, p := range l.pods {
 		before := readPod(p)
-		if before.state == succeeded || before.dead || l.luck.Intn(3) == 0 {
+		if before.state == succeeded || before.dead || l.rng.Intn(3) == 0 {
 			continue
 		}
 		moved = true
 		switch {
 		case l.chance(15):
-			l.end(p, 1, "")
+			l.endPod(p, 1, "")
 		case l.chance(4):
 			p.Status.Phase, p.Status.Reason, p.Status.InitContainerStatuses = corev1.PodFailed, "Evicted", nil
 		case strings.Contains(l.payload(p), "reboot"):
 			l.reboot(p)
 		default:
-			l.end(p, 0, "")
+			l.endPod(p, 0, "")
 		}
 	}
 	return moved
 }
 
-// reboot is what the agent does: once for each id, whoever asks.
-func (l *life) reboot(p *corev1.Pod) {
+// reboot does what the agent does: it reboots once for each interrupt id.
+func (l *randomRun) reboot(p *corev1.Pod) {
 	n := l.node(p.Spec.NodeName)
 	id := ""
 	for _, e := range p.Spec.InitContainers[0].Env {
@@ -324,12 +324,12 @@ func (l *life) reboot(p *corev1.Pod) {
 		}
 	}
 	from := n.Status.NodeInfo.BootID
-	if slices.Contains(l.before, n.Name+id) {
+	if slices.Contains(l.rebooted, n.Name+id) {
 		from = "an earlier one"
 	} else {
-		l.before = append(l.before, n.Name+id)
+		l.rebooted = append(l.rebooted, n.Name+id)
 		n.Status.NodeInfo.BootID = l.nextBoot(from)
-		l.touched(n)
+		l.bumpVersion(n)
 	}
-	l.end(p, 0, string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode()))
+	l.endPod(p, 0, string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode()))
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestStories plays the scripts in testdata/stories; each is the documentation of one rule. Rewrite them with
-// go test ./internal/skyhook -run TestStories -rewrite, and read the difference.
+// TestScenarios runs the scripts in testdata/scenarios; each documents one rule. Rewrite them with
+// go test ./internal/skyhook -run TestScenarios -rewrite, and review the difference.
 //
 //	skyhook                  applies the YAML below the command
 //	node NAME…               adds nodes
-//	compile                  prints what is owed
-//	drive                    plays until nothing is left to do, and prints what ran
-//	state NODE               prints nodeState and what else people see on the node
+//	compile                  prints the tasks
+//	drive                    runs until nothing is left to do, and prints what ran
+//	state NODE               prints nodeState and the other visible marks of the node
 //	set NODE KEY=VALUE…      changes a node: boot, label.K, annotation.K, unschedulable, ready, taint
 //	admit|hold|release|retire NODE, run|fail|finish|pull|reject|lose NODE TASK
 //	delete                   deletes the Skyhook
-func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
-		w := newWorld(t)
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		w := newTestCluster(t)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.t = t
 			return w.command(d)
@@ -39,7 +39,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-func (w *world) skyhook(d *datadriven.TestData) *v1alpha1.Skyhook {
+func (w *testCluster) skyhook(d *datadriven.TestData) *v1alpha1.Skyhook {
 	name := ""
 	for _, a := range d.CmdArgs {
 		if a.Key == "skyhook" {
@@ -55,7 +55,7 @@ func (w *world) skyhook(d *datadriven.TestData) *v1alpha1.Skyhook {
 	return nil
 }
 
-func (w *world) command(d *datadriven.TestData) string {
+func (w *testCluster) command(d *datadriven.TestData) string {
 	arg := func(i int) string {
 		if i < len(d.CmdArgs) {
 			return d.CmdArgs[i].Key
@@ -80,7 +80,7 @@ func (w *world) command(d *datadriven.TestData) string {
 		}
 		return ""
 	case "compile":
-		return draw(w.compile(w.skyhook(d)))
+		return formatRollout(w.compile(w.skyhook(d)))
 	case "drive":
 		return w.drive(w.skyhook(d))
 	case "set":
@@ -107,7 +107,7 @@ func (w *world) command(d *datadriven.TestData) string {
 	return w.action(d, arg(0), arg(1))
 }
 
-func (w *world) configure(d *datadriven.TestData, word string) {
+func (w *testCluster) configure(d *datadriven.TestData, word string) {
 	switch word {
 	case "reapply-on-reboot":
 		w.config.ReapplyOnReboot = true
@@ -122,7 +122,7 @@ func (w *world) configure(d *datadriven.TestData, word string) {
 	}
 }
 
-func (w *world) set(d *datadriven.TestData) {
+func (w *testCluster) set(d *datadriven.TestData) {
 	n := w.node(d.CmdArgs[0].Key)
 	for _, a := range d.CmdArgs[1:] {
 		value := ""
@@ -154,11 +154,11 @@ func (w *world) set(d *datadriven.TestData) {
 			d.Fatalf(w.t, "cannot set %s", a.Key)
 		}
 	}
-	w.touched(n)
+	w.bumpVersion(n)
 }
 
 // state prints what people see on a node.
-func (w *world) state(name string) string {
+func (w *testCluster) state(name string) string {
 	n := w.node(name)
 	show := map[string]string{}
 	for key, value := range n.Annotations {
@@ -177,7 +177,7 @@ func (w *world) state(name string) string {
 	return out
 }
 
-func (w *world) action(d *datadriven.TestData, node, task string) string {
+func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 	s := w.skyhook(d)
 	w.now = w.now.Add(10 * time.Second)
 	verbs := map[string]rollout.Verb{
@@ -193,7 +193,7 @@ func (w *world) action(d *datadriven.TestData, node, task string) string {
 			a.Wipe = a.Wipe || arg.Key == "wipe"
 			a.Skip = a.Skip || arg.Key == "skip"
 		}
-		w.act(w.compile(s), a)
+		w.applyAction(w.compile(s), a)
 		return ""
 	}
 	pod := w.podOf(s, node, task)
@@ -202,14 +202,14 @@ func (w *world) action(d *datadriven.TestData, node, task string) string {
 	}
 	switch d.Cmd {
 	case "finish":
-		w.end(pod, 0, strings.TrimSpace(d.Input))
+		w.endPod(pod, 0, strings.TrimSpace(d.Input))
 	case "record":
-		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateDone})
-		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbSweep, Node: node, Object: pod.Name})
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateDone})
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbSweep, Node: node, Object: pod.Name})
 	case "fail":
-		w.end(pod, 1, string(pack.Message{Mode: pack.Mode(strings.Split(task, "/")[1]), Outcome: pack.Failed, Class: pack.StepFailed,
+		w.endPod(pod, 1, string(pack.Message{Mode: pack.Mode(strings.Split(task, "/")[1]), Outcome: pack.Failed, Class: pack.StepFailed,
 			Reason: "step run.sh ended with exit code 7", Lines: []string{"one", "no such file"}}.Encode()))
-		w.act(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateFailing, Attempts: 1})
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateFailing, Attempts: 1})
 	case "pull":
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.InitContainers[0].Name, Image: pod.Spec.InitContainers[0].Image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}

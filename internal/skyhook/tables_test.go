@@ -121,7 +121,7 @@ func TestStageTableIsTotal(t *testing.T) {
 // continueFrom returns the row of stageTable that an entry matches, and the stages that are left.
 func continueFrom(t *testing.T, c tableCase) (row, left string) {
 	t.Helper()
-	w := newWorld(t)
+	w := newTestCluster(t)
 	w.config.ReapplyOnReboot = true
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}, ` + c.interrupt + `}}}}`)
 	w.addNode("n1")
@@ -201,7 +201,7 @@ func TestVersionTable(t *testing.T) {
 // would not end.
 func TestRemovalOfManyDependents(t *testing.T) {
 	const count = 40
-	w := newWorld(t)
+	w := newTestCluster(t)
 	var packages []string
 	for i := range count {
 		var on []string
