@@ -3,10 +3,7 @@
 
 package rollout
 
-import (
-	"cmp"
-	"slices"
-)
+import "cmp"
 
 // admitter admits targets within the limits of their groups and rollouts.
 type admitter struct{ *planner }
@@ -71,9 +68,7 @@ func (r *rolloutState) sortedTargets(matches func(*targetState) bool) []*targetS
 			out = append(out, t)
 		}
 	}
-	if !slices.IsSortedFunc(out, compareCandidates) {
-		slices.SortStableFunc(out, compareCandidates)
-	}
+	sortStable(out, compareCandidates)
 	return out
 }
 

@@ -167,6 +167,11 @@ func (k *boardTask) isRunning() bool { return k.isBusy && k.planned == StateRunn
 
 func (k *boardTask) isInterrupt() bool { return k.Need == NeedAlone }
 
+func (k *boardTask) isOpenInterrupt() bool { return k.isInterrupt() && k.isPending() }
+
+// isPlain reports whether the task is not an interrupt and not recorded as done.
+func (k *boardTask) isPlain() bool { return !k.isInterrupt() && k.isPending() }
+
 // isFinal reports whether the failures so far are a final failure.
 func (k *boardTask) isFinal() bool { return k.Task.isFinal(k.failures) }
 

@@ -140,13 +140,19 @@ func checkBarrier(t *targetState) (Verdict, bool) {
 // checkEarlierRollouts keeps the order between rollouts of one sequence on one node. A rollout that is disabled or
 // cannot be compiled makes no other wait, unless it occupies the node: see checkOccupied.
 func checkEarlierRollouts(t *targetState) (Verdict, bool) {
-	for e := t.node.firstTarget; e != nil && e != t; e = e.nextOnNode {
-		isOfSequence := e.rollout.Sequence == t.rollout.Sequence && !e.rollout.isBypassed()
-		if isOfSequence && e.exists && e.isUnfinished() {
-			return Verdict{Phase: PhaseWaiting, Why: e.rollout.reasonToWait(ReasonEarlierRollout)}, true
-		}
+	first := t.node.findTarget(func(e *targetState) bool { return e == t || t.isBehind(e) })
+	if first == t {
+		return Verdict{}, false
 	}
-	return Verdict{}, false
+	return Verdict{Phase: PhaseWaiting, Why: first.rollout.reasonToWait(ReasonEarlierRollout)}, true
+}
+
+// isBehind reports whether an earlier target of the node has to finish first.
+func (t *targetState) isBehind(e *targetState) bool {
+	if e.rollout.Sequence != t.rollout.Sequence || e.rollout.isBypassed() {
+		return false
+	}
+	return e.exists && e.isUnfinished()
 }
 
 func checkOccupied(t *targetState) (Verdict, bool) {

@@ -39,11 +39,16 @@ func (g *graph) matchesTasks(tasks []Task) bool {
 		return false
 	}
 	for i := range tasks {
-		if g.tasks[i].ID != tasks[i].ID || !slices.Equal(g.tasks[i].After, tasks[i].After) {
+		if !g.tasks[i].isLike(&tasks[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// isLike reports whether two tasks have the same name and wait for the same tasks.
+func (t *Task) isLike(other *Task) bool {
+	return t.ID == other.ID && slices.Equal(t.After, other.After)
 }
 
 func newGraph(tasks []Task) *graph {

@@ -91,25 +91,19 @@ func (n *nodeState) isIdle() bool {
 	if isBusy || len(n.Holds) > 0 || !n.Ready {
 		return false
 	}
-	for t := n.firstTarget; t != nil; t = t.nextOnNode {
-		if !t.isIdle() {
-			return false
-		}
-	}
-	return true
+	return n.findTarget(func(t *targetState) bool { return !t.isIdle() }) == nil
 }
 
 // isIdle reports whether a target counts for nothing but what Omitted counts. One on a node that counts against the
 // limit also counts for its topology, and one of the open batch for the batch.
 func (t *targetState) isIdle() bool {
-	g := t.group
-	isOfOpenBatch := g.usesBatches() && t.target.Batch >= max(1, g.Memory.From)
-	switch {
-	case t.invalid != nil, !t.exists, t.isSoaking:
-		return false
-	case t.target.Admitted, t.target.Leaving, t.target.Skipped, t.target.Unproven != nil:
+	isStable := t.exists && t.invalid == nil && !t.isSoaking
+	isMoving := t.target.Admitted || t.target.Leaving || t.target.Skipped || t.target.Unproven != nil
+	if isMoving || !isStable {
 		return false
 	}
+	g := t.group
+	isOfOpenBatch := g.usesBatches() && t.target.Batch >= max(1, g.Memory.From)
 	return !isOfOpenBatch && g.useCount[t.target.Node] == 0
 }
 

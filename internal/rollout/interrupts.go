@@ -17,8 +17,8 @@ type interruptStarter struct{ starter }
 // started. One that failed for good does not delay the others.
 func (s interruptStarter) findBegun() *boardTask {
 	return s.find(func(k *boardTask) bool {
-		isOpen := k.isInterrupt() && k.isPending() && !k.isHopeless
-		return isOpen && s.isReady(k) && k.hasBegun()
+		mayContinue := k.isOpenInterrupt() && !k.isHopeless
+		return mayContinue && s.isReady(k) && k.hasBegun()
 	})
 }
 
@@ -31,28 +31,19 @@ func (s interruptStarter) findCovered(by *boardTask) []*boardTask {
 // covers. They are urgent if they can succeed. Interrupts that failed for good run only when no other is ready, and
 // delay nothing.
 func (s interruptStarter) findReady() (ready []*boardTask, isUrgent bool) {
-	open := s.findAll(func(k *boardTask) bool { return k.isInterrupt() && k.isPending() && s.isReady(k) })
-	var failed []*boardTask
-	for _, k := range open {
-		switch {
-		case !k.isHopeless:
-			ready = append(ready, k)
-		case !k.Bounded:
-			failed = append(failed, k)
-		}
+	ready = s.findAll(func(k *boardTask) bool { return k.isOpenInterrupt() && !k.isHopeless && s.isReady(k) })
+	if len(ready) > 0 {
+		return ready, true
 	}
-	if len(ready) == 0 {
-		return failed, false
-	}
-	return ready, true
+	failed := s.findAll(func(k *boardTask) bool { return k.isOpenInterrupt() && !k.Bounded && s.isReady(k) })
+	return failed, false
 }
 
 // startStrongest starts the strongest of the interrupts that are ready, which covers the others. It waits for all
 // tasks that can still continue without an interrupt.
 func (s interruptStarter) startStrongest(ready []*boardTask) {
 	if k := s.findDelaying(); k != nil {
-		why := Why{Reason: ReasonInterruptGroup, Text: ready[0].title() + " waits for " + k.title()}
-		s.reportVerdict(weightBehind, PhaseInFlight, why)
+		s.reportBehind(ReasonInterruptGroup, ready[0].title()+" waits for "+k.title())
 		return
 	}
 	strongest := slices.MaxFunc(ready, func(a, b *boardTask) int { return cmp.Compare(a.Strength, b.Strength) })
@@ -70,9 +61,8 @@ func (s interruptStarter) findDelaying() *boardTask {
 	awaitsInterrupt := make([]bool, len(s.tasks))
 	for _, i := range s.target.graph.order {
 		k := &s.tasks[i]
-		isOpen := k.isInterrupt() && k.isPending()
 		awaits := func(j int) bool { return awaitsInterrupt[j] }
-		awaitsInterrupt[i] = isOpen || slices.ContainsFunc(s.dependenciesOf(k), awaits)
+		awaitsInterrupt[i] = k.isOpenInterrupt() || slices.ContainsFunc(s.dependenciesOf(k), awaits)
 	}
 	return s.find(func(k *boardTask) bool {
 		return k.isPending() && !k.isHopeless && !awaitsInterrupt[k.index]

@@ -3,14 +3,14 @@
 
 package rollout
 
+import "slices"
+
 // usesBatches says that the pace works in batches.
 func (p Pace) usesBatches() bool {
-	switch p.Kind {
-	case PaceFixed, PaceLinear, PaceExponential, PaceWhole:
-		return true
-	}
-	return false
+	return slices.Contains(batchPaces, p.Kind)
 }
+
+var batchPaces = []PaceKind{PaceFixed, PaceLinear, PaceExponential, PaceWhole}
 
 // nextSize is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
 // group cuts it afterwards.
@@ -18,21 +18,31 @@ func (p Pace) nextSize(m Memory, total int) int {
 	if p.Kind == PaceWhole {
 		return 0
 	}
-	size, last := p.Initial, m.LastSize
-	shrink := m.LastFailed && progress(m, total) < p.SafetyLimit
-	if last > 0 {
-		switch {
-		case p.Kind == PaceLinear && shrink:
-			size = last - p.Delta
-		case p.Kind == PaceLinear:
-			size = last + p.Delta
-		case p.Kind == PaceExponential && shrink:
-			size = last / max(1, p.Factor)
-		case p.Kind == PaceExponential:
-			size = min(last*max(1, p.Factor), total)
-		}
+	size := p.Initial
+	if m.LastSize > 0 {
+		size = p.sizeAfter(m, total)
 	}
-	return max(1, min(size, total-m.Completed-m.Failed))
+	rest := total - m.Completed - m.Failed
+	return max(1, min(size, rest))
+}
+
+// sizeAfter returns the size of a batch from the outcome of the batch before it.
+func (p Pace) sizeAfter(m Memory, total int) int {
+	factor := max(1, p.Factor)
+	shrinks := m.LastFailed && progress(m, total) < p.SafetyLimit
+	switch p.Kind {
+	case PaceLinear:
+		if shrinks {
+			return m.LastSize - p.Delta
+		}
+		return m.LastSize + p.Delta
+	case PaceExponential:
+		if shrinks {
+			return m.LastSize / factor
+		}
+		return min(m.LastSize*factor, total)
+	}
+	return p.Initial
 }
 
 // progress is the share of a group that had ended at the last checkpoint, in percent, rounded down.

@@ -86,9 +86,7 @@ func (p *planner) addNodes() {
 			cmp.Compare(a.UID, b.UID),
 		)
 	}
-	if !slices.IsSortedFunc(p.nodes, byAge) {
-		slices.SortFunc(p.nodes, byAge)
-	}
+	sortStable(p.nodes, byAge)
 	p.byName = make(map[string]*nodeState, len(p.nodes))
 	for i := range p.nodes {
 		n := &p.nodes[i]
@@ -171,9 +169,7 @@ func (p *planner) addTargets(r *rolloutState) {
 		p.targets = append(p.targets, t)
 	}
 	r.targets = p.targets[from:]
-	if !slices.IsSortedFunc(r.targets, compareTargets) {
-		slices.SortStableFunc(r.targets, compareTargets)
-	}
+	sortStable(r.targets, compareTargets)
 }
 
 // compareTargets orders the targets of a rollout by their nodes.
@@ -260,12 +256,24 @@ func (p *planner) findTarget(rollout Ref, node string) *targetState {
 	if n == nil {
 		return nil
 	}
+	return n.findTarget(func(t *targetState) bool { return t.rollout.Ref == rollout })
+}
+
+// findTarget returns the first target on the node that matches, earlier rollouts first; nil if there is none.
+func (n *nodeState) findTarget(matches func(*targetState) bool) *targetState {
 	for t := n.firstTarget; t != nil; t = t.nextOnNode {
-		if t.rollout.Ref == rollout {
+		if matches(t) {
 			return t
 		}
 	}
 	return nil
+}
+
+// sortStable sorts items unless they are in order, as they mostly are.
+func sortStable[T any](items []T, compare func(a, b T) int) {
+	if !slices.IsSortedFunc(items, compare) {
+		slices.SortStableFunc(items, compare)
+	}
 }
 
 // find returns the first item that matches; nil if there is none.

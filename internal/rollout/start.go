@@ -3,7 +3,11 @@
 
 package rollout
 
-import "strconv"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
 
 // starter starts the tasks that may run now, on an admitted target that passed the gates.
 type starter struct{ *taskBoard }
@@ -112,62 +116,54 @@ func (s starter) startPlainTasks(isInterruptUrgent bool) {
 			return
 		}
 	}
-	for i := range s.tasks {
+	for _, k := range s.findAll((*boardTask).isPlain) {
 		if s.isNodeReturned {
 			return
 		}
-		s.startPlainTask(&s.tasks[i], next, isInterruptUrgent)
+		isOther := next != nil && next != k
+		switch {
+		case k.isBusy:
+		case !s.isReady(k):
+			s.reportBehind(ReasonDependency, k.title()+" waits for what it depends on")
+		case isInterruptUrgent && k.isHopeless:
+		case isOther:
+			s.reportBehind(ReasonSerial, k.title()+" waits for "+next.title())
+		case s.checkDue(k):
+			s.startPlainTask(k)
+		}
 	}
 }
 
-func (s starter) startPlainTask(k, next *boardTask, isInterruptUrgent bool) {
-	isCandidate := !k.isInterrupt() && k.isPending() && !k.isBusy
-	if !isCandidate {
-		return
-	}
-	if !s.isReady(k) {
-		why := Why{Reason: ReasonDependency, Text: k.title() + " waits for what it depends on"}
-		s.reportVerdict(weightBehind, PhaseInFlight, why)
-		return
-	}
-	if isInterruptUrgent && k.isHopeless {
-		return
-	}
-	if next != nil && next != k {
-		why := Why{Reason: ReasonSerial, Text: k.title() + " waits for " + next.title()}
-		s.reportVerdict(weightBehind, PhaseInFlight, why)
-		return
-	}
-	if !s.checkDue(k) {
-		return
-	}
-	if k.Need == NeedDrained && !drainer(s).ensureQuiet(k) {
+// startPlainTask starts a task, once the node is drained if it needs that.
+func (s starter) startPlainTask(k *boardTask) {
+	needsDrain := k.Need == NeedDrained
+	if needsDrain && !drainer(s).ensureQuiet(k) {
 		return
 	}
 	s.startTask(k)
 }
 
-// findNextSerial returns the task that starts next when only one may run at a time: the first with the lowest rank, or
-// nil while one runs.
+func (s starter) reportBehind(reason Reason, text string) {
+	s.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: reason, Text: text})
+}
+
+// findNextSerial returns the task that starts next when only one may run at a time: the first with the lowest rank. It
+// returns nil while one runs.
 func (s starter) findNextSerial(isInterruptUrgent bool) *boardTask {
-	var next *boardTask
-	for i := range s.tasks {
-		k := &s.tasks[i]
-		if k.isInterrupt() || !k.isPending() {
-			continue
-		}
-		if k.isBusy {
-			return nil
-		}
-		isGivenUp := k.isHopeless && (isInterruptUrgent || k.Bounded)
-		if isGivenUp || !s.isReady(k) {
-			continue
-		}
-		if next == nil || k.serialRank() < next.serialRank() {
-			next = k
-		}
+	plain := s.findAll((*boardTask).isPlain)
+	if slices.ContainsFunc(plain, func(k *boardTask) bool { return k.isBusy }) {
+		return nil
 	}
-	return next
+	candidates := slices.DeleteFunc(plain, func(k *boardTask) bool {
+		isGivenUp := k.isHopeless && (isInterruptUrgent || k.Bounded)
+		return isGivenUp || !s.isReady(k)
+	})
+	if len(candidates) == 0 {
+		return nil
+	}
+	return slices.MinFunc(candidates, func(a, b *boardTask) int {
+		return cmp.Compare(a.serialRank(), b.serialRank())
+	})
 }
 
 // serialRank orders tasks of which one may start: retries that can still succeed, then new ones, then final failures.

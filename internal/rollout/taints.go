@@ -20,15 +20,12 @@ func (p tainter) taintNewNodes() {
 
 // needsTaint reports whether the rollout prepares new nodes and this node is one.
 func (t *targetState) needsTaint() bool {
-	r := t.rollout
-	if !r.Required || !r.Autotaint || r.Deleting || r.isBypassed() {
-		return false
-	}
-	if !t.exists || t.target.Leaving || t.invalid != nil {
+	isActive := t.rollout.Autotaint && !t.rollout.isBypassed()
+	if !isActive || !t.isRequired() {
 		return false
 	}
 	isNew := !t.node.Tainted && !t.node.Known
-	return isNew && t.hasWork
+	return isNew && t.hasWork && t.invalid == nil
 }
 
 // untaintFinished removes the taint from nodes on which everything that is required is finished.
@@ -64,11 +61,12 @@ func (p *draftPlan) untaintNode(t *targetState) {
 	if !t.node.Tainted || t.node.untainted {
 		return
 	}
-	for o := t.node.firstTarget; o != nil; o = o.nextOnNode {
+	isUnprepared := func(o *targetState) bool {
 		isOpen := o.hasWork || o.target.Admitted || o.invalid != nil
-		if isOpen && o.isRequired() && !o.isRetired {
-			return
-		}
+		return isOpen && o.isRequired() && !o.isRetired
+	}
+	if t.node.findTarget(isUnprepared) != nil {
+		return
 	}
 	t.node.untainted = true
 	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
