@@ -12,31 +12,40 @@ type advancer struct{ *planner }
 //
 // Outcomes are recorded in any case. Tasks start only on a target that passed the gates.
 func (a advancer) advance(t *targetState) {
-	isUnknown := !t.exists || t.invalid != nil || t.rollout.Broken != nil || t.isUnreadable()
-	if isUnknown {
+	isUnclear := t.invalid != nil || t.rollout.Broken != nil || t.isUnreadable()
+	switch {
+	case !t.exists, isUnclear:
 		return
-	}
-	if !t.target.Admitted {
+	case !t.target.Admitted:
 		a.cleanUp(t)
 		return
 	}
 	b := a.newBoard(t)
 	recorder{b}.recordOutcomes()
-	retire := retirer{b}
 	switch {
 	case b.isDone():
-		retire.retireDone()
+		retirer{b}.retireDone()
 	case t.target.Leaving:
-		retire.retireLeaving()
-	case !t.passesGates:
-		return
-	case t.rollout.Deleting && b.isHopeless():
-		retire.giveUp()
-	case t.rollout.Once && t.hasFailed && !b.isWorking():
-		retire.retireFailed()
+		retirer{b}.retireLeaving()
+	case t.passesGates:
+		a.advanceTasks(b)
+	}
+}
+
+// advanceTasks starts tasks, unless the target is given up: on deletion if no task can succeed, and in a rollout that
+// tries each target once if it failed.
+func (a advancer) advanceTasks(b *taskBoard) {
+	r := b.target.rollout
+	isGivenUp := r.Deleting && b.isHopeless()
+	hasFailed := r.Once && b.target.hasFailed
+	switch {
+	case isGivenUp:
+		retirer{b}.giveUp()
+	case hasFailed && !b.isWorking():
+		retirer{b}.retireFailed()
 	default:
 		starter{b}.startTasks()
-		t.verdict = b.verdict
+		b.target.verdict = b.verdict
 	}
 }
 
@@ -47,15 +56,23 @@ func (a advancer) cleanUp(t *targetState) {
 		return
 	}
 	a.plan.sweepStrays(t)
-	keepsHold := t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
-	if t.isHeld && !keepsHold {
-		t.isHeld = false // if this plan admits the target, it must hold its node again
-		a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
-	}
-	if t.rollout.Deleting && !t.hasWork {
+	a.releaseHold(t)
+	isDeleted := t.rollout.Deleting && !t.hasWork
+	if isDeleted {
 		a.plan.untaintRetired(t)
 		a.plan.addAction(t, VerbRetire, doneReason).Wipe = true
 	}
+}
+
+// releaseHold releases the hold on a node that is not in flight. If this plan admits the target, it must hold its node
+// again.
+func (a advancer) releaseHold(t *targetState) {
+	keepsHold := t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
+	if keepsHold || !t.isHeld {
+		return
+	}
+	t.isHeld = false
+	a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
 }
 
 // sweepStrays deletes objects on the node of a target that belong to none of its tasks.

@@ -129,7 +129,12 @@ func (t *targetState) drainReason() Why {
 		if others := len(pods) - 1; others > 0 {
 			text += ", and " + countNoun(others, "more pod is like that", "more pods are like that")
 		}
-		return Why{Reason: obstacle.reason, Text: truncate(text), About: "Pod " + first.path(), Since: t.target.HeldAt}
+		return Why{
+			Reason: obstacle.reason,
+			Text:   truncate(text),
+			About:  "Pod " + first.path(),
+			Since:  t.target.HeldAt,
+		}
 	}
 	return Why{}
 }
@@ -161,7 +166,10 @@ func (d drainer) evictPod(pod *Pod, why Why, force bool) {
 	}
 	if force {
 		timeout := d.target.rollout.Drain.Timeout.String()
-		why = Why{Reason: ReasonDrainTimeout, Text: truncate("pod " + pod.path() + " had " + timeout + " to leave")}
+		why = Why{
+			Reason: ReasonDrainTimeout,
+			Text:   truncate("pod " + pod.path() + " had " + timeout + " to leave"),
+		}
 	}
 	why.About = "Pod " + pod.path()
 	a := d.plan.addAction(d.target, VerbEvict, why)

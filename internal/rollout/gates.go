@@ -89,7 +89,11 @@ func checkNodeGone(t *targetState) (Verdict, bool) {
 	if t.exists {
 		return Verdict{}, false
 	}
-	why := Why{Reason: ReasonNodeGone, About: "Node " + t.target.Node, Text: "the node does not exist any more"}
+	why := Why{
+		Reason: ReasonNodeGone,
+		Text:   "the node does not exist any more",
+		About:  "Node " + t.target.Node,
+	}
 	if t.node != nil && !t.target.Gone {
 		why.Text = "the node was replaced by another of the same name"
 	}

@@ -37,7 +37,9 @@ const maxListed = 3
 const unlimited = math.MaxInt
 
 // usesBatches reports whether the group works in batches. That needs a ledger, which numbers them.
-func (g *groupState) usesBatches() bool { return g.Pace.usesBatches() && g.ledger != nil }
+func (g *groupState) usesBatches() bool {
+	return g.Pace.usesBatches() && g.ledger != nil
+}
 
 // usesMemory reports whether outcomes change the memory of the group.
 func (g *groupState) usesMemory() bool {
@@ -46,10 +48,14 @@ func (g *groupState) usesMemory() bool {
 }
 
 // isOverLimit reports whether more nodes are busy than the limit allows.
-func (g *groupState) isOverLimit() bool { return g.Limit != Unlimited && len(g.busy) > g.Limit }
+func (g *groupState) isOverLimit() bool {
+	return g.Limit != Unlimited && len(g.busy) > g.Limit
+}
 
 // isFull reports whether as many nodes are busy as the limit allows.
-func (g *groupState) isFull() bool { return g.Limit != Unlimited && len(g.busy) >= g.Limit }
+func (g *groupState) isFull() bool {
+	return g.Limit != Unlimited && len(g.busy) >= g.Limit
+}
 
 // addCandidate counts a target that passed the gates and is not admitted.
 func (g *groupState) addCandidate(t *targetState) {
@@ -130,11 +136,13 @@ func (g *groupState) isTopologyFull(t *targetState) bool {
 // isMember reports whether a target belongs to the open batch. One that is in flight and whose batch is unknown does:
 // a predecessor admitted it.
 func (g *groupState) isMember(t *targetState) bool {
-	isBatchUnknown := t.target.Batch == 0 || g.Memory.From == 0 && g.usesBatches()
+	hasNoBatches := g.usesBatches() && g.Memory.From == 0
+	isBatchUnknown := t.target.Batch == 0 || hasNoBatches
 	if t.target.Admitted && isBatchUnknown {
 		return true
 	}
-	hasBegun := t.target.Admitted || !t.hasWork || t.target.Skipped
+	hasEnded := !t.hasWork || t.target.Skipped
+	hasBegun := t.target.Admitted || hasEnded
 	return hasBegun && g.isOfOpenBatch(t)
 }
 

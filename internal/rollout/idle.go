@@ -87,8 +87,9 @@ func (r *Rollout) omittedWork() int {
 
 // isIdle reports whether only an admission can change anything on a node.
 func (n *nodeState) isIdle() bool {
-	isBusy := n.hasActions || n.Sending || n.isReserved || n.occupant != nil || n.objects > 0
-	if isBusy || len(n.Holds) > 0 || !n.Ready {
+	isChanging := n.hasActions || n.Sending || n.isReserved
+	isUsed := n.occupant != nil || n.objects > 0 || len(n.Holds) > 0
+	if isChanging || isUsed || !n.Ready {
 		return false
 	}
 	return n.findTarget(func(t *targetState) bool { return !t.isIdle() }) == nil
@@ -97,9 +98,10 @@ func (n *nodeState) isIdle() bool {
 // isIdle reports whether a target counts for nothing but what Omitted counts. One on a node that counts against the
 // limit also counts for its topology, and one of the open batch for the batch.
 func (t *targetState) isIdle() bool {
-	isStable := t.exists && t.invalid == nil && !t.isSoaking
-	isMoving := t.target.Admitted || t.target.Leaving || t.target.Skipped || t.target.Unproven != nil
-	if isMoving || !isStable {
+	isValid := t.exists && t.invalid == nil
+	isInFlight := t.target.Admitted || t.target.Leaving
+	isUnsettled := t.isSoaking || t.target.Skipped || t.target.Unproven != nil
+	if isInFlight || isUnsettled || !isValid {
 		return false
 	}
 	g := t.group

@@ -31,11 +31,15 @@ func (s interruptStarter) findCovered(by *boardTask) []*boardTask {
 // covers. They are urgent if they can succeed. Interrupts that failed for good run only when no other is ready, and
 // delay nothing.
 func (s interruptStarter) findReady() (ready []*boardTask, isUrgent bool) {
-	ready = s.findAll(func(k *boardTask) bool { return k.isOpenInterrupt() && !k.isHopeless && s.isReady(k) })
+	ready = s.findAll(func(k *boardTask) bool {
+		return k.isOpenInterrupt() && !k.isHopeless && s.isReady(k)
+	})
 	if len(ready) > 0 {
 		return ready, true
 	}
-	failed := s.findAll(func(k *boardTask) bool { return k.isOpenInterrupt() && !k.Bounded && s.isReady(k) })
+	failed := s.findAll(func(k *boardTask) bool {
+		return k.isOpenInterrupt() && !k.Bounded && s.isReady(k)
+	})
 	return failed, false
 }
 
@@ -46,7 +50,9 @@ func (s interruptStarter) startStrongest(ready []*boardTask) {
 		s.reportBehind(ReasonInterruptGroup, ready[0].title()+" waits for "+k.title())
 		return
 	}
-	strongest := slices.MaxFunc(ready, func(a, b *boardTask) int { return cmp.Compare(a.Strength, b.Strength) })
+	strongest := slices.MaxFunc(ready, func(a, b *boardTask) int {
+		return cmp.Compare(a.Strength, b.Strength)
+	})
 	if strongest.hasBegun() {
 		s.start(strongest, s.findCovered(strongest))
 		return

@@ -53,10 +53,13 @@ func (s starter) checkNode() (why Why, waits bool) {
 // reportTask reports whether a task is running, waiting or has failed. A failure is reported until the task succeeds,
 // also while it runs again.
 func (s starter) reportTask(k *boardTask) {
+	if !k.isPending() {
+		return
+	}
 	hasFailed := k.planned == StateFailing || k.failures > 0
+	isFinal := hasFailed && k.isFinal()
 	switch {
-	case !k.isPending():
-	case hasFailed && k.isFinal():
+	case isFinal:
 		s.reportVerdict(weightFailed, PhaseFailed, s.failureReason(k))
 	case hasFailed:
 		s.reportVerdict(weightFailing, PhaseFailing, s.failureReason(k))
@@ -121,11 +124,12 @@ func (s starter) startPlainTasks(isInterruptUrgent bool) {
 			return
 		}
 		isOther := next != nil && next != k
+		isPostponed := isInterruptUrgent && k.isHopeless
 		switch {
 		case k.isBusy:
 		case !s.isReady(k):
 			s.reportBehind(ReasonDependency, k.title()+" waits for what it depends on")
-		case isInterruptUrgent && k.isHopeless:
+		case isPostponed:
 		case isOther:
 			s.reportBehind(ReasonSerial, k.title()+" waits for "+next.title())
 		case s.checkDue(k):
@@ -179,14 +183,14 @@ func (k *boardTask) serialRank() int {
 
 // checkDue reports whether a task may be tried now. If it may be later, the next pass is requested for that time.
 func (s starter) checkDue(k *boardTask) bool {
-	hasObject := k.isBusy || k.Leaving || k.Object != "" && k.isPending()
-	if hasObject {
+	hasObject := k.Object != "" && k.isPending()
+	if hasObject || k.isBusy || k.Leaving {
 		return false
 	}
-	if k.failures == 0 {
+	switch {
+	case k.failures == 0:
 		return true
-	}
-	if !k.mayRetry() {
+	case !k.mayRetry():
 		return false
 	}
 	at := k.lastFailure.Add(Backoff(k.failures))

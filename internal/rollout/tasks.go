@@ -65,7 +65,11 @@ func (t *Task) isExpired(now time.Time) bool {
 // expiredReason returns the failure of an attempt that took too long on this node. For a reboot it is the phase that did
 // not happen.
 func (t *Task) expiredReason(n *Node) Why {
-	why := Why{Reason: ReasonDeadline, Since: t.Started, Text: t.title() + " took longer than " + t.Limit.String()}
+	why := Why{
+		Reason: ReasonDeadline,
+		Text:   t.title() + " took longer than " + t.Limit.String(),
+		Since:  t.Started,
+	}
 	switch {
 	case t.BootID == "":
 		return why
