@@ -59,7 +59,7 @@ func (o *Option) Set(text string) error {
 		}
 		*target = text == "agent"
 	case *corev1.Taint:
-		value, err := parseTaint(text)
+		value, err := ParseTaint(text)
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func (o *Option) String() string {
 	return ""
 }
 
-// parseTaint reads a taint as kubectl taint writes it: key=value:Effect or key:Effect.
-func parseTaint(text string) (corev1.Taint, error) {
+// ParseTaint reads a taint as kubectl taint writes it: key=value:Effect or key:Effect.
+func ParseTaint(text string) (corev1.Taint, error) {
 	if strings.HasSuffix(text, "-") {
 		return corev1.Taint{}, fmt.Errorf("%q removes a taint: leave the - at its end out", text)
 	}
