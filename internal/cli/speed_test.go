@@ -27,7 +27,7 @@ func newPacedView(minutes []float64, left int) *view {
 	for i := range left {
 		node := fmt.Sprintf("left%d", i)
 		r.Targets = append(r.Targets, rollout.Target{Node: node})
-		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "every seat is taken"}})
+		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "the budget of 1 node is used"}})
 	}
 	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
 }

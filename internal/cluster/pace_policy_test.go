@@ -16,7 +16,7 @@ func TestSoak(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(policyYAML("  soak: 10m\n"))
 	s.Apply(withPolicy(demo))
-	const soaks = "everything is done; it counts when the node has stayed ready for 10m0s"
+	const soaks = "all work is done; it counts when the node has been ready for 10m0s"
 	for range 30 {
 		if s.passes(1); strings.HasPrefix(s.verdict("demo", "n1"), "Soak: ") {
 			break
@@ -25,7 +25,7 @@ func TestSoak(t *testing.T) {
 	if got := s.verdict("demo", "n1"); got != "Soak: "+soaks {
 		t.Errorf("the verdict on n1 is %q", got)
 	}
-	if got := s.verdict("demo", "n2"); got != "Budget: every seat of 1 is taken: n1; n1: "+soaks {
+	if got := s.verdict("demo", "n2"); got != "Budget: the budget of 1 node is used: n1; n1: "+soaks {
 		t.Errorf("the verdict on n2 is %q", got)
 	}
 	s.now = s.now.Add(9 * time.Minute)

@@ -231,7 +231,7 @@ func TestNodeGates(t *testing.T) {
 	if got := s.verdict("demo", "n1"); got != "HealthGate: the node offers 0 of nvidia.com/gpu, and offered 8 before" {
 		t.Errorf("the verdict on n1 is %q", got)
 	}
-	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: every seat of 1 is taken: n1; n1: the node offers 0") {
+	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: the budget of 1 node is used: n1; n1: the node offers 0") {
 		t.Errorf("the verdict on n2 is %q", got)
 	}
 	s.setNodeHealth("n1", "8", corev1.ConditionTrue)
@@ -281,7 +281,7 @@ spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}
 	ready.Status.Phase, ready.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
 	s.passes(4)
-	if got := s.verdict("demo", "n1"); got != "Finished: nothing is owed" {
+	if got := s.verdict("demo", "n1"); got != "Finished: no work is pending" {
 		t.Errorf("the verdict on n1 is %q", got)
 	}
 	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))

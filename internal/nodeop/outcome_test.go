@@ -95,7 +95,7 @@ func TestEvents(t *testing.T) {
 	if all := []string{
 		"Normal Started cp1: NodeOp default/up begins to work on node cp1",
 		"Normal Reboot cp1: NodeOp default/up: the command ended well, node cp1 reboots",
-		"Normal Finished cp1: NodeOp default/up is done with node cp1: nothing is owed any more",
+		"Normal Finished cp1: NodeOp default/up is done with node cp1: no work is pending",
 		"Normal Started n2: NodeOp default/up begins to work on node n2",
 		"Warning Failed n2: NodeOp default/up failed on node n2: Job failed",
 		"Warning Failed : 2 of 2 nodes done, 1 failed; node n2: Job failed: no such file",

@@ -167,7 +167,7 @@ func checkLedger(t *targetState) *Why {
 
 // admitTarget admits a candidate and starts its first tasks. Its failures are counted anew.
 func (a admitter) admitTarget(t *targetState) {
-	action := a.plan.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it owes work and a seat is free"})
+	action := a.plan.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it has pending work and a slot is free"})
 	action.Ledger, action.Order, action.Group = t.requireLedgerWrite(), a.nextOrder(t), t.group.Ref
 	if !t.node.Sending { // otherwise an earlier plan gave the order
 		t.rollout.addOrder(action.Order)

@@ -72,13 +72,13 @@ func (a advancer) releaseHold(t *targetState) {
 		return
 	}
 	t.isHeld = false
-	a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "nothing is under way on the node"})
+	a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "no work is in progress on the node"})
 }
 
 // sweepStrays deletes objects on the node of a target that belong to none of its tasks.
 func (p *draftPlan) sweepStrays(t *targetState) {
 	for _, object := range t.target.Strays {
-		why := Why{Reason: ReasonReplaced, Text: object + " belongs to nothing that is owed", About: object}
+		why := Why{Reason: ReasonReplaced, Text: "no pending work needs " + object, About: object}
 		p.addAction(t, VerbSweep, why).Object = object
 	}
 }

@@ -23,7 +23,7 @@ func (d drainer) ensureQuiet(k *boardTask) bool {
 
 func (d drainer) holdAndDrain(k *boardTask) bool {
 	t := d.target
-	why := Why{Reason: ReasonQuiet, Text: k.title() + " needs the node quiet"}
+	why := Why{Reason: ReasonQuiet, Text: k.title() + " needs the node drained"}
 	if t.isHeld && t.node.Cordoned && t.target.PodsSeen {
 		if len(t.target.Pods) == 0 {
 			return true
@@ -43,7 +43,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 	}
 	d.reportVerdict(weightBehind, PhaseInFlight, Why{
 		Reason: ReasonUpNext,
-		Text:   "the node is held; the pods on it are looked at next",
+		Text:   "the node is held; its pods are listed next",
 	})
 	return false
 }
@@ -57,7 +57,7 @@ func (d drainer) drainNode(why Why) {
 	isLate := d.checkDeadline()
 	if isLate && drain.OnTimeout == DrainSkip {
 		wait.Reason = ReasonDrainTimeout
-		wait.Text = truncate("the drain took longer than " + drain.Timeout.String() + " and the node is given back: " + wait.Text)
+		wait.Text = truncate("the drain took longer than " + drain.Timeout.String() + ", so the node is released: " + wait.Text)
 		retirer(d).retireSkipped(wait)
 		return
 	}
@@ -108,7 +108,7 @@ var podObstacles = []struct {
 	{
 		ReasonPodLeaving,
 		func(*Pod) bool { return true },
-		func(*Pod) string { return " has not gone yet" },
+		func(*Pod) string { return " has not terminated yet" },
 	},
 }
 
@@ -127,7 +127,7 @@ func (t *targetState) drainReason() Why {
 		first := slices.MinFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.path(), b.path()) })
 		text := "pod " + first.path() + obstacle.text(first)
 		if others := len(pods) - 1; others > 0 {
-			text += ", and " + countNoun(others, "more pod is like that", "more pods are like that")
+			text += ", and " + countNoun(others, "more pod", "more pods")
 		}
 		return Why{
 			Reason: obstacle.reason,
@@ -168,7 +168,7 @@ func (d drainer) evictPod(pod *Pod, why Why, force bool) {
 		timeout := d.target.rollout.Drain.Timeout.String()
 		why = Why{
 			Reason: ReasonDrainTimeout,
-			Text:   truncate("pod " + pod.path() + " had " + timeout + " to leave"),
+			Text:   truncate("pod " + pod.path() + " did not terminate within " + timeout),
 		}
 	}
 	why.About = "Pod " + pod.path()

@@ -64,11 +64,11 @@ func (t *targetState) finishedReason() Why {
 	case t.isSoaking:
 		return Why{
 			Reason: ReasonSoak,
-			Text:   "everything is done; it counts when the node has stayed ready for " + t.group.Soak.String(),
+			Text:   "all work is done; it counts when the node has been ready for " + t.group.Soak.String(),
 			Since:  t.soakedAt.Add(-t.group.Soak),
 		}
 	}
-	return Why{Reason: ReasonFinished, Text: "nothing is owed"}
+	return Why{Reason: ReasonFinished, Text: "no work is pending"}
 }
 
 func checkBlocked(t *targetState) (Verdict, bool) {
@@ -91,11 +91,11 @@ func checkNodeGone(t *targetState) (Verdict, bool) {
 	}
 	why := Why{
 		Reason: ReasonNodeGone,
-		Text:   "the node does not exist any more",
+		Text:   "the node no longer exists",
 		About:  "Node " + t.target.Node,
 	}
 	if t.node != nil && !t.target.Gone {
-		why.Text = "the node was replaced by another of the same name"
+		why.Text = "the node was replaced by another node of the same name"
 	}
 	if t.rollout.Deleting {
 		why.Reason = ReasonGiveUp
@@ -125,7 +125,7 @@ func checkGivenUp(t *targetState) (Verdict, bool) {
 	if !t.target.Skipped || t.rollout.Deleting {
 		return Verdict{}, false
 	}
-	why := Why{Reason: ReasonDrainTimeout, Text: "the drain took too long and the node was given back"}
+	why := Why{Reason: ReasonDrainTimeout, Text: "the drain took too long and the node was released"}
 	for i := range t.target.Tasks {
 		if task := &t.target.Tasks[i]; task.hasFinallyFailed() {
 			why = withDefaultReason(task.Why, ReasonStageFailed)

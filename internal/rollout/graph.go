@@ -65,7 +65,7 @@ func newGraph(tasks []Task) *graph {
 		for _, id := range tasks[i].After {
 			j, ok := index[id]
 			if !ok {
-				g.problem = tasks[i].title() + " waits for " + id + ", and there is no such task"
+				g.problem = tasks[i].title() + " depends on " + id + ", which does not exist"
 				return g
 			}
 			g.after[i] = append(g.after[i], j)
@@ -120,5 +120,5 @@ func (g *graph) describeCycle(path []int) string {
 		}
 	}
 	names = append(names, g.tasks[path[0]].title())
-	return "tasks wait for each other in a circle: " + strings.Join(names, " → ")
+	return "tasks form a cycle: " + strings.Join(names, " → ")
 }

@@ -41,13 +41,13 @@ func (g groupReasons) stopped() *Why {
 
 func (g groupReasons) unsaved() *Why {
 	return g.cached(ReasonLedger, "", func() string {
-		return "batch " + strconv.Itoa(g.memory.Batch) + " begins when its plan is stored"
+		return "batch " + strconv.Itoa(g.memory.Batch) + " starts when its size is stored"
 	})
 }
 
 func (g groupReasons) ledgerFull() *Why {
 	return g.cached(ReasonLedger, "full", func() string {
-		return "the " + strconv.Itoa(MaxAdmitting) + " admissions under way come first"
+		return strconv.Itoa(MaxAdmitting) + " admissions are not observed on their nodes yet"
 	})
 }
 
@@ -68,7 +68,7 @@ func (g groupReasons) topology(t *targetState) *Why {
 func (g groupReasons) full() *Why {
 	switch {
 	case g.Limit == 0:
-		return g.cached(ReasonBudget, "", func() string { return "the budget is 0, so nothing begins" })
+		return g.cached(ReasonBudget, "", func() string { return "the budget is 0, so no node starts" })
 	case g.isFull():
 		return g.cached(ReasonBudget, "", g.describeBusy)
 	}
@@ -80,7 +80,7 @@ func (g groupReasons) full() *Why {
 
 // describeBusy lists the nodes that use the budget.
 func (g groupReasons) describeBusy() string {
-	text := "every seat of " + strconv.Itoa(g.Limit) + " is taken: " + listSorted(slices.Values(g.busy))
+	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + " is used: " + listSorted(slices.Values(g.busy))
 	if len(g.unavailable) > 0 {
 		text += "; not ready, or cordoned by somebody else: " + listSorted(maps.Keys(g.unavailable))
 	}

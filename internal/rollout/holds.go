@@ -30,11 +30,11 @@ func (r holdReleaser) releaseLeft() {
 func (r holdReleaser) checkLeft(n *nodeState, h *Hold) (why Why, isLeft bool) {
 	owner := h.Owner.Title()
 	if h.Orphan {
-		return Why{Reason: ReasonOrphan, Text: owner + " does not exist any more", About: owner}, true
+		return Why{Reason: ReasonOrphan, Text: owner + " no longer exists", About: owner}, true
 	}
 	hasTarget := r.findTarget(h.Owner, n.Name) != nil
 	if hasTarget || r.findRollout(h.Owner) == nil {
 		return Why{}, false
 	}
-	return Why{Reason: ReasonLeft, Text: owner + " has nothing to do with the node", About: owner}, true
+	return Why{Reason: ReasonLeft, Text: owner + " does not select the node", About: owner}, true
 }

@@ -78,7 +78,7 @@ func (s interruptStarter) findDelaying() *boardTask {
 // start runs an interrupt that covers others. No other object of ours may run on the node, whichever rollout it
 // belongs to.
 func (s interruptStarter) start(k *boardTask, covered []*boardTask) {
-	why := Why{Reason: ReasonInterruptGroup, Text: k.title() + " waits until the node is left alone"}
+	why := Why{Reason: ReasonInterruptGroup, Text: k.title() + " waits until nothing else runs on the node"}
 	s.sweepFailing(why)
 	if s.target.node.objects > 0 {
 		s.reportVerdict(weightWaiting, PhaseInFlight, why)
@@ -98,6 +98,6 @@ func (s interruptStarter) start(k *boardTask, covered []*boardTask) {
 }
 
 func (s interruptStarter) addCover(k, by *boardTask) {
-	a := s.plan.addAction(s.target, VerbCover, Why{Reason: ReasonCovered, Text: by.title() + " does this as well"})
+	a := s.plan.addAction(s.target, VerbCover, Why{Reason: ReasonCovered, Text: by.title() + " covers it"})
 	a.Task, a.By = k.ID, by.ID
 }

@@ -205,7 +205,7 @@ func (r *rolloutState) markListedTwice() {
 func (r *rolloutState) markDuplicate() {
 	for i := range r.targets {
 		if t := &r.targets[i]; t.invalid == nil {
-			t.invalid = invalidReason("two rollouts are called " + r.Ref.String())
+			t.invalid = invalidReason("two rollouts have the name " + r.Ref.String())
 		}
 	}
 }

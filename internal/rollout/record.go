@@ -47,7 +47,7 @@ func (r recorder) recordOutcome(k *boardTask) {
 func (r recorder) recordDone(k *boardTask) {
 	r.recordCovered(k)
 	k.planned, k.isBusy = StateDone, false
-	r.addRecord(k, Why{Reason: ReasonEnded, Text: k.title() + " ended well"})
+	r.addRecord(k, Why{Reason: ReasonEnded, Text: k.title() + " succeeded"})
 }
 
 // recordCovered records the tasks that another task covers.
@@ -57,7 +57,7 @@ func (r recorder) recordCovered(by *boardTask) {
 		isCovered := k.CoveredBy == by.ID && k != by
 		if isCovered && k.isPending() && !k.isBusy {
 			k.planned = StateDone
-			r.addRecord(k, Why{Reason: ReasonCovered, Text: by.title() + " did this as well"})
+			r.addRecord(k, Why{Reason: ReasonCovered, Text: "covered by " + by.title()})
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (r recorder) checkObsolete(k *boardTask) (why Why, isObsolete bool) {
 	isStuck := isFailing || k.Why != nil
 	switch {
 	case !k.isPending():
-		return Why{Reason: ReasonEnded, Text: k.title() + " is recorded"}, true
+		return Why{Reason: ReasonEnded, Text: "the outcome of " + k.title() + " is recorded"}, true
 	case k.isExpired(r.plan.now):
 		return k.expiredReason(r.target.node.Node), true
 	case k.Dead:

@@ -9,7 +9,7 @@ import "strconv"
 type retirer struct{ *taskBoard }
 
 // doneReason is why a target without work is retired.
-var doneReason = Why{Reason: ReasonFinished, Text: "nothing is owed any more"}
+var doneReason = Why{Reason: ReasonFinished, Text: "no work is pending"}
 
 // retireDone retires a target whose outcomes are all recorded.
 func (r retirer) retireDone() {
@@ -22,7 +22,7 @@ func (r retirer) retireDone() {
 func (r retirer) retireLeaving() {
 	why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
 	if r.isWorking() {
-		why.Text += "; what runs there may end"
+		why.Text += "; the running task may finish"
 		r.target.verdict = Verdict{Phase: PhaseInFlight, Why: why}
 		return
 	}
@@ -37,7 +37,7 @@ func (r retirer) retireLeaving() {
 
 // giveUp lets a deletion go on without this node: no task that is left there can succeed.
 func (r retirer) giveUp() {
-	why := Why{Reason: ReasonGiveUp, Text: "the deletion goes on without this node"}
+	why := Why{Reason: ReasonGiveUp, Text: "the deletion continues without this node"}
 	if k := r.findFinalFailure(); k != nil {
 		failure := k.title() + " failed"
 		if k.Why != nil {
@@ -53,7 +53,7 @@ func (r retirer) giveUp() {
 
 // retireFailed retires a target that failed for good and is not tried again.
 func (r retirer) retireFailed() {
-	why := Why{Reason: ReasonStageFailed, Text: "it failed and is not tried again"}
+	why := Why{Reason: ReasonStageFailed, Text: "it failed and is not retried"}
 	if k := r.findFinalFailure(); k != nil {
 		why = withDefaultReason(k.Why, ReasonStageFailed)
 	}
@@ -121,7 +121,7 @@ func (r retirer) awaitNodeNumber() bool {
 	number := strconv.Itoa(t.target.Order)
 	t.verdict = Verdict{Phase: PhaseInFlight, Why: Why{
 		Reason: ReasonLedger,
-		Text:   "everything is done; the node is given back when its number, " + number + ", is stored",
+		Text:   "all work is done; the slot is freed when the number of the node, " + number + ", is stored",
 	}}
 	return true
 }

@@ -14,7 +14,7 @@ type starter struct{ *taskBoard }
 
 // startTasks starts what may run now and reports what the other tasks wait for. Nothing starts beside an interrupt.
 func (s starter) startTasks() {
-	s.reportVerdict(weightUpNext, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "nothing is in the way"})
+	s.reportVerdict(weightUpNext, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "nothing blocks the target"})
 	for i := range s.tasks {
 		s.reportTask(&s.tasks[i])
 	}
@@ -77,7 +77,7 @@ func (s starter) reportRunning(k *boardTask) {
 	}
 	s.reportVerdict(weightWorking, PhaseInFlight, Why{
 		Reason: ReasonWorking,
-		Text:   k.title() + " runs",
+		Text:   k.title() + " is running",
 		About:  k.Object,
 		Since:  k.Started,
 	})
@@ -95,12 +95,12 @@ func (s starter) failureReason(k *boardTask) Why {
 	if why.Since.IsZero() {
 		why.Since = k.lastFailure
 	}
-	outlook := "it is tried again"
+	outlook := "it is retried"
 	switch {
 	case k.planned == StateRunning:
-		outlook = "it runs again"
+		outlook = "it is running again"
 	case !k.mayRetry():
-		outlook = "it is not tried again before its definition changes"
+		outlook = "it is not retried until its definition changes"
 	}
 	if k.failures > 1 {
 		outlook = strconv.Itoa(k.failures) + " attempts failed, " + outlook
@@ -128,7 +128,7 @@ func (s starter) startPlainTasks(isInterruptUrgent bool) {
 		switch {
 		case k.isBusy:
 		case !s.isReady(k):
-			s.reportBehind(ReasonDependency, k.title()+" waits for what it depends on")
+			s.reportBehind(ReasonDependency, k.title()+" waits for its dependencies")
 		case isPostponed:
 		case isOther:
 			s.reportBehind(ReasonSerial, k.title()+" waits for "+next.title())
@@ -204,11 +204,11 @@ func (s starter) startTask(k *boardTask) *Action {
 	case k.failures > 0:
 		why = Why{Reason: ReasonRetry, Text: k.title() + ", attempt " + strconv.Itoa(k.failures+1)}
 	case k.Lost:
-		why = Why{Reason: ReasonPodLost, Text: k.title() + " again: nothing works on it any more"}
+		why = Why{Reason: ReasonPodLost, Text: k.title() + " again: its object is gone"}
 	}
 	k.planned, k.isBusy = StateRunning, true
 	s.target.node.objects++
-	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " starts"})
+	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " is starting"})
 	a := s.plan.addAction(s.target, VerbRun, why)
 	a.Task = k.ID
 	return a

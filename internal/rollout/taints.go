@@ -69,5 +69,5 @@ func (p *draftPlan) untaintNode(t *targetState) {
 		return
 	}
 	t.node.untainted = true
-	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything the node requires is finished"})
+	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything that is required on the node is finished"})
 }

@@ -36,7 +36,7 @@ func withDefaultReason(given *Why, otherwise Reason) Why {
 		why.Reason = otherwise
 	}
 	if why.Text == "" {
-		why.Text = "no more is known than " + string(why.Reason)
+		why.Text = "the reason is " + string(why.Reason) + "; no details are known"
 	}
 	why.Text = truncate(why.Text)
 	return why
@@ -75,13 +75,13 @@ func (r *rolloutState) describeWait(reason Reason) string {
 		return r.title + " is paused" + delay
 	case ReasonBarrier:
 		left := countNoun(r.unfinished, "node is", "nodes are") + " left"
-		return r.title + " has to finish on all its nodes first: " + left
+		return r.title + " must finish on all its nodes first: " + left
 	case ReasonEarlierRollout:
-		return r.title + " has to finish on the node first"
+		return r.title + " must finish on the node first"
 	case ReasonOccupied:
-		return r.title + " is at work on the node"
+		return r.title + " is in progress on the node"
 	}
-	return "as many nodes are in flight as " + r.title + " may have at once: " + strconv.Itoa(r.Limit)
+	return r.title + " may have at most " + countNoun(r.Limit, "node", "nodes") + " in flight"
 }
 
 // countNoun says how many: "1 node is", "3 nodes are".
