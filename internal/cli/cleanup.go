@@ -35,7 +35,8 @@ func newCleanupCommand(f *factory) *cobra.Command {
 		Long: "Remove what an operator left behind that was uninstalled too early: our finalizers, cordons, annotations, labels,\n" +
 			"conditions and taints on nodes, and our pods and ConfigMaps. It prints what it would remove, for many nodes only the\n" +
 			"first ones without -o wide, and asks.\n\n" +
-			"Files of packages on hosts stay. Objects stay too, but can be deleted afterwards. While an operator runs, cleanup\n" +
+			"Files of packages on hosts stay, but their records on nodes go: a Skyhook that is created again installs its packages\n" +
+			"again. Objects stay too, but can be deleted afterwards. While an operator runs, cleanup\n" +
 			"refuses: delete the Skyhooks, and the operator cleans up. See also reset, for one Skyhook.",
 		Example: "  kubectl skyhook cleanup --dry-run\n" +
 			"  kubectl skyhook cleanup --yes",

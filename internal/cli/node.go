@@ -82,11 +82,18 @@ func summarizeNode(n *node.Node, name string, s *v1alpha1.Skyhook) nodeSummary {
 		out.PackagesTotal = len(s.Spec.Packages)
 	}
 	out.Status = n.Annotations[v1alpha1.PrefixStatus+name]
-	if out.Status == "" {
+	switch {
+	case out.Status != "":
+	case n.Skyhook(name).IsKept():
+		out.Status = statusKept
+	default:
 		out.Status = out.deriveStatus()
 	}
 	return out
 }
+
+// statusKept is shown for packages that stayed on a node when their Skyhook was deleted.
+const statusKept = "kept"
 
 // isInSpec reports whether the spec has the package in this version.
 func isInSpec(s *v1alpha1.Skyhook, i node.Installed) bool {

@@ -37,6 +37,8 @@ func newResetCommand(f *factory) *cobra.Command {
 		Short: "Remove the state of a Skyhook from all or some nodes",
 		Long: "Remove the state of a Skyhook: its annotations and its label on nodes, its cordons and its batch state. The operator then\n" +
 			"starts again, within the budget. Installed packages stay.\n\n" +
+			"A deleted Skyhook leaves the record of packages that stay on hosts, and a Skyhook of the same name takes it over: reset\n" +
+			"makes nodes forget it.\n\n" +
 			"It also works when the Skyhook does not exist, and on nodes with unreadable annotations. With --node only these nodes\n" +
 			"are reset, and the batch state stays.",
 		Example: "  kubectl skyhook reset demo\n" +

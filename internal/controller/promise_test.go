@@ -145,7 +145,7 @@ func TestDeletionIsNoError(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"n1", "n2"} {
-		if left := testenv.ListMarks(w.GetNode(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
+		if left := testenv.ListRemains(w.GetNode(n)); slices.ContainsFunc(left, func(m string) bool { return strings.Contains(m, "demo") }) {
 			t.Errorf("on %s is left %v", n, left)
 		}
 	}

@@ -26,6 +26,7 @@ type SkyhookState struct {
 	Problem    string // the annotations cannot be read: says which and why
 	Erroring   bool   // some package of it fails, or its state is unknown
 	Cordoned   bool   // by this Skyhook
+	HasStatus  bool   // the status annotation exists
 
 	RecordUnreadable bool // it is the record that cannot be read
 }
@@ -66,6 +67,8 @@ func (n *Node) collectSkyhook(key, value string) {
 			s.RecordText = value
 		case v1alpha1.PrefixCordon:
 			s.Cordoned = value == "true"
+		case v1alpha1.PrefixStatus:
+			s.HasStatus = true
 		}
 		return
 	}
@@ -74,9 +77,9 @@ func (n *Node) collectSkyhook(key, value string) {
 // parse reads the texts; from prev, the state on an earlier version of the node, when they are the same.
 func (s *SkyhookState) parse(name string, prev *SkyhookState) {
 	if prev != nil && prev.StateText == s.StateText && prev.RecordText == s.RecordText {
-		cordoned := s.Cordoned
+		cordoned, hasStatus := s.Cordoned, s.HasStatus
 		*s = *prev
-		s.Cordoned = cordoned
+		s.Cordoned, s.HasStatus = cordoned, hasStatus
 		return
 	}
 	s.StateHash = HashState(s.StateText)
@@ -104,7 +107,7 @@ func (s *SkyhookState) shape() string {
 	for key, p := range s.Record.Packages {
 		shaped := PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Goal: p.Goal, From: p.From, Effect: p.Effect,
 			Interrupt: p.Interrupt, Payload: p.Payload, By: p.By, Attempts: p.Attempts, FailedAt: p.FailedAt,
-			Failure: p.Failure, Again: p.Again}
+			Failure: p.Failure, Again: p.Again, Kept: p.Kept, Keys: p.Keys}
 		if p.Interrupt != "" { // the boot that the interrupt is to end
 			shaped.Boot = p.Boot
 		}
@@ -183,11 +186,28 @@ func (n *Node) Installed(skyhook string) ([]Installed, error) {
 	return out, nil
 }
 
-// RemoveSkyhook is the edit that removes what a Skyhook wrote to the node but for its conditions. What stays says only
-// that the node is not new. It is empty when nothing was there.
+// IsKept reports whether the node has nothing of a Skyhook but the record of packages that stayed when it was deleted.
+func (s *SkyhookState) IsKept() bool {
+	return s.Record.Kept && !s.Cordoned && !s.HasStatus
+}
+
+// RemoveSkyhook returns the edit that removes everything that a Skyhook wrote to the node, except conditions. The node stays
+// marked as known. It is empty when the node has nothing of the Skyhook.
 func (n *Node) RemoveSkyhook(skyhook string) Edit {
+	return n.removeSkyhook(skyhook, v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixCordon, v1alpha1.PrefixVersion)
+}
+
+// KeepSkyhook is like RemoveSkyhook, but keeps the nodeState, and the record given, of packages that stay on the host.
+func (n *Node) KeepSkyhook(skyhook string, kept SkyhookRecord) Edit {
+	e := n.removeSkyhook(skyhook, v1alpha1.PrefixCordon)
+	e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, kept.String())
+	return e
+}
+
+// removeSkyhook removes the status and the annotations with these prefixes.
+func (n *Node) removeSkyhook(skyhook string, prefixes ...string) Edit {
 	e := Edit{}
-	for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixCordon, v1alpha1.PrefixVersion} {
+	for _, prefix := range prefixes {
 		e.RemoveAnnotation(n, prefix+skyhook)
 	}
 	e.RemoveSkyhookStatus(n, skyhook)

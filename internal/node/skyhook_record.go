@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -18,6 +19,9 @@ import (
 type SkyhookRecord struct {
 	Node       string                    `json:"node"`                 // UID: a node of the same name with another UID is another node
 	Skyhook    string                    `json:"skyhook"`              // UID: a Skyhook of the same name with another UID is another Skyhook
+	Kept       bool                      `json:"kept,omitempty"`       // the Skyhook was deleted, and packages stayed
+	Owner      string                    `json:"owner,omitempty"`      // UID in resource ids: of the first Skyhook of this name; empty for Skyhook's
+	Offset     int64                     `json:"offset,omitempty"`     // added to generations in resource ids: those of earlier Skyhooks of this name
 	State      string                    `json:"state"`                // hash of the nodeState it was written with
 	Admission  int                       `json:"admission,omitempty"`  // number of the latest admission
 	Admitted   bool                      `json:"admitted,omitempty"`   // and not retired
@@ -63,7 +67,9 @@ type PackageRecord struct {
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
-	Again      bool                `json:"again,omitempty"`   // it runs again; until it ends well its entry stays erroring
+	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
+	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
+	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
 }
 
 // Failure is how an attempt failed.
@@ -104,18 +110,18 @@ func (r SkyhookRecord) Clone() SkyhookRecord {
 	return out
 }
 
-// Effective is the part of the record that is to be believed on this node, for this Skyhook, beside this nodeState.
+// Effective returns the part of the record that counts on this node, for this Skyhook, beside this nodeState.
 //
-// The admission counts as long as the nodeState is the one it was written with or says more than nothing: an absent
-// or empty nodeState that somebody else made so is a reset. A package's record counts while its entry is where the
-// record says. Whose cordon it is does not depend on the nodeState.
+// The admission counts as long as the nodeState is the one it was written with or has entries: an absent or empty nodeState
+// that was not written with the record is a reset. A package's record counts while its entry has the recorded position. The
+// owner of the cordon does not depend on the nodeState. Of the record of an earlier Skyhook of the same name only the
+// finished packages count, and the cordon.
 func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) SkyhookRecord {
-	if r.Node != nodeUID || r.Skyhook != skyhookUID {
-		out := SkyhookRecord{Admission: r.Admission}
-		if r.Node == nodeUID {
-			out.Held = r.Held
-		}
-		return out
+	if r.Node != nodeUID {
+		return SkyhookRecord{Admission: r.Admission}
+	}
+	if r.Skyhook != skyhookUID {
+		return r.inherited(stateHash, state)
 	}
 	if r.State == stateHash {
 		return r
@@ -130,6 +136,28 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 		if entry, ok := state[key]; !ok || p.At != Position(entry) {
 			delete(out.Packages, key)
 		}
+	}
+	return out
+}
+
+// inherited returns the part of the record of an earlier Skyhook of the same name that counts for the present one.
+func (r SkyhookRecord) inherited(stateHash string, state v1alpha1.NodeState) SkyhookRecord {
+	out := SkyhookRecord{
+		Admission: r.Admission, Held: r.Held, Owner: cmp.Or(r.Owner, r.Skyhook), Offset: r.Offset + r.Generation,
+		Packages: map[string]*PackageRecord{},
+	}
+	for key, p := range r.Packages {
+		entry, exists := state[key]
+		out.Offset = max(out.Offset, p.Generation)
+		if !exists || p.Goal != "" || p.At != Position(entry) {
+			continue
+		}
+		kept := *p
+		kept.Kept = true
+		out.Packages[key] = &kept
+	}
+	if r.Kept && len(out.Packages) == len(r.Packages) {
+		out.State = stateHash // complete: nodes with equal records have equal tasks
 	}
 	return out
 }

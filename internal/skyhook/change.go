@@ -68,7 +68,7 @@ func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node
 	if !maps.Equal(state, on.State) {
 		text = node.FormatState(state)
 	}
-	rec.Node, rec.Skyhook, rec.State = n.UID, string(s.UID), node.HashState(text)
+	rec.Node, rec.Skyhook, rec.State, rec.Kept = n.UID, string(s.UID), node.HashState(text), false
 	e.SetAnnotation(n, v1alpha1.PrefixNodeState+s.Name, text)
 	e.SetAnnotation(n, v1alpha1.PrefixRecord+s.Name, rec.String())
 	return e
@@ -162,11 +162,10 @@ func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// recordRetirement records that the node is no longer in flight. With Wipe it removes everything of this Skyhook but the
-// mark that the node is known.
+// recordRetirement records that the node is no longer in flight. With Wipe the Skyhook is being deleted.
 func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 	if a.Wipe {
-		return n.RemoveSkyhook(r.in.Skyhook.Name).Plus(r.removeConditions(n)) // the hold was released before
+		return r.recordDeletion(n).Plus(r.removeConditions(n)) // the hold was released before
 	}
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		rec.Admitted, rec.Skipped = false, a.Skip
@@ -185,6 +184,42 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusComplete)
 	}
 	return e
+}
+
+// recordDeletion removes what the Skyhook wrote to the node. The record of packages that stay on the host is kept, so that a
+// Skyhook of the same name does not install them again.
+func (r recorder) recordDeletion(n *node.Node) node.Edit {
+	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
+	if on.Problem != "" || len(on.State) == 0 {
+		return n.RemoveSkyhook(s.Name)
+	}
+	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
+	kept := node.SkyhookRecord{
+		Node: n.UID, Skyhook: string(s.UID), State: on.StateHash, Kept: true, Owner: rec.Owner, Offset: rec.Offset,
+		Admission: rec.Admission, Generation: s.Generation, Packages: map[string]*node.PackageRecord{},
+	}
+	for key, p := range rec.Packages {
+		if p.Goal == "" {
+			kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Kept: true, Keys: r.keyDigests(p)}
+		}
+	}
+	return n.KeepSkyhook(s.Name, kept)
+}
+
+// maxKeyDigests limits the digests of one configMap in a record.
+const maxKeyDigests = 200
+
+// keyDigests returns the digests of the values of an installed configMap; nil when the definition is not known.
+func (r recorder) keyDigests(p *node.PackageRecord) map[string]string {
+	d := r.definition(p.Hash)
+	if d == nil || len(d.config) > maxKeyDigests {
+		return p.Keys
+	}
+	digests := make(map[string]string, len(d.config))
+	for key, value := range d.config {
+		digests[key] = hashID(value)
+	}
+	return digests
 }
 
 func (r recorder) removeConditions(n *node.Node) node.Edit {

@@ -71,6 +71,15 @@ func (w *testCluster) apply(text string) *v1alpha1.Skyhook {
 	return s
 }
 
+// recreate creates a Skyhook from YAML in place of a deleted one, whose objects are gone.
+func (w *testCluster) recreate(text string) {
+	w.t.Helper()
+	w.skyhooks, w.maps, w.pods = nil, map[string]*corev1.ConfigMap{}, nil
+	s := w.apply(text)
+	w.serial++
+	s.UID = types.UID(fmt.Sprintf("uid-%s-%d", s.Name, w.serial))
+}
+
 func (w *testCluster) addNode(name string) *corev1.Node {
 	w.serial++
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -313,10 +313,12 @@ func (tc targetCompiler) isSettled(t *target) bool {
 	return len(t.rec.Packages) == len(tc.defs)
 }
 
-// hasMarks reports whether the node has annotations, labels or conditions of this Skyhook.
+// hasMarks reports whether the node has annotations, labels or conditions of this Skyhook, other than the record of packages
+// that stay after its deletion.
 func (tc targetCompiler) hasMarks(n *node.Node) bool {
 	_, labelled := n.Labels[v1alpha1.PrefixStatus+tc.in.Skyhook.Name]
-	return n.HasSkyhook(tc.in.Skyhook.Name) || labelled || tc.reporter().hasOwnCondition(n)
+	hasAnnotations := n.HasSkyhook(tc.in.Skyhook.Name) && !n.Skyhook(tc.in.Skyhook.Name).IsKept()
+	return hasAnnotations || labelled || tc.reporter().hasOwnCondition(n)
 }
 
 // blockedReason returns why a node cannot be worked on; nil when it can.

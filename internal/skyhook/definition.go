@@ -135,15 +135,23 @@ func definitionFromState(e v1alpha1.PackageStatus, like *Definition) *Definition
 	return newDefinition(e.Name, p)
 }
 
-// changedKeys returns the keys of the configMap that were added, removed or changed between two definitions.
-func changedKeys(from, to *Definition) []string {
+// changedKeys returns the keys of the configMap that were added, removed or changed since the definition with a hash. digests
+// are those of a kept package, whose definition is gone. When both are lost, every key counts as changed.
+func (c *Compiled) changedKeys(from string, digests map[string]string, to *Definition) []string {
+	old := map[string]string{}
+	digest := func(value string) string { return value }
+	if d := c.definition(from); d != nil {
+		old = d.config
+	} else if digests != nil {
+		old, digest = digests, func(value string) string { return hashID(value) }
+	}
 	var out []string
 	for key, value := range to.config {
-		if old, ok := from.config[key]; !ok || old != value {
+		if was, ok := old[key]; !ok || was != digest(value) {
 			out = append(out, key)
 		}
 	}
-	for key := range from.config {
+	for key := range old {
 		if _, ok := to.config[key]; !ok {
 			out = append(out, key)
 		}

@@ -21,11 +21,17 @@ type step struct {
 	name, version string
 	stage         v1alpha1.Stage
 	def           *Definition // definition it runs with
-	goal          node.Goal
-	from          string              // hash of the definition installed before; GoalConfig only
-	effect        *v1alpha1.Interrupt // in effect for the package; nil for none
-	payload       *v1alpha1.Interrupt // what an interrupt step does, once merged
-	after         []string            // ids
+	work
+	payload *v1alpha1.Interrupt // what an interrupt step does, once merged
+	after   []string            // ids
+}
+
+// work is why a package has stages to run, and the interrupt that belongs to it.
+type work struct {
+	goal   node.Goal
+	from   string              // hash of the definition installed before; GoalConfig only
+	keys   map[string]string   // digests of the configMap installed before, when that definition is gone
+	effect *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
 func (s *step) isInterrupt() bool {
@@ -98,8 +104,8 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 		return w.installSteps(want, entries)
 	}
 	for _, e := range entries {
-		if want == nil && e.rec == nil && e.Stage != v1alpha1.StageUninstall && e.Stage != v1alpha1.StageUninstallInterrupt {
-			continue // a mark that a predecessor left
+		if want == nil && e.isForeign() {
+			continue
 		}
 		def := w.definitionOf(e, want)
 		if want == nil && def.isUninstallDisabled() {
@@ -109,6 +115,13 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 		removal = concat(removal, w.removalSteps(e, def))
 	}
 	return removal, nil
+}
+
+// isForeign reports whether the present Skyhook did not install the package: a predecessor, or a Skyhook of this name that was
+// deleted, left it on the host. It is uninstalled only when that has begun.
+func (e entry) isForeign() bool {
+	isInstalled := e.Stage != v1alpha1.StageUninstall && e.Stage != v1alpha1.StageUninstallInterrupt
+	return isInstalled && (e.rec == nil || e.rec.Kept)
 }
 
 // concat appends a chain of steps to another, each waiting for the previous one: several versions are removed one by one.
@@ -148,7 +161,7 @@ func (w *packageDiff) removalSteps(e entry, def *Definition) []*step {
 	if e.Stage == v1alpha1.StageUninstallInterrupt {
 		start = e.Stage
 	}
-	return w.stageChain(e.key, def, node.GoalUninstall, "", effect, start)
+	return w.stageChain(e.key, def, work{goal: node.GoalUninstall, effect: effect}, start)
 }
 
 // installSteps returns the steps from the recorded versions of a package to the version of the spec.
@@ -173,13 +186,13 @@ func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, 
 	own := normalised(want.Package.Interrupt)
 	switch {
 	case appliesAgain:
-		return removal, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+		return removal, w.stageChain(want.key(), want, work{goal: node.GoalInstall, effect: own}, v1alpha1.StageApply)
 	case current != nil:
 		return w.resumeSteps(want, *current)
 	case upgrades:
-		return nil, w.stageChain(want.key(), want, node.GoalUpgrade, "", own, v1alpha1.StageUpgrade)
+		return nil, w.stageChain(want.key(), want, work{goal: node.GoalUpgrade, effect: own}, v1alpha1.StageUpgrade)
 	}
-	return nil, w.stageChain(want.key(), want, node.GoalInstall, "", own, v1alpha1.StageApply)
+	return nil, w.stageChain(want.key(), want, work{goal: node.GoalInstall, effect: own}, v1alpha1.StageApply)
 }
 
 // findCurrent returns the entry of the version of the spec: of several spellings the spec's own, or else the first.
@@ -213,21 +226,21 @@ func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install [
 	if then.start == "" {
 		return removal, nil
 	}
-	goal, from := then.goal, ""
+	next := work{goal: then.goal}
 	switch then.goal {
 	case "":
-		goal, from = p.goal, p.from
+		next = work{goal: p.goal, from: p.from, keys: p.keys}
 	case node.GoalConfig:
-		from = e.rec.Hash
+		next.from, next.keys = e.rec.Hash, e.rec.Keys
 	}
-	effect := w.chooseInterrupt(then.interrupt, p, want, goal, from)
+	next.effect = w.chooseInterrupt(then.interrupt, p, want, next)
 	key := want.key()
 	if then.start == v1alpha1.StageInterrupt && p.interruptStarted {
 		key = e.key // another spelling of the version: the run goes on under its name
 	}
-	install = w.stageChain(key, want, goal, from, effect, then.start)
+	install = w.stageChain(key, want, next, then.start)
 	if then.configAfter {
-		config := w.singleStage(want, goal, from, effect, v1alpha1.StageConfig)
+		config := newStep(want, next, v1alpha1.StageConfig)
 		config.after = []string{install[0].id}
 		install = append(install[:1], config)
 	}
@@ -235,12 +248,12 @@ func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install [
 }
 
 // chooseInterrupt returns the interrupt in effect for the stages that are left.
-func (w *packageDiff) chooseInterrupt(source interruptSource, p position, want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
+func (w *packageDiff) chooseInterrupt(source interruptSource, p position, want *Definition, next work) *v1alpha1.Interrupt {
 	switch source {
 	case recordedInterrupt:
-		return p.interrupt
+		return p.effect
 	case computedInterrupt:
-		return w.interruptFor(want, goal, from)
+		return w.interruptFor(want, next)
 	}
 	return normalised(want.Package.Interrupt)
 }
@@ -252,38 +265,33 @@ func (w *packageDiff) hasRebooted(rec *node.PackageRecord) bool {
 }
 
 // interruptFor returns the interrupt in effect: the package's own, or for a config change that of the changed keys.
-// When the old definition is lost, every key counts as changed.
-func (w *packageDiff) interruptFor(want *Definition, goal node.Goal, from string) *v1alpha1.Interrupt {
-	if goal != node.GoalConfig {
+func (w *packageDiff) interruptFor(want *Definition, next work) *v1alpha1.Interrupt {
+	if next.goal != node.GoalConfig {
 		return normalised(want.Package.Interrupt)
 	}
 	if len(want.Package.ConfigInterrupts) == 0 {
 		return nil
 	}
-	old := w.c.definition(from)
-	if old == nil {
-		old = &Definition{}
-	}
-	return configInterrupt(want.Package, changedKeys(old, want))
+	return configInterrupt(want.Package, w.c.changedKeys(next.from, next.keys, want))
 }
 
 // stageChain returns the stages from one to the last, each after its predecessor.
-func (w *packageDiff) stageChain(key string, def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, start v1alpha1.Stage) []*step {
+func (w *packageDiff) stageChain(key string, def *Definition, next work, start v1alpha1.Stage) []*step {
 	way := []v1alpha1.Stage{v1alpha1.StageApply, v1alpha1.StageConfig}
 	end := []v1alpha1.Stage{v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt}
 	switch {
-	case goal == node.GoalUninstall:
+	case next.goal == node.GoalUninstall:
 		way, end = []v1alpha1.Stage{v1alpha1.StageUninstall}, []v1alpha1.Stage{v1alpha1.StageUninstallInterrupt}
 	case start == v1alpha1.StageUpgrade:
 		way[0] = v1alpha1.StageUpgrade
 	}
-	if effect != nil || slices.Contains(end, start) {
+	if next.effect != nil || slices.Contains(end, start) {
 		way = append(way, end...)
 	}
 	way = way[max(0, slices.Index(way, start)):]
 	out := make([]*step, len(way))
 	for i, stage := range way {
-		out[i] = w.singleStage(def, goal, from, effect, stage)
+		out[i] = newStep(def, next, stage)
 		out[i].setKey(key)
 		if i > 0 {
 			out[i].after = []string{out[i-1].id}
@@ -292,10 +300,10 @@ func (w *packageDiff) stageChain(key string, def *Definition, goal node.Goal, fr
 	return out
 }
 
-func (w *packageDiff) singleStage(def *Definition, goal node.Goal, from string, effect *v1alpha1.Interrupt, stage v1alpha1.Stage) *step {
-	s := &step{stage: stage, def: def, goal: goal, from: from, effect: effect}
+func newStep(def *Definition, next work, stage v1alpha1.Stage) *step {
+	s := &step{stage: stage, def: def, work: next}
 	if s.isInterrupt() {
-		s.payload = effect
+		s.payload = next.effect
 	}
 	s.setKey(def.key())
 	return s

@@ -27,9 +27,7 @@ func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
 	st := t.steps[task]
 	p := Purpose{Package: st.name, Version: st.version, Stage: st.stage, Goal: st.goal, Interrupt: st.effect}
 	if st.goal == node.GoalConfig {
-		if old := c.definition(st.from); old != nil {
-			p.Keys = changedKeys(old, st.def)
-		}
+		p.Keys = c.changedKeys(st.from, st.keys, st.def)
 	}
 	for _, key := range sortedNames(t.on.State) {
 		if e := t.on.State[key]; e.Name == st.name && e.Version != st.version {

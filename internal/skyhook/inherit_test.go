@@ -17,7 +17,7 @@ func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
 	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.2.0, image: example.org/p}}}}")
 	w.addNode("n1")
 	c := w.compile(s)
-	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, goal: node.GoalInstall, def: c.defs["tuning"]}
+	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, work: work{goal: node.GoalInstall}, def: c.defs["tuning"]}
 	for range 50 {
 		state, rec := v1alpha1.NodeState{}, &node.SkyhookRecord{Packages: map[string]*node.PackageRecord{}}
 		for _, version := range []string{"v1.2.0", "1.2", "v1.2"} {

@@ -113,12 +113,12 @@ func (w *packageDiff) startedStep(e entry) *step {
 		return nil
 	}
 	def := w.definitionOf(e, w.c.defs[e.Name])
-	s := &step{stage: e.Stage, def: def, goal: node.GoalInstall, effect: normalised(def.Package.Interrupt)}
+	s := &step{stage: e.Stage, def: def, work: work{goal: node.GoalInstall, effect: normalised(def.Package.Interrupt)}}
 	if e.rec != nil {
 		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
 			s.def = frozen
 		}
-		s.goal, s.from, s.effect = e.rec.Goal, e.rec.From, e.rec.Effect
+		s.work = work{goal: e.rec.Goal, from: e.rec.From, keys: e.rec.Keys, effect: e.rec.Effect}
 	}
 	if s.isInterrupt() {
 		if s.payload = s.effect; s.payload == nil {

@@ -4,6 +4,7 @@
 package skyhook
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -45,9 +46,9 @@ func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 		}
 		frozen := *st
 		frozen.payload = p.Payload
-		return c.renderer().interruptPod(&frozen, rec.Order, p, n), nil
+		return c.renderer().interruptPod(&frozen, &rec, n), nil
 	}
-	return c.renderer().stagePod(st, rec.Order, p, n), nil
+	return c.renderer().stagePod(st, &rec, n), nil
 }
 
 func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
@@ -104,8 +105,8 @@ func fixedResources(cpu, memory string) corev1.ResourceRequirements {
 }
 
 // stagePod copies the package to the host, runs the stage and then its check.
-func (r renderer) stagePod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s, d := r.in.Skyhook, st.def
+func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
+	s, d, p := r.in.Skyhook, st.def, rec.Packages[st.key]
 	out := r.renderPod(st, p, n)
 	out.Spec.Volumes = append(out.Spec.Volumes, r.metadataVolume(n))
 	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: r.metadataVolume(n).Name, MountPath: metadataDir}}
@@ -113,7 +114,7 @@ func (r renderer) stagePod(st *step, order int, p *node.PackageRecord, n *node.N
 		out.Spec.Volumes = append(out.Spec.Volumes, r.configVolume(st))
 		mounts = append(mounts, corev1.VolumeMount{Name: packageName(st.name), MountPath: configDir})
 	}
-	dir := r.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	dir := r.in.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
 	container := func(suffix, image string) corev1.Container {
 		return corev1.Container{
 			Name: packageName(st.name) + suffix, Image: image, ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
@@ -124,7 +125,7 @@ func (r renderer) stagePod(st *step, order int, p *node.PackageRecord, n *node.N
 	first.Command, first.Args = []string{"/bin/sh", "-c"}, []string{copyScript}
 	first.Env = []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()}
 	out.Spec.InitContainers = append(out.Spec.InitContainers, first)
-	env := r.stageEnv(st, order, p)
+	env := r.stageEnv(st, rec)
 	for _, check := range []string{"", "-" + suffixCheck} {
 		run := container("-"+string(st.stage)+strings.TrimPrefix(check, "-"), r.agentImage(d))
 		run.Args = []string{string(st.stage) + check, rootMount, dir}
@@ -139,15 +140,15 @@ func (r renderer) stagePod(st *step, order int, p *node.PackageRecord, n *node.N
 }
 
 // interruptPod needs the host and no package.
-func (r renderer) interruptPod(st *step, order int, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s := r.in.Skyhook
+func (r renderer) interruptPod(st *step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
+	s, p := r.in.Skyhook, rec.Packages[st.key]
 	out := r.renderPod(st, p, n)
 	out.Labels[v1alpha1.LabelInterrupt] = "True"
-	dir := r.in.Config.copyDir(s.Name, string(s.UID), st.name, st.version, p.Generation)
+	dir := r.in.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
 	out.Spec.InitContainers = []corev1.Container{{
 		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
-		Env:          append(r.agentEnv(st, order, p), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, r.deadlineEnv(st)),
+		Env:          append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, r.deadlineEnv(st)),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
 		Resources:    fixedResources("500m", "64Mi"),
 	}}
@@ -155,20 +156,20 @@ func (r renderer) interruptPod(st *step, order int, p *node.PackageRecord, n *no
 }
 
 // agentEnv returns the documented environment in its documented order, and the run id.
-func (r renderer) agentEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
-	s, config := r.in.Skyhook, r.in.Config
+func (r renderer) agentEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
+	s, config, p := r.in.Skyhook, r.in.Config, rec.Packages[st.key]
 	return []corev1.EnvVar{
 		{Name: pack.EnvLogDir, Value: config.LogRoot + "/" + s.Name},
 		{Name: pack.EnvRootDir, Value: config.CopyDirRoot + "/" + s.Name},
 		{Name: pack.EnvCopyResolv, Value: "false"},
-		{Name: pack.EnvResourceID, Value: resourceID(s.Name, string(s.UID), st.name, st.version, p.Generation)},
-		{Name: pack.EnvNodeOrder, Value: strconv.Itoa(order)},
+		{Name: pack.EnvResourceID, Value: resourceID(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)},
+		{Name: pack.EnvNodeOrder, Value: strconv.Itoa(rec.Order)},
 		{Name: pack.EnvRunID, Value: p.Run},
 	}
 }
 
 // stageEnv returns the package's own environment, then the agent's.
-func (r renderer) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.EnvVar {
+func (r renderer) stageEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	var secret []string
 	for _, e := range st.def.Package.Env {
@@ -177,7 +178,7 @@ func (r renderer) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.
 			secret = append(secret, e.Name)
 		}
 	}
-	out = append(out, r.agentEnv(st, order, p)...)
+	out = append(out, r.agentEnv(st, rec)...)
 	out = append(out,
 		corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)},
 		r.deadlineEnv(st),
@@ -187,6 +188,12 @@ func (r renderer) stageEnv(st *step, order int, p *node.PackageRecord) []corev1.
 		out = append(out, corev1.EnvVar{Name: pack.EnvRedact, Value: pack.JoinNames(secret)})
 	}
 	return out
+}
+
+// ownerUID returns the UID in resource ids and copy directories: that of the first Skyhook of this name that worked on the
+// node, so that agents find what they recorded for it.
+func (r renderer) ownerUID(rec *node.SkyhookRecord) string {
+	return cmp.Or(rec.Owner, string(r.in.Skyhook.UID))
 }
 
 func (r renderer) deadlineEnv(st *step) corev1.EnvVar {

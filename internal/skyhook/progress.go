@@ -77,7 +77,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 			delete(rec.Packages, key)
 		}
 	}
-	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Effect: st.effect}
+	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Keys: st.keys, Effect: st.effect}
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
 		if was.Stage == st.stage && !wasEdited(st, old) {
@@ -91,7 +91,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 		}
 	}
 	if p.Run == "" || p.Generation == 0 {
-		p.Run, p.Generation = r.runID(n, rec, st), r.in.Skyhook.Generation
+		p.Run, p.Generation = r.runID(n, rec, st), rec.Offset+r.in.Skyhook.Generation
 	}
 	if st.stage == v1alpha1.StageConfig {
 		p.Config = st.def.Config

@@ -86,22 +86,56 @@ func (l *randomRun) run() {
 		}
 	}
 	l.checkConverged()
+	l.deleteSkyhook()
+	l.recreateSkyhook()
+	l.deleteSkyhook()
+}
+
+// deleteSkyhook deletes the Skyhook, and checks that nothing but the record of remaining packages is left.
+func (l *randomRun) deleteSkyhook() {
 	now := metav1.NewTime(l.now)
 	l.s.DeletionTimestamp = &now
-	for turn := 0; !l.compile(l.s).Removed; turn++ {
-		if turn > 300 {
+	for pass := 0; !l.compile(l.s).Removed; pass++ {
+		if pass > 300 {
 			l.t.Fatalf("the deletion never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
 		}
 		l.pass()
 	}
+	allowed := []string{v1alpha1.AnnotationKnown, v1alpha1.PrefixNodeState + "demo", v1alpha1.PrefixRecord + "demo", v1alpha1.PrefixVersion + "demo"}
 	for _, n := range l.nodes {
 		for key := range n.Annotations {
-			if key != v1alpha1.AnnotationKnown {
+			if !slices.Contains(allowed, key) {
 				l.t.Errorf("%s keeps the annotation %s", n.Name, key)
+			}
+		}
+		for key, e := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").State {
+			if def := l.compile(l.s).defs[e.Name]; def != nil && def.isUninstallEnabled() {
+				l.t.Errorf("%s keeps %s, which is uninstalled", n.Name, key)
 			}
 		}
 		if n.Spec.Unschedulable {
 			l.t.Errorf("%s is left cordoned", n.Name)
+		}
+	}
+}
+
+// recreateSkyhook creates the Skyhook again with the same spec. Only packages that the deletion uninstalled run.
+func (l *randomRun) recreateSkyhook() {
+	l.s = l.s.DeepCopy()
+	l.s.UID, l.s.Generation, l.s.DeletionTimestamp, l.s.Status = "uid-again", 1, nil, v1alpha1.SkyhookStatus{}
+	l.skyhooks, l.maps = []*v1alpha1.Skyhook{l.s}, map[string]*corev1.ConfigMap{}
+	begin := len(l.log)
+	for pass := 0; l.pass() || !l.isAtRest(); pass++ {
+		if pass > 400 {
+			l.t.Fatalf("it never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
+		}
+	}
+	l.checkConverged()
+	for _, line := range l.log[begin:] {
+		nodeName, rest, _ := strings.Cut(line, " run ")
+		name, _, isRun := strings.Cut(rest, "|")
+		if def := l.compile(l.s).defs[name]; isRun && !def.isUninstallEnabled() {
+			l.t.Errorf("%s: %s runs again\n%s", nodeName, rest, strings.Join(l.logOf(nodeName), "\n"))
 		}
 	}
 }
@@ -240,6 +274,9 @@ func (l *randomRun) pass() bool {
 // checkNewPods checks that a pass that follows at once, with nothing changed from outside, keeps every pod that the last one
 // made: no stage is started and abandoned.
 func (l *randomRun) checkNewPods(made []*corev1.Pod) {
+	if len(made) == 0 {
+		return
+	}
 	for _, t := range l.compile(l.s).Rollout.Targets {
 		for _, p := range made {
 			if p.Spec.NodeName == t.Node && slices.Contains(t.Strays, p.Name) {

@@ -27,7 +27,7 @@ func TestRecordCounts(t *testing.T) {
 	state := v1alpha1.NodeState{"a|1": complete, "b|1": failing}
 	rec := node.SkyhookRecord{
 		Node: "n", Skyhook: "s", State: node.HashState(node.FormatState(state)), Admission: 3, Admitted: true, Held: &node.Held{WasCordoned: true},
-		Packages: map[string]*node.PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring"}},
+		Packages: map[string]*node.PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring", Goal: node.GoalInstall}},
 	}
 	for _, c := range []struct {
 		name          string
@@ -44,7 +44,7 @@ func TestRecordCounts(t *testing.T) {
 		{"only the text was changed", "n", "s", " " + node.FormatState(state), state, true, "a|1 b|1", true},
 		{"nodeState was deleted", "n", "s", "", nil, false, "", true},
 		{"nodeState was emptied", "n", "s", "{}", v1alpha1.NodeState{}, false, "", true},
-		{"another Skyhook of that name", "n", "s2", node.FormatState(state), state, false, "", true},
+		{"another Skyhook of that name", "n", "s2", node.FormatState(state), state, false, "a|1", true},
 		{"another node of that name", "n2", "s", node.FormatState(state), state, false, "", false},
 	} {
 		got := rec.Effective(c.node, c.skyhook, node.HashState(c.text), c.state)

@@ -29,6 +29,7 @@ import (
 //	set NODE KEY=VALUE…      changes a node: boot, label.K, annotation.K, unschedulable, ready, taint
 //	admit|hold|release|retire NODE, run|fail|finish|pull|reject|lose NODE TASK
 //	delete                   deletes the Skyhook
+//	recreate                 creates the Skyhook below the command under a new UID, after its deletion
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		w := newTestCluster(t)
@@ -98,6 +99,9 @@ func (w *testCluster) command(d *datadriven.TestData) string {
 		for _, a := range d.CmdArgs {
 			w.hangs[a.Key] = true
 		}
+		return ""
+	case "recreate":
+		w.recreate(d.Input)
 		return ""
 	case "delete":
 		now := metav1.NewTime(w.now)

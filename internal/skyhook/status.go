@@ -178,11 +178,7 @@ func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 				continue
 			}
 			seen[change{st.from, st.def.Hash}] = true
-			old := rep.definition(st.from)
-			if old == nil {
-				old = &Definition{}
-			}
-			for _, key := range changedKeys(old, st.def) {
+			for _, key := range rep.changedKeys(st.from, st.keys, st.def) {
 				if keys[st.name] == nil {
 					keys[st.name] = map[string]bool{}
 				}

@@ -100,10 +100,8 @@ func (e entry) wasInstalled() bool {
 // position is where the node stands with the version of the spec.
 type position struct {
 	entry
-	goal      node.Goal           // of the recorded run; by the stage when none is recorded
-	from      string              // hash of the definition installed before; GoalConfig only
-	interrupt *v1alpha1.Interrupt // in effect for the recorded run
-	inRun     bool                // a run is recorded and has not finished
+	work       // of the recorded run; by the stage when none is recorded
+	inRun bool // a run is recorded and has not finished
 
 	configChanged    bool // since the config stage of the run, or since the package finished
 	interruptStarted bool // or another package's interrupt covers it
@@ -170,7 +168,7 @@ var stageTable = []struct {
 
 	{"config to complete, or changed since", at(v1alpha1.StageConfig), func(p position) bool { return !p.isDone() || p.configChanged },
 		continuation{start: v1alpha1.StageConfig, interrupt: computedInterrupt}},
-	{"config complete, without an interrupt", at(v1alpha1.StageConfig), func(p position) bool { return p.interrupt == nil },
+	{"config complete, without an interrupt", at(v1alpha1.StageConfig), func(p position) bool { return p.effect == nil },
 		continuation{adopt: true}},
 	{"config complete", at(v1alpha1.StageConfig), nil,
 		continuation{start: v1alpha1.StageInterrupt, interrupt: recordedInterrupt}},
@@ -185,7 +183,7 @@ var stageTable = []struct {
 		continuation{start: v1alpha1.StageInterrupt, interrupt: recordedInterrupt}},
 	{"interrupt to start, configMap changed", at(v1alpha1.StageInterrupt), func(p position) bool { return p.configChanged },
 		continuation{start: v1alpha1.StageConfig, interrupt: computedInterrupt}},
-	{"interrupt no longer wanted", at(v1alpha1.StageInterrupt), func(p position) bool { return p.interrupt == nil },
+	{"interrupt no longer wanted", at(v1alpha1.StageInterrupt), func(p position) bool { return p.effect == nil },
 		continuation{start: v1alpha1.StagePostInterrupt, interrupt: recordedInterrupt}},
 	{"interrupt to start", at(v1alpha1.StageInterrupt), nil,
 		continuation{start: v1alpha1.StageInterrupt, interrupt: recordedInterrupt}},
@@ -210,7 +208,7 @@ func (p position) transition() (name string, then continuation) {
 
 // newPosition reads where the node stands with the version of the spec.
 func (w *packageDiff) newPosition(want *Definition, e entry) position {
-	p := position{entry: e, goal: node.GoalReapply, interrupt: normalised(want.Package.Interrupt)}
+	p := position{entry: e, work: work{goal: node.GoalReapply, effect: normalised(want.Package.Interrupt)}}
 	switch e.Stage {
 	case v1alpha1.StageApply:
 		p.goal = node.GoalInstall
@@ -221,7 +219,7 @@ func (w *packageDiff) newPosition(want *Definition, e entry) position {
 	case e.rec == nil:
 	case e.rec.Goal != "":
 		p.inRun = true
-		p.goal, p.from, p.interrupt = e.rec.Goal, e.rec.From, e.rec.Effect
+		p.work = work{goal: e.rec.Goal, from: e.rec.From, keys: e.rec.Keys, effect: e.rec.Effect}
 		p.configChanged = e.rec.Config != "" && e.rec.Config != want.Config
 		p.interruptStarted = e.rec.Interrupt != "" && e.isUnderWay() || e.State == v1alpha1.StateSkipped
 	case p.isFinished():
@@ -238,10 +236,10 @@ func (w *packageDiff) newPosition(want *Definition, e entry) position {
 // refreshInterrupt computes the interrupt again when the recorded one is lost, or when it failed and the edit of the
 // package may have fixed it.
 func (w *packageDiff) refreshInterrupt(want *Definition, p *position) {
-	isLost := p.interrupt == nil
+	isLost := p.effect == nil
 	mayBeFixed := p.hasFailed() && p.rec != nil && p.rec.Hash != want.Hash
 	if isLost || mayBeFixed {
-		p.interrupt, p.interruptStarted = w.interruptFor(want, p.goal, p.from), false
+		p.effect, p.interruptStarted = w.interruptFor(want, p.work), false
 	}
 }
 

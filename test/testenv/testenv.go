@@ -8,6 +8,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,15 @@ func ListMarks(n *corev1.Node) []string {
 		add(t.Key)
 	}
 	return out
+}
+
+// ListRemains lists the marks on a node that a deleted Skyhook may not leave: it may leave the mark that the node is known, and the
+// record of packages that stay on the host.
+func ListRemains(n *corev1.Node) []string {
+	return slices.DeleteFunc(ListMarks(n), func(mark string) bool {
+		isRecord := strings.HasPrefix(mark, v1alpha1.PrefixNodeState) || strings.HasPrefix(mark, v1alpha1.PrefixRecord) || strings.HasPrefix(mark, v1alpha1.PrefixVersion)
+		return mark == v1alpha1.AnnotationKnown || isRecord
+	})
 }
 
 // dumpState logs Skyhooks, nodes and pods of a test that fails.

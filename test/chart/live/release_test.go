@@ -177,7 +177,7 @@ func waitServed(t *testing.T, crd string) {
 	}
 }
 
-// requireGone checks that nothing of a release is left but its CRDs, and nothing of Skyhooks on nodes but the annotation skyhook.nvidia.com/known.
+// requireGone checks that nothing of a release is left but its CRDs, and nothing of Skyhooks on nodes but the record of packages that stay.
 func requireGone(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
@@ -217,10 +217,8 @@ func requireGone(t *testing.T, w *testenv.Env) {
 	nodes := &corev1.NodeList{}
 	w.Must(w.Client.List(context.Background(), nodes))
 	for i := range nodes.Items {
-		for _, mark := range testenv.ListMarks(&nodes.Items[i]) {
-			if mark != v1alpha1.AnnotationKnown {
-				t.Errorf("node %s still carries %s", nodes.Items[i].Name, mark)
-			}
+		for _, mark := range testenv.ListRemains(&nodes.Items[i]) {
+			t.Errorf("node %s still has %s", nodes.Items[i].Name, mark)
 		}
 	}
 }
