@@ -38,6 +38,7 @@ type Options struct {
 	AlwaysPull          bool            `json:"alwaysPull,omitempty"`
 	StageDeadline       metav1.Duration `json:"stageDeadline"`
 	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
+	InterruptMemory     string          `json:"interruptMemory"`
 	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
 	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
 	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
@@ -66,7 +67,7 @@ func (o *Options) Skyhook(version string) skyhook.Config {
 		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
 		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull,
-		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration,
+		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
 		DefaultPolicy: o.DefaultPolicy, Version: version,
 	}
 }

@@ -52,6 +52,7 @@ func TestDefaults(t *testing.T) {
 		{"LOG_TIME_ENCODER", o.LogTimeEncoder, "rfc3339"},
 		{"STAGE_DEADLINE", c.StageDeadline.String(), "1h0m0s"},
 		{"INTERRUPT_DEADLINE", c.InterruptDeadline.String(), "30m0s"},
+		{"INTERRUPT_MEMORY", c.InterruptMemory, "256Mi"},
 	} {
 		if d.got != d.want {
 			t.Errorf("%s is %q, want %q", d.what, d.got, d.want)
@@ -105,6 +106,7 @@ func TestWrong(t *testing.T) {
 		{with("STAGE_DEADLINE", "soon"), nil, `environment variable STAGE_DEADLINE: "soon" is not a duration such as 90s or 1h`},
 		{with("DEFAULT_DEPLOYMENT_POLICY", "Not A Name"), nil, `--default-deployment-policy (DEFAULT_DEPLOYMENT_POLICY): "Not A Name" is not the name of a DeploymentPolicy`},
 		{with("STAGE_DEADLINE", "0s"), nil, `--stage-deadline (STAGE_DEADLINE): it must be longer than 0`},
+		{with("INTERRUPT_MEMORY", "1Mi"), nil, `--interrupt-memory (INTERRUPT_MEMORY): "1Mi" is not an amount of memory of at least 32Mi`},
 		{with("INTERRUPT_DEADLINE", "-1s"), nil, `--interrupt-deadline (INTERRUPT_DEADLINE): it must be longer than 0`},
 		{with("REAPPLY_ON_REBOOT", "maybe"), nil, `environment variable REAPPLY_ON_REBOOT: "maybe" is neither true nor false`},
 		{with(), []string{"--parallel", "0"}, `--parallel (PARALLEL_NODES): 0 is not between 1 and 500`},

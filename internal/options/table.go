@@ -3,6 +3,8 @@
 
 package options
 
+import "github.com/skyhook-k8s/skyhook/internal/skyhook"
+
 // Use says what reads an option.
 type Use int
 
@@ -65,6 +67,8 @@ func (o *Options) Table() []*Option {
 			Help: "how long one attempt of a stage may take, unless the package says otherwise"},
 		{Flag: "interrupt-deadline", Env: "INTERRUPT_DEADLINE", Default: "30m", target: &o.InterruptDeadline, check: checkPositive,
 			Help: "how long one attempt of an interrupt may take, unless the package says otherwise"},
+		{Flag: "interrupt-memory", Env: "INTERRUPT_MEMORY", Default: skyhook.DefaultInterruptMemory, target: &o.InterruptMemory, check: checkMemory,
+			Help: "memory request and limit of the container that carries out an interrupt"},
 		{Flag: "default-deployment-policy", Env: "DEFAULT_DEPLOYMENT_POLICY", target: &o.DefaultPolicy, check: checkNameOf("a DeploymentPolicy"),
 			Help: "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none"},
 		{Flag: "node-name", Env: "NODE_NAME", target: &o.Node,

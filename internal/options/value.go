@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -156,6 +157,13 @@ func checkPath(text string) error {
 func checkPositive(text string) error {
 	if d, err := time.ParseDuration(text); err == nil && d <= 0 {
 		return errors.New("it must be longer than 0")
+	}
+	return nil
+}
+
+func checkMemory(text string) error {
+	if amount, err := resource.ParseQuantity(text); err != nil || amount.Value() < 32<<20 {
+		return fmt.Errorf("%q is not an amount of memory of at least 32Mi, such as 256Mi", text)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func (r renderer) interruptPod(st *step, rec *node.SkyhookRecord, n *node.Node) 
 		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
 		Env:          append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, r.deadlineEnv(st)),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
-		Resources:    fixedResources("500m", "64Mi"),
+		Resources:    fixedResources("500m", cmp.Or(r.in.Config.InterruptMemory, DefaultInterruptMemory)),
 	}}
 	return out
 }

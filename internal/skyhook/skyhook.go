@@ -61,6 +61,7 @@ type Config struct {
 	AlwaysPull        bool   // force imagePullPolicy Always; otherwise Kubernetes chooses by tag or digest
 	StageDeadline     time.Duration
 	InterruptDeadline time.Duration
+	InterruptMemory   string // of the interrupt container
 	Version           string // of the operator; empty for a development build
 	DefaultPolicy     string // for Skyhooks that name none and have no budget of their own; empty for none
 }
@@ -70,6 +71,10 @@ const (
 	DefaultStageDeadline     = time.Hour
 	DefaultInterruptDeadline = 30 * time.Minute
 )
+
+// DefaultInterruptMemory applies when the operator has no setting: the predecessor's 64Mi are too little for its agent on
+// kernels with pages of 64 KiB.
+const DefaultInterruptMemory = "256Mi"
 
 // Compiled is a Skyhook prepared for the engine, with everything that is needed to apply a plan and to report.
 type Compiled struct {

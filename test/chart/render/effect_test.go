@@ -39,6 +39,7 @@ var settings = map[string]struct{ env, value string }{
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},
+	"interruptMemory":         {"INTERRUPT_MEMORY", "512Mi"},
 	"defaultDeploymentPolicy": {"DEFAULT_DEPLOYMENT_POLICY", "careful"},
 	"parallelNodes":           {"PARALLEL_NODES", "64"},
 }
