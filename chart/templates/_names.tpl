@@ -35,10 +35,20 @@ app.kubernetes.io/part-of: skyhook-operator
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_." }}
 {{- end -}}
 
-{{/* The selector of the Deployment. It is immutable. */}}
+{{/*
+The selector of the Deployment. It is immutable, so that of a Deployment in the cluster stays: charts of the predecessor
+since v0.17 have another one. The default is that of the predecessor's charts before.
+*/}}
 {{- define "skyhook.selector" -}}
-app: {{ include "skyhook.manager" . }}
-control-plane: controller-manager
+{{- $found := lookup "apps/v1" "Deployment" .Release.Namespace (include "skyhook.manager" .) | default dict -}}
+{{- $default := dict "control-plane" "controller-manager" "app.kubernetes.io/name" (include "skyhook.name" .) "app.kubernetes.io/instance" .Release.Name -}}
+{{- .Values.controllerManager.selectorLabels | default (dig "spec" "selector" "matchLabels" dict $found) | default $default | toYaml -}}
+{{- end -}}
+
+{{/* The labels of the operator's pods, and of what is found by them. Those of the selector take precedence. */}}
+{{- define "skyhook.managerLabels" -}}
+{{- $own := dict "app" (include "skyhook.manager" .) "control-plane" "controller-manager" -}}
+{{- merge (include "skyhook.selector" . | fromYaml) $own (include "skyhook.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* Images: (list IMAGE ROOT) */}}

@@ -169,7 +169,12 @@ func TestValuesExplained(t *testing.T) {
 }
 
 // hiddenValues are valid values that values.yaml does not list.
-var hiddenValues = []string{"nameOverride", "fullnameOverride", "global"}
+var hiddenValues = []string{
+	"nameOverride", "fullnameOverride", "global", "selectorMigration",
+	"controllerManager.manager.env.jobStageTimeout", "controllerManager.manager.env.jobBackoffLimit",
+	"controllerManager.manager.env.jobTtlSucceeded", "controllerManager.manager.env.jobTtlFailed",
+	"controllerManager.manager.env.legacyCleanupDelay", "controllerManager.manager.env.publishLegacyMetrics",
+}
 
 // leafPaths returns the paths of all values without children.
 func leafPaths(path string, value any) []string {

@@ -77,7 +77,31 @@ func startContainer(t *testing.T, namespace string, pod corev1.PodSpec) *program
 // startOperator runs the operator of the chart's Deployment until the test ends or end is called.
 func startOperator(t *testing.T, namespace string) (p *program, end func()) {
 	t.Helper()
-	d, err := newClientset(t).AppsV1().Deployments(namespace).Get(context.Background(), releaseName+"-controller-manager", metav1.GetOptions{})
+	return startDeployment(t, namespace, releaseName+"-controller-manager")
+}
+
+// startDeployment runs the operator of a Deployment until the test ends or end is called, and waits until it leads.
+func startDeployment(t *testing.T, namespace, name string) (p *program, end func()) {
+	t.Helper()
+	p, end = startStandby(t, namespace, name)
+	p.waitLog(t, "starting reconcile loop")
+	return p, end
+}
+
+// waitLog waits until the program has logged a text.
+func (p *program) waitLog(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(p.log.String(), text); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after two minutes the operator has not logged %q:\n%s", text, p.log)
+		}
+	}
+}
+
+// startStandby runs the operator of a Deployment until the test ends or end is called. It need not lead.
+func startStandby(t *testing.T, namespace, name string) (p *program, end func()) {
+	t.Helper()
+	d, err := newClientset(t).AppsV1().Deployments(namespace).Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +123,6 @@ func startOperator(t *testing.T, namespace string) (p *program, end func()) {
 		}
 	}
 	t.Cleanup(end)
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(p.log.String(), "starting reconcile loop"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after two minutes the operator has not begun:\n%s", p.log)
-		}
-	}
 	return p, end
 }
 

@@ -99,7 +99,7 @@ func TestRelease(t *testing.T) {
 			w := testenv.New(t, plane, 2)
 			kubelet := w.StartKubelet()
 			startJobController(t, w.Namespace)
-			mustHelm(t, c.first, w.Namespace, "install", releaseName, formerChart(t))
+			mustHelm(t, c.first, w.Namespace, "install", releaseName, predecessors[0].writeChart(t))
 			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
 			requireGeneratedCRDs(t)
 			if webhooks, err := newClientset(t).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(context.Background(), metav1.ListOptions{}); err != nil || len(webhooks.Items) > 0 {
@@ -154,6 +154,9 @@ func requireGeneratedCRDs(t *testing.T) {
 		}
 		if err := c.Get(context.Background(), client.ObjectKeyFromObject(u), &found); err != nil {
 			t.Fatal(err)
+		}
+		if found.Spec.Conversion != nil && found.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
+			t.Errorf("%s is converted by %s", u.GetName(), found.Spec.Conversion.Strategy)
 		}
 		if diff := cmp.Diff(expected.Spec.Versions, found.Spec.Versions); diff != "" {
 			t.Errorf("%s in the cluster is not the generated one (-generated +cluster)\n%s", u.GetName(), diff)

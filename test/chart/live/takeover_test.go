@@ -5,14 +5,18 @@ package live
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/test/testenv"
@@ -26,10 +30,11 @@ const (
 	finished   = `{` + agentdDone + `,` + kernelDone + `}`
 )
 
-// applyFormerState creates the Skyhook, the nodes and the ConfigMap of the predecessor.
-func applyFormerState(t *testing.T, w *testenv.Env) {
+// applyFormerState creates the Skyhook, the nodes and the ConfigMap of the predecessor. Since v0.18 its nodes carry everything
+// twice, until it removes the keys of the Skyhook.
+func (p predecessor) applyFormerState(t *testing.T, w *testenv.Env) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/former.yaml")
+	text, err := os.ReadFile("testdata/predecessor/state.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +44,27 @@ func applyFormerState(t *testing.T, w *testenv.Env) {
 	w.Must(w.Client.Create(context.Background(), &s))
 	s.Object["status"] = status
 	w.Must(w.Client.Status().Update(context.Background(), &s))
-	mark := func(node, state, status, more string) {
-		w.Patch(w.GetNode(node), `{"metadata":{"labels":{"skyhook.nvidia.com/status_gpu-base":"`+status+`"},"annotations":{`+more+
-			`"skyhook.nvidia.com/status_gpu-base":"`+status+`","skyhook.nvidia.com/version_gpu-base":"v0.15.0","skyhook.nvidia.com/nodeState_gpu-base":`+toJSONString(t, state)+`}}}`)
+	prefixes := []string{"skyhook.nvidia.com/"}
+	if p.since >= 18 {
+		prefixes = append(prefixes, "nodewright.nvidia.com/")
 	}
-	mark("n1", finished, "complete", "")
-	mark("n2", `{`+agentdRuns+`,`+kernelDone+`}`, "in_progress", `"skyhook.nvidia.com/cordon_gpu-base":"true",`)
-	w.Patch(w.GetNode("n2"), `{"spec":{"unschedulable":true}}`)
+	mark := func(node, state, status string, isCordoned bool) {
+		labels, annotations := map[string]string{}, map[string]string{}
+		for _, prefix := range prefixes {
+			labels[prefix+"status_gpu-base"] = status
+			annotations[prefix+"status_gpu-base"] = status
+			annotations[prefix+"version_gpu-base"] = fmt.Sprintf("v0.%d.0", p.since)
+			annotations[prefix+"nodeState_gpu-base"] = state
+			if isCordoned {
+				annotations[prefix+"cordon_gpu-base"] = "true"
+			}
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}, "spec": map[string]any{"unschedulable": isCordoned}})
+		w.Must(err)
+		w.Patch(w.GetNode(node), string(patch))
+	}
+	mark("n1", finished, "complete", false)
+	mark("n2", `{`+agentdRuns+`,`+kernelDone+`}`, "in_progress", true)
 	yes := true
 	w.Must(w.Client.Create(context.Background(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -57,31 +76,33 @@ func applyFormerState(t *testing.T, w *testenv.Env) {
 	}))
 }
 
-func toJSONString(t *testing.T, text string) string {
-	t.Helper()
-	raw, err := yaml.YAMLToJSON([]byte("'" + text + "'"))
-	if err != nil {
-		t.Fatal(err)
+// TestTakeover: an operator of ours takes the place of the predecessor's in the middle of a rollout, by an upgrade of its
+// release. What is finished is not run again, what had begun is, once; after a rollback everything is as the predecessor left
+// it, and coming back changes nothing.
+func TestTakeover(t *testing.T) {
+	for _, p := range predecessors {
+		t.Run(p.String(), p.testTakeover)
 	}
-	return string(raw)
 }
 
-// TestTakeover: an operator of ours takes the place of the predecessor's in the middle of a rollout. What is finished is
-// not run again, what had begun is, once; after a downgrade everything is as the predecessor left it, and coming back
-// changes nothing.
-func TestTakeover(t *testing.T) {
+func (p predecessor) testTakeover(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	kubelet := w.StartKubelet()
-	mustHelm(t, "v3", w.Namespace, "install", releaseName, formerChart(t))
-	// With the webhooks of the predecessor nobody could write this: they are tried by another test.
-	for _, what := range []string{"validating", "mutating"} {
-		removeWebhooks(t, what)
-	}
-	applyFormerState(t, w)
-	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
+	chart, helm := p.writeChart(t), []string{"v4", "v3"}[p.since%2]
+	mustHelm(t, "v3", w.Namespace, append([]string{"install", p.release, chart}, p.flags(false)...)...)
+	p.applyFormerState(t, w)
+	createRuntimeObjects(t, w, w.Namespace)
+	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, chart}, p.flags(true)...)...)
+	p.requireWebhooks(t, true)
+	before, selector := w.GetSkyhook("gpu-base"), p.readSelector(t, w.Namespace)
+
+	upgrade := append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)
+	mustHelm(t, helm, w.Namespace, upgrade...)
 	requireGeneratedCRDs(t)
-	_, end := startOperator(t, w.Namespace)
+	p.requireWebhooks(t, false)
+	p.requireTaken(t, w.Namespace, selector)
+	_, end := startDeployment(t, w.Namespace, p.ourDeployment())
 	w.WaitComplete("gpu-base")
 	if got := kubelet.History("n1"); len(got) > 0 {
 		t.Errorf("n1 was finished, and did %v", got)
@@ -90,27 +111,29 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("n2 did %v, want %v", got, want)
 	}
 	w.Eventually("n2 is given back", func() bool { return !w.GetNode("n2").Spec.Unschedulable })
-	for _, node := range []string{"n1", "n2"} {
-		if got := w.GetNode(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !isSameJSON(t, got, finished) {
-			t.Errorf("the record on %s is\n%s\nwant\n%s", node, got, finished)
+	requireFinished := func(when string) {
+		t.Helper()
+		for _, node := range []string{"n1", "n2"} {
+			if got := w.GetNode(node).Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !isSameJSON(t, got, finished) {
+				t.Errorf("%s the record on %s is\n%s\nwant\n%s", when, node, got, finished)
+			}
 		}
 	}
+	requireFinished("after the upgrade")
 	end()
 
-	before := w.GetSkyhook("gpu-base")
-	mustHelm(t, "v3", w.Namespace, "rollback", releaseName, "1")
-	for _, what := range []string{"validating", "mutating"} {
-		removeWebhooks(t, what)
+	mustHelm(t, helm, w.Namespace, "rollback", p.release, "2")
+	p.requireWebhooks(t, true)
+	if got := p.readSelector(t, w.Namespace); !maps.Equal(got, selector) {
+		t.Errorf("after the rollback the Deployment selects by %v, and before by %v", got, selector)
 	}
 	if after := w.GetSkyhook("gpu-base"); after.UID != before.UID || after.DeletionTimestamp != nil || len(after.Spec.Packages) != 2 {
-		t.Errorf("after the downgrade the Skyhook is %v", after)
+		t.Errorf("after the rollback the Skyhook is %v", after)
 	}
-	if got := w.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_gpu-base"]; !isSameJSON(t, got, finished) {
-		t.Errorf("after the downgrade the record on n1 is %s", got)
-	}
-	mustHelm(t, "v3", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
-	_, end = startOperator(t, w.Namespace)
-	w.WaitComplete("gpu-base")
+	requireFinished("after the rollback")
+	mustHelm(t, helm, w.Namespace, upgrade...)
+	_, end = startDeployment(t, w.Namespace, p.ourDeployment())
+	waitObserved(w, "gpu-base")
 	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got != 2 {
 		t.Errorf("coming back made nodes do something: %v, %v", kubelet.History("n1"), kubelet.History("n2"))
 	}
@@ -122,6 +145,85 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("n1 did %v, want %v", got, want)
 	}
 	end()
+}
+
+// TestTakeoverRendered: manifests that are rendered without the cluster, as Argo CD does, are applied over those of the
+// predecessor up to v0.16 as they are. Later Deployments of the same name need controllerManager.selectorLabels.
+func TestTakeoverRendered(t *testing.T) {
+	for _, p := range predecessors {
+		t.Run(p.String(), func(t *testing.T) {
+			removeCRDs(t)
+			var namespace string
+			dir, applied := t.TempDir(), []string(nil) // files
+			t.Cleanup(func() {
+				for _, file := range applied {
+					mustKubectl(t, "delete", "-f", file, "-n", namespace, "--ignore-not-found", "--wait=false")
+				}
+			})
+			w := testenv.New(t, plane, 0)
+			namespace = w.Namespace
+			applyRendered := func(chart string, flags []string) error {
+				t.Helper()
+				text, err := helm(t, "v3", w.Namespace, append([]string{"template", p.release, chart, "--no-hooks", "--kube-version", "v1.36.0"}, flags...)...)
+				w.Must(err)
+				file := filepath.Join(dir, fmt.Sprintf("%d.yaml", len(applied)))
+				w.Must(os.WriteFile(file, []byte(text), 0o600))
+				applied = append(applied, file)
+				_, err = kubectl(t, "apply", "-f", file, "-n", w.Namespace)
+				return err
+			}
+			w.Must(applyRendered(p.writeChart(t), p.flags(true)))
+			selector, flags := p.readSelector(t, w.Namespace), p.ourFlags()
+			if p.ourDeployment() == p.fullName()+"-controller-manager" && p.since >= 17 {
+				if err := applyRendered("chart", flags); err == nil || !strings.Contains(err.Error(), "field is immutable") {
+					t.Errorf("another selector gives %v", err)
+				}
+				for key, value := range selector {
+					flags = append(flags, "--set-string", "controllerManager.selectorLabels."+strings.ReplaceAll(key, ".", `\.`)+"="+value)
+				}
+			}
+			if err := applyRendered("chart", flags); err != nil {
+				t.Errorf("the rendered chart cannot be applied: %v", err)
+			}
+			requireGeneratedCRDs(t)
+		})
+	}
+}
+
+// readSelector reads the selector of the predecessor's Deployment.
+func (p predecessor) readSelector(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	d, err := newClientset(t).AppsV1().Deployments(namespace).Get(context.Background(), p.fullName()+"-controller-manager", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Spec.Selector.MatchLabels
+}
+
+// requireTaken checks that the namespace has one Deployment, ours, with nothing of the predecessor's in it but the selector if
+// it has the same name.
+func (p predecessor) requireTaken(t *testing.T, namespace string, selector map[string]string) {
+	t.Helper()
+	all, err := newClientset(t).AppsV1().Deployments(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Items) != 1 || all.Items[0].Name != p.ourDeployment() {
+		t.Fatalf("the Deployments are %v, want only %s", all.Items, p.ourDeployment())
+	}
+	d := &all.Items[0]
+	if p.ourDeployment() == p.fullName()+"-controller-manager" && !maps.Equal(d.Spec.Selector.MatchLabels, selector) {
+		t.Errorf("the Deployment selects by %v, and before by %v", d.Spec.Selector.MatchLabels, selector)
+	}
+	pod := d.Spec.Template
+	if len(pod.Spec.Containers) != 1 || len(pod.Spec.Containers[0].Ports) > 0 || len(pod.Spec.Volumes) != 1 || pod.Spec.Volumes[0].Name != "token" {
+		t.Errorf("something of the predecessor's pod is left: %v", pod.Spec)
+	}
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == "ENABLE_WEBHOOKS" || e.Name == "JOB_STAGE_TIMEOUT" {
+			t.Errorf("the predecessor's %s is left", e.Name)
+		}
+	}
 }
 
 // isSameJSON reports whether two texts are the same JSON.
@@ -143,20 +245,4 @@ func isSameJSON(t *testing.T, a, b string) bool {
 		t.Fatal(err)
 	}
 	return string(one) == string(two)
-}
-
-// removeWebhooks deletes a webhook configuration of the predecessor, as if its server answered.
-func removeWebhooks(t *testing.T, what string) {
-	t.Helper()
-	name := "skyhook-operator-" + what + "-webhook"
-	c := newClientset(t).AdmissionregistrationV1()
-	var err error
-	if what == "validating" {
-		err = c.ValidatingWebhookConfigurations().Delete(context.Background(), name, metav1.DeleteOptions{})
-	} else {
-		err = c.MutatingWebhookConfigurations().Delete(context.Background(), name, metav1.DeleteOptions{})
-	}
-	if client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
 }

@@ -104,6 +104,7 @@ var others = map[string]struct{ values, appears string }{
 	"controllerManager.nodeAffinity.matchExpressions":    {"controllerManager: {nodeAffinity: {matchExpressions: [{key: m1, operator: Exists}]}}", `{"key":"kubernetes.io/os","operator":"In","values":["linux"]},{"key":"m1","operator":"Exists"}`},
 	"controllerManager.priorityClassName":                {"controllerManager: {priorityClassName: p1}", `"priorityClassName":"p1"`},
 	"controllerManager.serviceAccount.annotations":       {"controllerManager: {serviceAccount: {annotations: {a1: v1}}}", `"annotations":{"a1":"v1"}`},
+	"controllerManager.selectorLabels":                   {"controllerManager: {selectorLabels: {l0: v0}}", `"matchLabels":{"l0":"v0"}`},
 	"controllerManager.manager.image.repository":         {"controllerManager: {manager: {image: {repository: r/o}}}", `"image":"r/o:v0.1.0"`},
 	"controllerManager.manager.image.tag":                {"controllerManager: {manager: {image: {tag: t1}}}", `skyhook/operator:t1"`},
 	"controllerManager.manager.image.digest":             {"controllerManager: {manager: {image: {digest: 'sha256:" + digest + "'}}}", `skyhook/operator:v0.1.0@sha256:` + digest},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -274,12 +275,27 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestSelector: what a Deployment selects by can never change; a release that is upgraded has to have the same.
+// TestSelector: what a Deployment selects by can never change, so manifests rendered without a cluster have the selector of
+// the predecessor's charts up to v0.16, unless they are given another one.
 func TestSelector(t *testing.T) {
-	d := findDeployment(t, renderChart(t, matrix["everything"]))
-	want := map[string]string{"app": full + "-controller-manager", "control-plane": "controller-manager"}
-	if diff := cmp.Diff(want, d.Spec.Selector.MatchLabels); diff != "" {
-		t.Errorf("the selector changed (-want +got)\n%s", diff)
+	for _, c := range []struct {
+		release, values string
+		want            map[string]string
+	}{
+		{"skyhook-operator", "", map[string]string{"control-plane": "controller-manager", "app.kubernetes.io/name": "skyhook-operator", "app.kubernetes.io/instance": "skyhook-operator"}},
+		{"gpu", matrix["everything"], map[string]string{"control-plane": "controller-manager", "app.kubernetes.io/name": "skyhook-operator", "app.kubernetes.io/instance": "gpu"}},
+		{"gpu", "{fullnameOverride: skyhook-operator, controllerManager: {selectorLabels: {app.kubernetes.io/name: nodewright, a: b}}}", map[string]string{"app.kubernetes.io/name": "nodewright", "a": "b"}},
+	} {
+		r := renderWith(t, Options{Release: c.release, Values: c.values})
+		name := "gpu-skyhook-operator-controller-manager"
+		if r.Find("Deployment", name) == nil {
+			name = "skyhook-operator-controller-manager"
+		}
+		d := findObject(t, r, "Deployment", name, &appsv1.Deployment{})
+		if diff := cmp.Diff(c.want, d.Spec.Selector.MatchLabels); diff != "" {
+			t.Errorf("release %s with %q: the selector changed (-want +got)\n%s", c.release, c.values, diff)
+		}
+		requireSelected(t, r, d.Spec.Template.Labels)
 	}
 }
 
@@ -287,7 +303,14 @@ func TestSelector(t *testing.T) {
 // the Service.
 func TestSelects(t *testing.T) {
 	r := renderChart(t, matrix["everything"])
-	pod := findDeployment(t, r).Spec.Template.Labels
+	if seen := requireSelected(t, r, findDeployment(t, r).Spec.Template.Labels); len(seen) != 5 {
+		t.Errorf("the chart has %v only", seen)
+	}
+}
+
+// requireSelected checks that everything that selects the operator's pods finds them. It returns the kinds that do.
+func requireSelected(t *testing.T, r *Result, pod map[string]string) map[string]bool {
+	t.Helper()
 	seen := map[string]bool{}
 	for _, u := range r.Objects {
 		at, of := []string{"spec", "selector", "matchLabels"}, pod
@@ -298,7 +321,7 @@ func TestSelects(t *testing.T) {
 			at = []string{"spec", "podSelector", "matchLabels"}
 		case "ServiceMonitor":
 			of = r.Find("Service", "skyhook-operator-controller-manager-metrics-service").GetLabels()
-		case "PodDisruptionBudget":
+		case "PodDisruptionBudget", "Deployment":
 		default:
 			continue
 		}
@@ -313,9 +336,7 @@ func TestSelects(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 4 {
-		t.Errorf("the chart has %v only", seen)
-	}
+	return seen
 }
 
 // TestSwitches: what is turned off is not there, and nothing points to it.
@@ -352,14 +373,19 @@ func TestSwitches(t *testing.T) {
 
 // TestNotes: what is ignored is said, and only then.
 func TestNotes(t *testing.T) {
-	quiet, loud := renderChart(t, "").Notes, renderChart(t, matrix["no proxy, no hooks"]).Notes
-	for _, word := range []string{"controllerManager.kubeRbacProxy:", "webhook:", "webhookService:"} {
-		if strings.Contains(quiet, word) || !strings.Contains(loud, word) {
-			t.Errorf("the notes say %q without reason, or do not say it:\n%s\n---\n%s", word, quiet, loud)
+	for name, words := range map[string][]string{
+		"no proxy, no hooks":  {"controllerManager.kubeRbacProxy:", "webhook:", "webhookService:"},
+		"NodeWright's values": {"webhook:", "selectorMigration:", "env.jobStageTimeout: set stageDeadline", "env.jobBackoffLimit:", "env.jobTtlSucceeded:", "env.jobTtlFailed:", "env.legacyCleanupDelay:", "env.publishLegacyMetrics:"},
+	} {
+		quiet, loud := renderChart(t, ""), renderChart(t, matrix[name])
+		for _, word := range words {
+			if strings.Contains(quiet.Notes, word) || !strings.Contains(loud.Notes, word) {
+				t.Errorf("the notes say %q without reason, or do not say it:\n%s\n---\n%s", word, quiet.Notes, loud.Notes)
+			}
 		}
-	}
-	if before, after := renderedText(t, renderChart(t, "")), renderedText(t, renderChart(t, matrix["no proxy, no hooks"])); before != after {
-		t.Error("ignored values change what is rendered")
+		if renderedText(t, quiet) != renderedText(t, loud) {
+			t.Errorf("ignored values of %s change what is rendered", name)
+		}
 	}
 	if notes := renderChart(t, "cleanup: {enabled: false}").Notes; !strings.Contains(notes, "leaves Skyhooks") {
 		t.Errorf("without clean-up the notes say\n%s", notes)

@@ -85,9 +85,10 @@ var matrix = map[string]string{
 	"everything": "{rbac: {createSkyhookViewerRole: true, createSkyhookEditorRole: true}, metrics: {addServiceAccountBinding: true, serviceMonitor: {enabled: true, labels: {team: a}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}, " +
 		"imagePullSecret: mine, estimatedNodeCount: 5000, estimatedPackageCount: 10, networkPolicy: {metricsFrom: [{namespaceSelector: {}}]}, " +
 		"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 50%}, tolerations: [{operator: Exists}], selectors: {pool: system}, priorityClassName: system-cluster-critical, serviceAccount: {annotations: {a: b}}, manager: {image: {tag: v9, pullPolicy: Always}}}}",
-	"affinity":           "controllerManager: {nodeAffinity: {matchExpressions: [{key: pool, operator: In, values: [system]}]}}",
-	"no proxy, no hooks": "{webhook: {enable: true, secretName: webhook-cert}, webhookService: {type: ClusterIP}, controllerManager: {kubeRbacProxy: {args: [--v=0]}}}",
-	"a parent's values":  "{global: {anything: [1]}, nameOverride: sky, fullnameOverride: " + full + "}",
+	"affinity":            "controllerManager: {nodeAffinity: {matchExpressions: [{key: pool, operator: In, values: [system]}]}}",
+	"no proxy, no hooks":  "{webhook: {enable: true, secretName: webhook-cert}, webhookService: {type: ClusterIP}, controllerManager: {kubeRbacProxy: {args: [--v=0]}}}",
+	"NodeWright's values": "{selectorMigration: {enabled: true, jobTimeoutSeconds: 120}, webhook: {removalImage: docker.io/alpine/kubectl, serviceName: ''}, controllerManager: {manager: {env: {jobStageTimeout: 1h, jobBackoffLimit: '3', jobTtlSucceeded: 1h, jobTtlFailed: 24h, legacyCleanupDelay: 24h, publishLegacyMetrics: 'true'}}}}",
+	"a parent's values":   "{global: {anything: [1]}, nameOverride: sky, fullnameOverride: " + full + "}",
 }
 
 // TestMatrix renders all of it for every version of Kubernetes that is supported, and reads the objects strictly: a field
