@@ -36,7 +36,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
@@ -65,6 +64,7 @@ type Options struct {
 	NodeOps        nodeop.Config
 	Node           string // this process runs on; empty when unknown
 	LeaderElection bool
+	WaitForOthers  bool   // do not lead while the operator of another namespace does
 	MetricsAddress string // "0" for none
 	MetricsSecure  bool   // over TLS, and only to clients that the API server allows
 	ProbeAddress   string // "0" for none
@@ -93,11 +93,16 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := collector.registerAll(o.Registry); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	m, err := newManager(config, o)
+	others, stopEvents, err := startOtherOperators(ctx, config, o)
 	if err != nil {
 		return err
 	}
-	l, end, err := setUpLoop(ctx, m, collector, watches, o)
+	defer stopEvents()
+	m, err := newManager(config, others, o)
+	if err != nil {
+		return err
+	}
+	l, end, err := setUpLoop(ctx, m, others, collector, watches, o)
 	if err != nil {
 		return err
 	}
@@ -120,8 +125,12 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(config *rest.Config, o Options) (manager.Manager, error) {
+func newManager(config *rest.Config, others *otherOperators, o Options) (manager.Manager, error) {
 	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := newExclusiveLock(config, others)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +144,7 @@ func newManager(config *rest.Config, o Options) (manager.Manager, error) {
 		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace),
 		Metrics:                metricsOptions,
 		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
-		LeaderElection: o.LeaderElection, LeaderElectionID: options.LeaseName, LeaderElectionNamespace: o.Skyhook.Namespace,
+		LeaderElection: o.LeaderElection, LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel: true, // the process ends when Run returns
 		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry, GracefulShutdownTimeout: &stop,
 	})
@@ -155,7 +164,7 @@ func withProtobuf(config *rest.Config) *rest.Config {
 }
 
 // setUpLoop adds the loop to the manager. The function it returns stops what the manager does not.
-func setUpLoop(ctx context.Context, m manager.Manager, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
+func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
 	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
@@ -186,15 +195,15 @@ func setUpLoop(ctx context.Context, m manager.Manager, collector *metricsCollect
 		watches.stop()
 		broadcaster.Shutdown()
 	}
-	webhooks := manager.RunnableFunc(func(ctx context.Context) error {
-		removeWebhooks(ctx, direct, o.Log)
-		return nil
-	})
+	first := startup{webhooks: &webhookRemover{client: direct, namespace: o.Skyhook.Namespace, log: o.Log}, loop: l}
+	if !o.LeaderElection {
+		first.others = others
+	}
 	removal := manager.RunnableFunc(func(ctx context.Context) error {
 		configureRemovalGuard(ctx, direct, m.GetCache(), o)
 		return nil
 	})
-	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.watchAll(ctx, m.GetCache(), ops), m.Add(l), m.Add(webhooks), m.Add(removal)); err != nil {
+	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.watchAll(ctx, m.GetCache(), ops), m.Add(first), m.Add(removal)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}

@@ -50,7 +50,7 @@ func newFixture(t *testing.T, nodes int) *fixture {
 	t.Helper()
 	w := testenv.New(t, plane, nodes)
 	return &fixture{Env: w, kubelet: w.StartKubelet(), stop: func() {}, config: plane.Config, options: Options{
-		MetricsAddress: "0", ProbeAddress: "0", Log: verboseLog(),
+		MetricsAddress: "0", ProbeAddress: "0", Log: verboseLog(), WaitForOthers: true,
 		Skyhook: skyhook.Config{
 			Namespace: w.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",

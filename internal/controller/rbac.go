@@ -36,9 +36,14 @@ package controller
 // Events about nodes and Skyhooks, which have no namespace, go to the namespace default.
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 //
-// Webhooks of an earlier operator, which nothing serves any more, would refuse every write of a Skyhook.
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=skyhook-operator-validating-webhook,verbs=delete
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=skyhook-operator-mutating-webhook,verbs=delete
+// Webhooks of an earlier operator, which nothing serves any more, would refuse every write of a Skyhook. They are recognised by
+// their content. The chart adds the names that a release of the predecessor with its own names would have.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=list
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=skyhook-operator-validating-webhook;nodewright-validating-webhook,verbs=delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=skyhook-operator-mutating-webhook;nodewright-mutating-webhook,verbs=delete
+//
+// An earlier operator in another namespace leads as long as it holds the lease of this name there.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=3c22c1ae.nvidia.com,verbs=list;watch
 //
 // Secure metrics ask the API server who reads them and whether they may. The chart adds these two only for secure metrics.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

@@ -47,6 +47,7 @@ type Options struct {
 
 	Parallel       int      `json:"-"`
 	LeaderElection bool     `json:"-"`
+	WaitForOthers  bool     `json:"-"`
 	GuardRemoval   bool     `json:"-"`
 	MetricsAddress string   `json:"-"`
 	MetricsSecure  bool     `json:"-"`

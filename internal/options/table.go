@@ -77,6 +77,8 @@ func (o *Options) Table() []*Option {
 			Help: "nodes that are written to at the same time"},
 		{Flag: "leader-election", Env: "LEADER_ELECTION", Default: "true", Use: Process, target: &o.LeaderElection,
 			Help: "have one of several operators lead; turn off only where a single process runs"},
+		{Flag: "wait-for-other-operators", Env: "WAIT_FOR_OTHER_OPERATORS", Default: "true", Use: Process, target: &o.WaitForOthers,
+			Help: "do not lead while an operator of another namespace holds a lease with the same name"},
 		{Flag: "guard-removal", Env: "GUARD_REMOVAL", Default: "false", Use: Process, target: &o.GuardRemoval,
 			Help: "have the API server refuse to delete the operator, its rights and the CRDs while Skyhooks or running NodeOps need it"},
 		{Flag: "metrics-port", Env: "METRICS_PORT", Default: ":8080", Use: Process, target: &o.MetricsAddress, check: checkAddress,

@@ -35,6 +35,7 @@ var unheard = map[string]string{
 	"cluster update skyhooks/finalizers.skyhook.nvidia.com":       "the API server asks for it when it admits a pod with an owner; without it the pods of this test would be refused",
 	"cluster update nodeops/finalizers.operator.kairos.io":        "likewise, for Jobs and pods of NodeOps",
 	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
+	"cluster list leases.coordination.k8s.io 3c22c1ae.nvidia.com": "API servers that stream lists are asked to watch only",
 	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
 }
 
@@ -48,8 +49,9 @@ func TestRights(t *testing.T) {
 	createWebhooks(t, w)
 	p, end := startOperator(t, w.Namespace)
 	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
-		err := w.Client.Get(context.Background(), client.ObjectKey{Name: "skyhook-operator-mutating-webhook"}, &admissionv1.MutatingWebhookConfiguration{})
-		return apierrors.IsNotFound(err)
+		left := &admissionv1.MutatingWebhookConfigurationList{}
+		w.Must(w.Client.List(context.Background(), left))
+		return len(left.Items) == 0
 	})
 	runSkyhook(t, w)
 	end()
@@ -68,20 +70,24 @@ func createWebhooks(t *testing.T, w *testenv.Env) {
 		Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 	}}
 	nobody := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: w.Namespace, Name: "nobody", Path: &path}}
-	for _, o := range []client.Object{
-		&admissionv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "skyhook-operator-validating-webhook"},
-			Webhooks: []admissionv1.ValidatingWebhook{{
-				Name: "validate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
-			}},
-		},
-		&admissionv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "skyhook-operator-mutating-webhook"},
-			Webhooks: []admissionv1.MutatingWebhook{{
-				Name: "mutate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
-			}},
-		},
-	} {
+	var all []client.Object
+	for _, prefix := range []string{"skyhook-operator", "nodewright", releaseName + "-nodewright"} { // the names that the operator may delete
+		all = append(all,
+			&admissionv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: prefix + "-validating-webhook"},
+				Webhooks: []admissionv1.ValidatingWebhook{{
+					Name: "validate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+				}},
+			},
+			&admissionv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: prefix + "-mutating-webhook"},
+				Webhooks: []admissionv1.MutatingWebhook{{
+					Name: "mutate-skyhook.nvidia.com", FailurePolicy: &fail, SideEffects: &none, Rules: rules, ClientConfig: nobody, AdmissionReviewVersions: []string{"v1"},
+				}},
+			},
+		)
+	}
+	for _, o := range all {
 		w.Must(w.Client.Create(context.Background(), o))
 	}
 	w.Eventually("a write of a Skyhook is refused", func() bool {

@@ -20,6 +20,7 @@ var settings = map[string]struct{ env, value string }{
 	"copyDirRoot":             {"COPY_DIR_ROOT", "/opt/skyhook"},
 	"agentLogRoot":            {"AGENT_LOG_ROOT", "/opt/log"},
 	"leaderElection":          {"LEADER_ELECTION", "false"},
+	"waitForOtherOperators":   {"WAIT_FOR_OTHER_OPERATORS", "false"},
 	"logLevel":                {"LOG_LEVEL", "debug"},
 	"logEncoder":              {"LOG_ENCODER", "console"},
 	"logTimeEncoder":          {"LOG_TIME_ENCODER", "epoch"},

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/skyhook-k8s/skyhook/internal/options"
+)
+
+// exclusiveLock is the lease of this operator's namespace. It cannot be acquired while an operator of another namespace leads.
+// Those who wait do not hold it, so two operators of ours never wait for each other. Who leads already goes on leading.
+type exclusiveLock struct {
+	resourcelock.Interface
+	others *otherOperators
+	leads  atomic.Bool
+}
+
+// newExclusiveLock makes the lock of an operator.
+func newExclusiveLock(config *rest.Config, others *otherOperators) (*exclusiveLock, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("reading the host name: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, others.namespace, options.LeaseName,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: others.events}, config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("making the lock of the leader: %w", err)
+	}
+	return &exclusiveLock{Interface: lock, others: others}, nil
+}
+
+// Get returns the record of the lease, or that of the other operator's, which is held as well.
+func (l *exclusiveLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if l.leads.Load() {
+		return l.Interface.Get(ctx)
+	}
+	other, err := l.others.findLeader(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if other == nil {
+		return l.Interface.Get(ctx)
+	}
+	r := resourcelock.LeaseSpecToLeaderElectionRecord(&other.Lease)
+	r.HolderIdentity = other.Namespace + "/" + r.HolderIdentity
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the record of a lease: %w", err)
+	}
+	return r, raw, nil
+}
+
+// Create creates the lease.
+func (l *exclusiveLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, r)
+	l.noteWrite(r, err)
+	return err
+}
+
+// Update changes the lease.
+func (l *exclusiveLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Update(ctx, r)
+	l.noteWrite(r, err)
+	return err
+}
+
+func (l *exclusiveLock) noteWrite(r resourcelock.LeaderElectionRecord, err error) {
+	if err == nil {
+		l.leads.Store(r.HolderIdentity == l.Identity())
+	}
+}

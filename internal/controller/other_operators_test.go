@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/internal/options"
+)
+
+const oneStage = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: one}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tool: {version: 1.0.0, image: registry.example/tool}}
+`
+
+// leaseElsewhere is a lease that an operator of the predecessor holds in a namespace of its own.
+func (s *fixture) leaseElsewhere(seconds int32, renewed time.Time) *coordinationv1.Lease {
+	s.Helper()
+	ctx := context.Background()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "predecessor-"}}
+	s.Must(s.Client.Create(ctx, namespace))
+	holder, at := "manager-x2x7z_0b8c", metav1.NewMicroTime(renewed)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: options.LeaseName},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &at, RenewTime: &at},
+	}
+	s.Must(s.Client.Create(ctx, lease))
+	s.Cleanup(func() { s.Must(client.IgnoreNotFound(s.Client.Delete(ctx, lease))) })
+	return lease
+}
+
+// requireUntouched checks that no operator has done anything for the Skyhook so far.
+func (s *fixture) requireUntouched() {
+	s.Helper()
+	if got := s.GetSkyhook("one"); len(got.Finalizers) > 0 || got.Status.ObservedGeneration != 0 {
+		s.Errorf("the operator that should wait wrote to the Skyhook: %v, %v", got.Finalizers, got.Status)
+	}
+	if pods := s.ListPods(); len(pods) > 0 {
+		s.Errorf("the operator that should wait made %d pods", len(pods))
+	}
+}
+
+// isReported reports whether the metric and an event name the namespace of the operator that leads.
+func (s *fixture) isReported(namespace string) bool {
+	s.Helper()
+	events := &corev1.EventList{}
+	s.Must(s.Client.List(context.Background(), events, client.InNamespace(s.Namespace)))
+	for _, e := range events.Items {
+		if e.Reason == reasonOtherOperator && e.InvolvedObject.Kind == "Lease" && strings.Contains(e.Message, "namespace "+namespace+" ") && s.gauge("skyhook_other_operator") == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// gauge adds up all series of a gauge.
+func (s *fixture) gauge(name string) float64 {
+	s.Helper()
+	families, err := s.registry.Gather()
+	s.Must(err)
+	out := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				out += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return out
+}
+
+// TestOtherOperator: while the operator of another namespace holds its lease, ours touches nothing and says which; it goes on
+// when that lease is released, deleted, or no longer renewed.
+func TestOtherOperator(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		elect bool
+		end   func(s *fixture, lease *coordinationv1.Lease)
+	}{
+		{"released", true, func(s *fixture, lease *coordinationv1.Lease) { s.Patch(lease, `{"spec":{"holderIdentity":""}}`) }},
+		{"deleted", true, func(s *fixture, lease *coordinationv1.Lease) { s.Must(s.Client.Delete(context.Background(), lease)) }},
+		{"expired", true, func(s *fixture, lease *coordinationv1.Lease) { s.Patch(lease, `{"spec":{"leaseDurationSeconds":1}}`) }},
+		{"released, without leader election", false, func(s *fixture, lease *coordinationv1.Lease) { s.Patch(lease, `{"spec":{"holderIdentity":null}}`) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newFixture(t, 1)
+			s.options.LeaderElection = c.elect
+			lease := s.leaseElsewhere(600, time.Now())
+			s.Apply(oneStage)
+			s.startOperator()
+			s.Eventually("the other operator is reported", func() bool { return s.isReported(lease.Namespace) })
+			at := metav1.NowMicro()
+			lease.Spec.RenewTime = &at
+			s.Must(s.Client.Update(context.Background(), lease))
+			time.Sleep(3 * retryPeriod) // longer than a candidate waits between two attempts
+			s.requireUntouched()
+			c.end(s, lease)
+			s.WaitComplete("one")
+			if got := s.gauge("skyhook_other_operator"); got != 0 {
+				t.Errorf("the metric still is %v", got)
+			}
+		})
+	}
+}
+
+// TestOtherOperatorGone: a lease that nobody renewed for long, as operators that were stopped leave it, delays nothing; nor does
+// any lease if the operator is told so.
+func TestOtherOperatorGone(t *testing.T) {
+	for name, wait := range map[string]bool{"long expired": true, "not waited for": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 1)
+			s.options.LeaderElection, s.options.WaitForOthers = true, wait
+			renewed := time.Now()
+			if wait {
+				renewed = renewed.Add(-time.Hour)
+			}
+			lease := s.leaseElsewhere(600, renewed)
+			s.Apply(oneStage)
+			s.startOperator()
+			s.WaitComplete("one")
+			if s.isReported(lease.Namespace) {
+				t.Error("an operator is reported that does not lead, or is not waited for")
+			}
+		})
+	}
+}
+
+// TestOtherOperatorLater: an operator that leads goes on when another one begins elsewhere, and two of ours never wait for each
+// other: who waits holds no lease.
+func TestOtherOperatorLater(t *testing.T) {
+	s := newFixture(t, 1)
+	s.options.LeaderElection = true
+	s.Apply(oneStage)
+	s.startOperator()
+	s.WaitComplete("one")
+	s.leaseElsewhere(600, time.Now())
+	s.Patch(s.GetSkyhook("one"), `{"spec":{"packages":{"tool":{"version":"1.1.0"}}}}`)
+	s.WaitComplete("one")
+	s.stop()
+
+	s.startOperator() // it waits now
+	time.Sleep(3 * retryPeriod)
+	lease := &coordinationv1.Lease{}
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: options.LeaseName}, lease))
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		t.Errorf("an operator that waits holds its lease: %s", *holder)
+	}
+}
+
+// TestLeaseTerms: when a lease counts as held, by the clock of this process.
+func TestLeaseTerms(t *testing.T) {
+	start := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	holder, nobody := "a_1", ""
+	newLease := func(holder *string, seconds *int32, renewed time.Time) *coordinationv1.Lease {
+		at := metav1.NewMicroTime(renewed)
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: holder, LeaseDurationSeconds: seconds, RenewTime: &at}}
+	}
+	ten := int32(10)
+	for _, c := range []struct {
+		name   string
+		leases map[time.Duration]*coordinationv1.Lease // by the time at which they are seen
+		at     time.Duration
+		held   bool
+	}{
+		{"renewed just now", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start)}, 9 * time.Second, true},
+		{"not renewed", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start)}, 10 * time.Second, false},
+		{"seen again, not renewed", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start), 9 * time.Second: newLease(&holder, &ten, start)}, 10 * time.Second, false},
+		{"renewed", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start), 9 * time.Second: newLease(&holder, &ten, start.Add(8*time.Second))}, 18 * time.Second, true},
+		{"a clock that is slow by minutes", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start.Add(-4*time.Minute))}, 9 * time.Second, true},
+		{"renewed long ago", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start.Add(-6*time.Minute))}, 0, false},
+		{"renewed long ago, then taken", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start.Add(-6*time.Minute)), time.Second: newLease(&holder, &ten, start)}, 2 * time.Second, true},
+		{"released", map[time.Duration]*coordinationv1.Lease{0: newLease(&nobody, &ten, start)}, 0, false},
+		{"without a holder", map[time.Duration]*coordinationv1.Lease{0: newLease(nil, nil, start)}, 0, false},
+		{"without a term", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, nil, start)}, 14 * time.Second, true},
+	} {
+		var now time.Duration
+		o := newOtherOperators("here", record.NewFakeRecorder(10), verboseLog())
+		o.clock = func() time.Time { return start.Add(now) }
+		o.markReady()
+		for now = range 60 {
+			now *= time.Second
+			if lease := c.leases[now]; lease != nil {
+				o.observe(lease)
+			}
+			if now == c.at {
+				break
+			}
+		}
+		got, err := o.findLeader(context.Background())
+		if err != nil || (got != nil) != c.held {
+			t.Errorf("%s: held by %v, %v; want held: %v", c.name, got, err, c.held)
+		}
+	}
+}

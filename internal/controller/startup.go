@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import "context"
+
+// startup is what a leader does before its first write: it waits until no other operator leads, removes the webhook
+// configurations of an earlier one, and then runs the loop.
+type startup struct {
+	others   *otherOperators // nil where the lease of the leader waits for them, or nobody does
+	webhooks *webhookRemover
+	loop     *Loop
+}
+
+// NeedLeaderElection reports that only the leader starts.
+func (s startup) NeedLeaderElection() bool { return true }
+
+// Start runs the loop until the context ends.
+func (s startup) Start(ctx context.Context) error {
+	if s.others != nil && !s.others.wait(ctx) {
+		return nil
+	}
+	if !s.webhooks.removeAll(ctx) {
+		go s.webhooks.retry(ctx)
+	}
+	return s.loop.Start(ctx)
+}
