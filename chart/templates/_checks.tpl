@@ -21,4 +21,22 @@
 {{- if and .Values.metrics.serviceMonitor.enabled (not (include "skyhook.port" $env.metricsPort)) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics, and controllerManager.manager.env.metricsPort is off: set a port such as :8080" -}}
 {{- end -}}
+{{- include "skyhook.checkMigration" . -}}
+{{- end -}}
+
+{{/*
+Since v0.18 NodeWright carries out a NodeWright for each Skyhook, and removes the records of the Skyhook from nodes. Without
+them finished packages would run again. kubectl skyhook migrate nodewright restores them, and marks the Skyhook.
+*/}}
+{{- define "skyhook.checkMigration" -}}
+{{- $crds := "apiextensions.k8s.io/v1" -}}
+{{- if and (lookup $crds "CustomResourceDefinition" "" "nodewrights.nodewright.nvidia.com") (lookup $crds "CustomResourceDefinition" "" "skyhooks.skyhook.nvidia.com") -}}
+{{- range (lookup "nodewright.nvidia.com/v1alpha1" "NodeWright" "" "").items -}}
+{{- $name := .metadata.name -}}
+{{- $skyhook := lookup "skyhook.nvidia.com/v1alpha1" "Skyhook" "" $name -}}
+{{- if and $skyhook (not (hasKey (dig "metadata" "annotations" dict $skyhook) "skyhook.nvidia.com/migrated-from")) -}}
+{{- fail (printf "NodeWright %s has taken over Skyhook %s, and the nodes are recorded for it: finished packages would run again. Stop NodeWright's operator and run kubectl skyhook migrate nodewright --apply first, see docs/migrating.md" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

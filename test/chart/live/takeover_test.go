@@ -93,11 +93,14 @@ func (p predecessor) testTakeover(t *testing.T) {
 	mustHelm(t, "v3", w.Namespace, append([]string{"install", p.release, chart}, p.flags(false)...)...)
 	p.applyFormerState(t, w)
 	createRuntimeObjects(t, w, w.Namespace)
+	upgrade := append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)
+	if p.since >= 18 {
+		p.requireMigration(t, w, upgrade)
+	}
 	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, chart}, p.flags(true)...)...)
 	p.requireWebhooks(t, true)
 	before, selector := w.GetSkyhook("gpu-base"), p.readSelector(t, w.Namespace)
 
-	upgrade := append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)
 	mustHelm(t, helm, w.Namespace, upgrade...)
 	requireGeneratedCRDs(t)
 	p.requireWebhooks(t, false)
@@ -145,6 +148,29 @@ func (p predecessor) testTakeover(t *testing.T) {
 		t.Errorf("n1 did %v, want %v", got, want)
 	}
 	end()
+}
+
+// requireMigration checks that a release whose Skyhooks became NodeWrights is not upgraded before kubectl skyhook migrate has
+// marked the Skyhooks, and that nothing changes then.
+func (p predecessor) requireMigration(t *testing.T, w *testenv.Env, upgrade []string) {
+	t.Helper()
+	mirror := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "nodewright.nvidia.com/v1alpha1", "kind": "NodeWright",
+		"metadata": map[string]any{"name": "gpu-base", "annotations": map[string]any{"nodewright.nvidia.com/mirrored-from": "gpu-base"}},
+	}}
+	w.Must(w.Client.Create(context.Background(), mirror))
+	t.Cleanup(func() {
+		mustKubectl(t, "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance="+p.release, "--ignore-not-found")
+		w.Must(w.Client.Delete(context.Background(), mirror))
+	})
+	_, err := helm(t, "v3", w.Namespace, upgrade...)
+	if err == nil || !strings.Contains(err.Error(), "NodeWright gpu-base has taken over Skyhook gpu-base") || !strings.Contains(err.Error(), "kubectl skyhook migrate nodewright --apply") {
+		t.Errorf("before the migration an upgrade gives %v", err)
+	}
+	if d, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(context.Background(), p.fullName()+"-controller-manager", metav1.GetOptions{}); err != nil || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, "example.org/") {
+		t.Errorf("the refused upgrade changed the Deployment: %v, %v", d, err)
+	}
+	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"NodeWright/1"}}}`)
 }
 
 // TestTakeoverRendered: manifests that are rendered without the cluster, as Argo CD does, are applied over those of the
