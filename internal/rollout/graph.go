@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// graph is what the tasks of a target wait for, by index. Targets of one rollout mostly look alike, so it is made once
-// for all that do.
+// graph has the dependencies of the tasks of a target, by index. Most targets of a rollout have the same tasks and share
+// one graph.
 type graph struct {
-	tasks   []Task  // it was made from; only ID, Label and After are looked at
-	after   [][]int // indices of what each waits for
-	order   []int   // each behind what it waits for
-	problem string  // what is wrong with it, if anything
+	tasks   []Task  // that it was built from
+	after   [][]int // the tasks that each one waits for
+	order   []int   // each after the tasks that it waits for
+	problem string  // why the tasks cannot be ordered; empty if they can
 }
 
-// maxShapes bounds how many graphs a rollout keeps to compare with.
+// maxShapes limits how many graphs a rollout keeps.
 const maxShapes = 8
 
 func (r *rolloutState) findGraph(tasks []Task) *graph {
@@ -75,7 +75,7 @@ func newGraph(tasks []Task) *graph {
 	return g
 }
 
-// sortTasks finds the order, or the circle that makes one impossible.
+// sortTasks finds the order, or a cycle, which makes one impossible.
 func (g *graph) sortTasks() {
 	const (
 		unseen = iota
@@ -109,7 +109,7 @@ func (g *graph) sortTasks() {
 	}
 }
 
-// describeCycle spells out tasks that wait for each other.
+// describeCycle lists tasks that wait for each other.
 func (g *graph) describeCycle(path []int) string {
 	var names []string
 	for _, i := range path {

@@ -5,15 +5,15 @@ package rollout
 
 import "slices"
 
-// usesBatches says that the pace works in batches.
+// usesBatches reports whether the pace works in batches.
 func (p Pace) usesBatches() bool {
 	return slices.Contains(batchPaces, p.Kind)
 }
 
 var batchPaces = []PaceKind{PaceFixed, PaceLinear, PaceExponential, PaceWhole}
 
-// nextSize is what the strategy alone asks of the next batch in a group of so many targets; 0 without end. The limit of the
-// group cuts it afterwards.
+// nextSize returns the size of the next batch in a group of this many targets by the strategy alone, without the limit
+// of the group; 0 for as many as possible.
 func (p Pace) nextSize(m Memory, total int) int {
 	if p.Kind == PaceWhole {
 		return 0
@@ -45,7 +45,7 @@ func (p Pace) sizeAfter(m Memory, total int) int {
 	return p.Initial
 }
 
-// progress is the share of a group that had ended at the last checkpoint, in percent, rounded down.
+// progress returns the share of a group that had an outcome at the end of the last batch, in percent, rounded down.
 func progress(m Memory, total int) int {
 	if total <= 0 {
 		return 0
@@ -53,20 +53,20 @@ func progress(m Memory, total int) int {
 	return 100 * (m.Completed + m.Failed) / total
 }
 
-// tally is how a group stands.
+// tally counts the targets of a group.
 type tally struct {
 	total    int // targets
 	finished int
 	failed   int // for good
 
 	members int // targets of the open batch
-	passed  int // of those, the ones that ended well
+	passed  int // of those, the ones that succeeded
 	lost    int // of those, the ones that failed for good
 	pending int // of those, the ones whose outcome is not final
 }
 
-// afterBatch is the memory once the open batch has ended. Targets that left it without an outcome count for nothing; a batch
-// of such targets only teaches nothing.
+// afterBatch returns the memory after the open batch. Targets that left it without an outcome do not count; a batch of
+// only such targets changes nothing.
 func (m Memory) afterBatch(p Pace, t tally, epoch int64) Memory {
 	m.Open, m.From = 0, epoch+1
 	ended := t.passed + t.lost
@@ -85,12 +85,12 @@ func (m Memory) afterBatch(p Pace, t tally, epoch int64) Memory {
 	return m
 }
 
-// isStoppedBy says that so many failures stop the group.
+// isStoppedBy reports whether the failures in a memory stop the group.
 func (p Pace) isStoppedBy(m Memory, total int) bool {
 	return p.StopAfter > 0 && m.ConsecutiveFailures >= p.StopAfter && progress(m, total) < p.SafetyLimit
 }
 
-// withBatch is a memory that has a batch to count from. It is the first thing to be stored in a rollout.
+// withBatch returns the memory with a first batch. It is stored before any target is admitted.
 func (m Memory) withBatch(epoch int64) Memory {
 	if m.From == 0 {
 		m.From, m.Batch, m.Open = epoch+1, max(1, m.Batch), 0
@@ -98,12 +98,12 @@ func (m Memory) withBatch(epoch int64) Memory {
 	return m
 }
 
-// isBlank says that the memory holds nothing an earlier batch taught.
+// isBlank reports whether the memory has no results of earlier batches.
 func (m Memory) isBlank() bool {
 	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From, For: m.For, Resumed: m.Resumed}
 }
 
-// reset is a memory of nothing but what the next batches are for.
+// reset returns the memory without the results of earlier batches.
 func (m Memory) reset(epoch int64) Memory {
 	return Memory{For: m.For, Resumed: m.Resumed}.withBatch(epoch)
 }

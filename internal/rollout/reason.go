@@ -3,27 +3,27 @@
 
 package rollout
 
-// Reason is a constant of a closed list: why something waits, is blocked, failed or happens.
+// Reason is a constant of a closed list: why a target waits, is blocked or failed, or why an action is taken.
 type Reason string
 
-// Reasons to wait or to be stuck.
+// Reasons to wait.
 const (
 	ReasonWindow              Reason = "Window"              // outside every maintenance window
-	ReasonBudget              Reason = "Budget"              // every seat is taken
+	ReasonBudget              Reason = "Budget"              // every slot is used
 	ReasonTopology            Reason = "Topology"            // enough nodes of the same rack or zone are busy
 	ReasonBatch               Reason = "Batch"               // the open batch has not ended
 	ReasonStopped             Reason = "Stopped"             // too many failures: the group stopped
 	ReasonProtectedPod        Reason = "ProtectedPod"        // a pod that must not be interrupted runs there
 	ReasonPodDisruptionBudget Reason = "PodDisruptionBudget" // an eviction was refused
-	ReasonPodLeaving          Reason = "PodLeaving"          // an evicted pod has not gone yet
-	ReasonPodKept             Reason = "PodKept"             // a pod in the way may not be evicted by the options in force
+	ReasonPodLeaving          Reason = "PodLeaving"          // an evicted pod has not terminated yet
+	ReasonPodKept             Reason = "PodKept"             // the drain options do not allow the eviction of a pod
 	ReasonDrainTimeout        Reason = "DrainTimeout"        // the drain took too long
 	ReasonDependency          Reason = "Dependency"          // waits for another task on the node
-	ReasonSerial              Reason = "Serial"              // one package at a time was asked for
+	ReasonSerial              Reason = "Serial"              // one package at a time
 	ReasonInterruptGroup      Reason = "InterruptGroup"      // the interrupt waits until the other packages have ended
-	ReasonEarlierRollout      Reason = "EarlierSkyhook"      // an earlier rollout owes this node
+	ReasonEarlierRollout      Reason = "EarlierSkyhook"      // an earlier rollout has work on the node
 	ReasonBarrier             Reason = "Barrier"             // an earlier rollout must finish everywhere
-	ReasonOccupied            Reason = "Occupied"            // another rollout is at work on the node
+	ReasonOccupied            Reason = "Occupied"            // another rollout is in progress on the node
 	ReasonPaused              Reason = "Paused"
 	ReasonDisabled            Reason = "Disabled"
 	ReasonIgnored             Reason = "Ignored"
@@ -32,7 +32,7 @@ const (
 	ReasonNodeGone            Reason = "NodeGone"
 	ReasonImagePull           Reason = "ImagePull"
 	ReasonKubeletRejected     Reason = "KubeletRejected"
-	ReasonPodLost             Reason = "PodLost" // the object vanished before it ended
+	ReasonPodLost             Reason = "PodLost" // the object was deleted before it finished
 	ReasonStageFailed         Reason = "StageFailed"
 	ReasonDeadline            Reason = "Deadline"
 	ReasonRebootNotStarted    Reason = "RebootNotStarted"
@@ -42,22 +42,22 @@ const (
 	ReasonPolicyMissing       Reason = "PolicyMissing"
 	ReasonInvalidSpec         Reason = "InvalidSpec"
 	ReasonStateUnreadable     Reason = "StateUnreadable"
-	ReasonLedger              Reason = "Ledger" // earlier admissions are not yet seen on their nodes
-	ReasonUpNext              Reason = "UpNext" // nothing is in the way: the next pass goes on
+	ReasonLedger              Reason = "Ledger" // something must be stored first
+	ReasonUpNext              Reason = "UpNext" // nothing blocks the target: the next pass continues
 )
 
-// Reasons to act or to be content.
+// Reasons to act, and of finished targets.
 const (
-	ReasonWorking  Reason = "Working"  // a task runs
-	ReasonFinished Reason = "Finished" // nothing is owed
-	ReasonOwed     Reason = "Owed"     // the target owes work and a seat is free
-	ReasonQuiet    Reason = "Quiet"    // a task needs the node quiet
-	ReasonEnded    Reason = "Ended"    // a task's object has ended
+	ReasonWorking  Reason = "Working"  // a task is running
+	ReasonFinished Reason = "Finished" // no pending work
+	ReasonOwed     Reason = "Owed"     // the target has pending work and a slot is free
+	ReasonQuiet    Reason = "Quiet"    // a task needs the node drained
+	ReasonEnded    Reason = "Ended"    // the object of a task has finished
 	ReasonReplaced Reason = "Replaced" // the definition changed
 	ReasonLeft     Reason = "Left"     // the node is no longer selected
-	ReasonNewNode  Reason = "NewNode"  // seen for the first time
-	ReasonCovered  Reason = "Covered"  // a stronger interrupt does the work
+	ReasonNewNode  Reason = "NewNode"  // the node is new
+	ReasonCovered  Reason = "Covered"  // a stronger interrupt covers this one
 	ReasonRetry    Reason = "Retry"
-	ReasonOrphan   Reason = "Orphan" // the owner of a hold is gone
-	ReasonGiveUp   Reason = "GiveUp" // deletion goes on without this node
+	ReasonOrphan   Reason = "Orphan" // the owner of a hold is deleted
+	ReasonGiveUp   Reason = "GiveUp" // the deletion continues without this node
 )

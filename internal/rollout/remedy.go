@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// remedies says what would end a wait, by its reason. SKYHOOK, NODE and PACKAGE stand for the names.
+// remedies says what ends a wait, by reason. SKYHOOK, NODE and PACKAGE stand for the names.
 var remedies = map[Reason]string{
 	ReasonWindow:              "it starts when the window opens",
 	ReasonBudget:              "it starts when one of the nodes in flight is done; a larger budget admits more at once",
@@ -50,16 +50,16 @@ var remedies = map[Reason]string{
 	ReasonUpNext:              "it continues automatically",
 }
 
-// Waits says that a reason is one to wait or to be stuck: it has a remedy, and is worth telling.
+// Waits reports whether a target with this reason waits: it has a remedy.
 func (r Reason) Waits() bool { return remedies[r] != "" }
 
-// Waits are the reasons to wait or to be stuck, in the order of their names.
+// Waits returns the reasons to wait, in the order of their names.
 func Waits() []Reason { return slices.Sorted(maps.Keys(remedies)) }
 
-// Fleeting says that a wait is over with one of the next passes: it is worth no event.
+// Fleeting reports whether a wait ends with one of the next passes, so that it needs no event.
 func (r Reason) Fleeting() bool { return r == ReasonLedger || r == ReasonUpNext }
 
-// Remedy is what would end a wait; empty when there is none. Without the name of a package it says PACKAGE.
+// Remedy returns what ends a wait; empty if there is none. Without the name of a package it says PACKAGE.
 func (w Why) Remedy(rollout, node, pkg string) string {
 	if pkg == "" {
 		pkg = "PACKAGE"
@@ -67,8 +67,8 @@ func (w Why) Remedy(rollout, node, pkg string) string {
 	return strings.NewReplacer("SKYHOOK", rollout, "NODE", node, "PACKAGE", pkg).Replace(remedies[w.Reason])
 }
 
-// Sentence says all there is to say about a verdict: what it waits for, since when, and what would end that. Status,
-// events and people are told the same.
+// Sentence describes a verdict: what the target waits for, since when, and what ends the wait. Status, events and the
+// CLI show the same sentence.
 func (v Verdict) Sentence(rollout string) string {
 	text := v.Why.Text
 	if !v.Why.Since.IsZero() {

@@ -35,7 +35,7 @@ func (r retirer) retireLeaving() {
 	r.target.verdict = Verdict{Phase: PhaseFinished, Why: why}
 }
 
-// giveUp lets a deletion go on without this node: no task that is left there can succeed.
+// giveUp lets a deletion continue without this node: no task that is left there can succeed.
 func (r retirer) giveUp() {
 	why := Why{Reason: ReasonGiveUp, Text: "the deletion continues without this node"}
 	if k := r.findFinalFailure(); k != nil {

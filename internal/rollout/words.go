@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxText bounds a sentence.
+// maxText is the most bytes of a sentence.
 const maxText = 400
 
-// truncate cuts a text that is too long for status and events.
+// truncate shortens a text that is too long for status and events.
 func truncate(s string) string {
 	if len(s) <= maxText {
 		return s
@@ -26,7 +26,7 @@ func truncate(s string) string {
 	return s[:cut] + "…"
 }
 
-// withDefaultReason is a reason given from outside. One that gives none gets this one, so that no verdict is silent.
+// withDefaultReason completes a reason from the snapshot, so that every verdict has a reason and a text.
 func withDefaultReason(given *Why, otherwise Reason) Why {
 	why := Why{Reason: otherwise}
 	if given != nil {
@@ -84,7 +84,7 @@ func (r *rolloutState) describeWait(reason Reason) string {
 	return r.title + " may have at most " + countNoun(r.Limit, "node", "nodes") + " in flight"
 }
 
-// countNoun says how many: "1 node is", "3 nodes are".
+// countNoun returns a number with its noun: "1 node is", "3 nodes are".
 func countNoun(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
