@@ -15,7 +15,7 @@ import (
 // each reason to wait.
 func TestEveryReasonIsExplained(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
-	for _, want := range rollout.Waits() {
+	for _, want := range rollout.WaitReasons() {
 		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{
 			Reason: want, Text: "it waits for Pod shop/" + string(want), Since: now.Add(-5 * time.Minute)}}
 		s := &view{

@@ -52,7 +52,7 @@ func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now ti
 		verdicts = []rollout.Verdict{{Phase: rollout.PhaseBlocked, Why: *r.Broken}}
 	}
 	for _, v := range verdicts {
-		if !v.Why.Reason.Waits() || v.Why.Reason.Fleeting() {
+		if !v.Why.Reason.IsWait() || v.Why.Reason.IsTransient() {
 			continue
 		}
 		key := waitKey{rollout: r.Ref, reason: v.Why.Reason}

@@ -21,14 +21,14 @@ import (
 func TestEveryWaitHasAnEvent(t *testing.T) {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := &rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
-	for _, reason := range rollout.Waits() {
+	for _, reason := range rollout.WaitReasons() {
 		w := waitHistory{}
 		why := rollout.Why{Reason: reason, Text: "it waits for Pod shop/a", About: "Pod shop/a", Since: now}
 		report := rollout.Report{Verdicts: []rollout.Verdict{
 			{Node: "n1", Phase: rollout.PhaseWaiting, Why: why}, {Node: "n2", Phase: rollout.PhaseWaiting, Why: why},
 		}}
 		got := w.newEvents(r, report, now)
-		if reason.Fleeting() {
+		if reason.IsTransient() {
 			if len(got) != 0 {
 				t.Errorf("%s emits %+v", reason, got)
 			}

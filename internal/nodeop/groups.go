@@ -93,7 +93,7 @@ func readLedger(op *operation) rollout.Ledger {
 	}
 	l.Epoch = a.Epoch
 	for _, s := range a.Seats {
-		l.Admitting = append(l.Admitting, rollout.Seat{
+		l.Admitting = append(l.Admitting, rollout.Reservation{
 			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), l.Owner), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
 			Group: rollout.GroupRef{Owner: l.Owner, Compartment: cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)},
 		})

@@ -128,9 +128,9 @@ func (g *Grouping) groupRef(compartment string) rollout.GroupRef {
 	return rollout.GroupRef{Owner: g.owner, Compartment: compartment}
 }
 
-// toSeat reads a line of a ledger.
-func (g *Grouping) toSeat(s v1alpha1.Seat) rollout.Seat {
-	return rollout.Seat{
+// toReservation reads a line of a ledger.
+func (g *Grouping) toReservation(s v1alpha1.Seat) rollout.Reservation {
+	return rollout.Reservation{
 		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
 		Group: g.groupRef(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
 	}

@@ -37,7 +37,7 @@ func TestPolicyArithmetic(t *testing.T) {
 // TestLedger: what the status keeps of admissions and batches comes back as it was.
 func TestLedger(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	l := rollout.Ledger{Owner: rollout.ParseRef("Skyhook/demo"), Epoch: 4, Admitting: []rollout.Seat{
+	l := rollout.Ledger{Owner: rollout.ParseRef("Skyhook/demo"), Epoch: 4, Admitting: []rollout.Reservation{
 		{Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Group: rollout.ParseGroupRef("Skyhook/demo/__default__"), Batch: 4, Since: now},
 		{Rollout: rollout.ParseRef("Skyhook/other"), Node: "n2", Group: rollout.ParseGroupRef("Skyhook/demo/racks"), Order: 7, Batch: 3, Since: now},
 	}}

@@ -20,7 +20,7 @@ func (g *Grouping) Ledger() rollout.Ledger {
 	}
 	l.Epoch = g.admission.Epoch
 	for _, s := range g.admission.Seats {
-		l.Admitting = append(l.Admitting, g.toSeat(s))
+		l.Admitting = append(l.Admitting, g.toReservation(s))
 	}
 	return l
 }

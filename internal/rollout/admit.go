@@ -207,7 +207,7 @@ func (a admitter) addToLedger(t *targetState, order int) int64 {
 		return 0
 	}
 	batch := l.Epoch + 1
-	l.added = append(l.added, Seat{
+	l.added = append(l.added, Reservation{
 		Rollout: t.rollout.Ref,
 		Node:    t.target.Node,
 		Group:   t.group.Ref,

@@ -83,7 +83,7 @@ func nonsense(r *rand.Rand) rollout.Snapshot {
 				Initial: r.Intn(4) - 1, Delta: r.Intn(4) - 1, Factor: r.Intn(4) - 1, StopAfter: r.Intn(3) - 1, SafetyLimit: r.Intn(200)},
 			Memory: rollout.Memory{Batch: r.Intn(3) - 1, Open: r.Intn(4) - 1, From: int64(r.Intn(4) - 1), LastSize: r.Intn(4) - 1, LastFailed: yes(), Stopped: yes()},
 			Soak:   time.Duration(r.Intn(3)) * time.Second, Spread: rollout.Spread{Limit: r.Intn(3) - 1}, Reset: yes()})
-		s.Ledgers = append(s.Ledgers, rollout.Ledger{Owner: rollout.ParseRef(name()), Epoch: int64(r.Intn(3)), Admitting: []rollout.Seat{{Rollout: rollout.ParseRef(name()), Node: name(), Group: rollout.ParseGroupRef(name()), Since: at()}}})
+		s.Ledgers = append(s.Ledgers, rollout.Ledger{Owner: rollout.ParseRef(name()), Epoch: int64(r.Intn(3)), Admitting: []rollout.Reservation{{Rollout: rollout.ParseRef(name()), Node: name(), Group: rollout.ParseGroupRef(name()), Since: at()}}})
 	}
 	for range r.Intn(4) {
 		q := rollout.Rollout{Ref: rollout.ParseRef(name()), Sequence: name(), Priority: r.Intn(3), Barrier: yes(), Paused: yes(), Yields: yes(), Deleting: yes(), Broken: why(), Serial: yes(),

@@ -8,8 +8,8 @@ import "slices"
 // ledgerState is a ledger, and what this plan adds to it.
 type ledgerState struct {
 	Ledger
-	unseen    []Seat // written and not observed on their nodes yet
-	added     []Seat // by this plan
+	unseen    []Reservation // written and not observed on their nodes yet
+	added     []Reservation // by this plan
 	mustWrite bool
 }
 
@@ -36,6 +36,6 @@ func (l *ledgerState) nextVersion() Ledger {
 }
 
 // isAdded reports whether this plan adds an admission of the same target.
-func (l *ledgerState) isAdded(s Seat) bool {
-	return slices.ContainsFunc(l.added, func(a Seat) bool { return a.Rollout == s.Rollout && a.Node == s.Node })
+func (l *ledgerState) isAdded(s Reservation) bool {
+	return slices.ContainsFunc(l.added, func(a Reservation) bool { return a.Rollout == s.Rollout && a.Node == s.Node })
 }

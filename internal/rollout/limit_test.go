@@ -41,7 +41,7 @@ func TestRolloutLimit(t *testing.T) {
 	if n := admits(); n != 1 {
 		t.Errorf("beside one in flight %d are admitted, want 1", n)
 	}
-	s.Ledgers[0] = rollout.Ledger{Owner: rollout.ParseRef("l"), Epoch: 1, Admitting: []rollout.Seat{{Rollout: q.Ref, Node: "n1", Group: rollout.ParseGroupRef("b"), Batch: 1, Since: s.Now}}}
+	s.Ledgers[0] = rollout.Ledger{Owner: rollout.ParseRef("l"), Epoch: 1, Admitting: []rollout.Reservation{{Rollout: q.Ref, Node: "n1", Group: rollout.ParseGroupRef("b"), Batch: 1, Since: s.Now}}}
 	if n := admits(); n != 1 { // the promised one, and no other
 		t.Errorf("beside one in flight and one promised %d are admitted, want 1", n)
 	}

@@ -50,14 +50,14 @@ var remedies = map[Reason]string{
 	ReasonUpNext:              "it continues automatically",
 }
 
-// Waits reports whether a target with this reason waits: it has a remedy.
-func (r Reason) Waits() bool { return remedies[r] != "" }
+// IsWait reports whether a target with this reason waits: it has a remedy.
+func (r Reason) IsWait() bool { return remedies[r] != "" }
 
-// Waits returns the reasons to wait, in the order of their names.
-func Waits() []Reason { return slices.Sorted(maps.Keys(remedies)) }
+// WaitReasons returns the reasons to wait, in the order of their names.
+func WaitReasons() []Reason { return slices.Sorted(maps.Keys(remedies)) }
 
-// Fleeting reports whether a wait ends with one of the next passes, so that it needs no event.
-func (r Reason) Fleeting() bool { return r == ReasonLedger || r == ReasonUpNext }
+// IsTransient reports whether a wait ends with one of the next passes, so that it needs no event.
+func (r Reason) IsTransient() bool { return r == ReasonLedger || r == ReasonUpNext }
 
 // Remedy returns what ends a wait; empty if there is none. Without the name of a package it says PACKAGE.
 func (w Why) Remedy(rollout, node, pkg string) string {

@@ -16,14 +16,14 @@ func TestEveryWaitHasARemedy(t *testing.T) {
 		ReasonCovered, ReasonRetry, ReasonOrphan, ReasonGiveUp}
 	all := reasons(t)
 	for name, r := range all {
-		if r.Waits() == slices.Contains(content, r) {
-			t.Errorf("%s: Waits is %v", name, r.Waits())
+		if r.IsWait() == slices.Contains(content, r) {
+			t.Errorf("%s: Waits is %v", name, r.IsWait())
 		}
 	}
-	if n := len(Waits()); n+len(content) != len(all) {
+	if n := len(WaitReasons()); n+len(content) != len(all) {
 		t.Errorf("%d reasons, of which %d are told", len(all), n)
 	}
-	for _, r := range Waits() {
+	for _, r := range WaitReasons() {
 		why := Why{Reason: r, Text: "it waits for Pod a/b", Since: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
 		said := Verdict{Node: "n7", Why: why}.Sentence("demo")
 		if !strings.HasPrefix(said, "it waits for Pod a/b, since 2026-01-05T08:00:00Z (") || !strings.HasSuffix(said, ")") {

@@ -83,15 +83,15 @@ const Unlimited = -1
 
 // Ledger protects the budgets of groups against a second operator. Before nodes are admitted their names are written
 // here by compare-and-swap. They count against the budget until the admission is observed on the node, or until
-// SeatTerm has passed. Names that were observed stay listed until the next write and do not count.
+// ReservationTerm has passed. Names that were observed stay listed until the next write and do not count.
 type Ledger struct {
-	Owner     Ref    // the object whose status stores it: a Skyhook, a NodeOp or a DeploymentPolicy
-	Epoch     int64  // increases by one with each write
-	Admitting []Seat // at most MaxAdmitting
+	Owner     Ref           // the object whose status stores it: a Skyhook, a NodeOp or a DeploymentPolicy
+	Epoch     int64         // increases by one with each write
+	Admitting []Reservation // at most MaxAdmitting
 }
 
-// Seat is one admission written to a Ledger.
-type Seat struct {
+// Reservation is one admission written to a Ledger.
+type Reservation struct {
 	Rollout Ref
 	Node    string
 	Group   GroupRef
@@ -103,9 +103,9 @@ type Seat struct {
 // MaxAdmitting limits the admissions in one ledger.
 const MaxAdmitting = 200
 
-// SeatTerm is how long an admission counts that is not observed on its node. No operator may still be applying a plan
+// ReservationTerm is how long an admission counts that is not observed on its node. No operator may still be applying a plan
 // this long after it wrote the ledger.
-const SeatTerm = time.Minute
+const ReservationTerm = time.Minute
 
 // PaceKind defines how the next batch follows from the last.
 type PaceKind string

@@ -142,7 +142,7 @@ func (g memberCounter) countMember(t *targetState) {
 // countReservations counts the admissions of a ledger that are not observed on their nodes yet.
 func (c usageCounter) countReservations(l *ledgerState) {
 	for _, s := range l.Admitting {
-		expires := s.Since.Add(SeatTerm)
+		expires := s.Since.Add(ReservationTerm)
 		if !c.Now.Before(expires) || c.isSettled(s) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (c usageCounter) countReservations(l *ledgerState) {
 
 // isSettled reports whether an admission was observed on its node, or cannot be observed any more: the node does not
 // exist, or the rollout is being deleted, and its target disappeared when its node was written to.
-func (c usageCounter) isSettled(s Seat) bool {
+func (c usageCounter) isSettled(s Reservation) bool {
 	if t := c.findTarget(s.Rollout, s.Node); t != nil {
 		return t.hasSeen(s)
 	}
@@ -164,7 +164,7 @@ func (c usageCounter) isSettled(s Seat) bool {
 }
 
 // hasSeen reports whether an admission was observed on its node, or the node is another one now.
-func (t *targetState) hasSeen(s Seat) bool {
+func (t *targetState) hasSeen(s Reservation) bool {
 	if !t.exists || t.target.Admitted {
 		return true
 	}
@@ -172,7 +172,7 @@ func (t *targetState) hasSeen(s Seat) bool {
 	return isOfGroup && t.target.Batch >= s.Batch
 }
 
-func (c usageCounter) countReservation(s Seat) {
+func (c usageCounter) countReservation(s Reservation) {
 	if n := c.byName[s.Node]; n != nil {
 		n.isReserved = true
 	}

@@ -163,7 +163,7 @@ func TestNoRefusalIsSilent(t *testing.T) {
 			s.Ledgers = []Ledger{{Owner: ParseRef("g"), Epoch: 1}}
 			s.Nodes = append(s.Nodes, Node{Name: "n3", UID: "3"})
 			for range MaxAdmitting {
-				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Seat{Rollout: ParseRef("Skyhook/other"), Node: "n3", Group: ParseGroupRef("g"), Batch: 1, Since: s.Now})
+				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Reservation{Rollout: ParseRef("Skyhook/other"), Node: "n3", Group: ParseGroupRef("g"), Batch: 1, Since: s.Now})
 			}
 		}},
 		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 1, "n1"); s.Groups[0].Limit = 2 }},

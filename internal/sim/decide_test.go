@@ -98,7 +98,7 @@ func normal(p rollout.Plan) rollout.Plan {
 	p.Ledgers = slices.Clone(p.Ledgers)
 	for i := range p.Ledgers {
 		p.Ledgers[i].Admitting = slices.Clone(p.Ledgers[i].Admitting)
-		slices.SortFunc(p.Ledgers[i].Admitting, func(a, b rollout.Seat) int {
+		slices.SortFunc(p.Ledgers[i].Admitting, func(a, b rollout.Reservation) int {
 			return strings.Compare(a.Rollout.String()+a.Node, b.Rollout.String()+b.Node)
 		})
 	}

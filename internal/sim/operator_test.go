@@ -124,7 +124,7 @@ func (o *operator) attempt(a rollout.Action) {
 func (o *operator) land() {
 	for _, name := range slices.Sorted(maps.Keys(o.flights)) {
 		f := o.flights[name]
-		if o.s.w.Truth.Now.Sub(f.since) > rollout.SeatTerm/2 {
+		if o.s.w.Truth.Now.Sub(f.since) > rollout.ReservationTerm/2 {
 			o.s.say("%s gives up what it sends to %s", o.name, name)
 			delete(o.flights, name)
 			continue
@@ -144,7 +144,7 @@ func (o *operator) write() {
 	if len(o.pending) == 0 {
 		return
 	}
-	if o.s.chance(o.s.luck.crash) || o.s.w.Truth.Now.Sub(o.since) > rollout.SeatTerm/2 {
+	if o.s.chance(o.s.luck.crash) || o.s.w.Truth.Now.Sub(o.since) > rollout.ReservationTerm/2 {
 		o.s.say("%s dies", o.name)
 		o.pending, o.flights = nil, nil
 		return

@@ -205,7 +205,7 @@ func inGroup(v sim.View, node string, group rollout.GroupRef) bool {
 
 func promised(v sim.View, a rollout.Action) bool {
 	for _, l := range v.Ledgers {
-		if slices.ContainsFunc(l.Admitting, func(s rollout.Seat) bool { return s.Rollout == a.Rollout && s.Node == a.Node }) {
+		if slices.ContainsFunc(l.Admitting, func(s rollout.Reservation) bool { return s.Rollout == a.Rollout && s.Node == a.Node }) {
 			return true
 		}
 	}

@@ -157,7 +157,7 @@ func TestReadyHasEveryReason(t *testing.T) {
 	s := w.apply(simple)
 	w.addNode("n1")
 	c := w.compile(s)
-	for _, reason := range rollout.Waits() {
+	for _, reason := range rollout.WaitReasons() {
 		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: reason, Text: "it waits for Pod shop/" + string(reason), Since: w.now}}
 		if reason == rollout.ReasonSoak || reason == rollout.ReasonHealthGate {
 			v.Phase = rollout.PhaseFinished
@@ -169,7 +169,7 @@ func TestReadyHasEveryReason(t *testing.T) {
 		}
 	}
 	r := rollout.Report{}
-	for i, reason := range rollout.Waits() {
+	for i, reason := range rollout.WaitReasons() {
 		name := fmt.Sprintf("m%02d", i)
 		w.addNode(name)
 		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: name, Phase: rollout.PhaseBlocked, Why: rollout.Why{Reason: reason, Text: strings.Repeat("long ", 80)}})
