@@ -72,10 +72,14 @@ func openCluster(ctx context.Context, f *factory, from string) (*dump.Cluster, e
 		return nil, err
 	}
 	cluster.Plugin = f.version
+	otherLeader := startFindingOtherLeader(ctx, c, f.namespace())
 	prefetchLists(ctx, f, cluster)
 	isOperator := func(d *appsv1.Deployment) bool { return len(operatorImages(d)) > 0 }
 	if err := cluster.FindOperator(ctx, f.namespace(), isOperator); err != nil && !errors.Is(err, dump.ErrNoOperator) {
 		f.Warn("%v", err)
+	}
+	if other := otherLeader(); other != nil {
+		f.Warn("the operator in namespace %s waits, because one in namespace %s leads (%s): stop one of them", f.namespace(), other.Namespace, *other.Spec.HolderIdentity)
 	}
 	noteSettings(f, cluster)
 	return cluster, nil

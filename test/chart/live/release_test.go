@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/test/chart/render"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )

@@ -150,6 +150,44 @@ func (p predecessor) testTakeover(t *testing.T) {
 	end()
 }
 
+// TestTakeoverNamespace: the predecessor is in another namespace. Our operator waits, with the rights of the chart, as long as
+// the predecessor's leads, and does not touch its webhooks; then it removes them and continues where the other one ended.
+func TestTakeoverNamespace(t *testing.T) {
+	p := predecessors[0]
+	removeCRDs(t)
+	w := testenv.New(t, plane, 2)
+	kubelet := w.StartKubelet()
+	old := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-old"}}
+	w.Must(w.Client.Create(context.Background(), old))
+	chart := p.writeChart(t)
+	mustHelm(t, "v3", old.Name, append([]string{"install", p.release, chart}, p.flags(false)...)...)
+	p.applyFormerState(t, w)
+	mustHelm(t, "v3", old.Name, append([]string{"upgrade", p.release, chart}, p.flags(true)...)...)
+	lease := newHeldLease(old.Name)
+	seconds := int32(600)
+	lease.Spec.LeaseDurationSeconds = &seconds
+	w.Must(w.Client.Create(context.Background(), lease))
+
+	mustHelm(t, "v3", w.Namespace, "install", "skyhook-operator", "chart", "--set-string", quietly, "--take-ownership")
+	operator, end := startStandby(t, w.Namespace, releaseName+"-controller-manager")
+	operator.waitLog(t, "waiting: the operator of another namespace leads")
+	p.requireWebhooks(t, true)
+	if strings.Contains(operator.log.String(), "starting reconcile loop") {
+		t.Error("the operator works while the predecessor's does")
+	}
+	w.Patch(lease, `{"spec":{"leaseDurationSeconds":1}}`) // the predecessor does not release its lease
+	operator.waitLog(t, "starting reconcile loop")
+	w.WaitComplete("gpu-base")
+	p.requireWebhooks(t, false)
+	if got := kubelet.History("n1"); len(got) > 0 {
+		t.Errorf("n1 was finished, and did %v", got)
+	}
+	if got, want := kubelet.History("n2"), []string{"agentd-0.9.1 apply", "agentd-0.9.1 config"}; !slices.Equal(got, want) {
+		t.Errorf("n2 did %v, want %v", got, want)
+	}
+	end()
+}
+
 // requireMigration checks that a release whose Skyhooks became NodeWrights is not upgraded before kubectl skyhook migrate has
 // marked the Skyhooks, and that nothing changes then.
 func (p predecessor) requireMigration(t *testing.T, w *testenv.Env, upgrade []string) {
