@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
@@ -29,6 +30,7 @@ type applier struct {
 	gates    *gates.Checker
 	lastNode string                    // that was worked on when there were more than one pass may do
 	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
+	metadata *sync.Map                 // name of a ConfigMap with a node's metadata to the hash of what was written
 }
 
 // pass is one plan being applied.

@@ -14,6 +14,7 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,7 +103,7 @@ func New(o Options) *Cluster {
 		observer: &observer{
 			options: &o, writes: api.writes, inFlight: inFlight, refusals: refusals, gates: checker, missing: map[rollout.Ref]time.Time{},
 		},
-		applier: &applier{apiWriter: api, inFlight: inFlight, refusals: refusals, gates: checker, ledgers: map[rollout.Ref]time.Time{}},
+		applier: &applier{apiWriter: api, inFlight: inFlight, refusals: refusals, gates: checker, ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{}},
 	}
 }
 

@@ -5,14 +5,12 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
@@ -93,38 +91,6 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) error {
 		writecache.PutDeleting(w.writes.Pods, p)
 	}
 	return nil
-}
-
-// applyNodeMetadata writes the ConfigMaps with the node's labels and annotations for the pods of an admission to read.
-func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) error {
-	for _, a := range actions {
-		by := w.objects.skyhooks[a.Rollout]
-		if a.Verb != rollout.VerbAdmit || by == nil {
-			continue
-		}
-		m := by.NodeMetadata(n)
-		m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-		m.ManagedFields = nil
-		raw, err := json.Marshal(m)
-		if err != nil {
-			return fmt.Errorf("encoding ConfigMap %s: %w", m.Name, err)
-		}
-		answer := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
-		err = w.options.Client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, raw), client.ForceOwnership, client.FieldOwner("skyhook-operator"))
-		if err != nil {
-			return fmt.Errorf("writing ConfigMap %s: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
-// deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.
-func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *node.Node) error {
-	by := w.objects.skyhooks[a.Rollout]
-	if by == nil { // the Skyhook is gone, and took the ConfigMap with it
-		return nil
-	}
-	return w.deleteConfigMap(ctx, by.NodeMetadata(n).ObjectMeta, nil)
 }
 
 func isControlledBy(o metav1.Object, uid string) bool {

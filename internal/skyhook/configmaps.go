@@ -60,7 +60,7 @@ type metadataPackage struct {
 	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
 }
 
-// NodeMetadata returns the ConfigMap with a node's labels and annotations, written once per admission before the first run.
+// NodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
 func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	s := c.in.Skyhook
 	packages := map[string]metadataPackage{}

@@ -51,6 +51,12 @@ func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 	return c.renderer().stagePod(st, &rec, n), nil
 }
 
+// IsStage reports whether a task on a node runs a stage of a package, not an interrupt.
+func (c *Compiled) IsStage(nodeName, task string) bool {
+	st, err := c.recorder().findStep(nodeName, task)
+	return err == nil && !st.isInterrupt()
+}
+
 func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{

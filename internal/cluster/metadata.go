@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// applyNodeMetadata writes the ConfigMaps with the labels and annotations of the node before the pods that mount them are
+// created: at the admission, and again when they changed since, so that a stage sees what an earlier stage set.
+func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) error {
+	for _, a := range actions {
+		by := w.objects.skyhooks[a.Rollout]
+		mountsMetadata := a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by != nil && by.IsStage(n.Name, a.Task)
+		if by == nil || !mountsMetadata {
+			continue
+		}
+		m := by.NodeMetadata(n)
+		content := hashForeignMetadata(by, n)
+		if written, _ := w.metadata.Load(m.Name); written == content && a.Verb != rollout.VerbAdmit {
+			continue
+		}
+		if err := w.applyConfigMap(ctx, m); err != nil {
+			return err
+		}
+		w.metadata.Store(m.Name, content)
+	}
+	return nil
+}
+
+func (w podWriter) applyConfigMap(ctx context.Context, m *corev1.ConfigMap) error {
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	m.ManagedFields = nil
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encoding ConfigMap %s: %w", m.Name, err)
+	}
+	answer := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	err = w.options.Client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, raw), client.ForceOwnership, client.FieldOwner("skyhook-operator"))
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// hashForeignMetadata hashes what the metadata ConfigMap of a node has, except the marks of Skyhooks themselves: these change
+// with every stage and would cost a write each.
+func hashForeignMetadata(by *skyhook.Compiled, n *node.Node) string {
+	foreign := *n
+	foreign.Labels, foreign.Annotations = withoutMarks(n.Labels), withoutMarks(n.Annotations)
+	return node.HashState(node.EncodeJSON(by.NodeMetadata(&foreign).Data))
+}
+
+func withoutMarks(keys map[string]string) map[string]string {
+	out := maps.Clone(keys)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixStatus, v1alpha1.PrefixVersion, v1alpha1.PrefixCordon} {
+			if strings.HasPrefix(key, prefix) {
+				return true
+			}
+		}
+		return key == v1alpha1.AnnotationKnown
+	})
+	return out
+}
+
+// deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.
+func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *node.Node) error {
+	by := w.objects.skyhooks[a.Rollout]
+	if by == nil { // the Skyhook is gone, and took the ConfigMap with it
+		return nil
+	}
+	m := by.NodeMetadata(n)
+	w.metadata.Delete(m.Name)
+	return w.deleteConfigMap(ctx, m.ObjectMeta, nil)
+}
