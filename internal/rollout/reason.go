@@ -48,16 +48,17 @@ const (
 
 // Reasons to act, and of finished targets.
 const (
-	ReasonWorking  Reason = "Working"  // a task is running
-	ReasonFinished Reason = "Finished" // no pending work
-	ReasonOwed     Reason = "Owed"     // the target has pending work and a slot is free
-	ReasonQuiet    Reason = "Quiet"    // a task needs the node drained
-	ReasonEnded    Reason = "Ended"    // the object of a task has finished
-	ReasonReplaced Reason = "Replaced" // the definition changed
-	ReasonLeft     Reason = "Left"     // the node is no longer selected
-	ReasonNewNode  Reason = "NewNode"  // the node is new
-	ReasonCovered  Reason = "Covered"  // a stronger interrupt covers this one
-	ReasonRetry    Reason = "Retry"
-	ReasonOrphan   Reason = "Orphan" // the owner of a hold is deleted
-	ReasonGiveUp   Reason = "GiveUp" // the deletion continues without this node
+	ReasonWorking    Reason = "Working"    // a task is running
+	ReasonFinished   Reason = "Finished"   // no pending work
+	ReasonOwed       Reason = "Owed"       // the target has pending work and a slot is free
+	ReasonQuiet      Reason = "Quiet"      // a task needs the node drained
+	ReasonEnded      Reason = "Ended"      // the object of a task has finished
+	ReasonReplaced   Reason = "Replaced"   // the definition changed
+	ReasonLeft       Reason = "Left"       // the node is no longer selected
+	ReasonNewNode    Reason = "NewNode"    // the node is new
+	ReasonNodeBooted Reason = "NodeBooted" // packages are applied again because the node booted
+	ReasonCovered    Reason = "Covered"    // a stronger interrupt covers this one
+	ReasonRetry      Reason = "Retry"
+	ReasonOrphan     Reason = "Orphan" // the owner of a hold is deleted
+	ReasonGiveUp     Reason = "GiveUp" // the deletion continues without this node
 )

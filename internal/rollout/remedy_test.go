@@ -12,7 +12,7 @@ import (
 
 // TestEveryWaitHasARemedy: each reason to wait or to be stuck says what would end it, and no other does.
 func TestEveryWaitHasARemedy(t *testing.T) {
-	content := []Reason{ReasonWorking, ReasonFinished, ReasonOwed, ReasonQuiet, ReasonEnded, ReasonReplaced, ReasonLeft, ReasonNewNode,
+	content := []Reason{ReasonWorking, ReasonFinished, ReasonOwed, ReasonQuiet, ReasonEnded, ReasonReplaced, ReasonLeft, ReasonNewNode, ReasonNodeBooted,
 		ReasonCovered, ReasonRetry, ReasonOrphan, ReasonGiveUp}
 	all := reasons(t)
 	for name, r := range all {

@@ -216,6 +216,7 @@ type Target struct {
 	FinishedAt time.Time // when it retired without work; zero if unknown
 	Unproven   *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked    *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Rebooted   bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
 	Leaving    bool      // no longer selected: the running task ends, holds are released, the state stays
 	Gone       bool      // the node does not exist
 	Pods       []Pod     // workloads that must leave the node, if PodsSeen

@@ -14,18 +14,22 @@ func (p tainter) taintNewNodes() {
 			continue
 		}
 		t.node.tainting = true
-		p.plan.addAction(t, VerbTaint, Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"})
+		why := Why{Reason: ReasonNewNode, Text: "the node is new and not prepared yet"}
+		if t.target.Rebooted {
+			why = Why{Reason: ReasonNodeBooted, Text: "the node booted, and its packages are applied again"}
+		}
+		p.plan.addAction(t, VerbTaint, why)
 	}
 }
 
-// needsTaint reports whether the rollout prepares new nodes and this node is one.
+// needsTaint reports whether the rollout prepares new nodes and this node is one, or has lost its preparation with a boot.
 func (t *targetState) needsTaint() bool {
 	isActive := t.rollout.Autotaint && !t.rollout.isBypassed()
 	if !isActive || !t.isRequired() {
 		return false
 	}
-	isNew := !t.node.Tainted && !t.node.Known
-	return isNew && t.hasWork && t.invalid == nil
+	isUnprepared := !t.node.Known || t.target.Rebooted
+	return isUnprepared && !t.node.Tainted && t.hasWork && t.invalid == nil
 }
 
 // untaintFinished removes the taint from nodes on which everything that is required is finished.

@@ -232,7 +232,7 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 			tc.alike[t.on.Shape] = d
 		}
 	}
-	out.Tasks, t.steps, t.edited, t.stuck = d.tasks, d.steps, d.edited, d.stuck
+	out.Tasks, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.rebooted, d.steps, d.edited, d.stuck
 	if d.blocked {
 		out.Blocked = d.stuck
 	}
@@ -249,6 +249,7 @@ type targetTasks struct {
 	edited        int
 	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
 	blocked       bool         // and there is no other work
+	rebooted      bool         // see packageDiff
 }
 
 // deriveTasks compares one node with the spec. It leaves out packages whose dependency is uninstalled, so that they do
@@ -256,7 +257,7 @@ type targetTasks struct {
 func (tc targetCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
 	w := tc.diffPackages(t.node, t.on, t.rec)
 	steps := w.orderSteps()
-	d := &targetTasks{adopt: w.adopt, forget: w.forget, edited: w.edited}
+	d := &targetTasks{adopt: w.adopt, forget: w.forget, edited: w.edited, rebooted: w.rebooted}
 	if len(w.stuck) > 0 {
 		name := slices.Min(sortedNames(w.stuck))
 		d.stuck = &rollout.Why{Reason: rollout.ReasonDependency, About: "Package " + w.stuck[name],

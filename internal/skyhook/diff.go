@@ -52,17 +52,18 @@ type entry struct {
 // packageDiff compares the spec with the recorded state of one node. Work is never stored: it is the result of this
 // comparison.
 type packageDiff struct {
-	c       *Compiled
-	n       *node.Node
-	on      *node.SkyhookState
-	rec     node.SkyhookRecord
-	entries map[string][]entry // by package name, keys sorted
-	forget  []string           // keys to drop without running anything
-	adopt   []string           // keys of packages that are finished and have no record
-	edited  int                // finished packages whose definition changed in a way that runs nothing
-	stuck   map[string]string  // package that cannot start, to its dependency that is uninstalled
-	aside   []*step            // steps of those packages
-	leaving bool               // the node is no longer selected: nothing starts after the running step
+	c        *Compiled
+	n        *node.Node
+	on       *node.SkyhookState
+	rec      node.SkyhookRecord
+	entries  map[string][]entry // by package name, keys sorted
+	forget   []string           // keys to drop without running anything
+	adopt    []string           // keys of packages that are finished and have no record
+	edited   int                // finished packages whose definition changed in a way that runs nothing
+	stuck    map[string]string  // package that cannot start, to its dependency that is uninstalled
+	aside    []*step            // steps of those packages
+	rebooted bool               // a finished package is applied again because the node booted
+	leaving  bool               // the node is no longer selected: nothing starts after the running step
 }
 
 // isUnderWay reports whether the entry's stage has begun and the node records no outcome of this attempt.
@@ -214,6 +215,7 @@ func findCurrent(want *Definition, entries []entry) *entry {
 func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install []*step) {
 	p := w.newPosition(want, e)
 	_, then := p.transition()
+	w.rebooted = w.rebooted || p.isFinished() && p.rebooted
 	if then.adopt {
 		w.adopt = append(w.adopt, e.key)
 	}
