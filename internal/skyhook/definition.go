@@ -8,9 +8,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -33,6 +35,8 @@ type Definition struct {
 func newDefinition(name string, p v1alpha1.Package) *Definition {
 	p.Name = name
 	p.Image = repository(p.Image)
+	p.Resources = canonicalResources(p.Resources)
+	p.Env = canonicalEnv(p.Env)
 	if p.Uninstall != nil && p.Uninstall.Apply {
 		p.Uninstall = &v1alpha1.Uninstall{Enabled: p.Uninstall.Enabled}
 	}
@@ -47,6 +51,40 @@ func newDefinition(name string, p v1alpha1.Package) *Definition {
 		Hash: hashDefinition(text, config), Config: pack.ConfigDigest(config)[:16], Package: p, text: text, config: config,
 		pod: hashPod(p),
 	}
+}
+
+// canonicalResources writes equal quantities alike, so that 4 and 4000m, or 1Gi and 1073741824, are the same definition.
+func canonicalResources(r v1alpha1.Resources) v1alpha1.Resources {
+	return v1alpha1.Resources{
+		CPURequest: canonicalQuantity(r.CPURequest), CPULimit: canonicalQuantity(r.CPULimit),
+		MemoryRequest: canonicalQuantity(r.MemoryRequest), MemoryLimit: canonicalQuantity(r.MemoryLimit),
+	}
+}
+
+// canonicalEnv does the same for the divisors of resource fields.
+func canonicalEnv(env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
+	out := slices.Clone(env)
+	for i, e := range out {
+		if e.ValueFrom == nil || e.ValueFrom.ResourceFieldRef == nil {
+			continue
+		}
+		source := e.ValueFrom.DeepCopy()
+		source.ResourceFieldRef.Divisor = canonicalQuantity(source.ResourceFieldRef.Divisor)
+		out[i].ValueFrom = source
+	}
+	return out
+}
+
+// canonicalQuantity returns the quantity in whole units if it has any, otherwise in thousandths.
+func canonicalQuantity(q resource.Quantity) resource.Quantity {
+	isWhole := q.Value() > math.MaxInt64/1000 || q.MilliValue()%1000 == 0
+	switch {
+	case q.IsZero():
+		return q
+	case isWhole:
+		return *resource.NewQuantity(q.Value(), resource.BinarySI)
+	}
+	return *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
 }
 
 // hashDefinition hashes the stored text, so that a later version with more fields computes the same hash.

@@ -265,3 +265,52 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("after an edit the task is %+v", got)
 	}
 }
+
+// TestEqualQuantities writes quantities in other ways: it is the same definition, and the running pod stays.
+func TestEqualQuantities(t *testing.T) {
+	const spec = `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, resources: {%s},
+		env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: %s}}}]}}}}`
+	w := newTestCluster(t)
+	s := w.apply(fmt.Sprintf(spec, "cpuRequest: 500m, cpuLimit: 4, memoryRequest: 512Mi, memoryLimit: 1Gi", "1Mi"))
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/apply"] = true
+	w.drive(s)
+	before := w.compile(s).defs["tuning"].Hash
+	s = w.apply(fmt.Sprintf(spec, `cpuRequest: "0.5", cpuLimit: 4000m, memoryRequest: "536870912", memoryLimit: 1024Mi`, `"1048576"`))
+	c := w.compile(s)
+	if after := c.defs["tuning"].Hash; after != before {
+		t.Errorf("the definition %s became %s", before, after)
+	}
+	if task := c.Rollout.Targets[0].Tasks[0]; task.Stale || len(c.Rollout.Targets[0].Strays) > 0 {
+		t.Errorf("the pod is replaced: %s", formatRollout(c))
+	}
+	if got := fmt.Sprint(c.defs["tuning"].Package.Resources.CPULimit.String(), " ", c.defs["tuning"].Package.Resources.MemoryRequest.String()); got != "4 512Mi" {
+		t.Errorf("resources are %s, want 4 512Mi", got)
+	}
+	s = w.apply(fmt.Sprintf(spec, "cpuRequest: 500m, cpuLimit: 5, memoryRequest: 512Mi, memoryLimit: 1Gi", "1Mi"))
+	if w.compile(s).defs["tuning"].Hash == before {
+		t.Error("another limit is the same definition")
+	}
+}
+
+// TestTaintAfterReboot taints a runtime-required node again when it booted for other reasons than an interrupt.
+func TestTaintAfterReboot(t *testing.T) {
+	for _, reapply := range []bool{true, false} {
+		w := newTestCluster(t)
+		w.config.ReapplyOnReboot = reapply
+		s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, autoTaintNewNodes: true, packages: {tuning: {version: 1.0.0, image: example.org/p}}}}`)
+		n := w.addNode("n1")
+		w.drive(s)
+		n.Status.NodeInfo.BootID = w.nextBoot(n.Status.NodeInfo.BootID)
+		w.bumpVersion(n)
+		c := w.compile(s)
+		plan := rollout.Decide(rollout.Snapshot{
+			Now: w.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout},
+			Nodes: []rollout.Node{{Name: "n1", UID: string(n.UID), Ready: true, BootID: n.Status.NodeInfo.BootID, Known: true}},
+		})
+		tainted := slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbTaint })
+		if tainted != reapply {
+			t.Errorf("with REAPPLY_ON_REBOOT=%v the node is tainted: %v", reapply, tainted)
+		}
+	}
+}
