@@ -17,25 +17,25 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// TestStories plays the scripts in testdata. Each is one story about the engine, told in commands:
+// TestScenarios runs the scenarios in testdata. Each is a list of commands:
 //
-//	nodes, rollout, group, task, target, node, pods   describe or change the world
-//	plan                        what Decide says now, without doing it
-//	apply                       the same, done
-//	act                         the same, but the status is not stored yet
-//	stabilize                   apply, let what runs end well and who leaves go, until nothing is left to do
-//	finish, fail, lose, gone    things happen to a task or a pod
-//	batches                     play a rollout of one task to its end, and list who was admitted together
-//	wait                        time passes
-//	look, apply NAME            an operator looks, and does later what it decided then
-//	crash-after-ledger          one that dies between the ledger and the nodes
-//	verdicts, groups, ledgers, cordoned   what is said of targets and groups; what is written
-func TestStories(t *testing.T) {
+//	nodes, rollout, group, task, target, node, pods   set up or change the simulated cluster
+//	plan                        print what Decide returns now
+//	apply                       print and apply it
+//	act                         print and apply it without storing the status
+//	stabilize                   apply plans until nothing changes; tasks succeed, evicted pods terminate
+//	finish, fail, lose, gone    a task succeeds or fails, its object is lost, a pod is gone
+//	batches                     run a rollout of one task to its end and list the nodes that were admitted together
+//	wait                        advance the clock
+//	observe, apply NAME         decide now, and apply the plan later
+//	crash-after-ledger          write the ledgers of a plan only
+//	verdicts, groups, ledgers, cordoned   print the verdicts, the groups, the ledgers, the nodes
+func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &story{t: t, looks: map[string]look{}, w: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
+		s := &scenario{t: t, observations: map[string]observation{}, w: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.t = t
-			out := s.tell(d)
+			out := s.run(d)
 			if out != "" && !strings.HasSuffix(out, "\n") {
 				out += "\n"
 			}
@@ -44,20 +44,21 @@ func TestStories(t *testing.T) {
 	})
 }
 
-type story struct {
-	t       *testing.T
-	w       *sim.World
-	refusal string // why evictions are refused
-	looks   map[string]look
+type scenario struct {
+	t            *testing.T
+	w            *sim.World
+	refusal      string // why evictions are refused
+	observations map[string]observation
 }
 
-// look is what an operator saw and decided.
-type look struct {
+// observation is a view of an operator, and its plan.
+type observation struct {
 	view sim.View
 	plan rollout.Plan
 }
 
-func (s *story) tell(d *datadriven.TestData) string {
+// run runs a command. Commands that change the cluster print nothing.
+func (s *scenario) run(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "nodes":
 		for _, words := range lines(d.Input) {
@@ -99,22 +100,22 @@ func (s *story) tell(d *datadriven.TestData) string {
 			s.w.Pass(duration(word))
 		}
 	default:
-		return s.happen(d)
+		return s.runPrinting(d)
 	}
 	return ""
 }
 
-// happen is what has something to show.
-func (s *story) happen(d *datadriven.TestData) string {
+// runPrinting runs a command that prints a result, or lets something happen to a task or a pod.
+func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "plan":
 		return s.actions(rollout.Decide(s.w.View().Snapshot))
 	case "apply":
 		if w := words(d); len(w) > 0 {
-			return s.apply(s.looks[w[0]])
+			return s.apply(s.observations[w[0]])
 		}
 		v := s.w.View()
-		return s.apply(look{v, rollout.Decide(v.Snapshot)})
+		return s.apply(observation{v, rollout.Decide(v.Snapshot)})
 	case "act":
 		v := s.w.View()
 		p := rollout.Decide(v.Snapshot)
@@ -133,9 +134,9 @@ func (s *story) happen(d *datadriven.TestData) string {
 		sim.Vanish(s.task(words(d)))
 	case "gone":
 		s.w.Gone(words(d)[0], words(d)[1])
-	case "look":
+	case "observe":
 		v := s.w.View()
-		s.looks[words(d)[0]] = look{v, rollout.Decide(v.Snapshot)}
+		s.observations[words(d)[0]] = observation{v, rollout.Decide(v.Snapshot)}
 	case "crash-after-ledger":
 		v := s.w.View()
 		for _, l := range rollout.Decide(v.Snapshot).Ledgers {
@@ -159,23 +160,23 @@ func (s *story) happen(d *datadriven.TestData) string {
 	return ""
 }
 
-func (s *story) apply(l look) string {
-	out := s.actions(l.plan)
-	if err := s.w.Apply(l.view, l.plan); err != nil {
+func (s *scenario) apply(o observation) string {
+	out := s.actions(o.plan)
+	if err := s.w.Apply(o.view, o.plan); err != nil {
 		out += err.Error() + "\n"
 	}
 	return out
 }
 
-func (s *story) stabilize() string {
+func (s *scenario) stabilize() string {
 	var out strings.Builder
 	for pass := 0; ; pass++ {
 		if pass == 100 {
-			s.t.Fatal("100 passes and still something to do")
+			s.t.Fatal("after 100 passes there are still actions")
 		}
 		v := s.w.View()
 		p := rollout.Decide(v.Snapshot)
-		if len(p.Actions) == 0 && !sim.Learned(v, p) && !s.moves() {
+		if len(p.Actions) == 0 && !sim.Learned(v, p) && !s.finishAll() {
 			s.w.Save(p)
 			return out.String()
 		}
@@ -194,14 +195,14 @@ func (s *story) stabilize() string {
 	}
 }
 
-// moves lets everything that runs end well, and everybody who is leaving go.
-func (s *story) moves() bool {
-	moved := false
+// finishAll lets all running tasks succeed and all evicted pods terminate, and reports whether there were any.
+func (s *scenario) finishAll() bool {
+	changed := false
 	for node, pods := range s.w.Workloads {
 		for _, p := range slices.Clone(pods) {
 			if p.Leaving {
 				s.w.Gone(node, p.UID)
-				moved = true
+				changed = true
 			}
 		}
 	}
@@ -211,23 +212,23 @@ func (s *story) moves() bool {
 			for k := range t.Tasks {
 				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.w.Node(t.Node) != nil {
 					s.w.End(t, task)
-					moved = true
+					changed = true
 				}
 			}
 		}
 	}
-	return moved
+	return changed
 }
 
-func (s *story) fail(w []string) {
+func (s *scenario) fail(w []string) {
 	k := s.task(w)
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"}
 	dead := slices.Contains(w[3:], "dead")
 	s.w.Fail(k, dead, why)
 }
 
-// actions prints a plan as people read it.
-func (s *story) actions(p rollout.Plan) string {
+// actions prints a plan.
+func (s *scenario) actions(p rollout.Plan) string {
 	var out strings.Builder
 	for _, a := range p.Actions {
 		what := a.Task
@@ -263,12 +264,12 @@ func (s *story) actions(p rollout.Plan) string {
 		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
 	}
 	if !p.Next.IsZero() {
-		fmt.Fprintf(&out, "look again in %s\n", p.Next.Sub(s.w.Truth.Now))
+		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.w.Truth.Now))
 	}
 	return out.String()
 }
 
-func (s *story) verdicts() string {
+func (s *scenario) verdicts() string {
 	var out strings.Builder
 	p := rollout.Decide(s.w.View().Snapshot)
 	for _, r := range p.Reports {
@@ -283,8 +284,8 @@ func (s *story) verdicts() string {
 	return out.String()
 }
 
-// batches plays a rollout to its end: batches demo failing=n3,n4
-func (s *story) batches(w []string) string {
+// batches runs a rollout to its end: batches demo failing=n3,n4
+func (s *scenario) batches(w []string) string {
 	var failing []string
 	for _, word := range w[1:] {
 		if key, value := setting(word); key == "failing" {
@@ -294,7 +295,7 @@ func (s *story) batches(w []string) string {
 	return batches(s.w, rollout.Ref{Kind: "Skyhook", Name: w[0]}, failing) + s.groups()
 }
 
-func (s *story) cordoned() string {
+func (s *scenario) cordoned() string {
 	var out strings.Builder
 	for _, n := range s.w.Truth.Nodes {
 		fmt.Fprintf(&out, "%s %v", n.Name, n.Cordoned)
@@ -306,11 +307,11 @@ func (s *story) cordoned() string {
 	return out.String()
 }
 
-func (s *story) groups() string {
+func (s *scenario) groups() string {
 	var out strings.Builder
 	for _, g := range rollout.Decide(s.w.View().Snapshot).Groups {
 		m := g.Memory
-		fmt.Fprintf(&out, "%s: %d of %d finished, %d failed, %d of %d seats taken; batch %d, open %d, last %d", g.Group,
+		fmt.Fprintf(&out, "%s: %d of %d finished, %d failed, %d of %d slots used; batch %d, open %d, last %d", g.Group,
 			g.Finished, g.Matched, g.Failed, g.Busy, g.Ceiling, m.Batch, m.Open, m.LastSize)
 		if m.LastFailed {
 			fmt.Fprintf(&out, " failed, %d in a row", m.ConsecutiveFailures)
@@ -326,12 +327,12 @@ func (s *story) groups() string {
 	return out.String()
 }
 
-func (s *story) ledgers() string {
+func (s *scenario) ledgers() string {
 	var out strings.Builder
 	for _, l := range s.w.Truth.Ledgers {
 		fmt.Fprintf(&out, "%s: epoch %d", l.Owner, l.Epoch)
-		for _, seat := range l.Admitting {
-			out.WriteString(" " + seat.Node)
+		for _, r := range l.Admitting {
+			out.WriteString(" " + r.Node)
 		}
 		out.WriteString("\n")
 	}

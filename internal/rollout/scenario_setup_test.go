@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// words are the arguments of a command as they were written: key=value stays one word.
+// words returns the arguments of a command as they are written: key=value is one word.
 func words(d *datadriven.TestData) []string {
 	var out []string
 	for _, a := range d.CmdArgs {
@@ -38,7 +38,7 @@ func lines(input string) [][]string {
 	return out
 }
 
-// setting is one word of a command: a name, and what stands behind its = sign.
+// setting splits a word of a command into its name and the value after the = sign.
 func setting(word string) (name, value string) {
 	name, value, _ = strings.Cut(word, "=")
 	return name, value
@@ -60,7 +60,7 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// sentence reads "Reason:some_text" as a reason; none takes it away.
+// sentence parses a reason: "Reason:some_text", or none.
 func sentence(s string) *rollout.Why {
 	if s == "none" {
 		return nil
@@ -69,7 +69,7 @@ func sentence(s string) *rollout.Why {
 	return &rollout.Why{Reason: rollout.Reason(reason), Text: strings.ReplaceAll(text, "_", " ")}
 }
 
-func (s *story) addNode(w []string) {
+func (s *scenario) addNode(w []string) {
 	s.w.Truth.Nodes = append(s.w.Truth.Nodes, rollout.Node{
 		Name: w[0], UID: "uid-" + w[0], Ready: true, Known: true, BootID: "boot-" + w[0],
 		Created: time.Date(2026, 1, 1, 0, len(s.w.Truth.Nodes), 0, 0, time.UTC),
@@ -110,9 +110,9 @@ func changeNode(n *rollout.Node, w []string) {
 	}
 }
 
-// rollout adds a rollout, or changes one that is there. Tasks in the input replace those of all its targets, whose
-// tasks of the same name keep how far they are.
-func (s *story) rollout(w []string, tasks [][]string) {
+// rollout adds or changes a rollout. Tasks in the input replace those of all its targets; tasks of the same name keep
+// their state.
+func (s *scenario) rollout(w []string, tasks [][]string) {
 	name := refOf(w[0])
 	r := s.w.Rollout(name)
 	if r == nil {
@@ -200,7 +200,7 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	}
 }
 
-// planned makes tasks from lines such as "driver/interrupt alone=2 after=driver/config".
+// planned parses tasks from lines such as "driver/interrupt alone=2 after=driver/config".
 func planned(tasks [][]string, before []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, w := range tasks {
@@ -335,7 +335,7 @@ func changeGroup(g *rollout.Group, w []string) {
 	}
 }
 
-func (s *story) pods(node string, pods [][]string) {
+func (s *scenario) pods(node string, pods [][]string) {
 	for _, w := range pods {
 		ns, name, _ := strings.Cut(w[0], "/")
 		p := rollout.Pod{Namespace: ns, Name: name, UID: name}
@@ -355,7 +355,7 @@ func (s *story) pods(node string, pods [][]string) {
 	}
 }
 
-func (s *story) node(name string) *rollout.Node {
+func (s *scenario) node(name string) *rollout.Node {
 	n := s.w.Node(name)
 	if n == nil {
 		panic("there is no node " + name)
@@ -363,8 +363,8 @@ func (s *story) node(name string) *rollout.Node {
 	return n
 }
 
-// group finds a group, or makes one without a budget. Its ledger has its name.
-func (s *story) group(name string) *rollout.Group {
+// group returns a group, or adds one without a budget. Its ledger has its name.
+func (s *scenario) group(name string) *rollout.Group {
 	for i := range s.w.Truth.Groups {
 		if s.w.Truth.Groups[i].Ref.String() == name {
 			return &s.w.Truth.Groups[i]
@@ -377,8 +377,8 @@ func (s *story) group(name string) *rollout.Group {
 	return &s.w.Truth.Groups[len(s.w.Truth.Groups)-1]
 }
 
-// target finds a target by the words "node rollout".
-func (s *story) target(w []string) *rollout.Target {
+// target returns a target by the words "node rollout".
+func (s *scenario) target(w []string) *rollout.Target {
 	t := s.w.Target(refOf(w[1]), w[0])
 	if t == nil {
 		panic("there is no target " + w[0] + " of " + w[1])
@@ -386,7 +386,7 @@ func (s *story) target(w []string) *rollout.Target {
 	return t
 }
 
-// refOf reads the name of a rollout; a name without a kind is a Skyhook's.
+// refOf parses the reference of a rollout; a name without a kind is that of a Skyhook.
 func refOf(word string) rollout.Ref {
 	if !strings.Contains(word, "/") {
 		return rollout.Ref{Kind: "Skyhook", Name: word}
@@ -394,8 +394,8 @@ func refOf(word string) rollout.Ref {
 	return rollout.ParseRef(word)
 }
 
-// task finds a task by the words "node rollout task".
-func (s *story) task(w []string) *rollout.Task {
+// task returns a task by the words "node rollout task".
+func (s *scenario) task(w []string) *rollout.Task {
 	t := s.target(w)
 	for i := range t.Tasks {
 		if t.Tasks[i].ID == w[2] {
