@@ -186,7 +186,7 @@ func (a admitter) admitTarget(t *targetState) {
 	t.verdict = b.verdict
 }
 
-// nextOrder returns the order that a candidate gets. A reserved one keeps its order, which may be on its way to the
+// nextOrder returns the order that a candidate gets. A reserved one keeps its order, which may be being sent to the
 // node.
 func (a admitter) nextOrder(t *targetState) int {
 	if t.isReserved && t.reservedOrder >= t.rollout.NextOrder {

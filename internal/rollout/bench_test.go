@@ -12,9 +12,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// big is a fleet of so many nodes and three rollouts of three packages with six stages between them. Owing: of each
-// rollout's targets, this many owe everything; the others list no task, as a finished node does.
-func big(nodes, owing int, change func(*rollout.Snapshot)) rollout.Snapshot {
+// newLargeSnapshot returns a snapshot of this many nodes and three rollouts of three packages with six stages. Of each
+// rollout this many targets have all their work pending; the others have no tasks, like finished ones.
+func newLargeSnapshot(nodes, pending int, change func(*rollout.Snapshot)) rollout.Snapshot {
 	s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
 	for i := range nodes {
 		name := fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", i/65536, i/256%256, i%256)
@@ -26,8 +26,8 @@ func big(nodes, owing int, change func(*rollout.Snapshot)) rollout.Snapshot {
 		r := rollout.Rollout{Ref: rollout.ParseRef(name), Sequence: "Skyhook", Priority: 200}
 		for i := range nodes {
 			t := rollout.Target{Node: s.Nodes[i].Name, UID: s.Nodes[i].UID, Group: rollout.ParseGroupRef(name), Admission: 1, Batch: 1}
-			if i < owing {
-				t.Tasks = planned(lines("a/apply\na/config after=a/apply\nb/apply drained\nb/config drained after=b/apply\nb/interrupt alone=2 after=b/config\nb/post drained after=b/interrupt"), nil)
+			if i < pending {
+				t.Tasks = parseTasks(parseLines("a/apply\na/config after=a/apply\nb/apply drained\nb/config drained after=b/apply\nb/interrupt alone=2 after=b/config\nb/post drained after=b/interrupt"), nil)
 			}
 			r.Targets = append(r.Targets, t)
 		}
@@ -41,23 +41,23 @@ func big(nodes, owing int, change func(*rollout.Snapshot)) rollout.Snapshot {
 
 func BenchmarkDecide(b *testing.B) {
 	for _, nodes := range []int{1000, 2000, 5000, 10000} {
-		b.Run(fmt.Sprintf("rest/%d", nodes), func(b *testing.B) { decide(b, big(nodes, 0, nil)) })
-		b.Run(fmt.Sprintf("change100/%d", nodes), func(b *testing.B) { decide(b, big(nodes, 100, nil)) })
-		b.Run(fmt.Sprintf("all/%d", nodes), func(b *testing.B) { decide(b, big(nodes, nodes, nil)) })
+		b.Run(fmt.Sprintf("rest/%d", nodes), func(b *testing.B) { benchmarkDecide(b, newLargeSnapshot(nodes, 0, nil)) })
+		b.Run(fmt.Sprintf("change100/%d", nodes), func(b *testing.B) { benchmarkDecide(b, newLargeSnapshot(nodes, 100, nil)) })
+		b.Run(fmt.Sprintf("all/%d", nodes), func(b *testing.B) { benchmarkDecide(b, newLargeSnapshot(nodes, nodes, nil)) })
 		b.Run(fmt.Sprintf("flight/%d", nodes), func(b *testing.B) {
-			w := sim.New(big(nodes, nodes, nil))
+			w := sim.New(newLargeSnapshot(nodes, nodes, nil))
 			for range 3 {
 				v := w.View()
 				if err := w.Apply(v, rollout.Decide(v.Snapshot)); err != nil {
 					b.Fatal(err)
 				}
 			}
-			decide(b, w.View().Snapshot)
+			benchmarkDecide(b, w.View().Snapshot)
 		})
 	}
 }
 
-func decide(b *testing.B, s rollout.Snapshot) {
+func benchmarkDecide(b *testing.B, s rollout.Snapshot) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rollout.Decide(s)

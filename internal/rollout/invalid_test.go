@@ -13,29 +13,29 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestOddInput feeds nonsense: names that are listed twice or lead nowhere, states that contradict each other, times
-// out of order. Decide must not panic, and must be silent about no target.
-func TestOddInput(t *testing.T) {
+// TestInvalidInput decides on invalid snapshots: names that are listed twice or unknown, states that contradict each
+// other, times out of order. Decide must not panic, and every target must have a verdict.
+func TestInvalidInput(t *testing.T) {
 	for seed := range int64(20000) {
-		s := nonsense(rand.New(rand.NewSource(seed)))
+		s := newInvalidSnapshot(rand.New(rand.NewSource(seed)))
 		plan := rollout.Decide(s)
 		for i, r := range plan.Reports {
 			if len(r.Verdicts) != len(s.Rollouts[i].Targets) || r.Rollout != s.Rollouts[i].Ref {
-				t.Fatalf("seed %d: report %d is of %s with %d verdicts", seed, i, r.Rollout, len(r.Verdicts))
+				t.Fatalf("seed %d: report %d is for %s and has %d verdicts", seed, i, r.Rollout, len(r.Verdicts))
 			}
 			for j, v := range r.Verdicts {
 				if v.Why.Reason == "" || v.Why.Text == "" || v.Phase == "" || v.Node != s.Rollouts[i].Targets[j].Node {
-					t.Fatalf("seed %d: silent: %+v", seed, v)
+					t.Fatalf("seed %d: incomplete verdict: %+v", seed, v)
 				}
 			}
 		}
 	}
 }
 
-// TestSnapshotsCanBeSaved: a snapshot that went through a file leads to the same plan.
-func TestSnapshotsCanBeSaved(t *testing.T) {
+// TestSnapshotRoundTrip checks that a saved snapshot leads to the same plan.
+func TestSnapshotRoundTrip(t *testing.T) {
 	for seed := range int64(200) {
-		s := nonsense(rand.New(rand.NewSource(seed)))
+		s := newInvalidSnapshot(rand.New(rand.NewSource(seed)))
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestSnapshotsCanBeSaved(t *testing.T) {
 	}
 }
 
-func nonsense(r *rand.Rand) rollout.Snapshot {
+func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 	base := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	name := func() string { return []string{"", "a", "b", "c", "Skyhook/a", "x|1/apply"}[r.Intn(6)] }
 	yes := func() bool { return r.Intn(3) == 0 }

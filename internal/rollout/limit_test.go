@@ -11,8 +11,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestRolloutLimit has a rollout that may have two targets in flight, in groups that allow more: promised seats and
-// targets in flight count, those of other rollouts do not.
+// TestRolloutLimit checks a rollout with a limit of two targets in groups that allow more. Its own targets in flight
+// and reservations count, those of other rollouts do not.
 func TestRolloutLimit(t *testing.T) {
 	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Owner: rollout.ParseRef("l")}}}
 	q := rollout.Rollout{Ref: rollout.ParseRef("NodeOp/default/up"), Limit: 2}
@@ -35,18 +35,18 @@ func TestRolloutLimit(t *testing.T) {
 		return n
 	}
 	if n := admits(); n != 2 {
-		t.Errorf("%d of 2 are admitted", n)
+		t.Errorf("%d nodes are admitted, want 2", n)
 	}
 	q.Targets[0].Admitted = true
 	if n := admits(); n != 1 {
-		t.Errorf("beside one in flight %d are admitted, want 1", n)
+		t.Errorf("with one target in flight %d nodes are admitted, want 1", n)
 	}
 	s.Ledgers[0] = rollout.Ledger{Owner: rollout.ParseRef("l"), Epoch: 1, Admitting: []rollout.Reservation{{Rollout: q.Ref, Node: "n1", Group: rollout.ParseGroupRef("b"), Batch: 1, Since: s.Now}}}
-	if n := admits(); n != 1 { // the promised one, and no other
-		t.Errorf("beside one in flight and one promised %d are admitted, want 1", n)
+	if n := admits(); n != 1 { // the reserved one only
+		t.Errorf("with one target in flight and one reserved %d nodes are admitted, want 1", n)
 	}
 	q.Limit = 0
 	if n := admits(); n < 3 {
-		t.Errorf("without a limit %d are admitted", n)
+		t.Errorf("without a limit %d nodes are admitted, want at least 3", n)
 	}
 }

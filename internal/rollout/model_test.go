@@ -18,12 +18,12 @@ import (
 
 var runs = flag.Int("runs", 10000, "how many random rollouts to compare with the model")
 
-// model is the documentation of batches written down once more, as plainly as it goes: it knows no ledgers, no memory
-// and no passes, only nodes in a row. It gives the nodes of each batch, in the form of batches.
-func model(nodes []string, limit int, pace rollout.Pace, failing []string, held bool) string {
+// modelBatches implements the documentation of batches in the simplest way: without ledgers, memory and passes. It
+// returns the nodes of each batch in the format of runBatches.
+func modelBatches(nodes []string, limit int, pace rollout.Pace, failing []string, held bool) string {
 	var out strings.Builder
 	waiting := slices.Clone(nodes)
-	ended, stuck := 0, 0 // stuck: failed, and still on a seat
+	ended, stuck := 0, 0 // stuck: failed and still using a slot
 	last, lastFailed, inARow := 0, false, 0
 	for len(waiting) > 0 {
 		free := len(nodes)
@@ -79,8 +79,8 @@ func model(nodes []string, limit int, pace rollout.Pace, failing []string, held 
 	return out.String()
 }
 
-// TestBatchesLikeTheModel compares the engine with the model, in random groups with random failures.
-func TestBatchesLikeTheModel(t *testing.T) {
+// TestBatchesEqualModel compares the engine with the model, in random groups with random failures.
+func TestBatchesEqualModel(t *testing.T) {
 	for seed := range *runs {
 		r := rand.New(rand.NewSource(int64(seed)))
 		held := r.Intn(2) == 0
@@ -100,12 +100,12 @@ func TestBatchesLikeTheModel(t *testing.T) {
 				failing = append(failing, names[i])
 			}
 		}
-		compare(t, names, limit, pace, failing, held)
+		compareWithModel(t, names, limit, pace, failing, held)
 	}
 }
 
-// TestFailuresAnywhere compares them for each strategy with failures at every position, alone and together.
-func TestFailuresAnywhere(t *testing.T) {
+// TestBatchesEqualModelForEachFailure compares them for each strategy and each set of failing nodes.
+func TestBatchesEqualModelForEachFailure(t *testing.T) {
 	names := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6"}
 	for _, pace := range []rollout.Pace{
 		{Kind: rollout.PaceFixed, Initial: 2, PassPercent: 100, SafetyLimit: 50, StopAfter: 1},
@@ -120,15 +120,15 @@ func TestFailuresAnywhere(t *testing.T) {
 					failing = append(failing, name)
 				}
 			}
-			compare(t, names, rollout.Unlimited, pace, failing, false)
-			compare(t, names, 2, pace, failing, set%2 == 0)
+			compareWithModel(t, names, rollout.Unlimited, pace, failing, false)
+			compareWithModel(t, names, 2, pace, failing, set%2 == 0)
 		}
 	}
 }
 
-// compare plays a rollout of one task over the nodes and holds its batches against the model's. With held, a node that
-// failed for good stays on its seat.
-func compare(t *testing.T, names []string, limit int, pace rollout.Pace, failing []string, held bool) {
+// compareWithModel runs a rollout of one task and compares its batches with those of the model. With held, a node that
+// failed for good keeps its slot.
+func compareWithModel(t *testing.T, names []string, limit int, pace rollout.Pace, failing []string, held bool) {
 	t.Helper()
 	s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
 	s.Groups = []rollout.Group{{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: limit, Pace: pace}}
@@ -142,7 +142,7 @@ func compare(t *testing.T, names []string, limit int, pace rollout.Pace, failing
 		target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{k}})
 	}
 	s.Rollouts = []rollout.Rollout{target}
-	got, want := batches(sim.New(s), rollout.ParseRef("Skyhook/demo"), failing), model(names, limit, pace, failing, held)
+	got, want := runBatches(sim.New(s), rollout.ParseRef("Skyhook/demo"), failing), modelBatches(names, limit, pace, failing, held)
 	if got != want {
 		t.Fatalf("%+v, limit %d, %d nodes, failing %v, held %v\n got\n%swant\n%s", pace, limit, len(names), failing, held, got, want)
 	}

@@ -5,7 +5,7 @@ package rollout
 
 import "testing"
 
-func TestSize(t *testing.T) {
+func TestNextSize(t *testing.T) {
 	linear := Pace{Kind: PaceLinear, Initial: 4, Delta: 3, SafetyLimit: 50}
 	exponential := Pace{Kind: PaceExponential, Initial: 2, Factor: 3, SafetyLimit: 50}
 	for _, c := range []struct {
@@ -39,7 +39,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-func TestAfter(t *testing.T) {
+func TestAfterBatch(t *testing.T) {
 	pace := Pace{Kind: PaceLinear, Initial: 4, Delta: 1, PassPercent: 100, SafetyLimit: 50, StopAfter: 2}
 	for _, c := range []struct {
 		name  string
@@ -66,7 +66,7 @@ func TestAfter(t *testing.T) {
 		{"stopped stays stopped", pace, Memory{Batch: 3, Stopped: true, Open: 1, From: 4},
 			tally{total: 20, finished: 6, passed: 1},
 			Memory{Batch: 4, Completed: 6, LastSize: 1, Stopped: true, From: 8}},
-		{"nobody ended: nothing is learned", pace, Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, Open: 1, From: 4},
+		{"no target has an outcome: nothing changes", pace, Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, Open: 1, From: 4},
 			tally{total: 20, finished: 6},
 			Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, From: 8}},
 		{"threshold, rounded down", Pace{Kind: PaceFixed, PassPercent: 67, SafetyLimit: 100}, Memory{Batch: 1, Open: 3, From: 1},

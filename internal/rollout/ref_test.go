@@ -10,8 +10,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestRefKeepsItsStoredForm: annotations, statuses and dumps hold references as text.
-func TestRefKeepsItsStoredForm(t *testing.T) {
+// TestRefRoundTrip checks the text form of references in annotations, statuses and dumps.
+func TestRefRoundTrip(t *testing.T) {
 	for text, want := range map[string]rollout.Ref{
 		"":                        {},
 		"demo":                    {Name: "demo"},
@@ -20,7 +20,7 @@ func TestRefKeepsItsStoredForm(t *testing.T) {
 		"NodeOp/default/check":    {Kind: "NodeOp", Namespace: "default", Name: "check"},
 	} {
 		if got := rollout.ParseRef(text); got != want || got.String() != text {
-			t.Errorf("%q was read as %+v and is written as %q", text, got, got)
+			t.Errorf("%q is parsed as %+v and written as %q", text, got, got)
 		}
 	}
 	for text, want := range map[string]rollout.GroupRef{
@@ -30,7 +30,7 @@ func TestRefKeepsItsStoredForm(t *testing.T) {
 		"NodeOp/default/check/__default__": {Owner: rollout.ParseRef("NodeOp/default/check"), Compartment: "__default__"},
 	} {
 		if got := rollout.ParseGroupRef(text); got != want || got.String() != text {
-			t.Errorf("%q was read as %+v and is written as %q", text, got, got)
+			t.Errorf("%q is parsed as %+v and written as %q", text, got, got)
 		}
 	}
 	type stored struct {
@@ -43,7 +43,7 @@ func TestRefKeepsItsStoredForm(t *testing.T) {
 	} {
 		var got stored
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s was read as %+v: %v", text, got, err)
+			t.Errorf("%s is parsed as %+v: %v", text, got, err)
 		}
 		if raw, err := json.Marshal(want); err != nil || string(raw) != text {
 			t.Errorf("%+v is written as %s: %v", want, raw, err)

@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// TestEveryWaitHasARemedy: each reason to wait or to be stuck says what would end it, and no other does.
-func TestEveryWaitHasARemedy(t *testing.T) {
-	content := []Reason{ReasonWorking, ReasonFinished, ReasonOwed, ReasonQuiet, ReasonEnded, ReasonReplaced, ReasonLeft, ReasonNewNode, ReasonNodeBooted,
+// TestWaitReasonsHaveRemedies checks that the reasons to wait, and no others, have a remedy.
+func TestWaitReasonsHaveRemedies(t *testing.T) {
+	others := []Reason{ReasonWorking, ReasonFinished, ReasonOwed, ReasonQuiet, ReasonEnded, ReasonReplaced, ReasonLeft, ReasonNewNode, ReasonNodeBooted,
 		ReasonCovered, ReasonRetry, ReasonOrphan, ReasonGiveUp}
-	all := reasons(t)
+	all := parseReasons(t)
 	for name, r := range all {
-		if r.IsWait() == slices.Contains(content, r) {
-			t.Errorf("%s: Waits is %v", name, r.IsWait())
+		if r.IsWait() == slices.Contains(others, r) {
+			t.Errorf("%s: IsWait is %v", name, r.IsWait())
 		}
 	}
-	if n := len(WaitReasons()); n+len(content) != len(all) {
-		t.Errorf("%d reasons, of which %d are told", len(all), n)
+	if n := len(WaitReasons()); n+len(others) != len(all) {
+		t.Errorf("%d reasons, of which %d are reasons to wait", len(all), n)
 	}
 	for _, r := range WaitReasons() {
 		why := Why{Reason: r, Text: "it waits for Pod a/b", Since: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
-		said := Verdict{Node: "n7", Why: why}.Sentence("demo")
-		if !strings.HasPrefix(said, "it waits for Pod a/b, since 2026-01-05T08:00:00Z (") || !strings.HasSuffix(said, ")") {
-			t.Errorf("%s says %q", r, said)
+		sentence := Verdict{Node: "n7", Why: why}.Sentence("demo")
+		if !strings.HasPrefix(sentence, "it waits for Pod a/b, since 2026-01-05T08:00:00Z (") || !strings.HasSuffix(sentence, ")") {
+			t.Errorf("the sentence of %s is %q", r, sentence)
 		}
-		if strings.Contains(said, "SKYHOOK") || strings.Contains(said, "NODE ") || strings.HasSuffix(said, ".)") {
-			t.Errorf("%s says %q", r, said)
+		if strings.Contains(sentence, "SKYHOOK") || strings.Contains(sentence, "NODE ") || strings.HasSuffix(sentence, ".)") {
+			t.Errorf("the sentence of %s is %q", r, sentence)
 		}
 	}
 }
 
-// TestWaitsHaveATime: whoever waits is told since when, at the longest.
-func TestWaitsHaveATime(t *testing.T) {
+// TestVerdictsHaveSince checks that the verdict of a waiting target has a time.
+func TestVerdictsHaveSince(t *testing.T) {
 	for name, change := range map[string]func(s *Snapshot, r *Rollout, t *Target){
 		"not admitted": func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Limit = 0 },
 		"paused":       func(_ *Snapshot, r *Rollout, _ *Target) { r.Paused = true },
@@ -47,7 +47,7 @@ func TestWaitsHaveATime(t *testing.T) {
 			t.Tasks[0].After = []string{"x"}
 		},
 	} {
-		s := one(func(s *Snapshot, r *Rollout, t *Target) {
+		s := newSnapshot(func(s *Snapshot, r *Rollout, t *Target) {
 			r.Since = s.Now.Add(-time.Hour)
 			change(s, r, t)
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// words returns the arguments of a command as they are written: key=value is one word.
-func words(d *datadriven.TestData) []string {
+// parseWords returns the arguments of a command as they are written: key=value is one word.
+func parseWords(d *datadriven.TestData) []string {
 	var out []string
 	for _, a := range d.CmdArgs {
 		word := a.Key
@@ -28,7 +28,7 @@ func words(d *datadriven.TestData) []string {
 	return out
 }
 
-func lines(input string) [][]string {
+func parseLines(input string) [][]string {
 	var out [][]string
 	for _, line := range strings.Split(input, "\n") {
 		if f := strings.Fields(line); len(f) > 0 {
@@ -38,13 +38,13 @@ func lines(input string) [][]string {
 	return out
 }
 
-// setting splits a word of a command into its name and the value after the = sign.
-func setting(word string) (name, value string) {
+// splitSetting splits a word of a command into its name and the value after the = sign.
+func splitSetting(word string) (name, value string) {
 	name, value, _ = strings.Cut(word, "=")
 	return name, value
 }
 
-func number(s string) int {
+func parseNumber(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		panic(fmt.Sprintf("%q is not a number", s))
@@ -52,7 +52,7 @@ func number(s string) int {
 	return n
 }
 
-func duration(s string) time.Duration {
+func parseDuration(s string) time.Duration {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		panic(err)
@@ -60,8 +60,8 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// sentence parses a reason: "Reason:some_text", or none.
-func sentence(s string) *rollout.Why {
+// parseReason parses a reason: "Reason:some_text", or none.
+func parseReason(s string) *rollout.Why {
 	if s == "none" {
 		return nil
 	}
@@ -70,16 +70,16 @@ func sentence(s string) *rollout.Why {
 }
 
 func (s *scenario) addNode(w []string) {
-	s.w.Truth.Nodes = append(s.w.Truth.Nodes, rollout.Node{
+	s.cluster.Truth.Nodes = append(s.cluster.Truth.Nodes, rollout.Node{
 		Name: w[0], UID: "uid-" + w[0], Ready: true, Known: true, BootID: "boot-" + w[0],
-		Created: time.Date(2026, 1, 1, 0, len(s.w.Truth.Nodes), 0, 0, time.UTC),
+		Created: time.Date(2026, 1, 1, 0, len(s.cluster.Truth.Nodes), 0, 0, time.UTC),
 	})
-	changeNode(&s.w.Truth.Nodes[len(s.w.Truth.Nodes)-1], w[1:])
+	changeNode(&s.cluster.Truth.Nodes[len(s.cluster.Truth.Nodes)-1], w[1:])
 }
 
 func changeNode(n *rollout.Node, w []string) {
 	for _, word := range w {
-		switch name, value := setting(word); name {
+		switch name, value := splitSetting(word); name {
 		case "ready":
 			n.Ready = true
 		case "not-ready":
@@ -110,25 +110,25 @@ func changeNode(n *rollout.Node, w []string) {
 	}
 }
 
-// rollout adds or changes a rollout. Tasks in the input replace those of all its targets; tasks of the same name keep
+// setRollout adds or changes a rollout. Tasks in the input replace those of all its targets; tasks of the same name keep
 // their state.
-func (s *scenario) rollout(w []string, tasks [][]string) {
-	name := refOf(w[0])
-	r := s.w.Rollout(name)
+func (s *scenario) setRollout(w []string, tasks [][]string) {
+	name := parseRolloutRef(w[0])
+	r := s.cluster.Rollout(name)
 	if r == nil {
-		s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
-		r = &s.w.Truth.Rollouts[len(s.w.Truth.Rollouts)-1]
+		s.cluster.Truth.Rollouts = append(s.cluster.Truth.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
+		r = &s.cluster.Truth.Rollouts[len(s.cluster.Truth.Rollouts)-1]
 	}
 	on, group := []string(nil), name.String()
 	if len(r.Targets) > 0 {
 		group = r.Targets[0].Group.String()
 	} else {
-		for _, n := range s.w.Truth.Nodes {
+		for _, n := range s.cluster.Truth.Nodes {
 			on = append(on, n.Name)
 		}
 	}
 	for _, word := range w[1:] {
-		switch key, value := setting(word); key {
+		switch key, value := splitSetting(word); key {
 		case "nodes":
 			on = strings.Split(value, ",")
 		case "group":
@@ -137,28 +137,28 @@ func (s *scenario) rollout(w []string, tasks [][]string) {
 			changeRollout(r, key, value)
 		}
 	}
-	s.group(group)
+	s.findOrAddGroup(group)
 	for _, node := range on {
 		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node }) {
 			t := rollout.Target{Node: node, Group: rollout.ParseGroupRef(group)}
-			if n := s.w.Node(node); n != nil {
+			if n := s.cluster.Node(node); n != nil {
 				t.UID = n.UID
 			}
 			if len(tasks) == 0 && len(r.Targets) > 0 {
-				t.Tasks = fresh(r.Targets[0].Tasks)
+				t.Tasks = copyPendingTasks(r.Targets[0].Tasks)
 			}
 			r.Targets = append(r.Targets, t)
 		}
 	}
 	if len(tasks) > 0 {
 		for i := range r.Targets {
-			r.Targets[i].Tasks = planned(tasks, r.Targets[i].Tasks)
+			r.Targets[i].Tasks = parseTasks(tasks, r.Targets[i].Tasks)
 		}
 	}
-	s.w.Arrange()
+	s.cluster.Arrange()
 }
 
-func fresh(tasks []rollout.Task) []rollout.Task {
+func copyPendingTasks(tasks []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
 		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength,
@@ -171,7 +171,7 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	yes := value != "no"
 	switch key {
 	case "priority":
-		r.Priority = number(value)
+		r.Priority = parseNumber(value)
 	case "barrier":
 		r.Barrier = yes
 	case "paused":
@@ -181,7 +181,7 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	case "deleting":
 		r.Deleting = yes
 	case "broken":
-		r.Broken = sentence(value)
+		r.Broken = parseReason(value)
 	case "serial":
 		r.Serial = yes
 	case "required":
@@ -194,14 +194,14 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.KeepHeld = yes
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
-		r.Drain = rollout.Drain{Timeout: duration(after), OnTimeout: rollout.DrainTimeout(what)}
+		r.Drain = rollout.Drain{Timeout: parseDuration(after), OnTimeout: rollout.DrainTimeout(what)}
 	default:
 		panic("a rollout has no " + key)
 	}
 }
 
-// planned parses tasks from lines such as "driver/interrupt alone=2 after=driver/config".
-func planned(tasks [][]string, before []rollout.Task) []rollout.Task {
+// parseTasks parses tasks from lines such as "driver/interrupt alone=2 after=driver/config".
+func parseTasks(tasks [][]string, before []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, w := range tasks {
 		k := rollout.Task{ID: w[0], Label: strings.ReplaceAll(w[0], "/", " "), State: rollout.StatePending, Recorded: rollout.StatePending}
@@ -219,19 +219,19 @@ func planned(tasks [][]string, before []rollout.Task) []rollout.Task {
 
 func changeTask(k *rollout.Task, w []string) {
 	for _, word := range w {
-		switch key, value := setting(word); key {
+		switch key, value := splitSetting(word); key {
 		case "after":
 			k.After = strings.Split(value, ",")
 		case "drained":
 			k.Need = rollout.NeedDrained
 		case "alone":
-			k.Need, k.Strength = rollout.NeedAlone, number(value)
+			k.Need, k.Strength = rollout.NeedAlone, parseNumber(value)
 		case "uninstall":
 			k.Uninstall = true
 		case "limit":
-			k.Limit = duration(value)
+			k.Limit = parseDuration(value)
 		case "retries":
-			k.Retries, k.Bounded = number(value)+1, true
+			k.Retries, k.Bounded = parseNumber(value)+1, true
 		case "boot":
 			k.BootID = value
 		case "state":
@@ -241,7 +241,7 @@ func changeTask(k *rollout.Task, w []string) {
 		case "object":
 			k.Object = value
 		case "attempts":
-			k.Attempts = number(value)
+			k.Attempts = parseNumber(value)
 		case "stale":
 			k.Stale = true
 		case "dead":
@@ -253,7 +253,7 @@ func changeTask(k *rollout.Task, w []string) {
 		case "covered-by":
 			k.CoveredBy = value
 		case "why":
-			k.Why = sentence(value)
+			k.Why = parseReason(value)
 		default:
 			panic("a task has no " + word)
 		}
@@ -262,11 +262,11 @@ func changeTask(k *rollout.Task, w []string) {
 
 func changeTarget(t *rollout.Target, w []string) {
 	for _, word := range w {
-		switch key, value := setting(word); key {
+		switch key, value := splitSetting(word); key {
 		case "blocked":
-			t.Blocked = sentence(value)
+			t.Blocked = parseReason(value)
 		case "unproven":
-			t.Unproven = sentence(value)
+			t.Unproven = parseReason(value)
 		case "leaving":
 			t.Leaving = value != "no"
 		case "gone":
@@ -274,7 +274,7 @@ func changeTarget(t *rollout.Target, w []string) {
 		case "group":
 			t.Group = rollout.ParseGroupRef(value)
 		case "class":
-			t.Class = number(value)
+			t.Class = parseNumber(value)
 		case "place":
 			t.Place = value
 		case "admitted":
@@ -295,32 +295,32 @@ func changeTarget(t *rollout.Target, w []string) {
 
 func changeGroup(g *rollout.Group, w []string) {
 	for _, word := range w {
-		switch key, value := setting(word); key {
+		switch key, value := splitSetting(word); key {
 		case "limit":
-			g.Limit = number(value)
+			g.Limit = parseNumber(value)
 		case "pace":
 			g.Pace.Kind = rollout.PaceKind(value)
 		case "initial":
-			g.Pace.Initial = number(value)
+			g.Pace.Initial = parseNumber(value)
 		case "delta":
-			g.Pace.Delta = number(value)
+			g.Pace.Delta = parseNumber(value)
 		case "factor":
-			g.Pace.Factor = number(value)
+			g.Pace.Factor = parseNumber(value)
 		case "pass":
-			g.Pace.PassPercent = number(value)
+			g.Pace.PassPercent = parseNumber(value)
 		case "stop-after":
-			g.Pace.StopAfter = number(value)
+			g.Pace.StopAfter = parseNumber(value)
 		case "safety":
-			g.Pace.SafetyLimit = number(value)
+			g.Pace.SafetyLimit = parseNumber(value)
 		case "taken":
 			g.Taken = slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "none" })
 		case "frozen":
-			g.Frozen = sentence(value)
+			g.Frozen = parseReason(value)
 		case "soak":
-			g.Soak = duration(value)
+			g.Soak = parseDuration(value)
 		case "spread":
 			limit, key, _ := strings.Cut(value, ",")
-			g.Spread = rollout.Spread{Key: key, Limit: number(limit)}
+			g.Spread = rollout.Spread{Key: key, Limit: parseNumber(limit)}
 		case "resets":
 			g.Reset = true
 		case "reset":
@@ -335,12 +335,12 @@ func changeGroup(g *rollout.Group, w []string) {
 	}
 }
 
-func (s *scenario) pods(node string, pods [][]string) {
+func (s *scenario) addPods(node string, pods [][]string) {
 	for _, w := range pods {
 		ns, name, _ := strings.Cut(w[0], "/")
 		p := rollout.Pod{Namespace: ns, Name: name, UID: name}
 		for _, word := range w[1:] {
-			switch key, value := setting(word); key {
+			switch key, value := splitSetting(word); key {
 			case "protected":
 				p.Wait = true
 			case "leaving":
@@ -351,52 +351,52 @@ func (s *scenario) pods(node string, pods [][]string) {
 				panic("a pod has no " + word)
 			}
 		}
-		s.w.Workloads[node] = append(s.w.Workloads[node], p)
+		s.cluster.Workloads[node] = append(s.cluster.Workloads[node], p)
 	}
 }
 
-func (s *scenario) node(name string) *rollout.Node {
-	n := s.w.Node(name)
+func (s *scenario) findNode(name string) *rollout.Node {
+	n := s.cluster.Node(name)
 	if n == nil {
 		panic("there is no node " + name)
 	}
 	return n
 }
 
-// group returns a group, or adds one without a budget. Its ledger has its name.
-func (s *scenario) group(name string) *rollout.Group {
-	for i := range s.w.Truth.Groups {
-		if s.w.Truth.Groups[i].Ref.String() == name {
-			return &s.w.Truth.Groups[i]
+// findOrAddGroup returns a group, or adds one without a budget. Its ledger has its name.
+func (s *scenario) findOrAddGroup(name string) *rollout.Group {
+	for i := range s.cluster.Truth.Groups {
+		if s.cluster.Truth.Groups[i].Ref.String() == name {
+			return &s.cluster.Truth.Groups[i]
 		}
 	}
-	s.w.Truth.Groups = append(s.w.Truth.Groups, rollout.Group{
+	s.cluster.Truth.Groups = append(s.cluster.Truth.Groups, rollout.Group{
 		Ref: rollout.ParseGroupRef(name), Ledger: rollout.ParseRef(name), Limit: rollout.Unlimited,
 		Pace: rollout.Pace{Kind: rollout.PaceWindow, PassPercent: 100, SafetyLimit: 100, Initial: 1, Delta: 1, Factor: 2},
 	})
-	return &s.w.Truth.Groups[len(s.w.Truth.Groups)-1]
+	return &s.cluster.Truth.Groups[len(s.cluster.Truth.Groups)-1]
 }
 
-// target returns a target by the words "node rollout".
-func (s *scenario) target(w []string) *rollout.Target {
-	t := s.w.Target(refOf(w[1]), w[0])
+// findTarget returns a target by the words "node rollout".
+func (s *scenario) findTarget(w []string) *rollout.Target {
+	t := s.cluster.Target(parseRolloutRef(w[1]), w[0])
 	if t == nil {
 		panic("there is no target " + w[0] + " of " + w[1])
 	}
 	return t
 }
 
-// refOf parses the reference of a rollout; a name without a kind is that of a Skyhook.
-func refOf(word string) rollout.Ref {
+// parseRolloutRef parses the reference of a rollout; a name without a kind is that of a Skyhook.
+func parseRolloutRef(word string) rollout.Ref {
 	if !strings.Contains(word, "/") {
 		return rollout.Ref{Kind: "Skyhook", Name: word}
 	}
 	return rollout.ParseRef(word)
 }
 
-// task returns a task by the words "node rollout task".
-func (s *scenario) task(w []string) *rollout.Task {
-	t := s.target(w)
+// findTask returns a task by the words "node rollout task".
+func (s *scenario) findTask(w []string) *rollout.Task {
+	t := s.findTarget(w)
 	for i := range t.Tasks {
 		if t.Tasks[i].ID == w[2] {
 			return &t.Tasks[i]

@@ -32,7 +32,7 @@ import (
 //	verdicts, groups, ledgers, cordoned   print the verdicts, the groups, the ledgers, the nodes
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &scenario{t: t, observations: map[string]observation{}, w: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
+		s := &scenario{t: t, observations: map[string]observation{}, cluster: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.t = t
 			out := s.run(d)
@@ -46,7 +46,7 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	t            *testing.T
-	w            *sim.World
+	cluster      *sim.World
 	refusal      string // why evictions are refused
 	observations map[string]observation
 }
@@ -61,43 +61,43 @@ type observation struct {
 func (s *scenario) run(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "nodes":
-		for _, words := range lines(d.Input) {
+		for _, words := range parseLines(d.Input) {
 			s.addNode(words)
 		}
-		for _, word := range words(d) {
-			for i := range number(word) {
+		for _, word := range parseWords(d) {
+			for i := range parseNumber(word) {
 				s.addNode([]string{fmt.Sprintf("n%d", i+1)})
 			}
 		}
 	case "node":
-		changeNode(s.node(words(d)[0]), words(d)[1:])
-		s.w.Touch(words(d)[0])
+		changeNode(s.findNode(parseWords(d)[0]), parseWords(d)[1:])
+		s.cluster.Touch(parseWords(d)[0])
 	case "delete-node":
-		name := words(d)[0]
-		s.w.Truth.Nodes = slices.DeleteFunc(s.w.Truth.Nodes, func(n rollout.Node) bool { return n.Name == name })
+		name := parseWords(d)[0]
+		s.cluster.Truth.Nodes = slices.DeleteFunc(s.cluster.Truth.Nodes, func(n rollout.Node) bool { return n.Name == name })
 	case "rollout":
-		s.rollout(words(d), lines(d.Input))
+		s.setRollout(parseWords(d), parseLines(d.Input))
 	case "group":
-		changeGroup(s.group(words(d)[0]), words(d)[1:])
+		changeGroup(s.findOrAddGroup(parseWords(d)[0]), parseWords(d)[1:])
 	case "move":
-		r := s.w.Rollout(rollout.Ref{Kind: "Skyhook", Name: words(d)[0]})
+		r := s.cluster.Rollout(rollout.Ref{Kind: "Skyhook", Name: parseWords(d)[0]})
 		for i := range r.Targets {
-			r.Targets[i].Group = rollout.ParseGroupRef(words(d)[1])
+			r.Targets[i].Group = rollout.ParseGroupRef(parseWords(d)[1])
 		}
 	case "lose-ledger":
-		s.w.Truth.Ledgers = slices.DeleteFunc(s.w.Truth.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == words(d)[0] })
+		s.cluster.Truth.Ledgers = slices.DeleteFunc(s.cluster.Truth.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == parseWords(d)[0] })
 	case "target":
-		changeTarget(s.target(words(d)), words(d)[2:])
+		changeTarget(s.findTarget(parseWords(d)), parseWords(d)[2:])
 	case "task":
-		changeTask(s.task(words(d)), words(d)[3:])
+		changeTask(s.findTask(parseWords(d)), parseWords(d)[3:])
 	case "pods":
-		s.pods(words(d)[0], lines(d.Input))
+		s.addPods(parseWords(d)[0], parseLines(d.Input))
 	case "refuse":
-		s.refusal = strings.Join(words(d), " ")
-		s.w.Refuse = func(string, rollout.Pod) (string, time.Duration) { return s.refusal, 5 * time.Second }
+		s.refusal = strings.Join(parseWords(d), " ")
+		s.cluster.Refuse = func(string, rollout.Pod) (string, time.Duration) { return s.refusal, 5 * time.Second }
 	case "wait":
-		for _, word := range words(d) {
-			s.w.Pass(duration(word))
+		for _, word := range parseWords(d) {
+			s.cluster.Pass(parseDuration(word))
 		}
 	default:
 		return s.runPrinting(d)
@@ -109,60 +109,60 @@ func (s *scenario) run(d *datadriven.TestData) string {
 func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "plan":
-		return s.actions(rollout.Decide(s.w.View().Snapshot))
+		return s.formatActions(rollout.Decide(s.cluster.View().Snapshot))
 	case "apply":
-		if w := words(d); len(w) > 0 {
-			return s.apply(s.observations[w[0]])
+		if w := parseWords(d); len(w) > 0 {
+			return s.applyPlan(s.observations[w[0]])
 		}
-		v := s.w.View()
-		return s.apply(observation{v, rollout.Decide(v.Snapshot)})
+		v := s.cluster.View()
+		return s.applyPlan(observation{v, rollout.Decide(v.Snapshot)})
 	case "act":
-		v := s.w.View()
+		v := s.cluster.View()
 		p := rollout.Decide(v.Snapshot)
-		if err := s.w.Act(v, p); err != nil {
+		if err := s.cluster.Act(v, p); err != nil {
 			return err.Error()
 		}
-		return s.actions(p)
+		return s.formatActions(p)
 	case "stabilize":
 		return s.stabilize()
 	case "finish":
-		t, k := s.target(words(d)), s.task(words(d))
-		s.w.End(t, k)
+		t, k := s.findTarget(parseWords(d)), s.findTask(parseWords(d))
+		s.cluster.End(t, k)
 	case "fail":
-		s.fail(words(d))
+		s.failTask(parseWords(d))
 	case "lose":
-		sim.Vanish(s.task(words(d)))
+		sim.Vanish(s.findTask(parseWords(d)))
 	case "gone":
-		s.w.Gone(words(d)[0], words(d)[1])
+		s.cluster.Gone(parseWords(d)[0], parseWords(d)[1])
 	case "observe":
-		v := s.w.View()
-		s.observations[words(d)[0]] = observation{v, rollout.Decide(v.Snapshot)}
+		v := s.cluster.View()
+		s.observations[parseWords(d)[0]] = observation{v, rollout.Decide(v.Snapshot)}
 	case "crash-after-ledger":
-		v := s.w.View()
+		v := s.cluster.View()
 		for _, l := range rollout.Decide(v.Snapshot).Ledgers {
-			if err := s.w.Write(l); err != nil {
+			if err := s.cluster.Write(l); err != nil {
 				return err.Error()
 			}
 		}
 	case "cordoned":
-		return s.cordoned()
+		return s.formatNodes()
 	case "batches":
-		return s.batches(words(d))
+		return s.runBatches(parseWords(d))
 	case "verdicts":
-		return s.verdicts()
+		return s.formatVerdicts()
 	case "groups":
-		return s.groups()
+		return s.formatGroups()
 	case "ledgers":
-		return s.ledgers()
+		return s.formatLedgers()
 	default:
 		s.t.Fatalf("%s: command %s is unknown", d.Pos, d.Cmd)
 	}
 	return ""
 }
 
-func (s *scenario) apply(o observation) string {
-	out := s.actions(o.plan)
-	if err := s.w.Apply(o.view, o.plan); err != nil {
+func (s *scenario) applyPlan(o observation) string {
+	out := s.formatActions(o.plan)
+	if err := s.cluster.Apply(o.view, o.plan); err != nil {
 		out += err.Error() + "\n"
 	}
 	return out
@@ -174,23 +174,23 @@ func (s *scenario) stabilize() string {
 		if pass == 100 {
 			s.t.Fatal("after 100 passes there are still actions")
 		}
-		v := s.w.View()
+		v := s.cluster.View()
 		p := rollout.Decide(v.Snapshot)
 		if len(p.Actions) == 0 && !sim.Learned(v, p) && !s.finishAll() {
-			s.w.Save(p)
+			s.cluster.Save(p)
 			return out.String()
 		}
 		if len(p.Actions) > 0 {
 			if pass > 0 {
 				out.WriteString("--\n")
 			}
-			out.WriteString(s.actions(p))
+			out.WriteString(s.formatActions(p))
 		}
-		if err := s.w.Apply(v, p); err != nil {
+		if err := s.cluster.Apply(v, p); err != nil {
 			out.WriteString(err.Error() + "\n")
 		}
 		if len(p.Actions) == 0 {
-			s.w.Pass(time.Second)
+			s.cluster.Pass(time.Second)
 		}
 	}
 }
@@ -198,20 +198,20 @@ func (s *scenario) stabilize() string {
 // finishAll lets all running tasks succeed and all evicted pods terminate, and reports whether there were any.
 func (s *scenario) finishAll() bool {
 	changed := false
-	for node, pods := range s.w.Workloads {
+	for node, pods := range s.cluster.Workloads {
 		for _, p := range slices.Clone(pods) {
 			if p.Leaving {
-				s.w.Gone(node, p.UID)
+				s.cluster.Gone(node, p.UID)
 				changed = true
 			}
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		for j := range s.w.Truth.Rollouts[i].Targets {
-			t := &s.w.Truth.Rollouts[i].Targets[j]
+	for i := range s.cluster.Truth.Rollouts {
+		for j := range s.cluster.Truth.Rollouts[i].Targets {
+			t := &s.cluster.Truth.Rollouts[i].Targets[j]
 			for k := range t.Tasks {
-				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.w.Node(t.Node) != nil {
-					s.w.End(t, task)
+				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.cluster.Node(t.Node) != nil {
+					s.cluster.End(t, task)
 					changed = true
 				}
 			}
@@ -220,15 +220,15 @@ func (s *scenario) finishAll() bool {
 	return changed
 }
 
-func (s *scenario) fail(w []string) {
-	k := s.task(w)
+func (s *scenario) failTask(w []string) {
+	k := s.findTask(w)
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"}
 	dead := slices.Contains(w[3:], "dead")
-	s.w.Fail(k, dead, why)
+	s.cluster.Fail(k, dead, why)
 }
 
-// actions prints a plan.
-func (s *scenario) actions(p rollout.Plan) string {
+// formatActions prints a plan.
+func (s *scenario) formatActions(p rollout.Plan) string {
 	var out strings.Builder
 	for _, a := range p.Actions {
 		what := a.Task
@@ -258,20 +258,20 @@ func (s *scenario) actions(p rollout.Plan) string {
 			}
 		}
 		name := a.Node
-		if len(s.w.Truth.Rollouts) > 1 {
+		if len(s.cluster.Truth.Rollouts) > 1 {
 			name += " " + strings.TrimPrefix(a.Rollout.String(), "Skyhook/")
 		}
 		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
 	}
 	if !p.Next.IsZero() {
-		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.w.Truth.Now))
+		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.cluster.Truth.Now))
 	}
 	return out.String()
 }
 
-func (s *scenario) verdicts() string {
+func (s *scenario) formatVerdicts() string {
 	var out strings.Builder
-	p := rollout.Decide(s.w.View().Snapshot)
+	p := rollout.Decide(s.cluster.View().Snapshot)
 	for _, r := range p.Reports {
 		for _, v := range r.Verdicts {
 			name := v.Node
@@ -284,20 +284,20 @@ func (s *scenario) verdicts() string {
 	return out.String()
 }
 
-// batches runs a rollout to its end: batches demo failing=n3,n4
-func (s *scenario) batches(w []string) string {
+// runBatches runs a rollout to its end: batches demo failing=n3,n4
+func (s *scenario) runBatches(w []string) string {
 	var failing []string
 	for _, word := range w[1:] {
-		if key, value := setting(word); key == "failing" {
+		if key, value := splitSetting(word); key == "failing" {
 			failing = strings.Split(value, ",")
 		}
 	}
-	return batches(s.w, rollout.Ref{Kind: "Skyhook", Name: w[0]}, failing) + s.groups()
+	return runBatches(s.cluster, rollout.Ref{Kind: "Skyhook", Name: w[0]}, failing) + s.formatGroups()
 }
 
-func (s *scenario) cordoned() string {
+func (s *scenario) formatNodes() string {
 	var out strings.Builder
-	for _, n := range s.w.Truth.Nodes {
+	for _, n := range s.cluster.Truth.Nodes {
 		fmt.Fprintf(&out, "%s %v", n.Name, n.Cordoned)
 		for _, h := range n.Holds {
 			out.WriteString(" " + h.Owner.String())
@@ -307,9 +307,9 @@ func (s *scenario) cordoned() string {
 	return out.String()
 }
 
-func (s *scenario) groups() string {
+func (s *scenario) formatGroups() string {
 	var out strings.Builder
-	for _, g := range rollout.Decide(s.w.View().Snapshot).Groups {
+	for _, g := range rollout.Decide(s.cluster.View().Snapshot).Groups {
 		m := g.Memory
 		fmt.Fprintf(&out, "%s: %d of %d finished, %d failed, %d of %d slots used; batch %d, open %d, last %d", g.Group,
 			g.Finished, g.Matched, g.Failed, g.Busy, g.Ceiling, m.Batch, m.Open, m.LastSize)
@@ -327,9 +327,9 @@ func (s *scenario) groups() string {
 	return out.String()
 }
 
-func (s *scenario) ledgers() string {
+func (s *scenario) formatLedgers() string {
 	var out strings.Builder
-	for _, l := range s.w.Truth.Ledgers {
+	for _, l := range s.cluster.Truth.Ledgers {
 		fmt.Fprintf(&out, "%s: epoch %d", l.Owner, l.Epoch)
 		for _, r := range l.Admitting {
 			out.WriteString(" " + r.Node)

@@ -174,7 +174,7 @@ func (t *targetState) isUnreadable() bool {
 	return t.target.Blocked != nil && t.target.Blocked.Reason == ReasonStateUnreadable
 }
 
-// isBeingAdmitted reports whether an admission is written in the ledger, or may be on its way to the node.
+// isBeingAdmitted reports whether an admission is written in the ledger, or may be being sent to the node.
 func (t *targetState) isBeingAdmitted() bool {
 	isSent := t.node.Sending && !t.target.Admitted && t.hasWork
 	return t.isReserved || isSent

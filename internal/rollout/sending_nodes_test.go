@@ -11,8 +11,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// sent is a rollout over four nodes in a group with two seats.
-func sent() rollout.Snapshot {
+// newSendingSnapshot returns a rollout on four nodes in a group with a limit of two.
+func newSendingSnapshot() rollout.Snapshot {
 	s := rollout.Snapshot{Now: time.Unix(1000, 0), Ledgers: []rollout.Ledger{{Owner: rollout.ParseRef("l"), Epoch: 7}}}
 	s.Groups = []rollout.Group{{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("l"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}
 	q := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo")}
@@ -25,14 +25,14 @@ func sent() rollout.Snapshot {
 	return s
 }
 
-// admitted are the orders that a plan gives, by node.
-func admitted(t *testing.T, s rollout.Snapshot, p rollout.Plan) map[string]int {
+// listAdmitted returns the orders of the admissions of a plan, by node.
+func listAdmitted(t *testing.T, s rollout.Snapshot, p rollout.Plan) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, a := range p.Actions {
 		for _, n := range s.Nodes {
 			if n.Name == a.Node && n.Sending {
-				t.Errorf("%s of %s is planned while an earlier plan is carried out there", a.Verb, a.Node)
+				t.Errorf("%s of %s is planned while an earlier plan is applied to the node", a.Verb, a.Node)
 			}
 		}
 		if a.Verb == rollout.VerbAdmit {
@@ -42,81 +42,81 @@ func admitted(t *testing.T, s rollout.Snapshot, p rollout.Plan) map[string]int {
 	return out
 }
 
-// An admission on its way to a node takes its seat, and nothing is planned for the node twice; the others go on. The
-// ledger is not written again for its sake, and its seat stays as it was written.
-func TestAdmissionOnItsWay(t *testing.T) {
-	s := sent()
+// TestSendingAdmission checks an admission that is being sent to its node: it counts against the limit, the node gets no
+// other actions, and other nodes continue. The ledger is not written again for it, and its reservation is unchanged.
+func TestSendingAdmission(t *testing.T) {
+	s := newSendingSnapshot()
 	first := rollout.Decide(s)
-	if got := admitted(t, s, first); len(got) != 2 || len(first.Ledgers) != 1 {
+	if got := listAdmitted(t, s, first); len(got) != 2 || len(first.Ledgers) != 1 {
 		t.Fatalf("admitted %v with ledgers %v, want two nodes and one ledger", got, first.Ledgers)
 	}
 	s.Ledgers = first.Ledgers
 	s.Nodes[0].Sending, s.Nodes[1].Sending = true, true
 	next := rollout.Decide(s)
 	if len(next.Actions) > 0 || len(next.Ledgers) > 0 || next.Reports[0].NextOrder != s.Rollouts[0].NextOrder {
-		t.Errorf("with both seats on their way there are actions %v, ledgers %v and next order %d", next.Actions, next.Ledgers, next.Reports[0].NextOrder)
+		t.Errorf("with both admissions being sent there are actions %v, ledgers %v and next order %d", next.Actions, next.Ledgers, next.Reports[0].NextOrder)
 	}
 	for _, v := range next.Reports[0].Verdicts[:2] {
 		if v.Phase != rollout.PhaseInFlight {
-			t.Errorf("%s is told to be %s (%s), want in flight", v.Node, v.Phase, v.Why.Text)
+			t.Errorf("%s is %s (%s), want in flight", v.Node, v.Phase, v.Why.Text)
 		}
 	}
 	s.Groups[0].Limit = 3
 	next = rollout.Decide(s)
-	got := admitted(t, s, next)
+	got := listAdmitted(t, s, next)
 	if len(got) != 1 || got["n2"] < 2 || len(next.Ledgers) != 1 {
-		t.Fatalf("with one more seat %v are admitted with ledgers %v, want n2 with an order of its own", got, next.Ledgers)
+		t.Fatalf("with a limit of three %v are admitted with ledgers %v, want n2 with an order of its own", got, next.Ledgers)
 	}
-	for _, seat := range next.Ledgers[0].Admitting[:2] {
-		if seat.Batch != first.Ledgers[0].Epoch {
-			t.Errorf("the seat of %s became one of epoch %d", seat.Node, seat.Batch)
+	for _, reservation := range next.Ledgers[0].Admitting[:2] {
+		if reservation.Batch != first.Ledgers[0].Epoch {
+			t.Errorf("the reservation of %s has epoch %d", reservation.Node, reservation.Batch)
 		}
 	}
 }
 
-// Without a ledger an admission on its way counts against the limit of its rollout.
-func TestAdmissionOnItsWayWithoutLedger(t *testing.T) {
-	s := sent()
+// TestSendingAdmissionWithoutLedger checks that an admission that is being sent counts against the limit of its rollout.
+func TestSendingAdmissionWithoutLedger(t *testing.T) {
+	s := newSendingSnapshot()
 	s.Groups[0] = rollout.Group{Ref: rollout.ParseGroupRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}}
 	s.Ledgers, s.Rollouts[0].Limit = nil, 1
-	if got := admitted(t, s, rollout.Decide(s)); len(got) != 1 {
+	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 1 {
 		t.Fatalf("admitted %v, want one node", got)
 	}
 	s.Nodes[0].Sending = true
-	if got := admitted(t, s, rollout.Decide(s)); len(got) != 0 {
-		t.Errorf("beside an admission on its way %v are admitted", got)
+	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 0 {
+		t.Errorf("beside an admission that is being sent %v are admitted", got)
 	}
 	s.Nodes[0].Ready = false
-	if got := admitted(t, s, rollout.Decide(s)); len(got) != 0 {
-		t.Errorf("beside an admission on its way to a node that is not ready any more %v are admitted", got)
+	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 0 {
+		t.Errorf("beside an admission that is being sent to a node that became not ready %v are admitted", got)
 	}
 	s.Nodes[0].Ready, s.Rollouts[0].Limit, s.Rollouts[0].OnTheirWay = true, 2, 1
-	if got := admitted(t, s, rollout.Decide(s)); len(got) != 1 || got["n1"] == 0 {
+	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 1 || got["n1"] == 0 {
 		t.Errorf("with a limit of two %v are admitted, want n1 with an order of its own", got)
 	}
 }
 
-// What an admitted node is to do next waits until it is known what became of the last.
-func TestNodeInFlightIsLeftAlone(t *testing.T) {
-	s := sent()
+// TestSendingNodeGetsNoActions checks that the next actions of a node wait until the outcome of the last ones is known.
+func TestSendingNodeGetsNoActions(t *testing.T) {
+	s := newSendingSnapshot()
 	target := &s.Rollouts[0].Targets[0]
 	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.StateSucceeded, "pod"
 	if p := rollout.Decide(s); len(p.Actions) == 0 || p.Actions[0].Node != "n0" {
-		t.Fatalf("what ended on n0 is not followed by anything: %v", p.Actions)
+		t.Fatalf("the outcome on n0 leads to no action: %v", p.Actions)
 	}
 	s.Nodes[0].Sending = true
-	got := admitted(t, s, rollout.Decide(s))
+	got := listAdmitted(t, s, rollout.Decide(s))
 	if len(got) != 1 {
 		t.Errorf("beside n0 %v are admitted, want one more", got)
 	}
 }
 
-// A hold on its way to a node takes its seat like one that is there: while the group has more nodes than seats, nobody
-// else is held beside it, whatever became of the node's outcome meanwhile.
-func TestHoldOnItsWay(t *testing.T) {
-	s := sent()
+// TestSendingHold checks that a hold that is being sent counts like a placed one: while the group is over its limit no
+// other node is held, whatever the outcome on the node.
+func TestSendingHold(t *testing.T) {
+	s := newSendingSnapshot()
 	s.Groups[0].Limit = 1
-	for i := range 2 { // both were admitted when the group had two seats
+	for i := range 2 { // both were admitted when the limit was two
 		target := &s.Rollouts[0].Targets[i]
 		target.Admitted, target.Batch, target.AdmittedAt, target.Order = true, 7, time.Unix(int64(i), 0), i
 		target.Tasks[0].Need = rollout.NeedDrained
@@ -130,37 +130,37 @@ func TestHoldOnItsWay(t *testing.T) {
 		return out
 	}
 	if got := held(); len(got) != 1 || got[0] != "n0" {
-		t.Fatalf("held are %v, want n0, which was admitted first", got)
+		t.Fatalf("%v are held, want n0, which was admitted first", got)
 	}
-	s.Nodes[1].Sending = true // somebody who saw n1 come first may hold it
+	s.Nodes[1].Sending = true // an earlier plan, for which n1 was the first, may hold it
 	if got := held(); len(got) != 0 {
-		t.Errorf("beside a hold on its way %v are held", got)
+		t.Errorf("beside a hold that is being sent %v are held", got)
 	}
 	task := &s.Rollouts[0].Targets[1].Tasks[0]
 	task.State, task.Recorded, task.Attempts = rollout.StateFailing, rollout.StateFailing, 3
 	if got := held(); len(got) != 0 {
-		t.Errorf("beside a hold on its way to a node that failed for good %v are held", got)
+		t.Errorf("beside a hold that is being sent to a node that failed for good %v are held", got)
 	}
 	s.Nodes[1].Sending = false
 	if got := held(); len(got) != 1 || got[0] != "n0" {
-		t.Errorf("held are %v, want n0: the seat of a node that failed for good and is not held is free", got)
+		t.Errorf("%v are held, want n0: a node that failed for good and is not held frees its slot", got)
 	}
 }
 
-// A rollout is not over while the end of its last node is on its way: the numbers of its nodes go on where they were, until
-// that is known.
-func TestEndOnItsWay(t *testing.T) {
-	s := sent()
+// TestSendingRetirement checks that a rollout is not finished while the retirement of its last node is being sent: until
+// then the numbers of its nodes do not start again.
+func TestSendingRetirement(t *testing.T) {
+	s := newSendingSnapshot()
 	q := &s.Rollouts[0]
 	q.Targets, q.Numbered, q.NextOrder = q.Targets[:1], true, 4
 	q.Targets[0].Admitted, q.Targets[0].Batch, q.Targets[0].Order = true, 7, 3
 	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.StateDone, rollout.StateDone
 	p := rollout.Decide(s)
 	if n := len(p.Actions); n == 0 || p.Actions[n-1].Verb != rollout.VerbRetire || p.Reports[0].NextOrder != 0 {
-		t.Fatalf("with nothing owed any more there are actions %v and next order %d, want the end", p.Actions, p.Reports[0].NextOrder)
+		t.Fatalf("without pending work there are actions %v and next order %d, want a retirement and 0", p.Actions, p.Reports[0].NextOrder)
 	}
 	s.Nodes[0].Sending = true
 	if p = rollout.Decide(s); len(p.Actions) > 0 || p.Reports[0].NextOrder != 4 {
-		t.Errorf("while the end is on its way there are actions %v and next order %d, want none and 4", p.Actions, p.Reports[0].NextOrder)
+		t.Errorf("while the retirement is being sent there are actions %v and next order %d, want none and 4", p.Actions, p.Reports[0].NextOrder)
 	}
 }

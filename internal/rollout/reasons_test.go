@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// reasons is the closed list, as reason.go declares it.
-func reasons(t *testing.T) map[string]Reason {
+// parseReasons returns the constants in reason.go.
+func parseReasons(t *testing.T) map[string]Reason {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
@@ -39,8 +39,8 @@ func reasons(t *testing.T) map[string]Reason {
 	return out
 }
 
-// TestReasonsAreExplained: the page for people has a row for every reason, and for no other.
-func TestReasonsAreExplained(t *testing.T) {
+// TestReasonsAreDocumented checks that docs/engine.md has a row for every reason, and for no other.
+func TestReasonsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/engine.md")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestReasonsAreExplained(t *testing.T) {
 			listed = append(listed, strings.Trim(strings.TrimSpace(cells[1]), "`"))
 		}
 	}
-	declared := reasons(t)
+	declared := parseReasons(t)
 	var known []string
 	for name, r := range declared {
 		known = append(known, string(r))
@@ -61,7 +61,7 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 	for _, r := range listed {
 		if !slices.Contains(known, r) {
-			t.Errorf("docs/engine.md explains %s, which is no reason", r)
+			t.Errorf("docs/engine.md has a row for %s, which is no reason", r)
 		}
 	}
 	if len(declared) < 40 {
@@ -69,8 +69,8 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
-// one is a snapshot with one node, one rollout and one task, changed a little.
-func one(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
+// newSnapshot returns a snapshot with one rollout and one task, with a change.
+func newSnapshot(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 	s := Snapshot{
 		Now:    time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC),
 		Nodes:  []Node{{Name: "n1", UID: "1", Ready: true}, {Name: "n2", UID: "2", Ready: true}},
@@ -85,8 +85,8 @@ func one(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 	return s
 }
 
-// with adds a rollout with one task on one node.
-func with(s *Snapshot, name string, priority int, node string) *Rollout {
+// addRollout adds a rollout with one task on one node.
+func addRollout(s *Snapshot, name string, priority int, node string) *Rollout {
 	ref := ParseRef(name)
 	s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Sequence: ref.Kind, Priority: priority, Targets: []Target{
 		{Node: node, UID: node[1:], Group: ParseGroupRef("g"), Tasks: []Task{{ID: "b/apply", State: StatePending, Recorded: StatePending}}},
@@ -94,9 +94,9 @@ func with(s *Snapshot, name string, priority int, node string) *Rollout {
 	return &s.Rollouts[len(s.Rollouts)-1]
 }
 
-// TestNoGateIsSilent walks the gates: for each there is a snapshot in which it is the first that says no, and what it
-// says has a reason of the closed list and a sentence.
-func TestNoGateIsSilent(t *testing.T) {
+// TestGatesHaveReasons has, for each gate, a snapshot in which it is the first that stops the target, and checks its
+// reason and sentence.
+func TestGatesHaveReasons(t *testing.T) {
 	cases := []struct {
 		reason Reason
 		change func(s *Snapshot, r *Rollout, t *Target)
@@ -106,28 +106,30 @@ func TestNoGateIsSilent(t *testing.T) {
 		{ReasonNodeGone, func(_ *Snapshot, _ *Rollout, t *Target) { t.Node = "n9" }},
 		{ReasonPaused, func(_ *Snapshot, r *Rollout, _ *Target) { r.Paused = true }},
 		{ReasonDrainTimeout, func(_ *Snapshot, _ *Rollout, t *Target) { t.Skipped = true }},
-		{ReasonBarrier, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "Skyhook/base", 1, "n2").Barrier = true }},
-		{ReasonEarlierRollout, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "Skyhook/base", 1, "n1") }},
-		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 900, "n1").Targets[0].Admitted = true }},
+		{ReasonBarrier, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n2").Barrier = true }},
+		{ReasonEarlierRollout, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n1") }},
+		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) {
+			addRollout(s, "NodeOp/fix", 900, "n1").Targets[0].Admitted = true
+		}},
 		{ReasonNodeNotReady, func(s *Snapshot, _ *Rollout, _ *Target) { s.Nodes[0].Ready = false }},
 	}
 	if len(cases) != len(gates) {
 		t.Fatalf("there are %d gates and %d cases", len(gates), len(cases))
 	}
 	for i, c := range cases {
-		s := one(c.change)
-		f := newPlanner(&s)
-		p := &f.findRollout(ParseRef("Skyhook/demo")).targets[0]
+		s := newSnapshot(c.change)
+		p := newPlanner(&s)
+		target := &p.findRollout(ParseRef("Skyhook/demo")).targets[0]
 		for j, g := range gates[:i+1] {
-			v, no := g.check(p)
-			if no && j < i {
-				t.Errorf("%s: gate %d says no before gate %d", c.reason, j, i)
+			v, stops := g.check(target)
+			if stops && j < i {
+				t.Errorf("%s: gate %d stops the target before gate %d", c.reason, j, i)
 			}
-			if j == i && !no {
-				t.Errorf("%s: gate %d says nothing", c.reason, i)
+			if j == i && !stops {
+				t.Errorf("%s: gate %d does not stop the target", c.reason, i)
 			}
-			if no {
-				checkWhy(t, c.reason, v.Why)
+			if stops {
+				requireReason(t, c.reason, v.Why)
 			}
 		}
 		if v := Decide(s).Reports[0].Verdicts[0]; v.Why.Reason != c.reason || v.Phase == "" {
@@ -136,10 +138,10 @@ func TestNoGateIsSilent(t *testing.T) {
 	}
 }
 
-// TestNoRefusalIsSilent does the same for those who passed the gates and are not admitted.
-func TestNoRefusalIsSilent(t *testing.T) {
+// TestAdmissionChecksHaveReasons does the same for targets that pass the gates and are not admitted.
+func TestAdmissionChecksHaveReasons(t *testing.T) {
 	fixed := Pace{Kind: PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100}
-	busy := func(s *Snapshot) { with(s, "Skyhook/zz", 900, "n2").Targets[0].Admitted = true }
+	busy := func(s *Snapshot) { addRollout(s, "Skyhook/zz", 900, "n2").Targets[0].Admitted = true }
 	for _, c := range []struct {
 		reason Reason
 		change func(s *Snapshot, r *Rollout, t *Target)
@@ -166,22 +168,22 @@ func TestNoRefusalIsSilent(t *testing.T) {
 				s.Ledgers[0].Admitting = append(s.Ledgers[0].Admitting, Reservation{Rollout: ParseRef("Skyhook/other"), Node: "n3", Group: ParseGroupRef("g"), Batch: 1, Since: s.Now})
 			}
 		}},
-		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { with(s, "NodeOp/fix", 1, "n1"); s.Groups[0].Limit = 2 }},
+		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "NodeOp/fix", 1, "n1"); s.Groups[0].Limit = 2 }},
 	} {
-		s := one(c.change)
+		s := newSnapshot(c.change)
 		plan := Decide(s)
 		v := plan.Reports[0].Verdicts[0]
-		checkWhy(t, c.reason, v.Why)
+		requireReason(t, c.reason, v.Why)
 		if v.Why.Reason != c.reason || v.Phase != PhaseWaiting {
 			t.Errorf("%s: the verdict is %+v", c.reason, v)
 		}
 	}
 }
 
-func checkWhy(t *testing.T, name Reason, why Why) {
+func requireReason(t *testing.T, name Reason, why Why) {
 	t.Helper()
 	known := false
-	for _, r := range reasons(t) {
+	for _, r := range parseReasons(t) {
 		known = known || r == why.Reason
 	}
 	if !known || why.Text == "" || strings.HasSuffix(why.Text, ".") || len(why.Text) > maxText {
@@ -189,7 +191,7 @@ func checkWhy(t *testing.T, name Reason, why Why) {
 	}
 }
 
-func TestBounded(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	if got := truncate(strings.Repeat("ä", 300)); len(got) > maxText || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}

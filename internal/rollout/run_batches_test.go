@@ -13,9 +13,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// batches lets a rollout of one task go on until nothing moves any more, and lists who was admitted together. Nodes in
-// failing fail for good; all others end well.
-func batches(w *sim.World, name rollout.Ref, failing []string) string {
+// runBatches runs a rollout of one task until nothing changes, and lists the nodes that were admitted together. Nodes in
+// failing fail for good; all others succeed.
+func runBatches(w *sim.World, name rollout.Ref, failing []string) string {
 	var out strings.Builder
 	idle := 0
 	for idle < 3 {
@@ -38,16 +38,16 @@ func batches(w *sim.World, name rollout.Ref, failing []string) string {
 			idle = 0
 		}
 		w.Pass(time.Second)
-		if endAll(w, name.String(), failing) {
+		if finishTasks(w, name.String(), failing) {
 			idle = 0
 		}
 	}
 	return out.String()
 }
 
-// endAll ends what runs, well or for good.
-func endAll(w *sim.World, name string, failing []string) bool {
-	moved := false
+// finishTasks lets all running tasks succeed or fail for good, and reports whether there were any.
+func finishTasks(w *sim.World, name string, failing []string) bool {
+	changed := false
 	r := w.Rollout(rollout.ParseRef(name))
 	for i := range r.Targets {
 		t := &r.Targets[i]
@@ -56,7 +56,7 @@ func endAll(w *sim.World, name string, failing []string) bool {
 			if k.Object == "" || k.State != rollout.StateRunning {
 				continue
 			}
-			moved = true
+			changed = true
 			if !slices.Contains(failing, t.Node) {
 				w.End(t, k)
 				continue
@@ -66,5 +66,5 @@ func endAll(w *sim.World, name string, failing []string) bool {
 			}
 		}
 	}
-	return moved
+	return changed
 }
