@@ -104,6 +104,16 @@ func TestKubectl(t *testing.T) {
 	requireGeneratedCRDs(t)
 }
 
+// buildPlugin builds kubectl skyhook.
+func buildPlugin(t *testing.T) string {
+	t.Helper()
+	plugin := filepath.Join(programs, "kubectl-skyhook")
+	if _, err := output(root, "build", "-o", plugin, "./cmd/kubectl-skyhook"); err != nil {
+		t.Fatal(err)
+	}
+	return plugin
+}
+
 // TestCleanupAfterDeath: an operator that is dead and will not come again is deleted after `kubectl skyhook cleanup`.
 func TestCleanupAfterDeath(t *testing.T) {
 	removeCRDs(t)
@@ -122,10 +132,7 @@ func TestCleanupAfterDeath(t *testing.T) {
 		return strings.Contains(said, "Skyhook simple")
 	})
 	end()
-	plugin := filepath.Join(programs, "kubectl-skyhook")
-	if _, err := output(root, "build", "-o", plugin, "./cmd/kubectl-skyhook"); err != nil {
-		t.Fatal(err)
-	}
+	plugin := buildPlugin(t)
 	cmd := exec.Command(plugin, "cleanup", "--yes", "--namespace", w.Namespace, "--kubeconfig", plane.Kubeconfig(t))
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {

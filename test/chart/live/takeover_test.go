@@ -6,9 +6,11 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,6 +101,7 @@ func (p predecessor) testTakeover(t *testing.T) {
 	}
 	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, chart}, p.flags(true)...)...)
 	p.requireWebhooks(t, true)
+	p.requirePlan(t, w)
 	before, selector := w.GetSkyhook("gpu-base"), p.readSelector(t, w.Namespace)
 
 	mustHelm(t, helm, w.Namespace, upgrade...)
@@ -148,6 +151,16 @@ func (p predecessor) testTakeover(t *testing.T) {
 		t.Errorf("n1 did %v, want %v", got, want)
 	}
 	end()
+}
+
+// requirePlan checks that the plugin foretells what our operator will do: nothing for the node that is finished.
+func (p predecessor) requirePlan(t *testing.T, w *testenv.Env) {
+	t.Helper()
+	out, err := exec.Command(buildPlugin(t), "--kubeconfig", plane.Kubeconfig(t), "-n", w.Namespace, "plan", "gpu-base").Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "1 of 2 nodes changes") || !strings.Contains(string(out), "On 1 node: n2\n") {
+		t.Errorf("kubectl skyhook plan says %v\n%s", err, out)
+	}
 }
 
 // TestTakeoverNamespace: the predecessor is in another namespace. Our operator waits, with the rights of the chart, as long as
