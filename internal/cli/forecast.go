@@ -36,16 +36,16 @@ type forecast struct {
 }
 
 // stopCondition is asked after each simulated moment.
-type stopCondition func(*forecast, sim.Moment) bool
+type stopCondition func(*forecast, sim.Step) bool
 
 // simulateRollouts simulates the rollouts without faults, until a condition stops the simulation; without one to the end.
-func (v *view) simulateRollouts(times sim.Times, limit time.Duration, isEnough stopCondition) *forecast {
+func (v *view) simulateRollouts(times sim.Durations, limit time.Duration, isEnough stopCondition) *forecast {
 	c := &forecast{start: v.snapshot.Now, waves: map[rollout.Ref][]wave{}, runs: map[targetKey][]taskRun{}}
-	times.Enough = func(m sim.Moment) bool {
+	times.Stop = func(m sim.Step) bool {
 		c.record(m)
 		return isEnough != nil && isEnough(c, m)
 	}
-	c.timeline = sim.Play(v.copySnapshot(), times, limit)
+	c.timeline = sim.Run(v.copySnapshot(), times, limit)
 	return c
 }
 
@@ -73,7 +73,7 @@ func (v *view) copySnapshot() rollout.Snapshot {
 }
 
 // record records the admissions and the started tasks of one simulated moment.
-func (c *forecast) record(m sim.Moment) {
+func (c *forecast) record(m sim.Step) {
 	after := m.At.Sub(c.start)
 	for _, act := range m.Actions {
 		switch act.Verb {
@@ -100,7 +100,7 @@ func (c *forecast) recordAdmission(act rollout.Action, after time.Duration) {
 // waitingVerdicts returns the verdicts of the targets of a rollout that wait at the end of the simulation, by node.
 func (c *forecast) waitingVerdicts(r *rollout.Rollout) map[string]rollout.Verdict {
 	waiting := map[string]rollout.Verdict{}
-	for _, report := range c.timeline.Left {
+	for _, report := range c.timeline.Unfinished {
 		if report.Rollout == r.Ref {
 			for _, verdict := range report.Verdicts {
 				waiting[verdict.Node] = verdict
@@ -112,7 +112,7 @@ func (c *forecast) waitingVerdicts(r *rollout.Rollout) map[string]rollout.Verdic
 
 // stopAfterWaves stops when a rollout has had more waves than this; 0 never stops.
 func stopAfterWaves(most int) stopCondition {
-	return func(c *forecast, _ sim.Moment) bool {
+	return func(c *forecast, _ sim.Step) bool {
 		for _, waves := range c.waves {
 			if most > 0 && len(waves) > most {
 				return true
@@ -127,7 +127,7 @@ func stopAtEither(first, second stopCondition) stopCondition {
 	if second == nil {
 		return first
 	}
-	return func(c *forecast, m sim.Moment) bool {
+	return func(c *forecast, m sim.Step) bool {
 		stop := second(c, m) // always asked, because it counts
 		return first(c, m) || stop
 	}
@@ -150,7 +150,7 @@ func (v *view) stopWhenDone(args []string) stopCondition {
 			}
 		}
 	}
-	return func(_ *forecast, m sim.Moment) bool {
+	return func(_ *forecast, m sim.Step) bool {
 		for _, act := range m.Actions {
 			if act.Verb == rollout.VerbRetire && isNamed[act.Rollout] {
 				busy--
@@ -165,8 +165,8 @@ func canStart(t *rollout.Target) bool {
 }
 
 // assumeDurations lets every task take the same time.
-func assumeDurations(d time.Duration) sim.Times {
-	return sim.Times{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
+func assumeDurations(d time.Duration) sim.Durations {
+	return sim.Durations{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
 }
 
 // maxNodesSimulated is up to how many nodes a plan is simulated to its end by default.

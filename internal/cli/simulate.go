@@ -59,17 +59,17 @@ func newSimulateCommand(f *factory) *cobra.Command {
 }
 
 // parseDurations parses --duration.
-func (o *simulateOptions) parseDurations() (sim.Times, error) {
+func (o *simulateOptions) parseDurations() (sim.Durations, error) {
 	durations := map[string]time.Duration{}
 	for _, text := range o.durations {
 		task, duration, ok := strings.Cut(text, "=")
 		d, err := time.ParseDuration(duration)
 		if !ok || err != nil || d < 0 {
-			return sim.Times{}, fmt.Errorf("--duration %q is not 'PACKAGE [STAGE]=DURATION', such as 'driver interrupt=8m'", text)
+			return sim.Durations{}, fmt.Errorf("--duration %q is not 'PACKAGE [STAGE]=DURATION', such as 'driver interrupt=8m'", text)
 		}
 		durations[strings.Join(strings.Fields(strings.ReplaceAll(task, "/", " ")), " ")] = d
 	}
-	return sim.Times{Pod: o.pod, Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
+	return sim.Durations{Pod: o.pod, Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
 		pkg, _, _ := strings.Cut(k.Label, " ")
 		for _, key := range []string{k.Label, pkg} {
 			if d, ok := durations[key]; ok {
@@ -163,7 +163,7 @@ func newSimulation(v *view, c *forecast, args []string) *simulation {
 // findEnds returns when each target was retired for the last time.
 func (c *forecast) findEnds() map[targetKey]time.Duration {
 	ends := map[targetKey]time.Duration{}
-	for _, m := range c.timeline.Moments {
+	for _, m := range c.timeline.Steps {
 		for _, act := range m.Actions {
 			if act.Verb == rollout.VerbRetire {
 				ends[targetKey{act.Rollout, act.Node}] = m.At.Sub(c.start)
@@ -177,7 +177,7 @@ func (c *forecast) findEnds() map[targetKey]time.Duration {
 func listSteps(v *view, c *forecast, args, nodes []string) []simulatedStep {
 	steps := []simulatedStep{}
 	for _, r := range v.selectRollouts(args) {
-		for _, m := range c.timeline.Moments {
+		for _, m := range c.timeline.Steps {
 			for _, act := range m.Actions {
 				if act.Rollout == r.Ref && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
 					steps = append(steps, simulatedStep{formatDuration(m.At.Sub(c.start)), act.Node, shortName(r.Ref), string(act.Verb), v.actionObject(act)})

@@ -15,7 +15,7 @@ import (
 
 // runBatches runs a rollout of one task until nothing changes, and lists the nodes that were admitted together. Nodes in
 // failing fail for good; all others succeed.
-func runBatches(w *sim.World, name rollout.Ref, failing []string) string {
+func runBatches(w *sim.Cluster, name rollout.Ref, failing []string) string {
 	var out strings.Builder
 	idle := 0
 	for idle < 3 {
@@ -34,10 +34,10 @@ func runBatches(w *sim.World, name rollout.Ref, failing []string) string {
 			return out.String() + err.Error()
 		}
 		idle++
-		if len(p.Actions) > 0 || sim.Learned(v, p) {
+		if len(p.Actions) > 0 || sim.HasStatusChange(v, p) {
 			idle = 0
 		}
-		w.Pass(time.Second)
+		w.AdvanceClock(time.Second)
 		if finishTasks(w, name.String(), failing) {
 			idle = 0
 		}
@@ -46,9 +46,9 @@ func runBatches(w *sim.World, name rollout.Ref, failing []string) string {
 }
 
 // finishTasks lets all running tasks succeed or fail for good, and reports whether there were any.
-func finishTasks(w *sim.World, name string, failing []string) bool {
+func finishTasks(w *sim.Cluster, name string, failing []string) bool {
 	changed := false
-	r := w.Rollout(rollout.ParseRef(name))
+	r := w.FindRollout(rollout.ParseRef(name))
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		for j := range t.Tasks {
@@ -58,11 +58,11 @@ func finishTasks(w *sim.World, name string, failing []string) bool {
 			}
 			changed = true
 			if !slices.Contains(failing, t.Node) {
-				w.End(t, k)
+				w.SucceedTask(t, k)
 				continue
 			}
 			for range 3 {
-				w.Fail(k, false, rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
+				w.FailTask(k, false, rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
 			}
 		}
 	}

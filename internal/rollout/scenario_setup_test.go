@@ -70,11 +70,11 @@ func parseReason(s string) *rollout.Why {
 }
 
 func (s *scenario) addNode(w []string) {
-	s.cluster.Truth.Nodes = append(s.cluster.Truth.Nodes, rollout.Node{
+	s.cluster.State.Nodes = append(s.cluster.State.Nodes, rollout.Node{
 		Name: w[0], UID: "uid-" + w[0], Ready: true, Known: true, BootID: "boot-" + w[0],
-		Created: time.Date(2026, 1, 1, 0, len(s.cluster.Truth.Nodes), 0, 0, time.UTC),
+		Created: time.Date(2026, 1, 1, 0, len(s.cluster.State.Nodes), 0, 0, time.UTC),
 	})
-	changeNode(&s.cluster.Truth.Nodes[len(s.cluster.Truth.Nodes)-1], w[1:])
+	changeNode(&s.cluster.State.Nodes[len(s.cluster.State.Nodes)-1], w[1:])
 }
 
 func changeNode(n *rollout.Node, w []string) {
@@ -114,16 +114,16 @@ func changeNode(n *rollout.Node, w []string) {
 // their state.
 func (s *scenario) setRollout(w []string, tasks [][]string) {
 	name := parseRolloutRef(w[0])
-	r := s.cluster.Rollout(name)
+	r := s.cluster.FindRollout(name)
 	if r == nil {
-		s.cluster.Truth.Rollouts = append(s.cluster.Truth.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
-		r = &s.cluster.Truth.Rollouts[len(s.cluster.Truth.Rollouts)-1]
+		s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
+		r = &s.cluster.State.Rollouts[len(s.cluster.State.Rollouts)-1]
 	}
 	on, group := []string(nil), name.String()
 	if len(r.Targets) > 0 {
 		group = r.Targets[0].Group.String()
 	} else {
-		for _, n := range s.cluster.Truth.Nodes {
+		for _, n := range s.cluster.State.Nodes {
 			on = append(on, n.Name)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 	for _, node := range on {
 		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node }) {
 			t := rollout.Target{Node: node, Group: rollout.ParseGroupRef(group)}
-			if n := s.cluster.Node(node); n != nil {
+			if n := s.cluster.FindNode(node); n != nil {
 				t.UID = n.UID
 			}
 			if len(tasks) == 0 && len(r.Targets) > 0 {
@@ -155,7 +155,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 			r.Targets[i].Tasks = parseTasks(tasks, r.Targets[i].Tasks)
 		}
 	}
-	s.cluster.Arrange()
+	s.cluster.Reindex()
 }
 
 func copyPendingTasks(tasks []rollout.Task) []rollout.Task {
@@ -356,7 +356,7 @@ func (s *scenario) addPods(node string, pods [][]string) {
 }
 
 func (s *scenario) findNode(name string) *rollout.Node {
-	n := s.cluster.Node(name)
+	n := s.cluster.FindNode(name)
 	if n == nil {
 		panic("there is no node " + name)
 	}
@@ -365,21 +365,21 @@ func (s *scenario) findNode(name string) *rollout.Node {
 
 // findOrAddGroup returns a group, or adds one without a budget. Its ledger has its name.
 func (s *scenario) findOrAddGroup(name string) *rollout.Group {
-	for i := range s.cluster.Truth.Groups {
-		if s.cluster.Truth.Groups[i].Ref.String() == name {
-			return &s.cluster.Truth.Groups[i]
+	for i := range s.cluster.State.Groups {
+		if s.cluster.State.Groups[i].Ref.String() == name {
+			return &s.cluster.State.Groups[i]
 		}
 	}
-	s.cluster.Truth.Groups = append(s.cluster.Truth.Groups, rollout.Group{
+	s.cluster.State.Groups = append(s.cluster.State.Groups, rollout.Group{
 		Ref: rollout.ParseGroupRef(name), Ledger: rollout.ParseRef(name), Limit: rollout.Unlimited,
 		Pace: rollout.Pace{Kind: rollout.PaceWindow, PassPercent: 100, SafetyLimit: 100, Initial: 1, Delta: 1, Factor: 2},
 	})
-	return &s.cluster.Truth.Groups[len(s.cluster.Truth.Groups)-1]
+	return &s.cluster.State.Groups[len(s.cluster.State.Groups)-1]
 }
 
 // findTarget returns a target by the words "node rollout".
 func (s *scenario) findTarget(w []string) *rollout.Target {
-	t := s.cluster.Target(parseRolloutRef(w[1]), w[0])
+	t := s.cluster.FindTarget(parseRolloutRef(w[1]), w[0])
 	if t == nil {
 		panic("there is no target " + w[0] + " of " + w[1])
 	}

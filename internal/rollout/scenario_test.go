@@ -46,7 +46,7 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	t            *testing.T
-	cluster      *sim.World
+	cluster      *sim.Cluster
 	refusal      string // why evictions are refused
 	observations map[string]observation
 }
@@ -71,21 +71,21 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		}
 	case "node":
 		changeNode(s.findNode(parseWords(d)[0]), parseWords(d)[1:])
-		s.cluster.Touch(parseWords(d)[0])
+		s.cluster.TouchNode(parseWords(d)[0])
 	case "delete-node":
 		name := parseWords(d)[0]
-		s.cluster.Truth.Nodes = slices.DeleteFunc(s.cluster.Truth.Nodes, func(n rollout.Node) bool { return n.Name == name })
+		s.cluster.State.Nodes = slices.DeleteFunc(s.cluster.State.Nodes, func(n rollout.Node) bool { return n.Name == name })
 	case "rollout":
 		s.setRollout(parseWords(d), parseLines(d.Input))
 	case "group":
 		changeGroup(s.findOrAddGroup(parseWords(d)[0]), parseWords(d)[1:])
 	case "move":
-		r := s.cluster.Rollout(rollout.Ref{Kind: "Skyhook", Name: parseWords(d)[0]})
+		r := s.cluster.FindRollout(rollout.Ref{Kind: "Skyhook", Name: parseWords(d)[0]})
 		for i := range r.Targets {
 			r.Targets[i].Group = rollout.ParseGroupRef(parseWords(d)[1])
 		}
 	case "lose-ledger":
-		s.cluster.Truth.Ledgers = slices.DeleteFunc(s.cluster.Truth.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == parseWords(d)[0] })
+		s.cluster.State.Ledgers = slices.DeleteFunc(s.cluster.State.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == parseWords(d)[0] })
 	case "target":
 		changeTarget(s.findTarget(parseWords(d)), parseWords(d)[2:])
 	case "task":
@@ -94,10 +94,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.addPods(parseWords(d)[0], parseLines(d.Input))
 	case "refuse":
 		s.refusal = strings.Join(parseWords(d), " ")
-		s.cluster.Refuse = func(string, rollout.Pod) (string, time.Duration) { return s.refusal, 5 * time.Second }
+		s.cluster.RefuseEviction = func(string, rollout.Pod) (string, time.Duration) { return s.refusal, 5 * time.Second }
 	case "wait":
 		for _, word := range parseWords(d) {
-			s.cluster.Pass(parseDuration(word))
+			s.cluster.AdvanceClock(parseDuration(word))
 		}
 	default:
 		return s.runPrinting(d)
@@ -119,7 +119,7 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	case "act":
 		v := s.cluster.View()
 		p := rollout.Decide(v.Snapshot)
-		if err := s.cluster.Act(v, p); err != nil {
+		if err := s.cluster.ApplyActions(v, p); err != nil {
 			return err.Error()
 		}
 		return s.formatActions(p)
@@ -127,20 +127,20 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 		return s.stabilize()
 	case "finish":
 		t, k := s.findTarget(parseWords(d)), s.findTask(parseWords(d))
-		s.cluster.End(t, k)
+		s.cluster.SucceedTask(t, k)
 	case "fail":
 		s.failTask(parseWords(d))
 	case "lose":
-		sim.Vanish(s.findTask(parseWords(d)))
+		sim.RemoveObject(s.findTask(parseWords(d)))
 	case "gone":
-		s.cluster.Gone(parseWords(d)[0], parseWords(d)[1])
+		s.cluster.RemovePod(parseWords(d)[0], parseWords(d)[1])
 	case "observe":
 		v := s.cluster.View()
 		s.observations[parseWords(d)[0]] = observation{v, rollout.Decide(v.Snapshot)}
 	case "crash-after-ledger":
 		v := s.cluster.View()
 		for _, l := range rollout.Decide(v.Snapshot).Ledgers {
-			if err := s.cluster.Write(l); err != nil {
+			if err := s.cluster.WriteLedger(l); err != nil {
 				return err.Error()
 			}
 		}
@@ -176,8 +176,8 @@ func (s *scenario) stabilize() string {
 		}
 		v := s.cluster.View()
 		p := rollout.Decide(v.Snapshot)
-		if len(p.Actions) == 0 && !sim.Learned(v, p) && !s.finishAll() {
-			s.cluster.Save(p)
+		if len(p.Actions) == 0 && !sim.HasStatusChange(v, p) && !s.finishAll() {
+			s.cluster.SaveStatus(p)
 			return out.String()
 		}
 		if len(p.Actions) > 0 {
@@ -190,7 +190,7 @@ func (s *scenario) stabilize() string {
 			out.WriteString(err.Error() + "\n")
 		}
 		if len(p.Actions) == 0 {
-			s.cluster.Pass(time.Second)
+			s.cluster.AdvanceClock(time.Second)
 		}
 	}
 }
@@ -201,17 +201,17 @@ func (s *scenario) finishAll() bool {
 	for node, pods := range s.cluster.Workloads {
 		for _, p := range slices.Clone(pods) {
 			if p.Leaving {
-				s.cluster.Gone(node, p.UID)
+				s.cluster.RemovePod(node, p.UID)
 				changed = true
 			}
 		}
 	}
-	for i := range s.cluster.Truth.Rollouts {
-		for j := range s.cluster.Truth.Rollouts[i].Targets {
-			t := &s.cluster.Truth.Rollouts[i].Targets[j]
+	for i := range s.cluster.State.Rollouts {
+		for j := range s.cluster.State.Rollouts[i].Targets {
+			t := &s.cluster.State.Rollouts[i].Targets[j]
 			for k := range t.Tasks {
-				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.cluster.Node(t.Node) != nil {
-					s.cluster.End(t, task)
+				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.cluster.FindNode(t.Node) != nil {
+					s.cluster.SucceedTask(t, task)
 					changed = true
 				}
 			}
@@ -224,7 +224,7 @@ func (s *scenario) failTask(w []string) {
 	k := s.findTask(w)
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"}
 	dead := slices.Contains(w[3:], "dead")
-	s.cluster.Fail(k, dead, why)
+	s.cluster.FailTask(k, dead, why)
 }
 
 // formatActions prints a plan.
@@ -258,13 +258,13 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 			}
 		}
 		name := a.Node
-		if len(s.cluster.Truth.Rollouts) > 1 {
+		if len(s.cluster.State.Rollouts) > 1 {
 			name += " " + strings.TrimPrefix(a.Rollout.String(), "Skyhook/")
 		}
 		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
 	}
 	if !p.Next.IsZero() {
-		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.cluster.Truth.Now))
+		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.cluster.State.Now))
 	}
 	return out.String()
 }
@@ -297,7 +297,7 @@ func (s *scenario) runBatches(w []string) string {
 
 func (s *scenario) formatNodes() string {
 	var out strings.Builder
-	for _, n := range s.cluster.Truth.Nodes {
+	for _, n := range s.cluster.State.Nodes {
 		fmt.Fprintf(&out, "%s %v", n.Name, n.Cordoned)
 		for _, h := range n.Holds {
 			out.WriteString(" " + h.Owner.String())
@@ -329,7 +329,7 @@ func (s *scenario) formatGroups() string {
 
 func (s *scenario) formatLedgers() string {
 	var out strings.Builder
-	for _, l := range s.cluster.Truth.Ledgers {
+	for _, l := range s.cluster.State.Ledgers {
 		fmt.Fprintf(&out, "%s: epoch %d", l.Owner, l.Epoch)
 		for _, r := range l.Admitting {
 			out.WriteString(" " + r.Node)

@@ -16,42 +16,42 @@ import (
 
 // decide asks the engine, and checks what must hold for each answer: it is the same for the same snapshot in any
 // order, it leaves the snapshot alone, and it is silent about nothing.
-func (s *storm) decide(snap rollout.Snapshot) rollout.Plan {
+func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	s.last = snap
-	s.looks++
+	s.decisions++
 	before := snap
-	if s.looks%4 == 0 {
+	if s.decisions%4 == 0 {
 		before = sim.Clone(snap)
 	}
 	plan := rollout.Decide(snap)
-	s.checkWords(plan)
+	s.checkReasons(plan)
 	s.checkBatchEnd(snap, plan)
 	if !plan.Next.IsZero() && !plan.Next.After(snap.Now) {
-		s.broken("the plan wants to look again in the past: %s", plan.Next)
+		s.failf("the plan wants to look again in the past: %s", plan.Next)
 	}
-	if s.looks%4 == 0 {
+	if s.decisions%4 == 0 {
 		if !reflect.DeepEqual(snap, before) {
-			s.broken("Decide changed what it looked at")
+			s.failf("Decide changed what it looked at")
 		}
-		again := rollout.Decide(shuffle(s.r, before))
-		if one, two := normal(plan), normal(again); !reflect.DeepEqual(one, two) {
-			s.broken("the order of the input decides:\n%+v\n%+v", one, two)
+		again := rollout.Decide(shuffleSnapshot(s.random, before))
+		if one, two := sortPlan(plan), sortPlan(again); !reflect.DeepEqual(one, two) {
+			s.failf("the order of the input decides:\n%+v\n%+v", one, two)
 		}
 	}
 	return plan
 }
 
-func (s *storm) checkWords(plan rollout.Plan) {
+func (s *faultTest) checkReasons(plan rollout.Plan) {
 	check := func(what string, why rollout.Why) {
 		if why.Reason == "" || why.Text == "" || strings.HasSuffix(why.Text, ".") || len(why.Text) > 400 {
-			s.broken("%s says %q, %q", what, why.Reason, why.Text)
+			s.failf("%s says %q, %q", what, why.Reason, why.Text)
 		}
 	}
 	for _, r := range plan.Reports {
 		for _, v := range r.Verdicts {
 			check("the verdict on "+v.Node, v.Why)
 			if v.Phase == "" || v.Node == "" {
-				s.broken("a verdict without node or phase: %+v", v)
+				s.failf("a verdict without node or phase: %+v", v)
 			}
 		}
 	}
@@ -60,32 +60,32 @@ func (s *storm) checkWords(plan rollout.Plan) {
 	}
 }
 
-func shuffle(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
-	mix(r, s.Nodes)
-	mix(r, s.Groups)
-	mix(r, s.Ledgers)
-	mix(r, s.Rollouts)
+func shuffleSnapshot(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
+	shuffleList(r, s.Nodes)
+	shuffleList(r, s.Groups)
+	shuffleList(r, s.Ledgers)
+	shuffleList(r, s.Rollouts)
 	for i := range s.Nodes {
-		mix(r, s.Nodes[i].Holds)
+		shuffleList(r, s.Nodes[i].Holds)
 	}
 	for i := range s.Groups {
-		mix(r, s.Groups[i].Taken)
+		shuffleList(r, s.Groups[i].Taken)
 	}
 	for i := range s.Rollouts {
-		mix(r, s.Rollouts[i].Targets)
+		shuffleList(r, s.Rollouts[i].Targets)
 		for j := range s.Rollouts[i].Targets {
-			mix(r, s.Rollouts[i].Targets[j].Pods)
+			shuffleList(r, s.Rollouts[i].Targets[j].Pods)
 		}
 	}
 	return s
 }
 
-func mix[T any](r *rand.Rand, list []T) {
+func shuffleList[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// normal puts the parts of a plan whose order follows the input into one order.
-func normal(p rollout.Plan) rollout.Plan {
+// sortPlan puts the parts of a plan whose order follows the input into one order.
+func sortPlan(p rollout.Plan) rollout.Plan {
 	slices.SortStableFunc(p.Actions, func(a, b rollout.Action) int { return strings.Compare(a.Node, b.Node) })
 	p.Reports = slices.Clone(p.Reports)
 	slices.SortFunc(p.Reports, func(a, b rollout.Report) int { return a.Rollout.Compare(b.Rollout) })
@@ -105,94 +105,94 @@ func normal(p rollout.Plan) rollout.Plan {
 	return p
 }
 
-// calm lets the sun shine: nothing fails any more, and whatever people held up goes on. Then everything has to end, and
+// runWithoutFaults lets the sun shine: nothing fails any more, and whatever people held up goes on. Then everything has to end, and
 // nothing may be left to do.
-func (s *storm) calm() {
-	s.luck = luck{}
-	s.say("calm")
-	s.mend()
+func (s *faultTest) runWithoutFaults() {
+	s.rates = faultRates{}
+	s.logf("calm")
+	s.removeFaults()
 	for pass := 0; pass < 600; pass++ {
-		s.refit()
-		s.derive()
-		v := s.w.View()
+		s.compileAll()
+		s.addUnavailable()
+		v := s.cluster.View()
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, round: round{view: v, plan: plan, looked: s.looks, since: s.w.Truth.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
+		o := &operator{name: "C", s: s, observation: observation{view: v, plan: plan, looked: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
 		for _, l := range plan.Ledgers {
-			o.ledger(l)
+			o.writeLedger(l)
 		}
 		for _, a := range plan.Actions {
-			o.do(o.round, a)
+			o.applyAction(o.observation, a)
 		}
-		remembers := sim.Learned(v, plan)
-		o.save()
-		if len(plan.Actions) > 0 || len(plan.Ledgers) > 0 || remembers || s.progress() {
-			s.w.Pass(time.Second)
+		remembers := sim.HasStatusChange(v, plan)
+		o.saveStatus()
+		if len(plan.Actions) > 0 || len(plan.Ledgers) > 0 || remembers || s.finishAll() {
+			s.cluster.AdvanceClock(time.Second)
 			continue
 		}
 		if !plan.Next.IsZero() {
-			s.w.Pass(plan.Next.Sub(s.w.Truth.Now))
+			s.cluster.AdvanceClock(plan.Next.Sub(s.cluster.State.Now))
 			continue
 		}
-		if !s.again() {
-			s.checkRest(plan)
+		if !s.retrySkipped() {
+			s.checkCompletion(plan)
 			return
 		}
 	}
-	s.broken("600 passes in the sun, and it has not ended: %s", s.describe(s.decide(s.w.View().Snapshot)))
+	s.failf("600 passes in the sun, and it has not ended: %s", s.describe(s.decide(s.cluster.View().Snapshot)))
 }
 
-// again asks for another try of the targets that were given up in the storm or because of it.
-func (s *storm) again() bool {
+// retrySkipped asks for another try of the targets that were given up in the storm or because of it.
+func (s *faultTest) retrySkipped() bool {
 	more := false
-	for i := range s.w.Truth.Groups {
-		if g := &s.w.Truth.Groups[i]; g.Memory.Stopped {
+	for i := range s.cluster.State.Groups {
+		if g := &s.cluster.State.Groups[i]; g.Memory.Stopped {
 			more = true
-			switch s.r.Intn(3) { // the three ways in which people let it go on
+			switch s.random.Intn(3) { // the three ways in which people let it go on
 			case 0:
 				g.Memory = rollout.Memory{}
 			case 1:
-				g.For = s.uid()
+				g.For = s.newUID()
 			default:
-				g.Resume = s.uid()
+				g.Resume = s.newUID()
 			}
 		}
 	}
-	for i := range s.w.Truth.Nodes {
-		if n := &s.w.Truth.Nodes[i]; n.Cordoned && len(n.Holds) == 0 {
-			more, n.Cordoned, s.human[n.Name] = true, false, false
+	for i := range s.cluster.State.Nodes {
+		if n := &s.cluster.State.Nodes[i]; n.Cordoned && len(n.Holds) == 0 {
+			more, n.Cordoned, s.cordoned[n.Name] = true, false, false
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		for j := range s.w.Truth.Rollouts[i].Targets {
-			t := &s.w.Truth.Rollouts[i].Targets[j]
+	for i := range s.cluster.State.Rollouts {
+		for j := range s.cluster.State.Rollouts[i].Targets {
+			t := &s.cluster.State.Rollouts[i].Targets[j]
 			more, t.Skipped = more || t.Skipped, false
 		}
 	}
 	return more
 }
 
-// mend takes away what people and bad luck left in the way.
-func (s *storm) mend() {
-	s.refit()
-	s.derive()
-	for i := range s.w.Truth.Nodes {
-		n := &s.w.Truth.Nodes[i]
-		n.Ready, s.sick[n.Name] = true, 0
+// removeFaults takes away what people and bad luck left in the way.
+func (s *faultTest) removeFaults() {
+	s.compileAll()
+	s.addUnavailable()
+	for i := range s.cluster.State.Nodes {
+		n := &s.cluster.State.Nodes[i]
+		n.Ready, s.notReady[n.Name] = true, 0
 		if n.Cordoned && len(n.Holds) == 0 {
-			n.Cordoned, s.human[n.Name] = false, false
+			n.Cordoned, s.cordoned[n.Name] = false, false
 		}
-		s.w.Touch(n.Name)
-		s.w.Workloads[n.Name] = slices.DeleteFunc(s.w.Workloads[n.Name], func(p rollout.Pod) bool { return p.Keep != "" })
+		s.cluster.TouchNode(n.Name)
+		s.cluster.Workloads[n.Name] = slices.DeleteFunc(s.cluster.Workloads[n.Name], func(p rollout.Pod) bool { return p.Keep != "" })
 	}
-	for i := range s.w.Truth.Groups {
-		g := &s.w.Truth.Groups[i]
+	for i := range s.cluster.State.Groups {
+		g := &s.cluster.State.Groups[i]
 		g.Frozen, g.Memory = nil, rollout.Memory{}
 		if g.Limit == 0 {
 			g.Limit = 1
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		r := &s.w.Truth.Rollouts[i]
+	for i := range s.cluster.State.Rollouts {
+		r := &s.cluster.State.Rollouts[i]
 		r.Paused, r.Yields, r.Broken = false, false, nil
 		for j := range r.Targets {
 			t := &r.Targets[j]
@@ -209,33 +209,33 @@ func (s *storm) mend() {
 	}
 }
 
-// progress lets everything that runs end, and everybody who leaves go.
-func (s *storm) progress() bool {
+// finishAll lets everything that runs end, and everybody who leaves go.
+func (s *faultTest) finishAll() bool {
 	moved := false
-	for i := range s.w.Truth.Nodes {
-		n := &s.w.Truth.Nodes[i]
-		if s.sick[n.Name] > 0 {
-			s.sick[n.Name], moved = 0, true
-			n.Ready, n.ReadyAt = true, s.w.Truth.Now
-			s.w.Touch(n.Name)
+	for i := range s.cluster.State.Nodes {
+		n := &s.cluster.State.Nodes[i]
+		if s.notReady[n.Name] > 0 {
+			s.notReady[n.Name], moved = 0, true
+			n.Ready, n.ReadyAt = true, s.cluster.State.Now
+			s.cluster.TouchNode(n.Name)
 		}
-		for _, p := range slices.Clone(s.w.Workloads[n.Name]) {
+		for _, p := range slices.Clone(s.cluster.Workloads[n.Name]) {
 			if p.Leaving || p.Wait {
-				s.w.Gone(n.Name, p.UID)
+				s.cluster.RemovePod(n.Name, p.UID)
 				moved = true
 			}
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		for j := range s.w.Truth.Rollouts[i].Targets {
-			moved = s.progressOn(&s.w.Truth.Rollouts[i].Targets[j]) || moved
+	for i := range s.cluster.State.Rollouts {
+		for j := range s.cluster.State.Rollouts[i].Targets {
+			moved = s.finishTarget(&s.cluster.State.Rollouts[i].Targets[j]) || moved
 		}
 	}
 	return moved
 }
 
-func (s *storm) progressOn(t *rollout.Target) bool {
-	n, moved := s.w.Node(t.Node), len(t.Going) > 0
+func (s *faultTest) finishTarget(t *rollout.Target) bool {
+	n, moved := s.cluster.FindNode(t.Node), len(t.Going) > 0
 	if n == nil || n.UID != t.UID {
 		t.Gone = true
 		return false
@@ -245,7 +245,7 @@ func (s *storm) progressOn(t *rollout.Target) bool {
 		k := &t.Tasks[i]
 		switch {
 		case k.Object != "" && k.Leaving:
-			sim.Vanish(k)
+			sim.RemoveObject(k)
 			moved = true
 		case k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing && !k.Dead):
 			s.endOrFail(t, n, k)
@@ -255,31 +255,31 @@ func (s *storm) progressOn(t *rollout.Target) bool {
 	return moved
 }
 
-// checkRest: everything is finished, nobody holds anything, and nothing is left to write.
-func (s *storm) checkRest(plan rollout.Plan) {
-	for i := range s.w.Truth.Nodes {
-		if n := &s.w.Truth.Nodes[i]; len(n.Holds) > 0 || n.Cordoned && !s.human[n.Name] {
-			s.broken("%s is still held by %v, cordoned %v", n.Name, n.Holds, n.Cordoned)
+// checkCompletion: everything is finished, nobody holds anything, and nothing is left to write.
+func (s *faultTest) checkCompletion(plan rollout.Plan) {
+	for i := range s.cluster.State.Nodes {
+		if n := &s.cluster.State.Nodes[i]; len(n.Holds) > 0 || n.Cordoned && !s.cordoned[n.Name] {
+			s.failf("%s is still held by %v, cordoned %v", n.Name, n.Holds, n.Cordoned)
 		}
 	}
 	for _, r := range plan.Reports {
 		for _, v := range r.Verdicts {
 			if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonGiveUp {
-				s.broken("at rest: %s", s.describe(plan))
+				s.failf("at rest: %s", s.describe(plan))
 			}
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		for j := range s.w.Truth.Rollouts[i].Targets {
-			t := &s.w.Truth.Rollouts[i].Targets[j]
-			if n := s.w.Node(t.Node); t.Admitted && n != nil && n.UID == t.UID {
-				s.broken("%s is still in flight on %s", s.w.Truth.Rollouts[i].Ref, t.Node)
+	for i := range s.cluster.State.Rollouts {
+		for j := range s.cluster.State.Rollouts[i].Targets {
+			t := &s.cluster.State.Rollouts[i].Targets[j]
+			if n := s.cluster.FindNode(t.Node); t.Admitted && n != nil && n.UID == t.UID {
+				s.failf("%s is still in flight on %s", s.cluster.State.Rollouts[i].Ref, t.Node)
 			}
 		}
 	}
 }
 
-func (s *storm) describe(p rollout.Plan) string {
+func (s *faultTest) describe(p rollout.Plan) string {
 	var out strings.Builder
 	for _, r := range p.Reports {
 		for _, v := range r.Verdicts {

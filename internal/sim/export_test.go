@@ -9,18 +9,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// PlayWhole is Play without a pruner.
-func PlayWhole(s rollout.Snapshot, times Times, limit time.Duration) Timeline {
-	p := newPlayer(s, times)
+// RunWithoutPruner is Play without a pruner.
+func RunWithoutPruner(s rollout.Snapshot, times Durations, limit time.Duration) Timeline {
+	p := newRunner(s, times)
 	p.pruner = nil
-	return p.play(limit)
+	return p.run(limit)
 }
 
-// PlayFew is Play with a pruner of this width. It returns how many targets were decided about.
-func PlayFew(s rollout.Snapshot, times Times, limit time.Duration, width int) (Timeline, int) {
-	p := newPlayer(s, times)
+// RunWithWidth is Play with a pruner of this width. It returns how many targets were decided about.
+func RunWithWidth(s rollout.Snapshot, times Durations, limit time.Duration, width int) (Timeline, int) {
+	p := newRunner(s, times)
 	if p.pruner != nil {
 		p.pruner.Width = width
 	}
-	return p.play(limit), p.decided
+	return p.run(limit), p.decided
 }

@@ -11,19 +11,19 @@ import (
 
 var zero time.Time
 
-// End lets a task's object end well. A reboot changes the node's boot.
-func (w *World) End(t *rollout.Target, k *rollout.Task) {
+// SucceedTask lets a task's object end well. A reboot changes the node's boot.
+func (w *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
 	k.State, k.Why = rollout.StateSucceeded, nil
-	if n := w.Node(t.Node); n != nil && k.BootID != "" {
+	if n := w.FindNode(t.Node); n != nil && k.BootID != "" {
 		n.BootID += "'"
 	}
 }
 
-// Fail lets the running attempt of a task fail. Dead: its object does not try again by itself.
-func (w *World) Fail(k *rollout.Task, dead bool, why rollout.Why) {
+// FailTask lets the running attempt of a task fail. Dead: its object does not try again by itself.
+func (w *Cluster) FailTask(k *rollout.Task, dead bool, why rollout.Why) {
 	k.State, k.Dead, k.Why = rollout.StateFailing, dead, &why
-	k.Attempts, k.FailedAt = k.Attempts+1, w.Truth.Now
+	k.Attempts, k.FailedAt = k.Attempts+1, w.State.Now
 }
 
-// Pass lets time go by.
-func (w *World) Pass(d time.Duration) { w.Truth.Now = w.Truth.Now.Add(d) }
+// AdvanceClock lets time go by.
+func (w *Cluster) AdvanceClock(d time.Duration) { w.State.Now = w.State.Now.Add(d) }

@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// uneven lets tasks take different times, always the same for the same task.
-var uneven = sim.Times{
+// variedDurations lets tasks take different times, always the same for the same task.
+var variedDurations = sim.Durations{
 	Task: func(_ rollout.Rollout, t rollout.Target, k rollout.Task) time.Duration {
 		h := fnv.New32()
 		_, _ = h.Write([]byte(t.Node + k.ID))
@@ -26,17 +26,17 @@ var uneven = sim.Times{
 }
 
 // What is left out of what is decided about changes nothing: everything happens at the same time and in the same order.
-func TestPlayLeavesNothingOutThatCounts(t *testing.T) {
+func TestPrunedRunIsSame(t *testing.T) {
 	left := 0
 	for seed := range int64(200) {
 		r := rand.New(rand.NewSource(seed))
-		s := motley(r)
+		s := newRandomSnapshot(r)
 		if n := r.Intn(20); n > 0 { // begin in the middle
-			times := uneven
-			times.Enough = func(sim.Moment) bool { n--; return n == 0 }
-			s = spoil(r, sim.PlayWhole(s, times, 100*time.Hour).Final)
+			times := variedDurations
+			times.Stop = func(sim.Step) bool { n--; return n == 0 }
+			s = addFaults(r, sim.RunWithoutPruner(s, times, 100*time.Hour).Final)
 		}
-		whole, few := samePlay(t, fmt.Sprint("seed ", seed), s)
+		whole, few := requireSameRun(t, fmt.Sprint("seed ", seed), s)
 		if few < whole {
 			left++
 		}
@@ -47,40 +47,40 @@ func TestPlayLeavesNothingOutThatCounts(t *testing.T) {
 }
 
 // So it is for whatever a storm leaves behind.
-func TestPlayAfterAStorm(t *testing.T) {
+func TestPrunedRunAfterFaults(t *testing.T) {
 	for seed := int64(1); seed <= 60; seed++ {
-		s := newStorm(t, seed)
-		for range 5 + s.r.Intn(60) {
-			s.w.Pass(time.Duration(1+s.r.Intn(20)) * time.Second)
-			s.happen()
-			s.refit()
+		s := newFaultTest(t, seed)
+		for range 5 + s.random.Intn(60) {
+			s.cluster.AdvanceClock(time.Duration(1+s.random.Intn(20)) * time.Second)
+			s.injectFaults()
+			s.compileAll()
 			s.operate()
 		}
-		samePlay(t, fmt.Sprint("storm ", seed), s.w.View().Snapshot)
+		requireSameRun(t, fmt.Sprint("storm ", seed), s.cluster.View().Snapshot)
 	}
 }
 
-func samePlay(t *testing.T, name string, s rollout.Snapshot) (whole, few int) {
+func requireSameRun(t *testing.T, name string, s rollout.Snapshot) (whole, few int) {
 	t.Helper()
 	limit := 30 * time.Hour
-	want := sim.PlayWhole(s, uneven, limit)
-	got, few := sim.PlayFew(s, uneven, limit, 1)
-	for i := range want.Moments {
-		if i >= len(got.Moments) || !reflect.DeepEqual(want.Moments[i], got.Moments[i]) {
+	want := sim.RunWithoutPruner(s, variedDurations, limit)
+	got, few := sim.RunWithWidth(s, variedDurations, limit, 1)
+	for i := range want.Steps {
+		if i >= len(got.Steps) || !reflect.DeepEqual(want.Steps[i], got.Steps[i]) {
 			at := "nothing"
-			if i < len(got.Moments) {
-				at = fmt.Sprintf("%+v", got.Moments[i])
+			if i < len(got.Steps) {
+				at = fmt.Sprintf("%+v", got.Steps[i])
 			}
-			t.Fatalf("%s: moment %d is\n%s\nand not\n%+v", name, i, at, want.Moments[i])
+			t.Fatalf("%s: moment %d is\n%s\nand not\n%+v", name, i, at, want.Steps[i])
 		}
 	}
 	if !reflect.DeepEqual(want, got) {
 		t.Fatalf("%s: it ends in another way:\n%+v\nand not\n%+v", name, got, want)
 	}
-	return targetsIn(s) * (len(want.Moments) + 1), few
+	return countAllTargets(s) * (len(want.Steps) + 1), few
 }
 
-func targetsIn(s rollout.Snapshot) int {
+func countAllTargets(s rollout.Snapshot) int {
 	n := 0
 	for _, r := range s.Rollouts {
 		n += len(r.Targets)
@@ -88,8 +88,8 @@ func targetsIn(s rollout.Snapshot) int {
 	return n
 }
 
-// motley is a fleet with a few rollouts of all sorts.
-func motley(r *rand.Rand) rollout.Snapshot {
+// newRandomSnapshot is a fleet with a few rollouts of all sorts.
+func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 	chance := func(percent int) bool { return r.Intn(100) < percent }
 	s := rollout.Snapshot{Now: morning}
 	for i := range 10 + r.Intn(30) {
@@ -118,7 +118,7 @@ func motley(r *rand.Rand) rollout.Snapshot {
 			if shared {
 				g.Ref.Owner, g.Ledger = sharedPolicy, sharedPolicy
 			}
-			odd(r, s, &g)
+			changeGroup(r, s, &g)
 			if find(s.Groups, g.Ref) == nil {
 				s.Groups = append(s.Groups, g)
 			}
@@ -129,7 +129,7 @@ func motley(r *rand.Rand) rollout.Snapshot {
 				group.Owner = sharedPolicy
 			}
 			if chance(90) {
-				o.Targets = append(o.Targets, post(r, n, find(s.Groups, group)))
+				o.Targets = append(o.Targets, newRandomTarget(r, n, find(s.Groups, group)))
 			}
 		}
 		s.Rollouts = append(s.Rollouts, o)
@@ -137,7 +137,7 @@ func motley(r *rand.Rand) rollout.Snapshot {
 	return s
 }
 
-func odd(r *rand.Rand, s rollout.Snapshot, g *rollout.Group) {
+func changeGroup(r *rand.Rand, s rollout.Snapshot, g *rollout.Group) {
 	switch r.Intn(12) {
 	case 0:
 		g.Limit = rollout.Unlimited
@@ -167,7 +167,7 @@ func find(groups []rollout.Group, ref rollout.GroupRef) *rollout.Group {
 	return nil
 }
 
-func post(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
+func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
 	t := rollout.Target{Node: n.Name, UID: n.UID, Group: g.Ref, Place: string(rune('a' + r.Intn(4))), Class: r.Intn(10) / 9}
 	done := r.Intn(100) < 25
 	var before []string
@@ -194,8 +194,8 @@ func post(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
 	return t
 }
 
-// spoil lets a few things go wrong that a play itself does not know.
-func spoil(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
+// addFaults lets a few things go wrong that a play itself does not know.
+func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 	for i := range s.Rollouts {
 		for j := range s.Rollouts[i].Targets {
 			t := &s.Rollouts[i].Targets[j]
@@ -217,13 +217,13 @@ func spoil(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 }
 
 // How much is decided about grows with what is under way, and not with the fleet.
-func TestPlayLooksAtWhatIsUnderWay(t *testing.T) {
+func TestPrunedRunEvaluatesFewTargets(t *testing.T) {
 	looked := map[int]int{}
 	for _, nodes := range []int{100, 400} {
-		s := fleet(nodes, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
-		got, seen := sim.PlayFew(s, uneven, 1000*time.Hour, 8)
-		if len(got.Left) > 0 {
-			t.Fatalf("left: %+v", got.Left)
+		s := newRollout(nodes, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+		got, seen := sim.RunWithWidth(s, variedDurations, 1000*time.Hour, 8)
+		if len(got.Unfinished) > 0 {
+			t.Fatalf("left: %+v", got.Unfinished)
 		}
 		looked[nodes] = seen / nodes
 	}

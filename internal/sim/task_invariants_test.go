@@ -11,30 +11,30 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
-	if sim.Task(t, a.Task) == nil || sim.Task(t, a.Task).Object != "" {
+func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
+	if sim.FindTask(t, a.Task) == nil || sim.FindTask(t, a.Task).Object != "" {
 		return ""
 	}
 	if !t.Admitted {
 		return "the target is not admitted"
 	}
-	t = s.asSeen(t, seen)
-	k := sim.Task(t, a.Task)
+	t = s.mergeObserved(t, seen)
+	k := sim.FindTask(t, a.Task)
 	for _, id := range k.After {
-		if sim.Task(t, id).Recorded != rollout.StateDone {
+		if sim.FindTask(t, id).Recorded != rollout.StateDone {
 			return id + " is not recorded"
 		}
 	}
-	n := s.w.Node(a.Node)
+	n := s.cluster.FindNode(a.Node)
 	if k.Need != rollout.NeedNothing {
 		switch {
 		case !holdsNode(n, a.Rollout) || !n.Cordoned:
 			return "the node is not held"
-		case !seen.PodsSeen || len(s.w.Workloads[a.Node]) > 0:
-			return fmt.Sprintf("pods are in the way: %v", s.w.Workloads[a.Node])
+		case !seen.PodsSeen || len(s.cluster.Workloads[a.Node]) > 0:
+			return fmt.Sprintf("pods are in the way: %v", s.cluster.Workloads[a.Node])
 		}
 	}
-	working, alone := s.objects(a.Node)
+	working, alone := s.countObjects(a.Node)
 	switch {
 	case !n.Ready:
 		return "the node is not ready"
@@ -42,11 +42,11 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 		return "an interrupt is under way"
 	case k.Need == rollout.NeedAlone && working > 0:
 		return "something else is at work on the node"
-	case r.Serial && s.working(t) > 0:
+	case r.Serial && s.countWorking(t) > 0:
 		return "another task runs"
 	}
 	for i := range t.Tasks {
-		if o := &t.Tasks[i]; o != k && o.Need == rollout.NeedAlone && (o.Recorded == rollout.StateRunning || o.Recorded == rollout.StateFailing) && !finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) {
+		if o := &t.Tasks[i]; o != k && o.Need == rollout.NeedAlone && (o.Recorded == rollout.StateRunning || o.Recorded == rollout.StateFailing) && !hasFinallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) {
 			return o.ID + " was begun and has not ended"
 		}
 	}
@@ -56,16 +56,16 @@ func (s *storm) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, 
 	return ""
 }
 
-// asSeen is a target with the tasks an operator saw, and what is recorded of them now: what is wanted may have changed
+// mergeObserved is a target with the tasks an operator saw, and what is recorded of them now: what is wanted may have changed
 // since it looked.
-func (s *storm) asSeen(t, seen *rollout.Target) *rollout.Target {
+func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 	out := *t
 	out.Tasks = nil
 	for _, k := range seen.Tasks {
-		if now := sim.Task(t, k.ID); now != nil {
+		if now := sim.FindTask(t, k.ID); now != nil {
 			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
 			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
-		} else if k.Object = ""; s.did(t, &k) || k.State == rollout.StateSucceeded { // or else it is not wanted any more
+		} else if k.Object = ""; s.hasRun(t, &k) || k.State == rollout.StateSucceeded { // or else it is not wanted any more
 			k.Recorded, k.State = rollout.StateDone, rollout.StateDone
 		}
 		out.Tasks = append(out.Tasks, k)
@@ -73,16 +73,16 @@ func (s *storm) asSeen(t, seen *rollout.Target) *rollout.Target {
 	return &out
 }
 
-// did says that a task, or the one that does its work, was recorded as done in the admission that a target is in.
-func (s *storm) did(t *rollout.Target, k *rollout.Task) bool {
+// hasRun says that a task, or the one that does its work, was recorded as done in the admission that a target is in.
+func (s *faultTest) hasRun(t *rollout.Target, k *rollout.Task) bool {
 	return t.Admission > 0 && (s.done[t.UID+k.ID] == t.Admission || k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission)
 }
 
 // checkInterrupt: every outcome is recorded, and whatever can go on without the interrupt has ended.
-func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.Task) string {
+func (s *faultTest) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.Task) string {
 	begun := k.Recorded == rollout.StateRunning || k.Recorded == rollout.StateFailing
 	for _, id := range a.Covers {
-		if o := sim.Task(t, id); begun && o != nil && o.CoveredBy != k.ID {
+		if o := sim.FindTask(t, id); begun && o != nil && o.CoveredBy != k.ID {
 			return "it was begun without " + id
 		}
 	}
@@ -94,41 +94,41 @@ func (s *storm) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.T
 		if o.State == rollout.StateSucceeded && o.Recorded != rollout.StateDone {
 			return o.ID + " ended and is not recorded"
 		}
-		hopeless := finallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it keeps nobody waiting
-		if o.Need == rollout.NeedAlone && o.Strength > k.Strength && len(o.After) > 0 && done(t, o.After) && o.Recorded != rollout.StateDone && !begun && !hopeless {
+		hopeless := hasFinallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it keeps nobody waiting
+		if o.Need == rollout.NeedAlone && o.Strength > k.Strength && len(o.After) > 0 && areDone(t, o.After) && o.Recorded != rollout.StateDone && !begun && !hopeless {
 			return o.ID + " is stronger"
 		}
-		if !begun && o.Need != rollout.NeedAlone && o.Recorded != rollout.StateDone && runnable(t, o) {
+		if !begun && o.Need != rollout.NeedAlone && o.Recorded != rollout.StateDone && isRunnable(t, o) {
 			return o.ID + " can go on without it"
 		}
 	}
 	return ""
 }
 
-func done(t *rollout.Target, ids []string) bool {
-	return !slices.ContainsFunc(ids, func(id string) bool { return sim.Task(t, id).Recorded != rollout.StateDone })
+func areDone(t *rollout.Target, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return sim.FindTask(t, id).Recorded != rollout.StateDone })
 }
 
-// runnable says that a task can end well without any interrupt.
-func runnable(t *rollout.Target, k *rollout.Task) bool {
+// isRunnable says that a task can end well without any interrupt.
+func isRunnable(t *rollout.Target, k *rollout.Task) bool {
 	one := rollout.Target{Tasks: []rollout.Task{*k}}
-	if finallyFailed(&one) {
+	if hasFinallyFailed(&one) {
 		return false
 	}
 	for _, id := range k.After {
-		o := sim.Task(t, id)
-		if o.Recorded != rollout.StateDone && (o.Need == rollout.NeedAlone || !runnable(t, o)) {
+		o := sim.FindTask(t, id)
+		if o.Recorded != rollout.StateDone && (o.Need == rollout.NeedAlone || !isRunnable(t, o)) {
 			return false
 		}
 	}
 	return true
 }
 
-// objects are ours that may be at work on a node, and how many of them are interrupts.
-func (s *storm) objects(node string) (working, alone int) {
-	for i := range s.w.Truth.Rollouts {
-		t := s.w.Target(s.w.Truth.Rollouts[i].Ref, node)
-		if n := s.w.Node(node); t == nil || n.UID != t.UID {
+// countObjects are ours that may be at work on a node, and how many of them are interrupts.
+func (s *faultTest) countObjects(node string) (working, alone int) {
+	for i := range s.cluster.State.Rollouts {
+		t := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, node)
+		if n := s.cluster.FindNode(node); t == nil || n.UID != t.UID {
 			continue
 		}
 		working += len(t.Strays) + len(t.Going)
@@ -144,7 +144,7 @@ func (s *storm) objects(node string) (working, alone int) {
 	return working, alone
 }
 
-func (s *storm) working(t *rollout.Target) int {
+func (s *faultTest) countWorking(t *rollout.Target) int {
 	n := 0
 	for i := range t.Tasks {
 		if k := &t.Tasks[i]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
@@ -154,33 +154,33 @@ func (s *storm) working(t *rollout.Target) int {
 	return n
 }
 
-func (s *storm) checkRecord(a rollout.Action, t, seen *rollout.Target) string {
-	k := sim.Task(t, a.Task)
+func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) string {
+	k := sim.FindTask(t, a.Task)
 	if k != nil && a.Why.Reason == rollout.ReasonDeadline && k.Recorded == rollout.StateFailing && !k.FailedAt.Before(k.Started.Add(k.Limit)) {
 		return "this attempt is recorded already"
 	}
 	if k == nil || a.State != rollout.StateDone || k.State == rollout.StateSucceeded || k.State == rollout.StateDone {
 		return ""
 	}
-	if was := sim.Task(seen, a.Task); was != nil && was.State == rollout.StateSucceeded {
+	if was := sim.FindTask(seen, a.Task); was != nil && was.State == rollout.StateSucceeded {
 		return "" // its pod was deleted after it was seen to end well
 	}
-	if by := sim.Task(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
+	if by := sim.FindTask(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
 		return ""
 	}
 	return "it has not ended"
 }
 
-func (s *storm) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
+func (s *faultTest) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		if k.Object != a.Object || k.Object == "" {
 			continue
 		}
-		expired := !s.w.Truth.Now.Before(k.Started.Add(k.Limit))
+		expired := !s.cluster.State.Now.Before(k.Started.Add(k.Limit))
 		switch {
 		case k.State == rollout.StateSucceeded && k.Recorded != rollout.StateDone:
-			if was := sim.Task(seen, k.ID); was != nil && was.State != rollout.StateSucceeded {
+			if was := sim.FindTask(seen, k.ID); was != nil && was.State != rollout.StateSucceeded {
 				return "" // it ended after the operator looked
 			}
 			return "its outcome is not recorded"
@@ -191,21 +191,21 @@ func (s *storm) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
 	return ""
 }
 
-func (s *storm) checkEvict(v sim.View, a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
-	n := s.w.Node(a.Node)
+func (s *faultTest) checkEvict(v sim.View, a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
+	n := s.cluster.FindNode(a.Node)
 	switch {
-	case !holdsNode(n, a.Rollout) && !s.w.Changed(v, a.Node): // an eviction cannot depend on the node's version
+	case !holdsNode(n, a.Rollout) && !s.cluster.HasNodeChanged(v, a.Node): // an eviction cannot depend on the node's version
 		return "the node is not held"
 	case a.Pod.Wait || a.Pod.Keep != "" && !a.Pod.Leaving:
 		return "the pod is not to be touched"
-	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce || s.w.Truth.Now.Before(t.HeldAt.Add(r.Drain.Timeout))):
+	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce || s.cluster.State.Now.Before(t.HeldAt.Add(r.Drain.Timeout))):
 		return "nobody asked for force"
 	}
 	return ""
 }
 
-func (s *storm) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
-	if n := s.w.Node(a.Node); holdsNode(n, a.Rollout) && !(a.Skip && r.KeepHeld) {
+func (s *faultTest) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
+	if n := s.cluster.FindNode(a.Node); holdsNode(n, a.Rollout) && !(a.Skip && r.KeepHeld) {
 		return "the node is still held"
 	}
 	for i := range t.Tasks {

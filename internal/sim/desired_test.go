@@ -14,32 +14,32 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// wish is what somebody wants of a rollout: a small front end, enough to make the engine sweat.
-type wish struct {
+// desiredRollout is what somebody wants of a rollout: a small front end, enough to make the engine sweat.
+type desiredRollout struct {
 	name     rollout.Ref
 	shares   bool // its targets are in the shared group
-	packages map[string]pack
-	nodes    map[string]bool            // by name
-	kept     map[string]map[string]have // by node UID, then package: what is installed
-	goals    map[string]map[string]goal // by node UID, then package: what its tasks lead to
-	forgets  bool                       // tasks that are done are no longer listed
-	chains   int                        // ever made
+	packages map[string]desiredPackage
+	nodes    map[string]bool                        // by name
+	kept     map[string]map[string]installedPackage // by node UID, then package: what is installed
+	goals    map[string]map[string]goal             // by node UID, then package: what its tasks lead to
+	forgets  bool                                   // tasks that are done are no longer listed
+	chains   int                                    // ever made
 }
 
-// pack is a package as it is wanted.
-type pack struct {
+// desiredPackage is a package as it is wanted.
+type desiredPackage struct {
 	version, config, interrupt int
 	after                      string
 	bounded                    bool
 }
 
-// have is a package as it is on a node.
-type have struct{ version, config int }
+// installedPackage is a package as it is on a node.
+type installedPackage struct{ version, config int }
 
 // goal is what a chain of tasks leads to. An uninstall leads to nothing.
 type goal struct {
 	kind string
-	pack
+	desiredPackage
 	begun bool // some of it is done and no longer listed
 }
 
@@ -52,75 +52,75 @@ var prototypes = []rollout.Pace{
 	{Kind: rollout.PaceExponential, Initial: 1, Factor: 2, PassPercent: 100, SafetyLimit: 40, StopAfter: 2},
 }
 
-func (s *storm) addWish(i int) {
+func (s *faultTest) addRollout(i int) {
 	kind := "Skyhook"
 	if s.chance(25) {
 		kind = "NodeOp"
 	}
-	w := &wish{name: rollout.Ref{Kind: kind, Name: fmt.Sprintf("w%d", i)}, packages: map[string]pack{}, nodes: map[string]bool{},
-		kept: map[string]map[string]have{}, goals: map[string]map[string]goal{}}
-	for j := range 1 + s.r.Intn(3) {
-		w.packages[fmt.Sprintf("p%d", j)] = s.newPack(j)
+	w := &desiredRollout{name: rollout.Ref{Kind: kind, Name: fmt.Sprintf("w%d", i)}, packages: map[string]desiredPackage{}, nodes: map[string]bool{},
+		kept: map[string]map[string]installedPackage{}, goals: map[string]map[string]goal{}}
+	for j := range 1 + s.random.Intn(3) {
+		w.packages[fmt.Sprintf("p%d", j)] = s.newPackage(j)
 	}
-	for _, n := range s.w.Truth.Nodes {
+	for _, n := range s.cluster.State.Nodes {
 		w.nodes[n.Name] = s.chance(85)
 	}
 	r := rollout.Rollout{
-		Ref: w.name, Sequence: kind, UID: s.uid(), Priority: 100 + 50*s.r.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
+		Ref: w.name, Sequence: kind, UID: s.newUID(), Priority: 100 + 50*s.random.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
 		Required: s.chance(25), Once: kind == "NodeOp", KeepHeld: s.chance(50),
 		Numbered: kind == "Skyhook",
 	}
 	r.Autotaint = r.Required && s.chance(50)
 	if s.chance(40) {
-		r.Drain = rollout.Drain{Timeout: time.Duration(20+s.r.Intn(100)) * time.Second,
-			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.r.Intn(3)]}
+		r.Drain = rollout.Drain{Timeout: time.Duration(20+s.random.Intn(100)) * time.Second,
+			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]}
 	}
 	w.forgets = s.chance(50)
-	s.wishes = append(s.wishes, w)
-	s.w.Truth.Rollouts = append(s.w.Truth.Rollouts, r)
+	s.desired = append(s.desired, w)
+	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
-	s.addGroup(w.group())
+	s.addGroup(w.groupRef())
 }
 
 // sharedPolicy owns the groups that several rollouts share.
 var sharedPolicy = rollout.Ref{Kind: "Policy", Name: "shared"}
 
-// group is the group of targets made later.
-func (w *wish) group() rollout.GroupRef {
+// groupRef is the group of targets made later.
+func (w *desiredRollout) groupRef() rollout.GroupRef {
 	if w.shares {
 		return rollout.GroupRef{Owner: sharedPolicy}
 	}
 	return rollout.GroupRef{Owner: w.name}
 }
 
-func (s *storm) addGroup(ref rollout.GroupRef) {
-	if s.group(ref) != nil {
+func (s *faultTest) addGroup(ref rollout.GroupRef) {
+	if s.findGroup(ref) != nil {
 		return
 	}
-	g := rollout.Group{Ref: ref, Ledger: ref.Owner, Limit: 1 + s.r.Intn(4), Pace: prototypes[s.r.Intn(len(prototypes))], Reset: s.chance(60)}
+	g := rollout.Group{Ref: ref, Ledger: ref.Owner, Limit: 1 + s.random.Intn(4), Pace: prototypes[s.random.Intn(len(prototypes))], Reset: s.chance(60)}
 	if s.chance(15) {
 		g.Limit = rollout.Unlimited
 	}
 	if s.chance(15) {
-		g.Soak = time.Duration(s.r.Intn(60)) * time.Second
+		g.Soak = time.Duration(s.random.Intn(60)) * time.Second
 	}
 	if s.chance(15) {
 		g.Spread = rollout.Spread{Key: "zone", Limit: 1}
 	}
-	s.w.Truth.Groups = append(s.w.Truth.Groups, g)
+	s.cluster.State.Groups = append(s.cluster.State.Groups, g)
 }
 
-func (s *storm) group(ref rollout.GroupRef) *rollout.Group {
-	for i := range s.w.Truth.Groups {
-		if s.w.Truth.Groups[i].Ref == ref {
-			return &s.w.Truth.Groups[i]
+func (s *faultTest) findGroup(ref rollout.GroupRef) *rollout.Group {
+	for i := range s.cluster.State.Groups {
+		if s.cluster.State.Groups[i].Ref == ref {
+			return &s.cluster.State.Groups[i]
 		}
 	}
 	return nil
 }
 
-func (s *storm) epoch(ledger rollout.Ref) int64 {
-	for _, l := range s.w.Truth.Ledgers {
+func (s *faultTest) findEpoch(ledger rollout.Ref) int64 {
+	for _, l := range s.cluster.State.Ledgers {
 		if l.Owner == ledger {
 			return l.Epoch
 		}
@@ -128,47 +128,47 @@ func (s *storm) epoch(ledger rollout.Ref) int64 {
 	return 0
 }
 
-func (s *storm) newPack(j int) pack {
-	p := pack{version: 1 + s.r.Intn(3), config: s.r.Intn(3), interrupt: max(0, s.r.Intn(5)-2), bounded: s.chance(15)}
+func (s *faultTest) newPackage(j int) desiredPackage {
+	p := desiredPackage{version: 1 + s.random.Intn(3), config: s.random.Intn(3), interrupt: max(0, s.random.Intn(5)-2), bounded: s.chance(15)}
 	if j > 0 && s.chance(40) {
-		p.after = fmt.Sprintf("p%d", s.r.Intn(j))
+		p.after = fmt.Sprintf("p%d", s.random.Intn(j))
 	}
 	return p
 }
 
-func (s *storm) uid() string {
+func (s *faultTest) newUID() string {
 	s.serial++
 	return fmt.Sprintf("uid-%d", s.serial)
 }
 
-// refit compiles every wish: what is owed on each node is what wish and node differ in.
-func (s *storm) refit() {
-	for _, w := range s.wishes {
-		r := s.w.Rollout(w.name)
+// compileAll compiles every wish: what is owed on each node is what wish and node differ in.
+func (s *faultTest) compileAll() {
+	for _, w := range s.desired {
+		r := s.cluster.FindRollout(w.name)
 		if r == nil {
 			continue
 		}
-		for _, n := range s.w.Truth.Nodes {
-			if s.w.Target(w.name, n.Name) == nil && w.nodes[n.Name] && !r.Deleting {
-				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.group(), Place: zoneOf(n.Name)})
-				s.w.Arrange()
+		for _, n := range s.cluster.State.Nodes {
+			if s.cluster.FindTarget(w.name, n.Name) == nil && w.nodes[n.Name] && !r.Deleting {
+				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.groupRef(), Place: zoneOf(n.Name)})
+				s.cluster.Reindex()
 			}
 		}
 		r.Targets = slices.DeleteFunc(r.Targets, func(t rollout.Target) bool {
-			n := s.w.Node(t.Node)
+			n := s.cluster.FindNode(t.Node)
 			return n == nil && s.chance(20) || n != nil && n.UID != t.UID && s.chance(20) ||
 				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(&t)
 		})
-		s.w.Arrange()
+		s.cluster.Reindex()
 		for i := range r.Targets {
 			t := &r.Targets[i]
-			n := s.w.Node(t.Node)
+			n := s.cluster.FindNode(t.Node)
 			t.Gone = n == nil
 			if n == nil || n.UID != t.UID {
 				continue
 			}
 			t.Leaving = !w.nodes[t.Node] && !r.Deleting
-			w.refit(r, t, n)
+			w.compileTarget(r, t, n)
 		}
 	}
 }
@@ -181,10 +181,10 @@ func hasObjects(t *rollout.Target) bool {
 	return len(t.Strays) > 0 || len(t.Going) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object != "" })
 }
 
-func (w *wish) refit(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
+func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
 	if kept == nil {
-		kept, goals = map[string]have{}, map[string]goal{}
+		kept, goals = map[string]installedPackage{}, map[string]goal{}
 		w.kept[t.UID], w.goals[t.UID] = kept, goals
 	}
 	names := map[string]bool{}
@@ -201,7 +201,7 @@ func (w *wish) refit(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
 	t.Tasks = nil
 	last := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		chain := w.refitPackage(r, t, n, name, of(before, name))
+		chain := w.compilePackage(r, t, n, name, selectTasks(before, name))
 		t.Tasks = append(t.Tasks, chain...)
 		if len(chain) > 0 {
 			last[name] = chain[len(chain)-1].ID
@@ -221,7 +221,7 @@ func (w *wish) refit(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
 	}
 }
 
-func of(tasks []rollout.Task, name string) []rollout.Task {
+func selectTasks(tasks []rollout.Task, name string) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
 		if strings.HasPrefix(k.ID, name+"|") {
@@ -231,19 +231,19 @@ func of(tasks []rollout.Task, name string) []rollout.Task {
 	return out
 }
 
-// refitPackage goes on with the tasks of one package, or replaces them when something else is wanted now.
-func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
+// compilePackage goes on with the tasks of one package, or replaces them when something else is wanted now.
+func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
 	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object != "" }) {
 		g := goals[name]
-		if kept[name] = (have{g.version, g.config}); g.kind == "uninstall" {
+		if kept[name] = (installedPackage{g.version, g.config}); g.kind == "uninstall" {
 			delete(kept, name)
 		}
 		delete(goals, name)
 		chain = nil
 	}
-	want := w.goal(r, t, name)
-	if g := goals[name]; len(chain) > 0 && want == (goal{kind: g.kind, pack: g.pack}) {
+	want := w.findGoal(r, t, name)
+	if g := goals[name]; len(chain) > 0 && want == (goal{kind: g.kind, desiredPackage: g.desiredPackage}) {
 		for w.forgets && len(chain) > 1 && chain[0].State == rollout.StateDone && chain[0].Object == "" {
 			g.begun = true
 			goals[name], chain = g, chain[1:]
@@ -255,7 +255,7 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 		}
 		return chain
 	}
-	if len(chain) > 0 && !replaceable(chain) {
+	if len(chain) > 0 && !isReplaceable(chain) {
 		for i := range chain {
 			k := &chain[i]
 			k.Stale = k.Object != "" && !k.Leaving && (k.State == rollout.StateFailing || k.State == rollout.StateRunning)
@@ -263,8 +263,8 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 		return chain
 	}
 	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.StatePending) && goals[name].kind != "uninstall" {
-		kept[name] = have{goals[name].version, -1} // half of it is there
-		want = w.goal(r, t, name)
+		kept[name] = installedPackage{goals[name].version, -1} // half of it is there
+		want = w.findGoal(r, t, name)
 	}
 	delete(goals, name)
 	if want.kind == "" {
@@ -275,15 +275,15 @@ func (w *wish) refitPackage(r *rollout.Rollout, t *rollout.Target, n *rollout.No
 	return want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
 }
 
-// replaceable says that nothing of a chain is under way.
-func replaceable(chain []rollout.Task) bool {
+// isReplaceable says that nothing of a chain is under way.
+func isReplaceable(chain []rollout.Task) bool {
 	return !slices.ContainsFunc(chain, func(k rollout.Task) bool {
 		return k.Object != "" || k.Need == rollout.NeedAlone && k.Recorded == rollout.StateRunning
 	})
 }
 
-// goal is what is owed of one package on one node; none when nothing is.
-func (w *wish) goal(r *rollout.Rollout, t *rollout.Target, name string) goal {
+// findGoal is what is owed of one package on one node; none when nothing is.
+func (w *desiredRollout) findGoal(r *rollout.Rollout, t *rollout.Target, name string) goal {
 	want, wanted := w.packages[name]
 	is, there := w.kept[t.UID][name]
 	if r.Deleting {
@@ -293,17 +293,17 @@ func (w *wish) goal(r *rollout.Rollout, t *rollout.Target, name string) goal {
 	case t.Leaving:
 		return goal{}
 	case !wanted && there:
-		return goal{kind: "uninstall", pack: pack{version: is.version, interrupt: max(0, is.config%2), bounded: want.bounded}}
+		return goal{kind: "uninstall", desiredPackage: desiredPackage{version: is.version, interrupt: max(0, is.config%2), bounded: want.bounded}}
 	case !wanted:
 		return goal{}
 	case !there:
-		return goal{kind: "install", pack: want}
+		return goal{kind: "install", desiredPackage: want}
 	case want.version < is.version:
-		return goal{kind: "uninstall", pack: pack{version: is.version}}
+		return goal{kind: "uninstall", desiredPackage: desiredPackage{version: is.version}}
 	case want.version > is.version:
-		return goal{kind: "upgrade", pack: want}
+		return goal{kind: "upgrade", desiredPackage: want}
 	case want.config != is.config:
-		return goal{kind: "config", pack: want}
+		return goal{kind: "config", desiredPackage: want}
 	}
 	return goal{}
 }
@@ -336,55 +336,55 @@ func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
 	return out
 }
 
-// wiped forgets what a deleted rollout had on a node.
-func (s *storm) wiped(a rollout.Action) {
-	for _, w := range s.wishes {
-		if n := s.w.Node(a.Node); w.name == a.Rollout && n != nil {
+// forgetRecords forgets what a deleted rollout had on a node.
+func (s *faultTest) forgetRecords(a rollout.Action) {
+	for _, w := range s.desired {
+		if n := s.cluster.FindNode(a.Node); w.name == a.Rollout && n != nil {
 			delete(w.kept, n.UID)
 			delete(w.goals, n.UID)
 		}
 	}
 }
 
-// derive fills in what a back end finds out for the snapshot: who takes seats though nobody put him there.
-func (s *storm) derive() {
-	for i := range s.w.Truth.Groups {
-		g := &s.w.Truth.Groups[i]
+// addUnavailable fills in what a back end finds out for the snapshot: who takes seats though nobody put him there.
+func (s *faultTest) addUnavailable() {
+	for i := range s.cluster.State.Groups {
+		g := &s.cluster.State.Groups[i]
 		g.Taken = nil
 		if g.Ref.Owner != sharedPolicy {
 			continue
 		}
-		for _, n := range s.w.Truth.Nodes {
-			if astray(&n) {
+		for _, n := range s.cluster.State.Nodes {
+			if isUnavailable(&n) {
 				g.Taken = append(g.Taken, n.Name)
 			}
 		}
 	}
-	for i := range s.w.Truth.Nodes {
-		for j := range s.w.Truth.Nodes[i].Holds {
-			h := &s.w.Truth.Nodes[i].Holds[j]
-			h.Orphan = s.w.Rollout(h.Owner) == nil && s.absent[h.Owner] > 3
+	for i := range s.cluster.State.Nodes {
+		for j := range s.cluster.State.Nodes[i].Holds {
+			h := &s.cluster.State.Nodes[i].Holds[j]
+			h.Orphan = s.cluster.FindRollout(h.Owner) == nil && s.absent[h.Owner] > 3
 		}
 	}
 	s.finishDeletions()
 }
 
-// astray says that a node is disrupted and none of us did it.
-func astray(n *rollout.Node) bool { return !n.Ready || n.Cordoned && len(n.Holds) == 0 }
+// isUnavailable says that a node is disrupted and none of us did it.
+func isUnavailable(n *rollout.Node) bool { return !n.Ready || n.Cordoned && len(n.Holds) == 0 }
 
 // finishDeletions takes away deleted rollouts that have left all their nodes.
-func (s *storm) finishDeletions() {
-	s.w.Truth.Rollouts = slices.DeleteFunc(s.w.Truth.Rollouts, func(r rollout.Rollout) bool {
+func (s *faultTest) finishDeletions() {
+	s.cluster.State.Rollouts = slices.DeleteFunc(s.cluster.State.Rollouts, func(r rollout.Rollout) bool {
 		return r.Deleting && len(r.Targets) == 0
 	})
-	for i := range s.w.Truth.Nodes {
-		for _, h := range s.w.Truth.Nodes[i].Holds {
-			if s.w.Rollout(h.Owner) == nil {
+	for i := range s.cluster.State.Nodes {
+		for _, h := range s.cluster.State.Nodes[i].Holds {
+			if s.cluster.FindRollout(h.Owner) == nil {
 				s.absent[h.Owner]++
 			}
 		}
 	}
-	s.w.Arrange()
+	s.cluster.Reindex()
 }
 
-var _ = sim.Task
+var _ = sim.FindTask

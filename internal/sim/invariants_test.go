@@ -11,17 +11,17 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// checkBefore says which promise an action would break, done to the world as it is now. What an operator cannot know
+// checkAction says which promise an action would break, done to the world as it is now. What an operator cannot know
 // (a node that fails after it looked) is judged by what it saw.
-func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
-	t, seen := s.w.Target(a.Rollout, a.Node), s.seen(v, a)
+func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
+	t, seen := s.cluster.FindTarget(a.Rollout, a.Node), s.findObservedTarget(v, a)
 	if a.Verb == rollout.VerbRelease && t == nil {
 		return ""
 	}
-	if t == nil || seen == nil || s.w.Node(a.Node) == nil {
+	if t == nil || seen == nil || s.cluster.FindNode(a.Node) == nil {
 		return ""
 	}
-	r := s.rolloutSeen(v, a.Rollout)
+	r := s.findObservedRollout(v, a.Rollout)
 	stands := r.Broken != nil || r.Paused && !seen.Leaving
 	switch a.Verb {
 	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict:
@@ -46,9 +46,9 @@ func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 	case rollout.VerbEvict:
 		return s.checkEvict(v, a, t, r)
 	case rollout.VerbRetire:
-		return s.checkRetire(a, s.asSeen(t, seen), r)
+		return s.checkRetire(a, s.mergeObserved(t, seen), r)
 	case rollout.VerbTaint:
-		if nodeSeen(v, a.Node).Known {
+		if findObservedNode(v, a.Node).Known {
 			return "the node is not new"
 		}
 	case rollout.VerbUntaint:
@@ -57,8 +57,8 @@ func (s *storm) checkBefore(v sim.View, a rollout.Action) string {
 	return ""
 }
 
-func (s *storm) seen(v sim.View, a rollout.Action) *rollout.Target {
-	if r := s.rolloutSeen(v, a.Rollout); r != nil {
+func (s *faultTest) findObservedTarget(v sim.View, a rollout.Action) *rollout.Target {
+	if r := s.findObservedRollout(v, a.Rollout); r != nil {
 		for i := range r.Targets {
 			if r.Targets[i].Node == a.Node {
 				return &r.Targets[i]
@@ -68,7 +68,7 @@ func (s *storm) seen(v sim.View, a rollout.Action) *rollout.Target {
 	return nil
 }
 
-func (s *storm) rolloutSeen(v sim.View, name rollout.Ref) *rollout.Rollout {
+func (s *faultTest) findObservedRollout(v sim.View, name rollout.Ref) *rollout.Rollout {
 	for i := range v.Rollouts {
 		if v.Rollouts[i].Ref == name {
 			return &v.Rollouts[i]
@@ -77,7 +77,7 @@ func (s *storm) rolloutSeen(v sim.View, name rollout.Ref) *rollout.Rollout {
 	return nil
 }
 
-func groupSeen(v sim.View, name rollout.GroupRef) *rollout.Group {
+func findObservedGroup(v sim.View, name rollout.GroupRef) *rollout.Group {
 	for i := range v.Groups {
 		if v.Groups[i].Ref == name {
 			return &v.Groups[i]
@@ -86,7 +86,7 @@ func groupSeen(v sim.View, name rollout.GroupRef) *rollout.Group {
 	return nil
 }
 
-func nodeSeen(v sim.View, name string) *rollout.Node {
+func findObservedNode(v sim.View, name string) *rollout.Node {
 	for i := range v.Nodes {
 		if v.Nodes[i].Name == name {
 			return &v.Nodes[i]
@@ -95,7 +95,7 @@ func nodeSeen(v sim.View, name string) *rollout.Node {
 	return nil
 }
 
-func finallyFailed(t *rollout.Target) bool {
+func hasFinallyFailed(t *rollout.Target) bool {
 	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool {
 		limit := k.Retries
 		if limit == 0 {
@@ -105,19 +105,19 @@ func finallyFailed(t *rollout.Target) bool {
 	})
 }
 
-// busy are the nodes that take seats of a group. Who is admitted is as true as can be; who failed and gave the seat away is as the operator saw it.
-func (s *storm) busy(v sim.View, g *rollout.Group) map[string]bool {
-	out := s.taken(g)
-	for i := range s.w.Truth.Rollouts {
-		r := &s.w.Truth.Rollouts[i]
+// busyNodes are the nodes that take seats of a group. Who is admitted is as true as can be; who failed and gave the seat away is as the operator saw it.
+func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
+	out := s.takenNodes(g)
+	for i := range s.cluster.State.Rollouts {
+		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
 			t := &r.Targets[j]
-			n := s.w.Node(t.Node)
+			n := s.cluster.FindNode(t.Node)
 			if t.Group != g.Ref || !t.Admitted || n == nil || n.UID != t.UID {
 				continue
 			}
-			if was := s.seen(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && finallyFailed(was) {
-				if at := nodeSeen(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
+			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && hasFinallyFailed(was) {
+				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
 			}
@@ -127,27 +127,27 @@ func (s *storm) busy(v sim.View, g *rollout.Group) map[string]bool {
 	return out
 }
 
-// taken are the nodes that an operator saw disrupted by others, and that still are: its plan may arrive late.
-func (s *storm) taken(g *rollout.Group) map[string]bool {
+// takenNodes are the nodes that an operator saw disrupted by others, and that still are: its plan may arrive late.
+func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range g.Taken {
-		if n := s.w.Node(name); n != nil && astray(n) {
+		if n := s.cluster.FindNode(name); n != nil && isUnavailable(n) {
 			out[name] = true
 		}
 	}
 	return out
 }
 
-func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
-	g := groupSeen(v, seen.Group)
-	busy := s.busy(v, g)
-	if promised(v, a) {
+func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
+	g := findObservedGroup(v, seen.Group)
+	busy := s.busyNodes(v, g)
+	if isReserved(v, a) {
 		delete(busy, a.Node) // its seat has been its own since before
 	}
 	if g.Limit != rollout.Unlimited && len(busy) >= g.Limit && !t.Admitted {
 		return fmt.Sprintf("%d of %d seats are taken: %v", len(busy), g.Limit, busy)
 	}
-	n := nodeSeen(v, a.Node)
+	n := findObservedNode(v, a.Node)
 	switch {
 	case !n.Ready:
 		return "the node is not ready"
@@ -161,14 +161,14 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 		return "the admission is not fenced"
 	}
 	for i := range r.Targets {
-		if o := &r.Targets[i]; o.Admitted && there(v, o) && (o.Order == a.Order || o.Order > a.Order && !promised(v, a)) {
+		if o := &r.Targets[i]; o.Admitted && isOnItsNode(v, o) && (o.Order == a.Order || o.Order > a.Order && !isReserved(v, a)) {
 			return fmt.Sprintf("order %d was given to %s", o.Order, o.Node)
 		}
 	}
 	if g.Spread.Limit > 0 {
 		near := 0
 		for name := range busy {
-			if name != a.Node && zoneOf(name) == seen.Place && inGroup(v, name, g.Ref) {
+			if name != a.Node && zoneOf(name) == seen.Place && isInGroup(v, name, g.Ref) {
 				near++
 			}
 		}
@@ -176,8 +176,8 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 			return "its zone is crowded"
 		}
 	}
-	for i := range s.w.Truth.Rollouts {
-		if o := s.w.Target(s.w.Truth.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
+	for i := range s.cluster.State.Rollouts {
+		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
 			return "another rollout is at work on the node"
 		}
 	}
@@ -187,23 +187,23 @@ func (s *storm) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target
 	return s.checkOrder(v, a, r)
 }
 
-// there says that a target's node exists and is the one it was compiled for.
-func there(v sim.View, t *rollout.Target) bool {
-	n := nodeSeen(v, t.Node)
+// isOnItsNode says that a target's node exists and is the one it was compiled for.
+func isOnItsNode(v sim.View, t *rollout.Target) bool {
+	n := findObservedNode(v, t.Node)
 	return n != nil && n.UID == t.UID
 }
 
-// inGroup says that some target of a group is on a node: of other nodes nobody knows the zone.
-func inGroup(v sim.View, node string, group rollout.GroupRef) bool {
+// isInGroup says that some target of a group is on a node: of other nodes nobody knows the zone.
+func isInGroup(v sim.View, node string, group rollout.GroupRef) bool {
 	for _, r := range v.Rollouts {
-		if slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node && t.Group == group && there(v, &t) }) {
+		if slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node && t.Group == group && isOnItsNode(v, &t) }) {
 			return true
 		}
 	}
 	return false
 }
 
-func promised(v sim.View, a rollout.Action) bool {
+func isReserved(v sim.View, a rollout.Action) bool {
 	for _, l := range v.Ledgers {
 		if slices.ContainsFunc(l.Admitting, func(s rollout.Reservation) bool { return s.Rollout == a.Rollout && s.Node == a.Node }) {
 			return true
@@ -215,7 +215,7 @@ func promised(v sim.View, a rollout.Action) bool {
 func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])%3) }
 
 // checkBatch holds the size of the open batch against what was planned for it.
-func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) string {
+func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) string {
 	if g.Pace.Kind == rollout.PaceWindow {
 		return ""
 	}
@@ -224,11 +224,11 @@ func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) stri
 	}
 	members := 0
 	for i := range v.Rollouts {
-		for j := range s.w.Truth.Rollouts {
-			if s.w.Truth.Rollouts[j].Ref == v.Rollouts[i].Ref {
-				for k := range s.w.Truth.Rollouts[j].Targets {
-					o := &s.w.Truth.Rollouts[j].Targets[k]
-					n := s.w.Node(o.Node) // who vanished with his node makes room
+		for j := range s.cluster.State.Rollouts {
+			if s.cluster.State.Rollouts[j].Ref == v.Rollouts[i].Ref {
+				for k := range s.cluster.State.Rollouts[j].Targets {
+					o := &s.cluster.State.Rollouts[j].Targets[k]
+					n := s.cluster.FindNode(o.Node) // who vanished with his node makes room
 					if n != nil && n.UID == o.UID && o.Group == g.Ref && o.Admitted && o.Batch >= g.Memory.From && o != t {
 						members++
 					}
@@ -243,7 +243,7 @@ func (s *storm) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) stri
 }
 
 // checkOrder: an earlier rollout of the kind goes first.
-func (s *storm) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) string {
+func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) string {
 	for i := range v.Rollouts {
 		e := &v.Rollouts[i]
 		earlier := e.Priority < r.Priority || e.Priority == r.Priority && e.Ref.Compare(r.Ref) < 0
@@ -252,7 +252,7 @@ func (s *storm) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) str
 		}
 		for j := range e.Targets {
 			t := &e.Targets[j]
-			n := nodeSeen(v, t.Node)
+			n := findObservedNode(v, t.Node)
 			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Admitted || e.Once && t.Skipped {
 				continue
 			}
@@ -265,20 +265,20 @@ func (s *storm) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) str
 	return ""
 }
 
-func (s *storm) checkHold(v sim.View, a rollout.Action, t *rollout.Target) string {
-	n := s.w.Node(a.Node)
-	g := groupSeen(v, t.Group)
+func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) string {
+	n := s.cluster.FindNode(a.Node)
+	g := findObservedGroup(v, t.Group)
 	if !t.Admitted {
 		return "the target is not admitted"
 	}
 	if holdsNode(n, a.Rollout) || g.Limit == rollout.Unlimited {
 		return ""
 	}
-	held := s.taken(g)
-	for i := range s.w.Truth.Rollouts {
-		r := &s.w.Truth.Rollouts[i]
+	held := s.takenNodes(g)
+	for i := range s.cluster.State.Rollouts {
+		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			if o := s.w.Node(r.Targets[j].Node); o != nil && r.Targets[j].Group == g.Ref && r.Targets[j].Admitted && holdsNode(o, r.Ref) {
+			if o := s.cluster.FindNode(r.Targets[j].Node); o != nil && r.Targets[j].Group == g.Ref && r.Targets[j].Admitted && holdsNode(o, r.Ref) {
 				held[o.Name] = true
 			}
 		}
@@ -291,14 +291,14 @@ func (s *storm) checkHold(v sim.View, a rollout.Action, t *rollout.Target) strin
 }
 
 // checkUntaint: everything the node requires is recorded as done.
-func (s *storm) checkUntaint(v sim.View, a rollout.Action) string {
+func (s *faultTest) checkUntaint(v sim.View, a rollout.Action) string {
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
-		t, seen := s.w.Target(r.Ref, a.Node), s.seen(v, rollout.Action{Rollout: r.Ref, Node: a.Node})
+		t, seen := s.cluster.FindTarget(r.Ref, a.Node), s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: a.Node})
 		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving {
 			continue
 		}
-		for _, k := range s.asSeen(t, seen).Tasks {
+		for _, k := range s.mergeObserved(t, seen).Tasks {
 			if k.Recorded != rollout.StateDone {
 				return r.Ref.String() + " owes " + k.ID
 			}
@@ -307,23 +307,23 @@ func (s *storm) checkUntaint(v sim.View, a rollout.Action) string {
 	return ""
 }
 
-// checkAfter: a node that no rollout holds any more is as a person left it.
-func (s *storm) checkAfter(a rollout.Action) {
-	n := s.w.Node(a.Node)
+// checkState: a node that no rollout holds any more is as a person left it.
+func (s *faultTest) checkState(a rollout.Action) {
+	n := s.cluster.FindNode(a.Node)
 	if a.Verb != rollout.VerbRelease || n == nil || len(n.Holds) > 0 {
 		return
 	}
 	if s.unclear[a.Node] {
 		delete(s.unclear, a.Node)
-		s.human[a.Node] = n.Cordoned
+		s.cordoned[a.Node] = n.Cordoned
 	}
-	if n.Cordoned != s.human[a.Node] {
-		s.broken("%s is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.human[a.Node])
+	if n.Cordoned != s.cordoned[a.Node] {
+		s.failf("%s is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.cordoned[a.Node])
 	}
 }
 
 // checkBatchEnd: a batch that is closed has no member whose outcome may still change by itself.
-func (s *storm) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
+func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 	for i, g := range plan.Groups {
 		was := snap.Groups[i].Memory
 		if was.From == 0 || g.Memory.From == was.From || g.Memory.Batch == 1 && g.Memory.LastSize == 0 {
@@ -331,23 +331,23 @@ func (s *storm) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 		}
 		for _, r := range snap.Rollouts {
 			for _, t := range r.Targets {
-				n := nodeSeen(sim.View{Snapshot: snap}, t.Node)
+				n := findObservedNode(sim.View{Snapshot: snap}, t.Node)
 				if t.Group != g.Group || !t.Admitted || t.Batch < was.From || n == nil || n.UID != t.UID {
 					continue
 				}
-				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !finallyFailed(&t) {
-					s.broken("a batch of %s is closed while %s is under way", g.Group, t.Node)
+				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) {
+					s.failf("a batch of %s is closed while %s is under way", g.Group, t.Node)
 				}
 			}
 		}
 	}
 }
 
-func (s *storm) checkCordons() {
-	for i := range s.w.Truth.Nodes {
-		n := &s.w.Truth.Nodes[i]
-		if len(n.Holds) == 0 && !s.unclear[n.Name] && n.Cordoned != s.human[n.Name] {
-			s.broken("nobody holds %s, it is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.human[n.Name])
+func (s *faultTest) checkCordons() {
+	for i := range s.cluster.State.Nodes {
+		n := &s.cluster.State.Nodes[i]
+		if len(n.Holds) == 0 && !s.unclear[n.Name] && n.Cordoned != s.cordoned[n.Name] {
+			s.failf("nobody holds %s, it is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.cordoned[n.Name])
 		}
 	}
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Do carries out one action, decided on what v shows. Doing it twice changes nothing the second time. Every write to a
+// ApplyAction carries out one action, decided on what v shows. Doing it twice changes nothing the second time. Every write to a
 // node is refused when the node has changed since v, except by writes made through v itself.
-func (w *World) Do(v View, a rollout.Action) error {
-	n := w.Node(a.Node)
+func (w *Cluster) ApplyAction(v View, a rollout.Action) error {
+	n := w.FindNode(a.Node)
 	if n == nil {
 		return errors.New("there is no such node")
 	}
-	t := w.Target(a.Rollout, a.Node)
+	t := w.FindTarget(a.Rollout, a.Node)
 	if t == nil && a.Verb != rollout.VerbRelease {
 		return errors.New("there is no such target")
 	}
 	if t != nil && t.UID != "" && n.UID != t.UID {
 		return errors.New("it is another node of that name")
 	}
-	w.Writes[a.Node]++
+	w.WriteCount[a.Node]++
 	switch a.Verb {
 	case rollout.VerbSweep:
 		w.sweep(t, a)
@@ -37,23 +37,23 @@ func (w *World) Do(v View, a rollout.Action) error {
 		w.evict(a)
 		return nil
 	}
-	if w.rev[a.Node] != v.rev[a.Node] {
+	if w.revisions[a.Node] != v.revisions[a.Node] {
 		return ErrConflict
 	}
-	w.rev[a.Node]++
-	v.rev[a.Node]++
+	w.revisions[a.Node]++
+	v.revisions[a.Node]++
 	return w.patch(n, t, a)
 }
 
 // patch is what an action writes to the node.
-func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
+func (w *Cluster) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
 	switch a.Verb {
 	case rollout.VerbTaint:
 		n.Tainted, n.Known = true, true
 	case rollout.VerbUntaint:
 		n.Tainted = false
 	case rollout.VerbHold:
-		placeHold(n, t, a.Rollout, w.Truth.Now)
+		placeHold(n, t, a.Rollout, w.State.Now)
 	case rollout.VerbRelease:
 		releaseHold(n, a.Rollout)
 		if t != nil {
@@ -64,9 +64,9 @@ func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) erro
 	case rollout.VerbRetire:
 		w.retire(t, a)
 	case rollout.VerbCover:
-		return w.onTask(t, a, func(k *rollout.Task) { k.CoveredBy = a.By })
+		return w.changeTask(t, a, func(k *rollout.Task) { k.CoveredBy = a.By })
 	case rollout.VerbRecord:
-		return w.onTask(t, a, func(k *rollout.Task) { w.record(k, a) })
+		return w.changeTask(t, a, func(k *rollout.Task) { w.record(k, a) })
 	case rollout.VerbRun:
 		w.run(t, a)
 	default:
@@ -75,8 +75,8 @@ func (w *World) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) erro
 	return nil
 }
 
-func (w *World) onTask(t *rollout.Target, a rollout.Action, do func(*rollout.Task)) error {
-	k := Task(t, a.Task)
+func (w *Cluster) changeTask(t *rollout.Target, a rollout.Action, do func(*rollout.Task)) error {
+	k := FindTask(t, a.Task)
 	if k == nil {
 		return errors.New("there is no such task: " + a.Task)
 	}
@@ -97,38 +97,38 @@ func releaseHold(n *rollout.Node, owner rollout.Ref) {
 	n.Cordoned, n.Holds = after.Unschedulable, after.Holds
 }
 
-func (w *World) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {
+func (w *Cluster) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {
 	if t.Admitted {
 		return
 	}
 	n.Known = true
-	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.Truth.Now
+	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.State.Now
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	for i := range t.Tasks {
 		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
 	}
 }
 
-func (w *World) retire(t *rollout.Target, a rollout.Action) {
+func (w *Cluster) retire(t *rollout.Target, a rollout.Action) {
 	t.Admitted, t.Skipped = false, t.Skipped || a.Skip
 	if !a.Skip {
-		t.FinishedAt = w.Truth.Now
+		t.FinishedAt = w.State.Now
 	}
 	if !a.Wipe {
 		return
 	}
-	r := w.Rollout(a.Rollout)
+	r := w.FindRollout(a.Rollout)
 	r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == t.Node })
-	w.Arrange()
+	w.Reindex()
 }
 
-func (w *World) record(k *rollout.Task, a rollout.Action) {
+func (w *Cluster) record(k *rollout.Task, a rollout.Action) {
 	k.Recorded = a.State
 	switch a.State {
 	case rollout.StateDone:
 		k.State, k.CoveredBy = rollout.StateDone, ""
 	case rollout.StateFailing:
-		k.Attempts, k.Noted, k.FailedAt = a.Attempts, a.Attempts, w.Truth.Now
+		k.Attempts, k.Noted, k.FailedAt = a.Attempts, a.Attempts, w.State.Now
 		if k.Object == "" {
 			k.State = rollout.StateFailing
 		}
@@ -141,8 +141,8 @@ func (w *World) record(k *rollout.Task, a rollout.Action) {
 
 // run records that a task runs, then creates its object. What is no longer wanted is created all the same: whoever
 // decided so does not know better, and it becomes a stray.
-func (w *World) run(t *rollout.Target, a rollout.Action) {
-	k := Task(t, a.Task)
+func (w *Cluster) run(t *rollout.Target, a rollout.Action) {
+	k := FindTask(t, a.Task)
 	w.objects++
 	name := fmt.Sprintf("%s-%s-%s-%d", strings.ReplaceAll(a.Rollout.String(), "/", "-"), a.Node, strings.ReplaceAll(a.Task, "/", "-"), w.objects)
 	if k == nil {
@@ -151,20 +151,20 @@ func (w *World) run(t *rollout.Target, a rollout.Action) {
 	}
 	k.Recorded = rollout.StateRunning
 	for _, id := range a.Covers {
-		if c := Task(t, id); c != nil {
+		if c := FindTask(t, id); c != nil {
 			c.CoveredBy = a.Task
 		}
 	}
 	if k.Object == "" {
-		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.StateRunning, w.Truth.Now, false, false, nil
+		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.StateRunning, w.State.Now, false, false, nil
 	}
 }
 
 // sweep deletes an object. One whose work ended well goes at once; others may linger until Vanish.
-func (w *World) sweep(t *rollout.Target, a rollout.Action) {
+func (w *Cluster) sweep(t *rollout.Target, a rollout.Action) {
 	if i := slices.Index(t.Strays, a.Object); i >= 0 {
 		t.Strays = slices.Delete(t.Strays, i, i+1)
-		if w.Linger {
+		if w.SlowDeletion {
 			t.Going = append(t.Going, a.Object)
 		}
 		return
@@ -173,16 +173,16 @@ func (w *World) sweep(t *rollout.Target, a rollout.Action) {
 		k := &t.Tasks[i]
 		switch {
 		case k.Object != a.Object:
-		case w.Linger && (k.State == rollout.StateRunning || k.State == rollout.StateFailing):
+		case w.SlowDeletion && (k.State == rollout.StateRunning || k.State == rollout.StateFailing):
 			k.Leaving = true
 		default:
-			Vanish(k)
+			RemoveObject(k)
 		}
 	}
 }
 
-// Vanish takes a task's object away: what is known of the task now is what the node records.
-func Vanish(k *rollout.Task) {
+// RemoveObject takes a task's object away: what is known of the task now is what the node records.
+func RemoveObject(k *rollout.Task) {
 	if k.Stale { // what is made next has another definition
 		k.Attempts, k.Noted = 0, 0
 	}
@@ -200,27 +200,27 @@ func Vanish(k *rollout.Task) {
 	}
 }
 
-func (w *World) evict(a rollout.Action) {
+func (w *Cluster) evict(a rollout.Action) {
 	pods := w.Workloads[a.Node]
 	for i := range pods {
 		if pods[i].UID != a.Pod.UID {
 			continue
 		}
-		if w.Refuse != nil && !a.Force && !pods[i].Leaving {
-			if why, retry := w.Refuse(a.Node, pods[i]); why != "" {
-				pods[i].Refused, pods[i].RetryAt = why, w.Truth.Now.Add(retry)
+		if w.RefuseEviction != nil && !a.Force && !pods[i].Leaving {
+			if why, retry := w.RefuseEviction(a.Node, pods[i]); why != "" {
+				pods[i].Refused, pods[i].RetryAt = why, w.State.Now.Add(retry)
 				return
 			}
 		}
 		pods[i].Leaving = true
 		if a.Force {
-			w.Gone(a.Node, pods[i].UID)
+			w.RemovePod(a.Node, pods[i].UID)
 		}
 		return
 	}
 }
 
-// Gone takes a workload off its node.
-func (w *World) Gone(node, uid string) {
+// RemovePod takes a workload off its node.
+func (w *Cluster) RemovePod(node, uid string) {
 	w.Workloads[node] = slices.DeleteFunc(w.Workloads[node], func(p rollout.Pod) bool { return p.UID == uid })
 }

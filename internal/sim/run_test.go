@@ -15,8 +15,8 @@ import (
 
 var morning = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 
-// fleet is a rollout of so many nodes, with two packages of two stages each.
-func fleet(nodes int, group rollout.Group) rollout.Snapshot {
+// newRollout is a rollout of so many nodes, with two packages of two stages each.
+func newRollout(nodes int, group rollout.Group) rollout.Snapshot {
 	s := rollout.Snapshot{Now: morning, Groups: []rollout.Group{group}}
 	r := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200}
 	for i := range nodes {
@@ -38,8 +38,8 @@ func fleet(nodes int, group rollout.Group) rollout.Snapshot {
 	return s
 }
 
-// minutes lets every task take a minute, and tuning two.
-var minutes = sim.Times{
+// minuteDurations lets every task take a minute, and tuning two.
+var minuteDurations = sim.Durations{
 	Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
 		if strings.HasPrefix(k.ID, "tuning") {
 			return 2 * time.Minute
@@ -49,17 +49,17 @@ var minutes = sim.Times{
 	Pod: 30 * time.Second,
 }
 
-func TestPlay(t *testing.T) {
-	s := fleet(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
-	got := sim.Play(s, minutes, 24*time.Hour)
-	if len(got.Left) > 0 {
-		t.Errorf("left: %+v", got.Left)
+func TestRun(t *testing.T) {
+	s := newRollout(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+	got := sim.Run(s, minuteDurations, 24*time.Hour)
+	if len(got.Unfinished) > 0 {
+		t.Errorf("left: %+v", got.Unfinished)
 	}
 	if want := morning.Add(8 * time.Minute); !got.End.Equal(want) { // two by two, four minutes each
 		t.Errorf("it ended at %s, want %s", got.End, want)
 	}
 	var story strings.Builder
-	for _, m := range got.Moments {
+	for _, m := range got.Steps {
 		for _, a := range m.Actions {
 			if a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRetire {
 				fmt.Fprintf(&story, "%s %s %s\n", m.At.Sub(morning), a.Verb, a.Node)
@@ -75,50 +75,50 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-func TestPlayDrainsAndWaitsForWindows(t *testing.T) {
-	s := fleet(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100},
+func TestRunWithDrainAndWindow(t *testing.T) {
+	s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100},
 		Frozen: &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window opens at 10:00"}, Until: morning.Add(2 * time.Hour)})
 	for i := range s.Rollouts[0].Targets[0].Tasks {
 		s.Rollouts[0].Targets[0].Tasks[i].Need = rollout.NeedDrained
 	}
 	s.Rollouts[0].Targets[0].Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
-	got := sim.Play(s, minutes, 24*time.Hour)
-	if want := morning.Add(2*time.Hour + 4*time.Minute + 30*time.Second); !got.End.Equal(want) || len(got.Left) > 0 {
-		t.Errorf("it ended at %s, want %s; left: %+v", got.End, want, got.Left)
+	got := sim.Run(s, minuteDurations, 24*time.Hour)
+	if want := morning.Add(2*time.Hour + 4*time.Minute + 30*time.Second); !got.End.Equal(want) || len(got.Unfinished) > 0 {
+		t.Errorf("it ended at %s, want %s; left: %+v", got.End, want, got.Unfinished)
 	}
 }
 
-func TestPlayStops(t *testing.T) {
-	s := fleet(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 0})
-	got := sim.Play(s, minutes, 24*time.Hour)
-	if !got.End.Equal(morning) || len(got.Left) != 1 || len(got.Left[0].Verdicts) != 2 || got.Left[0].Verdicts[0].Why.Reason != rollout.ReasonBudget {
-		t.Errorf("%s, %+v", got.End, got.Left)
+func TestRunEnds(t *testing.T) {
+	s := newRollout(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 0})
+	got := sim.Run(s, minuteDurations, 24*time.Hour)
+	if !got.End.Equal(morning) || len(got.Unfinished) != 1 || len(got.Unfinished[0].Verdicts) != 2 || got.Unfinished[0].Verdicts[0].Why.Reason != rollout.ReasonBudget {
+		t.Errorf("%s, %+v", got.End, got.Unfinished)
 	}
-	s = fleet(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1})
-	got = sim.Play(s, minutes, 3*time.Minute)
-	if len(got.Left) != 1 || got.End.After(morning.Add(3*time.Minute)) {
-		t.Errorf("the time was up: %s, %+v", got.End, got.Left)
+	s = newRollout(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1})
+	got = sim.Run(s, minuteDurations, 3*time.Minute)
+	if len(got.Unfinished) != 1 || got.End.After(morning.Add(3*time.Minute)) {
+		t.Errorf("the time was up: %s, %+v", got.End, got.Unfinished)
 	}
 }
 
 // An object that is deleted before it ended is waited for no longer.
-func TestPlayGoesOnWithoutAnObject(t *testing.T) {
-	s := fleet(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+func TestRunWithDeletedObject(t *testing.T) {
+	s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	target := &s.Rollouts[0].Targets[0]
 	target.Admitted, target.Admission = true, 1
 	k := &target.Tasks[0]
 	k.State, k.Recorded, k.Object, k.Stale = rollout.StateFailing, rollout.StateFailing, "pod", true
 	k.Why, k.Attempts, k.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
-	got := sim.Play(s, minutes, 24*time.Hour)
-	if len(got.Left) > 0 || got.End.After(morning.Add(time.Hour)) {
-		t.Errorf("it ended at %s, left %+v", got.End, got.Left)
+	got := sim.Run(s, minuteDurations, 24*time.Hour)
+	if len(got.Unfinished) > 0 || got.End.After(morning.Add(time.Hour)) {
+		t.Errorf("it ended at %s, left %+v", got.End, got.Unfinished)
 	}
 }
 
-func TestPlayStopsWhenItIsEnough(t *testing.T) {
-	s := fleet(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
-	times, admitted := minutes, 0
-	times.Enough = func(m sim.Moment) bool {
+func TestRunStops(t *testing.T) {
+	s := newRollout(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+	times, admitted := minuteDurations, 0
+	times.Stop = func(m sim.Step) bool {
 		for _, a := range m.Actions {
 			if a.Verb == rollout.VerbAdmit {
 				admitted++
@@ -126,9 +126,9 @@ func TestPlayStopsWhenItIsEnough(t *testing.T) {
 		}
 		return admitted > 2
 	}
-	got := sim.Play(s, times, 24*time.Hour)
-	if last := got.Moments[len(got.Moments)-1]; !last.At.Equal(morning.Add(4*time.Minute)) || !got.End.Equal(last.At) || len(got.Left) != 1 {
-		t.Errorf("it ended at %s after %d moments, left %+v", got.End, len(got.Moments), got.Left)
+	got := sim.Run(s, times, 24*time.Hour)
+	if last := got.Steps[len(got.Steps)-1]; !last.At.Equal(morning.Add(4*time.Minute)) || !got.End.Equal(last.At) || len(got.Unfinished) != 1 {
+		t.Errorf("it ended at %s after %d moments, left %+v", got.End, len(got.Steps), got.Unfinished)
 	}
 }
 
@@ -136,10 +136,10 @@ func TestPlayStopsWhenItIsEnough(t *testing.T) {
 // plan are one patch; each object is created and deleted. The rest of the 20 requests a node may cost is for events,
 // conditions and ConfigMaps.
 func TestRequests(t *testing.T) {
-	s := fleet(50, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
-	got := sim.Play(s, minutes, 24*time.Hour)
+	s := newRollout(50, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	patches, objects, plans := map[string]int{}, map[string]int{}, 0
-	for _, m := range got.Moments {
+	for _, m := range got.Steps {
 		plans++
 		patched := map[string]bool{}
 		for _, a := range m.Actions {

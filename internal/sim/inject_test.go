@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
+)
+
+func (s *faultTest) addNode(name string) {
+	s.cluster.State.Nodes = append(s.cluster.State.Nodes, rollout.Node{
+		Name: name, UID: s.newUID(), BootID: s.newUID(), Ready: true, Created: s.cluster.State.Now, Known: s.chance(50), Self: name == "n1",
+	})
+}
+
+// injectFaults lets things happen that no operator has a say in.
+func (s *faultTest) injectFaults() {
+	for i := range s.cluster.State.Nodes {
+		s.injectNodeFault(&s.cluster.State.Nodes[i])
+	}
+	if s.chance(s.rates.vanish) && len(s.cluster.State.Nodes) > 1 {
+		s.loseNode()
+	}
+	if s.chance(s.rates.edit) {
+		s.editRollout()
+	}
+	if s.chance(s.rates.steer) {
+		s.changeControls()
+	}
+	for i := range s.cluster.State.Rollouts {
+		for j := range s.cluster.State.Rollouts[i].Targets {
+			s.runTarget(&s.cluster.State.Rollouts[i].Targets[j])
+		}
+	}
+}
+
+func (s *faultTest) injectNodeFault(n *rollout.Node) {
+	if s.notReady[n.Name] > 0 {
+		if s.notReady[n.Name]--; s.notReady[n.Name] == 0 {
+			n.Ready, n.ReadyAt = true, s.cluster.State.Now
+			s.cluster.TouchNode(n.Name)
+		}
+	}
+	if s.chance(s.rates.sick) {
+		s.makeNotReady(n, 1+s.random.Intn(5))
+	}
+	if s.chance(s.rates.boot) {
+		s.logf("%s boots by itself", n.Name)
+		n.BootID = s.newUID()
+		s.makeNotReady(n, 2)
+	}
+	if s.chance(s.rates.cordon) {
+		s.changeCordon(n)
+	}
+	pods := s.cluster.Workloads[n.Name]
+	for _, p := range slices.Clone(pods) {
+		if p.Leaving && s.chance(50) || p.Wait && s.chance(15) {
+			s.cluster.RemovePod(n.Name, p.UID)
+		}
+	}
+	if !n.Cordoned && s.chance(s.rates.arrive) {
+		p := rollout.Pod{Namespace: "work", Name: s.newUID(), Wait: s.chance(20)}
+		if !p.Wait && s.chance(5) {
+			p.Keep = "nothing recreates it"
+		}
+		p.UID = p.Name
+		s.cluster.Workloads[n.Name] = append(s.cluster.Workloads[n.Name], p)
+	}
+}
+
+func (s *faultTest) makeNotReady(n *rollout.Node, ticks int) {
+	n.Ready = false
+	s.notReady[n.Name] = max(s.notReady[n.Name], ticks)
+	s.cluster.TouchNode(n.Name)
+}
+
+// changeCordon is a person who cordons a node, or takes a cordon away, be it ours.
+func (s *faultTest) changeCordon(n *rollout.Node) {
+	s.cluster.TouchNode(n.Name)
+	if n.Cordoned {
+		n.Cordoned, s.cordoned[n.Name] = false, false
+		s.logf("a person uncordons %s", n.Name)
+		return
+	}
+	n.Cordoned, s.cordoned[n.Name] = true, true
+	s.unclear[n.Name] = len(n.Holds) > 0
+	s.logf("a person cordons %s", n.Name)
+}
+
+// loseNode deletes a node; often another comes with the same name.
+func (s *faultTest) loseNode() {
+	i := s.random.Intn(len(s.cluster.State.Nodes))
+	name := s.cluster.State.Nodes[i].Name
+	s.logf("node %s is deleted", name)
+	s.cluster.State.Nodes = slices.Delete(s.cluster.State.Nodes, i, i+1)
+	delete(s.cluster.Workloads, name)
+	delete(s.cordoned, name)
+	delete(s.unclear, name)
+	s.notReady[name] = 0
+	s.cluster.TouchNode(name)
+	if s.chance(70) {
+		s.addNode(name)
+	}
+}
+
+// editRollout changes what is wanted.
+func (s *faultTest) editRollout() {
+	w := s.desired[s.random.Intn(len(s.desired))]
+	name := fmt.Sprintf("p%d", s.random.Intn(3))
+	p, there := w.packages[name]
+	switch s.random.Intn(6) {
+	case 0:
+		p.version++
+	case 1:
+		p.version = max(1, p.version-1)
+	case 2:
+		p.config++
+	case 3:
+		p.interrupt = s.random.Intn(3)
+	case 4:
+		if there && len(w.packages) > 1 {
+			delete(w.packages, name)
+			s.logf("%s drops %s", w.name, name)
+			return
+		}
+	default:
+		for _, n := range s.cluster.State.Nodes {
+			if s.chance(20) {
+				w.nodes[n.Name] = !w.nodes[n.Name]
+			}
+		}
+		s.logf("%s selects %v", w.name, w.nodes)
+		return
+	}
+	if !there {
+		p = s.newPackage(int(name[1] - '0'))
+	}
+	if dep, ok := w.packages[p.after]; ok && dep.after == name {
+		p.after = ""
+	}
+	w.packages[name] = p
+	if hasCycle(w.packages, name) {
+		p.after = ""
+		w.packages[name] = p
+	}
+	s.logf("%s wants %s %+v", w.name, name, p)
+	s.releaseSkipped(w.name)
+}
+
+// releaseSkipped: a changed definition lets those be tried again that had been given up.
+func (s *faultTest) releaseSkipped(name rollout.Ref) {
+	r := s.cluster.FindRollout(name)
+	if r == nil {
+		return
+	}
+	for i := range r.Targets {
+		r.Targets[i].Skipped = false
+	}
+}
+
+func hasCycle(packages map[string]desiredPackage, from string) bool {
+	for at, steps := packages[from].after, 0; at != ""; at, steps = packages[at].after, steps+1 {
+		if at == from || steps > len(packages) {
+			return true
+		}
+	}
+	return false
+}
+
+// changeControls is what administrators do.
+func (s *faultTest) changeControls() {
+	if len(s.cluster.State.Rollouts) == 0 {
+		return
+	}
+	r := &s.cluster.State.Rollouts[s.random.Intn(len(s.cluster.State.Rollouts))]
+	g := &s.cluster.State.Groups[s.random.Intn(len(s.cluster.State.Groups))]
+	switch s.random.Intn(12) {
+	case 0, 1:
+		r.Paused, r.Yields = !r.Paused, false
+	case 2:
+		r.Paused, r.Yields = !r.Paused, !r.Paused
+	case 3:
+		if s.chance(30) {
+			r.Deleting = true
+		}
+	case 4:
+		if s.chance(40) { // force deleted: the object vanishes, and with it its pods
+			s.logf("%s vanishes", r.Ref)
+			s.removeRollout(r.Ref)
+			return
+		}
+	case 5:
+		g.Frozen = nil
+		if s.chance(50) {
+			g.Frozen = &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window is closed"}
+		}
+	case 6:
+		if g.Limit != rollout.Unlimited {
+			g.Limit = s.random.Intn(4)
+		}
+	case 7:
+		switch s.random.Intn(3) {
+		case 0:
+			g.Memory = rollout.Memory{}
+		case 1:
+			g.For = s.newUID()
+		default:
+			g.Resume = s.newUID()
+		}
+	case 8:
+		r.Broken = nil
+		if s.chance(40) {
+			r.Broken = &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "packages depend on each other in a circle"}
+		}
+	case 9:
+		if len(r.Targets) > 0 {
+			s.resetNode(r, &r.Targets[s.random.Intn(len(r.Targets))])
+		}
+	case 10:
+		if len(r.Targets) > 0 {
+			t := &r.Targets[s.random.Intn(len(r.Targets))]
+			t.Blocked = nil
+			if s.chance(50) {
+				t.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, Text: "the node carries the ignore label"}
+			}
+		}
+	default:
+		for i := range r.Targets {
+			r.Targets[i].Skipped = false
+		}
+	}
+	s.logf("somebody steers %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
+}
+
+// removeRollout takes a rollout away without its consent. Its holds stay on the nodes.
+func (s *faultTest) removeRollout(name rollout.Ref) {
+	s.cluster.State.Rollouts = slices.DeleteFunc(s.cluster.State.Rollouts, func(r rollout.Rollout) bool { return r.Ref == name })
+	s.cluster.Reindex()
+}
+
+// resetNode is somebody who deletes our annotations on a node. The cordon's owner is another annotation; pods stay.
+func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
+	s.logf("somebody resets %s on %s", r.Ref, t.Node)
+	s.cluster.TouchNode(t.Node)
+	for _, k := range t.Tasks {
+		if k.Object != "" {
+			t.Strays = append(t.Strays, k.Object)
+		}
+	}
+	t.Tasks, t.Admitted, t.Skipped, t.Batch = nil, false, false, 0
+	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
+	for _, w := range s.desired {
+		if w.name == r.Ref {
+			delete(w.kept, t.UID)
+			delete(w.goals, t.UID)
+		}
+	}
+	s.ended = map[string]bool{}
+}
+
+// runTarget is what becomes of the objects on one node.
+func (s *faultTest) runTarget(t *rollout.Target) {
+	n := s.cluster.FindNode(t.Node)
+	if n == nil || n.UID != t.UID {
+		return
+	}
+	if len(t.Going) > 0 && s.chance(60) {
+		t.Going = t.Going[1:]
+	}
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		switch {
+		case k.Object == "":
+		case k.Leaving:
+			if s.chance(60) {
+				sim.RemoveObject(k)
+			}
+		case !n.Ready:
+		case k.State == rollout.StateRunning:
+			s.runTask(t, n, k)
+		case k.State == rollout.StateFailing && !k.Dead && s.chance(30): // the kubelet tried again
+			s.endOrFail(t, n, k)
+		}
+	}
+}
+
+func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
+	switch {
+	case s.chance(s.rates.reset): // somebody deletes the pod
+		s.logf("%s of %s vanishes", k.Object, t.Node)
+		sim.RemoveObject(k)
+	case s.chance(s.rates.hang):
+	case k.Why == nil && s.chance(s.rates.pull):
+		k.Why = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}
+	case s.chance(40):
+		s.endOrFail(t, n, k)
+	}
+}
+
+func (s *faultTest) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
+	if s.chance(s.rates.fail) {
+		s.cluster.FailTask(k, s.chance(40), rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
+		s.logf("%s fails on %s (%d)", k.ID, t.Node, k.Attempts)
+		return
+	}
+	s.logf("%s ends on %s", k.ID, t.Node)
+	if k.Need == rollout.NeedAlone {
+		s.runInterrupt(t, n, k)
+	}
+	k.State, k.Why, k.Dead, k.Stale = rollout.StateSucceeded, nil, false, false
+}
+
+// runInterrupt is the moment an interrupt happens: once for each admission.
+func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
+	id := strings.Join([]string{t.UID, fmt.Sprint(t.Admission), k.ID, fmt.Sprint(s.serialOf(t, k))}, " ")
+	if s.ended[id] {
+		s.failf("interrupt %s happened twice", id)
+	}
+	s.ended[id] = true
+	if k.BootID != "" {
+		n.BootID = s.newUID()
+		s.makeNotReady(n, 1+s.random.Intn(2))
+	}
+}
+
+// serialOf tells apart interrupts of one name in one admission: the definition may change to and fro meanwhile.
+func (s *faultTest) serialOf(_ *rollout.Target, k *rollout.Task) time.Time { return k.Started }
+
+var _ = sim.New
