@@ -84,7 +84,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 		}
 		c.checkConfigMapOwners(s, compiled)
 		for _, p := range compiled.Problems {
-			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text})
+			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text, Refuses: p.Refuses})
 		}
 		c.addPodsOfSkyhook(s, compiled)
 		o.skyhooks[compiled.Rollout.Ref] = compiled

@@ -45,7 +45,7 @@ func (c *compiler) addNodeOps() {
 		name := compiled.Rollout.Ref
 		o.nodeOps[name] = compiled
 		for _, p := range compiled.Problems {
-			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text})
+			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text, Refuses: true})
 		}
 		c.addPodsOfNodeOp(op, compiled)
 		c.snapshot.Rollouts, c.snapshot.Ledgers = append(c.snapshot.Rollouts, compiled.Rollout), append(c.snapshot.Ledgers, compiled.Ledger)

@@ -60,6 +60,7 @@ type Objects struct {
 type Problem struct {
 	Rollout rollout.Ref
 	Text    string
+	Refuses bool // the object is not accepted; otherwise it is a warning
 }
 
 // Outcome says what became of a plan.

@@ -219,8 +219,9 @@ func (r *reporter) logActions(done []rollout.Action) {
 
 // logProblems logs the problems of objects, each once.
 func (r *reporter) logProblems(problems []cluster.Problem) {
-	now := make(map[rollout.Ref]string, len(problems))
+	now, refused := make(map[rollout.Ref]string, len(problems)), map[rollout.Ref]bool{}
 	for _, p := range problems {
+		refused[p.Rollout] = refused[p.Rollout] || p.Refuses
 		if now[p.Rollout] != "" {
 			now[p.Rollout] += "; "
 		}
@@ -228,7 +229,11 @@ func (r *reporter) logProblems(problems []cluster.Problem) {
 	}
 	for _, p := range problems {
 		if text := now[p.Rollout]; r.problems[p.Rollout] != text {
-			r.log.Info("object rejected", "rollout", p.Rollout.String(), "why", text)
+			message := "object accepted with warnings"
+			if refused[p.Rollout] {
+				message = "object rejected"
+			}
+			r.log.Info(message, "rollout", p.Rollout.String(), "why", text)
 			r.problems[p.Rollout] = text
 		}
 	}

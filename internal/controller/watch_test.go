@@ -278,11 +278,15 @@ func TestLogLines(t *testing.T) {
 		t.Errorf("logged %q, want %q", lines, want)
 	}
 	lines = nil
-	wrong := []cluster.Problem{{Rollout: rollout.ParseRef("Skyhook/demo"), Text: "one"}, {Rollout: rollout.ParseRef("Skyhook/demo"), Text: "two"}}
+	wrong := []cluster.Problem{{Rollout: rollout.ParseRef("Skyhook/demo"), Text: "one"}, {Rollout: rollout.ParseRef("Skyhook/demo"), Text: "two", Refuses: true}}
 	r.logProblems(wrong)
 	r.logProblems(wrong)
 	r.logProblems(wrong[:1])
-	if len(lines) != 2 {
-		t.Errorf("problems are logged %d times, want once for each set: %q", len(lines), lines)
+	want = []string{
+		`"level"=0 "msg"="object rejected" "rollout"="Skyhook/demo" "why"="one; two"`,
+		`"level"=0 "msg"="object accepted with warnings" "rollout"="Skyhook/demo" "why"="one"`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("problems are logged as %q, want once for each set: %q", lines, want)
 	}
 }

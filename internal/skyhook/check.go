@@ -56,6 +56,23 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
 			Text: "autoTaintNewNodes has no effect without runtimeRequired"})
 	}
+	return append(out, findIgnoredTags(s, defs)...)
+}
+
+// findIgnoredTags returns a problem for each image that has another tag than the one that is pulled. The Skyhook is accepted,
+// because the predecessors removed such tags silently.
+func findIgnoredTags(s *v1alpha1.Skyhook, defs map[string]*Definition) []Problem {
+	var out []Problem
+	for _, name := range sortedNames(defs) {
+		written, _, _ := strings.Cut(s.Spec.Packages[name].Image, "@")
+		p := defs[name].Package
+		tag, hasTag := strings.CutPrefix(written, p.Image+":")
+		if !hasTag || tag == string(p.Version) || tag == versionTag(p.Version) {
+			continue
+		}
+		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "packages." + name + ".image",
+			Text: fmt.Sprintf("image of package %s has the tag %q, which is ignored: %s is pulled; remove the tag", name, tag, imageOf(p))})
+	}
 	return out
 }
 

@@ -23,6 +23,9 @@ const (
 	mostReasons   = 3  // in the message of Ready
 )
 
+// acceptedText begins the message of Accepted. What has no effect follows.
+const acceptedText = "the spec can be carried out"
+
 // readyReasons are the reasons of the condition Ready, by status.
 var readyReasons = map[v1alpha1.Status]string{
 	v1alpha1.StatusComplete: v1alpha1.ReasonNodesConverged, v1alpha1.StatusInProgress: v1alpha1.ReasonProgressing,
@@ -108,7 +111,7 @@ func (rep reporter) setAccepted(t *conditionWriter) {
 		t.set(v1alpha1.ConditionAccepted, false, reason, strings.Join(wrong, "; "))
 		return
 	}
-	t.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, strings.Join(append([]string{"the spec can be carried out"}, minor...), "; "))
+	t.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, strings.Join(append([]string{acceptedText}, minor...), "; "))
 }
 
 // summarize returns the message of Ready: the number of complete nodes, the others, and the most urgent reasons.

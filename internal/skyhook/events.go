@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -40,7 +41,21 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventState,
 			Message: fmt.Sprintf("status changed from %s to %s", was.Status, is.Status)})
 	}
+	out = append(out, acceptanceEvents(was, is)...)
 	return append(out, c.reporter().deletionEvents(was, is)...)
+}
+
+// acceptanceEvents returns an event when an accepted spec newly has fields without effect.
+func acceptanceEvents(was, is v1alpha1.SkyhookStatus) []Event {
+	now, before := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionAccepted), meta.FindStatusCondition(was.Conditions, v1alpha1.ConditionAccepted)
+	if now == nil || now.Status != metav1.ConditionTrue || before != nil && before.Message == now.Message {
+		return nil
+	}
+	ignored, found := strings.CutPrefix(now.Message, acceptedText+"; ")
+	if !found {
+		return nil
+	}
+	return []Event{{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventFieldIgnored, Message: node.Truncate(ignored, 1000)}}
 }
 
 func (rep reporter) eventOf(a rollout.Action) *Event {

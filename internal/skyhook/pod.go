@@ -246,13 +246,16 @@ func privilegedContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{Privileged: &yes}
 }
 
-// imageOf returns the reference to pull, by digest if there is one. A tag cannot have the plus sign that a version may have.
+// imageOf returns the reference to pull, by digest if there is one.
 func imageOf(p v1alpha1.Package) string {
 	if p.ContainerSHA != "" {
 		return p.Image + "@" + p.ContainerSHA
 	}
-	return p.Image + ":" + strings.ReplaceAll(string(p.Version), "+", "_")
+	return p.Image + ":" + versionTag(p.Version)
 }
+
+// versionTag returns the tag of a version. A tag cannot have the plus sign that a version may have.
+func versionTag(v v1alpha1.PackageVersion) string { return strings.ReplaceAll(string(v), "+", "_") }
 
 func (r renderer) agentImage(d *Definition) string {
 	if d.Package.AgentImageOverride != "" {

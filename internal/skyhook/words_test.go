@@ -207,6 +207,45 @@ func TestUnchangedNodeIsParsedOnce(t *testing.T) {
 	}
 }
 
+// TestIgnoredTag checks that a tag other than the version is reported by Accepted and by one event, and that records, status and
+// pods have the repository.
+func TestIgnoredTag(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: "example.org:5000/p:latest"}}}}`)
+	w.addNode("n1")
+	c := w.compile(s)
+	if c.Rollout.Broken != nil {
+		t.Fatalf("the Skyhook is not accepted: %v", c.Rollout.Broken)
+	}
+	is := c.Status(rollout.Report{}, nil)
+	const text = `image of package tuning has the tag "latest", which is ignored: example.org:5000/p:1.0.0 is pulled; remove the tag`
+	accepted := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionAccepted)
+	if accepted.Status != metav1.ConditionTrue || accepted.Message != "the spec can be carried out; "+text {
+		t.Errorf("Accepted is %s with the message %q", accepted.Status, accepted.Message)
+	}
+	events := c.Events(nil, v1alpha1.SkyhookStatus{}, is)
+	want := []Event{{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: "FieldIgnored", Message: text}}
+	if !slices.Equal(events, want) {
+		t.Errorf("events are %+v, want %+v", events, want)
+	}
+	if again := c.Events(nil, is, is); len(again) > 0 {
+		t.Errorf("an event is repeated: %+v", again)
+	}
+	w.drive(s)
+	c = w.compile(s)
+	if got := c.Status(rollout.Report{}, nil).NodeState["n1"]["tuning|1.0.0"].Image; got != "example.org:5000/p" {
+		t.Errorf("the status has the image %q", got)
+	}
+	s.Spec.Packages["tuning"] = v1alpha1.Package{Version: "1.0.0", Image: "example.org:5000/p"}
+	c = w.compile(s)
+	if len(c.Problems) > 0 || len(c.Rollout.Targets[0].Tasks) > 0 {
+		t.Errorf("without the tag there are problems %v and tasks %v", c.Problems, c.Rollout.Targets[0].Tasks)
+	}
+	if events := c.Events(nil, is, c.Status(rollout.Report{}, nil)); len(events) > 0 {
+		t.Errorf("the removal of the tag has events: %+v", events)
+	}
+}
+
 // TestEvents checks which events are per node and which are aggregated.
 func TestEvents(t *testing.T) {
 	w := newTestCluster(t)

@@ -295,6 +295,8 @@ func TestAdmissionPolicy(t *testing.T) {
 		"image: registry.example.org/tool, agentImageOverride: x:1, " + digest: "the agent's image",
 		"image: registry.example.org/tool, " + digest:                          "",
 		"image: ghcr.io/skyhook-k8s/skyhook/packages/tuning, " + digest:        "",
+		"image: 'registry.example.org/tool:other', " + digest:                  "",
+		"image: 'registry.example.org.evil/tool:1', " + digest:                 "come from",
 	} {
 		err := skyhook(of)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

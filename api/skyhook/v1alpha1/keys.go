@@ -116,6 +116,7 @@ const (
 	EventState           = "State"
 	EventReboot          = "Reboot"
 	EventDeletionBlocked = "DeletionBlocked"
+	EventFieldIgnored    = "FieldIgnored"
 )
 
 // LegacyCondition is the type under which a condition is written a second time, for programs that read the older name.

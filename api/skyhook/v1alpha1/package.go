@@ -11,7 +11,6 @@ import (
 
 // Package is one version of a container image with scripts, and how it is run on the nodes.
 // +kubebuilder:validation:XValidation:rule="!self.image.contains('@')",fieldPath=".image",message="image carries a digest: move it to containerSHA and leave the repository in image"
-// +kubebuilder:validation:XValidation:rule="self.image.contains('@') || !self.image.matches(':[^/]*$') || self.image.endsWith(':' + self.version)",fieldPath=".image",messageExpression="'image carries a tag that is not the version %s: remove the tag, because version is the tag'.format([self.version])",message="image carries a tag that is not the version: remove the tag, because version is the tag"
 // +kubebuilder:validation:XValidation:rule="!has(self.configInterrupts) || self.configInterrupts.all(k, k.contains('*') || has(self.configMap) && k in self.configMap)",fieldPath=".configInterrupts",messageExpression="'configInterrupts has keys that are not in configMap %s: use a key of configMap, or a pattern with *'.format([self.configInterrupts.filter(k, !k.contains('*') && !(has(self.configMap) && k in self.configMap))])",message="configInterrupts has a key that is not in configMap: use a key of configMap, or a pattern with *"
 // +kubebuilder:validation:XValidation:rule=`!has(self.configInterrupts) || self.configInterrupts.all(k, !k.contains('*') || has(self.configMap) && (k in self.configMap || k.matches(r'^([-._a-zA-Z0-9*?]|\[\^?[-._a-zA-Z0-9]+\])+$') && self.configMap.exists(c, c.matches('^' + k.replace('.', r'\.').replace('*', '.*').replace('?', '.') + '$'))))`,fieldPath=".configInterrupts",messageExpression="'configInterrupts has a pattern that matches no key of configMap (its patterns are %s): correct the pattern, or remove it'.format([self.configInterrupts.filter(k, k.contains('*'))])",message="configInterrupts has a pattern that matches no key of configMap: correct the pattern, or remove it"
 type Package struct {
@@ -25,7 +24,7 @@ type Package struct {
 	Version PackageVersion `json:"version"`
 
 	// image is the repository of the package without a tag, such as ghcr.io/team/package, at most 512 characters. A
-	// tag equal to version is accepted and ignored.
+	// tag is accepted and ignored, because version is the tag.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9][-A-Za-z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?/)?[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|__?|-+)[a-z0-9]+)*)*(:[^/@]*)?(@.*)?$')",message="image is not a repository: use a name such as ghcr.io/team/package, in lower case and without a scheme"
