@@ -4,14 +4,17 @@
 package controller
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
@@ -75,8 +78,10 @@ func everyMetric(t *testing.T) map[string]bool {
 	b.actions.WithLabelValues("run").Inc()
 	b.apiWrites.WithLabelValues("patch", "nodes").Inc()
 	b.phases.WithLabelValues("apply").Observe(1)
+	others := newOtherOperators("skyhook", record.NewFakeRecorder(1), logr.Discard())
+	others.gauge.WithLabelValues("elsewhere").Set(1)
 	r := prometheus.NewRegistry()
-	if err := b.registerAll(r); err != nil {
+	if err := errors.Join(b.registerAll(r), r.Register(others.gauge)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()
