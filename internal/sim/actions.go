@@ -14,94 +14,120 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// ApplyAction carries out one action, decided on what v shows. Doing it twice changes nothing the second time. Every write to a
-// node is refused when the node has changed since v, except by writes made through v itself.
-func (w *Cluster) ApplyAction(v View, a rollout.Action) error {
-	n := w.FindNode(a.Node)
-	if n == nil {
-		return errors.New("there is no such node")
+// ApplyAction applies one action that was planned for a view. Applying it twice changes nothing the second time. A
+// write to a node is refused if the node has changed since the view, except by writes based on the same view.
+func (c *Cluster) ApplyAction(v View, a rollout.Action) error {
+	n, t := c.FindNode(a.Node), c.FindTarget(a.Rollout, a.Node)
+	if err := checkAction(n, t, a); err != nil {
+		return err
 	}
-	t := w.FindTarget(a.Rollout, a.Node)
-	if t == nil && a.Verb != rollout.VerbRelease {
-		return errors.New("there is no such target")
-	}
-	if t != nil && t.UID != "" && n.UID != t.UID {
-		return errors.New("it is another node of that name")
-	}
-	w.WriteCount[a.Node]++
+	c.WriteCount[a.Node]++
+	w := actionWriter{Cluster: c, action: a, node: n, target: t}
 	switch a.Verb {
 	case rollout.VerbSweep:
-		w.sweep(t, a)
+		w.sweep()
 		return nil
 	case rollout.VerbEvict:
-		w.evict(a)
+		w.evict()
 		return nil
 	}
-	if w.revisions[a.Node] != v.revisions[a.Node] {
+	if c.HasNodeChanged(v, a.Node) {
 		return ErrConflict
 	}
-	w.revisions[a.Node]++
+	c.revisions[a.Node]++
 	v.revisions[a.Node]++
-	return w.patch(n, t, a)
+	return w.patchNode()
 }
 
-// patch is what an action writes to the node.
-func (w *Cluster) patch(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
-	switch a.Verb {
-	case rollout.VerbTaint:
-		n.Tainted, n.Known = true, true
-	case rollout.VerbUntaint:
-		n.Tainted = false
-	case rollout.VerbHold:
-		placeHold(n, t, a.Rollout, w.State.Now)
-	case rollout.VerbRelease:
-		releaseHold(n, a.Rollout)
-		if t != nil {
-			t.HeldAt = zero
+// checkAction checks that the node and the target of an action exist.
+func checkAction(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
+	if n == nil {
+		return errors.New("the node does not exist")
+	}
+	if t == nil {
+		if a.Verb == rollout.VerbRelease {
+			return nil
 		}
+		return errors.New("the target does not exist")
+	}
+	if t.UID != "" && n.UID != t.UID {
+		return errors.New("it is another node of that name")
+	}
+	return nil
+}
+
+// actionWriter applies one action.
+type actionWriter struct {
+	*Cluster
+	action rollout.Action
+	node   *rollout.Node
+	target *rollout.Target // nil for the release of a hold without a target
+}
+
+// patchNode applies an action that writes to the node.
+func (w actionWriter) patchNode() error {
+	switch w.action.Verb {
+	case rollout.VerbTaint:
+		w.node.Tainted, w.node.Known = true, true
+	case rollout.VerbUntaint:
+		w.node.Tainted = false
+	case rollout.VerbHold:
+		w.placeHold()
+	case rollout.VerbRelease:
+		w.releaseHold()
 	case rollout.VerbAdmit:
-		w.admit(n, t, a)
+		w.admit()
 	case rollout.VerbRetire:
-		w.retire(t, a)
+		w.retire()
 	case rollout.VerbCover:
-		return w.changeTask(t, a, func(k *rollout.Task) { k.CoveredBy = a.By })
+		return w.changeTask(func(k *rollout.Task) { k.CoveredBy = w.action.By })
 	case rollout.VerbRecord:
-		return w.changeTask(t, a, func(k *rollout.Task) { w.record(k, a) })
+		return w.changeTask(w.record)
 	case rollout.VerbRun:
-		w.run(t, a)
+		w.run()
 	default:
-		return fmt.Errorf("verb %s is unknown", a.Verb)
+		return fmt.Errorf("verb %s is unknown", w.action.Verb)
 	}
 	return nil
 }
 
-func (w *Cluster) changeTask(t *rollout.Target, a rollout.Action, do func(*rollout.Task)) error {
-	k := FindTask(t, a.Task)
+func (w actionWriter) changeTask(change func(*rollout.Task)) error {
+	k := FindTask(w.target, w.action.Task)
 	if k == nil {
-		return errors.New("there is no such task: " + a.Task)
+		return fmt.Errorf("task %s does not exist", w.action.Task)
 	}
-	do(k)
+	change(k)
 	return nil
 }
 
-func placeHold(n *rollout.Node, t *rollout.Target, owner rollout.Ref, now time.Time) {
-	after := hold.Cordon{Unschedulable: n.Cordoned, Holds: n.Holds}.Place(owner, now)
-	n.Cordoned, n.Holds = after.Unschedulable, after.Holds
-	if t.HeldAt.IsZero() {
-		t.HeldAt = now
+func (w actionWriter) placeHold() {
+	w.setCordon(w.cordon().Place(w.action.Rollout, w.State.Now))
+	if w.target.HeldAt.IsZero() {
+		w.target.HeldAt = w.State.Now
 	}
 }
 
-func releaseHold(n *rollout.Node, owner rollout.Ref) {
-	after := hold.Cordon{Unschedulable: n.Cordoned, Holds: n.Holds}.Release(owner)
-	n.Cordoned, n.Holds = after.Unschedulable, after.Holds
+func (w actionWriter) releaseHold() {
+	w.setCordon(w.cordon().Release(w.action.Rollout))
+	if w.target != nil {
+		w.target.HeldAt = time.Time{}
+	}
 }
 
-func (w *Cluster) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {
+func (w actionWriter) cordon() hold.Cordon {
+	return hold.Cordon{Unschedulable: w.node.Cordoned, Holds: w.node.Holds}
+}
+
+func (w actionWriter) setCordon(after hold.Cordon) {
+	w.node.Cordoned, w.node.Holds = after.Unschedulable, after.Holds
+}
+
+func (w actionWriter) admit() {
+	t, a := w.target, w.action
 	if t.Admitted {
 		return
 	}
-	n.Known = true
+	w.node.Known = true
 	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.State.Now
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	for i := range t.Tasks {
@@ -109,81 +135,130 @@ func (w *Cluster) admit(n *rollout.Node, t *rollout.Target, a rollout.Action) {
 	}
 }
 
-func (w *Cluster) retire(t *rollout.Target, a rollout.Action) {
-	t.Admitted, t.Skipped = false, t.Skipped || a.Skip
-	if !a.Skip {
+func (w actionWriter) retire() {
+	t := w.target
+	t.Admitted = false
+	if w.action.Skip {
+		t.Skipped = true
+	} else {
 		t.FinishedAt = w.State.Now
 	}
-	if !a.Wipe {
-		return
+	if w.action.Wipe {
+		r := w.FindRollout(w.action.Rollout)
+		r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == w.action.Node })
+		w.Reindex()
 	}
-	r := w.FindRollout(a.Rollout)
-	r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == t.Node })
-	w.Reindex()
 }
 
-func (w *Cluster) record(k *rollout.Task, a rollout.Action) {
-	k.Recorded = a.State
-	switch a.State {
+func (w actionWriter) record(k *rollout.Task) {
+	k.Recorded = w.action.State
+	switch w.action.State {
 	case rollout.StateDone:
 		k.State, k.CoveredBy = rollout.StateDone, ""
 	case rollout.StateFailing:
-		k.Attempts, k.Noted, k.FailedAt = a.Attempts, a.Attempts, w.State.Now
-		if k.Object == "" {
-			k.State = rollout.StateFailing
-		}
-		if k.Why == nil {
-			why := a.Why
-			k.Why = &why
-		}
+		w.recordFailure(k)
 	}
 }
 
-// run records that a task runs, then creates its object. What is no longer wanted is created all the same: whoever
-// decided so does not know better, and it becomes a stray.
-func (w *Cluster) run(t *rollout.Target, a rollout.Action) {
-	k := FindTask(t, a.Task)
-	w.objects++
-	name := fmt.Sprintf("%s-%s-%s-%d", strings.ReplaceAll(a.Rollout.String(), "/", "-"), a.Node, strings.ReplaceAll(a.Task, "/", "-"), w.objects)
+func (w actionWriter) recordFailure(k *rollout.Task) {
+	k.Attempts, k.Noted, k.FailedAt = w.action.Attempts, w.action.Attempts, w.State.Now
+	if k.Object == "" {
+		k.State = rollout.StateFailing
+	}
+	if k.Why == nil {
+		why := w.action.Why
+		k.Why = &why
+	}
+}
+
+// run records that a task runs, then creates its object. If the task is not needed any more the object becomes a stray:
+// the operator that planned it does not know that.
+func (w actionWriter) run() {
+	k := FindTask(w.target, w.action.Task)
+	name := w.newObjectName()
 	if k == nil {
-		t.Strays = append(t.Strays, name)
+		w.target.Strays = append(w.target.Strays, name)
 		return
 	}
 	k.Recorded = rollout.StateRunning
-	for _, id := range a.Covers {
-		if c := FindTask(t, id); c != nil {
-			c.CoveredBy = a.Task
+	for _, id := range w.action.Covers {
+		if covered := FindTask(w.target, id); covered != nil {
+			covered.CoveredBy = w.action.Task
 		}
 	}
-	if k.Object == "" {
-		k.Object, k.State, k.Started, k.Lost, k.Dead, k.Why = name, rollout.StateRunning, w.State.Now, false, false, nil
+	if k.Object != "" {
+		return
 	}
+	k.Object, k.State, k.Started = name, rollout.StateRunning, w.State.Now
+	k.Lost, k.Dead, k.Why = false, false, nil
 }
 
-// sweep deletes an object. One whose work ended well goes at once; others may linger until Vanish.
-func (w *Cluster) sweep(t *rollout.Target, a rollout.Action) {
-	if i := slices.Index(t.Strays, a.Object); i >= 0 {
+func (w actionWriter) newObjectName() string {
+	w.objects++
+	of := strings.ReplaceAll(w.action.Rollout.String(), "/", "-")
+	task := strings.ReplaceAll(w.action.Task, "/", "-")
+	return fmt.Sprintf("%s-%s-%s-%d", of, w.action.Node, task, w.objects)
+}
+
+// sweep deletes an object. With SlowDeletion, one that has not finished stays until RemoveObject.
+func (w actionWriter) sweep() {
+	t, object := w.target, w.action.Object
+	if i := slices.Index(t.Strays, object); i >= 0 {
 		t.Strays = slices.Delete(t.Strays, i, i+1)
 		if w.SlowDeletion {
-			t.Going = append(t.Going, a.Object)
+			t.Going = append(t.Going, object)
 		}
 		return
 	}
 	for i := range t.Tasks {
-		k := &t.Tasks[i]
-		switch {
-		case k.Object != a.Object:
-		case w.SlowDeletion && (k.State == rollout.StateRunning || k.State == rollout.StateFailing):
-			k.Leaving = true
-		default:
-			RemoveObject(k)
+		if k := &t.Tasks[i]; k.Object == object {
+			w.sweepTask(k)
 		}
 	}
 }
 
-// RemoveObject takes a task's object away: what is known of the task now is what the node records.
+func (w actionWriter) sweepTask(k *rollout.Task) {
+	hasFinished := k.State != rollout.StateRunning && k.State != rollout.StateFailing
+	if w.SlowDeletion && !hasFinished {
+		k.Leaving = true
+		return
+	}
+	RemoveObject(k)
+}
+
+func (w actionWriter) evict() {
+	isPod := func(p *rollout.Pod) bool { return p.UID == w.action.Pod.UID }
+	pod := find(w.Workloads[w.action.Node], isPod)
+	switch {
+	case pod == nil:
+	case w.action.Force:
+		w.RemovePod(w.action.Node, pod.UID)
+	case !pod.Leaving:
+		pod.Leaving = !w.refuseEviction(pod)
+	}
+}
+
+// refuseEviction reports whether an eviction is refused, and stores why.
+func (w actionWriter) refuseEviction(pod *rollout.Pod) bool {
+	if w.RefuseEviction == nil {
+		return false
+	}
+	why, retry := w.RefuseEviction(w.action.Node, *pod)
+	if why == "" {
+		return false
+	}
+	pod.Refused, pod.RetryAt = why, w.State.Now.Add(retry)
+	return true
+}
+
+// RemovePod removes a workload from its node.
+func (c *Cluster) RemovePod(node, uid string) {
+	c.Workloads[node] = slices.DeleteFunc(c.Workloads[node], func(p rollout.Pod) bool { return p.UID == uid })
+}
+
+// RemoveObject removes the object of a task: then only the record on the node is known.
 func RemoveObject(k *rollout.Task) {
-	if k.Stale { // what is made next has another definition
+	if k.Stale { // the next object has another definition
 		k.Attempts, k.Noted = 0, 0
 	}
 	k.Object, k.Leaving, k.Dead, k.Stale = "", false, false, false
@@ -200,27 +275,20 @@ func RemoveObject(k *rollout.Task) {
 	}
 }
 
-func (w *Cluster) evict(a rollout.Action) {
-	pods := w.Workloads[a.Node]
-	for i := range pods {
-		if pods[i].UID != a.Pod.UID {
-			continue
-		}
-		if w.RefuseEviction != nil && !a.Force && !pods[i].Leaving {
-			if why, retry := w.RefuseEviction(a.Node, pods[i]); why != "" {
-				pods[i].Refused, pods[i].RetryAt = why, w.State.Now.Add(retry)
-				return
-			}
-		}
-		pods[i].Leaving = true
-		if a.Force {
-			w.RemovePod(a.Node, pods[i].UID)
-		}
-		return
+// SucceedTask lets the object of a task succeed. A reboot changes the boot of the node.
+func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
+	k.State, k.Why = rollout.StateSucceeded, nil
+	n := c.FindNode(t.Node)
+	if n != nil && k.BootID != "" {
+		n.BootID += "'"
 	}
 }
 
-// RemovePod takes a workload off its node.
-func (w *Cluster) RemovePod(node, uid string) {
-	w.Workloads[node] = slices.DeleteFunc(w.Workloads[node], func(p rollout.Pod) bool { return p.UID == uid })
+// FailTask lets the running attempt of a task fail. If it is dead, its object does not retry.
+func (c *Cluster) FailTask(k *rollout.Task, dead bool, why rollout.Why) {
+	k.State, k.Dead, k.Why = rollout.StateFailing, dead, &why
+	k.Attempts, k.FailedAt = k.Attempts+1, c.State.Now
 }
+
+// AdvanceClock lets time pass.
+func (c *Cluster) AdvanceClock(d time.Duration) { c.State.Now = c.State.Now.Add(d) }

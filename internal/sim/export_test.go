@@ -9,18 +9,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// RunWithoutPruner is Play without a pruner.
-func RunWithoutPruner(s rollout.Snapshot, times Durations, limit time.Duration) Timeline {
-	p := newRunner(s, times)
-	p.pruner = nil
-	return p.run(limit)
+// RunWithoutPruner is Run without a pruner.
+func RunWithoutPruner(s rollout.Snapshot, durations Durations, limit time.Duration) Timeline {
+	r := newRunner(s, durations)
+	r.pruner = nil
+	return r.run(limit)
 }
 
-// RunWithWidth is Play with a pruner of this width. It returns how many targets were decided about.
-func RunWithWidth(s rollout.Snapshot, times Durations, limit time.Duration, width int) (Timeline, int) {
-	p := newRunner(s, times)
-	if p.pruner != nil {
-		p.pruner.Width = width
+// RunWithWidth is Run with a pruner of this width. It returns how many targets were evaluated.
+func RunWithWidth(s rollout.Snapshot, durations Durations, limit time.Duration, width int) (Timeline, int) {
+	r := newRunner(s, durations)
+	if r.pruner != nil {
+		r.pruner.Width = width
 	}
-	return p.run(limit), p.decided
+	return r.run(limit), r.decided
 }

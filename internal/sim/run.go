@@ -4,26 +4,27 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Durations says how long things take when a snapshot is played. Everything ends well.
+// Durations defines how long everything takes in a run. Every task succeeds.
 type Durations struct {
-	Task func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration // from the start of a task's object to its end
+	Task func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration // from the creation of a task's object to its success
 	Pod  time.Duration                                                     // from an eviction until the pod is gone
-	Stop func(Step) bool                                                   // asked about each moment; true ends the play there; nil never does
+	Stop func(Step) bool                                                   // called after each step; true ends the run; nil never does
 }
 
-// Step is what is done at one time.
+// Step has the actions at one time.
 type Step struct {
 	At      time.Time
 	Actions []rollout.Action
 }
 
-// Timeline is how a snapshot went on. Left says what was still waited for at the end: nothing, unless something waits
-// for people, or the time was up.
+// Timeline is the result of a run. Unfinished has what was still waited for at the end: nothing, unless something waits
+// for people, or the time limit was reached.
 type Timeline struct {
 	Steps      []Step
 	End        time.Time
@@ -31,99 +32,132 @@ type Timeline struct {
 	Unfinished []rollout.Report
 }
 
-// Run lets a snapshot go on until nothing is left to do, or the time is up, on a clock that jumps to whatever happens
-// next. Frozen groups thaw at their Until.
-func Run(s rollout.Snapshot, times Durations, limit time.Duration) Timeline {
-	return newRunner(s, times).run(limit)
+// Run runs a snapshot until no work is left or the time limit is reached, on a clock that advances to the next event.
+// Frozen groups continue at their Until.
+func Run(s rollout.Snapshot, durations Durations, limit time.Duration) Timeline {
+	return newRunner(s, durations).run(limit)
 }
 
-// runner knows when what is under way ends.
+// runner knows when running tasks and evicted pods end.
 type runner struct {
 	cluster      *Cluster
-	pruner       *rollout.Pruner // nil decides about the whole truth each time
-	decided      int             // targets that were decided about
+	pruner       *rollout.Pruner // nil decides about all targets each time
+	decided      int             // targets that were evaluated so far
 	durations    Durations
 	ends         map[string]time.Time // by object
-	terminations map[string]time.Time // by UID of a workload
-	draining     map[string]bool      // nodes that workloads are leaving
+	terminations map[string]time.Time // by UID of an evicted pod
+	draining     map[string]bool      // nodes with evicted pods
 }
 
-func newRunner(s rollout.Snapshot, times Durations) *runner {
-	p := &runner{cluster: New(s), durations: times, ends: map[string]time.Time{}, terminations: map[string]time.Time{}, draining: map[string]bool{}}
-	p.pruner = rollout.NewPruner(&p.cluster.State)
-	for node := range p.cluster.Workloads {
-		p.draining[node] = true
+func newRunner(s rollout.Snapshot, durations Durations) *runner {
+	r := &runner{
+		cluster:      New(s),
+		durations:    durations,
+		ends:         map[string]time.Time{},
+		terminations: map[string]time.Time{},
+		draining:     map[string]bool{},
 	}
-	return p
+	r.pruner = rollout.NewPruner(&r.cluster.State)
+	for node := range r.cluster.Workloads {
+		r.draining[node] = true
+	}
+	return r
 }
 
-func (p *runner) run(limit time.Duration) Timeline {
+func (r *runner) run(limit time.Duration) Timeline {
 	var out Timeline
-	until := p.cluster.State.Now.Add(limit)
+	until := r.cluster.State.Now.Add(limit)
 	for {
-		p.advance()
-		v, plan := p.decide()
-		enough := false
-		if len(plan.Actions) > 0 {
-			m := Step{At: v.Now, Actions: plan.Actions}
-			out.Steps = append(out.Steps, m)
-			enough = p.durations.Stop != nil && p.durations.Stop(m)
+		r.advance()
+		v, plan := r.decide()
+		isStopped := out.addStep(v.Now, plan, r.durations.Stop)
+		if isStopped {
+			out.Unfinished = r.findUnfinished()
 		}
-		if enough {
-			out.Unfinished = p.findUnfinished()
-		}
-		err := p.cluster.Apply(v, plan)
-		for _, a := range plan.Actions {
-			if a.Verb == rollout.VerbEvict {
-				p.draining[a.Node] = true
+		err := r.apply(v, plan)
+		next := r.findNext(plan.Next)
+		isBusy := len(plan.Actions) > 0 || HasStatusChange(v, plan)
+		isIdle := !isBusy && (next.IsZero() || next.After(until))
+		if isStopped || isIdle || err != nil {
+			if !isStopped {
+				out.Unfinished = r.findUnfinished()
 			}
-		}
-		next := p.findNext(plan.Next)
-		busy := len(plan.Actions) > 0 || HasStatusChange(v, plan)
-		if enough || err != nil || !busy && (next.IsZero() || next.After(until)) {
-			if !enough {
-				out.Unfinished = p.findUnfinished()
-			}
-			out.End, out.Final = p.cluster.State.Now, Clone(p.cluster.State)
+			out.End, out.Final = r.cluster.State.Now, Clone(r.cluster.State)
 			return out
 		}
-		if !busy {
-			p.cluster.State.Now = next
+		if !isBusy {
+			r.cluster.State.Now = next
 		}
 	}
 }
 
-// findUnfinished are the reports of what is left at this moment, of all nodes.
-func (p *runner) findUnfinished() []rollout.Report {
-	return removeFinished(rollout.Decide(p.cluster.View().Snapshot))
+// addStep adds the actions of a plan and reports whether the run ends with them.
+func (t *Timeline) addStep(at time.Time, plan rollout.Plan, stop func(Step) bool) bool {
+	if len(plan.Actions) == 0 {
+		return false
+	}
+	step := Step{At: at, Actions: plan.Actions}
+	t.Steps = append(t.Steps, step)
+	return stop != nil && stop(step)
 }
 
-// advance lets everything happen that is due.
-func (p *runner) advance() {
-	now := p.cluster.State.Now
-	for i := range p.cluster.State.Groups {
-		if g := &p.cluster.State.Groups[i]; g.Frozen != nil && !g.Until.IsZero() && !now.Before(g.Until) {
+func (r *runner) apply(v View, plan rollout.Plan) error {
+	err := r.cluster.Apply(v, plan)
+	for i := range plan.Actions {
+		if plan.Actions[i].Verb == rollout.VerbEvict {
+			r.draining[plan.Actions[i].Node] = true
+		}
+	}
+	return err
+}
+
+// findUnfinished returns the verdicts of all targets that are not finished now.
+func (r *runner) findUnfinished() []rollout.Report {
+	var out []rollout.Report
+	for _, report := range rollout.Decide(r.cluster.View().Snapshot).Reports {
+		report.Verdicts = slices.DeleteFunc(report.Verdicts, func(v rollout.Verdict) bool {
+			return v.Phase == rollout.PhaseFinished
+		})
+		if len(report.Verdicts) > 0 {
+			out = append(out, report)
+		}
+	}
+	return out
+}
+
+// advance lets everything end that is due.
+func (r *runner) advance() {
+	state := &r.cluster.State
+	for i := range state.Groups {
+		g := &state.Groups[i]
+		isTimed := g.Frozen != nil && !g.Until.IsZero()
+		if isTimed && !state.Now.Before(g.Until) {
 			g.Frozen = nil
 		}
 	}
-	p.eachBusyTarget(func(r, t int) { p.advanceTarget(&p.cluster.State.Rollouts[r], t) })
-	for node := range p.draining {
-		p.terminatePods(node)
+	r.eachBusyTarget(func(of, target int) {
+		t := &state.Rollouts[of].Targets[target]
+		for k := range t.Tasks {
+			r.advanceTask(&state.Rollouts[of], t, &t.Tasks[k])
+		}
+	})
+	for node := range r.draining {
+		r.terminatePods(node)
 	}
 }
 
-// decide asks the engine what to do next. The reports of what the pruner left out are missing.
-func (p *runner) decide() (View, rollout.Plan) {
-	if p.pruner == nil {
-		v := p.cluster.View()
-		p.decided += countTargets(&v.Snapshot)
+// decide returns the next plan. With a pruner it has no reports of the targets that were left out.
+func (r *runner) decide() (View, rollout.Plan) {
+	if r.pruner == nil {
+		v := r.cluster.View()
+		r.decided += countTargets(&v.Snapshot)
 		return v, rollout.Decide(v.Snapshot)
 	}
-	s, plan := p.pruner.Decide(func(s *rollout.Snapshot) {
-		p.cluster.addPods(s)
-		p.decided += countTargets(s)
+	s, plan := r.pruner.Decide(func(s *rollout.Snapshot) {
+		r.cluster.addPods(s)
+		r.decided += countTargets(s)
 	})
-	return View{Snapshot: s, revisions: p.cluster.revisions}, plan // nobody else writes meanwhile
+	return View{Snapshot: s, revisions: r.cluster.revisions}, plan // there are no other writers
 }
 
 func countTargets(s *rollout.Snapshot) int {
@@ -136,96 +170,94 @@ func countTargets(s *rollout.Snapshot) int {
 
 // eachBusyTarget calls do with the rollout and the target, by index, of all targets for which something is under way,
 // and perhaps of others.
-func (p *runner) eachBusyTarget(do func(r, t int)) {
-	if p.pruner != nil {
-		p.pruner.EachTarget(do)
+func (r *runner) eachBusyTarget(do func(of, target int)) {
+	if r.pruner != nil {
+		r.pruner.EachTarget(do)
 		return
 	}
-	for r := range p.cluster.State.Rollouts {
-		for t := range p.cluster.State.Rollouts[r].Targets {
-			do(r, t)
+	for i := range r.cluster.State.Rollouts {
+		for j := range r.cluster.State.Rollouts[i].Targets {
+			do(i, j)
 		}
 	}
 }
 
-func (p *runner) advanceTarget(r *rollout.Rollout, target int) {
-	t := &r.Targets[target]
-	for k := range t.Tasks {
-		p.advanceTask(r, t, &t.Tasks[k])
-	}
-}
-
-// terminatePods lets the pods go that were evicted from a node.
-func (p *runner) terminatePods(node string) {
-	now, pods, waits := p.cluster.State.Now, p.cluster.Workloads[node], false
-	for i := len(pods) - 1; i >= 0; i-- {
-		if !pods[i].Leaving {
+// terminatePods removes the pods that were evicted from a node and whose time is over.
+func (r *runner) terminatePods(node string) {
+	now := r.cluster.State.Now
+	isDraining := false
+	for _, pod := range slices.Clone(r.cluster.Workloads[node]) {
+		if !pod.Leaving {
 			continue
 		}
-		waits = true
-		at, known := p.terminations[pods[i].UID]
-		if !known {
-			at = now.Add(p.durations.Pod)
-			p.terminations[pods[i].UID] = at
-		}
-		if !now.Before(at) {
-			delete(p.terminations, pods[i].UID)
-			p.cluster.RemovePod(node, pods[i].UID)
+		isDraining = true
+		if !now.Before(dueAt(r.terminations, pod.UID, now.Add(r.durations.Pod))) {
+			delete(r.terminations, pod.UID)
+			r.cluster.RemovePod(node, pod.UID)
 		}
 	}
-	if !waits {
-		delete(p.draining, node)
+	if !isDraining {
+		delete(r.draining, node)
 	}
 }
 
-// advanceTask lets the object of a task end when its time has come.
-func (p *runner) advanceTask(r *rollout.Rollout, t *rollout.Target, k *rollout.Task) {
-	if k.Object == "" || k.Dead || k.Leaving || k.State != rollout.StateRunning && k.State != rollout.StateFailing {
+// advanceTask lets the object of a task succeed if its time is over.
+func (r *runner) advanceTask(of *rollout.Rollout, t *rollout.Target, k *rollout.Task) {
+	isRunning := k.State == rollout.StateRunning || k.State == rollout.StateFailing
+	hasObject := k.Object != "" && !k.Dead && !k.Leaving
+	if !isRunning || !hasObject {
 		return
 	}
-	at, known := p.ends[k.Object]
-	if !known {
+	now := r.cluster.State.Now
+	end, isKnown := r.ends[k.Object]
+	if !isKnown {
 		began := k.Started
 		if began.IsZero() || k.State == rollout.StateFailing {
-			began = p.cluster.State.Now
+			began = now
 		}
-		at = began.Add(p.durations.Task(*r, *t, *k))
-		p.ends[k.Object] = at
+		end = began.Add(r.durations.Task(*of, *t, *k))
+		r.ends[k.Object] = end
 	}
-	if !p.cluster.State.Now.Before(at) {
-		delete(p.ends, k.Object)
-		p.cluster.SucceedTask(t, k)
+	if !now.Before(end) {
+		delete(r.ends, k.Object)
+		r.cluster.SucceedTask(t, k)
 	}
 }
 
-// findNext is when something happens next; zero when nothing does.
-func (p *runner) findNext(wake time.Time) time.Time {
-	next := wake
-	sooner := func(at time.Time) {
+// dueAt returns the time that is stored for a key, or stores this one.
+func dueAt(times map[string]time.Time, key string, otherwise time.Time) time.Time {
+	at, isKnown := times[key]
+	if !isKnown {
+		at = otherwise
+		times[key] = at
+	}
+	return at
+}
+
+// findNext returns the time of the next event; zero if there is none.
+func (r *runner) findNext(next time.Time) time.Time {
+	r.advance()
+	next = r.firstOf(r.ends, next)
+	return r.firstOf(r.terminations, next)
+}
+
+// firstOf returns the first of these times, or next if that is earlier. Past times belong to objects that were deleted
+// before they ended, and are removed.
+func (r *runner) firstOf(times map[string]time.Time, next time.Time) time.Time {
+	for key, at := range times {
+		isPast := !at.After(r.cluster.State.Now)
+		if isPast {
+			delete(times, key)
+			continue
+		}
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
-	p.advance()
-	now := p.cluster.State.Now
-	for object, at := range p.ends {
-		if !at.After(now) { // it was deleted before it ended
-			delete(p.ends, object)
-			continue
-		}
-		sooner(at)
-	}
-	for uid, at := range p.terminations {
-		if !at.After(now) {
-			delete(p.terminations, uid)
-			continue
-		}
-		sooner(at)
-	}
 	return next
 }
 
-// HasStatusChange says that a plan has something to store: what a group learned, or which number comes next.
+// HasStatusChange reports whether a plan has something to store: the memory of a group, or the next order of a rollout.
 func HasStatusChange(v View, p rollout.Plan) bool {
 	for i := range p.Groups {
 		if p.Groups[i].Memory != v.Groups[i].Memory {
@@ -233,26 +265,10 @@ func HasStatusChange(v View, p rollout.Plan) bool {
 		}
 	}
 	for i := range p.Reports {
-		if v.Rollouts[i].Numbered && p.Reports[i].NextOrder != v.Rollouts[i].NextOrder {
+		r := &v.Rollouts[i]
+		if r.Numbered && r.NextOrder != p.Reports[i].NextOrder {
 			return true
 		}
 	}
 	return false
-}
-
-// removeFinished are the reports of what is left, without the targets that are finished.
-func removeFinished(p rollout.Plan) []rollout.Report {
-	var out []rollout.Report
-	for _, r := range p.Reports {
-		var left []rollout.Verdict
-		for _, v := range r.Verdicts {
-			if v.Phase != rollout.PhaseFinished {
-				left = append(left, v)
-			}
-		}
-		if r.Verdicts = left; len(left) > 0 {
-			out = append(out, r)
-		}
-	}
-	return out
 }

@@ -1,35 +1,35 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sim is a cluster that exists only in memory. The engine's plans are applied to it, and time passes when
-// somebody says so.
+// Package sim simulates a cluster in memory, on a virtual clock. The plans of the engine are applied to it.
 //
-// A World holds the truth in the form of a Snapshot: what nodes record and what objects do is in its Targets and Tasks.
-// Operators see copies of it (View), decide, and write (Write, Do). A write is refused when the node has changed since
-// it was looked at, as an API server would refuse it. Play runs a Snapshot to its end on a virtual clock.
+// A Cluster has its state in the form of a Snapshot: the records on nodes and the progress of objects are in its
+// Targets and Tasks. Operators get copies of it (View), decide, and write (WriteLedger, ApplyAction). A write is
+// refused if the node has changed since it was read, as by an API server. Run runs a Snapshot to its end.
 package sim
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Cluster is a cluster and everything that is true of it.
+// Cluster is a simulated cluster.
 type Cluster struct {
 	State          rollout.Snapshot
-	Workloads      map[string][]rollout.Pod // pods on each node that are in the way when it is to become quiet
+	Workloads      map[string][]rollout.Pod // pods that must leave a node before it counts as drained, by node
 	RefuseEviction func(node string, p rollout.Pod) (why string, retry time.Duration)
-	SlowDeletion   bool           // objects that are deleted before they ended stay until Vanish
-	WriteCount     map[string]int // requests to an API server so far, by node; the ledgers' by their name
+	SlowDeletion   bool           // objects that are deleted before they finished stay until RemoveObject
+	WriteCount     map[string]int // requests so far, by node or ledger
 
-	revisions map[string]int // of each node: grows with each change of it
-	objects   int            // ever created
+	revisions map[string]int // of each node: increases with each change
+	objects   int            // created so far
 	targets   map[targetKey]targetIndex
-	nodeIndex map[string]int // where each was found last
+	nodeIndex map[string]int // where each node was found last
 }
 
 type targetKey struct {
@@ -39,34 +39,41 @@ type targetKey struct {
 
 type targetIndex struct{ rollout, target int }
 
-// View is what an operator sees at one moment. It may be kept while the world goes on.
+// View is what an operator has read. It does not change when the cluster does.
 type View struct {
 	rollout.Snapshot
 	revisions map[string]int
 }
 
-// ErrConflict says that something was changed since it was looked at.
-var ErrConflict = errors.New("it was changed meanwhile")
+// ErrConflict is returned when an object was changed since it was read.
+var ErrConflict = errors.New("it was changed since it was read")
 
-// New makes a world of a snapshot. The snapshot is copied. Pods that its targets have in the way become workloads.
+// New returns a cluster in the state of a snapshot, which is copied. Pods of its targets become workloads.
 func New(s rollout.Snapshot) *Cluster {
-	w := &Cluster{State: Clone(s), Workloads: map[string][]rollout.Pod{}, WriteCount: map[string]int{}, revisions: map[string]int{}}
-	for i := range w.State.Rollouts {
-		for j := range w.State.Rollouts[i].Targets {
-			t := &w.State.Rollouts[i].Targets[j]
-			for _, p := range t.Pods {
-				if !slices.ContainsFunc(w.Workloads[t.Node], func(o rollout.Pod) bool { return o.UID == p.UID }) {
-					w.Workloads[t.Node] = append(w.Workloads[t.Node], p)
-				}
-			}
-			t.Pods, t.PodsSeen = nil, false
-		}
+	c := &Cluster{
+		State:      Clone(s),
+		Workloads:  map[string][]rollout.Pod{},
+		WriteCount: map[string]int{},
+		revisions:  map[string]int{},
 	}
-	w.Reindex()
-	return w
+	c.eachTarget(func(_ *rollout.Rollout, t *rollout.Target) {
+		for _, p := range t.Pods {
+			c.addWorkload(t.Node, p)
+		}
+		t.Pods, t.PodsSeen = nil, false
+	})
+	c.Reindex()
+	return c
 }
 
-// Clone copies a snapshot so that the copy shares nothing that a World changes.
+func (c *Cluster) addWorkload(node string, p rollout.Pod) {
+	isKnown := slices.ContainsFunc(c.Workloads[node], func(o rollout.Pod) bool { return o.UID == p.UID })
+	if !isKnown {
+		c.Workloads[node] = append(c.Workloads[node], p)
+	}
+}
+
+// Clone copies a snapshot so that the copy shares nothing that a Cluster changes.
 func Clone(s rollout.Snapshot) rollout.Snapshot {
 	s.Nodes = slices.Clone(s.Nodes)
 	for i := range s.Nodes {
@@ -82,40 +89,54 @@ func Clone(s rollout.Snapshot) rollout.Snapshot {
 	}
 	s.Rollouts = slices.Clone(s.Rollouts)
 	for i := range s.Rollouts {
-		r := &s.Rollouts[i]
-		r.Targets = slices.Clone(r.Targets)
-		for j := range r.Targets {
-			t := &r.Targets[j]
-			t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
-			t.Strays, t.Going = slices.Clone(t.Strays), slices.Clone(t.Going)
-		}
+		s.Rollouts[i].Targets = cloneTargets(s.Rollouts[i].Targets)
 	}
 	return s
 }
 
-// Reindex has to be called when rollouts or targets were added to or taken from the truth.
-func (w *Cluster) Reindex() {
-	w.targets = map[targetKey]targetIndex{}
-	for i := range w.State.Rollouts {
-		r := &w.State.Rollouts[i]
+func cloneTargets(targets []rollout.Target) []rollout.Target {
+	targets = slices.Clone(targets)
+	for i := range targets {
+		t := &targets[i]
+		t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
+		t.Strays, t.Going = slices.Clone(t.Strays), slices.Clone(t.Going)
+	}
+	return targets
+}
+
+// Reindex must be called after rollouts or targets were added to State or removed from it.
+func (c *Cluster) Reindex() {
+	c.targets = map[targetKey]targetIndex{}
+	for i := range c.State.Rollouts {
+		r := &c.State.Rollouts[i]
 		for j := range r.Targets {
-			w.targets[targetKey{r.Ref, r.Targets[j].Node}] = targetIndex{i, j}
+			c.targets[targetKey{r.Ref, r.Targets[j].Node}] = targetIndex{i, j}
 		}
 	}
 }
 
-// View looks at the world as it is now. Workloads are seen on the nodes that a rollout holds.
-func (w *Cluster) View() View {
-	v := View{Snapshot: Clone(w.State), revisions: make(map[string]int, len(w.revisions))}
-	for name, rev := range w.revisions {
-		v.revisions[name] = rev
+func (c *Cluster) eachTarget(do func(*rollout.Rollout, *rollout.Target)) {
+	eachTarget(&c.State, do)
+}
+
+func eachTarget(s *rollout.Snapshot, do func(*rollout.Rollout, *rollout.Target)) {
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
+		for j := range r.Targets {
+			do(r, &r.Targets[j])
+		}
 	}
-	w.addPods(&v.Snapshot)
+}
+
+// View returns the current state. Workloads are listed on nodes with a hold.
+func (c *Cluster) View() View {
+	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions)}
+	c.addPods(&v.Snapshot)
 	return v
 }
 
-// addPods shows the workloads on the nodes that a rollout holds.
-func (w *Cluster) addPods(s *rollout.Snapshot) {
+// addPods lists the workloads on nodes that a rollout holds.
+func (c *Cluster) addPods(s *rollout.Snapshot) {
 	held := map[targetKey]bool{}
 	for i := range s.Nodes {
 		for _, h := range s.Nodes[i].Holds {
@@ -125,93 +146,91 @@ func (w *Cluster) addPods(s *rollout.Snapshot) {
 	if len(held) == 0 {
 		return
 	}
-	for i := range s.Rollouts {
-		r := &s.Rollouts[i]
-		for j := range r.Targets {
-			if t := &r.Targets[j]; held[targetKey{r.Ref, t.Node}] {
-				t.Pods, t.PodsSeen = slices.Clone(w.Workloads[t.Node]), true
-			}
+	eachTarget(s, func(r *rollout.Rollout, t *rollout.Target) {
+		if held[targetKey{r.Ref, t.Node}] {
+			t.Pods, t.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
 		}
-	}
+	})
 }
 
-// FindTarget finds a target; nil when there is none.
-func (w *Cluster) FindTarget(of rollout.Ref, node string) *rollout.Target {
-	at, ok := w.targets[targetKey{of, node}]
+// FindTarget returns a target; nil if there is none.
+func (c *Cluster) FindTarget(of rollout.Ref, node string) *rollout.Target {
+	at, ok := c.targets[targetKey{of, node}]
 	if !ok {
 		return nil
 	}
-	return &w.State.Rollouts[at.rollout].Targets[at.target]
+	return &c.State.Rollouts[at.rollout].Targets[at.target]
 }
 
-// FindRollout finds a rollout; nil when there is none.
-func (w *Cluster) FindRollout(ref rollout.Ref) *rollout.Rollout {
-	for i := range w.State.Rollouts {
-		if w.State.Rollouts[i].Ref == ref {
-			return &w.State.Rollouts[i]
-		}
-	}
-	return nil
+// FindRollout returns a rollout; nil if there is none.
+func (c *Cluster) FindRollout(ref rollout.Ref) *rollout.Rollout {
+	return find(c.State.Rollouts, func(r *rollout.Rollout) bool { return r.Ref == ref })
 }
 
-// FindNode finds a node; nil when there is none.
-func (w *Cluster) FindNode(name string) *rollout.Node {
-	if at, known := w.nodeIndex[name]; known && at < len(w.State.Nodes) && w.State.Nodes[at].Name == name {
-		return &w.State.Nodes[at]
+// FindNode returns a node; nil if there is none.
+func (c *Cluster) FindNode(name string) *rollout.Node {
+	nodes := c.State.Nodes
+	at, isKnown := c.nodeIndex[name]
+	if isKnown && at < len(nodes) && nodes[at].Name == name {
+		return &nodes[at]
 	}
-	for i := range w.State.Nodes { // asked for the first time, or the truth was changed
-		if w.State.Nodes[i].Name == name {
-			if w.nodeIndex == nil {
-				w.nodeIndex = map[string]int{}
-			}
-			w.nodeIndex[name] = i
-			return &w.State.Nodes[i]
-		}
+	at = slices.IndexFunc(nodes, func(n rollout.Node) bool { return n.Name == name })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	if c.nodeIndex == nil {
+		c.nodeIndex = map[string]int{}
+	}
+	c.nodeIndex[name] = at
+	return &nodes[at]
 }
 
-// FindTask finds a task of a target; nil when there is none.
+// FindTask returns a task of a target; nil if there is none.
 func FindTask(t *rollout.Target, id string) *rollout.Task {
-	for i := range t.Tasks {
-		if t.Tasks[i].ID == id {
-			return &t.Tasks[i]
+	return find(t.Tasks, func(k *rollout.Task) bool { return k.ID == id })
+}
+
+func find[T any](items []T, matches func(*T) bool) *T {
+	for i := range items {
+		if matches(&items[i]) {
+			return &items[i]
 		}
 	}
 	return nil
 }
 
-// TouchNode says that a node was changed by somebody else: writes of those who looked before are refused.
-func (w *Cluster) TouchNode(node string) { w.revisions[node]++ }
+// TouchNode changes the revision of a node: writes based on earlier views are refused.
+func (c *Cluster) TouchNode(node string) { c.revisions[node]++ }
 
-// HasNodeChanged says that a node has changed since somebody looked.
-func (w *Cluster) HasNodeChanged(v View, node string) bool {
-	return w.revisions[node] != v.revisions[node]
+// HasNodeChanged reports whether a node has changed since a view.
+func (c *Cluster) HasNodeChanged(v View, node string) bool {
+	return c.revisions[node] != v.revisions[node]
 }
 
-// Apply carries a plan out, as an operator does that nothing happens to.
-func (w *Cluster) Apply(v View, p rollout.Plan) error {
-	err := w.ApplyActions(v, p)
-	w.SaveStatus(p)
+// Apply applies a plan and stores the status.
+func (c *Cluster) Apply(v View, p rollout.Plan) error {
+	err := c.ApplyActions(v, p)
+	c.SaveStatus(p)
 	return err
 }
 
-// ApplyActions carries a plan out whose statuses are not written yet.
-func (w *Cluster) ApplyActions(v View, p rollout.Plan) error {
+// ApplyActions applies a plan without storing the status. An error or conflict stops its node only.
+func (c *Cluster) ApplyActions(v View, p rollout.Plan) error {
 	var errs []error
 	refused := map[rollout.Ref]bool{}
 	for _, l := range p.Ledgers {
-		if err := w.WriteLedger(l); err != nil {
+		if err := c.WriteLedger(l); err != nil {
 			refused[l.Owner] = true
 			errs = append(errs, fmt.Errorf("writing ledger %s: %w", l.Owner, err))
 		}
 	}
 	stopped := map[string]bool{}
 	for _, a := range p.Actions {
-		if stopped[a.Node] = stopped[a.Node] || refused[a.Ledger]; stopped[a.Node] {
+		stopped[a.Node] = stopped[a.Node] || refused[a.Ledger]
+		if stopped[a.Node] {
 			continue
 		}
-		if err := w.ApplyAction(v, a); err != nil {
+		if err := c.ApplyAction(v, a); err != nil {
 			stopped[a.Node] = true
 			errs = append(errs, fmt.Errorf("%s of %s on %s: %w", a.Verb, a.Rollout, a.Node, err))
 		}
@@ -219,39 +238,38 @@ func (w *Cluster) ApplyActions(v View, p rollout.Plan) error {
 	return errors.Join(errs...)
 }
 
-// WriteLedger is the compare-and-swap of a ledger.
-func (w *Cluster) WriteLedger(l rollout.Ledger) error {
-	w.WriteCount[l.Owner.String()]++
+// WriteLedger writes a ledger by compare-and-swap of its epoch.
+func (c *Cluster) WriteLedger(l rollout.Ledger) error {
+	c.WriteCount[l.Owner.String()]++
 	l.Admitting = slices.Clone(l.Admitting)
-	for i := range w.State.Ledgers {
-		if w.State.Ledgers[i].Owner != l.Owner {
-			continue
-		}
-		if w.State.Ledgers[i].Epoch != l.Epoch-1 {
-			return ErrConflict
-		}
-		w.State.Ledgers[i] = l
-		return nil
+	stored := find(c.State.Ledgers, func(s *rollout.Ledger) bool { return s.Owner == l.Owner })
+	epoch := int64(0)
+	if stored != nil {
+		epoch = stored.Epoch
 	}
-	if l.Epoch != 1 {
+	if l.Epoch != epoch+1 {
 		return ErrConflict
 	}
-	w.State.Ledgers = append(w.State.Ledgers, l)
+	if stored == nil {
+		c.State.Ledgers = append(c.State.Ledgers, l)
+	} else {
+		*stored = l
+	}
 	return nil
 }
 
-// SaveStatus stores what the groups learned and which order comes next.
-func (w *Cluster) SaveStatus(p rollout.Plan) {
-	for _, g := range p.Groups {
-		for i := range w.State.Groups {
-			if w.State.Groups[i].Ref == g.Group {
-				w.State.Groups[i].Memory = g.Memory
+// SaveStatus stores the memory of groups and the next order of rollouts.
+func (c *Cluster) SaveStatus(p rollout.Plan) {
+	for _, report := range p.Groups {
+		for i := range c.State.Groups {
+			if g := &c.State.Groups[i]; g.Ref == report.Group {
+				g.Memory = report.Memory
 			}
 		}
 	}
-	for _, r := range p.Reports {
-		if to := w.FindRollout(r.Rollout); to != nil {
-			to.NextOrder = r.NextOrder
+	for _, report := range p.Reports {
+		if r := c.FindRollout(report.Rollout); r != nil {
+			r.NextOrder = report.NextOrder
 		}
 	}
 }
