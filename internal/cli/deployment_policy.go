@@ -23,22 +23,21 @@ func newDeploymentPolicyCommand(f *factory) *cobra.Command {
 }
 
 func newDeploymentPolicyResetCommand(f *factory) *cobra.Command {
-	var sure confirmation
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",
 		Short: "Restart the batches of a Skyhook",
 		Long: "Restart the batches of a Skyhook with the first one: a rollout that stopped because of failures continues. Nodes keep\n" +
 			"their state. The argument is the name of a Skyhook; when its policy has scope Policy, the batches of all objects that\n" +
-			"name this policy restart.",
-		Example: "  kubectl skyhook deployment-policy reset demo\n  kubectl skyhook dp reset demo --confirm",
+			"name this policy restart. The command does not ask; --confirm is accepted and ignored.",
+		Example: "  kubectl skyhook deployment-policy reset demo\n  kubectl skyhook dp reset demo --dry-run",
 		Args:    output.Args("SKYHOOK"), ValidArgsFunction: f.completeSkyhooks,
-		RunE: func(cmd *cobra.Command, args []string) error { return runBatchReset(cmd.Context(), f, &sure, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runBatchReset(cmd.Context(), f, args[0]) },
 	}
-	sure.addFlags(cmd.Flags())
+	addIgnoredConfirmation(cmd.Flags())
 	return cmd
 }
 
-func runBatchReset(ctx context.Context, f *factory, sure *confirmation, name string) error {
+func runBatchReset(ctx context.Context, f *factory, name string) error {
 	c, err := f.connect()
 	if err != nil {
 		return err
@@ -51,12 +50,7 @@ func runBatchReset(ctx context.Context, f *factory, sure *confirmation, name str
 	if err != nil {
 		return err
 	}
-	if f.DryRun || !sure.given {
-		fmt.Fprint(f.ErrOut, b.formatText())
-	}
-	if err := f.confirm(sure, fmt.Sprintf("Restart the batches of Skyhook %q?", name)); err != nil {
-		return err
-	}
+	fmt.Fprint(f.ErrOut, b.formatText())
 	if !f.DryRun {
 		if err := b.reset(ctx, f, c); err != nil {
 			return err

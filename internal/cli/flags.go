@@ -84,6 +84,14 @@ func (c *confirmation) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.given, "yes", false, "same as --confirm")
 }
 
+// addIgnoredConfirmation accepts the flags of a confirmation in a command that does not ask, for scripts that set them.
+func addIgnoredConfirmation(flags *pflag.FlagSet) {
+	(&confirmation{}).addFlags(flags)
+	for _, name := range []string{"confirm", "yes"} {
+		_ = flags.MarkHidden(name)
+	}
+}
+
 // complete lists the names of all objects of a kind for the shell. After an error there are no suggestions.
 func (f *factory) complete(cmd *cobra.Command, listKind schema.GroupVersionKind) ([]string, cobra.ShellCompDirective) {
 	c, err := f.newClient()

@@ -20,14 +20,13 @@ import (
 // resetOptions are the flags of reset, and what it found.
 type resetOptions struct {
 	*factory
-	sure           confirmation
-	keepBatches    bool
-	nodeArgs       []string // names or expressions; none for all nodes
-	name           string
-	skyhook        *v1alpha1.Skyhook // nil when it does not exist
-	nodes          []*node.Node      // with state of the Skyhook
-	batches        *batchState       // nil when no batches are reset
-	skyhookMissing error
+	sure        confirmation
+	keepBatches bool
+	nodeArgs    []string // names or expressions; none for all nodes
+	name        string
+	skyhook     *v1alpha1.Skyhook // nil when it does not exist
+	nodes       []*node.Node      // with state of the Skyhook
+	batches     *batchState       // nil when no batches are reset
 }
 
 func newResetCommand(f *factory) *cobra.Command {
@@ -39,8 +38,8 @@ func newResetCommand(f *factory) *cobra.Command {
 			"starts again, within the budget. Installed packages stay.\n\n" +
 			"A deleted Skyhook leaves the record of packages that stay on hosts, and a Skyhook of the same name takes it over: reset\n" +
 			"makes nodes forget it.\n\n" +
-			"It also works when the Skyhook does not exist, and on nodes with unreadable annotations. With --node only these nodes\n" +
-			"are reset, and the batch state stays.",
+			"It also works when the Skyhook does not exist, and on nodes with unreadable annotations. Without anything to remove it\n" +
+			"changes nothing and succeeds. With --node only these nodes are reset, and the batch state stays.",
 		Example: "  kubectl skyhook reset demo\n" +
 			"  kubectl skyhook reset demo --node worker-1 --node 'gpu-.*' --confirm\n" +
 			"  kubectl skyhook reset demo --dry-run",
@@ -65,7 +64,7 @@ func (o *resetOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.skyhook == nil && len(o.nodes) == 0 {
-		return o.skyhookMissing
+		return o.printResult()
 	}
 	if o.DryRun || !o.sure.given {
 		fmt.Fprint(o.ErrOut, o.formatPreview())
@@ -90,9 +89,9 @@ func (o *resetOptions) run(ctx context.Context) error {
 
 // load reads the Skyhook, the selected nodes that have its state, and the batch state.
 func (o *resetOptions) load(ctx context.Context, c client.Client) error {
-	o.skyhook, o.skyhookMissing = o.getSkyhook(ctx, c, o.name)
-	if o.skyhookMissing != nil && !apierrors.IsNotFound(o.skyhookMissing) {
-		return o.skyhookMissing
+	var err error
+	if o.skyhook, err = o.getSkyhook(ctx, c, o.name); err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
 	all, err := listNodes(ctx, o.factory, c)
 	if err != nil {
@@ -147,6 +146,9 @@ func (o *resetOptions) printResult() error {
 		Value: map[string]any{"skyhookName": o.name, "nodes": names, "batchStateReset": o.batches != nil, "dryRun": o.DryRun},
 		Names: output.WithKind("node", names...),
 		Text: func(bool) string {
+			if o.skyhook == nil && len(names) == 0 {
+				return o.formatNothing()
+			}
 			what := ""
 			if o.batches != nil {
 				what = " and its batch state"
@@ -154,4 +156,13 @@ func (o *resetOptions) printResult() error {
 			return fmt.Sprintf("Skyhook %q%s reset on %s%s\n", o.name, what, output.Count(len(names), "node"), o.dryRunSuffix())
 		},
 	})
+}
+
+// formatNothing says that there is nothing to reset.
+func (o *resetOptions) formatNothing() string {
+	where := "no node"
+	if len(o.nodeArgs) > 0 {
+		where = "none of these nodes"
+	}
+	return fmt.Sprintf("Skyhook %q does not exist, and %s has state of it: nothing to reset\n", o.name, where)
 }

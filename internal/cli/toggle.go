@@ -39,7 +39,7 @@ var toggles = []toggle{
 	{
 		verb: "resume", done: "resumed", annotation: v1alpha1.AnnotationPause, field: "pause",
 		short: "Resume a paused Skyhook",
-		long:  "Resume a paused Skyhook.",
+		long:  "Resume a paused Skyhook. The command does not ask; --confirm is accepted and ignored.",
 	},
 	{
 		verb: "disable", done: "disabled", annotation: v1alpha1.AnnotationDisable, set: true, field: "disable",
@@ -49,7 +49,7 @@ var toggles = []toggle{
 	{
 		verb: "enable", done: "enabled", annotation: v1alpha1.AnnotationDisable, field: "disable",
 		short: "Enable a disabled Skyhook",
-		long:  "Enable a disabled Skyhook.",
+		long:  "Enable a disabled Skyhook. The command does not ask; --confirm is accepted and ignored.",
 	},
 }
 
@@ -59,11 +59,16 @@ func newToggleCommand(f *factory, t toggle) *cobra.Command {
 		Use:     t.verb + " SKYHOOK",
 		Short:   t.short,
 		Long:    t.long,
-		Example: fmt.Sprintf("  kubectl skyhook %s demo\n  kubectl skyhook %s demo --confirm", t.verb, t.verb),
+		Example: fmt.Sprintf("  kubectl skyhook %s demo", t.verb),
 		Args:    output.Args("SKYHOOK"), ValidArgsFunction: f.completeSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd.Context(), f, &sure, args[0]) },
 	}
-	sure.addFlags(cmd.Flags())
+	if t.set {
+		cmd.Example += fmt.Sprintf("\n  kubectl skyhook %s demo --confirm", t.verb)
+		sure.addFlags(cmd.Flags())
+	} else {
+		addIgnoredConfirmation(cmd.Flags())
+	}
 	return cmd
 }
 
@@ -79,8 +84,10 @@ func (t *toggle) run(ctx context.Context, f *factory, sure *confirmation, name s
 	if err := t.checkOperator(ctx, f, c, s); err != nil {
 		return err
 	}
-	if err := f.confirm(sure, fmt.Sprintf("%s Skyhook %q?", capitalize(t.verb), name)); err != nil {
-		return err
+	if t.set { // what ends a stop does not ask
+		if err := f.confirm(sure, fmt.Sprintf("%s Skyhook %q?", capitalize(t.verb), name)); err != nil {
+			return err
+		}
 	}
 	if !f.DryRun {
 		var value *string
