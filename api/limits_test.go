@@ -50,9 +50,9 @@ func TestLargeObjects(t *testing.T) {
 		packages[name("package", i)] = map[string]any{
 			"version": "2024.05.10", "image": "registry.example.org:5000/team/packages/" + name("package", i) + ":2024.05.10",
 			"configMap": files, "configInterrupts": interrupts, "dependsOn": dependsOn,
-			"env":       list(40, func(i int) any { return map[string]any{"name": fmt.Sprintf("SOME_VARIABLE_%d", i), "value": "x"} }),
-			"resources": map[string]any{"cpuRequest": "250m", "cpuLimit": int64(2), "memoryRequest": "64Mi", "memoryLimit": "1Gi"},
-			"deadline":  "90m", "gracefulShutdown": "1m",
+			"env":          list(40, func(i int) any { return map[string]any{"name": fmt.Sprintf("SOME_VARIABLE_%d", i), "value": "x"} }),
+			"resources":    map[string]any{"cpuRequest": "250m", "cpuLimit": int64(2), "memoryRequest": "64Mi", "memoryLimit": "1Gi"},
+			"stageTimeout": "90m", "gracefulShutdown": "1m",
 		}
 	}
 	hosts := map[string]any{"matchExpressions": []any{map[string]any{"key": "kubernetes.io/hostname", "operator": "In",

@@ -432,7 +432,7 @@ func TestMigrateNodeWright(t *testing.T) {
 	}
 	m.proxy.mayWrite = -1
 	stdout, stderr = m.mustRun(args...)
-	for _, want := range []string{"spec.runtimeRequiredCordonAfter", "spec.drainConfig.disableEviction", "spec.packages.tools.stageTimeout"} {
+	for _, want := range []string{"spec.runtimeRequiredCordonAfter", "spec.packages.tools.stageTimeout"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("standard error does not name %s:\n%s", want, stderr)
 		}
@@ -463,8 +463,8 @@ func (m *migrationTest) checkObjects() {
 	demo := &v1alpha1.Skyhook{}
 	convert(m.T, m.get("Skyhook", "demo"), demo)
 	p := demo.Spec.Packages
-	d := demo.Spec.Drain
-	if d == nil || d.Timeout.Duration != 30*time.Minute || *d.GracePeriodSeconds != 45 || *d.Force || p["kernel"].Deadline.Duration != 20*time.Minute || p["tools"].Deadline.Duration != 168*time.Hour {
+	d := demo.Spec.DrainConfig
+	if d == nil || d.Timeout.Duration != 30*time.Minute || d.GracePeriod.Duration != 45*time.Second || *d.Force || p["kernel"].StageTimeout.Duration != 20*time.Minute || p["tools"].StageTimeout.Duration != 168*time.Hour {
 		m.Errorf("Skyhook demo has the spec %s", node.EncodeJSON(demo.Spec))
 	}
 	if a := demo.Annotations; a["example.com/owner"] != "gpu" || len(a) != 2 || a["skyhook.nvidia.com/migrated-from"] == "" {
@@ -505,7 +505,7 @@ func (m *migrationTest) checkObjects() {
 func (m *migrationTest) checkNothingRunsAgain() {
 	m.Helper()
 	stdout, _ := m.mustRun("why", "m1", "--namespace", "nodewright")
-	if want := "Finished: nothing is owed"; !strings.Contains(stdout, want) {
+	if want := "Finished: no work is pending"; !strings.Contains(stdout, want) {
 		m.Errorf("why m1 says\n%s", stdout)
 	}
 }
@@ -618,10 +618,10 @@ func TestMigrateReviewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(raw), "# spec.drainConfig.disableEviction: ") {
+	if !strings.Contains(string(raw), "# spec.packages.tools.stageTimeout: ") {
 		t.Errorf("the manifest does not say what is lost:\n%s", raw)
 	}
-	edited := strings.Replace(string(raw), "deadline: 20m0s", "deadline: 25m", 1)
+	edited := strings.Replace(string(raw), "stageTimeout: 20m0s", "stageTimeout: 25m", 1)
 	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -631,7 +631,7 @@ func TestMigrateReviewed(t *testing.T) {
 	m.mustRun("migrate", "nodewright", "--directory", dir, "--apply", "--yes")
 	demo := &v1alpha1.Skyhook{}
 	convert(t, m.get("Skyhook", "demo"), demo)
-	if got := demo.Spec.Packages["kernel"].Deadline.Duration; got != 25*time.Minute {
+	if got := demo.Spec.Packages["kernel"].StageTimeout.Duration; got != 25*time.Minute {
 		t.Errorf("the deadline is %v, and was edited to 25m", got)
 	}
 	if names := slices.Sorted(maps.Keys(demo.Spec.Packages)); len(names) != 2 {

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// evictPod evicts the pod that was observed and no later one of its name. By force it is deleted, which no disruption budget
+// evictPod evicts the pod that was observed and no later one of its name. With Force it is deleted, which no disruption budget
 // refuses. A refusal is remembered and is no error: the node waits, and says for what.
 func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 	uid := types.UID(a.Pod.UID)
@@ -45,11 +45,19 @@ func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 	return fmt.Errorf("evicting pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
 }
 
+// fullSeconds rounds a grace period up; nil for none.
+func fullSeconds(d *metav1.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	return new(int64((d.Duration + time.Second - 1) / time.Second))
+}
+
 // gracePeriod is the grace period that replaces the pod's own, if any.
 func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 	for _, s := range w.objects.Skyhooks {
-		if skyhook.Ref(s.Name) == a.Rollout && s.Spec.Drain != nil {
-			return s.Spec.Drain.GracePeriodSeconds
+		if skyhook.Ref(s.Name) == a.Rollout && s.Spec.DrainConfig != nil {
+			return fullSeconds(s.Spec.DrainConfig.GracePeriod)
 		}
 	}
 	if op := w.objects.nodeOps[a.Rollout]; op != nil {

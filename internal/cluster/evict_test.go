@@ -125,7 +125,7 @@ func TestForce(t *testing.T) {
 	s.Apply(workload("guarded", "n1"))
 	s.createBudget("guarded", 0)
 	s.SettlePods()
-	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drain: {timeout: 10m, onTimeout: Force, gracePeriodSeconds: 7}", 1))
+	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drainConfig: {timeout: 10m, onTimeout: Force, gracePeriod: 7s}", 1))
 	s.pass()
 	s.pass()
 	s.now = s.now.Add(9 * time.Minute)
@@ -137,6 +137,22 @@ func TestForce(t *testing.T) {
 	s.pass()
 	if p := s.pod("guarded"); p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 7 {
 		t.Errorf("after the time is over the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
+	}
+	s.finish()
+}
+
+// TestDisableEviction shows that pods are deleted at once, whatever a budget says, if that is configured.
+func TestDisableEviction(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(workload("guarded", "n1"))
+	s.createBudget("guarded", 0)
+	s.SettlePods()
+	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drainConfig: {disableEviction: true, gracePeriod: 1500ms}", 1))
+	for range 5 {
+		s.pass()
+	}
+	if p := s.pod("guarded"); p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 2 {
+		t.Errorf("the pod leaves %v, with a grace period of %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
 	}
 	s.finish()
 }

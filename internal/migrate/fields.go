@@ -11,8 +11,11 @@ import (
 	"time"
 )
 
-// maxDeadline is the longest deadline of a stage.
-const maxDeadline = 168 * time.Hour
+// The longest durations that our API accepts.
+const (
+	maxStageTimeout = 168 * time.Hour
+	maxGracePeriod  = 24 * time.Hour
+)
 
 // fieldConverter changes a spec in place and collects what is lost.
 type fieldConverter struct {
@@ -28,97 +31,73 @@ func (c *fieldConverter) addGap(field, format string, args ...any) {
 // convertToSkyhook changes the spec of a NodeWright into that of a Skyhook.
 func (c *fieldConverter) convertToSkyhook() {
 	if drain, ok := c.spec["drainConfig"].(map[string]any); ok {
-		c.spec["drain"] = c.drainOfSkyhook(drain)
+		c.fitDrain(drain)
 	}
-	delete(c.spec, "drainConfig")
 	if c.spec["runtimeRequiredCordonAfter"] == true {
 		c.addGap("spec.runtimeRequiredCordonAfter", "new nodes become schedulable as soon as they are complete; nodes that are cordoned now stay cordoned")
 	}
 	delete(c.spec, "runtimeRequiredCordonAfter")
 	c.eachPackage(func(path string, p map[string]any) {
-		timeout, ok := p["stageTimeout"]
-		delete(p, "stageTimeout")
+		value, ok := p["stageTimeout"]
 		if !ok {
 			return
 		}
-		deadline, err := parseDuration(timeout)
+		timeout, err := parseDuration(value)
 		switch {
 		case err != nil:
 			c.addGap(path+".stageTimeout", "%v; the default of 1h applies", err)
+			delete(p, "stageTimeout")
 			return
-		case deadline == 0 || deadline > maxDeadline:
-			c.addGap(path+".stageTimeout", "a stage is limited to %s here, and was to %v", shortDuration(maxDeadline), orNone(deadline))
-			deadline = maxDeadline
-		case deadline < time.Second:
-			deadline = time.Second
+		case timeout > maxStageTimeout:
+			c.addGap(path+".stageTimeout", "a stage is limited to %s here, and was to %v", shortDuration(maxStageTimeout), timeout)
+			timeout = maxStageTimeout
+		case timeout > 0:
+			timeout = max(timeout, time.Second)
 		}
-		p["deadline"] = deadline.String()
+		p["stageTimeout"] = timeout.String()
 	})
 }
 
-func (c *fieldConverter) drainOfSkyhook(from map[string]any) map[string]any {
-	to := map[string]any{}
-	for _, key := range []string{"deleteEmptyDirData", "force"} {
-		if v := from[key]; v != nil {
-			to[key] = v
-		}
+// fitDrain changes values of drainConfig that our API does not accept.
+func (c *fieldConverter) fitDrain(drain map[string]any) {
+	if drain["ignoreDaemonSets"] == false {
+		c.addGap("spec.drainConfig.ignoreDaemonSets", "pods of DaemonSets are not evicted: the drain waits until their DaemonSets remove them")
 	}
-	if from["disableEviction"] == true {
-		c.addGap("spec.drainConfig.disableEviction", "pods are evicted, which PodDisruptionBudgets can refuse; drain.onTimeout Force with a timeout deletes what is left")
-	}
-	if from["ignoreDaemonSets"] == false {
-		c.addGap("spec.drainConfig.ignoreDaemonSets", "pods of DaemonSets stay on the node")
-	}
-	if v := from["timeout"]; v != nil {
-		if timeout, err := parseDuration(v); err != nil {
+	if v := drain["timeout"]; v != nil {
+		timeout, err := parseDuration(v)
+		switch {
+		case err != nil:
 			c.addGap("spec.drainConfig.timeout", "%v; the drain has no limit", err)
-		} else if timeout > 0 {
-			to["timeout"] = max(timeout, time.Second).String()
+			delete(drain, "timeout")
+		case timeout > 0:
+			drain["timeout"] = max(timeout, time.Second).String()
 		}
 	}
-	if v := from["gracePeriod"]; v != nil {
+	if v := drain["gracePeriod"]; v != nil {
 		grace, err := parseDuration(v)
-		if err != nil || grace < time.Second {
-			c.addGap("spec.drainConfig.gracePeriod", "at least one second is possible, and it is %v; the grace period of each pod applies", v)
-		} else {
-			to["gracePeriodSeconds"] = int64(min(grace, 24*time.Hour) / time.Second)
+		if err != nil {
+			c.addGap("spec.drainConfig.gracePeriod", "%v; the grace period of each pod applies", err)
+			delete(drain, "gracePeriod")
+			return
 		}
+		drain["gracePeriod"] = min(grace, maxGracePeriod).String()
 	}
-	return to
 }
 
 // convertToNodeWright changes the spec of a Skyhook into that of a NodeWright.
 func (c *fieldConverter) convertToNodeWright() {
-	if drain, ok := c.spec["drain"].(map[string]any); ok {
-		c.spec["drainConfig"] = c.drainOfNodeWright(drain)
-	}
-	delete(c.spec, "drain")
-	c.eachPackage(func(path string, p map[string]any) {
-		if deadline, ok := p["deadline"]; ok {
-			p["stageTimeout"] = deadline
-			delete(p, "deadline")
+	if drain, ok := c.spec["drainConfig"].(map[string]any); ok {
+		if v := drain["onTimeout"]; v != nil && v != "Wait" {
+			c.addGap("spec.drainConfig.onTimeout", "after the timeout the node stays cordoned and is erroring")
 		}
+		delete(drain, "onTimeout")
+	}
+	c.eachPackage(func(path string, p map[string]any) {
 		if _, ok := p["retries"]; ok {
 			c.addGap(path+".retries", "failed stages are retried as often as the operator's JOB_BACKOFF_LIMIT says")
 			delete(p, "retries")
 		}
 	})
-}
-
-func (c *fieldConverter) drainOfNodeWright(from map[string]any) map[string]any {
-	to := map[string]any{}
-	for _, key := range []string{"deleteEmptyDirData", "force", "timeout"} {
-		if v := from[key]; v != nil {
-			to[key] = v
-		}
-	}
-	if v := from["onTimeout"]; v != nil && v != "Wait" {
-		c.addGap("spec.drain.onTimeout", "after the timeout the node stays cordoned and is erroring")
-	}
-	if v, ok := from["gracePeriodSeconds"].(int64); ok {
-		to["gracePeriod"] = (time.Duration(v) * time.Second).String()
-	}
-	return to
 }
 
 // dropPolicyFields removes the fields that only our policies have.
@@ -164,13 +143,6 @@ func parseDuration(v any) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration of at least 0", text)
 	}
 	return d, nil
-}
-
-func orNone(d time.Duration) string {
-	if d == 0 {
-		return "nothing"
-	}
-	return shortDuration(d)
 }
 
 // shortDuration formats a duration without units that are zero.

@@ -141,7 +141,8 @@ func (t *targetState) drainReason() Why {
 
 func (d *Pod) path() string { return d.Namespace + "/" + d.Name }
 
-// evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. Force deletes.
+// evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. With force it deletes pods that did not
+// terminate in time.
 func (d drainer) evictPods(why Why, force bool) {
 	pods := slices.Clone(d.target.target.Pods)
 	slices.SortFunc(pods, func(a, b Pod) int {
@@ -173,5 +174,5 @@ func (d drainer) evictPod(pod *Pod, why Why, force bool) {
 	}
 	why.About = "Pod " + pod.path()
 	a := d.plan.addAction(d.target, VerbEvict, why)
-	a.Pod, a.Force = *pod, force
+	a.Pod, a.Force = *pod, force || d.target.rollout.Drain.Delete
 }

@@ -20,7 +20,7 @@ var remedies = map[Reason]string{
 	ReasonProtectedPod:        "the pod is never evicted: wait until it ends, move it, or remove it from podNonInterruptLabels",
 	ReasonPodDisruptionBudget: "give the workload more ready replicas, or raise maxUnavailable; the eviction is retried",
 	ReasonPodLeaving:          "the pod has its grace period to terminate; if its node is gone, delete it by force",
-	ReasonPodKept:             "delete the pod, or allow its eviction with drain.force or drain.deleteEmptyDirData",
+	ReasonPodKept:             "delete the pod, or allow its eviction with drainConfig: force, deleteEmptyDirData or ignoreDaemonSets",
 	ReasonDrainTimeout:        "move the pods away, then: kubectl skyhook node reset NODE --skyhook SKYHOOK",
 	ReasonDependency:          "it starts when the packages it depends on are complete on the node",
 	ReasonSerial:              "it starts when the package before it is done; serial: false lets packages run in parallel",

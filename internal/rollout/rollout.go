@@ -187,6 +187,7 @@ type Omitted struct {
 type Drain struct {
 	Timeout   time.Duration // 0 for none
 	OnTimeout DrainTimeout
+	Delete    bool // pods are deleted instead of evicted
 }
 
 // DrainTimeout is what happens when a drain takes longer than its Timeout.

@@ -48,7 +48,7 @@ func Compile(in *Input) *Compiled {
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		Drain: drainOptions(s.Spec.Drain), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -83,7 +83,7 @@ func priority(s *v1alpha1.Skyhook) int {
 	return s.Spec.Priority
 }
 
-func drainOptions(d *v1alpha1.Drain) rollout.Drain {
+func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	out := rollout.Drain{OnTimeout: rollout.DrainWait}
 	if d == nil {
 		return out
@@ -91,6 +91,7 @@ func drainOptions(d *v1alpha1.Drain) rollout.Drain {
 	if d.Timeout != nil {
 		out.Timeout = d.Timeout.Duration
 	}
+	out.Delete = d.DisableEviction != nil && *d.DisableEviction
 	if d.OnTimeout != "" {
 		out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
 	}
@@ -335,9 +336,9 @@ func (tc targetCompiler) blockedReason(t *target) *rollout.Why {
 	return nil
 }
 
-// deadlineOf returns how long one pod of a task may take.
+// deadlineOf returns how long one pod of a task may take; 0 for no limit.
 func (tc targetCompiler) deadlineOf(st *step) time.Duration {
-	if d := st.def.Package.Deadline; d != nil {
+	if d := st.def.Package.StageTimeout; d != nil {
 		return d.Duration
 	}
 	if st.isInterrupt() {

@@ -95,7 +95,7 @@ func hashDefinition(text string, config map[string]string) string {
 
 // hashPod hashes the fields of a package that affect its pods, without dependencies and uninstall settings.
 func hashPod(p v1alpha1.Package) string {
-	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.Deadline, p.Retries = nil, nil, nil, nil, nil, nil
+	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.StageTimeout, p.Retries = nil, nil, nil, nil, nil, nil
 	sum := sha256.Sum256([]byte(node.EncodeJSON(p)))
 	return hex.EncodeToString(sum[:6])
 }

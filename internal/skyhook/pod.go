@@ -203,7 +203,11 @@ func (r renderer) ownerUID(rec *node.SkyhookRecord) string {
 }
 
 func (r renderer) deadlineEnv(st *step) corev1.EnvVar {
-	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(r.targetCompiler().deadlineOf(st)))}
+	limit := r.targetCompiler().deadlineOf(st)
+	if limit == 0 {
+		return corev1.EnvVar{Name: pack.EnvDeadline}
+	}
+	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(limit))}
 }
 
 func podUID() corev1.EnvVar {

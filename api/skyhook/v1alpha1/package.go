@@ -92,13 +92,13 @@ type Package struct {
 	// +optional
 	Uninstall *Uninstall `json:"uninstall,omitempty"`
 
-	// deadline is how long one stage may take, 1s to 168h. Absent means 1h, and 30m for an interrupt. A stage that
-	// takes longer is stopped and counts as failed.
+	// stageTimeout is how long one attempt of a stage may take, 1s to 168h, or 0s for no limit. Absent means the operator's
+	// setting: 1h, and 30m for an interrupt. An attempt that takes longer is stopped and counts as failed.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="deadline is not a duration of 1s to 168h: use a number and a unit, such as 90m"
-	Deadline *metav1.Duration `json:"deadline,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && (duration(self) >= duration('1s') && duration(self) <= duration('168h') || duration(self) == duration('0s'))",message="stageTimeout is not a duration of 1s to 168h: use a number and a unit, such as 90m, or 0s for no limit"
+	StageTimeout *metav1.Duration `json:"stageTimeout,omitempty"`
 
 	// retries is how often a failed stage is retried before its failure is final, 0 to 100. Absent means that it is
 	// retried without a limit, and that its batch counts it as failed after three attempts.

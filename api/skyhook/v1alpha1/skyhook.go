@@ -125,9 +125,9 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=node
 	Sequencing Sequencing `json:"sequencing,omitempty"`
 
-	// drain configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
+	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
-	Drain *Drain `json:"drain,omitempty"`
+	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`
 }
 
 // Sequencing says what later Skyhooks wait for.
@@ -167,15 +167,15 @@ type InterruptionBudget struct {
 	Count *int `json:"count,omitempty"`
 }
 
-// Drain configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in
+// DrainConfig configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in
 // kube-system and pods that tolerate an unschedulable node are never evicted.
-// +kubebuilder:validation:XValidation:rule="has(self.timeout) || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drain.timeout is missing: onTimeout Skip and Force need it"
-type Drain struct {
-	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent means no limit.
+// +kubebuilder:validation:XValidation:rule="has(self.timeout) && !self.timeout.matches('^(0+([.]0+)?(ns|us|µs|ms|s|m|h))+$') || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drainConfig.timeout is missing: onTimeout Skip and Force need it"
+type DrainConfig struct {
+	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent or 0s means no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="drain.timeout is not a duration of at least 1s: use a number and a unit, such as 30m, or leave it out for no limit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && (duration(self) >= duration('1s') || duration(self) == duration('0s'))",message="drainConfig.timeout is not a duration of at least 1s: use a number and a unit, such as 30m, or 0s for no limit"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// onTimeout is what happens after timeout: Wait (the default) keeps waiting, Skip releases the node and goes on
@@ -184,11 +184,24 @@ type Drain struct {
 	// +kubebuilder:default=Wait
 	OnTimeout DrainTimeout `json:"onTimeout,omitempty"`
 
-	// gracePeriodSeconds overrides the grace period of the evicted pods, 1 to 86400. Absent means that of each pod.
+	// gracePeriod overrides the grace period of the evicted pods, 0s to 24h, in full seconds. Absent means that of each
+	// pod.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=86400
-	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('24h')",message="drainConfig.gracePeriod is not a duration of 0s to 24h: use a number and a unit, such as 2m"
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+
+	// disableEviction deletes pods instead of evicting them, without regard to PodDisruptionBudgets. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	DisableEviction *bool `json:"disableEviction,omitempty"`
+
+	// ignoreDaemonSets leaves DaemonSet pods on the node. Default true. With false the drain waits until their DaemonSets
+	// remove them.
+	// +optional
+	// +kubebuilder:default=true
+	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 
 	// deleteEmptyDirData allows eviction of pods with an emptyDir volume, whose content is lost. Default true. With
 	// false the drain waits for such pods.

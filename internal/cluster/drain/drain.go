@@ -35,9 +35,10 @@ type Rules struct {
 // SkyhookRules are the rules of a Skyhook.
 func SkyhookRules(s *v1alpha1.Skyhook, protected labels.Selector) Rules {
 	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
-	if d := s.Spec.Drain; d != nil {
+	if d := s.Spec.DrainConfig; d != nil {
 		rules.Force = ptr.Deref(d.Force, true)
 		rules.DeleteEmptyDirData = ptr.Deref(d.DeleteEmptyDirData, true)
+		rules.DaemonSetsBlock = !ptr.Deref(d.IgnoreDaemonSets, true)
 	}
 	return rules
 }
@@ -99,10 +100,10 @@ func (r Rules) ignores(p *corev1.Pod) bool {
 		return true
 	case r.IgnoreSystem && p.Namespace == metav1.NamespaceSystem:
 		return true
+	case isDaemonSetPod(p): // it always tolerates a cordon
+		return !r.DaemonSetsBlock
 	case r.IgnoreTolerating && toleratesCordon(p):
 		return true
-	case isDaemonSetPod(p):
-		return !r.DaemonSetsBlock
 	}
 	return r.IgnoreBare && !r.Force && metav1.GetControllerOf(p) == nil
 }

@@ -112,6 +112,13 @@ func TestBlockingPods(t *testing.T) {
 	protect := func(p *corev1.Pod) { p.Labels = map[string]string{"protect": "yes"} }
 	now := time.Unix(1000, 0)
 	skyhook := Rules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
+	blocksDaemonSets := skyhook
+	blocksDaemonSets.DaemonSetsBlock = true
+	ofDaemonSet := func(p *corev1.Pod) {
+		isController := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", Controller: &isController}}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}}
+	}
 	for _, c := range []struct {
 		what  string
 		pod   *corev1.Pod
@@ -135,6 +142,10 @@ func TestBlockingPods(t *testing.T) {
 		{"who tolerates everything stays", pod("a", tolerates("", corev1.TolerationOpExists, "")), skyhook, nil},
 		{"who tolerates every NoExecute does not", pod("a", tolerates("", corev1.TolerationOpExists, corev1.TaintEffectNoExecute)), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"a DaemonSet pod stays", pod("a", ofDaemonSet), skyhook, nil},
+		{"with ignoreDaemonSets false it blocks", pod("a", ofDaemonSet), blocksDaemonSets,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "its DaemonSet would recreate it, and ignoreDaemonSets is false"}}},
+		{"but not in kube-system", pod("a", func(p *corev1.Pod) { ofDaemonSet(p); p.Namespace = "kube-system" }), blocksDaemonSets, nil},
 		{"what is kept says why", pod("a", func(*corev1.Pod) {}), Rules{},
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "nothing recreates it, and force is false"}}},
 		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,

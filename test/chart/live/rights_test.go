@@ -103,7 +103,7 @@ metadata: {name: story}
 spec:
   deploymentPolicy: shared
   nodeSelectors: {matchLabels: {pool: gpu}}
-  drain: {timeout: 1s, onTimeout: Force}
+  drainConfig: {timeout: 1s, onTimeout: Force}
   packages:
     driver:
       version: VERSION
