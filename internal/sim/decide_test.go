@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// decide asks the engine, and checks what must hold for each answer: it is the same for the same snapshot in any
-// order, it leaves the snapshot alone, and it is silent about nothing.
+// decide returns the plan for a snapshot and checks it: it does not depend on the order of the input, the snapshot is
+// unchanged, and everything has a reason.
 func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	s.last = snap
 	s.decisions++
@@ -27,15 +27,15 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	s.checkReasons(plan)
 	s.checkBatchEnd(snap, plan)
 	if !plan.Next.IsZero() && !plan.Next.After(snap.Now) {
-		s.failf("the plan wants to look again in the past: %s", plan.Next)
+		s.failf("the next pass is in the past: %s", plan.Next)
 	}
 	if s.decisions%4 == 0 {
 		if !reflect.DeepEqual(snap, before) {
-			s.failf("Decide changed what it looked at")
+			s.failf("Decide changed the snapshot")
 		}
 		again := rollout.Decide(shuffleSnapshot(s.random, before))
 		if one, two := sortPlan(plan), sortPlan(again); !reflect.DeepEqual(one, two) {
-			s.failf("the order of the input decides:\n%+v\n%+v", one, two)
+			s.failf("the plan depends on the order of the input:\n%+v\n%+v", one, two)
 		}
 	}
 	return plan
@@ -44,7 +44,7 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 func (s *faultTest) checkReasons(plan rollout.Plan) {
 	check := func(what string, why rollout.Why) {
 		if why.Reason == "" || why.Text == "" || strings.HasSuffix(why.Text, ".") || len(why.Text) > 400 {
-			s.failf("%s says %q, %q", what, why.Reason, why.Text)
+			s.failf("%s has the reason %q, %q", what, why.Reason, why.Text)
 		}
 	}
 	for _, r := range plan.Reports {
@@ -84,7 +84,7 @@ func shuffleList[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// sortPlan puts the parts of a plan whose order follows the input into one order.
+// sortPlan sorts the parts of a plan whose order is that of the input.
 func sortPlan(p rollout.Plan) rollout.Plan {
 	slices.SortStableFunc(p.Actions, func(a, b rollout.Action) int { return strings.Compare(a.Node, b.Node) })
 	p.Reports = slices.Clone(p.Reports)
@@ -105,18 +105,17 @@ func sortPlan(p rollout.Plan) rollout.Plan {
 	return p
 }
 
-// runWithoutFaults lets the sun shine: nothing fails any more, and whatever people held up goes on. Then everything has to end, and
-// nothing may be left to do.
+// runWithoutFaults removes all faults and checks that all work finishes.
 func (s *faultTest) runWithoutFaults() {
 	s.rates = faultRates{}
-	s.logf("calm")
+	s.logf("no more faults")
 	s.removeFaults()
 	for pass := 0; pass < 600; pass++ {
 		s.compileAll()
 		s.addUnavailable()
 		v := s.cluster.View()
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, observation: observation{view: v, plan: plan, looked: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
+		o := &operator{name: "C", s: s, observation: observation{view: v, plan: plan, decision: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
 		for _, l := range plan.Ledgers {
 			o.writeLedger(l)
 		}
@@ -138,16 +137,16 @@ func (s *faultTest) runWithoutFaults() {
 			return
 		}
 	}
-	s.failf("600 passes in the sun, and it has not ended: %s", s.describe(s.decide(s.cluster.View().Snapshot)))
+	s.failf("the work is not finished after 600 passes without faults: %s", s.describe(s.decide(s.cluster.View().Snapshot)))
 }
 
-// retrySkipped asks for another try of the targets that were given up in the storm or because of it.
+// retrySkipped requests a retry of the targets that were given up.
 func (s *faultTest) retrySkipped() bool {
 	more := false
 	for i := range s.cluster.State.Groups {
 		if g := &s.cluster.State.Groups[i]; g.Memory.Stopped {
 			more = true
-			switch s.random.Intn(3) { // the three ways in which people let it go on
+			switch s.random.Intn(3) { // the three ways to request a retry
 			case 0:
 				g.Memory = rollout.Memory{}
 			case 1:
@@ -171,7 +170,7 @@ func (s *faultTest) retrySkipped() bool {
 	return more
 }
 
-// removeFaults takes away what people and bad luck left in the way.
+// removeFaults removes everything that blocks the rollouts.
 func (s *faultTest) removeFaults() {
 	s.compileAll()
 	s.addUnavailable()
@@ -209,7 +208,7 @@ func (s *faultTest) removeFaults() {
 	}
 }
 
-// finishAll lets everything that runs end, and everybody who leaves go.
+// finishAll lets all running tasks succeed and all evicted pods terminate.
 func (s *faultTest) finishAll() bool {
 	moved := false
 	for i := range s.cluster.State.Nodes {
@@ -255,7 +254,7 @@ func (s *faultTest) finishTarget(t *rollout.Target) bool {
 	return moved
 }
 
-// checkCompletion: everything is finished, nobody holds anything, and nothing is left to write.
+// checkCompletion checks that everything is finished, no node is held, and the plan is empty.
 func (s *faultTest) checkCompletion(plan rollout.Plan) {
 	for i := range s.cluster.State.Nodes {
 		if n := &s.cluster.State.Nodes[i]; len(n.Holds) > 0 || n.Cordoned && !s.cordoned[n.Name] {
@@ -265,7 +264,7 @@ func (s *faultTest) checkCompletion(plan rollout.Plan) {
 	for _, r := range plan.Reports {
 		for _, v := range r.Verdicts {
 			if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonGiveUp {
-				s.failf("at rest: %s", s.describe(plan))
+				s.failf("the plan is not empty: %s", s.describe(plan))
 			}
 		}
 	}

@@ -14,33 +14,33 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// desiredRollout is what somebody wants of a rollout: a small front end, enough to make the engine sweat.
+// desiredRollout is the desired state of a rollout. It is compiled like an object by a front end.
 type desiredRollout struct {
 	name     rollout.Ref
 	shares   bool // its targets are in the shared group
 	packages map[string]desiredPackage
 	nodes    map[string]bool                        // by name
 	kept     map[string]map[string]installedPackage // by node UID, then package: what is installed
-	goals    map[string]map[string]goal             // by node UID, then package: what its tasks lead to
-	forgets  bool                                   // tasks that are done are no longer listed
-	chains   int                                    // ever made
+	goals    map[string]map[string]goal             // by node UID, then package: the result of its tasks
+	forgets  bool                                   // finished tasks are not listed
+	chains   int                                    // created so far
 }
 
-// desiredPackage is a package as it is wanted.
+// desiredPackage is the desired state of a package.
 type desiredPackage struct {
 	version, config, interrupt int
 	after                      string
 	bounded                    bool
 }
 
-// installedPackage is a package as it is on a node.
+// installedPackage is a package on a node.
 type installedPackage struct{ version, config int }
 
-// goal is what a chain of tasks leads to. An uninstall leads to nothing.
+// goal is the result of a chain of tasks; empty for an uninstall.
 type goal struct {
 	kind string
 	desiredPackage
-	begun bool // some of it is done and no longer listed
+	begun bool // some tasks are finished and not listed
 }
 
 var prototypes = []rollout.Pace{
@@ -85,7 +85,7 @@ func (s *faultTest) addRollout(i int) {
 // sharedPolicy owns the groups that several rollouts share.
 var sharedPolicy = rollout.Ref{Kind: "Policy", Name: "shared"}
 
-// groupRef is the group of targets made later.
+// groupRef returns the group of new targets.
 func (w *desiredRollout) groupRef() rollout.GroupRef {
 	if w.shares {
 		return rollout.GroupRef{Owner: sharedPolicy}
@@ -141,7 +141,7 @@ func (s *faultTest) newUID() string {
 	return fmt.Sprintf("uid-%d", s.serial)
 }
 
-// compileAll compiles every wish: what is owed on each node is what wish and node differ in.
+// compileAll compiles every rollout: the work on a node is the difference between the desired state and the node.
 func (s *faultTest) compileAll() {
 	for _, w := range s.desired {
 		r := s.cluster.FindRollout(w.name)
@@ -231,7 +231,7 @@ func selectTasks(tasks []rollout.Task, name string) []rollout.Task {
 	return out
 }
 
-// compilePackage goes on with the tasks of one package, or replaces them when something else is wanted now.
+// compilePackage returns the tasks of one package, and new ones if the desired state changed.
 func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
 	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object != "" }) {
@@ -263,7 +263,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		return chain
 	}
 	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.StatePending) && goals[name].kind != "uninstall" {
-		kept[name] = installedPackage{goals[name].version, -1} // half of it is there
+		kept[name] = installedPackage{goals[name].version, -1} // it is partly installed
 		want = w.findGoal(r, t, name)
 	}
 	delete(goals, name)
@@ -275,14 +275,14 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 	return want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
 }
 
-// isReplaceable says that nothing of a chain is under way.
+// isReplaceable reports whether no task of a chain is in progress.
 func isReplaceable(chain []rollout.Task) bool {
 	return !slices.ContainsFunc(chain, func(k rollout.Task) bool {
 		return k.Object != "" || k.Need == rollout.NeedAlone && k.Recorded == rollout.StateRunning
 	})
 }
 
-// findGoal is what is owed of one package on one node; none when nothing is.
+// findGoal returns the goal of one package on one node; zero if it has no work.
 func (w *desiredRollout) findGoal(r *rollout.Rollout, t *rollout.Target, name string) goal {
 	want, wanted := w.packages[name]
 	is, there := w.kept[t.UID][name]
@@ -336,7 +336,7 @@ func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
 	return out
 }
 
-// forgetRecords forgets what a deleted rollout had on a node.
+// forgetRecords forgets the packages of a deleted rollout on a node.
 func (s *faultTest) forgetRecords(a rollout.Action) {
 	for _, w := range s.desired {
 		if n := s.cluster.FindNode(a.Node); w.name == a.Rollout && n != nil {
@@ -346,7 +346,7 @@ func (s *faultTest) forgetRecords(a rollout.Action) {
 	}
 }
 
-// addUnavailable fills in what a back end finds out for the snapshot: who takes seats though nobody put him there.
+// addUnavailable adds the unavailable nodes to the groups of the snapshot, as the front ends do.
 func (s *faultTest) addUnavailable() {
 	for i := range s.cluster.State.Groups {
 		g := &s.cluster.State.Groups[i]
@@ -369,10 +369,10 @@ func (s *faultTest) addUnavailable() {
 	s.finishDeletions()
 }
 
-// isUnavailable says that a node is disrupted and none of us did it.
+// isUnavailable reports whether a node is unavailable though no rollout holds it.
 func isUnavailable(n *rollout.Node) bool { return !n.Ready || n.Cordoned && len(n.Holds) == 0 }
 
-// finishDeletions takes away deleted rollouts that have left all their nodes.
+// finishDeletions removes deleted rollouts without targets.
 func (s *faultTest) finishDeletions() {
 	s.cluster.State.Rollouts = slices.DeleteFunc(s.cluster.State.Rollouts, func(r rollout.Rollout) bool {
 		return r.Deleting && len(r.Targets) == 0

@@ -19,15 +19,15 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", 300, "how many storms")
-	first  = flag.Int64("first", 1, "seed of the first storm")
+	seeds  = flag.Int("seeds", 300, "how many runs")
+	first  = flag.Int64("first", 1, "seed of the first run")
 	follow = flag.Bool("follow", false, "print everything that happens")
 )
 
-// TestRandomFaults lets everything happen that can happen to a cluster, with seeded luck, and checks at each step that no
-// promise is broken; then it lets the sun shine and checks that everything ends.
+// TestRandomFaults runs rollouts with random faults and changes, checks the invariants at each step, then removes the
+// faults and checks that all work finishes.
 //
-// A seed that fails leaves the snapshot that was decided about in a file: give it to Decide again.
+// The last snapshot of a seed that fails is written to a file, for Decide.
 func TestRandomFaults(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
@@ -40,7 +40,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// TestRandomFaultsAreRepeatable plays the same storm twice.
+// TestRandomFaultsAreRepeatable runs the same seed twice.
 func TestRandomFaultsAreRepeatable(t *testing.T) {
 	for seed := int64(1); seed <= 20; seed++ {
 		one, two := newFaultTest(t, seed), newFaultTest(t, seed)
@@ -48,12 +48,12 @@ func TestRandomFaultsAreRepeatable(t *testing.T) {
 		one.runWithFaults()
 		two.runWithFaults()
 		if a, b := strings.Join(one.trace, "\n"), strings.Join(two.trace, "\n"); a != b || a == "" {
-			t.Fatalf("seed %d went two ways", seed)
+			t.Fatalf("seed %d has two traces", seed)
 		}
 	}
 }
 
-// faultTest is a world in which things happen, and the operators that work in it.
+// faultTest is a simulated cluster with faults, and its operators.
 type faultTest struct {
 	t          *testing.T
 	seed       int64
@@ -63,12 +63,12 @@ type faultTest struct {
 	operators  []*operator
 	rates      faultRates
 	notReady   map[string]int            // ticks until a node is ready again
-	cordoned   map[string]bool           // nodes a person cordoned
-	unclear    map[string]bool           // nodes where nobody can tell any more who cordoned them
-	ended      map[string]bool           // interrupts that ended well, by admission
-	absent     map[rollout.Ref]int       // owners of holds that are gone: ticks since
+	cordoned   map[string]bool           // nodes that a user cordoned
+	unclear    map[string]bool           // nodes for which it is unknown who cordoned them
+	ended      map[string]bool           // interrupts that succeeded, by admission
+	absent     map[rollout.Ref]int       // deleted owners of holds: ticks since then
 	done       map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
-	numbers    map[string]map[int]number // by rollout: whose each number is, since the end of the last rollout was stored
+	numbers    map[string]map[int]number // by rollout: the node of each number, since the end of the last rollout was stored
 	decisions  int
 	serial     int
 	last       rollout.Snapshot
@@ -76,7 +76,7 @@ type faultTest struct {
 	trace      []string
 }
 
-// faultRates is how likely bad things are, in percent.
+// faultRates has the probability of each fault, in percent.
 type faultRates struct {
 	lose, crash, split    int
 	fail, hang, pull      int
@@ -131,19 +131,19 @@ func (s *faultTest) logf(format string, args ...any) {
 	}
 }
 
-// failf reports a promise that was not kept, and leaves what is needed to look into it.
+// failf reports a violated invariant, and how to reproduce it.
 func (s *faultTest) failf(format string, args ...any) {
 	s.t.Helper()
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("storm-%d.json", s.seed))
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("random-faults-%d.json", s.seed))
 	data, err := json.MarshalIndent(s.last, "", " ")
 	if err == nil {
 		err = os.WriteFile(path, data, 0o600)
 	}
-	s.t.Fatalf("seed %d at %s: %s\nsnapshot: %s %v\nreplay: go test ./internal/sim -run TestStorms -seeds 1 -first %d -follow -v",
+	s.t.Fatalf("seed %d at %s: %s\nsnapshot: %s %v\nreplay: go test ./internal/sim -run TestRandomFaults -seeds 1 -first %d -follow -v",
 		s.seed, s.cluster.State.Now.Format("15:04:05"), fmt.Sprintf(format, args...), path, err, s.seed)
 }
 
-// runWithFaults is the storm.
+// runWithFaults runs the operators while faults happen.
 func (s *faultTest) runWithFaults() {
 	for range 60 + s.random.Intn(120) {
 		s.cluster.AdvanceClock(time.Duration(1+s.random.Intn(20)) * time.Second)
@@ -154,18 +154,18 @@ func (s *faultTest) runWithFaults() {
 	}
 }
 
-// operate lets the operators work: mostly one, sometimes two that both believe they lead.
+// operate lets the operators work: mostly one, sometimes two that both consider themselves the leader.
 func (s *faultTest) operate() {
 	a := s.operators[0]
 	if len(a.pending) == 0 {
 		a.decide()
 	}
 	a.finishWrites()
-	if s.chance(s.rates.split) { // the old leader stands still, a new one goes on
+	if s.chance(s.rates.split) { // the old leader is slow, and a new one takes over
 		for range s.random.Intn(6) {
 			a.writeNext()
 		}
-		if s.chance(70) { // and things have happened meanwhile
+		if s.chance(70) { // with faults before its first pass
 			s.cluster.AdvanceClock(time.Duration(1+s.random.Intn(5)) * time.Second)
 			s.injectFaults()
 			if s.chance(50) {
@@ -175,7 +175,7 @@ func (s *faultTest) operate() {
 		}
 		s.operators[0], s.operators[1] = s.operators[1], s.operators[0]
 		b := s.operators[0]
-		b.pending, b.inFlight = nil, nil // it is a new process, or was not the leader for long
+		b.pending, b.inFlight = nil, nil // it is a new process, or has not been the leader for a while
 		b.decide()
 		for len(b.pending) > 0 {
 			switch {

@@ -20,7 +20,7 @@ func (s *faultTest) addNode(name string) {
 	})
 }
 
-// injectFaults lets things happen that no operator has a say in.
+// injectFaults changes the cluster as faults, users and workloads do.
 func (s *faultTest) injectFaults() {
 	for i := range s.cluster.State.Nodes {
 		s.injectNodeFault(&s.cluster.State.Nodes[i])
@@ -52,7 +52,7 @@ func (s *faultTest) injectNodeFault(n *rollout.Node) {
 		s.makeNotReady(n, 1+s.random.Intn(5))
 	}
 	if s.chance(s.rates.boot) {
-		s.logf("%s boots by itself", n.Name)
+		s.logf("%s boots", n.Name)
 		n.BootID = s.newUID()
 		s.makeNotReady(n, 2)
 	}
@@ -81,20 +81,20 @@ func (s *faultTest) makeNotReady(n *rollout.Node, ticks int) {
 	s.cluster.TouchNode(n.Name)
 }
 
-// changeCordon is a person who cordons a node, or takes a cordon away, be it ours.
+// changeCordon cordons or uncordons a node, as a user does.
 func (s *faultTest) changeCordon(n *rollout.Node) {
 	s.cluster.TouchNode(n.Name)
 	if n.Cordoned {
 		n.Cordoned, s.cordoned[n.Name] = false, false
-		s.logf("a person uncordons %s", n.Name)
+		s.logf("a user uncordons %s", n.Name)
 		return
 	}
 	n.Cordoned, s.cordoned[n.Name] = true, true
 	s.unclear[n.Name] = len(n.Holds) > 0
-	s.logf("a person cordons %s", n.Name)
+	s.logf("a user cordons %s", n.Name)
 }
 
-// loseNode deletes a node; often another comes with the same name.
+// loseNode deletes a node, and often adds another of the same name.
 func (s *faultTest) loseNode() {
 	i := s.random.Intn(len(s.cluster.State.Nodes))
 	name := s.cluster.State.Nodes[i].Name
@@ -110,7 +110,7 @@ func (s *faultTest) loseNode() {
 	}
 }
 
-// editRollout changes what is wanted.
+// editRollout changes the desired state.
 func (s *faultTest) editRollout() {
 	w := s.desired[s.random.Intn(len(s.desired))]
 	name := fmt.Sprintf("p%d", s.random.Intn(3))
@@ -154,7 +154,7 @@ func (s *faultTest) editRollout() {
 	s.releaseSkipped(w.name)
 }
 
-// releaseSkipped: a changed definition lets those be tried again that had been given up.
+// releaseSkipped lets targets be retried that were given up, as a changed definition does.
 func (s *faultTest) releaseSkipped(name rollout.Ref) {
 	r := s.cluster.FindRollout(name)
 	if r == nil {
@@ -174,7 +174,7 @@ func hasCycle(packages map[string]desiredPackage, from string) bool {
 	return false
 }
 
-// changeControls is what administrators do.
+// changeControls pauses, disables or deletes a rollout, or changes its budget.
 func (s *faultTest) changeControls() {
 	if len(s.cluster.State.Rollouts) == 0 {
 		return
@@ -191,8 +191,8 @@ func (s *faultTest) changeControls() {
 			r.Deleting = true
 		}
 	case 4:
-		if s.chance(40) { // force deleted: the object vanishes, and with it its pods
-			s.logf("%s vanishes", r.Ref)
+		if s.chance(40) { // the object is deleted by force, and its pods with it
+			s.logf("%s is deleted by force", r.Ref)
 			s.removeRollout(r.Ref)
 			return
 		}
@@ -236,18 +236,18 @@ func (s *faultTest) changeControls() {
 			r.Targets[i].Skipped = false
 		}
 	}
-	s.logf("somebody steers %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
+	s.logf("a user changes %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
 }
 
-// removeRollout takes a rollout away without its consent. Its holds stay on the nodes.
+// removeRollout removes a rollout without an orderly deletion. Its holds stay on the nodes.
 func (s *faultTest) removeRollout(name rollout.Ref) {
 	s.cluster.State.Rollouts = slices.DeleteFunc(s.cluster.State.Rollouts, func(r rollout.Rollout) bool { return r.Ref == name })
 	s.cluster.Reindex()
 }
 
-// resetNode is somebody who deletes our annotations on a node. The cordon's owner is another annotation; pods stay.
+// resetNode deletes the records on a node, as a user does. Holds are stored elsewhere and stay, and so do pods.
 func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
-	s.logf("somebody resets %s on %s", r.Ref, t.Node)
+	s.logf("a user resets %s on %s", r.Ref, t.Node)
 	s.cluster.TouchNode(t.Node)
 	for _, k := range t.Tasks {
 		if k.Object != "" {
@@ -265,7 +265,7 @@ func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 	s.ended = map[string]bool{}
 }
 
-// runTarget is what becomes of the objects on one node.
+// runTarget advances the objects on one node.
 func (s *faultTest) runTarget(t *rollout.Target) {
 	n := s.cluster.FindNode(t.Node)
 	if n == nil || n.UID != t.UID {
@@ -285,7 +285,7 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 		case !n.Ready:
 		case k.State == rollout.StateRunning:
 			s.runTask(t, n, k)
-		case k.State == rollout.StateFailing && !k.Dead && s.chance(30): // the kubelet tried again
+		case k.State == rollout.StateFailing && !k.Dead && s.chance(30): // the kubelet retries
 			s.endOrFail(t, n, k)
 		}
 	}
@@ -293,8 +293,8 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 
 func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
 	switch {
-	case s.chance(s.rates.reset): // somebody deletes the pod
-		s.logf("%s of %s vanishes", k.Object, t.Node)
+	case s.chance(s.rates.reset): // the pod is deleted
+		s.logf("%s of %s is deleted", k.Object, t.Node)
 		sim.RemoveObject(k)
 	case s.chance(s.rates.hang):
 	case k.Why == nil && s.chance(s.rates.pull):
@@ -310,18 +310,18 @@ func (s *faultTest) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Tas
 		s.logf("%s fails on %s (%d)", k.ID, t.Node, k.Attempts)
 		return
 	}
-	s.logf("%s ends on %s", k.ID, t.Node)
+	s.logf("%s succeeds on %s", k.ID, t.Node)
 	if k.Need == rollout.NeedAlone {
 		s.runInterrupt(t, n, k)
 	}
 	k.State, k.Why, k.Dead, k.Stale = rollout.StateSucceeded, nil, false, false
 }
 
-// runInterrupt is the moment an interrupt happens: once for each admission.
+// runInterrupt checks that each interrupt succeeds once in each admission.
 func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
 	id := strings.Join([]string{t.UID, fmt.Sprint(t.Admission), k.ID, fmt.Sprint(s.serialOf(t, k))}, " ")
 	if s.ended[id] {
-		s.failf("interrupt %s happened twice", id)
+		s.failf("interrupt %s succeeded twice", id)
 	}
 	s.ended[id] = true
 	if k.BootID != "" {
@@ -330,7 +330,7 @@ func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.
 	}
 }
 
-// serialOf tells apart interrupts of one name in one admission: the definition may change to and fro meanwhile.
+// serialOf distinguishes interrupts of one name in one admission: the definition may change meanwhile.
 func (s *faultTest) serialOf(_ *rollout.Target, k *rollout.Task) time.Time { return k.Started }
 
 var _ = sim.New

@@ -11,8 +11,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// checkAction says which promise an action would break, done to the world as it is now. What an operator cannot know
-// (a node that fails after it looked) is judged by what it saw.
+// checkAction returns the invariant that an action would violate in the current state. What an operator cannot know (a
+// node that fails after it was read) is checked in the state that it has read.
 func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	t, seen := s.cluster.FindTarget(a.Rollout, a.Node), s.findObservedTarget(v, a)
 	if a.Verb == rollout.VerbRelease && t == nil {
@@ -26,7 +26,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	switch a.Verb {
 	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict:
 		if stands {
-			return "the rollout stands still"
+			return "the rollout is paused"
 		}
 		if seen.Blocked != nil {
 			return "the target is blocked"
@@ -105,7 +105,8 @@ func hasFinallyFailed(t *rollout.Target) bool {
 	})
 }
 
-// busyNodes are the nodes that take seats of a group. Who is admitted is as true as can be; who failed and gave the seat away is as the operator saw it.
+// busyNodes returns the nodes that count against the limit of a group: by the current admissions, and by the failures
+// that the operator has read.
 func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 	out := s.takenNodes(g)
 	for i := range s.cluster.State.Rollouts {
@@ -127,7 +128,7 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 	return out
 }
 
-// takenNodes are the nodes that an operator saw disrupted by others, and that still are: its plan may arrive late.
+// takenNodes returns the nodes that the operator has read as unavailable and that still are.
 func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range g.Taken {
@@ -142,10 +143,10 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
 	if isReserved(v, a) {
-		delete(busy, a.Node) // its seat has been its own since before
+		delete(busy, a.Node) // it is counted already
 	}
 	if g.Limit != rollout.Unlimited && len(busy) >= g.Limit && !t.Admitted {
-		return fmt.Sprintf("%d of %d seats are taken: %v", len(busy), g.Limit, busy)
+		return fmt.Sprintf("%d of %d slots are used: %v", len(busy), g.Limit, busy)
 	}
 	n := findObservedNode(v, a.Node)
 	switch {
@@ -158,11 +159,11 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	case g.Memory.Stopped && !r.Deleting:
 		return "the group stopped"
 	case a.Ledger.IsZero() || a.Batch == 0:
-		return "the admission is not fenced"
+		return "the ledger is not written"
 	}
 	for i := range r.Targets {
 		if o := &r.Targets[i]; o.Admitted && isOnItsNode(v, o) && (o.Order == a.Order || o.Order > a.Order && !isReserved(v, a)) {
-			return fmt.Sprintf("order %d was given to %s", o.Order, o.Node)
+			return fmt.Sprintf("order %d belongs to %s", o.Order, o.Node)
 		}
 	}
 	if g.Spread.Limit > 0 {
@@ -173,12 +174,12 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 			}
 		}
 		if near >= g.Spread.Limit {
-			return "its zone is crowded"
+			return "the limit of its zone is reached"
 		}
 	}
 	for i := range s.cluster.State.Rollouts {
 		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
-			return "another rollout is at work on the node"
+			return "another rollout is in progress on the node"
 		}
 	}
 	if why := s.checkBatch(v, g, t); why != "" {
@@ -187,13 +188,13 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	return s.checkOrder(v, a, r)
 }
 
-// isOnItsNode says that a target's node exists and is the one it was compiled for.
+// isOnItsNode reports whether the node of a target exists and is the one for which it was compiled.
 func isOnItsNode(v sim.View, t *rollout.Target) bool {
 	n := findObservedNode(v, t.Node)
 	return n != nil && n.UID == t.UID
 }
 
-// isInGroup says that some target of a group is on a node: of other nodes nobody knows the zone.
+// isInGroup reports whether a node has a target of a group. The zones of other nodes are unknown.
 func isInGroup(v sim.View, node string, group rollout.GroupRef) bool {
 	for _, r := range v.Rollouts {
 		if slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node && t.Group == group && isOnItsNode(v, &t) }) {
@@ -214,7 +215,7 @@ func isReserved(v sim.View, a rollout.Action) bool {
 
 func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])%3) }
 
-// checkBatch holds the size of the open batch against what was planned for it.
+// checkBatch checks that the open batch is not larger than planned.
 func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) string {
 	if g.Pace.Kind == rollout.PaceWindow {
 		return ""
@@ -228,7 +229,7 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 			if s.cluster.State.Rollouts[j].Ref == v.Rollouts[i].Ref {
 				for k := range s.cluster.State.Rollouts[j].Targets {
 					o := &s.cluster.State.Rollouts[j].Targets[k]
-					n := s.cluster.FindNode(o.Node) // who vanished with his node makes room
+					n := s.cluster.FindNode(o.Node) // a target whose node is gone does not count
 					if n != nil && n.UID == o.UID && o.Group == g.Ref && o.Admitted && o.Batch >= g.Memory.From && o != t {
 						members++
 					}
@@ -242,7 +243,7 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 	return ""
 }
 
-// checkOrder: an earlier rollout of the kind goes first.
+// checkOrder checks that earlier rollouts of the kind come first.
 func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout) string {
 	for i := range v.Rollouts {
 		e := &v.Rollouts[i]
@@ -256,8 +257,8 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Admitted || e.Once && t.Skipped {
 				continue
 			}
-			owes := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
-			if owes && (t.Node == a.Node || e.Barrier) {
+			hasWork := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
+			if hasWork && (t.Node == a.Node || e.Barrier) {
 				return e.Ref.String() + " goes first on " + t.Node
 			}
 		}
@@ -285,12 +286,12 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	}
 	delete(held, a.Node)
 	if len(held) >= g.Limit {
-		return fmt.Sprintf("%d of %d nodes are disrupted already: %v", len(held), g.Limit, held)
+		return fmt.Sprintf("%d of %d nodes are held already: %v", len(held), g.Limit, held)
 	}
 	return ""
 }
 
-// checkUntaint: everything the node requires is recorded as done.
+// checkUntaint checks that everything that is required on the node is recorded as done.
 func (s *faultTest) checkUntaint(v sim.View, a rollout.Action) string {
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
@@ -300,14 +301,14 @@ func (s *faultTest) checkUntaint(v sim.View, a rollout.Action) string {
 		}
 		for _, k := range s.mergeObserved(t, seen).Tasks {
 			if k.Recorded != rollout.StateDone {
-				return r.Ref.String() + " owes " + k.ID
+				return r.Ref.String() + " has pending work: " + k.ID
 			}
 		}
 	}
 	return ""
 }
 
-// checkState: a node that no rollout holds any more is as a person left it.
+// checkState checks that a node without holds is cordoned only if a user cordoned it.
 func (s *faultTest) checkState(a rollout.Action) {
 	n := s.cluster.FindNode(a.Node)
 	if a.Verb != rollout.VerbRelease || n == nil || len(n.Holds) > 0 {
@@ -318,11 +319,11 @@ func (s *faultTest) checkState(a rollout.Action) {
 		s.cordoned[a.Node] = n.Cordoned
 	}
 	if n.Cordoned != s.cordoned[a.Node] {
-		s.failf("%s is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.cordoned[a.Node])
+		s.failf("%s is cordoned: %v; cordoned by a user: %v", n.Name, n.Cordoned, s.cordoned[a.Node])
 	}
 }
 
-// checkBatchEnd: a batch that is closed has no member whose outcome may still change by itself.
+// checkBatchEnd checks that all outcomes of a closed batch are final.
 func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 	for i, g := range plan.Groups {
 		was := snap.Groups[i].Memory
@@ -336,7 +337,7 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 					continue
 				}
 				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) {
-					s.failf("a batch of %s is closed while %s is under way", g.Group, t.Node)
+					s.failf("a batch of %s is closed while %s is in progress", g.Group, t.Node)
 				}
 			}
 		}
@@ -347,7 +348,7 @@ func (s *faultTest) checkCordons() {
 	for i := range s.cluster.State.Nodes {
 		n := &s.cluster.State.Nodes[i]
 		if len(n.Holds) == 0 && !s.unclear[n.Name] && n.Cordoned != s.cordoned[n.Name] {
-			s.failf("nobody holds %s, it is cordoned: %v; a person wants it cordoned: %v", n.Name, n.Cordoned, s.cordoned[n.Name])
+			s.failf("%s has no holds and is cordoned: %v; cordoned by a user: %v", n.Name, n.Cordoned, s.cordoned[n.Name])
 		}
 	}
 }

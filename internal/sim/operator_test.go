@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// operator looks, decides, and writes one thing after the other. What it writes to a node may take long; then it looks and
-// decides again meanwhile.
+// operator reads the cluster, decides, and writes one object after the other. A write to a node may take long; then the
+// operator decides again meanwhile.
 type operator struct {
 	observation
 	name     string
@@ -23,17 +23,17 @@ type operator struct {
 	inFlight map[string]*nodeWrites // by node
 }
 
-// observation is what a plan is carried out with.
+// observation is a plan, the view for which it was made, and how far it is applied.
 type observation struct {
-	view    sim.View
-	plan    rollout.Plan
-	looked  int
-	since   time.Time
-	stopped map[string]bool      // nodes on which something went wrong
-	refused map[rollout.Ref]bool // ledgers somebody else wrote
+	view     sim.View
+	plan     rollout.Plan
+	decision int
+	since    time.Time
+	stopped  map[string]bool      // nodes on which an action failed
+	refused  map[rollout.Ref]bool // ledgers that another operator wrote
 }
 
-// nodeWrites is what is still to be written to a node of a plan.
+// nodeWrites has the actions of a plan that are not yet applied to a node.
 type nodeWrites struct {
 	observation
 	actions []rollout.Action
@@ -42,9 +42,9 @@ type nodeWrites struct {
 func (o *operator) decide() {
 	s := o.s
 	s.addUnavailable()
-	o.view, o.since, o.looked = s.cluster.View(), s.cluster.State.Now, s.decisions
+	o.view, o.since, o.decision = s.cluster.View(), s.cluster.State.Now, s.decisions
 	o.markSending()
-	for i := range o.view.Rollouts { // what runs on some nodes could not be listed yet
+	for i := range o.view.Rollouts { // the pods of some nodes are not listed yet
 		for j := range o.view.Rollouts[i].Targets {
 			if t := &o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
 				t.Pods, t.PodsSeen = nil, false
@@ -65,7 +65,7 @@ func (o *operator) decide() {
 	o.pending = slices.Insert(o.pending, at, o.saveStatus)
 }
 
-// markSending tells what is under way.
+// markSending marks the nodes with writes in flight in the view.
 func (o *operator) markSending() {
 	for i := range o.view.Nodes {
 		o.view.Nodes[i].Sending = o.inFlight[o.view.Nodes[i].Name] != nil
@@ -82,7 +82,7 @@ func (o *operator) markSending() {
 	}
 }
 
-// shuffleWrites are the writes to nodes: in order on each node, in any order between nodes.
+// shuffleWrites returns the writes to nodes: in order for each node, in random order between nodes.
 func (o *operator) shuffleWrites() []func() {
 	byNode, names := map[string][]rollout.Action{}, []string{}
 	for _, a := range o.plan.Actions {
@@ -103,7 +103,7 @@ func (o *operator) shuffleWrites() []func() {
 	return out
 }
 
-// beginWrite does something, or begins with it: then it and all that follows on its node is under way.
+// beginWrite applies an action, or leaves it and all that follow on its node in flight.
 func (o *operator) beginWrite(a rollout.Action) {
 	f := o.inFlight[a.Node]
 	if f == nil && o.s.chance(o.s.rates.slow) {
@@ -120,12 +120,12 @@ func (o *operator) beginWrite(a rollout.Action) {
 	f.actions = append(f.actions, a)
 }
 
-// finishWrites has some of what is under way arrive, in part or as a whole. What takes too long is given up.
+// finishWrites applies some of the actions in flight. Those that take too long are dropped.
 func (o *operator) finishWrites() {
 	for _, name := range slices.Sorted(maps.Keys(o.inFlight)) {
 		f := o.inFlight[name]
 		if o.s.cluster.State.Now.Sub(f.since) > rollout.ReservationTerm/2 {
-			o.s.logf("%s gives up what it sends to %s", o.name, name)
+			o.s.logf("%s drops its writes to %s", o.name, name)
 			delete(o.inFlight, name)
 			continue
 		}
@@ -139,7 +139,7 @@ func (o *operator) finishWrites() {
 	}
 }
 
-// writeNext does the next thing, unless the operator dies first or has taken too long to still be allowed to.
+// writeNext makes the next write, unless the operator dies first or its plan is too old.
 func (o *operator) writeNext() {
 	if len(o.pending) == 0 {
 		return
@@ -160,14 +160,14 @@ func (o *operator) writeLedger(l rollout.Ledger) {
 		err = o.s.cluster.WriteLedger(l)
 	}
 	if o.s.chance(o.s.rates.lose) {
-		err = errors.New("lost") // it may have been written all the same
+		err = errors.New("lost") // the response is lost, the ledger may be written
 	}
 	o.refused[l.Owner] = err != nil
 	o.s.logf("%s ledger %s epoch %d: %v", o.name, l.Owner, l.Epoch, err)
 }
 
-// hasStoredMemory says that what the groups of a ledger learned is as the operator saw it: it is stored in the same
-// object, so that a write of the one refuses an older write of the other.
+// hasStoredMemory reports whether the memory of the groups of a ledger is as the operator has read it. Both are stored in
+// one object, so that a change of one refuses a write of the other.
 func (o *operator) hasStoredMemory(ledger rollout.Ref) bool {
 	for _, g := range o.view.Groups {
 		if stored := o.s.findGroup(g.Ref); g.Ledger == ledger && stored != nil && stored.Memory != g.Memory {
@@ -181,7 +181,7 @@ func (o *operator) saveStatus() {
 	if o.s.chance(o.s.rates.lose) {
 		return
 	}
-	for i := range o.plan.Groups { // statuses are written with the resource version of the snapshot, or our own since
+	for i := range o.plan.Groups { // statuses are written with the resource version of the snapshot or of an own later write
 		g, stored := &o.plan.Groups[i], o.s.findGroup(o.plan.Groups[i].Group)
 		before := o.findObservedGroup(g.Group)
 		if stored == nil || before == nil || o.s.findEpoch(stored.Ledger) > o.lastEpoch(stored.Ledger) || stored.Memory != before.Memory {
@@ -195,7 +195,7 @@ func (o *operator) saveStatus() {
 	for _, r := range o.plan.Reports {
 		to, before := o.s.cluster.FindRollout(r.Rollout), o.s.findObservedRollout(o.view, r.Rollout)
 		if o.s.findEpoch(r.Rollout) > o.lastEpoch(r.Rollout) {
-			continue // its ledger is in the same object, and somebody else wrote it
+			continue // another operator wrote its ledger, which is in the same object
 		}
 		if to != nil && to.UID == before.UID && to.NextOrder == before.NextOrder {
 			to.NextOrder = r.NextOrder
@@ -215,7 +215,7 @@ func (o *operator) findObservedGroup(name rollout.GroupRef) *rollout.Group {
 	return nil
 }
 
-// lastEpoch is the newest epoch of a ledger this operator knows of.
+// lastEpoch returns the latest epoch of a ledger that this operator has read or written.
 func (o *operator) lastEpoch(name rollout.Ref) int64 {
 	var epoch int64
 	for _, l := range o.view.Ledgers {

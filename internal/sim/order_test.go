@@ -9,13 +9,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// number is one that was given: to which node, and in which look at the world.
+// number is an order of an admission: its node, and the decision that gave it.
 type number struct {
-	uid  string
-	look int
+	uid      string
+	decision int
 }
 
-// checkNumber: in one rollout numbers begin at 0, grow, and are given once. A node that is gone took its number along.
+// checkNumber checks that the numbers of a rollout start at 0, increase, and are given once.
 func (s *faultTest) checkNumber(by observation, a rollout.Action) {
 	r, t := s.cluster.FindRollout(a.Rollout), s.cluster.FindTarget(a.Rollout, a.Node)
 	if r == nil || t == nil || !r.Numbered {
@@ -27,19 +27,19 @@ func (s *faultTest) checkNumber(by observation, a rollout.Action) {
 		s.numbers[r.UID] = given
 	}
 	for n, was := range given {
-		if s.hasNode(was.uid) && (n == a.Order || n > a.Order && was.look < by.looked && !isReserved(by.view, a)) {
-			s.failf("%s gives number %d to %s, and %d was given before", r.Ref, a.Order, a.Node, n)
+		if s.hasNode(was.uid) && (n == a.Order || n > a.Order && was.decision < by.decision && !isReserved(by.view, a)) {
+			s.failf("%s gives number %d to %s after number %d", r.Ref, a.Order, a.Node, n)
 		}
 	}
-	given[a.Order] = number{t.UID, by.looked}
+	given[a.Order] = number{t.UID, by.decision}
 }
 
-// endNumbers: when the number that comes next is 0, the rollout has ended, and only who stays in flight has one.
+// endNumbers forgets the numbers of a rollout whose next number is 0, except those of targets in flight.
 func (s *faultTest) endNumbers(o *operator, r *rollout.Rollout) {
 	given := map[int]number{}
 	for i := range r.Targets {
 		if t := &r.Targets[i]; t.Admitted && !o.isRetiring(r.Ref, t.Node) {
-			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].look}
+			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].decision}
 		}
 	}
 	s.numbers[r.UID] = given

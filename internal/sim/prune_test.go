@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// variedDurations lets tasks take different times, always the same for the same task.
+// variedDurations gives each task another duration.
 var variedDurations = sim.Durations{
 	Task: func(_ rollout.Rollout, t rollout.Target, k rollout.Task) time.Duration {
 		h := fnv.New32()
@@ -25,13 +25,13 @@ var variedDurations = sim.Durations{
 	Pod: 30 * time.Second,
 }
 
-// What is left out of what is decided about changes nothing: everything happens at the same time and in the same order.
+// TestPrunedRunIsSame checks that a run with a pruner has the same steps as one without.
 func TestPrunedRunIsSame(t *testing.T) {
 	left := 0
 	for seed := range int64(200) {
 		r := rand.New(rand.NewSource(seed))
 		s := newRandomSnapshot(r)
-		if n := r.Intn(20); n > 0 { // begin in the middle
+		if n := r.Intn(20); n > 0 { // start in the middle
 			times := variedDurations
 			times.Stop = func(sim.Step) bool { n--; return n == 0 }
 			s = addFaults(r, sim.RunWithoutPruner(s, times, 100*time.Hour).Final)
@@ -42,11 +42,11 @@ func TestPrunedRunIsSame(t *testing.T) {
 		}
 	}
 	if left < 50 {
-		t.Errorf("only in %d of 200 plays anything was left out", left)
+		t.Errorf("only %d of 200 runs leave out targets", left)
 	}
 }
 
-// So it is for whatever a storm leaves behind.
+// TestPrunedRunAfterFaults checks the same for states after random faults.
 func TestPrunedRunAfterFaults(t *testing.T) {
 	for seed := int64(1); seed <= 60; seed++ {
 		s := newFaultTest(t, seed)
@@ -56,7 +56,7 @@ func TestPrunedRunAfterFaults(t *testing.T) {
 			s.compileAll()
 			s.operate()
 		}
-		requireSameRun(t, fmt.Sprint("storm ", seed), s.cluster.View().Snapshot)
+		requireSameRun(t, fmt.Sprint("seed ", seed), s.cluster.View().Snapshot)
 	}
 }
 
@@ -71,11 +71,11 @@ func requireSameRun(t *testing.T, name string, s rollout.Snapshot) (whole, few i
 			if i < len(got.Steps) {
 				at = fmt.Sprintf("%+v", got.Steps[i])
 			}
-			t.Fatalf("%s: moment %d is\n%s\nand not\n%+v", name, i, at, want.Steps[i])
+			t.Fatalf("%s: step %d is\n%s\nwant\n%+v", name, i, at, want.Steps[i])
 		}
 	}
 	if !reflect.DeepEqual(want, got) {
-		t.Fatalf("%s: it ends in another way:\n%+v\nand not\n%+v", name, got, want)
+		t.Fatalf("%s: the end is\n%+v\nwant\n%+v", name, got, want)
 	}
 	return countAllTargets(s) * (len(want.Steps) + 1), few
 }
@@ -88,7 +88,7 @@ func countAllTargets(s rollout.Snapshot) int {
 	return n
 }
 
-// newRandomSnapshot is a fleet with a few rollouts of all sorts.
+// newRandomSnapshot returns a snapshot with a few random rollouts.
 func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 	chance := func(percent int) bool { return r.Intn(100) < percent }
 	s := rollout.Snapshot{Now: morning}
@@ -194,7 +194,7 @@ func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Tar
 	return t
 }
 
-// addFaults lets a few things go wrong that a play itself does not know.
+// addFaults adds states that a run itself does not reach.
 func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 	for i := range s.Rollouts {
 		for j := range s.Rollouts[i].Targets {
@@ -216,18 +216,19 @@ func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 	return s
 }
 
-// How much is decided about grows with what is under way, and not with the fleet.
+// TestPrunedRunEvaluatesFewTargets checks that the number of evaluated targets depends on the targets in progress, and not
+// on the size of the cluster.
 func TestPrunedRunEvaluatesFewTargets(t *testing.T) {
-	looked := map[int]int{}
+	evaluated := map[int]int{}
 	for _, nodes := range []int{100, 400} {
 		s := newRollout(nodes, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 		got, seen := sim.RunWithWidth(s, variedDurations, 1000*time.Hour, 8)
 		if len(got.Unfinished) > 0 {
-			t.Fatalf("left: %+v", got.Unfinished)
+			t.Fatalf("unfinished: %+v", got.Unfinished)
 		}
-		looked[nodes] = seen / nodes
+		evaluated[nodes] = seen / nodes
 	}
-	if few, many := looked[100], looked[400]; many > few+few/5 {
-		t.Errorf("for each node %d targets are decided about with 100 nodes, and %d with 400", few, many)
+	if few, many := evaluated[100], evaluated[400]; many > few+few/5 {
+		t.Errorf("for each node %d targets are evaluated with 100 nodes, and %d with 400", few, many)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 var morning = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 
-// newRollout is a rollout of so many nodes, with two packages of two stages each.
+// newRollout returns a rollout on this many nodes, with two packages of two stages each.
 func newRollout(nodes int, group rollout.Group) rollout.Snapshot {
 	s := rollout.Snapshot{Now: morning, Groups: []rollout.Group{group}}
 	r := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200}
@@ -38,7 +38,7 @@ func newRollout(nodes int, group rollout.Group) rollout.Snapshot {
 	return s
 }
 
-// minuteDurations lets every task take a minute, and tuning two.
+// minuteDurations are one minute for each task, and two for tuning.
 var minuteDurations = sim.Durations{
 	Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
 		if strings.HasPrefix(k.ID, "tuning") {
@@ -53,22 +53,22 @@ func TestRun(t *testing.T) {
 	s := newRollout(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	if len(got.Unfinished) > 0 {
-		t.Errorf("left: %+v", got.Unfinished)
+		t.Errorf("unfinished: %+v", got.Unfinished)
 	}
-	if want := morning.Add(8 * time.Minute); !got.End.Equal(want) { // two by two, four minutes each
+	if want := morning.Add(8 * time.Minute); !got.End.Equal(want) { // two at a time, four minutes each
 		t.Errorf("it ended at %s, want %s", got.End, want)
 	}
-	var story strings.Builder
+	var trace strings.Builder
 	for _, m := range got.Steps {
 		for _, a := range m.Actions {
 			if a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRetire {
-				fmt.Fprintf(&story, "%s %s %s\n", m.At.Sub(morning), a.Verb, a.Node)
+				fmt.Fprintf(&trace, "%s %s %s\n", m.At.Sub(morning), a.Verb, a.Node)
 			}
 		}
 	}
 	want := "0s admit n0000\n0s admit n0001\n4m0s retire n0000\n4m0s retire n0001\n4m0s admit n0002\n4m0s admit n0003\n8m0s retire n0002\n8m0s retire n0003\n"
-	if story.String() != want {
-		t.Errorf("got\n%swant\n%s", story.String(), want)
+	if trace.String() != want {
+		t.Errorf("got\n%swant\n%s", trace.String(), want)
 	}
 	if s.Rollouts[0].Targets[0].Admitted {
 		t.Error("the snapshot was changed")
@@ -84,7 +84,7 @@ func TestRunWithDrainAndWindow(t *testing.T) {
 	s.Rollouts[0].Targets[0].Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	if want := morning.Add(2*time.Hour + 4*time.Minute + 30*time.Second); !got.End.Equal(want) || len(got.Unfinished) > 0 {
-		t.Errorf("it ended at %s, want %s; left: %+v", got.End, want, got.Unfinished)
+		t.Errorf("it ended at %s, want %s; unfinished: %+v", got.End, want, got.Unfinished)
 	}
 }
 
@@ -97,11 +97,11 @@ func TestRunEnds(t *testing.T) {
 	s = newRollout(2, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1})
 	got = sim.Run(s, minuteDurations, 3*time.Minute)
 	if len(got.Unfinished) != 1 || got.End.After(morning.Add(3*time.Minute)) {
-		t.Errorf("the time was up: %s, %+v", got.End, got.Unfinished)
+		t.Errorf("at the time limit: %s, %+v", got.End, got.Unfinished)
 	}
 }
 
-// An object that is deleted before it ended is waited for no longer.
+// TestRunWithDeletedObject checks that a run does not wait for an object that is deleted before it finished.
 func TestRunWithDeletedObject(t *testing.T) {
 	s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	target := &s.Rollouts[0].Targets[0]
@@ -111,7 +111,7 @@ func TestRunWithDeletedObject(t *testing.T) {
 	k.Why, k.Attempts, k.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	if len(got.Unfinished) > 0 || got.End.After(morning.Add(time.Hour)) {
-		t.Errorf("it ended at %s, left %+v", got.End, got.Unfinished)
+		t.Errorf("it ended at %s, unfinished %+v", got.End, got.Unfinished)
 	}
 }
 
@@ -128,13 +128,13 @@ func TestRunStops(t *testing.T) {
 	}
 	got := sim.Run(s, times, 24*time.Hour)
 	if last := got.Steps[len(got.Steps)-1]; !last.At.Equal(morning.Add(4*time.Minute)) || !got.End.Equal(last.At) || len(got.Unfinished) != 1 {
-		t.Errorf("it ended at %s after %d moments, left %+v", got.End, len(got.Steps), got.Unfinished)
+		t.Errorf("it ended at %s after %d steps, unfinished %+v", got.End, len(got.Steps), got.Unfinished)
 	}
 }
 
-// TestRequests counts what a rollout of two packages asks of an API server, node by node: changes of the node in one
-// plan are one patch; each object is created and deleted. The rest of the 20 requests a node may cost is for events,
-// conditions and ConfigMaps.
+// TestRequests counts the API requests of a rollout of two packages for each node: all changes of the node in one plan are
+// one patch, and each object is created and deleted. The other requests, up to 20 per node, are for events, conditions
+// and ConfigMaps.
 func TestRequests(t *testing.T) {
 	s := newRollout(50, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %d patches, %d creates and deletes", n, patches[n], objects[n])
 		}
 	}
-	if plans != 4 || len(patches) != 50 { // begin; shell goes on; both go on; the end
+	if plans != 4 || len(patches) != 50 { // start; shell continues; both continue; the end
 		t.Errorf("%d plans, %d nodes", plans, len(patches))
 	}
 }

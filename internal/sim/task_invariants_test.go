@@ -31,7 +31,7 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 		case !holdsNode(n, a.Rollout) || !n.Cordoned:
 			return "the node is not held"
 		case !seen.PodsSeen || len(s.cluster.Workloads[a.Node]) > 0:
-			return fmt.Sprintf("pods are in the way: %v", s.cluster.Workloads[a.Node])
+			return fmt.Sprintf("pods are left: %v", s.cluster.Workloads[a.Node])
 		}
 	}
 	working, alone := s.countObjects(a.Node)
@@ -39,9 +39,9 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 	case !n.Ready:
 		return "the node is not ready"
 	case alone > 0:
-		return "an interrupt is under way"
+		return "an interrupt is running"
 	case k.Need == rollout.NeedAlone && working > 0:
-		return "something else is at work on the node"
+		return "something else runs on the node"
 	case r.Serial && s.countWorking(t) > 0:
 		return "another task runs"
 	}
@@ -56,8 +56,8 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 	return ""
 }
 
-// mergeObserved is a target with the tasks an operator saw, and what is recorded of them now: what is wanted may have changed
-// since it looked.
+// mergeObserved returns a target with the tasks that an operator has read, and their current records: the desired state
+// may have changed since.
 func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 	out := *t
 	out.Tasks = nil
@@ -65,7 +65,7 @@ func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 		if now := sim.FindTask(t, k.ID); now != nil {
 			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
 			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
-		} else if k.Object = ""; s.hasRun(t, &k) || k.State == rollout.StateSucceeded { // or else it is not wanted any more
+		} else if k.Object = ""; s.hasRun(t, &k) || k.State == rollout.StateSucceeded { // otherwise it is not needed any more
 			k.Recorded, k.State = rollout.StateDone, rollout.StateDone
 		}
 		out.Tasks = append(out.Tasks, k)
@@ -73,17 +73,17 @@ func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 	return &out
 }
 
-// hasRun says that a task, or the one that does its work, was recorded as done in the admission that a target is in.
+// hasRun reports whether a task, or the one that covers it, was recorded as done in the current admission.
 func (s *faultTest) hasRun(t *rollout.Target, k *rollout.Task) bool {
 	return t.Admission > 0 && (s.done[t.UID+k.ID] == t.Admission || k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission)
 }
 
-// checkInterrupt: every outcome is recorded, and whatever can go on without the interrupt has ended.
+// checkInterrupt checks that every outcome is recorded, and no other task can continue without the interrupt.
 func (s *faultTest) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollout.Task) string {
 	begun := k.Recorded == rollout.StateRunning || k.Recorded == rollout.StateFailing
 	for _, id := range a.Covers {
 		if o := sim.FindTask(t, id); begun && o != nil && o.CoveredBy != k.ID {
-			return "it was begun without " + id
+			return "it was started without " + id
 		}
 	}
 	if k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission && t.Admission > 0 {
@@ -94,7 +94,7 @@ func (s *faultTest) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollo
 		if o.State == rollout.StateSucceeded && o.Recorded != rollout.StateDone {
 			return o.ID + " ended and is not recorded"
 		}
-		hopeless := hasFinallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it keeps nobody waiting
+		hopeless := hasFinallyFailed(&rollout.Target{Tasks: []rollout.Task{*o}}) // it delays nothing
 		if o.Need == rollout.NeedAlone && o.Strength > k.Strength && len(o.After) > 0 && areDone(t, o.After) && o.Recorded != rollout.StateDone && !begun && !hopeless {
 			return o.ID + " is stronger"
 		}
@@ -109,7 +109,7 @@ func areDone(t *rollout.Target, ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return sim.FindTask(t, id).Recorded != rollout.StateDone })
 }
 
-// isRunnable says that a task can end well without any interrupt.
+// isRunnable reports whether a task can succeed without any interrupt.
 func isRunnable(t *rollout.Target, k *rollout.Task) bool {
 	one := rollout.Target{Tasks: []rollout.Task{*k}}
 	if hasFinallyFailed(&one) {
@@ -124,7 +124,7 @@ func isRunnable(t *rollout.Target, k *rollout.Task) bool {
 	return true
 }
 
-// countObjects are ours that may be at work on a node, and how many of them are interrupts.
+// countObjects returns how many objects may be running on a node, and how many of them are interrupts.
 func (s *faultTest) countObjects(node string) (working, alone int) {
 	for i := range s.cluster.State.Rollouts {
 		t := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, node)
@@ -163,12 +163,12 @@ func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) strin
 		return ""
 	}
 	if was := sim.FindTask(seen, a.Task); was != nil && was.State == rollout.StateSucceeded {
-		return "" // its pod was deleted after it was seen to end well
+		return "" // its pod was deleted after it succeeded
 	}
 	if by := sim.FindTask(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
 		return ""
 	}
-	return "it has not ended"
+	return "it has not finished"
 }
 
 func (s *faultTest) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
@@ -181,11 +181,11 @@ func (s *faultTest) checkSweep(a rollout.Action, t, seen *rollout.Target) string
 		switch {
 		case k.State == rollout.StateSucceeded && k.Recorded != rollout.StateDone:
 			if was := sim.FindTask(seen, k.ID); was != nil && was.State != rollout.StateSucceeded {
-				return "" // it ended after the operator looked
+				return "" // it finished after the operator read it
 			}
 			return "its outcome is not recorded"
 		case k.State == rollout.StateRunning && k.Why == nil && !expired && !k.Dead:
-			return "it works"
+			return "it is running"
 		}
 	}
 	return ""
@@ -197,9 +197,9 @@ func (s *faultTest) checkEvict(v sim.View, a rollout.Action, t *rollout.Target, 
 	case !holdsNode(n, a.Rollout) && !s.cluster.HasNodeChanged(v, a.Node): // an eviction cannot depend on the node's version
 		return "the node is not held"
 	case a.Pod.Wait || a.Pod.Keep != "" && !a.Pod.Leaving:
-		return "the pod is not to be touched"
+		return "the pod must not be evicted"
 	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce || s.cluster.State.Now.Before(t.HeldAt.Add(r.Drain.Timeout))):
-		return "nobody asked for force"
+		return "force is not allowed"
 	}
 	return ""
 }
@@ -214,7 +214,7 @@ func (s *faultTest) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.
 			return k.ID + " works"
 		}
 		if k.Recorded != rollout.StateDone && a.Why.Reason == rollout.ReasonFinished {
-			return k.ID + " is owed"
+			return k.ID + " is pending"
 		}
 	}
 	return ""
