@@ -26,15 +26,16 @@
 
 {{/*
 Since v0.18 NodeWright carries out a NodeWright for each Skyhook, and removes the records of the Skyhook from nodes. Without
-them finished packages would run again. kubectl skyhook migrate nodewright restores them, and marks the Skyhook.
+them finished packages would run again. kubectl skyhook migrate nodewright restores them, and marks the Skyhook. A Skyhook
+that is younger than the NodeWright was created again since.
 */}}
 {{- define "skyhook.checkMigration" -}}
 {{- $crds := "apiextensions.k8s.io/v1" -}}
 {{- if and (lookup $crds "CustomResourceDefinition" "" "nodewrights.nodewright.nvidia.com") (lookup $crds "CustomResourceDefinition" "" "skyhooks.skyhook.nvidia.com") -}}
 {{- range (lookup "nodewright.nvidia.com/v1alpha1" "NodeWright" "" "").items -}}
 {{- $name := .metadata.name -}}
-{{- $skyhook := lookup "skyhook.nvidia.com/v1alpha1" "Skyhook" "" $name -}}
-{{- if and $skyhook (not (hasKey (dig "metadata" "annotations" dict $skyhook) "skyhook.nvidia.com/migrated-from")) -}}
+{{- $skyhook := (lookup "skyhook.nvidia.com/v1alpha1" "Skyhook" "" $name).metadata | default dict -}}
+{{- if and $skyhook (not (hasKey ($skyhook.annotations | default dict) "skyhook.nvidia.com/migrated-from")) (le $skyhook.creationTimestamp .metadata.creationTimestamp) -}}
 {{- fail (printf "NodeWright %s has taken over Skyhook %s, and the nodes are recorded for it: finished packages would run again. Stop NodeWright's operator and run kubectl skyhook migrate nodewright --apply first, see docs/migrating.md" $name $name) -}}
 {{- end -}}
 {{- end -}}

@@ -195,7 +195,10 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 		watches.stop()
 		broadcaster.Shutdown()
 	}
-	first := startup{webhooks: &webhookRemover{client: direct, namespace: o.Skyhook.Namespace, log: o.Log}, loop: l}
+	first := startup{
+		migration: &migrationCheck{client: direct, namespace: o.Skyhook.Namespace, events: others.events, log: o.Log},
+		webhooks:  &webhookRemover{client: direct, namespace: o.Skyhook.Namespace, log: o.Log}, loop: l,
+	}
 	if !o.LeaderElection {
 		first.others = others
 	}

@@ -219,17 +219,17 @@ func (o *otherOperators) report(leader *otherLeader) {
 	} else {
 		o.gauge.WithLabelValues(namespace).Set(1)
 		o.log.Info("waiting: the operator of another namespace leads", "otherNamespace", namespace, "holder", leader.holder(), "lease", options.LeaseName)
-		o.events.Eventf(o.lease(), corev1.EventTypeWarning, reasonOtherOperator,
+		o.events.Eventf(newLeaseOf(o.namespace), corev1.EventTypeWarning, reasonOtherOperator,
 			"waiting: an operator in namespace %s holds the lease %s there (%s). Only one can work on the nodes: stop it, and this one goes on", namespace, options.LeaseName, leader.holder())
 	}
 	o.reported = namespace
 }
 
-// lease is the object of the event: the lease that this operator does not take.
-func (o *otherOperators) lease() *coordinationv1.Lease {
+// newLeaseOf is the object of events about an operator that waits: the lease of its namespace.
+func newLeaseOf(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: options.LeaseName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: options.LeaseName},
 	}
 }
 

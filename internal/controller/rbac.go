@@ -42,6 +42,9 @@ package controller
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=skyhook-operator-validating-webhook;nodewright-validating-webhook,verbs=delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=skyhook-operator-mutating-webhook;nodewright-mutating-webhook,verbs=delete
 //
+// Skyhooks that NodeWright has taken over are not touched before they are migrated.
+// +kubebuilder:rbac:groups=nodewright.nvidia.com,resources=nodewrights,verbs=list
+//
 // An earlier operator in another namespace leads as long as it holds the lease of this name there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=3c22c1ae.nvidia.com,verbs=list;watch
 //

@@ -5,12 +5,13 @@ package controller
 
 import "context"
 
-// startup is what a leader does before its first write: it waits until no other operator leads, removes the webhook
-// configurations of an earlier one, and then runs the loop.
+// startup is what a leader does before its first write: it waits until no other operator leads and no Skyhook must be migrated,
+// removes the webhook configurations of an earlier operator, and then runs the loop.
 type startup struct {
-	others   *otherOperators // nil where the lease of the leader waits for them, or nobody does
-	webhooks *webhookRemover
-	loop     *Loop
+	others    *otherOperators // nil where the lease of the leader waits for them, or nobody does
+	migration *migrationCheck
+	webhooks  *webhookRemover
+	loop      *Loop
 }
 
 // NeedLeaderElection reports that only the leader starts.
@@ -18,7 +19,7 @@ func (s startup) NeedLeaderElection() bool { return true }
 
 // Start runs the loop until the context ends.
 func (s startup) Start(ctx context.Context) error {
-	if s.others != nil && !s.others.wait(ctx) {
+	if s.others != nil && !s.others.wait(ctx) || !s.migration.wait(ctx) {
 		return nil
 	}
 	if !s.webhooks.removeAll(ctx) {

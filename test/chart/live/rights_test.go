@@ -36,6 +36,7 @@ var unheard = map[string]string{
 	"cluster update nodeops/finalizers.operator.kairos.io":        "likewise, for Jobs and pods of NodeOps",
 	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
 	"cluster list leases.coordination.k8s.io 3c22c1ae.nvidia.com": "API servers that stream lists are asked to watch only",
+	"cluster list nodewrights.nodewright.nvidia.com":              "asked for where the CRD exists",
 	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
 }
 

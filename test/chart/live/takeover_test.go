@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,6 +164,41 @@ func (p predecessor) requirePlan(t *testing.T, w *testenv.Env) {
 	}
 }
 
+// TestTakeoverUnmigrated: manifests applied without Helm do not look into the cluster, so the operator does: it touches no Skyhook
+// that became a NodeWright until it is migrated.
+func TestTakeoverUnmigrated(t *testing.T) {
+	p := predecessors[4]
+	removeCRDs(t)
+	w := testenv.New(t, plane, 2)
+	kubelet := w.StartKubelet()
+	mustHelm(t, "v3", w.Namespace, append([]string{"install", p.release, p.writeChart(t)}, p.flags(false)...)...)
+	p.applyFormerState(t, w)
+	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)...)
+	p.createMirror(t, w) // after the upgrade, which would be refused
+	for _, n := range []string{"n1", "n2"} {
+		w.Patch(w.GetNode(n), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":null,"skyhook.nvidia.com/version_gpu-base":null}}}`)
+	}
+	operator, end := startStandby(t, w.Namespace, p.ourDeployment())
+	operator.waitLog(t, "waiting: NodeWrights have taken over Skyhooks that are not migrated")
+	w.Eventually("an event names the Skyhook", func() bool {
+		events, err := newClientset(t).CoreV1().Events(w.Namespace).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=NotMigrated,involvedObject.kind=Lease"})
+		w.Must(err)
+		return len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "gpu-base. Stop both operators")
+	})
+	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got > 0 || strings.Contains(operator.log.String(), "starting reconcile loop") {
+		t.Errorf("before the migration nodes did %v, %v", kubelet.History("n1"), kubelet.History("n2"))
+	}
+	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":`+strconv.Quote(finished)+`}}}`)
+	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":`+strconv.Quote(finished)+`}}}`)
+	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"nodewright/1"}}}`)
+	operator.waitLog(t, "starting reconcile loop")
+	w.WaitComplete("gpu-base")
+	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got > 0 {
+		t.Errorf("after the migration nodes did %v, %v", kubelet.History("n1"), kubelet.History("n2"))
+	}
+	end()
+}
+
 // TestTakeoverNamespace: the predecessor is in another namespace. Our operator waits, with the rights of the chart, as long as
 // the predecessor's leads, and does not touch its webhooks; then it removes them and continues where the other one ended.
 func TestTakeoverNamespace(t *testing.T) {
@@ -205,6 +241,20 @@ func TestTakeoverNamespace(t *testing.T) {
 // marked the Skyhooks, and that nothing changes then.
 func (p predecessor) requireMigration(t *testing.T, w *testenv.Env, upgrade []string) {
 	t.Helper()
+	p.createMirror(t, w)
+	_, err := helm(t, "v3", w.Namespace, upgrade...)
+	if err == nil || !strings.Contains(err.Error(), "NodeWright gpu-base has taken over Skyhook gpu-base") || !strings.Contains(err.Error(), "kubectl skyhook migrate nodewright --apply") {
+		t.Errorf("before the migration an upgrade gives %v", err)
+	}
+	if d, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(context.Background(), p.fullName()+"-controller-manager", metav1.GetOptions{}); err != nil || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, "example.org/") {
+		t.Errorf("the refused upgrade changed the Deployment: %v, %v", d, err)
+	}
+	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"NodeWright/1"}}}`)
+}
+
+// createMirror creates the NodeWright that the predecessor makes of the Skyhook since v0.18.
+func (p predecessor) createMirror(t *testing.T, w *testenv.Env) {
+	t.Helper()
 	mirror := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "nodewright.nvidia.com/v1alpha1", "kind": "NodeWright",
 		"metadata": map[string]any{"name": "gpu-base", "annotations": map[string]any{"nodewright.nvidia.com/mirrored-from": "gpu-base"}},
@@ -214,14 +264,6 @@ func (p predecessor) requireMigration(t *testing.T, w *testenv.Env, upgrade []st
 		mustKubectl(t, "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance="+p.release, "--ignore-not-found")
 		w.Must(w.Client.Delete(context.Background(), mirror))
 	})
-	_, err := helm(t, "v3", w.Namespace, upgrade...)
-	if err == nil || !strings.Contains(err.Error(), "NodeWright gpu-base has taken over Skyhook gpu-base") || !strings.Contains(err.Error(), "kubectl skyhook migrate nodewright --apply") {
-		t.Errorf("before the migration an upgrade gives %v", err)
-	}
-	if d, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(context.Background(), p.fullName()+"-controller-manager", metav1.GetOptions{}); err != nil || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, "example.org/") {
-		t.Errorf("the refused upgrade changed the Deployment: %v, %v", d, err)
-	}
-	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"NodeWright/1"}}}`)
 }
 
 // TestTakeoverRendered: manifests that are rendered without the cluster, as Argo CD does, are applied over those of the
