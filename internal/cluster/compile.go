@@ -43,7 +43,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	c.addSkyhooks(pods)
 	c.addNodeOps()
 	c.addNodes(pods)
-	policy.Share(&c.snapshot)
+	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
 		r.OnTheirWay = o.inFlight.rollouts[r.Ref]
@@ -99,7 +99,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 // addGroup adds a group, or merges it with what others say about the same group. It reports whether the group is new.
 func (c *compiler) addGroup(g rollout.Group) (isNew bool) {
 	if at, known := c.groups[g.Ref]; known {
-		c.snapshot.Groups[at] = policy.Merge(c.snapshot.Groups[at], g)
+		c.snapshot.Groups[at] = policy.MergeGroups(c.snapshot.Groups[at], g)
 		return false
 	}
 	c.groups[g.Ref] = len(c.snapshot.Groups)

@@ -93,16 +93,16 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 			selected, mine = append(selected, n), append(mine, n.Labels)
 		}
 	}
-	sorted := policy.Sort(&policy.Input{
+	sorted := policy.NewGrouping(&policy.Input{
 		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
 		Closed: c.objects.gatesOf(p).Closed, Now: c.snapshot.Now,
 	})
 	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(mine)), Place: map[string]string{}}
 	targets := make([]rollout.Target, 0, len(mine))
 	for _, n := range selected {
-		t := rollout.Target{Node: n.Name, Group: sorted.Of(n.Labels)}
+		t := rollout.Target{Node: n.Name, Group: sorted.GroupOf(n.Labels)}
 		targets = append(targets, t)
-		out.Of[n.Name], out.Place[n.Name] = t.Group, policy.Place(p, n.Labels)
+		out.Of[n.Name], out.Place[n.Name] = t.Group, policy.FindTopologyValue(p, n.Labels)
 	}
 	out.Groups = sorted.Groups(targets)
 	return out, sorted.Ledger()
@@ -112,7 +112,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 func compartments(op *opv1.NodeOp) map[string]v1alpha1.CompartmentStatus {
 	out := make(map[string]v1alpha1.CompartmentStatus, len(op.Status.CompartmentStatuses))
 	for name, c := range op.Status.CompartmentStatuses {
-		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.Batches(nodeop.ReadBatchState(c.BatchState))}
+		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.ToBatchState(nodeop.ReadBatchState(c.BatchState))}
 	}
 	return out
 }

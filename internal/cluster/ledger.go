@@ -93,12 +93,12 @@ func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
 	}
 	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
 		changed := s.DeepCopy()
-		changed.Status.Admission = policy.Admission(l)
+		changed.Status.Admission = policy.ToAdmission(l)
 		return ledgerEntry{s, changed, s.Status.Admission, changed.Status.Admission}, true
 	}
 	if d := findOwner(p.writes.Policies, p.objects.Policies, l, policy.Ref); d != nil {
 		changed := d.DeepCopy()
-		changed.Status.Admission = policy.Admission(l)
+		changed.Status.Admission = policy.ToAdmission(l)
 		return ledgerEntry{d, changed, d.Status.Admission, changed.Status.Admission}, true
 	}
 	return ledgerEntry{}, false

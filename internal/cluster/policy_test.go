@@ -107,7 +107,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 		t.Fatalf("it was deleted though it is used: %v", p.Finalizers)
 	}
 	o, plan := s.decide(s.cluster)
-	status := policy.Status(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
+	status := policy.BuildStatus(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
 	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeletionBlocked)
 	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion go on" {
 		t.Errorf("its deletion reports %v", blocked)

@@ -185,7 +185,7 @@ func (p *passReport) updatePolicies(ctx context.Context) {
 		before := dp.Status
 		var status v1alpha1.DeploymentPolicyStatus
 		wrote := p.writeStatus(dp.UID, func() (bool, error) {
-			status = policy.Status(dp, users[dp.Name], p.plan.Groups, p.clock())
+			status = policy.BuildStatus(dp, users[dp.Name], p.plan.Groups, p.clock())
 			return p.cluster.UpdatePolicyStatus(ctx, dp, status)
 		})
 		if !wrote {

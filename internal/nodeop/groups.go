@@ -131,7 +131,7 @@ func ReadBatchState(b *v1alpha1.BatchState) rollout.Memory {
 // compartmentStatuses converts the reports of the NodeOp's own groups.
 func compartmentStatuses(op *operation, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
-	for name, s := range policy.CompartmentsOf(op.ref(), groups) {
+	for name, s := range policy.ToCompartmentStatuses(op.ref(), groups) {
 		if out == nil {
 			out = map[string]v1alpha1.CompartmentStatus{}
 		}

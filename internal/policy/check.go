@@ -12,8 +12,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// Check finds what is wrong with a policy that the API server cannot see, as sentences without a full stop.
-func Check(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
+// FindProblems finds what is wrong with a policy that the API server cannot see, as sentences without a full stop.
+func FindProblems(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 	var out []string
 	for _, c := range p.Spec.Compartments {
 		if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
@@ -22,7 +22,7 @@ func Check(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 	}
 	calendar, err := NewCalendar(p.Spec.Windows)
 	if err == nil && calendar != nil {
-		err = calendar.Never(p.Spec.Windows, now)
+		err = calendar.CheckOpens(p.Spec.Windows, now)
 	}
 	if err != nil {
 		out = append(out, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s", p.Name, describeError(err)))

@@ -20,7 +20,7 @@ type compartment struct {
 	selector labels.Selector // nil for the rest
 	budget   v1alpha1.Budget
 	strategy *v1alpha1.Strategy
-	window   bool // a sliding one, without a policy
+	isWindow bool // a sliding one, without a policy
 	ceiling  int  // by the nodes its selector matches, for the choice between overlapping rooms
 	memory   rollout.Memory
 }
@@ -63,9 +63,9 @@ func strategyRank(s *v1alpha1.Strategy) int {
 	return 2
 }
 
-// Of is a node's group, by its labels.
-func (g *Grouping) Of(node map[string]string) rollout.GroupRef {
-	for _, r := range g.rooms {
+// GroupOf is a node's group, by its labels.
+func (g *Grouping) GroupOf(node map[string]string) rollout.GroupRef {
+	for _, r := range g.compartments {
 		if r.selector == nil || r.selector.Matches(labels.Set(node)) {
 			return g.groupRef(r.name)
 		}
@@ -81,9 +81,9 @@ func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
 			matched[t.Group]++
 		}
 	}
-	out := make([]rollout.Group, 0, len(g.rooms))
-	for _, r := range g.rooms {
-		group := g.shape
+	out := make([]rollout.Group, 0, len(g.compartments))
+	for _, r := range g.compartments {
+		group := g.template
 		group.Ref = g.groupRef(r.name)
 		group.Limit, group.Pace, group.Memory = r.budgetLimit(matched[group.Ref]), r.rolloutPace(), r.memory
 		out = append(out, group)
@@ -99,7 +99,7 @@ func (r compartment) budgetLimit(nodes int) int {
 	case r.budget.Percent != nil && *r.budget.Percent == 0 || r.budget.Count != nil && *r.budget.Count == 0:
 		return 0
 	case r.budget.Percent != nil:
-		if nodes == 0 && !r.window {
+		if nodes == 0 && !r.isWindow {
 			return 0
 		}
 		return max(1, nodes**r.budget.Percent/100)
@@ -111,7 +111,7 @@ func (r compartment) budgetLimit(nodes int) int {
 
 // rolloutPace is the strategy with its defaults.
 func (r compartment) rolloutPace() rollout.Pace {
-	if r.window {
+	if r.isWindow {
 		return rollout.Pace{Kind: rollout.PaceWindow}
 	}
 	if r.strategy == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestAdditions: a field that is left out changes nothing, and each changes one thing.
-func TestAdditions(t *testing.T) {
+// TestControls: a field that is left out changes nothing, and each changes one thing.
+func TestControls(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) // a Friday
 	shape := func(more string) (rollout.Group, string) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestAdditions(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
 			t.Fatal(err)
 		}
-		return Sort(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now}).shape, Place(p, map[string]string{"rack": "r1"})
+		return NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now}).template, FindTopologyValue(p, map[string]string{"rack": "r1"})
 	}
 	plain, place := shape("")
 	if want := (rollout.Group{Reset: true, Ledger: rollout.ParseRef("Skyhook/demo")}); !reflect.DeepEqual(plain, want) || place != "" {

@@ -45,36 +45,36 @@ type Input struct {
 
 // Grouping sorts nodes into groups.
 type Grouping struct {
-	owner     rollout.Ref   // of the groups and of the ledger
-	own       rollout.Ref   // the rollout
-	rooms     []compartment // careful ones first; the rest last
-	admission *v1alpha1.Admission
-	shape     rollout.Group // what all groups have in common
+	owner        rollout.Ref   // of the groups and of the ledger
+	rollout      rollout.Ref   // the rollout
+	compartments []compartment // careful ones first; the rest last
+	admission    *v1alpha1.Admission
+	template     rollout.Group // what all groups have in common
 }
 
-// Sort prepares the compartments for the nodes of a rollout. Without a policy there is one, a sliding window.
-func Sort(in *Input) *Grouping {
-	g := &Grouping{own: in.Rollout, owner: in.Rollout, admission: in.Admission}
-	g.shape = rollout.Group{Reset: true, For: in.Versions, Resume: in.Resume}
+// NewGrouping prepares the compartments for the nodes of a rollout. Without a policy there is one, a sliding window.
+func NewGrouping(in *Input) *Grouping {
+	g := &Grouping{rollout: in.Rollout, owner: in.Rollout, admission: in.Admission}
+	g.template = rollout.Group{Reset: true, For: in.Versions, Resume: in.Resume}
 	memories := in.Compartments
 	if p := in.Policy; p == nil {
-		g.rooms = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, window: true}}
+		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, isWindow: true}}
 	} else {
 		nodes := in.Nodes
 		if p.Spec.Scope == v1alpha1.ScopePolicy {
 			g.owner, g.admission, memories, nodes = Ref(p), p.Status.Admission, p.Status.CompartmentStatuses, in.Cluster
-			g.shape.Resume = p.Annotations[v1alpha1.AnnotationResume]
+			g.template.Resume = p.Annotations[v1alpha1.AnnotationResume]
 		}
-		g.rooms = matchCompartments(p, nodes)
+		g.compartments = matchCompartments(p, nodes)
 		g.applyControls(p, in)
 	}
 	if in.Reset != nil {
-		g.shape.Reset = *in.Reset
+		g.template.Reset = *in.Reset
 	}
-	g.shape.Resume = g.shape.Resume[:min(len(g.shape.Resume), 128)]
-	g.shape.Ledger = g.owner
-	for i := range g.rooms {
-		g.rooms[i].memory = toMemory(memories[g.rooms[i].name].BatchState)
+	g.template.Resume = g.template.Resume[:min(len(g.template.Resume), 128)]
+	g.template.Ledger = g.owner
+	for i := range g.compartments {
+		g.compartments[i].memory = toMemory(memories[g.compartments[i].name].BatchState)
 	}
 	return g
 }
@@ -83,40 +83,40 @@ func Sort(in *Input) *Grouping {
 func (g *Grouping) applyControls(p *v1alpha1.DeploymentPolicy, in *Input) {
 	spec := &p.Spec
 	if spec.ResetBatchStateOnCompletion != nil {
-		g.shape.Reset = *spec.ResetBatchStateOnCompletion
+		g.template.Reset = *spec.ResetBatchStateOnCompletion
 	}
 	if spec.Soak != nil {
-		g.shape.Soak = spec.Soak.Duration
+		g.template.Soak = spec.Soak.Duration
 	}
 	if t := spec.MaxUnavailablePerTopology; t != nil {
-		g.shape.Spread = rollout.Spread{Key: t.TopologyKey, Limit: max(1, t.Count)}
+		g.template.Spread = rollout.Spread{Key: t.TopologyKey, Limit: max(1, t.Count)}
 	}
 	about := Kind + " " + p.Name
 	if spec.Paused {
-		g.shape.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, About: about, Text: about + " is paused"}
+		g.template.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, About: about, Text: about + " is paused"}
 		return
 	}
-	if c, err := NewCalendar(spec.Windows); err == nil && c != nil && !c.Open(in.Now) { // one that is wrong is a problem, see Check
-		g.shape.Frozen = &rollout.Why{Reason: rollout.ReasonWindow, About: about, Text: "every window of " + about + " is closed"}
-		if opens, ok := c.Opens(in.Now); ok {
-			g.shape.Until = opens.UTC()
-			g.shape.Frozen.Text += ", the next opens " + opens.Format("2006-01-02 15:04 MST")
+	if c, err := NewCalendar(spec.Windows); err == nil && c != nil && !c.IsOpen(in.Now) { // one that is wrong is a problem, see Check
+		g.template.Frozen = &rollout.Why{Reason: rollout.ReasonWindow, About: about, Text: "every window of " + about + " is closed"}
+		if opens, ok := c.FindNextOpening(in.Now); ok {
+			g.template.Until = opens.UTC()
+			g.template.Frozen.Text += ", the next opens " + opens.Format("2006-01-02 15:04 MST")
 		}
 		return
 	}
-	g.shape.Frozen = in.Closed
+	g.template.Frozen = in.Closed
 }
 
-// Place is the rack or zone of a node, as Target.Place has it.
-func Place(p *v1alpha1.DeploymentPolicy, labels map[string]string) string {
+// FindTopologyValue is the rack or zone of a node, as Target.Place has it.
+func FindTopologyValue(p *v1alpha1.DeploymentPolicy, labels map[string]string) string {
 	if p == nil || p.Spec.MaxUnavailablePerTopology == nil {
 		return ""
 	}
 	return labels[p.Spec.MaxUnavailablePerTopology.TopologyKey]
 }
 
-// Missing says that nobody made the policy that is named.
-func Missing(name string, byDefault bool) string {
+// DescribeMissing says that nobody made the policy that is named.
+func DescribeMissing(name string, byDefault bool) string {
 	if byDefault {
 		return fmt.Sprintf("DeploymentPolicy %s, which the operator's --default-deployment-policy names, does not exist: create it, or name another", name)
 	}
@@ -131,7 +131,7 @@ func (g *Grouping) groupRef(compartment string) rollout.GroupRef {
 // toReservation reads a line of a ledger.
 func (g *Grouping) toReservation(s v1alpha1.Seat) rollout.Reservation {
 	return rollout.Reservation{
-		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.own), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
+		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.rollout), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
 		Group: g.groupRef(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestPolicyArithmetic: percentages round down, to one node at least; an old budget of 0 freezes.
-func TestPolicyArithmetic(t *testing.T) {
+// TestBudgets: percentages round down, to one node at least; an old budget of 0 freezes.
+func TestBudgets(t *testing.T) {
 	n := func(i int) *int { return &i }
 	for _, c := range []struct {
 		percent, count *int
@@ -27,7 +27,7 @@ func TestPolicyArithmetic(t *testing.T) {
 		{n(50), nil, 0, false, 0}, {nil, n(7), 3, false, 7},
 		{n(0), nil, 10, true, 0}, {nil, n(0), 10, true, 0}, {nil, nil, 10, true, rollout.Unlimited}, {n(33), nil, 3, true, 1}, {n(50), nil, 0, true, 1},
 	} {
-		r := compartment{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, window: c.window}
+		r := compartment{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, isWindow: c.window}
 		if got := r.budgetLimit(c.nodes); got != c.want {
 			t.Errorf("%v%% or %v of %d nodes is %d, want %d", c.percent, c.count, c.nodes, got, c.want)
 		}
@@ -41,16 +41,16 @@ func TestLedger(t *testing.T) {
 		{Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Group: rollout.ParseGroupRef("Skyhook/demo/__default__"), Batch: 4, Since: now},
 		{Rollout: rollout.ParseRef("Skyhook/other"), Node: "n2", Group: rollout.ParseGroupRef("Skyhook/demo/racks"), Order: 7, Batch: 3, Since: now},
 	}}
-	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: Admission(l)}}
-	back := Sort(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Admission: s.Status.Admission}).Ledger()
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: ToAdmission(l)}}
+	back := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Admission: s.Status.Admission}).Ledger()
 	if !reflect.DeepEqual(back, l) {
 		t.Errorf("%+v came back as %+v", l, back)
 	}
 	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9, For: "abc", Resumed: "now"}
-	if back := toMemory(Batches(m)); back != m {
+	if back := toMemory(ToBatchState(m)); back != m {
 		t.Errorf("%+v came back as %+v", m, back)
 	}
-	if Batches(rollout.Memory{}) != nil {
+	if ToBatchState(rollout.Memory{}) != nil {
 		t.Error("no memory is written")
 	}
 }

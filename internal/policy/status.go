@@ -23,17 +23,17 @@ type User struct {
 }
 
 const (
-	mostUsers = 200 // listed
-	mostWords = 3   // users in a sentence
+	maxUsers       = 200 // listed
+	maxListedUsers = 3   // users in a sentence
 )
 
-// userProgress is how one node is, over all users.
-type userProgress struct{ busy, open, failed bool }
+// nodeProgress is how one node is, over all users.
+type nodeProgress struct{ busy, open, failed bool }
 
-// Status is what to say about a policy. Transition times of conditions that did not change are kept from the status it
+// BuildStatus is what to say about a policy. Transition times of conditions that did not change are kept from the status it
 // has, and so is the ledger, which others write.
-func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
-	nodes := map[string]userProgress{}
+func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
+	nodes := map[string]nodeProgress{}
 	out := v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
 	for _, u := range users {
 		out.UsedBy = append(out.UsedBy, u.Ref.String())
@@ -46,7 +46,7 @@ func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupRe
 		}
 	}
 	slices.Sort(out.UsedBy)
-	out.UsedBy = out.UsedBy[:min(len(out.UsedBy), mostUsers)]
+	out.UsedBy = out.UsedBy[:min(len(out.UsedBy), maxUsers)]
 	complete, failed := 0, 0
 	for _, n := range nodes {
 		if n.busy {
@@ -61,7 +61,7 @@ func Status(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupRe
 	}
 	out.NodesTotal, out.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
-		out.CompartmentStatuses = CompartmentsOf(Ref(p), groups)
+		out.CompartmentStatuses = ToCompartmentStatuses(Ref(p), groups)
 		if out.CompartmentStatuses == nil { // nobody uses it now: what it learned stays
 			out.CompartmentStatuses = p.Status.CompartmentStatuses
 		}
@@ -83,7 +83,7 @@ func buildConditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicy
 		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: clipText(message, 2000),
 			ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))})
 	}
-	if wrong := Check(p, now); len(wrong) > 0 {
+	if wrong := FindProblems(p, now); len(wrong) > 0 {
 		say(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, strings.Join(wrong, "; "))
 	} else {
 		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy can be carried out")
@@ -115,7 +115,7 @@ func buildConditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicy
 		}
 	}
 	if p.DeletionTimestamp != nil && is.Users > 0 {
-		say(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, InUse(is.UsedBy, is.Users))
+		say(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, DescribeUsers(is.UsedBy, is.Users))
 	}
 	return out
 }
@@ -130,10 +130,10 @@ func describeWaiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport)
 	return ""
 }
 
-// InUse says who keeps a policy from being deleted.
-func InUse(users []string, total int) string {
-	text := strings.Join(users[:min(len(users), mostWords)], ", ")
-	if more := total - min(len(users), mostWords); more > 0 {
+// DescribeUsers says who keeps a policy from being deleted.
+func DescribeUsers(users []string, total int) string {
+	text := strings.Join(users[:min(len(users), maxListedUsers)], ", ")
+	if more := total - min(len(users), maxListedUsers); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return "used by " + text + ": delete them, or have them name another policy, to let the deletion go on"

@@ -39,8 +39,8 @@ type blackout struct{ from, to int }
 
 const (
 	dayMinutes = 24 * 60
-	mostSteps  = 20000 // in search of an opening
-	farAhead   = 5     // years, within which a window opens or never does
+	maxSteps   = 20000 // in search of an opening
+	maxYears   = 5     // years, within which a window opens or never does
 )
 
 // NewCalendar reads windows; nil when there are none. What it refuses no API server finds.
@@ -73,14 +73,14 @@ func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 	return c, nil
 }
 
-// Never finds a window that does not open within the next years.
-func (c *Calendar) Never(w *v1alpha1.Windows, now time.Time) error {
+// CheckOpens finds a window that does not open within the next years.
+func (c *Calendar) CheckOpens(w *v1alpha1.Windows, now time.Time) error {
 	for i := range w.Open {
 		alone := Calendar{zone: c.zone, blackouts: c.blackouts}
 		if err := alone.addWindow(&w.Open[i]); err != nil {
 			return err
 		}
-		if _, ok := alone.Opens(now); !ok {
+		if _, ok := alone.FindNextOpening(now); !ok {
 			return fmt.Errorf("window %d never opens: correct its start, or the blackouts that cover it", i+1)
 		}
 	}
@@ -136,8 +136,8 @@ func dayNumber(t time.Time) int {
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / (24 * 60 * 60))
 }
 
-// Open says that work may begin at this time.
-func (c *Calendar) Open(now time.Time) bool {
+// IsOpen says that work may begin at this time.
+func (c *Calendar) IsOpen(now time.Time) bool {
 	now = now.In(c.zone)
 	today := dayNumber(now)
 	if slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to }) {
@@ -161,15 +161,15 @@ func (c *Calendar) Open(now time.Time) bool {
 	return false
 }
 
-// Opens is the first time from now on at which work may begin; false when that is too far away to matter.
-func (c *Calendar) Opens(now time.Time) (time.Time, bool) {
+// FindNextOpening is the first time from now on at which work may begin; false when that is too far away to matter.
+func (c *Calendar) FindNextOpening(now time.Time) (time.Time, bool) {
 	t := now.In(c.zone)
-	for range mostSteps {
-		if c.Open(t) {
+	for range maxSteps {
+		if c.IsOpen(t) {
 			return t, true
 		}
 		t = c.nextChange(t)
-		if t.IsZero() || t.After(now.AddDate(farAhead, 0, 0)) {
+		if t.IsZero() || t.After(now.AddDate(maxYears, 0, 0)) {
 			break
 		}
 	}

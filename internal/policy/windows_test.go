@@ -184,12 +184,12 @@ func compare(t *testing.T, c *Calendar, o *oracle) {
 	wrong := 0
 	for i, want := range o.open {
 		at := o.first.Add(time.Duration(i) * time.Minute)
-		if c.Open(at) != want || i%61 == 0 && c.Open(at.Add(59*time.Second)) != want {
+		if c.IsOpen(at) != want || i%61 == 0 && c.IsOpen(at.Add(59*time.Second)) != want {
 			t.Errorf("%s: open is %v", at.In(c.zone), !want)
 			wrong++
 		}
 		if i%97 == 0 && o.opens[i] >= 0 {
-			got, _ := c.Opens(at)
+			got, _ := c.FindNextOpening(at)
 			if next := o.first.Add(time.Duration(o.opens[i]) * time.Minute); !got.Equal(next) {
 				t.Errorf("%s: opens %s, want %s", at.In(c.zone), got, next.In(c.zone))
 				wrong++
@@ -201,8 +201,8 @@ func compare(t *testing.T, c *Calendar, o *oracle) {
 	}
 }
 
-// TestCalendarsThatCannotBe: what the API server cannot find out is refused here, in words to act on.
-func TestCalendarsThatCannotBe(t *testing.T) {
+// TestInvalidCalendars: what the API server cannot find out is refused here, in words to act on.
+func TestInvalidCalendars(t *testing.T) {
 	always := v1alpha1.Window{Hours: "00:00-24:00"}
 	for _, c := range []struct {
 		windows v1alpha1.Windows
@@ -219,7 +219,7 @@ func TestCalendarsThatCannotBe(t *testing.T) {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		calendar, err := NewCalendar(&c.windows)
 		if err == nil {
-			err = calendar.Never(&c.windows, now)
+			err = calendar.CheckOpens(&c.windows, now)
 		}
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%+v: %v, want %s", c.windows, err, c.want)
@@ -230,7 +230,7 @@ func TestCalendarsThatCannotBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := calendar.Never(&leap, time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+	if err := calendar.CheckOpens(&leap, time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 		t.Errorf("29 February comes again: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 	}
 	if in.PolicyMissing {
 		out = append(out, Problem{Reason: rollout.ReasonPolicyMissing, Field: "deploymentPolicy", Refuses: true,
-			Text: policy.Missing(PolicyName(s, in.Config))})
+			Text: policy.DescribeMissing(PolicyName(s, in.Config))})
 	}
 	if s.Spec.AutoTaintNewNodes && !s.Spec.RuntimeRequired {
 		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
@@ -89,7 +89,7 @@ func checkSelectors(in *Input, refuse refusal) {
 	if in.Policy == nil {
 		return
 	}
-	for _, text := range policy.Check(in.Policy, in.Now) {
+	for _, text := range policy.FindProblems(in.Policy, in.Now) {
 		refuse("deploymentPolicy", "%s", text)
 	}
 }

@@ -163,7 +163,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
 	}
-	out.Group, out.Place = groups.Of(n.Labels), policy.Place(tc.in.Policy, n.Labels)
+	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {

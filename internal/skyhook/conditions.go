@@ -93,7 +93,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 func (rep reporter) setAccepted(t *conditionWriter) {
 	if rep.in.PolicyMissing {
 		t.set(v1alpha1.ConditionDeploymentPolicyNotFound, true, v1alpha1.ConditionDeploymentPolicyNotFound,
-			policy.Missing(PolicyName(rep.in.Skyhook, rep.in.Config)))
+			policy.DescribeMissing(PolicyName(rep.in.Skyhook, rep.in.Config)))
 	}
 	var wrong, minor []string
 	reason := v1alpha1.ReasonInvalidSpec

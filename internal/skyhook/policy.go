@@ -46,7 +46,7 @@ func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 			}
 		}
 	}
-	return policy.Sort(&p)
+	return policy.NewGrouping(&p)
 }
 
 // resumeRequests is how much of the resources that the gates ask for the node offers now; nil when they ask for none.

@@ -25,8 +25,8 @@ func (g *Grouping) Ledger() rollout.Ledger {
 	return l
 }
 
-// Admission is a ledger as the status of its owner holds it.
-func Admission(l rollout.Ledger) *v1alpha1.Admission {
+// ToAdmission is a ledger as the status of its owner holds it.
+func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, s := range l.Admitting {
 		seat := v1alpha1.Seat{Node: s.Node, Order: s.Order, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
@@ -53,8 +53,8 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	}
 }
 
-// Batches is a group's memory as the status keeps it; nil when there is none.
-func Batches(m rollout.Memory) *v1alpha1.BatchState {
+// ToBatchState is a group's memory as the status keeps it; nil when there is none.
+func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	if m == (rollout.Memory{}) {
 		return nil
 	}
@@ -65,10 +65,10 @@ func Batches(m rollout.Memory) *v1alpha1.BatchState {
 	}
 }
 
-// Compartment is a group's report as a status has it.
-func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
+// ToCompartmentStatus is a group's report as a status has it.
+func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	out := v1alpha1.CompartmentStatus{
-		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: Batches(g.Memory),
+		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: ToBatchState(g.Memory),
 	}
 	if g.Ceiling == rollout.Unlimited {
 		out.Ceiling = g.Matched
@@ -82,8 +82,8 @@ func Compartment(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	return out
 }
 
-// CompartmentsOf are the reports of an owner's groups, by compartment; nil when there are none.
-func CompartmentsOf(owner rollout.Ref, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+// ToCompartmentStatuses are the reports of an owner's groups, by compartment; nil when there are none.
+func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
 	for _, g := range groups {
 		if g.Group.Owner != owner {
@@ -92,7 +92,7 @@ func CompartmentsOf(owner rollout.Ref, groups []rollout.GroupReport) map[string]
 		if out == nil {
 			out = map[string]v1alpha1.CompartmentStatus{}
 		}
-		out[g.Group.Compartment] = Compartment(g)
+		out[g.Group.Compartment] = ToCompartmentStatus(g)
 	}
 	return out
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Merge is one group for two rollouts that share it. A percentage is taken of the larger part only, which never allows
+// MergeGroups is one group for two rollouts that share it. A percentage is taken of the larger part only, which never allows
 // more than of both together.
-func Merge(a, b rollout.Group) rollout.Group {
+func MergeGroups(a, b rollout.Group) rollout.Group {
 	if b.Limit == rollout.Unlimited || a.Limit != rollout.Unlimited && b.Limit > a.Limit {
 		a.Limit = b.Limit
 	}
@@ -26,9 +26,9 @@ func Merge(a, b rollout.Group) rollout.Group {
 	return a
 }
 
-// Share counts, in each group that belongs to a policy, the nodes that are away though no rollout of the group made them
+// AddUnavailable counts, in each group that belongs to a policy, the nodes that are away though no rollout of the group made them
 // so: not ready, or cordoned by somebody else. They take seats like the nodes that are worked on.
-func Share(s *rollout.Snapshot) {
+func AddUnavailable(s *rollout.Snapshot) {
 	shared := map[rollout.GroupRef]*rollout.Group{}
 	for i := range s.Groups {
 		if s.Groups[i].Ref.Owner.Kind == Kind {

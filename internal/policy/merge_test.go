@@ -13,8 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestShare: nodes that are away for reasons of their own take seats of a shared budget, and of no other.
-func TestShare(t *testing.T) {
+// TestAddUnavailable: nodes that are away for reasons of their own take seats of a shared budget, and of no other.
+func TestAddUnavailable(t *testing.T) {
 	node := func(name string, ready, cordoned bool, holds ...rollout.Hold) rollout.Node {
 		return rollout.Node{Name: name, Ready: ready, Cordoned: cordoned, Holds: holds}
 	}
@@ -41,7 +41,7 @@ func TestShare(t *testing.T) {
 		other.Targets = append(other.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("Skyhook/other/__default__")})
 	}
 	s.Rollouts = append(s.Rollouts, other)
-	Share(&s)
+	AddUnavailable(&s)
 	if got, want := fmt.Sprint(s.Groups[0].Taken, s.Groups[1].Taken), "[down human found theirs] []"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -72,8 +72,8 @@ func TestOverlap(t *testing.T) {
 			Default: v1alpha1.PolicyDefault{Budget: v1alpha1.Budget{Count: n(1)}, Strategy: *fixed}, Compartments: c.compartments,
 		}}
 		labels := []map[string]string{{"a": "1", "b": "2"}, {"a": "1"}}
-		g := Sort(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo"), Nodes: labels, Cluster: labels})
-		if got := g.Of(labels[0]); got.String() != "Skyhook/demo/"+c.want {
+		g := NewGrouping(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo"), Nodes: labels, Cluster: labels})
+		if got := g.GroupOf(labels[0]); got.String() != "Skyhook/demo/"+c.want {
 			t.Errorf("%+v: the node belongs to %s, want %s", c.compartments, got, c.want)
 		}
 	}
@@ -87,11 +87,11 @@ func TestReset(t *testing.T) {
 		want        bool
 	}{{nil, nil, true}, {nil, &no, false}, {&yes, &no, true}, {&no, &yes, false}, {&no, nil, false}} {
 		p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{ResetBatchStateOnCompletion: c.policy}}
-		if g := Sort(&Input{Policy: p, Reset: c.own}).Groups(nil)[0]; g.Reset != c.want {
+		if g := NewGrouping(&Input{Policy: p, Reset: c.own}).Groups(nil)[0]; g.Reset != c.want {
 			t.Errorf("%v over %v is %v", c.own, c.policy, g.Reset)
 		}
 	}
-	if g := Sort(&Input{}).Groups(nil)[0]; !g.Reset {
+	if g := NewGrouping(&Input{}).Groups(nil)[0]; !g.Reset {
 		t.Error("without a policy batches do not begin again")
 	}
 }
