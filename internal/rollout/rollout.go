@@ -238,6 +238,13 @@ type Pod struct {
 	Keep                 string    // why the drain options do not allow its eviction (bare pod without force, …); blocks the node
 }
 
+// The values of Pod.Keep.
+const (
+	KeepDaemonSet = "its DaemonSet would recreate it, and ignoreDaemonSets is false"
+	KeepEmptyDir  = "it would lose its emptyDir volume, and deleteEmptyDirData is false"
+	KeepUnmanaged = "nothing recreates it, and force is false"
+)
+
 // Need is what a task requires of its node.
 type Need int
 

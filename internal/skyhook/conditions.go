@@ -47,6 +47,9 @@ type conditionWriter struct {
 	new []metav1.Condition
 }
 
+// has reports whether the condition is set to true.
+func (t *conditionWriter) has(kind string) bool { return meta.IsStatusConditionTrue(t.new, kind) }
+
 func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if yes {
@@ -78,6 +81,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	t.set(v1alpha1.ConditionReady, complete, readyReasons[is.Status], message)
 	rep.setTransition(t, is, complete, message)
 	rep.setNodeConditions(t, nodes)
+	rep.setDrain(t, nodes)
 	rep.setApplyPaused(t)
 	rep.setUninstall(t, nodes)
 	for _, g := range groups {

@@ -105,6 +105,14 @@ func labelValue(s string) string {
 	return strings.TrimRight(s, "-_.")
 }
 
+// nodeLabel returns the name of a node as a label value, or a hash of a name that is too long.
+func nodeLabel(name string) string {
+	if len(name) > 63 {
+		return hashID(name)
+	}
+	return name
+}
+
 // packageName truncates the name of a package so that it fits into container names.
 func packageName(name string) string { return name[:min(len(name), 43)] }
 

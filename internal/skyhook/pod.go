@@ -72,8 +72,11 @@ func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *core
 		ObjectMeta: metav1.ObjectMeta{
 			Name: podName(s.Name, st, n.Name), Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{
-				v1alpha1.LabelName:    s.Name,
-				v1alpha1.LabelPackage: labelValue(st.name + "-" + st.version),
+				v1alpha1.LabelName:       s.Name,
+				v1alpha1.LabelPackage:    labelValue(st.name + "-" + st.version),
+				v1alpha1.LabelStage:      string(st.stage),
+				v1alpha1.LabelNode:       nodeLabel(n.Name),
+				v1alpha1.LabelGeneration: strconv.FormatInt(p.Generation, 10),
 			},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationPackage: writePodAnnotation(podAnnotation{

@@ -281,3 +281,43 @@ func TestEvents(t *testing.T) {
 		t.Errorf("events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// TestDrainConditions checks which pods block a drain, and that an uninstalled dependency stays the reason of Blocked.
+func TestDrainConditions(t *testing.T) {
+	const refusal = "Cannot evict pod as it would violate the pod's disruption budget."
+	for _, c := range []struct {
+		name string
+		pods []rollout.Pod
+		want map[string]string // condition to reason and a part of the message
+	}{
+		{"evictable", []rollout.Pod{{Namespace: "default", Name: "web"}}, nil},
+		{"budget", []rollout.Pod{{Namespace: "default", Name: "web", Refused: refusal}},
+			map[string]string{"DrainBlocked": "PodDisruptionBudget 1 of 1 draining node cannot be drained: n1 (pod default/web: " + refusal + ")"}},
+		{"unmanaged", []rollout.Pod{{Namespace: "default", Name: "bare", Keep: rollout.KeepUnmanaged}, {Namespace: "default", Name: "bare-2", Keep: rollout.KeepUnmanaged}},
+			map[string]string{"DrainBlocked": "UnmanagedPod 1 of 1 draining node cannot be drained: n1 (pod default/bare: " + rollout.KeepUnmanaged + ", and 1 pod more)"}},
+		{"several", []rollout.Pod{{Namespace: "default", Name: "data", Keep: rollout.KeepEmptyDir}, {Namespace: "default", Name: "web", Refused: refusal}},
+			map[string]string{"DrainBlocked": "MultipleCauses 1 of 1 draining node cannot be drained: n1 (pod default/data: " + rollout.KeepEmptyDir + ", and 1 pod more)"}},
+		{"protected", []rollout.Pod{{Namespace: "default", Name: "training", Wait: true}},
+			map[string]string{"Blocked": "NonInterruptPodsRunning pods that podNonInterruptLabels protects run on [n1]: the drain begins when they have ended"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newTestCluster(t)
+			s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot}}}}}")
+			w.addNode("n1")
+			w.hangs["tuning|1.0.0/apply"] = true
+			w.drive(s)
+			compiled := w.compile(s)
+			compiled.Rollout.Targets[0].Pods, compiled.Rollout.Targets[0].PodsSeen = c.pods, true
+			status := compiled.Status(verdicts(compiled, nil), nil)
+			for _, kind := range []string{"DrainBlocked", "Blocked"} {
+				got := ""
+				if cond := meta.FindStatusCondition(status.Conditions, kind); cond != nil {
+					got = cond.Reason + " " + cond.Message
+				}
+				if got != c.want[kind] {
+					t.Errorf("%s is %q, want %q", kind, got, c.want[kind])
+				}
+			}
+		})
+	}
+}

@@ -48,8 +48,11 @@ const (
 
 // Labels and annotations on the pods and ConfigMaps that the operator creates.
 const (
-	LabelName                = Group + "/name"              // of the Skyhook; on ConfigMaps an annotation too
-	LabelPackage             = Group + "/package"           // <package>-<version>
+	LabelName                = Group + "/name"    // of the Skyhook; on ConfigMaps an annotation too
+	LabelPackage             = Group + "/package" // <package>-<version>
+	LabelStage               = Group + "/stage"
+	LabelNode                = Group + "/node"              // its name, or a hash of a longer one
+	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
 	AnnotationPackage        = Group + "/package"           // what a pod runs, as JSON
@@ -73,6 +76,7 @@ const (
 	ConditionApplyPackage             = "ApplyPackage"             // has a twin
 	ConditionDeploymentPolicyNotFound = "DeploymentPolicyNotFound" // has a twin
 	ConditionBlocked                  = "Blocked"
+	ConditionDrainBlocked             = "DrainBlocked"
 	ConditionUninstallInProgress      = "UninstallInProgress"
 	ConditionUninstallFailed          = "UninstallFailed"
 	ConditionNodeStateMalformed       = "NodeStateMalformed"
@@ -99,6 +103,12 @@ const (
 	ReasonAccepted                     = "Accepted"
 	ReasonInvalidSpec                  = "InvalidSpec"
 	ReasonDependencyUninstalled        = "DependencyUninstalled"
+	ReasonNonInterruptPodsRunning      = "NonInterruptPodsRunning"
+	ReasonPodDisruptionBudget          = "PodDisruptionBudget"
+	ReasonUnmanagedPod                 = "UnmanagedPod"
+	ReasonEmptyDirData                 = "EmptyDirData"
+	ReasonDaemonSetPod                 = "DaemonSetPod"
+	ReasonMultipleCauses               = "MultipleCauses"
 	ReasonUninstallInProgress          = "UninstallInProgress"
 	ReasonUninstallPodFailing          = "UninstallPodFailing"
 	ReasonParseError                   = "ParseError"

@@ -112,11 +112,11 @@ func (r Rules) ignores(p *corev1.Pod) bool {
 func (r Rules) reasonToKeep(p *corev1.Pod) string {
 	switch {
 	case isDaemonSetPod(p):
-		return "its DaemonSet would recreate it, and ignoreDaemonSets is false"
+		return rollout.KeepDaemonSet
 	case !r.DeleteEmptyDirData && hasEmptyDir(p):
-		return "it would lose its emptyDir volume, and deleteEmptyDirData is false"
+		return rollout.KeepEmptyDir
 	case !r.Force && metav1.GetControllerOf(p) == nil:
-		return "nothing recreates it, and force is false"
+		return rollout.KeepUnmanaged
 	}
 	return ""
 }

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// drainCauses are the reasons of the condition DrainBlocked for pods that the drain options keep.
+var drainCauses = map[string]string{
+	rollout.KeepUnmanaged: v1alpha1.ReasonUnmanagedPod,
+	rollout.KeepEmptyDir:  v1alpha1.ReasonEmptyDirData,
+	rollout.KeepDaemonSet: v1alpha1.ReasonDaemonSetPod,
+}
+
+// drainCause returns why a pod cannot be evicted; empty when it can.
+func drainCause(p rollout.Pod) (reason, text string) {
+	switch {
+	case p.Keep != "":
+		return drainCauses[p.Keep], p.Keep
+	case p.Refused != "":
+		return v1alpha1.ReasonPodDisruptionBudget, p.Refused
+	}
+	return "", ""
+}
+
+// setDrain sets the conditions about nodes whose drain cannot go on: DrainBlocked for pods that cannot be evicted, and Blocked
+// for pods that are protected from interrupts, unless Blocked has another reason.
+func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
+	var draining, protected []string
+	var blocked []string
+	causes := map[string]bool{}
+	for _, n := range nodes {
+		target := &rep.Rollout.Targets[n.index]
+		if target.HeldAt.IsZero() || len(target.Pods) == 0 {
+			continue
+		}
+		draining = append(draining, n.name)
+		if slices.ContainsFunc(target.Pods, func(p rollout.Pod) bool { return p.Wait }) {
+			protected = append(protected, n.name)
+		}
+		if reason, text := blockedDrain(target.Pods); reason != "" {
+			causes[reason] = true
+			blocked = append(blocked, n.name+" ("+text+")")
+		}
+	}
+	if len(blocked) > 0 {
+		reason := slices.Sorted(maps.Keys(causes))[0]
+		if len(causes) > 1 {
+			reason = v1alpha1.ReasonMultipleCauses
+		}
+		slices.Sort(blocked)
+		text := fmt.Sprintf("%d of %s cannot be drained: %s", len(blocked), countOf(len(draining), "draining node"), strings.Join(blocked[:min(len(blocked), mostListed)], "; "))
+		if more := len(blocked) - mostListed; more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+		t.set(v1alpha1.ConditionDrainBlocked, true, reason, text)
+	}
+	if len(protected) > 0 && !t.has(v1alpha1.ConditionBlocked) {
+		slices.Sort(protected)
+		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonNonInterruptPodsRunning,
+			"pods that podNonInterruptLabels protects run on "+formatNames(protected)+": the drain begins when they have ended")
+	}
+}
+
+// blockedDrain returns why a node cannot be drained: the reason, and the first pod with its text. It is empty when every pod can
+// be evicted.
+func blockedDrain(pods []rollout.Pod) (reason, text string) {
+	more := 0
+	for _, p := range pods {
+		cause, why := drainCause(p)
+		switch {
+		case cause == "":
+			continue
+		case reason == "":
+			reason, text = cause, "pod "+p.Namespace+"/"+p.Name+": "+why
+			continue
+		case cause != reason:
+			reason = v1alpha1.ReasonMultipleCauses
+		}
+		more++
+	}
+	if more > 0 {
+		text += fmt.Sprintf(", and %s more", countOf(more, "pod"))
+	}
+	return reason, text
+}
