@@ -7,6 +7,24 @@ package rollout
 // admitted.
 type batchUpdater struct{ *groupState }
 
+// markComplete finds out which groups are complete. Compartments with one ledger are complete together, so that their
+// batches begin again together.
+func (p *planner) markComplete() {
+	totals := make(map[*ledgerState]tally, len(p.ledgers))
+	for i := range p.groups {
+		g := &p.groups[i]
+		all := totals[g.ledger]
+		all.total += g.total
+		all.finished += g.finished
+		totals[g.ledger] = all
+	}
+	for i := range p.groups {
+		g := &p.groups[i]
+		all := totals[g.ledger]
+		g.isComplete = g.ledger != nil && all.total > 0 && all.finished == all.total
+	}
+}
+
 func (u batchUpdater) update(plan *draftPlan) {
 	if u.usesMemory() {
 		u.updateMemory()
@@ -41,8 +59,7 @@ func (u batchUpdater) planBatch() {
 
 func (u batchUpdater) updateMemory() {
 	u.resume()
-	isFinished := u.total > 0 && u.finished == u.total
-	if u.Reset && isFinished && !u.Memory.isBlank() {
+	if u.Reset && u.isComplete && !u.Memory.isBlank() {
 		u.memory = u.memory.reset(u.ledger.Epoch)
 		return
 	}

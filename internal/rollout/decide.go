@@ -21,6 +21,7 @@ func (p *planner) decide() Plan {
 		t.verdict = evaluateGates(t)
 		advancer{p}.advance(t)
 	}
+	p.markComplete()
 	for i := range p.groups {
 		batchUpdater{&p.groups[i]}.update(&p.plan)
 	}

@@ -14,6 +14,7 @@ type groupState struct {
 	tally
 	ledger       *ledgerState
 	memory       Memory // as it should be stored
+	isComplete   bool   // every target of all groups with its ledger is finished
 	candidates   int
 	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
 	free         int             // how many more targets may be admitted

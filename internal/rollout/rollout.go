@@ -67,7 +67,7 @@ type Group struct {
 	Until  time.Time     // when Frozen ends; zero if unknown
 	Soak   time.Duration // how long a finished node must stay ready before it counts
 	Spread Spread
-	Reset  bool   // Memory is reset when every target is finished, and when For changes
+	Reset  bool   // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
 	For    string // identifies what is rolled out; empty if unknown
 	Resume string // each new value lets a stopped group continue; empty for none
 }

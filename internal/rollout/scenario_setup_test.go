@@ -298,6 +298,8 @@ func changeGroup(g *rollout.Group, w []string) {
 		switch key, value := splitSetting(word); key {
 		case "limit":
 			g.Limit = parseNumber(value)
+		case "ledger":
+			g.Ledger = rollout.ParseRef(value)
 		case "pace":
 			g.Pace.Kind = rollout.PaceKind(value)
 		case "initial":
@@ -363,7 +365,7 @@ func (s *scenario) findNode(name string) *rollout.Node {
 	return n
 }
 
-// findOrAddGroup returns a group, or adds one without a budget. Its ledger has its name.
+// findOrAddGroup returns a group, or adds one without a budget. Its ledger has its name, until the command group sets another.
 func (s *scenario) findOrAddGroup(name string) *rollout.Group {
 	for i := range s.cluster.State.Groups {
 		if s.cluster.State.Groups[i].Ref.String() == name {
