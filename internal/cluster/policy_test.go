@@ -109,7 +109,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 	o, plan := s.decide(s.cluster)
 	status := policy.BuildStatus(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
 	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeletionBlocked)
-	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion go on" {
+	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion continue" {
 		t.Errorf("its deletion reports %v", blocked)
 	}
 	if status.Users != 1 || status.NodesTotal != 1 || status.CompleteNodes != "1/1" || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {

@@ -10,27 +10,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// FindProblems finds what is wrong with a policy that the API server cannot see, as sentences without a full stop.
+// maxErrorText is the most bytes of an error in a problem.
+const maxErrorText = 200
+
+// FindProblems returns what is invalid in a policy and not rejected by the API server, as sentences without a full stop.
 func FindProblems(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
-	var out []string
+	var problems []string
 	for _, c := range p.Spec.Compartments {
 		if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
-			out = append(out, fmt.Sprintf("compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s", c.Name, p.Name, describeError(err)))
+			problems = append(problems, fmt.Sprintf("compartment %s of DeploymentPolicy %s has a selector that cannot be used: %s",
+				c.Name, p.Name, rollout.Truncate(err.Error(), maxErrorText)))
 		}
 	}
-	calendar, err := NewCalendar(p.Spec.Windows)
-	if err == nil && calendar != nil {
-		err = calendar.CheckOpens(p.Spec.Windows, now)
+	if err := checkWindows(p.Spec.Windows, now); err != nil {
+		problems = append(problems, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s",
+			p.Name, rollout.Truncate(err.Error(), maxErrorText)))
 	}
-	if err != nil {
-		out = append(out, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s", p.Name, describeError(err)))
-	}
-	return out
+	return problems
 }
 
-func describeError(err error) string {
-	text := err.Error()
-	return text[:min(len(text), 200)]
+func checkWindows(w *v1alpha1.Windows, now time.Time) error {
+	calendar, err := NewCalendar(w)
+	if err != nil || calendar == nil {
+		return err
+	}
+	return calendar.CheckOpens(w, now)
 }

@@ -14,40 +14,58 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// compartment is one compartment made ready: who is in it and how fast it goes.
+// compartment is one compartment of a policy: its nodes, budget, strategy and memory.
 type compartment struct {
 	name     string
-	selector labels.Selector // nil for the rest
+	selector labels.Selector // nil for all remaining nodes
 	budget   v1alpha1.Budget
 	strategy *v1alpha1.Strategy
-	isWindow bool // a sliding one, without a policy
-	ceiling  int  // by the nodes its selector matches, for the choice between overlapping rooms
+	isWindow bool // a sliding window, without a policy
+	ceiling  int  // for the nodes that the selector matches; of overlapping compartments the smaller one comes first
 	memory   rollout.Memory
 }
 
-// matchCompartments are the compartments of a policy. Of several that select a node the most careful one gets it: by strategy, then
-// by the smaller ceiling, then by name.
+// matchCompartments returns the compartments of a policy in the order in which they select nodes: by strategy, careful
+// ones first, then by the smaller ceiling, then by name.
 func matchCompartments(p *v1alpha1.DeploymentPolicy, nodes []map[string]string) []compartment {
 	var out []compartment
-	for _, c := range p.Spec.Compartments {
-		selector, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes())
-		if err != nil { // a problem, see Check
-			selector = labels.Nothing()
-		}
-		r := compartment{name: c.Name, selector: selector, budget: c.Budget, strategy: c.Strategy}
-		matched := 0
-		for _, n := range nodes {
-			if selector.Matches(labels.Set(n)) {
-				matched++
-			}
-		}
-		r.ceiling = max(1, r.budgetLimit(matched))
-		out = append(out, r)
+	for _, spec := range p.Spec.Compartments {
+		out = append(out, newCompartment(spec, nodes))
 	}
 	slices.SortFunc(out, func(a, b compartment) int {
-		return cmp.Or(cmp.Compare(strategyRank(a.strategy), strategyRank(b.strategy)), cmp.Compare(a.ceiling, b.ceiling), cmp.Compare(a.name, b.name))
+		return cmp.Or(
+			cmp.Compare(strategyRank(a.strategy), strategyRank(b.strategy)),
+			cmp.Compare(a.ceiling, b.ceiling),
+			cmp.Compare(a.name, b.name),
+		)
 	})
-	return append(out, compartment{name: v1alpha1.DefaultCompartment, budget: p.Spec.Default.Budget, strategy: &p.Spec.Default.Strategy})
+	return append(out, compartment{
+		name:     v1alpha1.DefaultCompartment,
+		budget:   p.Spec.Default.Budget,
+		strategy: &p.Spec.Default.Strategy,
+	})
+}
+
+// newCompartment returns a compartment. If its selector is invalid, which FindProblems reports, it has no nodes.
+func newCompartment(spec v1alpha1.Compartment, nodes []map[string]string) compartment {
+	selector, err := metav1.LabelSelectorAsSelector(spec.Selector.Kubernetes())
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	c := compartment{name: spec.Name, selector: selector, budget: spec.Budget, strategy: spec.Strategy}
+	matched := 0
+	for _, n := range nodes {
+		if c.selects(n) {
+			matched++
+		}
+	}
+	c.ceiling = max(1, c.budgetLimit(matched))
+	return c
+}
+
+// selects reports whether the compartment selects a node with these labels.
+func (c *compartment) selects(node map[string]string) bool {
+	return c.selector == nil || c.selector.Matches(labels.Set(node))
 }
 
 // strategyRank orders strategies, careful ones first.
@@ -63,76 +81,83 @@ func strategyRank(s *v1alpha1.Strategy) int {
 	return 2
 }
 
-// GroupOf is a node's group, by its labels.
+// GroupOf returns the group of a node with these labels.
 func (g *Grouping) GroupOf(node map[string]string) rollout.GroupRef {
-	for _, r := range g.compartments {
-		if r.selector == nil || r.selector.Matches(labels.Set(node)) {
-			return g.groupRef(r.name)
+	for i := range g.compartments {
+		if c := &g.compartments[i]; c.selects(node) {
+			return g.groupRef(c.name)
 		}
 	}
 	return g.groupRef(v1alpha1.DefaultCompartment)
 }
 
-// Groups are the groups with their limits, by the targets that are in them.
+// Groups returns the groups, with limits for these targets.
 func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
 	matched := map[rollout.GroupRef]int{}
 	for i := range targets {
-		if t := &targets[i]; !t.Leaving && !t.Gone {
+		t := &targets[i]
+		isMember := !t.Leaving && !t.Gone
+		if isMember {
 			matched[t.Group]++
 		}
 	}
 	out := make([]rollout.Group, 0, len(g.compartments))
-	for _, r := range g.compartments {
+	for _, c := range g.compartments {
 		group := g.template
-		group.Ref = g.groupRef(r.name)
-		group.Limit, group.Pace, group.Memory = r.budgetLimit(matched[group.Ref]), r.rolloutPace(), r.memory
+		group.Ref = g.groupRef(c.name)
+		group.Limit = c.budgetLimit(matched[group.Ref])
+		group.Pace, group.Memory = c.rolloutPace(), c.memory
 		out = append(out, group)
 	}
-	slices.SortFunc(out, func(a, b rollout.Group) int { return cmp.Compare(a.Ref.Compartment, b.Ref.Compartment) })
+	slices.SortFunc(out, func(a, b rollout.Group) int {
+		return cmp.Compare(a.Ref.Compartment, b.Ref.Compartment)
+	})
 	return out
 }
 
-// budgetLimit is how many of so many nodes may be busy at once: a percentage is rounded down, but to no less than one node
-// unless it is 0.
-func (r compartment) budgetLimit(nodes int) int {
-	switch {
-	case r.budget.Percent != nil && *r.budget.Percent == 0 || r.budget.Count != nil && *r.budget.Count == 0:
+// budgetLimit returns how many of this many nodes may be in flight. Percentages are rounded down, but to at least one
+// node unless the percentage is 0.
+func (c *compartment) budgetLimit(nodes int) int {
+	percent, count := c.budget.Percent, c.budget.Count
+	if isZero(percent) || isZero(count) {
 		return 0
-	case r.budget.Percent != nil:
-		if nodes == 0 && !r.isWindow {
-			return 0
-		}
-		return max(1, nodes**r.budget.Percent/100)
-	case r.budget.Count != nil:
-		return *r.budget.Count
 	}
-	return rollout.Unlimited
+	if percent == nil {
+		return valueOr(count, rollout.Unlimited)
+	}
+	hasNodes := nodes > 0 || c.isWindow
+	if !hasNodes {
+		return 0
+	}
+	return max(1, nodes**percent/100)
 }
 
-// rolloutPace is the strategy with its defaults.
-func (r compartment) rolloutPace() rollout.Pace {
-	if r.isWindow {
+func isZero(value *int) bool { return value != nil && *value == 0 }
+
+// rolloutPace returns the strategy, with its defaults.
+func (c *compartment) rolloutPace() rollout.Pace {
+	switch {
+	case c.isWindow:
 		return rollout.Pace{Kind: rollout.PaceWindow}
-	}
-	if r.strategy == nil {
+	case c.strategy == nil:
 		return rollout.Pace{Kind: rollout.PaceWhole, PassPercent: 100}
 	}
-	var p rollout.Pace
-	var b v1alpha1.BatchStrategy
-	switch s := r.strategy; {
+	pace, batch := rollout.Pace{Kind: rollout.PaceFixed}, v1alpha1.BatchStrategy{}
+	switch s := c.strategy; {
 	case s.Linear != nil:
-		p, b = rollout.Pace{Kind: rollout.PaceLinear, Delta: valueOr(s.Linear.Delta, 1)}, s.Linear.BatchStrategy
+		pace = rollout.Pace{Kind: rollout.PaceLinear, Delta: valueOr(s.Linear.Delta, 1)}
+		batch = s.Linear.BatchStrategy
 	case s.Exponential != nil:
-		p, b = rollout.Pace{Kind: rollout.PaceExponential, Factor: valueOr(s.Exponential.GrowthFactor, 2)}, s.Exponential.BatchStrategy
-	default:
-		p = rollout.Pace{Kind: rollout.PaceFixed}
-		if s.Fixed != nil {
-			b = s.Fixed.BatchStrategy
-		}
+		pace = rollout.Pace{Kind: rollout.PaceExponential, Factor: valueOr(s.Exponential.GrowthFactor, 2)}
+		batch = s.Exponential.BatchStrategy
+	case s.Fixed != nil:
+		batch = s.Fixed.BatchStrategy
 	}
-	p.Initial, p.PassPercent = valueOr(b.InitialBatch, 1), valueOr(b.BatchThreshold, 100)
-	p.StopAfter, p.SafetyLimit = valueOr(b.FailureThreshold, 0), valueOr(b.SafetyLimit, 50)
-	return p
+	pace.Initial = valueOr(batch.InitialBatch, 1)
+	pace.PassPercent = valueOr(batch.BatchThreshold, 100)
+	pace.StopAfter = valueOr(batch.FailureThreshold, 0)
+	pace.SafetyLimit = valueOr(batch.SafetyLimit, 50)
+	return pace
 }
 
 func valueOr(value *int, otherwise int) int {

@@ -14,10 +14,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestControls: a field that is left out changes nothing, and each changes one thing.
+// TestControls checks that each field changes one field of the groups, and an absent one none.
 func TestControls(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) // a Friday
-	shape := func(more string) (rollout.Group, string) {
+	template := func(more string) (rollout.Group, string) {
 		t.Helper()
 		p := &v1alpha1.DeploymentPolicy{}
 		text := "metadata: {name: careful}\nspec:\n  default: {budget: {count: 1}}\n" + more
@@ -26,9 +26,9 @@ func TestControls(t *testing.T) {
 		}
 		return NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now}).template, FindTopologyValue(p, map[string]string{"rack": "r1"})
 	}
-	plain, place := shape("")
+	plain, place := template("")
 	if want := (rollout.Group{Reset: true, Ledger: rollout.ParseRef("Skyhook/demo")}); !reflect.DeepEqual(plain, want) || place != "" {
-		t.Errorf("without additions it is %+v, in %q", plain, place)
+		t.Errorf("without fields the group is %+v, in %q", plain, place)
 	}
 	closed := &rollout.Why{Reason: rollout.ReasonWindow, About: "DeploymentPolicy careful",
 		Text: "every window of DeploymentPolicy careful is closed, the next opens 2026-05-01 22:00 UTC"}
@@ -50,7 +50,7 @@ func TestControls(t *testing.T) {
 	} {
 		want := plain
 		change(&want)
-		got, place := shape(more + "\n")
+		got, place := template(more + "\n")
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s gives %+v, want %+v", more, got, want)
 		}

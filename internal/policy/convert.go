@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Ledger is what the owner's status says is being admitted.
+// Ledger returns the ledger in the status of the owner.
 func (g *Grouping) Ledger() rollout.Ledger {
 	l := rollout.Ledger{Owner: g.owner}
 	if g.admission == nil {
@@ -25,15 +25,15 @@ func (g *Grouping) Ledger() rollout.Ledger {
 	return l
 }
 
-// ToAdmission is a ledger as the status of its owner holds it.
+// ToAdmission converts a ledger for the status of its owner.
 func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
-	for _, s := range l.Admitting {
-		seat := v1alpha1.Seat{Node: s.Node, Order: s.Order, Batch: s.Batch, Since: metav1.NewTime(s.Since.UTC().Truncate(time.Second))}
-		if s.Rollout != l.Owner {
-			seat.Rollout = s.Rollout.String()
+	for _, r := range l.Admitting {
+		seat := v1alpha1.Seat{Node: r.Node, Order: r.Order, Batch: r.Batch, Since: metav1.NewTime(r.Since.UTC().Truncate(time.Second))}
+		if r.Rollout != l.Owner {
+			seat.Rollout = r.Rollout.String()
 		}
-		if c := s.Group.Compartment; c != v1alpha1.DefaultCompartment {
+		if c := r.Group.Compartment; c != v1alpha1.DefaultCompartment {
 			seat.Compartment = c
 		}
 		out.Seats = append(out.Seats, seat)
@@ -41,7 +41,7 @@ func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 	return out
 }
 
-// toMemory is what the status keeps of earlier batches, as the engine knows it; Batches is the way back.
+// toMemory converts the state of earlier batches from a status; ToBatchState is the inverse.
 func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	if b == nil {
 		return rollout.Memory{}
@@ -53,7 +53,7 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	}
 }
 
-// ToBatchState is a group's memory as the status keeps it; nil when there is none.
+// ToBatchState converts the memory of a group for a status; nil if it is empty.
 func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	if m == (rollout.Memory{}) {
 		return nil
@@ -65,7 +65,7 @@ func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	}
 }
 
-// ToCompartmentStatus is a group's report as a status has it.
+// ToCompartmentStatus converts the report of a group for a status.
 func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	out := v1alpha1.CompartmentStatus{
 		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: ToBatchState(g.Memory),
@@ -82,7 +82,7 @@ func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	return out
 }
 
-// ToCompartmentStatuses are the reports of an owner's groups, by compartment; nil when there are none.
+// ToCompartmentStatuses converts the reports of the groups of an owner, by compartment; nil if there are none.
 func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
 	var out map[string]v1alpha1.CompartmentStatus
 	for _, g := range groups {

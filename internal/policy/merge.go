@@ -11,10 +11,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// MergeGroups is one group for two rollouts that share it. A percentage is taken of the larger part only, which never allows
-// more than of both together.
+// MergeGroups merges the groups of two rollouts that share a budget. The limit is the larger one: a percentage of one
+// part of the nodes never allows more than the percentage of all.
 func MergeGroups(a, b rollout.Group) rollout.Group {
-	if b.Limit == rollout.Unlimited || a.Limit != rollout.Unlimited && b.Limit > a.Limit {
+	isLarger := a.Limit != rollout.Unlimited && b.Limit > a.Limit
+	if isLarger || b.Limit == rollout.Unlimited {
 		a.Limit = b.Limit
 	}
 	if a.For != b.For {
@@ -26,45 +27,61 @@ func MergeGroups(a, b rollout.Group) rollout.Group {
 	return a
 }
 
-// AddUnavailable counts, in each group that belongs to a policy, the nodes that are away though no rollout of the group made them
-// so: not ready, or cordoned by somebody else. They take seats like the nodes that are worked on.
+// AddUnavailable adds to each group of a policy the nodes that are not ready or cordoned though no rollout of the group
+// made them so. They count against the shared budget.
 func AddUnavailable(s *rollout.Snapshot) {
-	shared := map[rollout.GroupRef]*rollout.Group{}
+	shared := map[rollout.GroupRef]*sharedGroup{}
 	for i := range s.Groups {
-		if s.Groups[i].Ref.Owner.Kind == Kind {
-			shared[s.Groups[i].Ref] = &s.Groups[i]
+		g := &s.Groups[i]
+		if g.Ref.Owner.Kind == Kind {
+			shared[g.Ref] = &sharedGroup{Group: g, rollouts: map[rollout.Ref]bool{}}
 		}
 	}
 	if len(shared) == 0 {
 		return
 	}
-	type membership struct {
-		group rollout.GroupRef
-		by    rollout.Ref
-	}
-	groups, members := map[string][]*rollout.Group{}, map[membership]bool{} // by node; by group and rollout
+	byNode := map[string][]*sharedGroup{}
 	for i := range s.Rollouts {
-		r := &s.Rollouts[i]
-		for j := range r.Targets {
-			t := &r.Targets[j]
-			g := shared[t.Group]
-			if g == nil {
-				continue
-			}
-			members[membership{g.Ref, r.Ref}] = true
-			if !t.Leaving && !slices.Contains(groups[t.Node], g) {
-				groups[t.Node] = append(groups[t.Node], g)
-			}
-		}
+		addMembers(&s.Rollouts[i], shared, byNode)
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for _, g := range groups[n.Name] {
-			ours := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return members[membership{g.Ref, h.Owner}] })
-			found := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.WasCordoned })
-			if !n.Ready && !ours || n.Cordoned && (!ours || found) {
+		for _, g := range byNode[n.Name] {
+			if g.isUnavailable(n) {
 				g.Taken = append(g.Taken, n.Name)
 			}
 		}
 	}
+}
+
+// sharedGroup is a group of a policy, and the rollouts that have targets in it.
+type sharedGroup struct {
+	*rollout.Group
+	rollouts map[rollout.Ref]bool
+}
+
+// addMembers adds a rollout to the shared groups of its targets, and these groups to the nodes of the targets.
+func addMembers(r *rollout.Rollout, shared map[rollout.GroupRef]*sharedGroup, byNode map[string][]*sharedGroup) {
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		g := shared[t.Group]
+		if g == nil {
+			continue
+		}
+		g.rollouts[r.Ref] = true
+		isKnown := slices.Contains(byNode[t.Node], g)
+		if !t.Leaving && !isKnown {
+			byNode[t.Node] = append(byNode[t.Node], g)
+		}
+	}
+}
+
+// isUnavailable reports whether a node is not ready or cordoned for other reasons than a rollout of the group.
+func (g *sharedGroup) isUnavailable(n *rollout.Node) bool {
+	isHeld := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return g.rollouts[h.Owner] })
+	wasCordoned := slices.ContainsFunc(n.Holds, func(h rollout.Hold) bool { return h.WasCordoned })
+	if isHeld {
+		return n.Cordoned && wasCordoned
+	}
+	return n.Cordoned || !n.Ready
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestAddUnavailable: nodes that are away for reasons of their own take seats of a shared budget, and of no other.
+// TestAddUnavailable checks that nodes that are unavailable for other reasons count against a shared budget, and no other.
 func TestAddUnavailable(t *testing.T) {
 	node := func(name string, ready, cordoned bool, holds ...rollout.Hold) rollout.Node {
 		return rollout.Node{Name: name, Ready: ready, Cordoned: cordoned, Holds: holds}
 	}
 	s := rollout.Snapshot{
 		Nodes: []rollout.Node{
-			node("well", true, false), node("down", false, false), node("human", true, true),
+			node("ready", true, false), node("down", false, false), node("foreign", true, true),
 			node("ours", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a")}),
 			node("booting", false, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a")}),
 			node("found", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/a"), WasCordoned: true}),
@@ -29,12 +29,12 @@ func TestAddUnavailable(t *testing.T) {
 		},
 		Groups: []rollout.Group{{Ref: rollout.ParseGroupRef("DeploymentPolicy/p/__default__")}, {Ref: rollout.ParseGroupRef("Skyhook/other/__default__")}},
 	}
-	for _, r := range []string{"Skyhook/a", "Skyhook/b"} {
-		hook := rollout.Rollout{Ref: rollout.ParseRef(r)}
+	for _, ref := range []string{"Skyhook/a", "Skyhook/b"} {
+		r := rollout.Rollout{Ref: rollout.ParseRef(ref)}
 		for _, n := range s.Nodes[:8] {
-			hook.Targets = append(hook.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), Leaving: n.Name == "left"})
+			r.Targets = append(r.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), Leaving: n.Name == "left"})
 		}
-		s.Rollouts = append(s.Rollouts, hook)
+		s.Rollouts = append(s.Rollouts, r)
 	}
 	other := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/other")}
 	for _, n := range s.Nodes {
@@ -42,12 +42,12 @@ func TestAddUnavailable(t *testing.T) {
 	}
 	s.Rollouts = append(s.Rollouts, other)
 	AddUnavailable(&s)
-	if got, want := fmt.Sprint(s.Groups[0].Taken, s.Groups[1].Taken), "[down human found theirs] []"; got != want {
+	if got, want := fmt.Sprint(s.Groups[0].Taken, s.Groups[1].Taken), "[down foreign found theirs] []"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-// TestOverlap: of several compartments the most careful one gets the node, however many labels a selector has.
+// TestOverlap checks that the most careful of several compartments gets the node, however many labels a selector has.
 func TestOverlap(t *testing.T) {
 	n := func(i int) *int { return &i }
 	all := v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "1"}}
@@ -79,7 +79,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestReset: the Skyhook's word counts, then the policy's, then yes.
+// TestReset checks that the field of the Skyhook comes before that of the policy; the default is yes.
 func TestReset(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
@@ -92,6 +92,6 @@ func TestReset(t *testing.T) {
 		}
 	}
 	if g := NewGrouping(&Input{}).Groups(nil)[0]; !g.Reset {
-		t.Error("without a policy batches do not begin again")
+		t.Error("without a policy batches are not reset")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestBudgets: percentages round down, to one node at least; an old budget of 0 freezes.
+// TestBudgets checks that percentages are rounded down, to at least one node, and that a budget of 0 admits nothing.
 func TestBudgets(t *testing.T) {
 	n := func(i int) *int { return &i }
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestLedger: what the status keeps of admissions and batches comes back as it was.
+// TestLedger checks that admissions and batches in a status are converted without loss.
 func TestLedger(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	l := rollout.Ledger{Owner: rollout.ParseRef("Skyhook/demo"), Epoch: 4, Admitting: []rollout.Reservation{
@@ -44,13 +44,13 @@ func TestLedger(t *testing.T) {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: ToAdmission(l)}}
 	back := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Admission: s.Status.Admission}).Ledger()
 	if !reflect.DeepEqual(back, l) {
-		t.Errorf("%+v came back as %+v", l, back)
+		t.Errorf("%+v is converted to %+v", l, back)
 	}
 	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9, For: "abc", Resumed: "now"}
 	if back := toMemory(ToBatchState(m)); back != m {
-		t.Errorf("%+v came back as %+v", m, back)
+		t.Errorf("%+v is converted to %+v", m, back)
 	}
 	if ToBatchState(rollout.Memory{}) != nil {
-		t.Error("no memory is written")
+		t.Error("an empty memory is written")
 	}
 }

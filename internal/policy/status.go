@@ -16,132 +16,178 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// User is an object that goes by a policy, and what became of its targets.
+// User is an object that uses a policy, and the verdicts of its targets.
 type User struct {
 	Ref      rollout.Ref
 	Verdicts []rollout.Verdict
 }
 
 const (
-	maxUsers       = 200 // listed
-	maxListedUsers = 3   // users in a sentence
+	maxUsers       = 200  // in the status
+	maxListedUsers = 3    // in a sentence
+	maxMessage     = 2000 // bytes
 )
 
-// nodeProgress is how one node is, over all users.
-type nodeProgress struct{ busy, open, failed bool }
+// nodeProgress is the progress of one node, over all users.
+type nodeProgress struct{ isBusy, isOpen, hasFailed bool }
 
-// BuildStatus is what to say about a policy. Transition times of conditions that did not change are kept from the status it
-// has, and so is the ledger, which others write.
+// BuildStatus returns the status of a policy. Transition times of conditions that did not change are kept, and so is the
+// ledger, which has other writers.
 func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
-	nodes := map[string]nodeProgress{}
-	out := v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
-	for _, u := range users {
-		out.UsedBy = append(out.UsedBy, u.Ref.String())
-		for _, v := range u.Verdicts {
-			n := nodes[v.Node]
-			n.busy = n.busy || v.Phase == rollout.PhaseInFlight || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed
-			n.failed = n.failed || v.Phase == rollout.PhaseFailing || v.Phase == rollout.PhaseFailed
-			n.open = n.open || v.Phase != rollout.PhaseFinished
-			nodes[v.Node] = n
-		}
-	}
-	slices.Sort(out.UsedBy)
-	out.UsedBy = out.UsedBy[:min(len(out.UsedBy), maxUsers)]
-	complete, failed := 0, 0
-	for _, n := range nodes {
-		if n.busy {
-			out.NodesInProgress++
-		}
-		if n.failed {
-			failed++
-		}
-		if !n.open {
-			complete++
-		}
-	}
-	out.NodesTotal, out.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
+	b := statusBuilder{policy: p, groups: groups, now: now}
+	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
+	b.addUsers(users)
+	b.addNodes(users)
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
-		out.CompartmentStatuses = ToCompartmentStatuses(Ref(p), groups)
-		if out.CompartmentStatuses == nil { // nobody uses it now: what it learned stays
-			out.CompartmentStatuses = p.Status.CompartmentStatuses
+		b.status.CompartmentStatuses = ToCompartmentStatuses(Ref(p), groups)
+		if b.status.CompartmentStatuses == nil { // without users the results of earlier batches stay
+			b.status.CompartmentStatuses = p.Status.CompartmentStatuses
 		}
 	}
-	out.Conditions = buildConditions(p, &out, failed, groups, now)
-	return out
+	b.addAccepted()
+	b.addReady()
+	b.addStopped()
+	b.addDeletionBlocked()
+	return b.status
 }
 
-func buildConditions(p *v1alpha1.DeploymentPolicy, is *v1alpha1.DeploymentPolicyStatus, failed int, groups []rollout.GroupReport, now time.Time) []metav1.Condition {
-	var out []metav1.Condition
-	say := func(kind string, yes bool, reason, message string) {
-		if old := meta.FindStatusCondition(p.Status.Conditions, kind); old != nil {
-			out = append(out, *old)
-		}
-		status := metav1.ConditionFalse
-		if yes {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&out, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: clipText(message, 2000),
-			ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))})
+// statusBuilder builds the status of one policy.
+type statusBuilder struct {
+	policy *v1alpha1.DeploymentPolicy
+	groups []rollout.GroupReport
+	now    time.Time
+	status v1alpha1.DeploymentPolicyStatus
+	failed int // nodes
+}
+
+func (b *statusBuilder) addUsers(users []User) {
+	for _, u := range users {
+		b.status.UsedBy = append(b.status.UsedBy, u.Ref.String())
 	}
-	if wrong := FindProblems(p, now); len(wrong) > 0 {
-		say(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, strings.Join(wrong, "; "))
-	} else {
-		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy can be carried out")
+	slices.Sort(b.status.UsedBy)
+	b.status.UsedBy = b.status.UsedBy[:min(len(b.status.UsedBy), maxUsers)]
+}
+
+func (b *statusBuilder) addNodes(users []User) {
+	nodes := map[string]nodeProgress{}
+	for _, u := range users {
+		for _, v := range u.Verdicts {
+			nodes[v.Node] = nodes[v.Node].add(v.Phase)
+		}
 	}
-	message, busy := is.CompleteNodes+" nodes complete", is.NodesInProgress > 0
-	reason := v1alpha1.ReasonNodesConverged
+	complete := 0
+	for _, n := range nodes {
+		b.status.NodesInProgress += countIf(n.isBusy)
+		b.failed += countIf(n.hasFailed)
+		complete += countIf(!n.isOpen)
+	}
+	b.status.NodesTotal, b.status.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
+}
+
+func (n nodeProgress) add(phase rollout.Phase) nodeProgress {
+	hasFailed := phase == rollout.PhaseFailing || phase == rollout.PhaseFailed
+	isBusy := hasFailed || phase == rollout.PhaseInFlight
+	return nodeProgress{
+		isBusy:    n.isBusy || isBusy,
+		isOpen:    n.isOpen || phase != rollout.PhaseFinished,
+		hasFailed: n.hasFailed || hasFailed,
+	}
+}
+
+func countIf(counts bool) int {
+	if counts {
+		return 1
+	}
+	return 0
+}
+
+func (b *statusBuilder) addAccepted() {
+	problems := FindProblems(b.policy, b.now)
+	if len(problems) > 0 {
+		b.addCondition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, strings.Join(problems, "; "))
+		return
+	}
+	b.addCondition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy is valid")
+}
+
+func (b *statusBuilder) addReady() {
+	message := b.status.CompleteNodes + " nodes complete"
+	waiting := b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil })
+	if waiting != nil {
+		message += "; " + waiting.Group.Compartment + ": " + waiting.Why.Text
+	}
+	isComplete := b.status.CompleteNodes == fmt.Sprintf("%d/%[1]d", b.status.NodesTotal)
+	reason := v1alpha1.ReasonWaiting
 	switch {
-	case is.CompleteNodes == fmt.Sprintf("%d/%[1]d", is.NodesTotal):
-	case failed > 0:
+	case isComplete:
+		reason = v1alpha1.ReasonNodesConverged
+	case b.failed > 0:
 		reason = v1alpha1.ReasonErroring
-	case busy:
+	case b.status.NodesInProgress > 0:
 		reason = v1alpha1.ReasonProgressing
-	default:
-		reason = v1alpha1.ReasonWaiting
 	}
-	if waits := describeWaiting(p, groups); waits != "" {
-		message += "; " + waits
-	}
-	say(v1alpha1.ConditionReady, reason == v1alpha1.ReasonNodesConverged, reason, message)
-	for _, g := range groups {
-		if g.Group.Owner == Ref(p) && g.Memory.Stopped {
-			name := g.Group.Compartment
-			text := name + ": no further node begins"
-			if g.Why != nil {
-				text = name + ": " + g.Why.Text
-			}
-			say(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, text)
-			break
-		}
-	}
-	if p.DeletionTimestamp != nil && is.Users > 0 {
-		say(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, DescribeUsers(is.UsedBy, is.Users))
-	}
-	return out
+	b.addCondition(v1alpha1.ConditionReady, isComplete, reason, message)
 }
 
-// describeWaiting says what the first compartment that lets nobody begin waits for.
-func describeWaiting(p *v1alpha1.DeploymentPolicy, groups []rollout.GroupReport) string {
-	for _, g := range groups {
-		if g.Group.Owner == Ref(p) && g.Why != nil {
-			return g.Group.Compartment + ": " + g.Why.Text
-		}
+func (b *statusBuilder) addStopped() {
+	stopped := b.findGroup(func(g *rollout.GroupReport) bool { return g.Memory.Stopped })
+	if stopped == nil {
+		return
 	}
-	return ""
+	text := "no more nodes start"
+	if stopped.Why != nil {
+		text = stopped.Why.Text
+	}
+	message := stopped.Group.Compartment + ": " + text
+	b.addCondition(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, message)
 }
 
-// DescribeUsers says who keeps a policy from being deleted.
+func (b *statusBuilder) addDeletionBlocked() {
+	isDeleting := b.policy.DeletionTimestamp != nil
+	if isDeleting && b.status.Users > 0 {
+		message := DescribeUsers(b.status.UsedBy, b.status.Users)
+		b.addCondition(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, message)
+	}
+}
+
+// findGroup returns the first group of the policy that matches; nil if there is none.
+func (b *statusBuilder) findGroup(matches func(*rollout.GroupReport) bool) *rollout.GroupReport {
+	owner := Ref(b.policy)
+	i := slices.IndexFunc(b.groups, func(g rollout.GroupReport) bool {
+		return g.Group.Owner == owner && matches(&g)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &b.groups[i]
+}
+
+// addCondition adds a condition, with the transition time of the same condition in the stored status.
+func (b *statusBuilder) addCondition(kind string, isTrue bool, reason, message string) {
+	stored := meta.FindStatusCondition(b.policy.Status.Conditions, kind)
+	if stored != nil {
+		b.status.Conditions = append(b.status.Conditions, *stored)
+	}
+	status := metav1.ConditionFalse
+	if isTrue {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&b.status.Conditions, metav1.Condition{
+		Type:               kind,
+		Status:             status,
+		Reason:             reason,
+		Message:            rollout.Truncate(message, maxMessage),
+		ObservedGeneration: b.policy.Generation,
+		LastTransitionTime: metav1.NewTime(b.now.UTC().Truncate(time.Second)),
+	})
+}
+
+// DescribeUsers returns why a policy in use cannot be deleted.
 func DescribeUsers(users []string, total int) string {
-	text := strings.Join(users[:min(len(users), maxListedUsers)], ", ")
-	if more := total - min(len(users), maxListedUsers); more > 0 {
+	listed := users[:min(len(users), maxListedUsers)]
+	text := strings.Join(listed, ", ")
+	if more := total - len(listed); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return "used by " + text + ": delete them, or have them name another policy, to let the deletion go on"
-}
-
-func clipText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "")
+	return "used by " + text + ": delete them, or have them name another policy, to let the deletion continue"
 }

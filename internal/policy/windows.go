@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,25 +14,41 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// Calendar is the windows of a policy made ready. It looks at clocks on walls: an hour that is skipped in spring is in
-// no window, and one that comes twice in autumn is in its window twice.
+// Calendar has the windows of a policy. It uses local time: an hour that is skipped in spring is in no window, and one
+// that is repeated in autumn is in its window twice.
 type Calendar struct {
 	zone      *time.Location
-	starts    []recurringWindow
-	spans     []weeklyWindow
+	recurring []recurringWindow
+	weekly    []weeklyWindow
 	blackouts []blackout
 }
 
-// recurringWindow is a window that begins by cron.
+// recurringWindow is a window that starts by a cron schedule.
 type recurringWindow struct {
-	at   cron.Schedule
-	long time.Duration
+	schedule cron.Schedule
+	duration time.Duration
+}
+
+func (w recurringWindow) isOpen(now time.Time) bool {
+	start := w.schedule.Next(now.Add(-w.duration))
+	return !start.IsZero() && !start.After(now)
 }
 
 // weeklyWindow is a window by weekday and hour.
 type weeklyWindow struct {
-	days     [7]bool // of its beginning
-	from, to int     // minutes of the day; to is not above from when it goes over midnight
+	days     [7]bool // on which it starts
+	from, to int     // minutes of the day; a window over midnight has a to that is not above from
+}
+
+func (w weeklyWindow) isOpen(now time.Time) bool {
+	minute, today := 60*now.Hour()+now.Minute(), now.Weekday()
+	yesterday := (today + 6) % 7
+	if w.from < w.to {
+		return w.days[today] && w.from <= minute && minute < w.to
+	}
+	hasStarted := w.days[today] && w.from <= minute
+	isOpenSinceYesterday := w.days[yesterday] && minute < w.to
+	return hasStarted || isOpenSinceYesterday
 }
 
 // blackout is a span of days, both included.
@@ -39,19 +56,16 @@ type blackout struct{ from, to int }
 
 const (
 	dayMinutes = 24 * 60
-	maxSteps   = 20000 // in search of an opening
-	maxYears   = 5     // years, within which a window opens or never does
+	maxSteps   = 20000 // of a search for an opening
+	maxYears   = 5     // within which every window must open
 )
 
-// NewCalendar reads windows; nil when there are none. What it refuses no API server finds.
+// NewCalendar parses windows; nil if there are none. The API server cannot check what it refuses.
 func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 	if w == nil {
 		return nil, nil
 	}
-	name := w.TimeZone
-	if name == "" {
-		name = "UTC"
-	}
+	name := cmp.Or(w.TimeZone, "UTC")
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
 		return nil, fmt.Errorf("timeZone %q is not known: use an IANA name, such as Europe/Berlin", name)
@@ -67,13 +81,13 @@ func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 			return nil, err
 		}
 	}
-	if len(c.starts)+len(c.spans) == 0 {
-		return nil, fmt.Errorf("windows lists none, so nothing ever begins: add one, or leave windows out")
+	if len(c.recurring)+len(c.weekly) == 0 {
+		return nil, fmt.Errorf("windows has no windows, so nothing ever starts: add one, or remove windows")
 	}
 	return c, nil
 }
 
-// CheckOpens finds a window that does not open within the next years.
+// CheckOpens returns an error if a window does not open within the next years.
 func (c *Calendar) CheckOpens(w *v1alpha1.Windows, now time.Time) error {
 	for i := range w.Open {
 		alone := Calendar{zone: c.zone, blackouts: c.blackouts}
@@ -89,31 +103,41 @@ func (c *Calendar) CheckOpens(w *v1alpha1.Windows, now time.Time) error {
 
 func (c *Calendar) addWindow(w *v1alpha1.Window) error {
 	if w.Start != "" {
-		at, err := cron.ParseStandard(w.Start)
-		if err != nil {
-			return fmt.Errorf("start %q cannot be used: %w", w.Start, err)
-		}
-		if by, ok := at.(*cron.SpecSchedule); ok {
-			by.Location = c.zone
-		}
-		if w.Duration == nil || w.Duration.Duration <= 0 {
-			return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
-		}
-		c.starts = append(c.starts, recurringWindow{at, w.Duration.Duration})
-		return nil
+		return c.addRecurring(w)
 	}
-	s := weeklyWindow{to: dayMinutes}
+	return c.addWeekly(w)
+}
+
+func (c *Calendar) addRecurring(w *v1alpha1.Window) error {
+	schedule, err := cron.ParseStandard(w.Start)
+	if err != nil {
+		return fmt.Errorf("start %q cannot be used: %w", w.Start, err)
+	}
+	if spec, ok := schedule.(*cron.SpecSchedule); ok {
+		spec.Location = c.zone
+	}
+	hasDuration := w.Duration != nil && w.Duration.Duration > 0
+	if !hasDuration {
+		return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
+	}
+	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration})
+	return nil
+}
+
+func (c *Calendar) addWeekly(w *v1alpha1.Window) error {
+	weekly := weeklyWindow{to: dayMinutes}
 	if w.Hours != "" {
 		var fromHour, fromMinute, toHour, toMinute int
 		if _, err := fmt.Sscanf(w.Hours, "%2d:%2d-%2d:%2d", &fromHour, &fromMinute, &toHour, &toMinute); err != nil {
 			return fmt.Errorf("hours %q cannot be used: write two times, such as 08:00-18:00", w.Hours)
 		}
-		s.from, s.to = 60*fromHour+fromMinute, 60*toHour+toMinute
+		weekly.from, weekly.to = 60*fromHour+fromMinute, 60*toHour+toMinute
 	}
-	for day := time.Sunday; day <= time.Saturday; day++ {
-		s.days[day] = len(w.Weekdays) == 0 || slices.Contains(w.Weekdays, v1alpha1.Weekday(day.String()))
+	isEveryDay := len(w.Weekdays) == 0
+	for day := range time.Weekday(7) {
+		weekly.days[day] = isEveryDay || slices.Contains(w.Weekdays, v1alpha1.Weekday(day.String()))
 	}
-	c.spans = append(c.spans, s)
+	c.weekly = append(c.weekly, weekly)
 	return nil
 }
 
@@ -130,38 +154,29 @@ func (c *Calendar) addBlackout(b v1alpha1.Blackout) error {
 	return nil
 }
 
-// dayNumber numbers the days of a calendar, whatever the zone.
+// dayNumber returns the number of a day, whatever the zone.
 func dayNumber(t time.Time) int {
 	y, m, d := t.Date()
 	return int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / (24 * 60 * 60))
 }
 
-// IsOpen says that work may begin at this time.
+// IsOpen reports whether work may start at this time.
 func (c *Calendar) IsOpen(now time.Time) bool {
 	now = now.In(c.zone)
-	today := dayNumber(now)
-	if slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to }) {
+	if c.isBlackout(now) {
 		return false
 	}
-	for _, w := range c.starts {
-		if at := w.at.Next(now.Add(-w.long)); !at.IsZero() && !at.After(now) {
-			return true
-		}
-	}
-	minute, weekday := 60*now.Hour()+now.Minute(), now.Weekday()
-	for _, s := range c.spans {
-		yesterday := (weekday + 6) % 7
-		switch {
-		case s.from < s.to && s.days[weekday] && s.from <= minute && minute < s.to,
-			s.from >= s.to && s.days[weekday] && s.from <= minute,
-			s.from >= s.to && s.days[yesterday] && minute < s.to:
-			return true
-		}
-	}
-	return false
+	isRecurring := func(w recurringWindow) bool { return w.isOpen(now) }
+	isWeekly := func(w weeklyWindow) bool { return w.isOpen(now) }
+	return slices.ContainsFunc(c.weekly, isWeekly) || slices.ContainsFunc(c.recurring, isRecurring)
 }
 
-// FindNextOpening is the first time from now on at which work may begin; false when that is too far away to matter.
+func (c *Calendar) isBlackout(now time.Time) bool {
+	today := dayNumber(now)
+	return slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to })
+}
+
+// FindNextOpening returns the first time from now on at which work may start; false if there is none within years.
 func (c *Calendar) FindNextOpening(now time.Time) (time.Time, bool) {
 	t := now.In(c.zone)
 	for range maxSteps {
@@ -176,32 +191,31 @@ func (c *Calendar) FindNextOpening(now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// nextChange is the next time after t at which a closed calendar may open: a start, an hour on the wall, midnight, or the
-// moment in which the clocks are changed; zero for never.
+// nextChange returns the next time after t at which a closed calendar may open; zero if there is none.
 func (c *Calendar) nextChange(t time.Time) time.Time {
-	var next time.Time
-	sooner := func(at time.Time) {
-		if at.After(t) && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+	var changes []time.Time
+	for _, w := range c.recurring {
+		changes = append(changes, w.schedule.Next(t))
 	}
-	for _, w := range c.starts {
-		sooner(w.at.Next(t))
+	if len(c.weekly) > 0 || c.isBlackout(t) {
+		changes = append(changes, c.changesOfDay(t)...)
 	}
-	today := dayNumber(t)
-	dark := slices.ContainsFunc(c.blackouts, func(b blackout) bool { return b.from <= today && today <= b.to })
-	if len(c.spans) > 0 || dark {
-		minute := t.Truncate(time.Minute)
-		wall := 60*minute.Hour() + minute.Minute()
-		sooner(minute.Add(time.Duration(dayMinutes-wall) * time.Minute)) // midnight
-		for _, s := range c.spans {
-			if s.from > wall {
-				sooner(minute.Add(time.Duration(s.from-wall) * time.Minute))
-			}
-		}
-		if _, change := t.ZoneBounds(); !change.IsZero() {
-			sooner(change)
-		}
+	changes = slices.DeleteFunc(changes, func(at time.Time) bool { return !at.After(t) })
+	if len(changes) == 0 {
+		return time.Time{}
 	}
-	return next
+	return slices.MinFunc(changes, time.Time.Compare)
+}
+
+// changesOfDay returns midnight, the starts of weekly windows, and the next change of the local time.
+func (c *Calendar) changesOfDay(t time.Time) []time.Time {
+	start := t.Truncate(time.Minute)
+	now := 60*start.Hour() + start.Minute()
+	after := func(minute int) time.Time { return start.Add(time.Duration(minute-now) * time.Minute) }
+	_, zoneChange := t.ZoneBounds()
+	changes := []time.Time{after(dayMinutes), zoneChange}
+	for _, w := range c.weekly {
+		changes = append(changes, after(w.from))
+	}
+	return changes
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// oracle answers minute by minute, and knows no calendar arithmetic: it looks at what a clock on the wall shows in each
-// of the minutes that matter.
+// oracle knows for each minute whether the windows are open. It is computed from the local time of each minute, without
+// calendar arithmetic.
 type oracle struct {
 	first time.Time
 	open  []bool
 	opens []int // the first open minute from here on; -1 for none
 }
 
-// wall is what the clock shows.
-type wall struct {
+// localTime is the local time of a minute.
+type localTime struct {
 	date                         string
 	minute, hour, dom, month, dw int
 }
 
 func newOracle(zone *time.Location, w *v1alpha1.Windows, first time.Time, minutes int) *oracle {
-	const lead = 8 * 24 * 60 // starts before the first minute still matter
-	clock := make([]wall, lead+minutes)
+	const lead = 8 * 24 * 60 // windows that started before the first minute
+	clock := make([]localTime, lead+minutes)
 	for i := range clock {
 		t := first.Add(time.Duration(i-lead) * time.Minute).In(zone)
-		clock[i] = wall{t.Format("2006-01-02"), t.Minute(), t.Hour(), t.Day(), int(t.Month()), int(t.Weekday())}
+		clock[i] = localTime{t.Format("2006-01-02"), t.Minute(), t.Hour(), t.Day(), int(t.Month()), int(t.Weekday())}
 	}
 	o := &oracle{first: first, open: make([]bool, minutes), opens: make([]int, minutes+1)}
 	for _, window := range w.Open {
@@ -73,8 +73,8 @@ func newOracle(zone *time.Location, w *v1alpha1.Windows, first time.Time, minute
 	return o
 }
 
-// matches knows of cron what these tests use: numbers, lists, ranges and steps.
-func matches(expression string, c wall) bool {
+// matches implements the part of cron that these tests use: numbers, lists, ranges and steps.
+func matches(expression string, c localTime) bool {
 	for i, field := range strings.Fields(expression) {
 		if !fits(field, []int{c.minute, c.hour, c.dom, c.month, c.dw}[i]) {
 			return false
@@ -108,7 +108,7 @@ func fits(field string, value int) bool {
 	return false
 }
 
-func within(w v1alpha1.Window, c wall) bool {
+func within(w v1alpha1.Window, c localTime) bool {
 	hours := w.Hours
 	if hours == "" {
 		hours = "00:00-24:00"
@@ -129,8 +129,7 @@ func within(w v1alpha1.Window, c wall) bool {
 	return on(c.dw) && from <= now || on((c.dw+6)%7) && now < to
 }
 
-// calendars in the six zones: clocks that change at two, at midnight, by half an hour, at another time in the south, and
-// not at all.
+// zones change their local time at two, at midnight, by half an hour, at another time in the south, or not at all.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata"}
 
 func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
@@ -153,7 +152,7 @@ var calendars = map[string]v1alpha1.Windows{
 	},
 }
 
-// TestWindows compares calendars with the oracle in each minute of two years, and the next opening at many of them.
+// TestWindows compares calendars with the oracle for each minute of two years, and the next opening for some of them.
 func TestWindows(t *testing.T) {
 	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	days := 2 * 365
@@ -201,7 +200,7 @@ func compare(t *testing.T, c *Calendar, o *oracle) {
 	}
 }
 
-// TestInvalidCalendars: what the API server cannot find out is refused here, in words to act on.
+// TestInvalidCalendars checks the errors of windows that the API server cannot check.
 func TestInvalidCalendars(t *testing.T) {
 	always := v1alpha1.Window{Hours: "00:00-24:00"}
 	for _, c := range []struct {
@@ -231,6 +230,6 @@ func TestInvalidCalendars(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := calendar.CheckOpens(&leap, time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)); err != nil {
-		t.Errorf("29 February comes again: %v", err)
+		t.Errorf("29 February is in a later year: %v", err)
 	}
 }

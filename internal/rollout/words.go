@@ -15,11 +15,14 @@ import (
 const maxText = 400
 
 // truncate shortens a text that is too long for status and events.
-func truncate(s string) string {
-	if len(s) <= maxText {
+func truncate(s string) string { return Truncate(s, maxText) }
+
+// Truncate shortens a text to a number of bytes.
+func Truncate(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	cut := maxText - len("…")
+	cut := limit - len("…")
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}

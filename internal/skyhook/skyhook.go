@@ -79,7 +79,7 @@ const DefaultInterruptMemory = "256Mi"
 // Compiled is a Skyhook prepared for the engine, with everything that is needed to apply a plan and to report.
 type Compiled struct {
 	Rollout  rollout.Rollout
-	Groups   []rollout.Group  // with a policy of scope Policy several Skyhooks give groups of the same name: see policy.Merge
+	Groups   []rollout.Group  // with a policy of scope Policy several Skyhooks give groups of the same name: see policy.MergeGroups
 	Ledger   rollout.Ledger   // of this Skyhook; its groups name the policy's ledger instead when the scope is Policy
 	Problems []Problem        // problems of the spec, worst first
 	Adopt    []node.NamedEdit // edits to apply before the plan: records for nodes that a predecessor finished, removed status marks
