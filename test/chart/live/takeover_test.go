@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -33,8 +32,8 @@ const (
 	finished   = `{` + agentdDone + `,` + kernelDone + `}`
 )
 
-// applyFormerState creates the Skyhook, the nodes and the ConfigMap of the predecessor. Since v0.18 its nodes carry everything
-// twice, until it removes the keys of the Skyhook.
+// applyFormerState creates the Skyhook, the nodes and the ConfigMap of the predecessor. Since v0.18 the Skyhook has become a
+// NodeWright, and the keys of the Skyhook are gone from nodes.
 func (p predecessor) applyFormerState(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/predecessor/state.yaml")
@@ -47,20 +46,18 @@ func (p predecessor) applyFormerState(t *testing.T, w *testenv.Env) {
 	w.Must(w.Client.Create(context.Background(), &s))
 	s.Object["status"] = status
 	w.Must(w.Client.Status().Update(context.Background(), &s))
-	prefixes := []string{"skyhook.nvidia.com/"}
+	prefix := "skyhook.nvidia.com/"
 	if p.since >= 18 {
-		prefixes = append(prefixes, "nodewright.nvidia.com/")
+		prefix = "nodewright.nvidia.com/"
+		p.createMirror(t, w, &s)
 	}
 	mark := func(node, state, status string, isCordoned bool) {
-		labels, annotations := map[string]string{}, map[string]string{}
-		for _, prefix := range prefixes {
-			labels[prefix+"status_gpu-base"] = status
-			annotations[prefix+"status_gpu-base"] = status
-			annotations[prefix+"version_gpu-base"] = fmt.Sprintf("v0.%d.0", p.since)
-			annotations[prefix+"nodeState_gpu-base"] = state
-			if isCordoned {
-				annotations[prefix+"cordon_gpu-base"] = "true"
-			}
+		labels := map[string]string{prefix + "status_gpu-base": status}
+		annotations := map[string]string{
+			prefix + "status_gpu-base": status, prefix + "nodeState_gpu-base": state, prefix + "version_gpu-base": fmt.Sprintf("v0.%d.0", p.since),
+		}
+		if isCordoned {
+			annotations[prefix+"cordon_gpu-base"] = "true"
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}, "spec": map[string]any{"unschedulable": isCordoned}})
 		w.Must(err)
@@ -98,10 +95,13 @@ func (p predecessor) testTakeover(t *testing.T) {
 	createRuntimeObjects(t, w, w.Namespace)
 	upgrade := append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)
 	if p.since >= 18 {
-		p.requireMigration(t, w, upgrade)
+		upgrade = append(upgrade, "--take-ownership") // of the CRDs that the migration needs before
 	}
 	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, chart}, p.flags(true)...)...)
 	p.requireWebhooks(t, true)
+	if p.since >= 18 {
+		p.migrate(t, w, upgrade)
+	}
 	p.requirePlan(t, w)
 	before, selector := w.GetSkyhook("gpu-base"), p.readSelector(t, w.Namespace)
 
@@ -164,20 +164,17 @@ func (p predecessor) requirePlan(t *testing.T, w *testenv.Env) {
 	}
 }
 
-// TestTakeoverUnmigrated: manifests applied without Helm do not look into the cluster, so the operator does: it touches no Skyhook
-// that became a NodeWright until it is migrated.
+// TestTakeoverUnmigrated: manifests that are applied without Helm are not checked, so the operator leaves Skyhooks alone that
+// became NodeWrights.
 func TestTakeoverUnmigrated(t *testing.T) {
 	p := predecessors[4]
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	kubelet := w.StartKubelet()
-	mustHelm(t, "v3", w.Namespace, append([]string{"install", p.release, p.writeChart(t)}, p.flags(false)...)...)
-	p.applyFormerState(t, w)
+	chart := p.writeChart(t)
+	mustHelm(t, "v3", w.Namespace, append([]string{"install", p.release, chart}, p.flags(false)...)...)
 	mustHelm(t, "v3", w.Namespace, append([]string{"upgrade", p.release, "chart"}, p.ourFlags()...)...)
-	p.createMirror(t, w) // after the upgrade, which would be refused
-	for _, n := range []string{"n1", "n2"} {
-		w.Patch(w.GetNode(n), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":null,"skyhook.nvidia.com/version_gpu-base":null}}}`)
-	}
+	p.applyFormerState(t, w) // after the upgrade, which would be refused
 	operator, end := startStandby(t, w.Namespace, p.ourDeployment())
 	operator.waitLog(t, "waiting: NodeWrights have taken over Skyhooks that are not migrated")
 	w.Eventually("an event names the Skyhook", func() bool {
@@ -185,16 +182,16 @@ func TestTakeoverUnmigrated(t *testing.T) {
 		w.Must(err)
 		return len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "gpu-base. Stop both operators")
 	})
-	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got > 0 || strings.Contains(operator.log.String(), "starting reconcile loop") {
-		t.Errorf("before the migration nodes did %v, %v", kubelet.History("n1"), kubelet.History("n2"))
+	if strings.Contains(operator.log.String(), "starting reconcile loop") {
+		t.Error("the operator works before the migration")
 	}
-	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":`+strconv.Quote(finished)+`}}}`)
-	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_gpu-base":`+strconv.Quote(finished)+`}}}`)
-	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"nodewright/1"}}}`)
-	operator.waitLog(t, "starting reconcile loop")
+	end()
+	mustKubectl(t, "-n", w.Namespace, "scale", "deployment", p.ourDeployment(), "--replicas=0")
+	p.runMigration(t, w)
+	_, end = startDeployment(t, w.Namespace, p.ourDeployment())
 	w.WaitComplete("gpu-base")
-	if got := len(kubelet.History("n1")) + len(kubelet.History("n2")); got > 0 {
-		t.Errorf("after the migration nodes did %v, %v", kubelet.History("n1"), kubelet.History("n2"))
+	if got := kubelet.History("n1"); len(got) > 0 {
+		t.Errorf("n1 was finished, and did %v", got)
 	}
 	end()
 }
@@ -237,27 +234,44 @@ func TestTakeoverNamespace(t *testing.T) {
 	end()
 }
 
-// requireMigration checks that a release whose Skyhooks became NodeWrights is not upgraded before kubectl skyhook migrate has
-// marked the Skyhooks, and that nothing changes then.
-func (p predecessor) requireMigration(t *testing.T, w *testenv.Env, upgrade []string) {
+// migrate checks that a release whose Skyhooks became NodeWrights is not upgraded before they are migrated, and that nothing
+// changes then. It migrates them as docs/migrating.md says.
+func (p predecessor) migrate(t *testing.T, w *testenv.Env, upgrade []string) {
 	t.Helper()
-	p.createMirror(t, w)
 	_, err := helm(t, "v3", w.Namespace, upgrade...)
 	if err == nil || !strings.Contains(err.Error(), "NodeWright gpu-base has taken over Skyhook gpu-base") || !strings.Contains(err.Error(), "kubectl skyhook migrate nodewright --apply") {
 		t.Errorf("before the migration an upgrade gives %v", err)
 	}
-	if d, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(context.Background(), p.fullName()+"-controller-manager", metav1.GetOptions{}); err != nil || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, "example.org/") {
+	name := p.fullName() + "-controller-manager"
+	if d, err := newClientset(t).AppsV1().Deployments(w.Namespace).Get(context.Background(), name, metav1.GetOptions{}); err != nil || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, "example.org/") {
 		t.Errorf("the refused upgrade changed the Deployment: %v, %v", d, err)
 	}
-	w.Patch(w.GetSkyhook("gpu-base"), `{"metadata":{"annotations":{"skyhook.nvidia.com/migrated-from":"NodeWright/1"}}}`)
+	mustKubectl(t, "-n", w.Namespace, "scale", "deployment", name, "--replicas=0")
+	mustKubectl(t, "apply", "--server-side", "--force-conflicts", "--filename", "chart/files/crds")
+	p.runMigration(t, w)
 }
 
-// createMirror creates the NodeWright that the predecessor makes of the Skyhook since v0.18.
-func (p predecessor) createMirror(t *testing.T, w *testenv.Env) {
+// runMigration migrates NodeWrights to Skyhooks. The lease of the predecessor's operator runs out meanwhile.
+func (p predecessor) runMigration(t *testing.T, w *testenv.Env) {
+	t.Helper()
+	review := filepath.Join(t.TempDir(), "review")
+	for _, flags := range [][]string{nil, {"--apply", "--yes", "--wait", "1m"}} {
+		args := append([]string{"--kubeconfig", plane.Kubeconfig(t), "-n", w.Namespace, "migrate", "nodewright", "--directory", review}, flags...)
+		if out, err := exec.Command(buildPlugin(t), args...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl skyhook migrate nodewright %v: %v\n%s", flags, err, out)
+		}
+	}
+	p.requireWebhooks(t, false)
+}
+
+// createMirror creates the NodeWright that the predecessor makes of a Skyhook since v0.18.
+func (p predecessor) createMirror(t *testing.T, w *testenv.Env, of *unstructured.Unstructured) {
 	t.Helper()
 	mirror := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "nodewright.nvidia.com/v1alpha1", "kind": "NodeWright",
-		"metadata": map[string]any{"name": "gpu-base", "annotations": map[string]any{"nodewright.nvidia.com/mirrored-from": "gpu-base"}},
+		"apiVersion": "nodewright.nvidia.com/v1alpha1", "kind": "NodeWright", "spec": of.Object["spec"],
+		"metadata": map[string]any{"name": of.GetName(), "annotations": map[string]any{
+			"nodewright.nvidia.com/mirrored-from": of.GetName(), "nodewright.nvidia.com/mirrored-generation": "1", "nodewright.nvidia.com/legacy-migrated-at": "2026-10-01T10:00:00Z",
+		}},
 	}}
 	w.Must(w.Client.Create(context.Background(), mirror))
 	t.Cleanup(func() {
