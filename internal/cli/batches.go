@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,7 +78,7 @@ func (b *batchState) formatText() string {
 	return text + output.FormatTable([]string{"COMPARTMENT", "BATCH", "STOPPED", "FAILED-IN-A-ROW", "COMPLETED", "FAILED"}, rows, nil)
 }
 
-// reset removes the batch state, and from the Skyhook the order and the admission times of its nodes.
+// reset begins with the first batch again, and removes from the Skyhook the order and the admission times of its nodes.
 func (b *batchState) reset(ctx context.Context, f *factory, c client.Client) error {
 	if b.policy != nil {
 		compartments := func() map[string]v1alpha1.CompartmentStatus { return b.policy.Status.CompartmentStatuses }
@@ -104,8 +105,12 @@ func resetBatchStatus(ctx context.Context, f *factory, c client.Client, o client
 		status := map[string]any{}
 		maps.Copy(status, fields)
 		states := map[string]any{}
-		for name := range compartments() {
-			states[name] = map[string]any{"batchState": nil}
+		for name, c := range compartments() {
+			restarted, err := restartBatches(c.BatchState)
+			if err != nil {
+				return err
+			}
+			states[name] = map[string]any{"batchState": restarted}
 		}
 		if len(states) > 0 {
 			status["compartmentStatuses"] = states
@@ -124,4 +129,20 @@ func resetBatchStatus(ctx context.Context, f *factory, c client.Client, o client
 		return fmt.Errorf("resetting the batches of %s %s: %w", kind, o.GetName(), err)
 	}
 	return nil
+}
+
+// restartBatches returns the merge patch that begins a batch state again with the first batch.
+func restartBatches(b *v1alpha1.BatchState) (map[string]any, error) {
+	patch := map[string]any{}
+	if b != nil {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
+		if err != nil {
+			return nil, fmt.Errorf("converting the batch state: %w", err)
+		}
+		for name := range fields {
+			patch[name] = nil
+		}
+	}
+	patch["currentBatch"] = 1
+	return patch, nil
 }

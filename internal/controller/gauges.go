@@ -28,7 +28,7 @@ var (
 	gaugeInProgress  = newCompartmentGauge("skyhook_rollout_in_progress", "Nodes of a compartment that are worked on.")
 	gaugeCompleted   = newCompartmentGauge("skyhook_rollout_completed", "Nodes of a compartment that are complete.")
 	gaugeProgress    = newCompartmentGauge("skyhook_rollout_progress_percent", "Complete nodes of a compartment in percent.")
-	gaugeBatch       = newCompartmentGauge("skyhook_rollout_current_batch", "Number of the batch; 0 before the first.")
+	gaugeBatch       = newCompartmentGauge("skyhook_rollout_current_batch", "Number of the batch, from 1.")
 	gaugeConsecutive = newCompartmentGauge("skyhook_rollout_consecutive_failures", "Failed batches in a row.")
 	gaugeStop        = newCompartmentGauge("skyhook_rollout_should_stop", "1 when failures stopped the compartment.")
 	gaugeWaiting     = newGauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
@@ -115,7 +115,7 @@ func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t 
 		w.write(gaugeInProgress, s.InProgress, labels...)
 		w.write(gaugeCompleted, s.Completed, labels...)
 		w.write(gaugeProgress, s.ProgressPercent, labels...)
-		batch := v1alpha1.BatchState{}
+		batch := v1alpha1.BatchState{CurrentBatch: 1}
 		if s.BatchState != nil {
 			batch = *s.BatchState
 		}

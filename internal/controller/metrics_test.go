@@ -71,6 +71,7 @@ func TestMetrics(t *testing.T) {
 		"skyhook_package_state_count{package_name=tuning,package_version=1.1.0,state=in_progress} 1",
 		"skyhook_rollout_ceiling{compartment_name=__default__,policy_name=legacy,strategy=fixed} 5",
 		"skyhook_rollout_completed{compartment_name=__default__,policy_name=legacy,strategy=fixed} 2",
+		"skyhook_rollout_current_batch{compartment_name=__default__,policy_name=legacy,strategy=fixed} 1",
 		"skyhook_rollout_in_progress{compartment_name=__default__,policy_name=legacy,strategy=fixed} 3",
 		"skyhook_rollout_matched_nodes{compartment_name=__default__,policy_name=legacy,strategy=fixed} 5",
 		"skyhook_rollout_progress_percent{compartment_name=__default__,policy_name=legacy,strategy=fixed} 40",

@@ -191,6 +191,7 @@ var everyValue = []string{
 	"skyhook_rollout_ceiling{gpu,canary,demo,linear} 3",
 	"skyhook_rollout_completed{gpu,canary,demo,linear} 4",
 	"skyhook_rollout_consecutive_failures{gpu,canary,demo,linear} 2",
+	"skyhook_rollout_current_batch{__default__,canary,demo,unknown} 1",
 	"skyhook_rollout_current_batch{gpu,canary,demo,linear} 3",
 	"skyhook_rollout_in_progress{gpu,canary,demo,linear} 3",
 	"skyhook_rollout_matched_nodes{gpu,canary,demo,linear} 9",

@@ -53,13 +53,11 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	}
 }
 
-// ToBatchState converts the memory of a group for a status; nil if it is empty.
+// ToBatchState converts the memory of a group for a status. A group without batches yet is in its first one, as in the
+// status of the predecessor.
 func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
-	if m == (rollout.Memory{}) {
-		return nil
-	}
 	return &v1alpha1.BatchState{
-		CurrentBatch: m.Batch, ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
+		CurrentBatch: max(1, m.Batch), ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
 		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, Open: m.Open, From: m.From,
 		Rollout: m.For, Resumed: m.Resumed,
 	}

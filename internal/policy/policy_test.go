@@ -50,7 +50,9 @@ func TestLedger(t *testing.T) {
 	if back := toMemory(ToBatchState(m)); back != m {
 		t.Errorf("%+v is converted to %+v", m, back)
 	}
-	if ToBatchState(rollout.Memory{}) != nil {
-		t.Error("an empty memory is written")
+	for _, m := range []rollout.Memory{{}, {ConsecutiveFailures: 2}} {
+		if got, want := *ToBatchState(m), (v1alpha1.BatchState{CurrentBatch: 1, ConsecutiveFailures: m.ConsecutiveFailures}); got != want {
+			t.Errorf("%+v is stored as %+v, want %+v", m, got, want)
+		}
 	}
 }

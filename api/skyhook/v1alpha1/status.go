@@ -213,8 +213,8 @@ type CompartmentStatus struct {
 	// +required
 	ProgressPercent int `json:"progressPercent"`
 
-	// batchState is the result of earlier batches, from which the next one is computed. It is absent before the first
-	// batch.
+	// batchState is the result of earlier batches, from which the next one is computed. Before the first batch, after a
+	// reset and when everything is complete, currentBatch is 1.
 	// +optional
 	BatchState *BatchState `json:"batchState,omitempty"`
 
