@@ -24,7 +24,7 @@ func newMigrateCommand(f *factory) *cobra.Command {
 			"them over in place.",
 		RunE: runGroup,
 	}
-	cmd.AddCommand(newMigrateNodeWrightCommand(f))
+	cmd.AddCommand(newMigrateNodeWrightCommand(f), newMigrateKuredCommand(f), newMigratePlansCommand(f))
 	return cmd
 }
 
@@ -54,6 +54,7 @@ func (f *factory) newMigrationClient() (client.Client, error) {
 		side.PolicyGVK().GroupVersion().WithResource("deploymentpolicy"), meta.RESTScopeRoot)
 	kinds.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
 	kinds.Add(admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
+	kinds.Add(migrate.PlanGVK, meta.RESTScopeNamespace)
 	kinds.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// Manifests do the same as one DaemonSet of kured or one Plan.
+type Manifests struct {
+	Original string                     `json:"original"`         // kind, namespace and name
+	Policy   *v1alpha1.DeploymentPolicy `json:"policy,omitempty"` // nil when none is needed
+	NodeOp   *nodeopv1.NodeOp           `json:"nodeOp"`
+	Gaps     []Gap                      `json:"gaps"`
+}
+
+func (m *Manifests) addGap(field, format string, args ...any) {
+	m.Gaps = append(m.Gaps, Gap{Object: m.Original, Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// ensurePolicy returns the policy of the NodeOp, with a budget of so many nodes, and names it in the NodeOp.
+func (m *Manifests) ensurePolicy(budget int) *v1alpha1.DeploymentPolicy {
+	if m.Policy == nil {
+		name := m.NodeOp.Namespace + "-" + m.NodeOp.Name
+		m.Policy = &v1alpha1.DeploymentPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "DeploymentPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1alpha1.DeploymentPolicySpec{Default: v1alpha1.PolicyDefault{
+				Budget:   v1alpha1.Budget{Count: &budget},
+				Strategy: v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{BatchStrategy: v1alpha1.BatchStrategy{InitialBatch: &budget}}},
+			}},
+		}
+		m.NodeOp.Spec.DeploymentPolicy = name
+	}
+	return m.Policy
+}
+
+// Text is the manifests as YAML, after comments with what has no counterpart.
+func (m *Manifests) Text() (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n", m.Original)
+	if len(m.Gaps) > 0 {
+		b.WriteString("# Without a counterpart:\n")
+	}
+	for _, g := range m.Gaps {
+		fmt.Fprintf(&b, "# - %s: %s\n", g.Field, strings.ReplaceAll(g.Text, "\n", " "))
+	}
+	objects := []any{m.NodeOp}
+	if m.Policy != nil {
+		objects = []any{m.Policy, m.NodeOp}
+	}
+	for i, o := range objects {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		text, err := formatManifest(o)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", m.Original, err)
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+func formatManifest(o any) (string, error) {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return "", err
+	}
+	delete(fields, "status")
+	text, err := yaml.Marshal(fields)
+	return string(text), err
+}
+
+// toSelector returns a selector with the types of our API, whose wire format is the same.
+func toSelector(from metav1.LabelSelector) nodeopv1.LabelSelector {
+	var out nodeopv1.LabelSelector
+	for key, value := range from.MatchLabels {
+		if out.MatchLabels == nil {
+			out.MatchLabels = map[string]nodeopv1.LabelValue{}
+		}
+		out.MatchLabels[key] = nodeopv1.LabelValue(value)
+	}
+	for _, e := range from.MatchExpressions {
+		out.MatchExpressions = append(out.MatchExpressions, nodeopv1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: e.Values})
+	}
+	return out
+}
