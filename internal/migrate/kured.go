@@ -187,7 +187,7 @@ func (c *kuredConverter) convertPace() {
 		policy.Spec.Default.Budget = v1alpha1.Budget{Percent: &all}
 	}
 	if delay := c.duration("lock-release-delay"); delay > 0 {
-		policy.Spec.Soak = &metav1.Duration{Duration: min(delay, maxDeadline)}
+		policy.Spec.Soak = &metav1.Duration{Duration: min(delay, maxSoak)}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -14,6 +15,9 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
+
+// maxSoak is the longest soak time of a policy.
+const maxSoak = 168 * time.Hour
 
 // Manifests do the same as one DaemonSet of kured or one Plan.
 type Manifests struct {

@@ -145,18 +145,18 @@ func TestConvertBack(t *testing.T) {
 		return u
 	}
 	back, gaps := ToNodeWright.Convert(o("Skyhook", map[string]any{
-		"drain":    map[string]any{"timeout": "5m", "onTimeout": "Force", "gracePeriodSeconds": int64(30), "force": false},
-		"packages": map[string]any{"a": map[string]any{"deadline": "20m", "retries": int64(2)}},
+		"drainConfig": map[string]any{"timeout": "5m", "onTimeout": "Force", "gracePeriod": "30s", "force": false},
+		"packages":    map[string]any{"a": map[string]any{"stageTimeout": "20m", "retries": int64(2)}},
 	}))
-	if len(gaps) != 2 || gaps[0].Field != "spec.drain.onTimeout" || gaps[1].Field != "spec.packages.a.retries" {
+	if len(gaps) != 2 || gaps[0].Field != "spec.drainConfig.onTimeout" || gaps[1].Field != "spec.packages.a.retries" {
 		t.Errorf("gaps: %v", gaps)
 	}
 	if a := back.GetAnnotations(); len(a) != 2 || a["nodewright.nvidia.com/disable"] != "true" {
 		t.Errorf("annotations: %v", a)
 	}
 	forth, gaps := ToSkyhook.Convert(back)
-	drain, _, _ := unstructured.NestedMap(forth.Object, "spec", "drain")
-	if len(gaps) > 0 || forth.GetKind() != "Skyhook" || drain["timeout"] != "5m0s" || drain["gracePeriodSeconds"] != int64(30) || drain["force"] != false {
+	drain, _, _ := unstructured.NestedMap(forth.Object, "spec", "drainConfig")
+	if len(gaps) > 0 || forth.GetKind() != "Skyhook" || drain["timeout"] != "5m0s" || drain["gracePeriod"] != "30s" || drain["force"] != false {
 		t.Errorf("a round trip gives %v with %v", forth.Object, gaps)
 	}
 	_, gaps = ToNodeWright.Convert(o("DeploymentPolicy", map[string]any{"scope": "Policy", "paused": false, "windows": map[string]any{}, "soak": "5m"}))

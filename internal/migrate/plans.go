@@ -262,7 +262,7 @@ func (c *planConverter) convertPace() {
 	case err != nil:
 		c.addGap("spec.postCompleteDelay", "%v", err)
 	case delay > 0:
-		c.ensurePolicy(int(concurrency)).Spec.Soak = &metav1.Duration{Duration: min(delay, maxDeadline)}
+		c.ensurePolicy(int(concurrency)).Spec.Soak = &metav1.Duration{Duration: min(delay, maxSoak)}
 	}
 }
 
