@@ -82,7 +82,19 @@ func checkBlocked(t *targetState) (Verdict, bool) {
 	if isLeaving {
 		return Verdict{}, false
 	}
+	if t.isExcludedBehindBarrier() {
+		return checkBarrier(t)
+	}
 	return Verdict{Phase: PhaseBlocked, Why: withDefaultReason(t.target.Blocked, ReasonInvalidSpec)}, true
+}
+
+// isExcludedBehindBarrier reports whether a label or a taint excludes the node and the turn of the rollout has not come.
+// It waits like all nodes of the rollout: what excludes it may be gone by then.
+func (t *targetState) isExcludedBehindBarrier() bool {
+	isExcluded := t.target.Blocked.Reason == ReasonIgnored || t.target.Blocked.Reason == ReasonTaintNotTolerated
+	r := t.rollout
+	isWaiting := r.barrier != nil && !r.Paused && r.Broken == nil
+	return isExcluded && isWaiting && !t.target.Admitted
 }
 
 func checkNodeGone(t *targetState) (Verdict, bool) {
