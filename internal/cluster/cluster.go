@@ -118,8 +118,3 @@ func (c *Cluster) HasInFlight(o *Objects, ref rollout.Ref) bool {
 
 // WaitForInFlight waits until nothing is in flight any more.
 func (c *Cluster) WaitForInFlight() { c.inFlight.senders.Wait() }
-
-// Observe observes a cluster once, through a plain client.
-func Observe(ctx context.Context, r client.Reader, config skyhook.Config) (*Objects, error) {
-	return New(Options{Live: r, Config: config}).Observe(ctx)
-}

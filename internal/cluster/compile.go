@@ -59,14 +59,6 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// earliest is the earlier of two times, of which a zero one means never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	o := c.objects
 	o.skyhooks = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))

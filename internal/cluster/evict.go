@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -84,9 +85,5 @@ func describeRefusal(err error) string {
 			}
 		}
 	}
-	text = strings.TrimSuffix(strings.TrimSpace(text), ".")
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "")
-	}
-	return text
+	return node.Truncate(strings.TrimSuffix(strings.TrimSpace(text), "."), 200)
 }

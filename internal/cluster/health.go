@@ -12,6 +12,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -52,7 +53,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 		}
 	}
 	results, retryAt, err := v.gates.Check(ctx, in)
-	o.Gates, o.RetryAt = results, earliest(o.RetryAt, retryAt)
+	o.Gates, o.RetryAt = results, node.Earlier(o.RetryAt, retryAt)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -111,7 +112,7 @@ func (f *inFlight) endStatus(uid types.UID, err error) {
 func (f *inFlight) retry(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.retryAt = earliest(f.retryAt, at)
+	f.retryAt = node.Earlier(f.retryAt, at)
 }
 
 // recordError notes an error that concerns a whole rollout, or none when it has no name.
@@ -132,7 +133,7 @@ func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
 	f.backoff.Next(w.node, now)
 	until := now.Add(f.backoff.Get(w.node))
 	f.nodeRetryAt[w.node] = until
-	f.retryAt = earliest(f.retryAt, until)
+	f.retryAt = node.Earlier(f.retryAt, until)
 	err = fmt.Errorf("node %s: %w", w.node, err)
 	f.errs = append(f.errs, err)
 	for _, a := range w.actions {
@@ -163,7 +164,7 @@ func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 		if !until.After(now) {
 			return false
 		}
-		f.retryAt = earliest(f.retryAt, until)
+		f.retryAt = node.Earlier(f.retryAt, until)
 		return true
 	})
 }

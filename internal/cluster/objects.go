@@ -203,3 +203,10 @@ func (o *Objects) compileDeleted(ref rollout.Ref) *skyhook.Compiled {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, DeletionTimestamp: &metav1.Time{}}}
 	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: o.Nodes, Definitions: o.Definitions, Config: o.Config})
 }
+
+// holds lists the holds on a node. When no NodeOp has the UID of a hold, its owner is named with that UID.
+func (o *Objects) holds(n *node.Node) []rollout.Hold {
+	return n.Holds(func(uid string) bool {
+		return slices.ContainsFunc(o.NodeOps, func(op *opv1.NodeOp) bool { return string(op.UID) == uid })
+	})
+}

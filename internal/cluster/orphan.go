@@ -17,6 +17,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -53,7 +54,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 	for _, owner := range slices.SortedFunc(maps.Keys(unlisted), rollout.Ref.Compare) {
 		since, before := v.missing[owner]
 		if before && now.Before(since.Add(orphanConfirmation)) {
-			o.RetryAt = earliest(o.RetryAt, since.Add(orphanConfirmation))
+			o.RetryAt = node.Earlier(o.RetryAt, since.Add(orphanConfirmation))
 			continue
 		}
 		gone, err := v.isGone(ctx, owner)
@@ -64,7 +65,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 			delete(v.missing, owner)
 		case !before:
 			v.missing[owner] = now
-			o.RetryAt = earliest(o.RetryAt, now.Add(orphanConfirmation))
+			o.RetryAt = node.Earlier(o.RetryAt, now.Add(orphanConfirmation))
 		default:
 			o.Orphans[owner] = true
 		}

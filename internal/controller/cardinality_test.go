@@ -89,7 +89,7 @@ func everySeries(t *testing.T, nodes int) []string {
 		b.nodeDuration.WithLabelValues(hook.Name).Observe(1)
 	}
 	b.publish(&cluster.Objects{}, all, plan.Groups, s.Now)
-	for _, stage := range stages {
+	for _, stage := range node.Stages {
 		b.stageDuration.WithLabelValues(string(stage)).Observe(1)
 		for _, reason := range []rollout.Reason{
 			rollout.ReasonStageFailed, rollout.ReasonDeadline, rollout.ReasonImagePull, rollout.ReasonKubeletRejected,

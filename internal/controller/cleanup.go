@@ -18,6 +18,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
@@ -143,7 +144,7 @@ func describeRemaining(hooks []v1alpha1.Skyhook) string {
 		for _, t := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionUninstallInProgress, v1alpha1.ConditionUninstallFailed, v1alpha1.ConditionDeletionBlocked} {
 			c := meta.FindStatusCondition(s.Status.Conditions, t)
 			if c != nil && c.Message != "" && (t == v1alpha1.ConditionReady || c.Status == "True") {
-				why = truncate(c.Message, 200)
+				why = node.Truncate(c.Message, 200)
 			}
 		}
 		out = append(out, s.Name+" ("+why+")")

@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,14 +55,14 @@ func (r *reporter) recordWaits(o *cluster.Objects, owner runtime.Object, ro *rol
 			}
 			about = nodeRef(n)
 		}
-		r.events.Event(about, e.eventType, string(e.reason), truncate(e.text, 1000))
+		r.events.Event(about, e.eventType, string(e.reason), node.Truncate(e.text, 1000))
 	}
 }
 
 // recordFailure emits a warning for what could not be carried out of a rollout in this pass.
 func (p *passReport) recordFailure(owner runtime.Object, reason string, ref rollout.Ref) {
 	if text := p.outcome.Errors[ref]; text != "" {
-		p.events.Event(owner, corev1.EventTypeWarning, reason, truncate(text, 500))
+		p.events.Event(owner, corev1.EventTypeWarning, reason, node.Truncate(text, 500))
 	}
 }
 
@@ -113,12 +111,4 @@ func policyRef(p *v1alpha1.DeploymentPolicy) runtime.Object {
 // spamKey rate-limits the events of one object for each reason by itself, so that many of one kind do not hide another.
 func spamKey(e *corev1.Event) string {
 	return string(e.InvolvedObject.UID) + e.InvolvedObject.Kind + e.InvolvedObject.Name + e.Type + e.Reason
-}
-
-// truncate cuts a text to at most this many bytes.
-func truncate(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -52,15 +53,6 @@ var statuses = []v1alpha1.Status{
 	v1alpha1.StatusPaused, v1alpha1.StatusInProgress, v1alpha1.StatusErroring, v1alpha1.StatusUnknown,
 }
 
-var states = []v1alpha1.State{
-	v1alpha1.StateComplete, v1alpha1.StateInProgress, v1alpha1.StateSkipped, v1alpha1.StateErroring, v1alpha1.StateUnknown,
-}
-
-var stages = []v1alpha1.Stage{
-	v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt, v1alpha1.StageUpgrade, v1alpha1.StageApply,
-	v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
-}
-
 // gaugeWriter sends gauges to Prometheus.
 type gaugeWriter struct{ out chan<- prometheus.Metric }
 
@@ -87,10 +79,10 @@ func (w gaugeWriter) writeStatus(t skyhookSample) {
 func (w gaugeWriter) writePackages(t skyhookSample) {
 	name := t.skyhook.Name
 	for _, c := range t.packages {
-		for _, s := range states {
+		for _, s := range node.States {
 			w.write(gaugeState, c.States[s], name, c.Name, c.Version, string(s))
 		}
-		for _, s := range stages {
+		for _, s := range node.Stages {
 			w.write(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
 		}
 		w.write(gaugeRestarts, c.Restarts, name, c.Name, c.Version)

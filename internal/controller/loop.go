@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -122,11 +123,11 @@ func (l *Loop) runPass(ctx context.Context) (computed time.Duration, next time.T
 	inFlight := func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) }
 	l.metrics.observePass(began, observed, decided, applied, l.clock(), inFlight)
 
-	next = earlier(earlier(plan.Next, o.RetryAt), earlier(outcome.RetryAt, statusDue))
+	next = node.Earlier(node.Earlier(plan.Next, o.RetryAt), node.Earlier(outcome.RetryAt, statusDue))
 	err = errors.Join(o.Err, err, reportErr)
 	l.metrics.countPass(err)
 	if err != nil {
-		return computed, earlier(next, l.retryAt(ctx, err))
+		return computed, node.Earlier(next, l.retryAt(ctx, err))
 	}
 	l.backoff.Reset(backoffKey)
 	return computed, next
@@ -191,20 +192,10 @@ func timeUntil(t, now time.Time) time.Duration {
 
 // sleep returns false when the context ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
-}
-
-// earlier is the earlier of two times, of which a zero one means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -17,6 +17,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -83,7 +84,7 @@ func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan roll
 func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool {
 	if due := p.lastWrites[uid].Add(statusInterval); due.After(p.clock()) {
 		p.keepLastWrite(uid)
-		p.next = earlier(p.next, due) // there may be more to write by then
+		p.next = node.Earlier(p.next, due) // there may be more to write by then
 		return false
 	}
 	wrote, err := write()
@@ -194,7 +195,7 @@ func (p *passReport) updatePolicies(ctx context.Context) {
 		for _, condition := range []string{v1alpha1.ConditionRolloutStopped, v1alpha1.ConditionDeletionBlocked} {
 			c := meta.FindStatusCondition(status.Conditions, condition)
 			if c != nil && !meta.IsStatusConditionTrue(before.Conditions, condition) {
-				p.events.Event(policyRef(dp), corev1.EventTypeWarning, condition, truncate(c.Message, 500))
+				p.events.Event(policyRef(dp), corev1.EventTypeWarning, condition, node.Truncate(c.Message, 500))
 			}
 		}
 	}

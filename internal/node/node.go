@@ -300,3 +300,11 @@ func Truncate(s string, most int) string {
 
 // WholeSeconds drops fractions of a second: records are read by people.
 func WholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// Earlier returns the earlier of two times. A zero time means never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

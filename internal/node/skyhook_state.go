@@ -21,7 +21,8 @@ var (
 		v1alpha1.StageUninstall, v1alpha1.StageUninstallInterrupt, v1alpha1.StageUpgrade, v1alpha1.StageApply,
 		v1alpha1.StageConfig, v1alpha1.StageInterrupt, v1alpha1.StagePostInterrupt,
 	}
-	states = []v1alpha1.State{
+	// States are all states.
+	States = []v1alpha1.State{
 		v1alpha1.StateComplete, v1alpha1.StateInProgress, v1alpha1.StateSkipped, v1alpha1.StateErroring, v1alpha1.StateUnknown,
 	}
 )
@@ -43,7 +44,7 @@ func ParseState(raw string) (v1alpha1.NodeState, error) {
 		if !slices.Contains(Stages, entry.Stage) {
 			return nil, fmt.Errorf("%s has the stage %q, which does not exist", Truncate(key, 120), Truncate(string(entry.Stage), 40))
 		}
-		if !slices.Contains(states, entry.State) {
+		if !slices.Contains(States, entry.State) {
 			return nil, fmt.Errorf("%s has the state %q, which does not exist", Truncate(key, 120), Truncate(string(entry.State), 40))
 		}
 		entry.Name, entry.Version = name, version

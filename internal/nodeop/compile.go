@@ -66,7 +66,7 @@ func (c *compiler) checkSpec() {
 	selector, err := metav1.LabelSelectorAsSelector(o.Spec.NodeSelector.Kubernetes())
 	if err != nil {
 		selector = labels.Nothing()
-		c.addProblem(rollout.ReasonInvalidSpec, "nodeSelector is not valid: "+truncate(err.Error(), 200))
+		c.addProblem(rollout.ReasonInvalidSpec, "nodeSelector is not valid: "+node.Truncate(err.Error(), 200))
 	}
 	c.selector = selector
 	if allowed := c.in.Config.Namespaces; len(allowed) > 0 && !slices.Contains(allowed, o.Namespace) {

@@ -30,7 +30,7 @@ func (s *conditionSet) set(kind string, holds bool, reason, message string) {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&s.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: truncate(message, 1000),
+		Type: kind, Status: status, Reason: reason, Message: node.Truncate(message, 1000),
 		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(s.now)),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -32,12 +33,12 @@ type Event struct {
 	Message string
 }
 
-func normalEvent(node, reason, message string) []Event {
-	return []Event{{Node: node, Type: corev1.EventTypeNormal, Reason: reason, Message: truncate(message, 900)}}
+func normalEvent(on, reason, message string) []Event {
+	return []Event{{Node: on, Type: corev1.EventTypeNormal, Reason: reason, Message: node.Truncate(message, 900)}}
 }
 
-func warningEvent(node, reason, message string) []Event {
-	return []Event{{Node: node, Type: corev1.EventTypeWarning, Reason: reason, Message: truncate(message, 900)}}
+func warningEvent(on, reason, message string) []Event {
+	return []Event{{Node: on, Type: corev1.EventTypeWarning, Reason: reason, Message: node.Truncate(message, 900)}}
 }
 
 // Events are the events of actions that were carried out, and of what Status changed.

@@ -69,7 +69,7 @@ func PlanKairosProbes(nodes []*node.Node, pods []*corev1.Pod, config Config, now
 		case IsPodFinished(p):
 			retryAt := p.CreationTimestamp.Add(kairosProbeRetry)
 			if needed = now.Before(retryAt); needed {
-				out.RetryAt = earlier(out.RetryAt, retryAt)
+				out.RetryAt = node.Earlier(out.RetryAt, retryAt)
 			}
 		case n.Ready:
 			running++
@@ -106,14 +106,6 @@ func needsKairosProbe(n *node.Node) bool {
 	boot, _, _ := strings.Cut(n.Annotations[v1alpha1.AnnotationLooked], " ")
 	lostLabel := HasOwnKairosLabels(n.Annotations) && managed != "true"
 	return boot != n.BootID || lostLabel
-}
-
-// earlier returns the earlier of two times; a zero time does not count.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // kairosProbeName names the pod that probes a node in its present boot.

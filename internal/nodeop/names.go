@@ -63,11 +63,3 @@ func nameSuffix(parts ...string) string {
 
 // labelValue makes a name fit into a label.
 func labelValue(name string) string { return truncateName(name, 63) }
-
-// truncate cuts a text to at most this many bytes.
-func truncate(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
-}

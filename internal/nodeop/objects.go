@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -131,7 +132,7 @@ func jobFailure(j *batchv1.Job) string {
 		return ""
 	}
 	text := strings.TrimPrefix(cond.Reason+": "+cond.Message, ": ")
-	return strings.TrimSuffix(truncate(text, 300), ".")
+	return strings.TrimSuffix(node.Truncate(text, 300), ".")
 }
 
 // commandRun is the state of the newest pod of a Job.
@@ -156,7 +157,7 @@ func (o *nodeObjects) lastRun(job string) commandRun {
 	}
 	for _, s := range slices.Concat(newest.Status.InitContainerStatuses, newest.Status.ContainerStatuses) {
 		if ended := s.State.Terminated; ended != nil && s.Name == containerCommand {
-			out.exit, out.output = new(ended.ExitCode), truncate(strings.TrimSpace(ended.Message), 1000)
+			out.exit, out.output = new(ended.ExitCode), node.Truncate(strings.TrimSpace(ended.Message), 1000)
 		}
 		if s.State.Waiting != nil && out.waiting == "" {
 			out.reason, out.waiting = startFailure(&s)
@@ -168,7 +169,7 @@ func (o *nodeObjects) lastRun(job string) commandRun {
 // startFailure says why a waiting container cannot start; nothing when it only takes time.
 func startFailure(s *corev1.ContainerStatus) (rollout.Reason, string) {
 	w := s.State.Waiting
-	message := truncate(strings.TrimSpace(w.Message), 200)
+	message := node.Truncate(strings.TrimSpace(w.Message), 200)
 	if message == "" {
 		message = w.Reason
 	}

@@ -259,7 +259,7 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 		case result.Skipped:
 			result.Phase = v1alpha1.PhaseCompleted
 		case a.Skip || !succeeded:
-			setFailure(result, a.Why.Reason, truncate(a.Why.Text, 1000))
+			setFailure(result, a.Why.Reason, node.Truncate(a.Why.Text, 1000))
 		case r.reboots():
 			result.Phase, result.Message = v1alpha1.PhaseCompleted, textRebootDone
 		default:

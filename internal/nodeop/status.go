@@ -198,7 +198,7 @@ func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.
 		out.Phase, out.Message, out.Attempts = v1alpha1.PhaseRunning, "Job is running", cmp.Or(j.Status.Failed, out.Attempts)
 	}
 	if why.Text != "" && isWaitReason(why.Reason) {
-		out.Message = truncate(why.Text, 500)
+		out.Message = node.Truncate(why.Text, 500)
 	}
 }
 

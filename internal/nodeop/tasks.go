@@ -166,7 +166,7 @@ func podFailure(p *corev1.Pod, ended *corev1.ContainerStateTerminated) string {
 	case ended != nil:
 		return fmt.Sprintf("exit %d", ended.ExitCode)
 	case p.Status.Reason != "":
-		return truncate(p.Status.Reason+": "+p.Status.Message, 300)
+		return node.Truncate(p.Status.Reason+": "+p.Status.Message, 300)
 	}
 	return "it did not report"
 }
@@ -178,7 +178,7 @@ func (t *target) skipReason() string {
 		return ""
 	}
 	if ended := readPodRun(p).ended; ended != nil {
-		return truncate(strings.TrimSpace(ended.Message), 1000)
+		return node.Truncate(strings.TrimSpace(ended.Message), 1000)
 	}
 	return ""
 }
@@ -291,7 +291,7 @@ func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	switch {
 	case proof != nil && proof.To != t.node.BootID:
 		task.Why = &rollout.Why{Reason: rollout.ReasonRebootTimeout, About: about,
-			Text: "the agent saw the reboot, and the node has not reported boot " + truncate(proof.To, 40) + " yet"}
+			Text: "the agent saw the reboot, and the node has not reported boot " + node.Truncate(proof.To, 40) + " yet"}
 	case proof == nil && !provenByPredecessor && t.node.BootID == t.rec.Boot:
 		task.Why = &rollout.Why{Reason: rollout.ReasonRebootNotStarted, About: about,
 			Text: "the reboot pod ended, and the node still reports the boot from before it"}
