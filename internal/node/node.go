@@ -254,7 +254,7 @@ func (n *Node) With(e Edit) *Node {
 	if e.Unschedulable != nil {
 		out.Unschedulable = *e.Unschedulable
 	}
-	out.Taints = append(withoutTaints(n.Taints, e.RemoveTaints), e.AddTaints...)
+	out.Taints = append(withoutTaints(n.Taints, e.RemoveTaints, e.AddTaints), e.AddTaints...)
 	out.Conditions = slices.DeleteFunc(slices.Clone(n.Conditions), func(c corev1.NodeCondition) bool {
 		return slices.Contains(e.RemoveConditions, c.Type) || hasCondition(e.SetConditions, c.Type)
 	})
