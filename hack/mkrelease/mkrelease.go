@@ -71,7 +71,7 @@ func (r *release) buildAll() error {
 		return err
 	}
 	for _, p := range r.platforms {
-		if err := r.archiveProgram(p); err != nil {
+		if err := r.archivePrograms(p); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,10 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	program := "kubectl-skyhook_v7.8.9-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH
-	want := []string{"SHA256SUMS", "images/pause.spdx.json", "images/pause.tar", "install.yaml", program + ".spdx.json", program + ".tar.gz", "skyhook-operator-7.8.9-rc.1.tgz"}
+	agent := strings.Replace(program, "kubectl-skyhook", "skyhook-agent", 1)
+	want := []string{
+		"SHA256SUMS", "images/pause.spdx.json", "images/pause.tar", "install.yaml", program + ".spdx.json", program + ".tar.gz", agent + ".spdx.json", "skyhook-operator-7.8.9-rc.1.tgz",
+	}
 	var got []string
 	for name := range made[0] {
 		got = append(got, name)
@@ -70,8 +73,10 @@ func TestRelease(t *testing.T) {
 	if chart["skyhook-operator/files/crds/skyhook.nvidia.com_skyhooks.yaml"] == "" || chart["skyhook-operator/values.schema.json"] == "" {
 		t.Error("the chart is not whole")
 	}
-	runs(t, unpack(t, made[0][program+".tar.gz"])["kubectl-skyhook"])
-	for _, name := range []string{program + ".spdx.json", "images/pause.spdx.json"} {
+	programs := unpack(t, made[0][program+".tar.gz"])
+	runs(t, programs["kubectl-skyhook"])
+	runs(t, programs["skyhook-agent"])
+	for _, name := range []string{program + ".spdx.json", agent + ".spdx.json", "images/pause.spdx.json"} {
 		lists(t, name, made[0][name])
 	}
 }

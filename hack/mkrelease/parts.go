@@ -78,31 +78,26 @@ func (r *release) renderManifests() error {
 	return r.writeFile("install.yaml", before.ReplaceAll(text, []byte("${1}"+r.version)))
 }
 
-// archiveProgram compiles kubectl-skyhook for a platform and packs it.
-func (r *release) archiveProgram(platform string) error {
-	system, arch, _ := strings.Cut(platform, "/")
-	base, extension, name := archiveName(r.version, platform)
-	temp, err := os.MkdirTemp("", "mkrelease-")
-	if err != nil {
-		return fmt.Errorf("making a folder for a program: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(temp) }()
-	file := filepath.Join(temp, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", file, "./cmd/kubectl-skyhook")
-	cmd.Dir = r.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling kubectl-skyhook for %s: %w\n%s", platform, err, out)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading kubectl-skyhook for %s: %w", platform, err)
-	}
+// archivePrograms packs kubectl-skyhook for a platform. On Linux the agent is beside it: package test runs it.
+func (r *release) archivePrograms(platform string) error {
+	base, extension, plugin := archiveName(r.version, platform)
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return fmt.Errorf("reading the licence: %w", err)
 	}
-	members := []member{{name: "LICENSE", content: license}, {name: name, content: content, executable: true}}
+	content, err := r.compileProgram(platform, "kubectl-skyhook", base)
+	if err != nil {
+		return err
+	}
+	members := []member{{name: "LICENSE", content: license}, {name: plugin, content: content, executable: true}}
+	if strings.HasPrefix(platform, "linux/") {
+		const agent = "skyhook-agent"
+		content, err := r.compileProgram(platform, agent, strings.Replace(base, "kubectl-skyhook", agent, 1))
+		if err != nil {
+			return err
+		}
+		members = append(members, member{name: agent, content: content, executable: true})
+	}
 	pack := writeTarball
 	if extension == ".zip" {
 		pack = writeZip
@@ -111,11 +106,34 @@ func (r *release) archiveProgram(platform string) error {
 	if err != nil {
 		return err
 	}
-	list, err := pkgimage.ProgramSBOM("kubectl-skyhook", r.version, []pkgimage.Program{{Platform: platform, Content: content}})
+	return r.writeFile(base+extension, archive)
+}
+
+// compileProgram compiles a program of cmd for a platform. It writes the list of what the program consists of, and returns
+// the program.
+func (r *release) compileProgram(platform, name, base string) ([]byte, error) {
+	temp, err := os.MkdirTemp("", "mkrelease-")
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("making a folder for a program: %w", err)
 	}
-	return errors.Join(r.writeFile(base+extension, archive), r.writeFile(base+".spdx.json", list))
+	defer func() { _ = os.RemoveAll(temp) }()
+	file := filepath.Join(temp, name)
+	system, arch, _ := strings.Cut(platform, "/")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", file, "./cmd/"+name)
+	cmd.Dir = r.root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compiling %s for %s: %w\n%s", name, platform, err, out)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s for %s: %w", name, platform, err)
+	}
+	list, err := pkgimage.ProgramSBOM(name, r.version, []pkgimage.Program{{Platform: platform, Content: content}})
+	if err != nil {
+		return nil, err
+	}
+	return content, r.writeFile(base+".spdx.json", list)
 }
 
 // archiveName says how kubectl-skyhook is packed for a platform: what its files are called without their extension, the
