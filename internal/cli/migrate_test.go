@@ -343,16 +343,16 @@ func (p *flakyProxy) takeWrites() []string {
 // nodesAfter is what the nodes of nodewright.yaml have of ours after the migration.
 var nodesAfter = map[string][]string{
 	"m1": {"known=true", "label status_demo=complete", `nodeState_demo={"kernel|1.4.0":{"name":"kernel","version":"1.4.0","image":"example.org/kernel","stage":"post-interrupt","state":"complete"},"tools|2.0.0":{"name":"tools","version":"2.0.0","image":"example.org/tools","stage":"config","state":"complete"}}`,
-		"status_demo=complete", "version_demo=v0.20.0"},
+		"record_demo", "status_demo=complete", "version_demo=v0.20.0"},
 	"m2": {"cordon_demo=true", "known=true", "label status_demo=in_progress", `nodeState_demo={"kernel|1.4.0":{"name":"kernel","version":"1.4.0","image":"example.org/kernel","stage":"upgrade","state":"complete"}}`,
 		"record_demo held since 2026-11-22T10:00:00Z", "status_demo=in_progress", "unschedulable"},
 	"m3": {"cordon_demo=true", "known=true", `nodeState_demo={"kernel|1.4.0":{"name":"kernel","version":"1.4.0","image":"example.org/kernel","stage":"interrupt","state":"complete"}}`,
 		"record_demo held since 2026-11-22T10:00:00Z, cordoned before", "runtimeRequiredCordon=true", "unschedulable"},
 	"m4": {"autoTaint_skyhook.nvidia.com=true", "known=true", "taint skyhook.nvidia.com=runtime-required:NoSchedule"},
 	"m5": {"known=true", "label status_demo=waiting", "status_demo=waiting"},
-	"m6": {"known=true", "label ignore=true", "label status_demo=erroring", `nodeState_demo={"tools|2.0.0":{"name":"tools","version":"2.0.0","image":"example.org/tools","stage":"apply","state":"erroring","restarts":3}}`, "status_demo=erroring"},
+	"m6": {"known=true", "label ignore=true", "label status_demo=erroring", `nodeState_demo={"tools|2.0.0":{"name":"tools","version":"2.0.0","image":"example.org/tools","stage":"apply","state":"erroring","restarts":3}}`, "record_demo", "status_demo=erroring"},
 	"m7": {"label status_held=complete", `nodeState_held={"tools|1.0.0":{"name":"tools","version":"1.0.0","image":"example.org/tools","stage":"config","state":"complete"}}`, "status_held=complete"},
-	"m8": {"known=true", "nodeState_fresh=no JSON"},
+	"m8": {"known=true", "nodeState_fresh=no JSON", "record_fresh"},
 	"m9": nil,
 }
 
@@ -360,17 +360,21 @@ func (m *migrationTest) checkNodes(got, want map[string][]string) {
 	m.Helper()
 	for name, keys := range got {
 		for i, key := range keys {
-			raw, ok := strings.CutPrefix(key, "record_demo=")
-			if !ok {
+			of, raw, ok := strings.Cut(strings.TrimPrefix(key, "record_"), "=")
+			if !ok || !strings.HasPrefix(key, "record_") {
 				continue
 			}
+			original := m.get("NodeWright", of)
 			rec, err := node.ParseSkyhookRecord(raw)
-			if err != nil || rec.Held == nil || rec.Node != string(m.get("Node", name).GetUID()) {
-				m.Fatalf("%s has the record %s (%v)", name, raw, err)
+			if err != nil || rec.Node != string(m.get("Node", name).GetUID()) || rec.Skyhook != string(original.GetUID()) || rec.Generation != original.GetGeneration() {
+				m.Fatalf("%s has the record %s (%v), which does not continue the ids of NodeWright %s", name, raw, err, of)
 			}
-			keys[i] = "record_demo held since " + rec.Held.At.Format(time.RFC3339)
-			if rec.Held.WasCordoned {
-				keys[i] += ", cordoned before"
+			keys[i] = "record_" + of
+			if rec.Held != nil {
+				keys[i] += " held since " + rec.Held.At.Format(time.RFC3339)
+				if rec.Held.WasCordoned {
+					keys[i] += ", cordoned before"
+				}
 			}
 		}
 	}

@@ -51,6 +51,8 @@ type ObjectRule struct {
 	Alone      bool            // only the original's keys count: one that is absent is absent
 	Nodes      labels.Selector // of the original
 	Interrupts map[string]bool // packages with an interrupt
+	UID        string          // of the original, in resource ids
+	Generation int64           // of the original
 }
 
 // Edit computes the edit of one node. With a state that cannot be read, the text is copied as it is.
@@ -139,17 +141,28 @@ func (c *nodeCopy) jobsOf(name string) []Job {
 	return slices.DeleteFunc(slices.Clone(c.Jobs[c.n.Name]), func(j Job) bool { return j.Object != name })
 }
 
-// replaceRecord replaces what we recorded beside an earlier state. A cordon keeps the time since which the node is drained,
-// and one that is to stay on survives its release.
+// replaceRecord replaces what we recorded beside an earlier state by the record of an earlier owner: resource ids, and with
+// them directories on hosts, go on under the original's UID, beyond its generation. A cordon keeps the time since which the
+// node is drained, and one that is to stay on survives its release.
 func (c *nodeCopy) replaceRecord(name string, rule ObjectRule) {
 	key := v1alpha1.PrefixRecord + name
-	cordoned := c.n.Annotations[c.From.Key(suffixCordon+name)] == valueTrue
-	if !cordoned {
+	_, hasState := c.n.Annotations[c.From.Key(suffixNodeState+name)]
+	isCordoned := c.n.Annotations[c.From.Key(suffixCordon+name)] == valueTrue
+	if !hasState && !isCordoned {
 		if rule.Alone {
 			c.edit.RemoveAnnotation(c.n, key)
 		}
 		return
 	}
+	rec := node.SkyhookRecord{Node: c.n.UID, Skyhook: rule.UID, Generation: rule.Generation}
+	if isCordoned {
+		rec.Held = c.heldSince(name)
+	}
+	c.edit.SetAnnotation(c.n, key, rec.String())
+}
+
+// heldSince is what is recorded of a cordon.
+func (c *nodeCopy) heldSince(name string) *node.Held {
 	held := &node.Held{At: node.WholeSeconds(c.Now), WasCordoned: c.n.Annotations[c.From.Key(suffixStaysOn)] == valueTrue}
 	if was := c.n.Skyhook(name).Record; was.Held != nil && was.Node == c.n.UID {
 		held.At = was.Held.At
@@ -157,7 +170,7 @@ func (c *nodeCopy) replaceRecord(name string, rule ObjectRule) {
 	if start, err := time.Parse(time.RFC3339, c.n.Annotations[c.From.Key(suffixDrainStart+name)]); err == nil {
 		held.At = node.WholeSeconds(start)
 	}
-	c.edit.SetAnnotation(c.n, key, node.SkyhookRecord{Node: c.n.UID, Held: held}.String())
+	return held
 }
 
 // copyBackCordon leaves a cordon that is older than ours to whoever placed it.

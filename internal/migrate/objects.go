@@ -144,7 +144,7 @@ func (d Direction) AddKeys(keys map[string]string) map[string]string {
 
 // NewObjectRule returns what is copied on nodes for an object; alone as CountsAlone says.
 func NewObjectRule(o *unstructured.Unstructured, alone bool) (ObjectRule, error) {
-	rule := ObjectRule{Alone: alone, Interrupts: map[string]bool{}}
+	rule := ObjectRule{Alone: alone, Interrupts: map[string]bool{}, UID: string(o.GetUID()), Generation: o.GetGeneration()}
 	packages, _, _ := unstructured.NestedMap(o.Object, "spec", "packages")
 	for name, p := range packages {
 		fields, _ := p.(map[string]any)
