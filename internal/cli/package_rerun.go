@@ -33,6 +33,7 @@ type rerunOptions struct {
 	version          string   // of the package, in the spec
 	nodes            []*node.Node
 	refusals         []string // why the package does not run on other nodes
+	now              bool     // replace the running stage
 }
 
 func newPackageRerunCommand(f *factory) *cobra.Command {
@@ -41,9 +42,12 @@ func newPackageRerunCommand(f *factory) *cobra.Command {
 		Use:   "rerun PACKAGE --skyhook SKYHOOK --node NODE",
 		Short: "Run a package again on nodes",
 		Long: "Run a package again on nodes, from its first stage or from --stage. The operator runs it within the budget, with the\n" +
-			"interrupt of the package.",
+			"interrupt of the package.\n\n" +
+			"A running stage ends first, with the definition that it began with. --now replaces it: the stage is stopped and begins\n" +
+			"again with the present definition. An interrupt is never replaced.",
 		Example: "  kubectl skyhook package rerun tuning --skyhook demo --node worker-1\n" +
-			"  kubectl skyhook package rerun tuning --skyhook demo --node 'gpu-.*' --stage config --confirm",
+			"  kubectl skyhook package rerun tuning --skyhook demo --node 'gpu-.*' --stage config --confirm\n" +
+			"  kubectl skyhook package rerun tuning --skyhook demo --node worker-1 --now",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pkg = args[0]
@@ -55,6 +59,8 @@ func newPackageRerunCommand(f *factory) *cobra.Command {
 	_ = cmd.MarkFlagRequired("node")
 	cmd.Flags().StringVar(&o.stage, "stage", "", "first `stage` to run: "+strings.Join(rerunStages, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(rerunStages, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&o.now, "now", false, "stop the running stage and begin it again with the present definition")
+	cmd.MarkFlagsMutuallyExclusive("now", "stage")
 	o.sure.addFlags(cmd.Flags())
 	return cmd
 }
@@ -120,11 +126,17 @@ func (o *rerunOptions) readVersion(ctx context.Context, c client.Client) error {
 }
 
 func (o *rerunOptions) change(n *node.Node) (node.Edit, error) {
+	if o.now {
+		return n.Replace(o.name, o.pkg, o.version)
+	}
 	return n.Rerun(o.name, o.pkg, o.version, v1alpha1.Stage(o.stage))
 }
 
 // start describes the first stage that runs.
 func (o *rerunOptions) start() string {
+	if o.now {
+		return "from the stage that it runs now"
+	}
 	if o.stage == "" {
 		return "from its first stage"
 	}

@@ -197,9 +197,10 @@ func (n *Node) RemoveSkyhook(skyhook string) Edit {
 	return n.removeSkyhook(skyhook, v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixCordon, v1alpha1.PrefixVersion)
 }
 
-// KeepSkyhook is like RemoveSkyhook, but keeps the nodeState, and the record given, of packages that stay on the host.
-func (n *Node) KeepSkyhook(skyhook string, kept SkyhookRecord) Edit {
+// KeepSkyhook is like RemoveSkyhook, but keeps the nodeState and the record given, of packages that stay on the host.
+func (n *Node) KeepSkyhook(skyhook, state string, kept SkyhookRecord) Edit {
 	e := n.removeSkyhook(skyhook, v1alpha1.PrefixCordon)
+	e.SetAnnotation(n, v1alpha1.PrefixNodeState+skyhook, state)
 	e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, kept.String())
 	return e
 }
@@ -238,18 +239,9 @@ func (n *Node) Restart(skyhook string) Edit {
 // Rerun is the edit after which one version of a package begins again on the node: with its first stage, or with the
 // stage given. What the record has of the package no longer counts then, because nodeState wins.
 func (n *Node) Rerun(skyhook, name, version string, stage v1alpha1.Stage) (Edit, error) {
-	s := n.Skyhook(skyhook)
-	if s.Problem != "" {
-		return Edit{}, fmt.Errorf("reading state of node %s: %s", n.Name, s.Problem)
-	}
-	key := ""
-	for _, k := range slices.Sorted(maps.Keys(s.State)) {
-		if entry := s.State[k]; entry.Name == name && pack.CompareVersions(entry.Version, version) == 0 {
-			key = k
-		}
-	}
-	if key == "" {
-		return Edit{}, fmt.Errorf("node %s does not record package %s in version %s: it begins with its first stage anyway", n.Name, name, version)
+	s, key, err := n.findPackage(skyhook, name, version)
+	if err != nil {
+		return Edit{}, err
 	}
 	state := maps.Clone(s.State)
 	if stage == "" {
@@ -265,4 +257,52 @@ func (n *Node) Rerun(skyhook, name, version string, stage v1alpha1.Stage) (Edit,
 	e := Edit{}
 	e.SetAnnotation(n, v1alpha1.PrefixNodeState+skyhook, FormatState(state))
 	return e, nil
+}
+
+// Replace returns the edit after which the running stage of a package begins again at once, with the present definition: its
+// run is forgotten, so that its pod belongs to nothing.
+func (n *Node) Replace(skyhook, name, version string) (Edit, error) {
+	s, key, err := n.findPackage(skyhook, name, version)
+	if err != nil {
+		return Edit{}, err
+	}
+	p := s.Record.Packages[key]
+	entry := s.State[key]
+	isRunning := entry.State == v1alpha1.StateInProgress || entry.State == v1alpha1.StateErroring
+	switch {
+	case p == nil || p.Run == "" || !isRunning:
+		return Edit{}, fmt.Errorf("package %s %s runs no stage on node %s: leave --now out", name, version, n.Name)
+	case p.Interrupt != "":
+		return Edit{}, fmt.Errorf("package %s %s runs its interrupt on node %s, which is never replaced: wait until it ends", name, version, n.Name)
+	}
+	rec := s.Record.Clone()
+	p = rec.Packages[key]
+	p.Run, p.Generation, p.Attempts, p.FailedAt, p.Failure, p.Again = "", 0, 0, nil, nil, false
+	entry.State, entry.Restarts = v1alpha1.StateInProgress, 0
+	p.At = Position(entry)
+	state := maps.Clone(s.State)
+	state[key] = entry
+	text := FormatState(state)
+	rec.State = HashState(text)
+	e := Edit{}
+	e.SetAnnotation(n, v1alpha1.PrefixNodeState+skyhook, text)
+	e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, rec.String())
+	return e, nil
+}
+
+// findPackage returns the state of a Skyhook and the key of one version of a package in it.
+func (n *Node) findPackage(skyhook, name, version string) (s *SkyhookState, key string, err error) {
+	s = n.Skyhook(skyhook)
+	if s.Problem != "" {
+		return nil, "", fmt.Errorf("reading state of node %s: %s", n.Name, s.Problem)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.State)) {
+		if entry := s.State[k]; entry.Name == name && pack.CompareVersions(entry.Version, version) == 0 {
+			key = k
+		}
+	}
+	if key == "" {
+		return nil, "", fmt.Errorf("node %s does not record package %s in version %s: it begins with its first stage anyway", n.Name, name, version)
+	}
+	return s, key, nil
 }

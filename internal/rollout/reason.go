@@ -34,6 +34,7 @@ const (
 	ReasonKubeletRejected     Reason = "KubeletRejected"
 	ReasonPodLost             Reason = "PodLost" // the object was deleted before it finished
 	ReasonStageFailed         Reason = "StageFailed"
+	ReasonDefinitionChanged   Reason = "DefinitionChanged" // a task runs with an earlier definition
 	ReasonDeadline            Reason = "Deadline"
 	ReasonRebootNotStarted    Reason = "RebootNotStarted"
 	ReasonRebootTimeout       Reason = "RebootTimeout"

@@ -190,12 +190,18 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 // Skyhook of the same name does not install them again.
 func (r recorder) recordDeletion(n *node.Node) node.Edit {
 	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
-	if on.Problem != "" || len(on.State) == 0 {
+	state := maps.Clone(on.State)
+	maps.DeleteFunc(state, func(_ string, e v1alpha1.PackageStatus) bool { return isUninstalled(e) })
+	if on.Problem != "" || len(state) == 0 {
 		return n.RemoveSkyhook(s.Name)
+	}
+	text := on.StateText
+	if !maps.Equal(state, on.State) {
+		text = node.FormatState(state)
 	}
 	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
 	kept := node.SkyhookRecord{
-		Node: n.UID, Skyhook: string(s.UID), State: on.StateHash, Kept: true, Owner: rec.Owner, Offset: rec.Offset,
+		Node: n.UID, Skyhook: string(s.UID), State: node.HashState(text), Kept: true, Owner: rec.Owner, Offset: rec.Offset,
 		Admission: rec.Admission, Generation: s.Generation, Packages: map[string]*node.PackageRecord{},
 	}
 	for key, p := range rec.Packages {
@@ -203,7 +209,16 @@ func (r recorder) recordDeletion(n *node.Node) node.Edit {
 			kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Kept: true, Keys: r.keyDigests(p)}
 		}
 	}
-	return n.KeepSkyhook(s.Name, kept)
+	return n.KeepSkyhook(s.Name, text, kept)
+}
+
+// isUninstalled reports whether an entry is of a package that is not on the host: it was uninstalled, or waited for the
+// uninstall of a higher version.
+func isUninstalled(e v1alpha1.PackageStatus) bool {
+	if e.Stage == v1alpha1.StageUninstallInterrupt {
+		return e.State == v1alpha1.StateComplete
+	}
+	return entry{PackageStatus: e}.isParked()
 }
 
 // maxKeyDigests limits the digests of one configMap in a record.

@@ -29,6 +29,7 @@ type Definition struct {
 	text    string           // the package without its configMap, as stored
 	config  map[string]string
 	pod     string // hash of everything that reaches a pod
+	program string // hash of what decides what a stage does, but for the configMap: image, agent and environment
 }
 
 // newDefinition returns the definition of a package of the spec.
@@ -49,7 +50,7 @@ func newDefinition(name string, p v1alpha1.Package) *Definition {
 	text := node.EncodeJSON(bare)
 	return &Definition{
 		Hash: hashDefinition(text, config), Config: pack.ConfigDigest(config)[:16], Package: p, text: text, config: config,
-		pod: hashPod(p),
+		pod: hashPod(p), program: hashProgram(p),
 	}
 }
 
@@ -98,6 +99,11 @@ func hashPod(p v1alpha1.Package) string {
 	p.DependsOn, p.Uninstall, p.ConfigInterrupts, p.Interrupt, p.StageTimeout, p.Retries = nil, nil, nil, nil, nil, nil
 	sum := sha256.Sum256([]byte(node.EncodeJSON(p)))
 	return hex.EncodeToString(sum[:6])
+}
+
+// hashProgram hashes the fields of a package that decide what its stages do, without the configMap.
+func hashProgram(p v1alpha1.Package) string {
+	return hashID(p.Image, p.ContainerSHA, p.AgentImageOverride, node.EncodeJSON(p.Env))
 }
 
 // key returns the package's key in a nodeState.
@@ -158,7 +164,7 @@ func ParseDefinition(cm *corev1.ConfigMap) (*Definition, bool) {
 			d.Package.ConfigMap[key] = v1alpha1.ConfigData(value)
 		}
 	}
-	d.pod = hashPod(d.Package)
+	d.pod, d.program = hashPod(d.Package), hashProgram(d.Package)
 	return d, true
 }
 

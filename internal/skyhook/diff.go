@@ -12,6 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // step is one task of one package on one node: a stage, or an interrupt.
@@ -24,6 +25,7 @@ type step struct {
 	work
 	payload *v1alpha1.Interrupt // what an interrupt step does, once merged
 	after   []string            // ids
+	notYet  *rollout.Why        // why it cannot start before the next pass; nil when it can
 }
 
 // work is why a package has stages to run, and the interrupt that belongs to it.
@@ -241,12 +243,27 @@ func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install [
 		key = e.key // another spelling of the version: the run goes on under its name
 	}
 	install = w.stageChain(key, want, next, then.start)
+	isRunning := then.start == e.Stage && e.isUnderWay() && w.c.taskCompiler().findPod(w.n.Name, e) != nil
+	if p.programChanged && isRunning {
+		holdBack(install[1:], e.Stage)
+	}
 	if then.configAfter {
 		config := newStep(want, next, v1alpha1.StageConfig)
 		config.after = []string{install[0].id}
 		install = append(install[:1], config)
 	}
 	return removal, install
+}
+
+// holdBack keeps stages from starting in the plan that records the end of a running one: when that ran with an earlier image or
+// environment, the next pass decides whether it runs again.
+func holdBack(steps []*step, running v1alpha1.Stage) {
+	for _, s := range steps {
+		s.notYet = &rollout.Why{
+			Reason: rollout.ReasonDefinitionChanged,
+			Text:   string(s.stage) + " of package " + s.name + " waits until " + string(running) + " has run with the edited definition",
+		}
+	}
 }
 
 // chooseInterrupt returns the interrupt in effect for the stages that are left.

@@ -109,8 +109,8 @@ func (l *randomRun) deleteSkyhook() {
 			}
 		}
 		for key, e := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").State {
-			if def := l.compile(l.s).defs[e.Name]; def != nil && def.isUninstallEnabled() {
-				l.t.Errorf("%s keeps %s, which is uninstalled", n.Name, key)
+			if def := l.compile(l.s).defs[e.Name]; def != nil && def.key() == key && def.isUninstallEnabled() {
+				l.t.Errorf("%s keeps %s, which is uninstalled\n%s", n.Name, key, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}
 		if n.Spec.Unschedulable {
@@ -119,12 +119,20 @@ func (l *randomRun) deleteSkyhook() {
 	}
 }
 
-// recreateSkyhook creates the Skyhook again with the same spec. Only packages that the deletion uninstalled run.
+// recreateSkyhook creates the Skyhook again with the same spec. What was finished and stayed does not run again.
 func (l *randomRun) recreateSkyhook() {
 	l.s = l.s.DeepCopy()
 	l.s.UID, l.s.Generation, l.s.DeletionTimestamp, l.s.Status = "uid-again", 1, nil, v1alpha1.SkyhookStatus{}
 	l.skyhooks, l.maps = []*v1alpha1.Skyhook{l.s}, map[string]*corev1.ConfigMap{}
-	begin := len(l.log)
+	begin, defs, finished := len(l.log), l.compile(l.s).defs, map[string]bool{}
+	for _, n := range l.nodes {
+		for key, p := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").Record.Packages {
+			name, _, _ := strings.Cut(key, "|")
+			if def := defs[name]; def != nil && def.key() == key && p.Config == def.Config {
+				finished[n.Name+" "+key] = true
+			}
+		}
+	}
 	for pass := 0; l.pass() || !l.isAtRest(); pass++ {
 		if pass > 400 {
 			l.t.Fatalf("it never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
@@ -133,8 +141,8 @@ func (l *randomRun) recreateSkyhook() {
 	l.checkConverged()
 	for _, line := range l.log[begin:] {
 		nodeName, rest, _ := strings.Cut(line, " run ")
-		name, _, isRun := strings.Cut(rest, "|")
-		if def := l.compile(l.s).defs[name]; isRun && !def.isUninstallEnabled() {
+		key, _, isRun := strings.Cut(rest, "/")
+		if isRun && finished[nodeName+" "+key] {
 			l.t.Errorf("%s: %s runs again\n%s", nodeName, rest, strings.Join(l.logOf(nodeName), "\n"))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -29,6 +30,8 @@ import (
 //	set NODE KEY=VALUE…      changes a node: boot, label.K, annotation.K, unschedulable, ready, taint
 //	admit|hold|release|retire NODE, run|fail|finish|pull|reject|lose NODE TASK
 //	delete                   deletes the Skyhook
+//	replace NODE PACKAGE VERSION
+//	                         replaces the running stage, as package rerun --now does
 //	recreate                 creates the Skyhook below the command under a new UID, after its deletion
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -99,6 +102,14 @@ func (w *testCluster) command(d *datadriven.TestData) string {
 		for _, a := range d.CmdArgs {
 			w.hangs[a.Key] = true
 		}
+		return ""
+	case "replace":
+		n := node.Parse(w.node(arg(0)).DeepCopy(), nil)
+		e, err := n.Replace(w.skyhook(d).Name, arg(1), arg(2))
+		if err != nil {
+			return err.Error()
+		}
+		w.write(arg(0), e)
 		return ""
 	case "recreate":
 		w.recreate(d.Input)

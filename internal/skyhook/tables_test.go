@@ -50,6 +50,8 @@ func stageTableCases() []tableCase {
 		{entry: "apply/unknown", row: "apply to complete", left: "apply, config"},
 		{entry: "upgrade/in_progress", row: "upgrade to complete", left: "upgrade, config"},
 		{entry: "apply/complete", row: "applied or upgraded", left: "config"},
+		{entry: "apply/complete", record: run(node.GoalInstall, func(p *node.PackageRecord) { p.Hash = "edited" }),
+			row: "applied with an earlier image or environment", left: "apply, config"},
 		{entry: "upgrade/complete", interrupt: restart, row: "applied or upgraded", left: "config, interrupt, post-interrupt"},
 
 		{entry: "config/complete", row: "finished, without a record"},
@@ -138,6 +140,12 @@ func continueFrom(t *testing.T, c tableCase) (row, left string) {
 		}
 		if rec.Config == "current" {
 			rec.Config = want.Config
+		}
+		if rec.Hash == "edited" {
+			earlier := want.Package
+			earlier.Env = []v1alpha1.EnvVar{{Name: "A", Value: "earlier"}}
+			d := newDefinition("tuning", earlier)
+			rec.Hash, compiled.in.Definitions[d.Hash] = d.Hash, d
 		}
 		e.rec = &rec
 	}

@@ -86,6 +86,10 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 		task.Need = rollout.NeedDrained
 	}
 	e, current := w.findEntry(st)
+	if !current && st.notYet != nil {
+		task.Leaving, task.Why = true, st.notYet
+		return task
+	}
 	if !current {
 		tc.waitForName(w, st, &task)
 		return task
@@ -190,6 +194,10 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 	}
 	task.Dead, task.Leaving = pod.dead, pod.leaving
 	task.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(st, e, pod)
+	if pod.state == running && pod.healthy && !pod.leaving && task.Why == nil && tc.isOutdated(st, e, pod) {
+		task.Why = &rollout.Why{Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,
+			Text: "an edited definition of package " + st.name + " waits: stage " + string(st.stage) + " runs with an earlier one"}
+	}
 	if st.isInterrupt() && pod.state == succeeded && e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
 		tc.proveReboot(w.n, e.rec, pod, task)
 	}

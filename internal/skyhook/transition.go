@@ -103,6 +103,7 @@ type position struct {
 	work       // of the recorded run; by the stage when none is recorded
 	inRun bool // a run is recorded and has not finished
 
+	programChanged   bool // since the stage of the run began: its image, agent or environment
 	configChanged    bool // since the config stage of the run, or since the package finished
 	interruptStarted bool // or another package's interrupt covers it
 	rebooted         bool // since the package finished, other than by our interrupts
@@ -148,6 +149,8 @@ var stageTable = []struct {
 		continuation{start: v1alpha1.StageApply, goal: node.GoalInstall}},
 	{"uninstalled but for the interrupt", at(v1alpha1.StageUninstallInterrupt), nil,
 		continuation{removeFirst: true, start: v1alpha1.StageApply, goal: node.GoalInstall}},
+	{"applied with an earlier image or environment", at(v1alpha1.StageApply, v1alpha1.StageUpgrade), func(p position) bool { return p.isDone() && p.programChanged },
+		continuation{start: v1alpha1.StageApply}},
 	{"applied or upgraded", at(v1alpha1.StageApply, v1alpha1.StageUpgrade), position.isDone,
 		continuation{start: v1alpha1.StageConfig}},
 	{"apply to complete", at(v1alpha1.StageApply), nil,
@@ -220,6 +223,9 @@ func (w *packageDiff) newPosition(want *Definition, e entry) position {
 	case e.rec.Goal != "":
 		p.inRun = true
 		p.work = work{goal: e.rec.Goal, from: e.rec.From, keys: e.rec.Keys, effect: e.rec.Effect}
+		if begun := w.c.definition(e.rec.Hash); begun != nil {
+			p.programChanged = begun.program != want.program
+		}
 		p.configChanged = e.rec.Config != "" && e.rec.Config != want.Config
 		p.interruptStarted = e.rec.Interrupt != "" && e.isUnderWay() || e.State == v1alpha1.StateSkipped
 	case p.isFinished():
