@@ -3,35 +3,36 @@
 
 package rollout
 
-// gate is a check of a target. The first gate that a target does not pass gives its verdict.
+// gate is a condition that stops a target. The first gate that stops it gives its verdict.
 type gate struct {
-	ofRollout bool // the same for all targets of a rollout that are not in flight
-	onlyNew   bool // checked before admission only: what is in flight continues
-	check     func(*targetState) (v Verdict, stops bool)
+	stops     func(*targetState) bool
+	verdict   func(*targetState) Verdict // of a target that is stopped
+	ofRollout bool                       // the same for all targets of a rollout that are not in flight
+	onlyNew   bool                       // before admission only: what is in flight continues
 }
 
-// gates are all conditions under which a target may be worked on, in the order in which they are checked.
+// gates are all conditions that stop a target, in the order in which they are evaluated.
 var gates = []gate{
-	{check: checkFinished},
-	{check: checkBlocked},
-	{check: checkNodeGone},
-	{check: checkPaused, ofRollout: true},
-	{check: checkGivenUp, onlyNew: true},
-	{check: checkBarrier, onlyNew: true, ofRollout: true},
-	{check: checkEarlierRollouts, onlyNew: true},
-	{check: checkOccupied, onlyNew: true},
-	{check: checkReady, onlyNew: true},
+	{stops: isFinished, verdict: finishedVerdict},
+	{stops: isBlocked, verdict: blockedVerdict},
+	{stops: isNodeGone, verdict: nodeGoneVerdict},
+	{stops: isPaused, verdict: pausedVerdict, ofRollout: true},
+	{stops: isGivenUp, verdict: givenUpVerdict, onlyNew: true},
+	{stops: isBehindBarrier, verdict: barrierVerdict, onlyNew: true, ofRollout: true},
+	{stops: isBehindEarlier, verdict: earlierVerdict, onlyNew: true},
+	{stops: isNodeOccupied, verdict: occupiedVerdict, onlyNew: true},
+	{stops: isNodeNotReady, verdict: notReadyVerdict, onlyNew: true},
 }
 
-// evaluateGates returns the verdict of the first gate that the target does not pass. A target that passes them all
-// continues, or becomes a candidate for admission.
+// evaluateGates returns the verdict of the first gate that stops the target. A target that passes all gates continues, or
+// becomes a candidate for admission.
 func evaluateGates(t *targetState) Verdict {
 	for i := range gates {
 		if gates[i].onlyNew && t.target.Admitted {
 			continue
 		}
-		if v, stops := gates[i].check(t); stops {
-			return v
+		if gates[i].stops(t) {
+			return gates[i].verdict(t)
 		}
 	}
 	t.passesGates = true
@@ -41,19 +42,21 @@ func evaluateGates(t *targetState) Verdict {
 	return Verdict{}
 }
 
-func checkFinished(t *targetState) (Verdict, bool) {
+func isFinished(t *targetState) bool {
 	if t.invalid != nil || !t.exists {
-		return Verdict{}, false
+		return false
 	}
-	hasLeft := t.target.Leaving && !t.target.Admitted
-	if hasLeft {
-		why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
-		return Verdict{Phase: PhaseFinished, Why: why}, true
+	if t.target.Leaving {
+		return !t.target.Admitted
 	}
-	if t.hasWork || t.target.Leaving {
-		return Verdict{}, false
+	return !t.hasWork
+}
+
+func finishedVerdict(t *targetState) Verdict {
+	if t.target.Leaving {
+		return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonLeft, Text: "the node is no longer selected"}}
 	}
-	return Verdict{Phase: PhaseFinished, Why: t.finishedReason()}, true
+	return Verdict{Phase: PhaseFinished, Why: t.finishedReason()}
 }
 
 // finishedReason returns why a target without work counts as finished, or does not count yet.
@@ -71,117 +74,120 @@ func (t *targetState) finishedReason() Why {
 	return Why{Reason: ReasonFinished, Text: "no work is pending"}
 }
 
-func checkBlocked(t *targetState) (Verdict, bool) {
+func isBlocked(t *targetState) bool {
 	if t.invalid != nil {
-		return Verdict{Phase: PhaseBlocked, Why: *t.invalid}, true
+		return true
 	}
-	if !t.exists || t.target.Blocked == nil {
-		return Verdict{}, false
-	}
+	isBlocked := t.exists && t.target.Blocked != nil
 	isLeaving := t.target.Leaving && !t.isUnreadable()
-	if isLeaving {
-		return Verdict{}, false
-	}
-	if t.isExcludedBehindBarrier() {
-		return checkBarrier(t)
-	}
-	return Verdict{Phase: PhaseBlocked, Why: withDefaultReason(t.target.Blocked, ReasonInvalidSpec)}, true
+	return isBlocked && !isLeaving
 }
 
-// isExcludedBehindBarrier reports whether a label or a taint excludes the node and the turn of the rollout has not come.
-// It waits like all nodes of the rollout: what excludes it may be gone by then.
+func blockedVerdict(t *targetState) Verdict {
+	if t.invalid != nil {
+		return Verdict{Phase: PhaseBlocked, Why: *t.invalid}
+	}
+	if t.isExcludedBehindBarrier() {
+		return barrierVerdict(t)
+	}
+	return Verdict{Phase: PhaseBlocked, Why: withDefaultReason(t.target.Blocked, ReasonInvalidSpec)}
+}
+
+// isExcludedBehindBarrier reports whether a label or a taint excludes the node while the rollout waits for a barrier. Its
+// target waits like all targets of the rollout: the label or the taint may be gone by then.
 func (t *targetState) isExcludedBehindBarrier() bool {
-	isExcluded := t.target.Blocked.Reason == ReasonIgnored || t.target.Blocked.Reason == ReasonTaintNotTolerated
+	reason := t.target.Blocked.Reason
+	isExcluded := reason == ReasonIgnored || reason == ReasonTaintNotTolerated
 	r := t.rollout
 	isWaiting := r.barrier != nil && !r.Paused && r.Broken == nil
 	return isExcluded && isWaiting && !t.target.Admitted
 }
 
-func checkNodeGone(t *targetState) (Verdict, bool) {
-	if t.exists {
-		return Verdict{}, false
-	}
+func isNodeGone(t *targetState) bool { return !t.exists }
+
+func nodeGoneVerdict(t *targetState) Verdict {
 	why := Why{
 		Reason: ReasonNodeGone,
 		Text:   "the node no longer exists",
 		About:  "Node " + t.target.Node,
 	}
-	if t.node != nil && !t.target.Gone {
+	isReplaced := t.node != nil && !t.target.Gone
+	if isReplaced {
 		why.Text = "the node was replaced by another node of the same name"
 	}
 	if t.rollout.Deleting {
 		why.Reason = ReasonGiveUp
-		return Verdict{Phase: PhaseFailed, Why: why}, true
+		return Verdict{Phase: PhaseFailed, Why: why}
 	}
-	return Verdict{Phase: PhaseFinished, Why: why}, true
+	return Verdict{Phase: PhaseFinished, Why: why}
 }
 
-// checkPaused stops targets of a paused rollout. A node that is no longer selected is given back all the same: nothing
-// starts on it.
-func checkPaused(t *targetState) (Verdict, bool) {
-	r := t.rollout
-	if r.Broken != nil {
-		return Verdict{Phase: PhaseBlocked, Why: withDefaultReason(r.Broken, ReasonInvalidSpec)}, true
-	}
+// isPaused reports whether the rollout of a target is paused or cannot be compiled. A paused rollout still gives back a
+// node that is no longer selected: nothing starts on it.
+func isPaused(t *targetState) bool {
 	isGivenBack := t.target.Leaving && t.target.Admitted
-	if !r.Paused || isGivenBack {
-		return Verdict{}, false
-	}
-	if r.Yields {
-		return Verdict{Phase: PhaseDisabled, Why: r.reasonToWait(ReasonDisabled)}, true
-	}
-	return Verdict{Phase: PhasePaused, Why: r.reasonToWait(ReasonPaused)}, true
+	isPaused := t.rollout.Paused && !isGivenBack
+	return isPaused || t.rollout.Broken != nil
 }
 
-func checkGivenUp(t *targetState) (Verdict, bool) {
-	if !t.target.Skipped || t.rollout.Deleting {
-		return Verdict{}, false
+func pausedVerdict(t *targetState) Verdict {
+	r := t.rollout
+	switch {
+	case r.Broken != nil:
+		return Verdict{Phase: PhaseBlocked, Why: withDefaultReason(r.Broken, ReasonInvalidSpec)}
+	case r.Yields:
+		return Verdict{Phase: PhaseDisabled, Why: r.reasonToWait(ReasonDisabled)}
 	}
+	return Verdict{Phase: PhasePaused, Why: r.reasonToWait(ReasonPaused)}
+}
+
+func isGivenUp(t *targetState) bool { return t.target.Skipped && !t.rollout.Deleting }
+
+func givenUpVerdict(t *targetState) Verdict {
 	why := Why{Reason: ReasonDrainTimeout, Text: "the drain took too long and the node was released"}
 	for i := range t.target.Tasks {
 		if task := &t.target.Tasks[i]; task.hasFinallyFailed() {
 			why = withDefaultReason(task.Why, ReasonStageFailed)
 		}
 	}
-	return Verdict{Phase: PhaseFailed, Why: why}, true
+	return Verdict{Phase: PhaseFailed, Why: why}
 }
 
-func checkBarrier(t *targetState) (Verdict, bool) {
-	if t.rollout.barrier == nil {
-		return Verdict{}, false
-	}
-	return Verdict{Phase: PhaseWaiting, Why: t.rollout.barrier.reasonToWait(ReasonBarrier)}, true
+func isBehindBarrier(t *targetState) bool { return t.rollout.barrier != nil }
+
+func barrierVerdict(t *targetState) Verdict {
+	return Verdict{Phase: PhaseWaiting, Why: t.rollout.barrier.reasonToWait(ReasonBarrier)}
 }
 
-// checkEarlierRollouts keeps the order between rollouts of one sequence on one node. A rollout that is disabled or
-// cannot be compiled makes no other wait, unless it occupies the node: see checkOccupied.
-func checkEarlierRollouts(t *targetState) (Verdict, bool) {
-	first := t.node.findTarget(func(e *targetState) bool { return e == t || t.isBehind(e) })
-	if first == t {
-		return Verdict{}, false
-	}
-	return Verdict{Phase: PhaseWaiting, Why: first.rollout.reasonToWait(ReasonEarlierRollout)}, true
+func isBehindEarlier(t *targetState) bool { return t.findEarlier() != nil }
+
+func earlierVerdict(t *targetState) Verdict {
+	return Verdict{Phase: PhaseWaiting, Why: t.findEarlier().rollout.reasonToWait(ReasonEarlierRollout)}
 }
 
-// isBehind reports whether an earlier target of the node has to finish first.
-func (t *targetState) isBehind(e *targetState) bool {
-	if e.rollout.Sequence != t.rollout.Sequence || e.rollout.isBypassed() {
-		return false
+// findEarlier returns the first target of an earlier rollout of the sequence that must finish on the node first; nil if
+// there is none. A rollout that is disabled or cannot be compiled makes no other wait, unless it occupies the node: see
+// isNodeOccupied.
+func (t *targetState) findEarlier() *targetState {
+	for e := t.node.firstTarget; e != t; e = e.nextOnNode {
+		isOfSequence := e.rollout.Sequence == t.rollout.Sequence && !e.rollout.isBypassed()
+		if isOfSequence && e.exists && e.isUnfinished() {
+			return e
+		}
 	}
-	return e.exists && e.isUnfinished()
+	return nil
 }
 
-func checkOccupied(t *targetState) (Verdict, bool) {
-	o := t.node.occupant
-	if o == nil || o == t {
-		return Verdict{}, false
-	}
-	return Verdict{Phase: PhaseWaiting, Why: o.rollout.reasonToWait(ReasonOccupied)}, true
+func isNodeOccupied(t *targetState) bool {
+	return t.node.occupant != nil && t.node.occupant != t
 }
 
-func checkReady(t *targetState) (Verdict, bool) {
-	if t.node.Ready {
-		return Verdict{}, false
-	}
-	return Verdict{Phase: PhaseWaiting, Why: notReadyReason(t.node.Node)}, true
+func occupiedVerdict(t *targetState) Verdict {
+	return Verdict{Phase: PhaseWaiting, Why: t.node.occupant.rollout.reasonToWait(ReasonOccupied)}
+}
+
+func isNodeNotReady(t *targetState) bool { return !t.node.Ready }
+
+func notReadyVerdict(t *targetState) Verdict {
+	return Verdict{Phase: PhaseWaiting, Why: notReadyReason(t.node.Node)}
 }

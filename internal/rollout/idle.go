@@ -3,6 +3,8 @@
 
 package rollout
 
+import "slices"
+
 // idleRole is what a target on an idle node counts as.
 type idleRole int
 
@@ -114,13 +116,9 @@ func findIdleRole(t *targetState) idleRole {
 	if !t.hasWork {
 		return roleFinished
 	}
-	for i := range gates {
-		if gates[i].ofRollout {
-			continue
-		}
-		if _, stops := gates[i].check(t); stops {
-			return roleBlocked
-		}
+	isStopped := slices.ContainsFunc(gates, func(g gate) bool { return !g.ofRollout && g.stops(t) })
+	if isStopped {
+		return roleBlocked
 	}
 	return roleWaiting
 }

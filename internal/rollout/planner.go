@@ -154,22 +154,23 @@ func (p *planner) addRollouts() {
 
 // addTargets adds the targets of one rollout, in the order of their nodes; those without a node come last.
 func (p *planner) addTargets(r *rolloutState) {
-	from, next := len(p.targets), 0
+	from, next, isSorted := len(p.targets), 0, true
 	var g *groupState
 	for i := range r.Targets {
-		t := targetState{target: &r.Targets[i], rollout: r, index: i}
+		p.targets = append(p.targets, targetState{target: &r.Targets[i], rollout: r, index: i})
+		t := &p.targets[from+i]
 		t.node = p.findNode(t.target.Node, next)
-		if t.node != nil {
-			next = t.node.rank + 1
-		}
+		isSorted = isSorted && t.rank() >= next
+		next = t.rank() + 1
 		if g == nil || g.Ref != t.target.Group {
 			g = p.findGroup(t.target.Group)
 		}
 		t.group = g
-		p.targets = append(p.targets, t)
 	}
 	r.targets = p.targets[from:]
-	sortStable(r.targets, compareTargets)
+	if !isSorted {
+		slices.SortStableFunc(r.targets, compareTargets)
+	}
 }
 
 // compareTargets orders the targets of a rollout by their nodes.

@@ -180,10 +180,13 @@ func (t *targetState) isBeingAdmitted() bool {
 	return t.isReserved || isSent
 }
 
-// rank is the place of the node in the total order. Targets without a node come last.
+// withoutNode is the rank of targets without a node: they come last.
+const withoutNode = math.MaxInt32
+
+// rank is the place of the node in the total order.
 func (t *targetState) rank() int {
 	if t.node == nil {
-		return math.MaxInt
+		return withoutNode
 	}
 	return t.node.rank
 }
