@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,12 +65,32 @@ func (m *migration) writeTargets(ctx context.Context) error {
 		if move.action == actionSkip {
 			continue
 		}
-		if err := m.writeTarget(ctx, strict, move); err != nil {
+		if err := retryWebhooks(ctx, func() error { return m.writeTarget(ctx, strict, move) }); err != nil {
 			return fmt.Errorf("%s: %w; are the CRDs those of this release? See docs/migrating.md", kindAndName(move.wanted), err)
 		}
 		fmt.Fprintf(m.ErrOut, "%s is there\n", kindAndName(move.wanted))
 	}
 	return nil
+}
+
+// webhookLag is how long API servers may call a webhook whose configuration was deleted.
+const webhookLag = 30 * time.Second
+
+// retryWebhooks repeats a write while a webhook that nobody serves refuses it: its configuration has just been deleted, and API
+// servers notice that a moment later.
+func retryWebhooks(ctx context.Context, write func() error) error {
+	for deadline := time.Now().Add(webhookLag); ; {
+		err := write()
+		isRefused := apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+		if !isRefused || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func (m *migration) writeTarget(ctx context.Context, c client.Client, move *objectMove) error {
