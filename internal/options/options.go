@@ -39,6 +39,7 @@ type Options struct {
 	StageDeadline       metav1.Duration `json:"stageDeadline"`
 	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
 	InterruptMemory     string          `json:"interruptMemory"`
+	KeepRemovedPackages bool            `json:"keepRemovedPackages,omitempty"`
 	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
 	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
 	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
@@ -69,7 +70,7 @@ func (o *Options) Skyhook(version string) skyhook.Config {
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
 		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull,
 		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
-		DefaultPolicy: o.DefaultPolicy, Version: version,
+		KeepRemovedPackages: o.KeepRemovedPackages, DefaultPolicy: o.DefaultPolicy, Version: version,
 	}
 }
 

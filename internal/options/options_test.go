@@ -61,8 +61,9 @@ func TestDefaults(t *testing.T) {
 	if want := (corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule}); c.RuntimeTaint != want {
 		t.Errorf("RUNTIME_REQUIRED_TAINT is %v", c.RuntimeTaint)
 	}
-	if c.ReapplyOnReboot || c.TrustAgentReboots || c.AlwaysPull || !o.LeaderElection {
-		t.Errorf("REAPPLY_ON_REBOOT %v, REBOOT_PROOF=agent %v, ALWAYS_PULL %v, LEADER_ELECTION %v", c.ReapplyOnReboot, c.TrustAgentReboots, c.AlwaysPull, o.LeaderElection)
+	if c.ReapplyOnReboot || c.TrustAgentReboots || c.AlwaysPull || c.KeepRemovedPackages || !o.LeaderElection {
+		t.Errorf("REAPPLY_ON_REBOOT %v, REBOOT_PROOF=agent %v, ALWAYS_PULL %v, KEEP_REMOVED_PACKAGES %v, LEADER_ELECTION %v",
+			c.ReapplyOnReboot, c.TrustAgentReboots, c.AlwaysPull, c.KeepRemovedPackages, o.LeaderElection)
 	}
 }
 

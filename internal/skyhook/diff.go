@@ -111,13 +111,19 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 			continue
 		}
 		def := w.definitionOf(e, want)
-		if want == nil && def.isUninstallDisabled() {
+		if want == nil && w.c.staysInstalled(def) {
 			w.forget = append(w.forget, e.key)
 			continue
 		}
 		removal = concat(removal, w.removalSteps(e, def))
 	}
 	return removal, nil
+}
+
+// staysInstalled reports whether a package that is removed from the spec, or whose version is lowered, stays on the host.
+func (c *Compiled) staysInstalled(d *Definition) bool {
+	isUnspecified := d.Package.Uninstall == nil
+	return d.isUninstallDisabled() || isUnspecified && c.in.Config.KeepRemovedPackages
 }
 
 // isForeign reports whether the present Skyhook did not install the package: a predecessor, or a Skyhook of this name that was
@@ -181,7 +187,7 @@ func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, 
 		switch def := w.definitionOf(e, want); {
 		case role == roleForgotten:
 			w.forget = append(w.forget, e.key)
-		case role == roleUninstall && def.isUninstallDisabled():
+		case role == roleUninstall && w.c.staysInstalled(def):
 		case role == roleUninstall || role == roleInterrupt:
 			removal = concat(removal, w.removalSteps(e, def))
 		}

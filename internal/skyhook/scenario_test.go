@@ -126,6 +126,8 @@ func (w *testCluster) configure(d *datadriven.TestData, word string) {
 	switch word {
 	case "reapply-on-reboot":
 		w.config.ReapplyOnReboot = true
+	case "keep-removed-packages":
+		w.config.KeepRemovedPackages = true
 	case "policy-missing":
 		w.missing = true
 	case "policy-exists":

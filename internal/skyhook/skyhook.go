@@ -64,6 +64,10 @@ type Config struct {
 	InterruptMemory   string // of the interrupt container
 	Version           string // of the operator; empty for a development build
 	DefaultPolicy     string // for Skyhooks that name none and have no budget of their own; empty for none
+
+	// KeepRemovedPackages leaves packages without an uninstall section on hosts when they are removed from the Skyhook or their
+	// version is lowered.
+	KeepRemovedPackages bool
 }
 
 // DefaultStageDeadline and DefaultInterruptDeadline apply when the operator has no setting.

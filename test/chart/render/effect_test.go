@@ -41,6 +41,7 @@ var settings = map[string]struct{ env, value string }{
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},
 	"interruptMemory":         {"INTERRUPT_MEMORY", "512Mi"},
+	"keepRemovedPackages":     {"KEEP_REMOVED_PACKAGES", "true"},
 	"defaultDeploymentPolicy": {"DEFAULT_DEPLOYMENT_POLICY", "careful"},
 	"parallelNodes":           {"PARALLEL_NODES", "64"},
 }
