@@ -22,8 +22,8 @@ type event struct {
 	tail   []byte // what comes after the object
 }
 
-// cut takes what nobody reads out of an event. It says no when it does not understand every bit of it. scratch is memory
-// to use, for as long as the event is.
+// cut removes unused fields from an event. It returns false when it cannot parse all of it. scratch is memory that the
+// event uses.
 func (k kind) cut(frame []byte, scratch *[]byte) (event, bool) {
 	e, ok := k.open(frame)
 	if !ok {
@@ -34,60 +34,60 @@ func (k kind) cut(frame []byte, scratch *[]byte) (event, bool) {
 	return e, ok
 }
 
-// append puts an event together again.
+// append encodes an event.
 func (e event) append(dst []byte) []byte {
-	unknown := len(magic) + len(e.meta) + field(len(e.object)) + len(e.tail)
+	unknown := len(magic) + len(e.meta) + fieldSize(len(e.object)) + len(e.tail)
 	dst = append(dst, e.head...)
-	dst = open(dst, 2, field(unknown))
-	dst = open(dst, 1, unknown)
+	dst = appendHeader(dst, 2, fieldSize(unknown))
+	dst = appendHeader(dst, 1, unknown)
 	dst = append(dst, magic...)
 	dst = append(dst, e.meta...)
-	dst = append(open(dst, 2, len(e.object)), e.object...)
+	dst = append(appendHeader(dst, 2, len(e.object)), e.object...)
 	return append(dst, e.tail...)
 }
 
 // open takes an event apart, if it is about this kind and shaped as the API server shapes it.
 func (k kind) open(frame []byte) (e event, ok bool) {
 	var outer, raw []byte
-	if e.kind, e.head, frame, ok = first(frame, 1); !ok {
+	if e.kind, e.head, frame, ok = firstField(frame, 1); !ok {
 		return e, false
 	}
-	if outer, _, frame, ok = first(frame, 2); !ok || len(frame) > 0 {
+	if outer, _, frame, ok = firstField(frame, 2); !ok || len(frame) > 0 {
 		return e, false
 	}
-	if raw, _, outer, ok = first(outer, 1); !ok || len(outer) > 0 {
+	if raw, _, outer, ok = firstField(outer, 1); !ok || len(outer) > 0 {
 		return e, false
 	}
 	if len(raw) < len(magic) || string(raw[:len(magic)]) != magic {
 		return e, false
 	}
 	var meta []byte
-	if meta, e.meta, raw, ok = first(raw[len(magic):], 1); !ok {
+	if meta, e.meta, raw, ok = firstField(raw[len(magic):], 1); !ok {
 		return e, false
 	}
-	if e.object, _, e.tail, ok = first(raw, 2); !ok {
+	if e.object, _, e.tail, ok = firstField(raw, 2); !ok {
 		return e, false
 	}
-	return e, k.named(meta) && plain(e.tail)
+	return e, k.matches(meta) && isPlain(e.tail)
 }
 
-// named says that a typeMeta is of this kind.
-func (k kind) named(meta []byte) bool {
-	version, _, meta, ok := first(meta, 1)
+// matches reports whether a typeMeta names this kind.
+func (k kind) matches(meta []byte) bool {
+	version, _, meta, ok := firstField(meta, 1)
 	if !ok || string(version) != k.version {
 		return false
 	}
-	name, _, meta, ok := first(meta, 2)
+	name, _, meta, ok := firstField(meta, 2)
 	return ok && string(name) == k.name && len(meta) == 0
 }
 
-// plain says that an object is encoded in no other way: contentEncoding and contentType are empty.
-func plain(tail []byte) bool {
+// isPlain reports whether an object has no other encoding: contentEncoding and contentType are empty.
+func isPlain(tail []byte) bool {
 	for _, n := range []protowire.Number{3, 4} {
 		if len(tail) == 0 {
 			break
 		}
-		value, _, rest, ok := first(tail, n)
+		value, _, rest, ok := firstField(tail, n)
 		if !ok || len(value) > 0 {
 			return false
 		}
@@ -96,9 +96,9 @@ func plain(tail []byte) bool {
 	return len(tail) == 0
 }
 
-// first is the first field of a message, if it has this number and a length: what is in it, the whole field, and what
-// comes after.
-func first(message []byte, number protowire.Number) (value, whole, rest []byte, ok bool) {
+// firstField returns the first field of a message, if it has this number and a length: its content, the whole field, and the
+// rest of the message.
+func firstField(message []byte, number protowire.Number) (value, whole, rest []byte, ok bool) {
 	n, t, tag := protowire.ConsumeTag(message)
 	if tag < 0 || n != number || t != protowire.BytesType {
 		return nil, nil, nil, false
@@ -110,7 +110,7 @@ func first(message []byte, number protowire.Number) (value, whole, rest []byte, 
 	return value, message[:tag+size], message[tag+size:], true
 }
 
-// cut appends the fields of a message that stay. It says no when the message is none.
+// cut appends the fields of a message that are kept. It returns false when the message cannot be parsed.
 func (p part) cut(dst, message []byte) ([]byte, bool) {
 	for len(message) > 0 {
 		number, t, size := protowire.ConsumeField(message)
@@ -127,7 +127,7 @@ func (p part) cut(dst, message []byte) ([]byte, bool) {
 		case t != protowire.BytesType:
 			return dst, false
 		default:
-			value, _, _, _ := first(whole, number)
+			value, _, _, _ := firstField(whole, number)
 			var ok bool
 			if dst, ok = of.nest(dst, number, value); !ok {
 				return dst, false
@@ -146,10 +146,10 @@ func (p part) nest(dst []byte, number protowire.Number, message []byte) ([]byte,
 	return slices.Insert(dst, at, protowire.AppendVarint(length[:0], uint64(len(dst)-at))...), ok
 }
 
-// open appends the beginning of a field with a length. All numbers here are below 16: their tags are one byte.
-func open(dst []byte, number protowire.Number, length int) []byte {
+// appendHeader appends the tag and the length of a field. All numbers here are below 16: their tags are one byte.
+func appendHeader(dst []byte, number protowire.Number, length int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.BytesType), uint64(length))
 }
 
-// field is how long such a field is.
-func field(length int) int { return 1 + protowire.SizeBytes(length) }
+// fieldSize is the size of such a field.
+func fieldSize(length int) int { return 1 + protowire.SizeBytes(length) }

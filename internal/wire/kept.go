@@ -60,7 +60,7 @@ var nodeStatus = part{
 	7: part{3: all}, // nodeInfo: bootID
 }
 
-// podSpec is what somebody reads of our pods, of those of NodeOps, or of those in the way.
+// podSpec is what is read of our pods, of those of NodeOps, or of those that block a drain.
 var podSpec = part{
 	1: part{ // volumes
 		1: all,              // name

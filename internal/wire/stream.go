@@ -10,53 +10,53 @@ import (
 )
 
 const (
-	prefix  = 4         // bytes before each event that say how long it is
-	room    = 8 << 10   // that a stream begins with
-	largest = 16 << 20  // event that a client decodes
-	hoarded = 256 << 10 // memory that a stream keeps between two events
+	lengthPrefix  = 4         // bytes before each event, with its length
+	initialBuffer = 8 << 10   // of a stream, at first
+	maxEvent      = 16 << 20  // that a client decodes
+	maxKeptBuffer = 256 << 10 // between two events
 )
 
-// stream is the body of a watch with its events cut down, and without those that say nothing new. What it does not
-// understand it gives as it came: an event that is something else, or what comes after something that is no event.
+// stream is the body of a watch with filtered events, without those that change nothing. It passes on unchanged what it
+// cannot parse: an event of another form, and everything after something that is not an event.
 type stream struct {
 	body  io.ReadCloser
 	kind  kind
-	again *again // nil to pass everything on
+	dedup *deduplicator // nil to pass everything on
 
-	came    []byte // from the body, and not looked at
-	memory  []byte // where came lies
-	ready   []byte // to be given
-	cutDown []byte // where ready lies, if it was cut down
-	scratch []byte
-	foreign bool  // what comes is not made of events
-	err     error // of the body
-	closed  sync.Once
+	buffered []byte // read from the body, not parsed yet
+	buffer   []byte // the memory of buffered
+	ready    []byte // to be returned
+	cutDown  []byte // the memory of ready, if it was filtered
+	scratch  []byte
+	foreign  bool  // the rest of the body does not consist of events
+	err      error // of the body
+	closed   sync.Once
 }
 
-func newStream(body io.ReadCloser, k kind, a *again) *stream {
-	return &stream{body: body, kind: k, again: a, memory: make([]byte, room)}
+func newStream(body io.ReadCloser, k kind, a *deduplicator) *stream {
+	return &stream{body: body, kind: k, dedup: a, buffer: make([]byte, initialBuffer)}
 }
 
-// Read gives what is ready, and waits for an event when nothing is.
+// Read returns what is ready, and waits for an event when nothing is.
 func (s *stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	for len(s.ready) == 0 {
-		if s.next() {
+		if s.nextEvent() {
 			continue
 		}
-		if s.err != nil && len(s.came) == 0 {
+		if s.err != nil && len(s.buffered) == 0 {
 			return 0, s.err
 		}
 		if s.foreign || s.err != nil {
-			s.ready, s.came = s.came, nil
+			s.ready, s.buffered = s.buffered, nil
 			if len(s.ready) == 0 {
 				return s.body.Read(p)
 			}
 			continue
 		}
-		s.more()
+		s.fill()
 	}
 	n := copy(p, s.ready)
 	s.ready = s.ready[n:]
@@ -65,72 +65,72 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // Close ends the stream.
 func (s *stream) Close() error {
-	if s.again != nil {
-		s.closed.Do(s.again.end)
+	if s.dedup != nil {
+		s.closed.Do(s.dedup.end)
 	}
 	return s.body.Close()
 }
 
-// next makes an event ready that came wholly.
-func (s *stream) next() bool {
-	if s.foreign || len(s.came) < prefix {
+// nextEvent makes the next event ready if it has arrived completely.
+func (s *stream) nextEvent() bool {
+	if s.foreign || len(s.buffered) < lengthPrefix {
 		return false
 	}
-	size := int64(binary.BigEndian.Uint32(s.came))
-	if size > largest {
+	size := int64(binary.BigEndian.Uint32(s.buffered))
+	if size > maxEvent {
 		s.foreign = true
 		return false
 	}
-	if int64(len(s.came)) < prefix+size {
+	if int64(len(s.buffered)) < lengthPrefix+size {
 		return false
 	}
-	whole := s.came[:prefix+size]
-	s.came = s.came[prefix+size:]
-	s.ready = s.cut(whole)
+	whole := s.buffered[:lengthPrefix+size]
+	s.buffered = s.buffered[lengthPrefix+size:]
+	s.ready = s.cutEvent(whole)
 	return true
 }
 
-// cut is an event, with its length, without what nobody reads; nothing when it says nothing new.
-func (s *stream) cut(whole []byte) []byte {
-	if cap(s.cutDown) > hoarded {
+// cutEvent returns an event, with its length, without unused fields; nil when it changes nothing.
+func (s *stream) cutEvent(whole []byte) []byte {
+	if cap(s.cutDown) > maxKeptBuffer {
 		s.cutDown, s.scratch = nil, nil
 	}
-	e, ok := s.kind.cut(whole[prefix:], &s.scratch)
+	e, ok := s.kind.cut(whole[lengthPrefix:], &s.scratch)
 	if !ok {
-		if s.again != nil {
-			s.again.lose()
+		if s.dedup != nil {
+			s.dedup.reset()
 		}
 		return whole
 	}
-	if s.again != nil && !s.again.hear(string(e.kind), e.object) {
+	if s.dedup != nil && !s.dedup.observe(string(e.kind), e.object) {
 		return nil
 	}
-	s.cutDown = e.append(append(s.cutDown[:0], whole[:prefix]...))
-	binary.BigEndian.PutUint32(s.cutDown, uint32(len(s.cutDown)-prefix))
+	s.cutDown = e.append(append(s.cutDown[:0], whole[:lengthPrefix]...))
+	binary.BigEndian.PutUint32(s.cutDown, uint32(len(s.cutDown)-lengthPrefix))
 	return s.cutDown
 }
 
-// more reads from the body once.
-func (s *stream) more() {
-	s.makeRoom()
-	n, err := s.body.Read(s.memory[len(s.came):])
-	s.came = s.memory[:len(s.came)+n]
+// fill reads from the body once.
+func (s *stream) fill() {
+	s.growBuffer()
+	n, err := s.body.Read(s.buffer[len(s.buffered):])
+	s.buffered = s.buffer[:len(s.buffered)+n]
 	s.err = err
 }
 
-// makeRoom moves what came to the beginning of the memory, which is made large enough for the event.
-func (s *stream) makeRoom() {
-	need := prefix
-	if len(s.came) >= prefix {
-		need += int(binary.BigEndian.Uint32(s.came))
+// growBuffer moves the unparsed bytes to the beginning of the buffer, and makes the buffer large enough for the event.
+func (s *stream) growBuffer() {
+	need := lengthPrefix
+	if len(s.buffered) >= lengthPrefix {
+		need += int(binary.BigEndian.Uint32(s.buffered))
 	}
-	memory := s.memory
+	memory := s.buffer
 	switch {
 	case need > len(memory):
 		memory = make([]byte, max(need, 2*len(memory)))
-	case need <= hoarded && len(memory) > 2*hoarded:
-		memory = make([]byte, max(need, room))
+	case need <= maxKeptBuffer && len(memory) > 2*maxKeptBuffer:
+		memory = make([]byte, max(need, initialBuffer))
 	}
-	copy(memory, s.came)
-	s.came, s.memory = memory[:len(s.came)], memory
+	copy(memory, s.buffered)
+	s.buffered, s.buffer = memory[:len(s.buffered)], memory
 }

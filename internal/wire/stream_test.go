@@ -28,9 +28,9 @@ func watchedNodes(t *testing.T) (sent, want []byte) {
 		sent, want = append(sent, framed(frame)...), append(want, framed(out)...)
 	}
 	failure := framed(encoded(t, "ERROR", &metav1.Status{Code: 410}))
-	large := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{string(make([]byte, 3*hoarded))}}}}}
+	large := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{string(make([]byte, 3*maxKeptBuffer))}}}}}
 	rest, ok := cutDown(kinds[0], encoded(t, "ADDED", large))
-	if !ok || len(rest) > room {
+	if !ok || len(rest) > initialBuffer {
 		t.Fatalf("%d bytes are left: %v", len(rest), ok)
 	}
 	for _, both := range [][2][]byte{{framed(nil), framed(nil)}, {failure, failure}, {framed(encoded(t, "ADDED", large)), framed(rest)}, {failure, failure}} {
@@ -77,10 +77,10 @@ func TestStreamForeign(t *testing.T) {
 	for name, rest := range map[string][]byte{
 		"no length":          {0, 0, 1},
 		"half an event":      event[:len(event)-1],
-		"too large an event": append(binary.BigEndian.AppendUint32(nil, largest+1), make([]byte, 3*room)...),
+		"too large an event": append(binary.BigEndian.AppendUint32(nil, maxEvent+1), make([]byte, 3*initialBuffer)...),
 		"text":               []byte("upstream connect error or disconnect/reset before headers"),
 	} {
-		first, ok := cutDown(kinds[0], event[prefix:])
+		first, ok := cutDown(kinds[0], event[lengthPrefix:])
 		if !ok {
 			t.Fatal("not understood")
 		}

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire makes the watches of the operator cheap: what nobody reads of a node, a pod or a Job is cut out of their
-// events before anybody decodes it, and an event of a node that says nothing new then is not passed on. Nothing is held
-// back: who labels a node and then creates a Skyhook for it must not be told that it is complete on no node.
+// Package wire makes the watches of the operator cheap: it removes the unused fields of nodes, pods and Jobs from their
+// events before they are decoded, and drops events of nodes that change nothing else. No event is delayed: a user who
+// labels a node and then creates a Skyhook for it must not see the Skyhook complete without that node.
 package wire
 
 import (
@@ -17,31 +17,31 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Watches cuts down the watches of nodes, pods and Jobs.
+// Watches filters the watches of nodes, pods and Jobs.
 type Watches struct {
-	nodes *again
+	nodes *deduplicator
 	own   http.RoundTripper // for the watch of all nodes
 }
 
-// New makes Watches that know nothing yet, for whom the configuration names. It is left as it was.
+// New makes Watches that have seen no event, for the API server of a configuration. It does not change the configuration.
 func New(config *rest.Config) (*Watches, error) {
-	own, err := alone(config)
+	own, err := newDedicatedTransport(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a transport for watches: %w", err)
 	}
-	return &Watches{nodes: newAgain(), own: own}, nil
+	return &Watches{nodes: newDeduplicator(), own: own}, nil
 }
 
 // A connection that answers nothing for half a minute is dead.
-var alive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// alone is a transport of which every request has its connection to itself: HTTP/1.1. A heartbeat, of which nothing is
-// passed on, costs two thirds on it: nobody is woken but who reads it, and nothing is answered.
-func alone(config *rest.Config) (http.RoundTripper, error) {
+// newDedicatedTransport makes a transport with one connection for each request: HTTP/1.1. A dropped heartbeat costs two
+// thirds of what it costs on a shared HTTP/2 connection: only the reader of the stream runs, and no frame is acknowledged.
+func newDedicatedTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
 	if config.Dial == nil {
-		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAliveConfig: alive}).DialContext
+		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAliveConfig: keepAlive}).DialContext
 	}
 	return rest.TransportFor(config)
 }
@@ -49,18 +49,18 @@ func alone(config *rest.Config) (http.RoundTripper, error) {
 // Before puts Watches before a transport.
 func (w *Watches) Before(next http.RoundTripper) http.RoundTripper { return transport{w, next} }
 
-// Newest is the newest version of a node that is, in everything that is read, the version that is given. A write that
-// names its version names this one: what a kubelet said since then is no reason to refuse it.
-func (w *Watches) Newest(uid, version string) string { return w.nodes.newest(uid, version) }
+// Newest returns the newest version of a node that equals the given version in every field that is read. A write with a
+// version as its precondition uses this one, so that a heartbeat since then does not make it conflict.
+func (w *Watches) Newest(uid, version string) string { return w.nodes.newestVersion(uid, version) }
 
 type transport struct {
 	watches *Watches
 	next    http.RoundTripper
 }
 
-// RoundTrip sends a request on, and cuts down what comes when it is a watch.
+// RoundTrip sends a request, and filters the events of the answer when it is a watch.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	k, watch := watched(r)
+	k, watch := findKind(r)
 	if !watch {
 		return t.next.RoundTrip(r)
 	}
@@ -73,7 +73,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		next = t.watches.own
 	}
 	answer, err := next.RoundTrip(r)
-	if err != nil || answer.StatusCode != http.StatusOK || !compact(answer.Header) {
+	if err != nil || answer.StatusCode != http.StatusOK || !isProtobufWatch(answer.Header) {
 		if a != nil {
 			a.end()
 		}
@@ -86,8 +86,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets requests be cancelled through this one.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// watched is what a request watches, if it is one of the kinds that are cut down.
-func watched(r *http.Request) (kind, bool) {
+// findKind returns the kind that a request watches, if its events are filtered.
+func findKind(r *http.Request) (kind, bool) {
 	if r.Method != http.MethodGet {
 		return kind{}, false
 	}
@@ -109,8 +109,8 @@ func watched(r *http.Request) (kind, bool) {
 	return kind{}, false
 }
 
-// compact says that the events of an answer are in the form that is understood here.
-func compact(h http.Header) bool {
+// isProtobufWatch reports whether an answer has events in the encoding that is parsed here.
+func isProtobufWatch(h http.Header) bool {
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
 	return err == nil && media == "application/vnd.kubernetes.protobuf" && parameters["stream"] == "watch" && h.Get("Content-Encoding") == ""
 }

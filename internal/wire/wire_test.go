@@ -148,7 +148,7 @@ func TestOneWatch(t *testing.T) {
 	c := client(t, s.config())
 	leavesOut := func(path string) (bool, func()) {
 		answer := get(t, c, s.URL+path)
-		return answer.Body.(*stream).again != nil, func() {
+		return answer.Body.(*stream).dedup != nil, func() {
 			_ = answer.Body.Close()
 			_ = answer.Body.Close() // clients do
 		}

@@ -96,7 +96,7 @@ func (f *follower) list(all []change, upTo int) {
 }
 
 // follow watches events until the watch ends, or breaks after some of them.
-func (f *follower) follow(t *testing.T, a *again, events []change, breaks int) {
+func (f *follower) follow(t *testing.T, a *deduplicator, events []change, breaks int) {
 	t.Helper()
 	var sent []byte
 	for _, c := range events {
@@ -108,7 +108,7 @@ func (f *follower) follow(t *testing.T, a *again, events []change, breaks int) {
 	s := newStream(io.NopCloser(bytes.NewReader(sent)), kinds[0], a)
 	defer func() { _ = s.Close() }()
 	for range breaks {
-		size := make([]byte, prefix)
+		size := make([]byte, lengthPrefix)
 		if _, err := io.ReadFull(s, size); err != nil {
 			return
 		}
@@ -142,7 +142,7 @@ func TestAgain(t *testing.T) {
 	for seed := range int64(*histories) {
 		luck := rand.New(rand.NewSource(seed))
 		all := history(luck, length)
-		a, f := newAgain(), &follower{}
+		a, f := newDeduplicator(), &follower{}
 		end := luck.Intn(len(all))
 		f.list(all, end)
 		for round := 0; end < len(all); round++ {
@@ -177,7 +177,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, when string, a *again, seen, is *follower) {
+func check(t *testing.T, when string, a *deduplicator, seen, is *follower) {
 	t.Helper()
 	stripped := func(nodes map[string]*corev1.Node) map[string]*corev1.Node {
 		out := maps.Clone(nodes)
@@ -192,26 +192,26 @@ func check(t *testing.T, when string, a *again, seen, is *follower) {
 		t.Fatalf("%s: what is (-) and what is seen (+):\n%s", when, diff)
 	}
 	for name, n := range seen.nodes {
-		if got, want := a.newest(string(n.UID), n.ResourceVersion), is.nodes[name].ResourceVersion; got != want {
+		if got, want := a.newestVersion(string(n.UID), n.ResourceVersion), is.nodes[name].ResourceVersion; got != want {
 			t.Fatalf("%s: the newest version of %s like %s is %s, want %s", when, name, n.ResourceVersion, got, want)
 		}
 	}
 }
 
 // heard says whether an event is passed on.
-func heard(t *testing.T, a *again, what string, n *corev1.Node) bool {
+func heard(t *testing.T, a *deduplicator, what string, n *corev1.Node) bool {
 	t.Helper()
 	var scratch []byte
 	e, ok := kinds[0].cut(encoded(t, what, n), &scratch)
 	if !ok {
 		t.Fatal("not understood")
 	}
-	return a.hear(string(e.kind), e.object)
+	return a.observe(string(e.kind), e.object)
 }
 
 // TestNewest holds that a version stands for another only when nothing was said between them.
 func TestNewest(t *testing.T) {
-	a := newAgain()
+	a := newDeduplicator()
 	node := func(version, team string, alive int64) {
 		t.Helper()
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version, Labels: map[string]string{"team": team}}}
@@ -223,30 +223,30 @@ func TestNewest(t *testing.T) {
 	node("100", "b", 3)
 	node("1000", "b", 4)
 	for version, want := range map[string]string{"9": "9", "10": "1000", "100": "1000", "1000": "1000", "1001": "1001", "": "", "new": "new"} {
-		if got := a.newest("u", version); got != want {
+		if got := a.newestVersion("u", version); got != want {
 			t.Errorf("the newest version like %q is %q, want %q", version, got, want)
 		}
 	}
-	if got := a.newest("other", "10"); got != "10" {
+	if got := a.newestVersion("other", "10"); got != "10" {
 		t.Errorf("the newest version of a node nobody knows is %q", got)
 	}
 	node("100", "b", 3) // a watch that is taken up again repeats what was left out
-	if got := a.newest("u", "10"); got != "1000" {
+	if got := a.newestVersion("u", "10"); got != "1000" {
 		t.Errorf("after a repetition version 10 stands for %q", got)
 	}
 	node("1001", "a", 5)
-	if got := a.newest("u", "10"); got != "10" {
+	if got := a.newestVersion("u", "10"); got != "10" {
 		t.Errorf("a version of before stands for %q", got)
 	}
-	a.lose()
-	if got := a.newest("u", "1001"); got != "1001" || len(a.objects) > 0 {
+	a.reset()
+	if got := a.newestVersion("u", "1001"); got != "1001" || len(a.objects) > 0 {
 		t.Errorf("after something that is no event there is %q", got)
 	}
 }
 
 // TestAgainForgets holds that an object that is added is always new, and that one that is gone is forgotten.
 func TestAgainForgets(t *testing.T) {
-	a := newAgain()
+	a := newDeduplicator()
 	for _, what := range []string{"ADDED", "ADDED", "DELETED"} {
 		if !heard(t, a, what, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "1"}}) {
 			t.Errorf("%s was left out", what)
@@ -262,20 +262,20 @@ func TestAgainDoubts(t *testing.T) {
 	node := func(version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version}}
 	}
-	for name, doubtful := range map[string]func(a *again){
-		"an error": func(a *again) { heard(t, a, "ERROR", node("3")) },
-		"no uid": func(a *again) {
+	for name, doubtful := range map[string]func(a *deduplicator){
+		"an error": func(a *deduplicator) { heard(t, a, "ERROR", node("3")) },
+		"no uid": func(a *deduplicator) {
 			heard(t, a, "MODIFIED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "3"}})
 		},
-		"no version":         func(a *again) { heard(t, a, "MODIFIED", node("")) },
-		"another version":    func(a *again) { heard(t, a, "MODIFIED", node("v3")) },
-		"no object":          func(a *again) { a.hear("MODIFIED", nil) },
-		"a broken object":    func(a *again) { a.hear("MODIFIED", []byte{0x0a, 2, 0xff, 0xff}) },
-		"the object anew":    func(a *again) { a.begin(url.Values{}) },
-		"all objects anew":   func(a *again) { a.begin(url.Values{"resourceVersion": {"2"}, "sendInitialEvents": {"true"}}) },
-		"a watch from later": func(a *again) { a.begin(url.Values{"resourceVersion": {"3"}}) },
+		"no version":         func(a *deduplicator) { heard(t, a, "MODIFIED", node("")) },
+		"another version":    func(a *deduplicator) { heard(t, a, "MODIFIED", node("v3")) },
+		"no object":          func(a *deduplicator) { a.observe("MODIFIED", nil) },
+		"a broken object":    func(a *deduplicator) { a.observe("MODIFIED", []byte{0x0a, 2, 0xff, 0xff}) },
+		"the object anew":    func(a *deduplicator) { a.begin(url.Values{}) },
+		"all objects anew":   func(a *deduplicator) { a.begin(url.Values{"resourceVersion": {"2"}, "sendInitialEvents": {"true"}}) },
+		"a watch from later": func(a *deduplicator) { a.begin(url.Values{"resourceVersion": {"3"}}) },
 	} {
-		a := newAgain()
+		a := newDeduplicator()
 		if !heard(t, a, "MODIFIED", node("2")) || heard(t, a, "MODIFIED", node("2")) {
 			t.Fatal("an event is new the first time, and only then")
 		}
