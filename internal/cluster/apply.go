@@ -96,7 +96,7 @@ func (p *pass) markIncomplete(plan rollout.Plan) {
 	}
 }
 
-// splitByLedger separates the actions on nodes where nobody is admitted. They do not wait until the ledgers are written.
+// splitByLedger separates the actions on nodes without an admission. They do not wait until the ledgers are written.
 func splitByLedger(plan rollout.Plan) (without, with rollout.Plan) {
 	needsLedger := map[string]bool{}
 	for _, a := range plan.Actions {

@@ -133,7 +133,7 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 }
 
 // writeNode patches a node, but not its conditions. With mustBeLatest the node must still be the observed version.
-// Annotation updates alone are written whatever else changed, because nobody else writes their keys.
+// Annotation updates alone are written whatever else changed, because no other program writes their keys.
 func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node, mustBeLatest bool) (*node.Node, error) {
 	if !edit.TouchesNode() {
 		return was, nil

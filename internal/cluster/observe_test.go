@@ -178,7 +178,7 @@ func TestNewestVersionIsNamed(t *testing.T) {
 	}
 	n1 := s.GetNode("n1")
 	s.cluster.options.Newest = func(uid, version string) string {
-		if uid == string(n1.UID) { // of n2 nobody knows what was written
+		if uid == string(n1.UID) { // what was written to n2 is unknown
 			return n1.ResourceVersion
 		}
 		return version

@@ -12,7 +12,7 @@ import (
 )
 
 // sendQueue is the work of one plan that is still to be sent. The first part of each node goes before the second part of
-// any: people wait for what begins, and nobody for what tidies up.
+// any: users wait for what begins, and nothing waits for deletions.
 type sendQueue struct {
 	mu      sync.Mutex
 	works   []*nodeWork

@@ -27,7 +27,7 @@ const StatusTimeout = 2 * time.Second
 // Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made
 // for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept.
 // With Options.OnComplete it does not wait for an answer: until there is one, no other status of the object is written, and
-// nobody is admitted by its ledger.
+// no node is admitted by its ledger.
 type statusWriter struct {
 	apiWriter
 	inFlight *inFlight
@@ -79,7 +79,7 @@ func (w statusWriter) update(ctx context.Context, latest, changed client.Object,
 	}
 	w.inFlight.senders.Go(func() {
 		_, err := w.patch(ctx, latest, changed, status)
-		if ctx.Err() != nil { // nobody waits for it any more
+		if ctx.Err() != nil { // the operator stops
 			err = nil
 		}
 		w.inFlight.endStatus(latest.GetUID(), err)

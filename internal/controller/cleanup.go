@@ -131,7 +131,7 @@ func deleteSkyhooks(ctx context.Context, c client.Client, hooks []v1alpha1.Skyho
 	return nil
 }
 
-// describeRemaining tells what the deletion of each Skyhook waits for, from its conditions.
+// describeRemaining describes what the deletion of each Skyhook waits for, from its conditions.
 func describeRemaining(hooks []v1alpha1.Skyhook) string {
 	slices.SortFunc(hooks, func(a, b v1alpha1.Skyhook) int { return strings.Compare(a.Name, b.Name) })
 	var out []string

@@ -140,7 +140,7 @@ func (m *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, grou
 	m.samples, m.policies, m.groups, m.passedAt = all, o.Policies, groups, now
 }
 
-// liveness tells how long the current pass has taken.
+// liveness measures how long the current pass has taken.
 type liveness struct{ since atomic.Pointer[time.Time] }
 
 func (l *liveness) passStarted(now time.Time) { l.since.Store(&now) }

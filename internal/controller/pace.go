@@ -16,7 +16,7 @@ const (
 	urgentCredit = time.Second
 )
 
-// pace tells when the next pass may begin.
+// pace decides when the next pass may begin.
 type pace struct {
 	restedAt time.Time // a usual pass may begin
 	paidAt   time.Time // an urgent pass may begin, before its credit

@@ -27,7 +27,7 @@ import (
 // cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
 // namespace, and our own kinds. No Secrets, and no other pods.
 func cacheOptions(namespace string) cache.Options {
-	shared := true // nobody changes what the cache holds
+	shared := true // no reader changes what the cache holds
 	here := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		ReaderFailOnMissingInformer:  true,

@@ -23,7 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 )
 
-// A watch costs memory here and in the API server. Nodes beyond mostWatched are listed now and then instead, a few of
+// A watch costs memory here and in the API server. Nodes beyond defaultMaxWatched are listed now and then instead, a few of
 // them in one pass.
 const (
 	defaultMaxWatched = 300
@@ -58,9 +58,9 @@ type listing struct {
 	at   time.Time
 }
 
-func newWorkloadWatcher(c kubernetes.Interface, wake func()) *workloadWatcher {
+func newWorkloadWatcher(c kubernetes.Interface, requestPass func()) *workloadWatcher {
 	return &workloadWatcher{
-		client: c, requestPass: wake, clock: time.Now, maxWatched: defaultMaxWatched, nodes: map[string]*podWatch{}, listed: map[string]listing{},
+		client: c, requestPass: requestPass, clock: time.Now, maxWatched: defaultMaxWatched, nodes: map[string]*podWatch{}, listed: map[string]listing{},
 	}
 }
 

@@ -134,13 +134,13 @@ func mergeKeys(a, b map[string]*string) map[string]*string {
 	return out
 }
 
-// Empty says that the edit changes nothing.
+// Empty reports whether the edit changes nothing.
 func (e Edit) Empty() bool { return !e.TouchesNode() && !e.TouchesStatus() }
 
-// TouchesStatus says that a part of the edit goes to the status subresource.
+// TouchesStatus reports whether a part of the edit goes to the status subresource.
 func (e Edit) TouchesStatus() bool { return len(e.SetConditions) > 0 || len(e.RemoveConditions) > 0 }
 
-// TouchesNode says that a part of the edit goes to the node itself.
+// TouchesNode reports whether a part of the edit goes to the node itself.
 func (e Edit) TouchesNode() bool {
 	return len(e.Annotations) > 0 || len(e.Labels) > 0 || e.Unschedulable != nil || e.touchesTaints()
 }

@@ -135,7 +135,7 @@ func (n *Node) findHolds() []ownedHold {
 	return slices.Concat(skyhooks, nodeOps)
 }
 
-// MayBeDrained says that a Skyhook or an admitted NodeOp holds the node: then the pods on it matter.
+// MayBeDrained reports whether a Skyhook or an admitted NodeOp holds the node: then the pods on it matter.
 func (n *Node) MayBeDrained() bool {
 	for _, s := range n.skyhooks {
 		if s.Cordoned {
@@ -171,13 +171,13 @@ func (n *Node) findLatest() time.Time {
 	return out
 }
 
-// IsKnown says that some Skyhook has left a mark on the node before.
+// IsKnown reports whether some Skyhook has left a mark on the node before.
 func (n *Node) IsKnown() bool { return n.known }
 
-// IsRebootedFrom says that a reboot of ours is in progress that began in this boot.
+// IsRebootedFrom reports whether a reboot of ours is in progress that began in this boot.
 func (n *Node) IsRebootedFrom(bootID string) bool { return slices.Contains(n.rebootsFrom, bootID) }
 
-// IsControlPlane says that the node has the role of the control plane.
+// IsControlPlane reports whether the node has the role of the control plane.
 func (n *Node) IsControlPlane() bool {
 	_, master := n.Labels["node-role.kubernetes.io/master"]
 	_, controlPlane := n.Labels["node-role.kubernetes.io/control-plane"]
@@ -192,12 +192,12 @@ func (n *Node) OrderClass() int {
 	return 1
 }
 
-// HasTaint says that the node carries this taint (key and effect).
+// HasTaint reports whether the node carries this taint (key and effect).
 func (n *Node) HasTaint(taint corev1.Taint) bool {
 	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
-// HasConditionReason says that the node has one of our conditions with this reason; reasons tell True from False.
+// HasConditionReason reports whether the node has one of our conditions with this reason; a reason implies the status.
 func (n *Node) HasConditionReason(kind corev1.NodeConditionType, reason string) bool {
 	for i := range n.Conditions {
 		if n.Conditions[i].Type == kind {

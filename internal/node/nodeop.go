@@ -182,5 +182,5 @@ func (r OpRecord) times() []time.Time {
 	return out
 }
 
-// IsFailed says that the NodeOp failed on the node.
+// IsFailed reports whether the NodeOp failed on the node.
 func (r *Result) IsFailed() bool { return r != nil && r.Phase == nodeopv1.PhaseFailed }

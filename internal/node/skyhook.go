@@ -42,7 +42,7 @@ func (n *Node) Skyhook(name string) *SkyhookState {
 	return noSkyhook
 }
 
-// HasSkyhook says that the Skyhook has left anything on the node.
+// HasSkyhook reports whether the Skyhook has left anything on the node.
 func (n *Node) HasSkyhook(name string) bool { return n.skyhooks[name] != nil }
 
 // Skyhooks are the names of those that have left anything on the node, sorted.

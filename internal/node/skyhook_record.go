@@ -43,7 +43,7 @@ type Goal string
 
 // The goals. A package without one is finished.
 const (
-	GoalInstall   Goal = "install"   // nothing of it is there, or nobody knows
+	GoalInstall   Goal = "install"   // it is not there, or its state is unknown
 	GoalUpgrade   Goal = "upgrade"   // a lower version is there
 	GoalConfig    Goal = "config"    // its configMap changed
 	GoalReapply   Goal = "reapply"   // asked for again: by a rerun, or because the node booted

@@ -88,9 +88,9 @@ func TestEvents(t *testing.T) {
 	w.applyYAML(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, concurrency: 1, backoffLimit: 0}}`)
 	w.commands["n2"] = "fail"
 	w.runToEnd()
-	var told []string
+	var recorded []string
 	for _, e := range w.events {
-		told = append(told, strings.TrimSpace(fmt.Sprint(e.Type, " ", e.Reason, " ", e.Node, ": ", e.Message)))
+		recorded = append(recorded, strings.TrimSpace(fmt.Sprint(e.Type, " ", e.Reason, " ", e.Node, ": ", e.Message)))
 	}
 	if all := []string{
 		"Normal Started cp1: NodeOp default/up begins to work on node cp1",
@@ -99,8 +99,8 @@ func TestEvents(t *testing.T) {
 		"Normal Started n2: NodeOp default/up begins to work on node n2",
 		"Warning Failed n2: NodeOp default/up failed on node n2: Job failed",
 		"Warning Failed : 2 of 2 nodes done, 1 failed; node n2: Job failed: no such file",
-	}; !slices.Equal(told, all) {
-		t.Errorf("events are\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(all, "\n"))
+	}; !slices.Equal(recorded, all) {
+		t.Errorf("events are\n%s\nwant\n%s", strings.Join(recorded, "\n"), strings.Join(all, "\n"))
 	}
 }
 

@@ -135,7 +135,7 @@ func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// removeHeld removes the hold from the record. Nobody needs the record of a NodeOp that does not exist any more.
+// removeHeld removes the hold from the record. The record of a NodeOp that does not exist any more is not needed.
 func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 	if r.isOrphan {
 		return r.removeRecord()

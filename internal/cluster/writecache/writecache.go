@@ -71,7 +71,7 @@ func (c *Cache[T]) PutCreated(object T) {
 func PutDeleting[T client.Object](c *Cache[T], object T) {
 	deleting := object.DeepCopyObject().(T)
 	deleting.SetDeletionTimestamp(&metav1.Time{Time: c.clock()})
-	deleting.SetResourceVersion("") // the answer to a deletion does not tell it
+	deleting.SetResourceVersion("") // the answer to a deletion does not contain it
 	c.Put(deleting)
 }
 
@@ -98,7 +98,7 @@ func (c *Cache[T]) Get(key types.NamespacedName) (T, bool) {
 }
 
 // Latest returns an object as we left it after it was observed. Each of our writes has the version before it as its
-// precondition, so nobody else wrote in between.
+// precondition, so there was no other write in between.
 func (c *Cache[T]) Latest(observed T) T {
 	is := c.identify(observed)
 	if known, ok := c.Get(is.NamespacedName); ok && c.identify(known).UID == is.UID {
