@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
@@ -62,6 +63,25 @@ func (w podWriter) createOrAccept(ctx context.Context, op *nodeop.Compiled, o, e
 	o.SetUID(existing.GetUID())
 	o.SetResourceVersion(existing.GetResourceVersion())
 	o.SetCreationTimestamp(existing.GetCreationTimestamp())
+	return nil
+}
+
+// limitAttempts lowers the backoffLimit of Jobs. A Job that has changed since it was observed is left to the next pass: with
+// a failure that was not observed, the lower limit would end a running attempt.
+func (w nodeOpOwners) limitAttempts(ctx context.Context, op *nodeop.Compiled) error {
+	for _, limit := range op.Limits {
+		j := limit.Job
+		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"uid":%q},"spec":{"backoffLimit":%d}}`, j.ResourceVersion, j.UID, limit.BackoffLimit)
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name}}
+		err := w.options.Client.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+		case apierrors.IsConflict(err):
+			w.inFlight.retry(w.now)
+		default:
+			return fmt.Errorf("limiting the attempts of job %s: %w", j.Name, err)
+		}
+	}
 	return nil
 }
 

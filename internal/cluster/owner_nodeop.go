@@ -73,7 +73,13 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
 		c := w.objects.nodeOps[name]
-		if c == nil || w.objects.hasInFlight(name) {
+		if c == nil {
+			continue
+		}
+		if err := w.limitAttempts(ctx, c); err != nil {
+			w.inFlight.recordError(name, err)
+		}
+		if w.objects.hasInFlight(name) {
 			continue
 		}
 		expired, at := c.IsExpired()

@@ -13,9 +13,9 @@ package controller
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 //
 // Pods on held nodes are watched, evicted, and deleted where a Skyhook allows to force a drain. Pods and Jobs of NodeOps are
-// created in the NodeOp's namespace.
+// created in the NodeOp's namespace; the Job of a deleted one is patched so that it begins no further attempt.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 //
 // Of our own kinds the operator writes the finalizer, its version and the status; it creates and deletes none. API servers

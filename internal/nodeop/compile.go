@@ -99,6 +99,9 @@ func (c *compiler) addNode(n *node.Node) {
 		t.leaving = !selected && (!c.op.isFinished() || t.rec.Admitted || c.op.isDeleting())
 		c.out.Rollout.Targets = append(c.out.Rollout.Targets, t.compile())
 	}
+	if limit := t.attemptLimit(); limit != nil {
+		c.out.Limits = append(c.out.Limits, *limit)
+	}
 	if c.failed == "" && t.rec.Result.IsFailed() {
 		c.failed = n.Name
 	}

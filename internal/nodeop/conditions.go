@@ -87,10 +87,12 @@ func (r *reporter) openReason(out *v1alpha1.NodeOpStatus) (reason, message strin
 	switch {
 	case broken != nil:
 		return string(broken.Reason), broken.Text
+	case out.InProgress > 0 && r.isDeleting():
+		return v1alpha1.ReasonRunning, "it is being deleted: " + joinTexts("what runs ends, and nothing starts", r.attempts())
 	case out.InProgress > 0 && suspended:
-		return v1alpha1.ReasonRunning, "it is suspended: what runs ends, and nothing starts"
+		return v1alpha1.ReasonRunning, joinTexts("it is suspended: what runs ends, and nothing starts", r.attempts())
 	case out.InProgress > 0:
-		return v1alpha1.ReasonRunning, summarize(out.Counters)
+		return v1alpha1.ReasonRunning, joinTexts(summarize(out.Counters), r.attempts())
 	case suspended:
 		return v1alpha1.ReasonSuspended, "it is suspended: set suspend to false to go on"
 	case out.Total == 0:
@@ -102,6 +104,20 @@ func (r *reporter) openReason(out *v1alpha1.NodeOpStatus) (reason, message strin
 		}
 	}
 	return v1alpha1.ReasonRunning, "nodes are about to start"
+}
+
+// attempts describes the attempts on the first node by name whose command failed and is tried again; empty when there is none.
+func (r *reporter) attempts() string {
+	for _, t := range r.compiled.order {
+		command := t.rec.Command
+		if j := t.job(); t.rec.Admitted && command.Is(node.StepRunning) && j != nil {
+			finished, _ := jobOutcome(j)
+			if why := t.retryReason(j); why != nil && !finished {
+				return "node " + t.node.Name + ": " + why.Text
+			}
+		}
+	}
+	return ""
 }
 
 // firstFailure describes the first failed node by name; it is empty when there is none.

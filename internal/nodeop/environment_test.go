@@ -176,6 +176,10 @@ func (w *environment) pass() int {
 	}
 	for _, o := range w.ops {
 		c := compiled[Ref(o)]
+		for _, l := range c.Limits {
+			l.Job.Spec.BackoffLimit = &l.BackoffLimit
+			done++
+		}
 		for _, e := range c.Edits {
 			w.applyEdit(w.node(e.Node), e.Edit)
 			done++

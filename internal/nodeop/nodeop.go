@@ -71,6 +71,7 @@ type Compiled struct {
 	Ledger   rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
 	Problems []Problem
 	Edits    []node.NamedEdit    // written without an action of a plan
+	Limits   []AttemptLimit      // to be set on Jobs, without an action of a plan
 	LeftPods map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
 	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 

@@ -22,7 +22,7 @@ const (
 	defaultRebootTimeout    = 30 * time.Minute
 	defaultBackoffLimit     = 6
 	imagePullTimeout        = time.Hour        // of a preflight pod
-	maxRetryDelay           = 6 * time.Minute  // between two tries of a Job
+	maxRetryDelay           = 10 * time.Minute // between two attempts of a Job
 	deadlineGrace           = 90 * time.Second // after which a Job that missed its own deadline is failed
 )
 

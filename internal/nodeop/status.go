@@ -196,6 +196,9 @@ func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.
 		out.Phase, out.Message = v1alpha1.PhasePending, "Job created"
 	default:
 		out.Phase, out.Message, out.Attempts = v1alpha1.PhaseRunning, "Job is running", cmp.Or(j.Status.Failed, out.Attempts)
+		if last := t.objects.lastFailure(j.Name); last != nil {
+			out.ExitCode, out.Output = last.exit, last.output
+		}
 	}
 	if why.Text != "" && isWaitReason(why.Reason) {
 		out.Message = node.Truncate(why.Text, 500)
@@ -205,7 +208,7 @@ func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.
 // isWaitReason reports whether a reason says why a node does not go on.
 func isWaitReason(reason rollout.Reason) bool {
 	switch reason {
-	case "", rollout.ReasonWorking, rollout.ReasonUpNext, rollout.ReasonFinished:
+	case "", rollout.ReasonWorking, rollout.ReasonRetry, rollout.ReasonUpNext, rollout.ReasonFinished:
 		return false
 	}
 	return true

@@ -237,6 +237,11 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 		task.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, About: about,
 			Text: "no pod was made for job " + j.Name + ": see its events; the namespace may forbid privileged pods"}
 	}
+	if task.State == rollout.StateRunning && task.Why == nil {
+		if task.Why = t.retryReason(j); task.Why != nil {
+			task.Why.About = about
+		}
+	}
 	if !t.rec.Command.Seen {
 		t.recordJobSeen()
 	}
