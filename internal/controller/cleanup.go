@@ -22,13 +22,16 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
+// reportInterval is how often what is waited for is printed although it has not changed.
+const reportInterval = 30 * time.Second
+
 // maxNamed bounds how many remaining objects a message names.
 const maxNamed = 10
 
 // Cleanup deletes every Skyhook, and every NodeOp that has not finished or still holds a node, waits until the operator has
 // removed its finalizer from each, and then deletes the policies. It runs before an operator is removed: without one, nodes
-// would stay cordoned and the finalizers would never go. It prints what it waits for whenever that changes, and returns it
-// as an error when the context ends first.
+// would stay cordoned and the finalizers would never go. It prints what it waits for whenever that changes and every
+// reportInterval, and returns it as an error when the context ends first.
 func Cleanup(ctx context.Context, config *rest.Config, namespace string, report func(string)) error {
 	scheme, err := Scheme()
 	if err != nil {
@@ -55,7 +58,7 @@ func Cleanup(ctx context.Context, config *rest.Config, namespace string, report 
 }
 
 func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, report func(string)) error {
-	last := ""
+	last, reportedAt, started := "", time.Time{}, time.Now()
 	for {
 		waiting, err := deleteRemaining(ctx, c)
 		if err == nil && waiting == "" {
@@ -64,9 +67,10 @@ func waitUntilDeleted(ctx context.Context, c client.Client, namespace string, re
 		if err != nil && ctx.Err() == nil {
 			waiting = err.Error() // it may be temporary
 		}
-		if waiting != "" && waiting != last {
-			last = waiting
-			report("waiting: " + waiting)
+		isDue := waiting != last || time.Since(reportedAt) >= reportInterval
+		if waiting != "" && isDue {
+			last, reportedAt = waiting, time.Now()
+			report(fmt.Sprintf("waiting for %s: %s", time.Since(started).Round(time.Second), waiting))
 		}
 		if !sleep(ctx, time.Second) {
 			return fmt.Errorf("time is up, and this is not finished: %s%s", last, describeMissingLeader(c, namespace))
@@ -90,7 +94,7 @@ func deleteRemaining(ctx context.Context, c client.Client) (waiting string, err 
 	return strings.Join(slices.DeleteFunc([]string{describeRemaining(hooks.Items), ops}, func(s string) bool { return s == "" }), ", "), nil
 }
 
-// deleteNodeOps deletes the NodeOps that still have our finalizer, and names them. All others are only results.
+// deleteNodeOps deletes the NodeOps that still have our finalizer, and describes what they wait for. All others are only results.
 func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err error) {
 	ops := &opv1.NodeOpList{}
 	if err := c.List(ctx, ops); err != nil {
@@ -102,7 +106,7 @@ func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err er
 		if !slices.Contains(o.Finalizers, opv1.FinalizerNodeOp) {
 			continue
 		}
-		names = append(names, "NodeOp "+o.Namespace+"/"+o.Name)
+		names = append(names, describeNodeOp(o))
 		if o.DeletionTimestamp != nil {
 			continue
 		}
@@ -115,6 +119,16 @@ func deleteNodeOps(ctx context.Context, c client.Client) (waiting string, err er
 		names = append(names[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", "), nil
+}
+
+// describeNodeOp names a NodeOp and what its deletion waits for, from its conditions.
+func describeNodeOp(o *opv1.NodeOp) string {
+	why := "its deletion has begun"
+	c := meta.FindStatusCondition(o.Status.Conditions, opv1.ConditionReady)
+	if c != nil && c.Message != "" && o.DeletionTimestamp != nil {
+		why = node.Truncate(c.Message, 400)
+	}
+	return "NodeOp " + o.Namespace + "/" + o.Name + " (" + why + ")"
 }
 
 // deleteSkyhooks deletes the Skyhooks that are not being deleted yet.

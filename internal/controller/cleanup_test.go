@@ -44,6 +44,7 @@ metadata: {name: runs, namespace: ` + s.Namespace + `}
 spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 `)
 	s.Eventually("the node is held", func() bool { return s.GetNode("n1").Spec.Unschedulable })
+	runs := s.failFirstAttempt("runs")
 	printed := make(chan string, 100)
 	ended := make(chan error, 1)
 	limit, cancel := context.WithTimeout(ctx, 4*time.Minute)
@@ -52,10 +53,14 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 	s.Eventually("it prints what it waits for", func() bool {
 		select {
 		case text := <-printed:
-			return strings.Contains(text, "NodeOp "+s.Namespace+"/runs")
+			return strings.Contains(text, "NodeOp "+s.Namespace+"/runs (") && strings.Contains(text, "it is being deleted")
 		default:
 			return false
 		}
+	})
+	s.Eventually("the Job begins no further attempt", func() bool {
+		s.Must(s.Client.Get(ctx, client.ObjectKeyFromObject(runs), runs))
+		return *runs.Spec.BackoffLimit == 0
 	})
 	s.Eventually("the NodeOp is gone", func() bool {
 		s.finishJobs()
@@ -69,6 +74,20 @@ spec: {command: [date], cordon: true, nodeSelector: {matchLabels: {pool: gpu}}}
 	if _, err := get("done"); err != nil {
 		t.Errorf("results went: %v", err)
 	}
+}
+
+// failFirstAttempt acts as the Job controller: the first attempt of the Job of a NodeOp fails, and the second has not begun.
+func (s *fixture) failFirstAttempt(name string) *batchv1.Job {
+	s.Helper()
+	ctx, list := context.Background(), &batchv1.JobList{}
+	s.Eventually("the Job of "+name+" exists", func() bool {
+		s.Must(s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{opv1.LabelNodeOp: name}))
+		return len(list.Items) == 1
+	})
+	j := &list.Items[0]
+	j.Status.Failed = 1
+	s.Must(s.Client.Status().Update(ctx, j))
+	return j
 }
 
 // finishJobs acts as the Job controller: every Job succeeds.
