@@ -91,6 +91,36 @@ func TestLifecycle(t *testing.T) {
 	cluster.RemoveSkyhook(t, name)
 }
 
+// TestRecreated deletes a Skyhook and creates it again, as Helm hooks do: what stayed on the host does not run again, and a
+// changed key runs config with its interrupt.
+func TestRecreated(t *testing.T) {
+	const name = "recreated"
+	n := cluster.InterruptibleNodes(t, 1)[0]
+	cluster.RequireService(t, n, "cron")
+	selectNodes(t, name, n)
+	cluster.Apply(t, suite.Manifest(name, "", recordingPackage("1.0.0", "one")))
+	cluster.WaitComplete(t, name)
+	cluster.DeleteSkyhook(t, name)
+
+	cluster.Apply(t, suite.Manifest(name, "", recordingPackage("1.0.0", "one")))
+	cluster.WaitComplete(t, name)
+	if got := cluster.Exec(t, n, "cat /var/log/stages"); got != "apply 1.0.0\nconfig one" {
+		t.Errorf("created again, the host recorded\n%s", got)
+	}
+	cluster.DeleteSkyhook(t, name)
+
+	cron := invocation(t, n, "cron")
+	cluster.Apply(t, suite.Manifest(name, "", recordingPackage("1.0.0", "two")))
+	cluster.WaitComplete(t, name)
+	if got := cluster.Exec(t, n, "cat /var/log/stages"); got != "apply 1.0.0\nconfig one\nconfig two\npost-interrupt" {
+		t.Errorf("created with another configMap, the host recorded\n%s", got)
+	}
+	if invocation(t, n, "cron") == cron {
+		t.Error("cron was not restarted")
+	}
+	cluster.RemoveSkyhook(t, name)
+}
+
 // TestManualReset: deleting the annotation by hand is the documented way to start again on a node.
 func TestManualReset(t *testing.T) {
 	const name = "again"

@@ -6,6 +6,7 @@ package suite
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -82,14 +83,30 @@ func (c *Cluster) WaitErroring(t *testing.T, name, why string) {
 	})
 }
 
-// RemoveSkyhook deletes a Skyhook and checks that no node is cordoned or carries anything of it.
+// RemoveSkyhook deletes a Skyhook, checks that no node is cordoned or has anything of it but the record of packages that stay,
+// and makes the nodes forget that record, so that the next test with this name begins anew.
 func (c *Cluster) RemoveSkyhook(t *testing.T, name string) {
+	t.Helper()
+	c.DeleteSkyhook(t, name)
+	forget := []string{"annotate", "nodes"}
+	forget = append(forget, c.nodes...)
+	for _, prefix := range recordPrefixes {
+		forget = append(forget, prefix+name+"-")
+	}
+	c.Kubectl(t, forget...)
+}
+
+// DeleteSkyhook deletes a Skyhook and checks the nodes as RemoveSkyhook does, but keeps the record of packages that stay.
+func (c *Cluster) DeleteSkyhook(t *testing.T, name string) {
 	t.Helper()
 	c.Kubectl(t, "delete", "skyhook", name, "--timeout="+Timeout.String())
 	for _, node := range c.nodes {
 		c.requireClean(t, node, name)
 	}
 }
+
+// recordPrefixes are the annotations that a deleted Skyhook leaves for packages that stay on the host.
+var recordPrefixes = []string{"skyhook.nvidia.com/nodeState_", "skyhook.nvidia.com/record_", "skyhook.nvidia.com/version_"}
 
 func (c *Cluster) requireClean(t *testing.T, node, name string) {
 	t.Helper()
@@ -106,7 +123,8 @@ func (c *Cluster) requireClean(t *testing.T, node, name string) {
 	}
 	for _, keys := range []map[string]string{n.Metadata.Annotations, n.Metadata.Labels} {
 		for k := range keys {
-			if strings.HasPrefix(k, "skyhook.nvidia.com/") && strings.HasSuffix(k, "_"+name) {
+			isRecord := slices.ContainsFunc(recordPrefixes, func(prefix string) bool { return k == prefix+name })
+			if strings.HasPrefix(k, "skyhook.nvidia.com/") && strings.HasSuffix(k, "_"+name) && !isRecord {
 				t.Errorf("node %s still carries %s", node, k)
 			}
 		}
