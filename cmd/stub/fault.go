@@ -53,7 +53,7 @@ type fault struct {
 	deaf    bool
 }
 
-// strike plays the fault, if it is this container's turn, else the stub.
+// strike injects the fault if it is meant for this container, otherwise it runs the stub.
 func strike(args []string, env func(string) string, out io.Writer, t termination) int {
 	root, mode := "/root", ""
 	if len(args) > 0 {
@@ -85,7 +85,7 @@ func strike(args []string, env func(string) string, out io.Writer, t termination
 	return f.play(j, out, t)
 }
 
-// bootID is that of the host; where no host is mounted there is none to tell.
+// bootID returns the boot id of the host; empty when no host is mounted.
 func bootID(root string) string {
 	id, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
 	if err != nil {
@@ -101,7 +101,7 @@ func refuse(out io.Writer, err error) int {
 	return 2
 }
 
-// hostRules lays the files of the host over the environment.
+// hostRules merges the files of the host over the environment.
 func hostRules(dir, mode string, env func(string) string) (func(string) string, error) {
 	rules := map[string]string{}
 	for _, name := range []string{"env", "env." + fileName(mode)} {

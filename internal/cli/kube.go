@@ -23,7 +23,7 @@ var errNotInstalled = errors.New("this cluster does not know Skyhooks: install t
 // errNoNodeOps is returned when the API server lacks the CRD of NodeOps.
 var errNoNodeOps = errors.New("this cluster does not know NodeOps, which this command needs: install the CRDs of the chart, or choose another --context")
 
-// isUnknownKind tells a server that lacks the CRD from one that lacks the object.
+// isUnknownKind reports whether the server lacks the CRD, not only the object.
 func isUnknownKind(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -114,7 +114,7 @@ func noteSettings(f *factory, cluster *dump.Cluster) {
 	f.Note("settings of the operator from %s: %s", s.Source, cmp.Or(strings.Join(s.Changed, " "), "all defaults"))
 }
 
-// prefetchLists requests all lists that every decision needs at the same time. An error is reported by whoever needs the
+// prefetchLists requests all lists that every decision needs at the same time. An error is reported by the user of the
 // list.
 func prefetchLists(ctx context.Context, f *factory, c *dump.Cluster) {
 	f.Note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and our pods and ConfigMaps in namespace %s", f.namespace())

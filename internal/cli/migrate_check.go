@@ -74,7 +74,7 @@ func isPackageOperator(d *appsv1.Deployment) bool {
 	return sideOf(d) == migrate.NodeWright
 }
 
-// sideOf tells NodeWright's operator from this one by its image, or else by its labels.
+// sideOf distinguishes NodeWright's operator from this one by its image, or else by its labels.
 func sideOf(d *appsv1.Deployment) migrate.Side {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if strings.Contains(c.Image, "nodewright") {

@@ -131,7 +131,7 @@ func (m *migration) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// busyError says who must stop before anything is changed.
+// busyError names the operators that must stop before anything is changed.
 type busyError struct {
 	text  string
 	never bool // waiting does not help

@@ -76,7 +76,7 @@ func (m *migration) writeTargets(ctx context.Context) error {
 // webhookLag is how long API servers may call a webhook whose configuration was deleted.
 const webhookLag = 30 * time.Second
 
-// retryWebhooks repeats a write while a webhook that nobody serves refuses it: its configuration has just been deleted, and API
+// retryWebhooks repeats a write while a webhook without a server refuses it: its configuration has just been deleted, and API
 // servers notice that a moment later.
 func retryWebhooks(ctx context.Context, write func() error) error {
 	for deadline := time.Now().Add(webhookLag); ; {

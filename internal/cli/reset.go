@@ -158,7 +158,7 @@ func (o *resetOptions) printResult() error {
 	})
 }
 
-// formatNothing says that there is nothing to reset.
+// formatNothing returns the text for nothing to reset.
 func (o *resetOptions) formatNothing() string {
 	where := "no node"
 	if len(o.nodeArgs) > 0 {

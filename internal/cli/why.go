@@ -37,7 +37,7 @@ func newWhyCommand(f *factory) *cobra.Command {
 
 // explanation is one reason, with the reasons that cause it.
 type explanation struct {
-	Subject string        `json:"subject"` // who waits
+	Subject string        `json:"subject"` // the waiting object or node
 	Nodes   int           `json:"nodes,omitempty"`
 	Phase   string        `json:"phase,omitempty"`
 	Reason  string        `json:"reason"`

@@ -99,7 +99,7 @@ func (c *compiler) addGroup(g rollout.Group) (isNew bool) {
 	return true
 }
 
-// checkConfigMapOwners finds ConfigMaps of somebody else where the Skyhook's have to be.
+// checkConfigMapOwners finds foreign ConfigMaps with the names that the Skyhook's need.
 func (c *compiler) checkConfigMapOwners(s *v1alpha1.Skyhook, compiled *skyhook.Compiled) {
 	for _, want := range compiled.ConfigMaps() {
 		found := c.objects.configMap(want.Name)

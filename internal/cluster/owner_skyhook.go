@@ -39,7 +39,7 @@ func (w skyhookOwners) prepareAll(ctx context.Context) {
 			continue
 		}
 		w.notReady[name] = true
-		if apierrors.IsConflict(err) { // somebody else changed it: the next pass decides again
+		if apierrors.IsConflict(err) { // it was changed meanwhile: the next pass decides again
 			w.inFlight.retry(w.now)
 		} else {
 			w.inFlight.recordError(name, err)

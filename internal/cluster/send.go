@@ -115,7 +115,7 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 		return true
 	}
 	isCanceled := errors.Is(ctx.Err(), context.Canceled)
-	if isCanceled || apierrors.IsConflict(err) { // somebody else changed the node: the next pass decides again
+	if isCanceled || apierrors.IsConflict(err) { // the node was changed meanwhile: the next pass decides again
 		p.inFlight.retry(p.now)
 	} else {
 		p.inFlight.recordNodeError(w, err, p.options.Clock())

@@ -92,7 +92,7 @@ func listContainerNames(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// StripWorkload removes from a pod of somebody else, in place, all but what decides whether it blocks a drain.
+// StripWorkload removes from a workload's pod, in place, all fields but those that decide whether it blocks a drain.
 func StripWorkload(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	var volumes []corev1.Volume

@@ -18,7 +18,7 @@ import (
 )
 
 // exclusiveLock is the lease of this operator's namespace. It cannot be acquired while an operator of another namespace leads.
-// Those who wait do not hold it, so two operators of ours never wait for each other. Who leads already goes on leading.
+// Waiting operators do not hold it, so two operators of ours never wait for each other. A leader stays the leader.
 type exclusiveLock struct {
 	resourcelock.Interface
 	others *otherOperators

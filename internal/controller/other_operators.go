@@ -31,7 +31,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
-// maxClockSkew is how far the clocks of two nodes may differ. A lease that ran out longer ago is nobody's, at first sight.
+// maxClockSkew is how far the clocks of two nodes may differ. A lease that expired longer ago counts as free at first sight.
 const maxClockSkew = 5 * time.Minute
 
 // reasonOtherOperator is the reason of the event about an operator in another namespace.
@@ -127,7 +127,7 @@ func (o *otherOperators) watch(ctx context.Context, c kubernetes.Interface) erro
 	return nil
 }
 
-// markReady says that what can be known is known. It returns whether that is new.
+// markReady records that the first list is complete. It reports whether that is new.
 func (o *otherOperators) markReady() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

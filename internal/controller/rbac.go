@@ -48,7 +48,7 @@ package controller
 // An earlier operator in another namespace leads as long as it holds the lease of this name there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=3c22c1ae.nvidia.com,verbs=list;watch
 //
-// Secure metrics ask the API server who reads them and whether they may. The chart adds these two only for secure metrics.
+// Secure metrics authenticate and authorize readers with the API server. The chart adds these two only for secure metrics.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 //

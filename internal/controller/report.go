@@ -178,7 +178,7 @@ func (p *passReport) updateUpgrades(ctx context.Context) {
 	}
 }
 
-// updatePolicies writes who uses each policy, how far they are, and what the groups of a shared one learned: its next
+// updatePolicies writes the users of each policy, their progress, and the memory of the groups of a shared one: its next
 // batch begins only when that is stored.
 func (p *passReport) updatePolicies(ctx context.Context) {
 	users := p.objects.PolicyUsers(p.plan)

@@ -8,7 +8,7 @@ import "context"
 // startup is what a leader does before its first write: it waits until no other operator leads and no Skyhook must be migrated,
 // removes the webhook configurations of an earlier operator, and then runs the loop.
 type startup struct {
-	others    *otherOperators // nil where the lease of the leader waits for them, or nobody does
+	others    *otherOperators // nil where the lease of the leader waits for them, or nothing does
 	migration *migrationCheck
 	webhooks  *webhookRemover
 	loop      *Loop

@@ -157,7 +157,7 @@ func (r Recipe) buildImage(p v1.Platform, layers map[*Tree]v1.Layer) (v1.Image, 
 	return mutate.ConfigFile(img, r.mergeConfig(cf.DeepCopy(), p))
 }
 
-// mergeConfig lays the recipe over the configuration of the image below.
+// mergeConfig merges the recipe over the configuration of the base image.
 func (r Recipe) mergeConfig(cf *v1.ConfigFile, p v1.Platform) *v1.ConfigFile {
 	cf.OS, cf.Architecture, cf.Variant, cf.OSVersion = p.OS, p.Architecture, p.Variant, p.OSVersion
 	cf.Created = v1.Time{Time: r.Created}

@@ -93,7 +93,7 @@ func (l *layer) DiffID() (v1.Hash, error) { return l.diffID, nil }
 // Size is that of the compressed layer.
 func (l *layer) Size() (int64, error) { return int64(len(l.blob)), nil }
 
-// MediaType says that the layer is a compressed tar.
+// MediaType returns the type of a compressed tar.
 func (l *layer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
 
 // Compressed is the layer as it is stored.

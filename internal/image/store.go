@@ -226,7 +226,7 @@ func WriteLayout(dir string, images ...Named) error {
 	return nil
 }
 
-// clearLayout makes room for a layout and never removes what is none.
+// clearLayout removes a layout, and never a directory that is none.
 func clearLayout(dir string) error {
 	there, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(there) == 0 {

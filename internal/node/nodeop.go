@@ -35,7 +35,7 @@ type OpRecord struct {
 // Held is a hold as its owner records it.
 type Held struct {
 	At          time.Time `json:"at"`
-	WasCordoned bool      `json:"wasCordoned,omitempty"` // by somebody else, before any hold of ours
+	WasCordoned bool      `json:"wasCordoned,omitempty"` // by an administrator, before any hold of ours
 }
 
 // Step is how far one task is.
@@ -133,7 +133,7 @@ func parseNodeOp(key, text string, prev OpState) OpState {
 	return out
 }
 
-// nodeOpHolds lists the holds of NodeOps. A predecessor recorded nothing but the name of who cordoned the node.
+// nodeOpHolds lists the holds of NodeOps. A predecessor recorded only the name of the owner of the cordon.
 func (n *Node) nodeOpHolds() []ownedHold {
 	var out []ownedHold
 	cordonedBy := n.Annotations[nodeopv1.AnnotationCordonedBy]

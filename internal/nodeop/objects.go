@@ -108,7 +108,7 @@ func IsPodFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// finalCondition returns the condition that says that a Job has ended; nil before. Only then no pod of it runs any more.
+// finalCondition returns the condition of an ended Job; nil before. Only then does no pod of it run.
 func finalCondition(j *batchv1.Job) *batchv1.JobCondition {
 	for i := range j.Status.Conditions {
 		cond := &j.Status.Conditions[i]

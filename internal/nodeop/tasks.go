@@ -209,7 +209,7 @@ func (t *taskCompiler) commandTask() rollout.Task {
 	switch {
 	case j != nil:
 		t.observeJob(&task, j)
-	case t.rec.Command.Seen: // somebody deleted it: its outcome is unknown
+	case t.rec.Command.Seen: // it was deleted: its outcome is unknown
 		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.op.now})
 	default:
 		task.Lost = true
@@ -252,7 +252,7 @@ func (t *target) hasRun(j *batchv1.Job) bool {
 	return j.Status.Active > 0 || j.Status.Failed > 0 || len(t.objects.workers) > 0
 }
 
-// recordJobSeen writes that the Job exists. If it is missing later, somebody deleted it; otherwise it was never created.
+// recordJobSeen records that the Job exists. If it is missing later, it was deleted; otherwise it was never created.
 func (t *taskCompiler) recordJobSeen() {
 	t.rec = t.rec.Clone()
 	t.rec.Command.Seen = true

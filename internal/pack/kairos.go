@@ -14,7 +14,7 @@ type Kairos struct {
 	Runs bool
 	// Release holds what its release file says, by key without the prefix KAIROS_; only keys of KairosKeys.
 	Release map[string]string
-	// Boot is the system it booted: active, passive, recovery, livecd or unknown; empty when nobody can tell.
+	// Boot is the system it booted: active, passive, recovery, livecd or unknown; empty when it cannot be determined.
 	Boot string
 }
 

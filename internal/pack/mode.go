@@ -71,7 +71,7 @@ func (m Mode) Action() Mode { return Mode(strings.TrimSuffix(string(m), checkSuf
 func (m Mode) HasSteps() bool { return m != ModeInterrupt }
 
 // Uninstalls says whether the mode takes the package away: the overlay and the
-// expected config files play no part then.
+// expected config files do not matter then.
 func (m Mode) Uninstalls() bool { return m.Action() == ModeUninstall }
 
 // Upgrades says whether PREVIOUS_VERSION and CURRENT_VERSION are given.

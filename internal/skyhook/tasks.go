@@ -194,13 +194,23 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 	}
 	task.Dead, task.Leaving = pod.dead, pod.leaving
 	task.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(st, e, pod)
-	if pod.state == running && pod.healthy && !pod.leaving && task.Why == nil && tc.isOutdated(st, e, pod) {
-		task.Why = &rollout.Why{Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,
-			Text: "an edited definition of package " + st.name + " waits: stage " + string(st.stage) + " runs with an earlier one"}
+	if task.Why == nil && pod.healthy && pod.state == running && !pod.leaving && tc.wasEditedMeanwhile(st, e) {
+		task.Why = &rollout.Why{
+			Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,
+			Text: "an edited definition of package " + st.name + " waits: stage " + string(st.stage) + " runs with an earlier one",
+		}
 	}
 	if st.isInterrupt() && pod.state == succeeded && e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
 		tc.proveReboot(w.n, e.rec, pod, task)
 	}
+}
+
+// wasEditedMeanwhile reports whether the package was edited, in a way that affects its pods, after its stage began.
+func (tc taskCompiler) wasEditedMeanwhile(st *step, e entry) bool {
+	if st.isInterrupt() || e.rec == nil || e.rec.Hash == "" || e.rec.Hash == st.def.Hash {
+		return false
+	}
+	return tc.edits(e.rec.Hash, st.def)
 }
 
 // isOutdated reports whether the pod was made from other inputs than a new one would be.

@@ -90,7 +90,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 	return p, nil
 }
 
-// attach uses a cluster that somebody else runs. What is installed there stays: removing a CRD removes its objects.
+// attach uses an existing cluster. What is installed there stays: removing a CRD removes its objects.
 func (p *Plane) attach(kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 )
 
 // A guard outlives the test binary for a moment. It reads from a pipe that only the test binary can write to; when the
-// pipe closes, the test binary is gone, be it by a panic, ^C or kill -9. Then the guard ends what carries the mark and
+// pipe closes, the test binary is gone, by a panic, ^C or kill -9. Then the guard ends what has the mark and
 // removes the directory.
 type guard struct {
 	dir  string

@@ -85,7 +85,7 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 	return o, o.waitReady(ctx)
 }
 
-// findFreeAddresses returns addresses of this machine on which nobody listens.
+// findFreeAddresses returns free addresses of this machine.
 func findFreeAddresses(count int) ([]string, error) {
 	var addresses []string
 	for range count {

@@ -293,7 +293,7 @@ func (c *Cluster) On(ctx context.Context, nodes []string) (map[string][]*corev1.
 			out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], pod)
 		}
 	}
-	for _, n := range nodes { // an empty list says that the node has no pods
+	for _, n := range nodes { // an empty list means that the node has no pods
 		if out[n] == nil {
 			out[n] = []*corev1.Pod{}
 		}

@@ -24,7 +24,7 @@ type Operator struct {
 	options.Options `json:",inline"`
 }
 
-// ErrNoOperator says that no operator was found, so that the defaults are used.
+// ErrNoOperator is returned when no operator was found, so that the defaults are used.
 var ErrNoOperator = errors.New("no operator")
 
 // FindOperator reads the operator's settings from its Deployment. With an error, the defaults replace what could not be read.

@@ -12,14 +12,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Cordon is what matters of a node: whether it is unschedulable, and who of ours wants it to be.
+// Cordon is the part of a node that holds depend on: whether it is unschedulable, and the holds on it.
 type Cordon struct {
 	Unschedulable bool
 	Holds         []rollout.Hold
 }
 
-// Place adds a hold of owner and makes the node unschedulable. The hold remembers whether somebody else had cordoned the
-// node before the first of our holds: a later hold inherits that from the holds that are there. When somebody made the
+// Place adds a hold of owner and makes the node unschedulable. The hold remembers whether an administrator had cordoned the
+// node before the first of our holds: a later hold inherits that from the existing holds. When somebody made the
 // node schedulable although it is held, no cordon is older than our holds any more.
 func (c Cordon) Place(owner rollout.Ref, now time.Time) Cordon {
 	out := Cordon{Unschedulable: true, Holds: slices.Clone(c.Holds)}
@@ -56,7 +56,7 @@ func (c Cordon) Of(owner rollout.Ref) rollout.Hold {
 	return rollout.Hold{}
 }
 
-// With replaces the hold of h.Owner by h: for an owner who knows more of it than the list does.
+// With replaces the hold of h.Owner by h: for an owner whose own record is newer than the list.
 func (c Cordon) With(h rollout.Hold) Cordon {
 	c.Holds = append(without(c.Holds, h.Owner), h)
 	return c

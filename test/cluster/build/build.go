@@ -48,7 +48,7 @@ type artifact struct {
 	name   string   // for people: kubernetes-v1.36.3
 	inputs []string // everything that decides the result, contents included
 	needed uint64   // bytes that must be free before the build
-	note   string   // what to tell whoever waits
+	note   string   // shown while it is built
 	make   func(ctx context.Context, dir string) error
 }
 

@@ -121,7 +121,7 @@ func (g Group) Processes() []int {
 	for _, dir := range g.dirs {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Base(path) != "cgroup.procs" {
-				return nil // a group that goes away meanwhile has nobody in it
+				return nil // a group that vanishes meanwhile is empty
 			}
 			list, _ := os.ReadFile(path)
 			for _, field := range strings.Fields(string(list)) {

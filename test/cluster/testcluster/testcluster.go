@@ -56,7 +56,7 @@ type Cluster struct {
 	Config     *rest.Config
 	Client     *kubernetes.Clientset
 
-	paths    clusterPaths // empty on a cluster of somebody else
+	paths    clusterPaths // empty on a foreign cluster
 	watchdog *watchdog    // nil unless the cluster is tied to this process
 }
 
@@ -147,7 +147,7 @@ func Open(name string) (*Cluster, error) {
 	return c, nil
 }
 
-// Connect connects to a cluster of somebody else, which has neither power switches nor this registry.
+// Connect connects to a foreign cluster, which has neither power switches nor this registry.
 func Connect(kubeconfig string) (*Cluster, error) {
 	path, err := filepath.Abs(kubeconfig)
 	if err != nil {
@@ -168,7 +168,7 @@ func Connect(kubeconfig string) (*Cluster, error) {
 // IsOurs reports whether Up brought the cluster up: only then it has a registry, faults and power switches.
 func (c *Cluster) IsOurs() bool { return c.paths.dir != "" }
 
-// errNotOurs returns an error on a cluster of somebody else.
+// errNotOurs returns an error on a foreign cluster.
 func (c *Cluster) errNotOurs(what string) error {
 	if c.IsOurs() {
 		return nil
