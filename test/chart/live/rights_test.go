@@ -212,6 +212,30 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfte
 		err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "check"}, o)
 		return err == nil && o.Status.Completed == 2 && hasRequested(t, w, "delete", "jobs")
 	})
+	deleteRunningNodeOp(t, w)
+}
+
+// deleteRunningNodeOp deletes a NodeOp while its command runs: its Job is kept from starting another attempt.
+func deleteRunningNodeOp(t *testing.T, w *testenv.Env) {
+	t.Helper()
+	ctx := context.Background()
+	key := client.ObjectKey{Namespace: w.Namespace, Name: "endless"}
+	w.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: endless, namespace: ` + w.Namespace + `}
+spec: {command: ["false"], nodeSelector: {matchLabels: {pool: gpu}}}
+`)
+	w.Eventually("the Jobs of the NodeOp exist", func() bool {
+		jobs := &batchv1.JobList{}
+		return w.Client.List(ctx, jobs, client.MatchingLabels{opv1.LabelNodeOp: key.Name}) == nil && len(jobs.Items) > 0
+	})
+	w.Must(w.Client.Delete(ctx, &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
+	w.Eventually("the operator lowered the limit of a Job", func() bool { return hasRequested(t, w, "patch", "jobs") })
+	w.Eventually("the NodeOp is gone", func() bool {
+		finishJobs(w, false)
+		return apierrors.IsNotFound(w.Client.Get(ctx, key, &opv1.NodeOp{}))
+	})
 }
 
 // finishJobs ends the Jobs of NodeOps, as the Job controller would.
