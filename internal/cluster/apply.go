@@ -27,6 +27,7 @@ type applier struct {
 	apiWriter
 	inFlight *inFlight
 	refusals *drain.Refusals
+	refused  *refusals
 	gates    *gates.Checker
 	lastNode string                    // that was worked on when there were more than one pass may do
 	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
@@ -41,12 +42,13 @@ type pass struct {
 	probes     nodeop.KairosProbes
 	denied     map[rollout.Ref]bool // ledgers that were not written
 	notReady   map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps
+	standstill map[rollout.Ref]bool // rollouts that lack these because they were refused: nothing begins
 	incomplete map[rollout.Ref]bool // rollouts that get less than the plan says, so that their reports are not true
 }
 
 func (a *applier) newPass(o *Objects) *pass {
 	return &pass{
-		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, standstill: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
 	}
 }
 
@@ -90,9 +92,19 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 // markIncomplete notes which rollouts get less than the plan says.
 func (p *pass) markIncomplete(plan rollout.Plan) {
 	for _, a := range plan.Actions {
-		if p.notReady[a.Rollout] || p.denied[a.Ledger] {
+		if p.isWithheld(a) || p.denied[a.Ledger] {
 			p.incomplete[a.Rollout] = true
 		}
+	}
+}
+
+// isWithheld reports whether an action is not carried out because its rollout lacks its finalizer or a ConfigMap.
+func (p *pass) isWithheld(a rollout.Action) bool {
+	switch a.Verb {
+	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun:
+		return p.notReady[a.Rollout] || p.standstill[a.Rollout]
+	default:
+		return p.notReady[a.Rollout]
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -209,7 +210,7 @@ func TestNextActive(t *testing.T) {
 	}
 }
 
-// TestNameIsTaken shows that a pod of the wanted name that is not ours is neither accepted nor changed.
+// TestNameIsTaken shows that a pod of the wanted name that is not ours is neither accepted nor changed: the attempt fails.
 func TestNameIsTaken(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(demo)
@@ -226,17 +227,14 @@ func TestNameIsTaken(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations},
 		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "registry.example/x"}}},
 	}))
-	for range 3 {
-		o, plan := s.decide(s.cluster)
-		_, err := s.cluster.Apply(context.Background(), o, plan)
-		if err == nil || !strings.Contains(err.Error(), "pod "+s.Namespace+"/"+pod.Name+" exists and belongs to somebody else: delete it") {
-			t.Errorf("the error is %v", err)
-		}
-		s.now = s.now.Add(time.Minute)
-		s.SettlePods()
+	for range 4 {
+		s.step(time.Minute)
 	}
-	if state := s.GetNode("n1").Annotations["skyhook.nvidia.com/nodeState_demo"]; !strings.Contains(state, "in_progress") {
-		t.Errorf("the pod of somebody else ended, and the node records %s", state)
+	if got := s.readyMessage(); !strings.Contains(got, "pod "+s.Namespace+"/"+pod.Name+" exists, and it belongs to somebody else: delete it") {
+		t.Errorf("Ready says %q", got)
+	}
+	if got := s.entryOf("n1", "tuning|1.1.0"); got.State != v1alpha1.StateErroring || got.Restarts != 2 {
+		t.Errorf("the pod of somebody else ended, and the node records %+v", got)
 	}
 	if p := s.ListPods(); len(p) != 1 || p[0].DeletionTimestamp != nil {
 		t.Errorf("pods: %v", s.podNames())

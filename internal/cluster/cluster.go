@@ -96,14 +96,17 @@ func New(o Options) *Cluster {
 	if o.OnPodCreate == nil {
 		o.OnPodCreate = func(string) {}
 	}
-	inFlight, refusals, checker := newInFlight(o.Parallel), drain.NewRefusals(), &gates.Checker{}
+	inFlight, evictions, refused, checker := newInFlight(o.Parallel), drain.NewRefusals(), newRefusals(), &gates.Checker{}
 	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: refusals, gates: checker, missing: map[rollout.Ref]time.Time{},
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{},
 		},
-		applier: &applier{apiWriter: api, inFlight: inFlight, refusals: refusals, gates: checker, ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{}},
+		applier: &applier{
+			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker,
+			ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{},
+		},
 	}
 }
 

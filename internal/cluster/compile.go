@@ -67,7 +67,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 		by, missing := o.policyOfSkyhook(s)
 		compiled := skyhook.Compile(&skyhook.Input{
 			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Unready: o.gatesOf(by).Unready, Nodes: o.Nodes, Pods: pods[s.Name],
-			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: c.snapshot.Now,
+			Definitions: o.Definitions, Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[skyhook.Ref(s.Name)],
 		})
 		for _, name := range skyhook.Claims(s) {
 			if _, taken := claims[name]; !taken {
@@ -75,6 +75,9 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			}
 		}
 		c.checkConfigMapOwners(s, compiled)
+		if text := o.blockRefused(&compiled.Rollout, s.Generation); text != "" {
+			compiled.Problems = append(compiled.Problems, skyhook.Problem{Reason: rollout.ReasonRefused, Text: text, Refuses: true})
+		}
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text, Refuses: p.Refuses})
 		}

@@ -35,7 +35,7 @@ func (c *compiler) addNodeOps() {
 		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
 		in := &nodeop.Input{
 			NodeOp: op, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
-			Config: o.opConfig, Now: c.snapshot.Now,
+			Config: o.opConfig, Now: c.snapshot.Now, Refused: o.refused.tasks[nodeop.Ref(op)],
 		}
 		var shared rollout.Ledger
 		if by != nil {
@@ -43,6 +43,9 @@ func (c *compiler) addNodeOps() {
 		}
 		compiled := nodeop.Compile(in)
 		name := compiled.Rollout.Ref
+		if text := o.blockRefused(&compiled.Rollout, op.Generation); text != "" {
+			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})
+		}
 		o.nodeOps[name] = compiled
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text, Refuses: true})

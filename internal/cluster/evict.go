@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -38,9 +40,10 @@ func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it goes, or is gone
 		w.refusals.AddAccepted(uid, w.now)
 		return nil
-	case isRefusal(err):
+	case isEvictionRefused(err):
 		retryAfter, _ := apierrors.SuggestsClientDelay(err)
-		w.refusals.Add(uid, describeRefusal(err), time.Duration(retryAfter)*time.Second, w.now)
+		refused := drain.Refusal{Why: describeRefusal(err), Denied: isRefused(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)}
+		w.refusals.Add(uid, refused, time.Duration(retryAfter)*time.Second, w.now)
 		return nil
 	}
 	return fmt.Errorf("evicting pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
@@ -67,11 +70,11 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 	return nil
 }
 
-// isRefusal distinguishes an answer about this pod from a failing API server. Too many requests means that a disruption budget
-// allows no eviction now, an internal error that two budgets select the pod; a namespace that is being deleted takes its
-// pods along.
-func isRefusal(err error) bool {
-	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
+// isEvictionRefused distinguishes an answer about this pod from a failing API server. Too many requests means that a disruption
+// budget allows no eviction now, an internal error that two budgets select the pod; a namespace that is being deleted takes
+// its pods along; an admission policy may answer with any code of a refusal.
+func isEvictionRefused(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || isRefused(err)
 }
 
 // describeRefusal is the text of the API server, with the name of the disruption budget where it gives one.

@@ -126,6 +126,16 @@ func (f *inFlight) recordError(name rollout.Ref, err error) {
 	f.errs = append(f.errs, err)
 }
 
+// recordRefusal notes that a request of a rollout was refused, and when it is made again.
+func (f *inFlight) recordRefusal(name rollout.Ref, refused node.Refusal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !name.IsZero() {
+		f.setFailed(name, errors.New(refused.Why().Text))
+	}
+	f.retryAt = node.Earlier(f.retryAt, refused.RetryAt())
+}
+
 // recordNodeError notes that the work on a node failed, and leaves the node alone for a while.
 func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
 	f.mu.Lock()

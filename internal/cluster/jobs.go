@@ -55,7 +55,7 @@ func (w podWriter) createOrAccept(ctx context.Context, op *nodeop.Compiled, o, e
 		return fmt.Errorf("reading %s %s, which exists already: %w", kind, o.GetName(), err)
 	}
 	if !isControlledBy(existing, op.Rollout.UID) {
-		return fmt.Errorf("%s %s/%s exists and belongs to somebody else: delete it", kind, o.GetNamespace(), o.GetName())
+		return fmt.Errorf("%s %s/%s exists, and %w: delete it", kind, o.GetNamespace(), o.GetName(), errForeign)
 	}
 	if existing.GetDeletionTimestamp() != nil {
 		return apierrors.NewConflict(corev1.Resource(kind), o.GetName(), fmt.Errorf("an earlier one of this name has not gone yet"))

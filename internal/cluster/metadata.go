@@ -22,12 +22,14 @@ import (
 )
 
 // applyNodeMetadata writes the ConfigMaps with the labels and annotations of the node before the pods that mount them are
-// created: at the admission, and again when they changed since, so that a stage sees what an earlier stage set.
-func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) error {
+// created: at the admission, and again when they changed since, so that a stage sees what an earlier stage set. It returns by
+// rollout what was refused.
+func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) (refused map[rollout.Ref]error, err error) {
+	refused = map[rollout.Ref]error{}
 	for _, a := range actions {
 		by := w.objects.skyhooks[a.Rollout]
 		mountsMetadata := a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by != nil && by.IsStage(n.Name, a.Task)
-		if by == nil || !mountsMetadata {
+		if by == nil || !mountsMetadata || refused[a.Rollout] != nil {
 			continue
 		}
 		m := by.NodeMetadata(n)
@@ -35,12 +37,15 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions 
 		if written, _ := w.metadata.Load(m.Name); written == content && a.Verb != rollout.VerbAdmit {
 			continue
 		}
-		if err := w.applyConfigMap(ctx, m); err != nil {
-			return err
+		if err := w.applyConfigMap(ctx, m); isRefused(err) {
+			refused[a.Rollout] = err
+			continue
+		} else if err != nil {
+			return nil, err
 		}
 		w.metadata.Store(m.Name, content)
 	}
-	return nil
+	return refused, nil
 }
 
 func (w podWriter) applyConfigMap(ctx context.Context, m *corev1.ConfigMap) error {

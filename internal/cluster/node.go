@@ -37,7 +37,8 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		return err
 	}
 	pods := podWriter(w)
-	if err := pods.applyNodeMetadata(ctx, after, work.actions); err != nil {
+	withoutMetadata, err := pods.applyNodeMetadata(ctx, after, work.actions)
+	if err != nil {
 		return err
 	}
 	if work.after, err = w.writeNode(ctx, n, edit, after, work.mustBeLatest || len(work.actions) > 0); err != nil {
@@ -49,7 +50,14 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 			work.deletions = append(work.deletions, a)
 			continue
 		}
-		if err := pods.apply(ctx, a, work.after); err != nil {
+		err := withoutMetadata[a.Rollout]
+		if err == nil || a.Verb != rollout.VerbRun {
+			err = pods.apply(ctx, a, work.after)
+		}
+		if pods.rememberRefusal(a, err) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
 		}
 		work.done = append(work.done, a)
@@ -57,12 +65,34 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	return nil
 }
 
+// rememberRefusal remembers a refused request, and reports whether this is one. A refused task is observed as a failed attempt;
+// the other requests of the node are made all the same.
+func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
+	q := request{rollout: a.Rollout, node: a.Node, task: a.Task}
+	if a.Verb != rollout.VerbRun {
+		q.task, q.object = "", string(a.Verb)
+	}
+	if !isRefused(err) {
+		w.refused.remove(q)
+		return false
+	}
+	w.inFlight.recordRefusal(a.Rollout, w.refused.add(q, err, w.now))
+	if a.Verb == rollout.VerbRun {
+		w.inFlight.retry(w.now) // the next pass records it
+	}
+	return true
+}
+
 // finish deletes objects whose outcome is recorded by now, and writes the node's conditions.
 func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
 	for _, a := range work.deletions {
 		if a.Verb == rollout.VerbSweep {
-			if err := podWriter(w).deleteObject(ctx, a); err != nil {
+			isDeleted, err := podWriter(w).tryDelete(ctx, a)
+			if err != nil {
 				return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
+			}
+			if !isDeleted {
+				continue
 			}
 		}
 		work.done = append(work.done, a)
@@ -70,6 +100,11 @@ func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
 	if work.after == nil || !work.conditions.TouchesStatus() {
 		return nil
 	}
+	_, err := w.try(request{node: work.node, object: "status"}, func() error { return w.writeConditions(ctx, work) })
+	return err
+}
+
+func (w nodeWriter) writeConditions(ctx context.Context, work *nodeWork) error {
 	version, err := w.patchNodeStatus(ctx, work.after, work.conditions)
 	if err != nil {
 		return fmt.Errorf("patching the status of the node: %w", err)
@@ -88,7 +123,7 @@ func (w nodeWriter) possibleActions(actions []rollout.Action) []rollout.Action {
 		if !a.Ledger.IsZero() && w.denied[a.Ledger] {
 			break
 		}
-		if !w.notReady[a.Rollout] {
+		if !w.isWithheld(a) {
 			out = append(out, a)
 		}
 	}

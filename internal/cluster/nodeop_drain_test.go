@@ -108,14 +108,18 @@ func TestRefusedJob(t *testing.T) {
 	s.createNodeOp("up", "rebootOnSuccess: true")
 	o, plan := s.decide(s.cluster)
 	out, err := s.cluster.Apply(context.Background(), o, plan)
-	if err == nil || !strings.Contains(out.Errors[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
+	if err != nil || !strings.Contains(out.Errors[rollout.ParseRef("NodeOp/default/up")], "exceeded quota: few") {
 		t.Errorf("the error is %v, errors of the NodeOp %q", err, out.Errors)
 	}
 	if got := out.RetryAt.Sub(s.now); got > minNodeBackoff {
 		t.Errorf("it is tried again after %s", got)
 	}
+	s.nodeOpPass(s.cluster)
+	if got := s.getNodeOp("up").Status.NodeStatuses["n1"].Message; !strings.Contains(got, "exceeded quota: few, limited: count/jobs.batch=0; it is retried") {
+		t.Errorf("the status says %q", got)
+	}
 	r.refuses.Store(false)
-	s.now = s.now.Add(minNodeBackoff)
+	s.now = s.now.Add(rollout.Backoff(1))
 	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
 	}
@@ -126,6 +130,30 @@ func TestRefusedJob(t *testing.T) {
 		t.Errorf("there are %d Jobs and %d pods that reboot", len(s.listJobs()), len(helpers))
 	}
 }
+
+// TestJobRefusedForGood shows that a Job that is refused again and again fails on its node, and that the nodes after it are tried.
+func TestJobRefusedForGood(t *testing.T) {
+	s := newScenario(t, 1)
+	r := &failingTransport{}
+	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+		r.next = next
+		return r
+	}
+	s.cluster = s.newCluster(s.requests)
+	r.refuses.Store(true)
+	s.createNodeOp("up", "")
+	s.nodeOpPasses(60, time.Second)
+	done := s.getNodeOp("up")
+	if got := done.Status.NodeStatuses["n1"]; done.Status.Phase != opv1.PhaseFailed || !strings.Contains(got.Message, "count/jobs.batch=0; 3 attempts were refused") {
+		t.Errorf("it ended as %+v", done.Status)
+	}
+	if asked := len(slices.DeleteFunc(s.requests.list(), func(q string) bool { return q != "POST jobs" })); asked != maxRefusedJobs {
+		t.Errorf("the Job was asked for %d times", asked)
+	}
+}
+
+// maxRefusedJobs is how often a Job is asked for before its task has failed.
+const maxRefusedJobs = 3
 
 // TestNodeOpIsQuiet shows that passes write nothing while a command runs.
 func TestNodeOpIsQuiet(t *testing.T) {

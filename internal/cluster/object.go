@@ -67,13 +67,18 @@ func (w podWriter) acceptExisting(ctx context.Context, by *skyhook.Compiled, pod
 		return fmt.Errorf("reading pod %s, which exists already: %w", pod.Name, err)
 	}
 	if !isControlledBy(found, by.Rollout.UID) {
-		return fmt.Errorf("pod %s/%s exists and belongs to somebody else: delete it", pod.Namespace, pod.Name)
+		return fmt.Errorf("pod %s/%s exists, and %w: delete it", pod.Namespace, pod.Name, errForeign)
 	}
 	w.writes.Pods.PutCreated(StripPod(found))
 	if found.DeletionTimestamp != nil || !containsAll(found.Annotations, want) {
 		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("an earlier pod of this name has not gone yet"))
 	}
 	return nil
+}
+
+// tryDelete deletes the object of an action, unless that was refused a moment ago. It reports whether it did.
+func (w podWriter) tryDelete(ctx context.Context, a rollout.Action) (isDeleted bool, err error) {
+	return w.try(request{rollout: a.Rollout, node: a.Node, object: a.Object}, func() error { return w.deleteObject(ctx, a) })
 }
 
 // deleteObject deletes a pod or Job of ours, the one that was observed and no later one of its name.

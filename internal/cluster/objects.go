@@ -45,7 +45,8 @@ type Objects struct {
 	Err         error                       // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                   // when to observe again though nothing has changed; zero for never
 
-	observedAt time.Time        // when observing began
+	observedAt time.Time // when observing began
+	refused    refusedRequests
 	inFlight   inFlightView     // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot // as last made
 	nodes      map[string]*node.Node

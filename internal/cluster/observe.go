@@ -27,6 +27,7 @@ type observer struct {
 	writes   *writecache.Set
 	inFlight *inFlight
 	refusals *drain.Refusals
+	refused  *refusals
 	gates    *gates.Checker
 
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -59,6 +60,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven))
 	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
+	v.addRefused(o, now)
 	return o, nil
 }
 

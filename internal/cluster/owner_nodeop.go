@@ -36,16 +36,12 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 		changed := o.DeepCopy()
 		controllerutil.RemoveFinalizer(changed, opv1.FinalizerReboot)
 		controllerutil.AddFinalizer(changed, opv1.FinalizerNodeOp)
-		err := w.patchOwner(ctx, o, changed)
-		if err == nil {
-			continue
-		}
-		w.notReady[name] = true
-		if apierrors.IsConflict(err) {
-			w.inFlight.retry(w.now)
-		} else {
-			w.inFlight.recordError(name, fmt.Errorf("putting the finalizer on it: %w", err))
-		}
+		w.makeReady(name, o, func() error {
+			if err := w.patchOwner(ctx, o, changed); err != nil {
+				return fmt.Errorf("putting the finalizer on it: %w", err)
+			}
+			return nil
+		})
 	}
 }
 
@@ -55,16 +51,21 @@ func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
 	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || nodeop.IsUpgradeFinished(u) {
 		return
 	}
-	child := nodeop.NewUpgradeNodeOp(u)
-	err := w.options.Client.Create(ctx, child)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		w.inFlight.recordError(rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}, fmt.Errorf("creating its NodeOp: %w", err))
-		return
+	name := rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}
+	done, err := w.try(request{rollout: name, generation: u.Generation, object: "NodeOp"}, func() error {
+		child := nodeop.NewUpgradeNodeOp(u)
+		err := w.options.Client.Create(ctx, child)
+		if err == nil {
+			w.writes.NodeOps.PutCreated(child)
+		}
+		return err
+	})
+	switch {
+	case done, apierrors.IsAlreadyExists(err):
+		w.inFlight.retry(w.now)
+	case err != nil:
+		w.inFlight.recordError(name, fmt.Errorf("creating its NodeOp: %w", err))
 	}
-	if err == nil {
-		w.writes.NodeOps.PutCreated(child)
-	}
-	w.inFlight.retry(w.now)
 }
 
 // cleanUpAll deletes the Jobs and pods of NodeOps that finished long enough ago, and removes our finalizer from those of
@@ -76,27 +77,29 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		if c == nil {
 			continue
 		}
-		if err := w.limitAttempts(ctx, c); err != nil {
-			w.inFlight.recordError(name, err)
-		}
+		w.tryCleanUp(name, "backoffLimit", func() error { return w.limitAttempts(ctx, c) })
 		if w.objects.hasInFlight(name) {
 			continue
 		}
 		expired, at := c.IsExpired()
 		if expired {
-			err := w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
-			if err != nil {
-				w.inFlight.recordError(name, err)
-			}
+			w.tryCleanUp(name, "objects", func() error {
+				return w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
+			})
 		} else if !at.IsZero() {
 			w.inFlight.retry(at.Time)
 		}
 		isOver := c.Removed || c.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
 		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
-			if err := w.removeFinalizers(ctx, o); err != nil {
-				w.inFlight.recordError(name, fmt.Errorf("taking the finalizer away: %w", err))
-			}
+			w.tryCleanUp(name, "finalizer", func() error { return w.removeFinalizers(ctx, o) })
 		}
+	}
+}
+
+// tryCleanUp removes something of a NodeOp, unless that was refused a moment ago.
+func (w nodeOpOwners) tryCleanUp(name rollout.Ref, object string, remove func() error) {
+	if _, err := w.try(request{rollout: name, object: object}, remove); err != nil {
+		w.inFlight.recordError(name, err)
 	}
 }
 
@@ -111,5 +114,8 @@ func (w nodeOpOwners) removeFinalizers(ctx context.Context, o *opv1.NodeOp) erro
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the next pass decides again
 		return nil
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("taking the finalizer away: %w", err)
+	}
+	return nil
 }

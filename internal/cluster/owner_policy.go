@@ -47,7 +47,7 @@ func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 		if isUsed && d.DeletionTimestamp != nil {
 			continue
 		}
-		err := p.setPolicyFinalizer(ctx, d, isUsed)
+		_, err := p.try(request{rollout: policy.Ref(d), object: "finalizer"}, func() error { return p.setPolicyFinalizer(ctx, d, isUsed) })
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			p.inFlight.recordError(policy.Ref(d), fmt.Errorf("changing the finalizer: %w", err))
 		}

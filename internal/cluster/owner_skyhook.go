@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -34,16 +35,30 @@ func (w skyhookOwners) prepareAll(ctx context.Context) {
 		if by == nil || by.Removed {
 			continue
 		}
-		err := w.prepare(ctx, s, by)
-		if err == nil {
-			continue
-		}
-		w.notReady[name] = true
-		if apierrors.IsConflict(err) { // it was changed meanwhile: the next pass decides again
-			w.inFlight.retry(w.now)
-		} else {
-			w.inFlight.recordError(name, err)
-		}
+		w.makeReady(name, s, func() error { return w.prepare(ctx, s, by) })
+	}
+}
+
+// makeReady makes an object ready to be worked on, unless that was refused a moment ago. While it is refused nothing begins.
+func (p *pass) makeReady(name rollout.Ref, o client.Object, prepare func() error) {
+	q := request{rollout: name, generation: o.GetGeneration()}
+	if until, waits := p.refused.isWaiting(q, p.now); waits {
+		p.standstill[name] = true
+		p.inFlight.retry(until)
+		return
+	}
+	done, err := p.try(q, prepare)
+	switch {
+	case done:
+	case err == nil: // refused: the next pass blocks what has not begun
+		p.standstill[name] = true
+		p.inFlight.retry(p.now)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // it was changed meanwhile: the next pass decides again
+		p.notReady[name] = true
+		p.inFlight.retry(p.now)
+	default:
+		p.notReady[name] = true
+		p.inFlight.recordError(name, err)
 	}
 }
 
@@ -51,12 +66,16 @@ func (w skyhookOwners) prepare(ctx context.Context, s *v1alpha1.Skyhook, by *sky
 	if err := w.addFinalizer(ctx, s); err != nil {
 		return fmt.Errorf("putting the finalizer on it: %w", err)
 	}
+	var refused error
 	for _, want := range by.ConfigMaps() {
-		if err := w.ensureConfigMap(ctx, s, want); err != nil {
+		switch err := w.ensureConfigMap(ctx, s, want); {
+		case isRefused(err):
+			refused = cmp.Or(refused, err)
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return refused
 }
 
 // addFinalizer puts our finalizer on a Skyhook, and the version of the operator that last wrote to it.
@@ -106,7 +125,7 @@ func (w skyhookOwners) ensureConfigMap(ctx context.Context, s *v1alpha1.Skyhook,
 // updateConfigMap changes a ConfigMap to what is wanted if it is this Skyhook's, or was an earlier one's of the same name.
 func (w skyhookOwners) updateConfigMap(ctx context.Context, s *v1alpha1.Skyhook, want, found *corev1.ConfigMap) error {
 	if !isOwnedBy(found, s) {
-		return fmt.Errorf("ConfigMap %s/%s exists and does not belong to it: delete that ConfigMap, or rename the package", found.Namespace, found.Name)
+		return fmt.Errorf("ConfigMap %s/%s exists, and %w: delete that ConfigMap, or rename the package", found.Namespace, found.Name, errForeign)
 	}
 	changed := found.DeepCopy()
 	changed.OwnerReferences = want.OwnerReferences
@@ -145,12 +164,12 @@ func (w skyhookOwners) cleanUpAll(ctx context.Context) {
 		if by == nil || w.notReady[name] || w.objects.hasInFlight(name) { // what is in flight may need what seems superfluous
 			continue
 		}
-		var err error
-		if by.Removed {
-			err = w.removeFinalizer(ctx, s)
-		} else {
-			err = w.deleteSuperfluous(ctx, s, by)
-		}
+		_, err := w.try(request{rollout: name, object: "ConfigMaps"}, func() error {
+			if by.Removed {
+				return w.removeFinalizer(ctx, s)
+			}
+			return w.deleteSuperfluous(ctx, s, by)
+		})
 		if err != nil && !apierrors.IsConflict(err) {
 			w.inFlight.recordError(name, err)
 		}

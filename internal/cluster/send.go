@@ -112,13 +112,26 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 	err := part(ctx, w)
 	if err == nil {
 		p.inFlight.forgetNodeError(w.node)
+		p.refused.remove(request{node: w.node})
 		return true
 	}
 	isCanceled := errors.Is(ctx.Err(), context.Canceled)
-	if isCanceled || apierrors.IsConflict(err) { // the node was changed meanwhile: the next pass decides again
+	switch {
+	case isCanceled || apierrors.IsConflict(err): // the node was changed meanwhile: the next pass decides again
 		p.inFlight.retry(p.now)
-	} else {
+	case isRefused(err):
+		p.rememberNodeRefusal(w, err)
+	default:
 		p.inFlight.recordNodeError(w, err, p.options.Clock())
 	}
 	return false
+}
+
+// rememberNodeRefusal remembers that a node cannot be changed: its targets are blocked until that is tried again.
+func (p *pass) rememberNodeRefusal(w *nodeWork, err error) {
+	refused := p.refused.add(request{node: w.node}, err, p.now)
+	p.inFlight.retry(p.now)
+	for name := range w.rollouts {
+		p.inFlight.recordRefusal(name, refused)
+	}
 }

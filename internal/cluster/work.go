@@ -73,12 +73,23 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 			c.addReport(report, by)
 		}
 	}
-	active := p.inFlight.withoutFailed(c.active, p.now)
-	statusOnly := p.inFlight.withoutFailed(c.statusOnly, p.now)
+	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
+	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
 	if len(active) > maxActiveNodes || len(statusOnly) > maxStatusOnlyNodes {
 		p.inFlight.retry(p.now)
 	}
 	return append(p.nextActive(active), statusOnly[:min(len(statusOnly), maxStatusOnlyNodes)]...)
+}
+
+// withoutRefused leaves out the nodes whose change was refused a moment ago.
+func (p *pass) withoutRefused(all []*nodeWork) []*nodeWork {
+	return slices.DeleteFunc(all, func(w *nodeWork) bool {
+		until, waits := p.refused.isWaiting(request{node: w.node}, p.now)
+		if waits {
+			p.inFlight.retry(until)
+		}
+		return waits
+	})
 }
 
 // nextActive bounds the active nodes of a pass. The nodes after the last one of the pass before come first.

@@ -40,6 +40,7 @@ type Input struct {
 	Pods          []*corev1.Pod  // likewise
 	Budget        *Budget        // of the policy; nil when none is named or it does not exist
 	PolicyMissing bool           // a policy is named and does not exist
+	Refused       node.Refusals  // tasks whose objects the API server refused at their last attempt
 	Config        Config
 	Now           time.Time // as in the Snapshot
 }

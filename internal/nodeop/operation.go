@@ -32,6 +32,8 @@ type operation struct {
 	nodeOp *v1alpha1.NodeOp
 	config Config
 	now    time.Time
+
+	refused node.Refusals
 }
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }

@@ -110,6 +110,7 @@ func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 	p := findPod(t.objects.preflights, name)
 	if p == nil {
 		task.Lost = task.Recorded == rollout.StateRunning
+		t.applyRefusal(&task)
 		return task, false
 	}
 	if p.Annotations[annotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
@@ -213,8 +214,30 @@ func (t *taskCompiler) commandTask() rollout.Task {
 		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.op.now})
 	default:
 		task.Lost = true
+		t.applyRefusal(&task)
 	}
 	return task
+}
+
+// maxRefusedAttempts is how often a refused object is asked for before the task has failed.
+const maxRefusedAttempts = 3
+
+// applyRefusal sets the task's state from the refusal of its objects. It waits until they are asked for again, and fails when they
+// were refused too often.
+func (t *taskCompiler) applyRefusal(task *rollout.Task) {
+	refused, isRefused := t.op.refused[t.node.Name][task.ID]
+	switch {
+	case !isRefused || !task.Lost:
+	case refused.Count >= maxRefusedAttempts:
+		task.Lost = false
+		failTask(task, rollout.Why{
+			Reason: rollout.ReasonRefused, Since: refused.At,
+			Text: fmt.Sprintf("%s; %d attempts were refused", refused.Text, refused.Count),
+		})
+	case t.op.now.Before(refused.RetryAt()):
+		why := refused.Why()
+		task.Leaving, task.Why = true, &why
+	}
 }
 
 // observeJob fills in the state of the Job.
@@ -272,6 +295,7 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 	p := t.rebootPod()
 	if p == nil {
 		task.Lost, task.State = true, rollout.StatePending
+		t.applyRefusal(&task)
 		return task
 	}
 

@@ -101,6 +101,11 @@ var podObstacles = []struct {
 		func(d *Pod) string { return " may not be evicted: " + d.Keep },
 	},
 	{
+		ReasonRefused,
+		func(d *Pod) bool { return d.Refused != "" && d.Denied && !d.Leaving },
+		func(d *Pod) string { return " cannot be evicted: " + d.Refused },
+	},
+	{
 		ReasonPodDisruptionBudget,
 		func(d *Pod) bool { return d.Refused != "" && !d.Leaving },
 		func(d *Pod) string { return " cannot be evicted now: " + d.Refused },

@@ -32,6 +32,7 @@ const (
 	ReasonNodeGone            Reason = "NodeGone"
 	ReasonImagePull           Reason = "ImagePull"
 	ReasonKubeletRejected     Reason = "KubeletRejected"
+	ReasonRefused             Reason = "Refused" // the API server or an admission policy refused a request
 	ReasonPodLost             Reason = "PodLost" // the object was deleted before it finished
 	ReasonStageFailed         Reason = "StageFailed"
 	ReasonDefinitionChanged   Reason = "DefinitionChanged" // a task runs with an earlier definition

@@ -36,6 +36,7 @@ var remedies = map[Reason]string{
 	ReasonNodeGone:            "nothing to do",
 	ReasonImagePull:           "correct image, version or pull secret; it is retried",
 	ReasonKubeletRejected:     "see kubectl describe pod; it is retried",
+	ReasonRefused:             "change what the message names; it is retried",
 	ReasonPodLost:             "it is created again",
 	ReasonStageFailed:         "kubectl skyhook package logs PACKAGE --skyhook SKYHOOK --node NODE; it is retried",
 	ReasonDefinitionChanged:   "it follows when the stage ends; to replace the stage now: kubectl skyhook package rerun PACKAGE --skyhook SKYHOOK --node NODE --now",

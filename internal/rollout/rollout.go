@@ -234,6 +234,7 @@ type Pod struct {
 	Wait                 bool      // protected: it is never evicted, the drain waits for it
 	Leaving              bool      // already being deleted
 	Refused              string    // why the last eviction was refused, for example the disruption budget that forbids it
+	Denied               bool      // an admission policy refused it, not a disruption budget
 	RetryAt              time.Time // neither evicted nor deleted again before; zero for now
 	Keep                 string    // why the drain options do not allow its eviction (bare pod without force, …); blocks the node
 }

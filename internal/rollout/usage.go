@@ -163,9 +163,10 @@ func (c usageCounter) isSettled(s Reservation) bool {
 	return isDeleting || c.byName[s.Node] == nil
 }
 
-// hasSeen reports whether an admission was observed on its node, or the node is another one now.
+// hasSeen reports whether an admission was observed on its node or refused there, or the node is another one now.
 func (t *targetState) hasSeen(s Reservation) bool {
-	if !t.exists || t.target.Admitted {
+	isRefused := t.target.Blocked != nil && t.target.Blocked.Reason == ReasonRefused
+	if !t.exists || t.target.Admitted || isRefused {
 		return true
 	}
 	isOfGroup := t.target.BatchOf.IsZero() || t.target.BatchOf == s.Group

@@ -41,6 +41,7 @@ type Input struct {
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
 	Definitions   map[string]*Definition     // frozen definitions by hash: see ParseDefinition
 	Claims        map[string]string          // ConfigMap names that earlier Skyhooks use, to the Skyhook: see Claims
+	Refused       node.Refusals              // tasks whose pods the API server refused at their last attempt
 	Config        Config
 	Now           time.Time // as in the Snapshot
 }

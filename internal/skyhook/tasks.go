@@ -115,11 +115,24 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	if pod == nil {
 		task.State, task.Lost = task.Recorded, true
 		tc.waitForName(w, st, &task)
+		tc.applyRefusal(w.n, &task)
 		return task
 	}
 	used[pod] = true
 	tc.applyPod(w, st, e, pod, &task)
 	return task
+}
+
+// applyRefusal sets the task's state from the refusal of its pod, which is a failed attempt.
+func (tc taskCompiler) applyRefusal(n *node.Node, task *rollout.Task) {
+	refused, isRefused := tc.in.Refused[n.Name][task.ID]
+	if !isRefused || task.Recorded != rollout.StateRunning || task.Leaving {
+		return
+	}
+	task.State, task.Lost = rollout.StateFailing, false
+	task.Attempts++
+	task.FailedAt = refused.At
+	task.Why = &rollout.Why{Reason: rollout.ReasonRefused, Text: refused.Text, Since: refused.At}
 }
 
 // wasEdited reports whether a step differs from the one whose attempts are recorded: an edit may have fixed it.

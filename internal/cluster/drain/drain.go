@@ -70,7 +70,7 @@ func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, r
 			continue
 		default:
 			blocking.Keep = r.reasonToKeep(p)
-			blocking.Refused, blocking.RetryAt = refused[p.UID].Why, refused[p.UID].RetryAt
+			blocking.Refused, blocking.Denied, blocking.RetryAt = refused[p.UID].Why, refused[p.UID].Denied, refused[p.UID].RetryAt
 		}
 		out = append(out, blocking)
 	}

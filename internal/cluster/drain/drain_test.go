@@ -212,12 +212,12 @@ func TestRefusals(t *testing.T) {
 	exists := map[types.UID]bool{"p": true, "q": true}
 	now := time.Unix(1000, 0)
 	for _, want := range []time.Duration{5, 10, 20, 30, 30} {
-		r.Add("p", "no", 0, now)
+		r.Add("p", Refusal{Why: "no"}, 0, now)
 		if got := r.Of(exists)["p"]; got.RetryAt.Sub(now) != want*time.Second || got.Why != "no" {
 			t.Errorf("after another refusal: %+v, want to wait %d s", got, want)
 		}
 	}
-	r.Add("q", "no", 12*time.Second, now)
+	r.Add("q", Refusal{Why: "no"}, 12*time.Second, now)
 	if got := r.Of(exists)["q"].RetryAt.Sub(now); got != 12*time.Second {
 		t.Errorf("asked to wait 12 s, waits %s", got)
 	}

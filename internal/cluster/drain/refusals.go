@@ -15,6 +15,7 @@ import (
 // Refusal is an eviction that was refused, and when it is tried again.
 type Refusal struct {
 	Why     string // a sentence without a full stop; empty when the eviction was accepted and is not to be repeated at once
+	Denied  bool   // by an admission policy, not by a disruption budget
 	RetryAt time.Time
 }
 
@@ -37,16 +38,16 @@ func NewRefusals() *Refusals {
 }
 
 // Add records one more refusal. The server may ask for a longer wait than the backoff gives.
-func (r *Refusals) Add(pod types.UID, why string, retryAfter time.Duration, now time.Time) {
+func (r *Refusals) Add(pod types.UID, refused Refusal, retryAfter time.Duration, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backoff.Next(string(pod), now)
-	wait := max(r.backoff.Get(string(pod)), min(retryAfter, maxRefusalWait))
-	r.pods[pod] = Refusal{Why: why, RetryAt: now.Add(wait)}
+	refused.RetryAt = now.Add(max(r.backoff.Get(string(pod)), min(retryAfter, maxRefusalWait)))
+	r.pods[pod] = refused
 }
 
 // AddAccepted records that an eviction was accepted, so that it is not repeated before the pod can be seen to leave.
-func (r *Refusals) AddAccepted(pod types.UID, now time.Time) { r.Add(pod, "", 0, now) }
+func (r *Refusals) AddAccepted(pod types.UID, now time.Time) { r.Add(pod, Refusal{}, 0, now) }
 
 // Of returns the refusals of the pods that still exist, and forgets the others.
 func (r *Refusals) Of(exists map[types.UID]bool) map[types.UID]Refusal {

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// refusedRequests are the requests that were refused when something was observed.
+type refusedRequests struct {
+	tasks    map[rollout.Ref]node.Refusals // attempts whose objects were refused
+	nodes    map[string]node.Refusal       // nodes that may not be changed
+	rollouts map[request]node.Refusal      // finalizers and ConfigMaps that rollouts need
+}
+
+// addRefused adds the refused requests to what was observed.
+func (v *observer) addRefused(o *Objects, now time.Time) {
+	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, rollouts: map[request]node.Refusal{}}
+	for q, refused := range v.refused.view(now) {
+		isWaiting := now.Before(refused.RetryAt())
+		if isWaiting {
+			o.RetryAt = node.Earlier(o.RetryAt, refused.RetryAt())
+		}
+		switch {
+		case q.task != "":
+			if out.tasks[q.rollout] == nil {
+				out.tasks[q.rollout] = node.Refusals{}
+			}
+			out.tasks[q.rollout].Add(q.node, q.task, refused)
+		case q.object != "" || !isWaiting:
+		case q.node != "":
+			out.nodes[q.node] = refused
+		default:
+			out.rollouts[q] = refused
+		}
+	}
+	o.refused = out
+}
+
+// blockRefused blocks the targets of a rollout for which a request was refused a moment ago: those on a node that may not be
+// changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap. Work in flight that lacks one
+// starts no further task. It returns what is wrong with the rollout's object; empty for nothing.
+func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem string) {
+	ofRollout, isRefused := o.refused.rollouts[request{rollout: r.Ref, generation: generation}]
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if refused, ok := o.refused.nodes[t.Node]; ok && t.Blocked == nil {
+			why := refused.Why()
+			why.Text, why.About = "the node cannot be changed: "+why.Text, "Node "+t.Node
+			t.Blocked = &why
+		}
+		if !isRefused || t.Blocked != nil || t.Leaving {
+			continue
+		}
+		why := ofRollout.Why()
+		if !t.Admitted {
+			t.Blocked = &why
+			continue
+		}
+		for j := range t.Tasks {
+			holdTask(&t.Tasks[j], why)
+		}
+	}
+	if !isRefused {
+		return ""
+	}
+	return ofRollout.Why().Text
+}
+
+// holdTask keeps a task from starting.
+func holdTask(task *rollout.Task, why rollout.Why) {
+	isOver := task.State == rollout.StateDone || task.State == rollout.StateSucceeded
+	if task.Object == "" && !isOver {
+		task.Leaving, task.Why = true, &why
+	}
+}
