@@ -233,7 +233,7 @@ func TestNameIsTaken(t *testing.T) {
 	if got := s.readyMessage(); !strings.Contains(got, "pod "+s.Namespace+"/"+pod.Name+" exists, and it belongs to somebody else: delete it") {
 		t.Errorf("Ready says %q", got)
 	}
-	if got := s.entryOf("n1", "tuning|1.1.0"); got.State != v1alpha1.StateErroring || got.Restarts != 2 {
+	if got := s.entryOf("n1", "tuning|1.1.0"); got.State != v1alpha1.StateErroring || got.Restarts != 3 {
 		t.Errorf("the pod of somebody else ended, and the node records %+v", got)
 	}
 	if p := s.ListPods(); len(p) != 1 || p[0].DeletionTimestamp != nil {
