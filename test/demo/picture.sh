@@ -39,9 +39,11 @@ await() { # TEXT COMMAND…: until the output contains the text
   done
 }
 
+# Nodes keep the record of a deleted Skyhook's packages: it is reset too, so that the recorded run installs them.
 reset() {
   kubectl delete --ignore-not-found --timeout=10m -f examples/interrupt-wait-for-pod.yaml >&2
   kubectl delete --ignore-not-found --timeout=10m -f examples/simple.yaml >&2
+  for name in demo wait-for-pod; do kubectl skyhook reset "$name" --confirm >&2; done
 }
 
 record() {
