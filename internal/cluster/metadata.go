@@ -5,9 +5,13 @@ package cluster
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +22,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // applyNodeMetadata writes the ConfigMaps with the labels and annotations of the node before the pods that mount them are
@@ -26,24 +29,27 @@ import (
 // rollout what was refused.
 func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) (refused map[rollout.Ref]error, err error) {
 	refused = map[rollout.Ref]error{}
+	foreign := ""
 	for _, a := range actions {
 		by := w.objects.skyhooks[a.Rollout]
 		mountsMetadata := a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by != nil && by.IsStage(n.Name, a.Task)
 		if by == nil || !mountsMetadata || refused[a.Rollout] != nil {
 			continue
 		}
-		m := by.NodeMetadata(n)
-		content := hashForeignMetadata(by, n)
-		if written, _ := w.metadata.Load(m.Name); written == content && a.Verb != rollout.VerbAdmit {
+		if foreign == "" {
+			foreign = hashForeignMetadata(n)
+		}
+		name, content := by.NodeMetadataName(n.Name), by.NodeMetadataVersion()+" "+foreign
+		if written, _ := w.metadata.Load(name); written == content && a.Verb != rollout.VerbAdmit {
 			continue
 		}
-		if err := w.applyConfigMap(ctx, m); isRefused(err) {
+		if err := w.applyConfigMap(ctx, by.NodeMetadata(n)); isRefused(err) {
 			refused[a.Rollout] = err
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		w.metadata.Store(m.Name, content)
+		w.metadata.Store(name, content)
 	}
 	return refused, nil
 }
@@ -63,25 +69,28 @@ func (w podWriter) applyConfigMap(ctx context.Context, m *corev1.ConfigMap) erro
 	return nil
 }
 
-// hashForeignMetadata hashes what the metadata ConfigMap of a node has, except the marks of Skyhooks themselves: these change
-// with every stage and would cost a write each.
-func hashForeignMetadata(by *skyhook.Compiled, n *node.Node) string {
-	foreign := *n
-	foreign.Labels, foreign.Annotations = withoutMarks(n.Labels), withoutMarks(n.Annotations)
-	return node.HashState(node.EncodeJSON(by.NodeMetadata(&foreign).Data))
-}
-
-func withoutMarks(keys map[string]string) map[string]string {
-	out := maps.Clone(keys)
-	maps.DeleteFunc(out, func(key, _ string) bool {
-		for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixStatus, v1alpha1.PrefixVersion, v1alpha1.PrefixCordon} {
-			if strings.HasPrefix(key, prefix) {
-				return true
+// hashForeignMetadata hashes the labels and annotations of a node, except the marks of Skyhooks themselves: these change with
+// every stage and would cost a write each.
+func hashForeignMetadata(n *node.Node) string {
+	h := fnv.New128a()
+	for _, keys := range []map[string]string{n.Labels, n.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if !isMark(key) {
+				_, _ = fmt.Fprintf(h, "%d %s %d %s ", len(key), key, len(keys[key]), keys[key]) // a hash returns no error
 			}
 		}
-		return key == v1alpha1.AnnotationKnown
-	})
-	return out
+		_, _ = io.WriteString(h, "\n")
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func isMark(key string) bool {
+	for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixStatus, v1alpha1.PrefixVersion, v1alpha1.PrefixCordon} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return key == v1alpha1.AnnotationKnown
 }
 
 // deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.

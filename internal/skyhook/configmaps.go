@@ -4,6 +4,7 @@
 package skyhook
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -60,6 +61,15 @@ type metadataPackage struct {
 	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
 }
 
+// NodeMetadataName returns the name of the ConfigMap that NodeMetadata makes for a node.
+func (c *Compiled) NodeMetadataName(node string) string { return metadataName(c.in.Skyhook.Name, node) }
+
+// NodeMetadataVersion identifies everything in NodeMetadata that is the same for all nodes.
+func (c *Compiled) NodeMetadataVersion() string {
+	s := c.in.Skyhook
+	return fmt.Sprintf("%s/%d %s", s.UID, s.Generation, c.in.Config.AgentImage)
+}
+
 // NodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
 func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	s := c.in.Skyhook
@@ -70,7 +80,7 @@ func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: metadataName(s.Name, n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: c.NodeMetadataName(n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
 		},
