@@ -153,7 +153,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 		}
 		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
-			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
+			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), Kept: n.IsKeptCordoned(), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
 			Sending: o.inFlight.nodes[n.Name],
 		})
 	}

@@ -33,10 +33,6 @@ func (c *fieldConverter) convertToSkyhook() {
 	if drain, ok := c.spec["drainConfig"].(map[string]any); ok {
 		c.fitDrain(drain)
 	}
-	if c.spec["runtimeRequiredCordonAfter"] == true {
-		c.addGap("spec.runtimeRequiredCordonAfter", "new nodes become schedulable as soon as they are complete; nodes that are cordoned now stay cordoned")
-	}
-	delete(c.spec, "runtimeRequiredCordonAfter")
 	c.eachPackage(func(path string, p map[string]any) {
 		value, ok := p["stageTimeout"]
 		if !ok {

@@ -137,13 +137,35 @@ func (n *Node) SkyhookHold(name string) rollout.Hold {
 
 // Cordon is what the rule about holds looks at; holds are all that are on the node.
 func (n *Node) Cordon(holds []rollout.Hold) hold.Cordon {
-	return hold.Cordon{Unschedulable: n.Unschedulable, Holds: holds}
+	return hold.Cordon{Unschedulable: n.Unschedulable, Kept: n.IsKeptCordoned(), Holds: holds}
+}
+
+// IsKeptCordoned reports whether the node was cordoned when its runtime-required taint was removed, and has been since.
+func (n *Node) IsKeptCordoned() bool {
+	return n.Unschedulable && n.Annotations[v1alpha1.AnnotationRuntimeRequiredCordon] == "true"
+}
+
+// KeepCordoned cordons the node until somebody makes it schedulable.
+func (n *Node) KeepCordoned() Edit {
+	e := Edit{}
+	e.SetAnnotation(n, v1alpha1.AnnotationRuntimeRequiredCordon, "true")
+	e.SetUnschedulable(n, true)
+	return e
+}
+
+// EndKeptCordon removes the annotation of KeepCordoned from a node that somebody made schedulable.
+func (n *Node) EndKeptCordon() Edit {
+	e := Edit{}
+	if !n.Unschedulable {
+		e.RemoveAnnotation(n, v1alpha1.AnnotationRuntimeRequiredCordon)
+	}
+	return e
 }
 
 // ClearWasCordoned forgets in every record that the node was cordoned before the holds on it: for a node that somebody
 // has made schedulable meanwhile.
 func ClearWasCordoned(n *Node) Edit {
-	e := Edit{}
+	e := n.EndKeptCordon()
 	for name, s := range n.skyhooks {
 		if s.Problem == "" && s.Record.Held != nil && s.Record.Held.WasCordoned {
 			rec := s.Record.Clone()

@@ -40,6 +40,7 @@ type Node struct {
 	BootID   string    // of the running boot
 	Holds    []Hold    // of all owners
 	Tainted  bool      // carries the runtime-required taint
+	Kept     bool      // stays cordoned after the last hold until somebody makes it schedulable, see Rollout.CordonAfter
 	Known    bool      // a rollout has recorded something on it; only unknown nodes are tainted as new
 	Self     bool      // runs this operator: it is the last of its class
 	Sending  bool      // an earlier plan is still being applied to it: this plan has no actions for it
@@ -150,25 +151,26 @@ type Memory struct {
 
 // Rollout is the work of one object on its nodes.
 type Rollout struct {
-	Ref       Ref // unique in the snapshot
-	UID       string
-	Sequence  string    // rollouts of one sequence wait for each other by priority; those of different ones only for a free node
-	Since     time.Time // since when it has work; zero if unknown
-	Priority  int       // lower priorities come first; equal ones by Ref
-	Barrier   bool      // later rollouts of the sequence wait until every target is finished
-	Paused    bool      // admits and starts nothing; running tasks end and are recorded
-	Yields    bool      // with Paused: later rollouts do not wait for it (it is disabled)
-	Deleting  bool      // its targets have uninstall tasks; records of finished targets are removed
-	Broken    *Why      // cannot be compiled: it is like Paused, with this reason, and keeps its holds
-	Serial    bool      // one task at a time on a node
-	Required  bool      // an unfinished target keeps the runtime-required taint on its node
-	Autotaint bool      // with Required: new nodes get the taint
-	Once      bool      // a target that failed for good is retired with Skip and not retried
-	KeepHeld  bool      // with Once: the node of such a target stays held
-	Limit     int       // of targets in flight, in addition to the limits of groups; 0 for none
-	Drain     Drain
-	Numbered  bool // NextOrder is stored: a target retires only when the stored NextOrder is above its Order
-	NextOrder int  // as stored: Order of the next admission; 0 after all work was done
+	Ref         Ref // unique in the snapshot
+	UID         string
+	Sequence    string    // rollouts of one sequence wait for each other by priority; those of different ones only for a free node
+	Since       time.Time // since when it has work; zero if unknown
+	Priority    int       // lower priorities come first; equal ones by Ref
+	Barrier     bool      // later rollouts of the sequence wait until every target is finished
+	Paused      bool      // admits and starts nothing; running tasks end and are recorded
+	Yields      bool      // with Paused: later rollouts do not wait for it (it is disabled)
+	Deleting    bool      // its targets have uninstall tasks; records of finished targets are removed
+	Broken      *Why      // cannot be compiled: it is like Paused, with this reason, and keeps its holds
+	Serial      bool      // one task at a time on a node
+	Required    bool      // an unfinished target keeps the runtime-required taint on its node
+	Autotaint   bool      // with Required: new nodes get the taint
+	CordonAfter bool      // with Required: a node is cordoned when the taint is removed, until somebody makes it schedulable
+	Once        bool      // a target that failed for good is retired with Skip and not retried
+	KeepHeld    bool      // with Once: the node of such a target stays held
+	Limit       int       // of targets in flight, in addition to the limits of groups; 0 for none
+	Drain       Drain
+	Numbered    bool // NextOrder is stored: a target retires only when the stored NextOrder is above its Order
+	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
 	OnTheirWay int
 	Targets    []Target
@@ -333,6 +335,7 @@ type Action struct {
 	Group    GroupRef // Admit: becomes Target.BatchOf
 	Wipe     bool     // Retire: also remove the record
 	Skip     bool     // Retire: the target is unfinished, see Target.Skipped
+	Cordon   bool     // Untaint: cordon the node in the same step, see Rollout.CordonAfter
 	Why      Why      // Record of a failure: stored, and Task.Why if there is no object
 }
 

@@ -188,6 +188,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Required = yes
 	case "autotaint":
 		r.Required, r.Autotaint = yes, yes
+	case "cordon-after":
+		r.Required, r.CordonAfter = yes, yes
 	case "once":
 		r.Once = yes
 	case "keep-held":

@@ -73,5 +73,11 @@ func (p *draftPlan) untaintNode(t *targetState) {
 		return
 	}
 	t.node.untainted = true
-	p.addAction(t, VerbUntaint, Why{Reason: ReasonFinished, Text: "everything that is required on the node is finished"})
+	why := Why{Reason: ReasonFinished, Text: "everything that is required on the node is finished"}
+	keepsCordon := t.node.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.CordonAfter }) != nil
+	if keepsCordon {
+		why.Text += "; it is cordoned until somebody makes it schedulable"
+	}
+	p.addAction(t, VerbUntaint, why)
+	p.Actions[len(p.Actions)-1].Cordon = keepsCordon
 }

@@ -71,6 +71,9 @@ func (w actionWriter) patchNode() error {
 		w.node.Tainted, w.node.Known = true, true
 	case rollout.VerbUntaint:
 		w.node.Tainted = false
+		if w.action.Cordon {
+			w.node.Cordoned, w.node.Kept = true, true
+		}
 	case rollout.VerbHold:
 		w.placeHold()
 	case rollout.VerbRelease:
@@ -115,11 +118,11 @@ func (w actionWriter) releaseHold() {
 }
 
 func (w actionWriter) cordon() hold.Cordon {
-	return hold.Cordon{Unschedulable: w.node.Cordoned, Holds: w.node.Holds}
+	return hold.Cordon{Unschedulable: w.node.Cordoned, Kept: w.node.Kept, Holds: w.node.Holds}
 }
 
 func (w actionWriter) setCordon(after hold.Cordon) {
-	w.node.Cordoned, w.node.Holds = after.Unschedulable, after.Holds
+	w.node.Cordoned, w.node.Kept, w.node.Holds = after.Unschedulable, after.Kept, after.Holds
 }
 
 func (w actionWriter) admit() {

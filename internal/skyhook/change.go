@@ -24,7 +24,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	case rollout.VerbTaint:
 		return c.recorder().addTaint(n), nil
 	case rollout.VerbUntaint:
-		return node.Edit{RemoveTaints: []corev1.Taint{c.in.Config.RuntimeTaint}}, nil
+		return c.recorder().removeTaint(a, n), nil
 	case rollout.VerbRelease:
 		return c.recorder().releaseHold(n, holds), nil
 	}
@@ -80,6 +80,14 @@ func (r recorder) addTaint(n *node.Node) node.Edit {
 		e.AddTaints = []corev1.Taint{r.in.Config.RuntimeTaint}
 	}
 	e.SetAnnotation(n, autoTaintKey(r.in.Config.RuntimeTaint), "true")
+	return e
+}
+
+func (r recorder) removeTaint(a rollout.Action, n *node.Node) node.Edit {
+	e := node.Edit{RemoveTaints: []corev1.Taint{r.in.Config.RuntimeTaint}}
+	if a.Cordon {
+		e = e.Plus(n.KeepCordoned())
+	}
 	return e
 }
 

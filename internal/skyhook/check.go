@@ -56,6 +56,10 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
 			Text: "autoTaintNewNodes has no effect without runtimeRequired"})
 	}
+	if s.Spec.RuntimeRequiredCordonAfter && !s.Spec.RuntimeRequired {
+		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "runtimeRequiredCordonAfter",
+			Text: "runtimeRequiredCordonAfter has no effect without runtimeRequired"})
+	}
 	return append(out, findIgnoredTags(s, defs)...)
 }
 

@@ -48,7 +48,8 @@ func Compile(in *Input) *Compiled {
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter,
+		Drain:       drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -146,6 +147,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	s := tc.in.Skyhook
 	on := n.Skyhook(s.Name)
 	pods := tc.pods[n.Name]
+	if ended := n.EndKeptCordon(); selected && !ended.Empty() {
+		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: ended})
+	}
 	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
 	leaving := !selected && !tc.Rollout.Deleting
 	switch {

@@ -117,6 +117,44 @@ func TestTaint(t *testing.T) {
 	}
 }
 
+// TestCordonAfter checks that a node is cordoned in the same edit that removes the taint, that the cordon survives an interrupt
+// and the deletion of the Skyhook, and that the annotation goes when somebody makes the node schedulable.
+func TestCordonAfter(t *testing.T) {
+	const mark = "skyhook.nvidia.com/runtimeRequiredCordon"
+	w := newTestCluster(t)
+	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, runtimeRequiredCordonAfter: true, packages: {}}}`)
+	if c := w.compile(s); !c.Rollout.CordonAfter || len(c.Problems) > 0 {
+		t.Errorf("compiled to %+v with the problems %v", c.Rollout, c.Problems)
+	}
+	w.addNode("n1")
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1", Cordon: true})
+	requireCordoned := func(when string) {
+		t.Helper()
+		n := node.Parse(w.node("n1"), nil)
+		if n.HasTaint(w.config.RuntimeTaint) || !n.Unschedulable || n.Annotations[mark] != "true" {
+			t.Errorf("%s the node has unschedulable %v, %v %v", when, n.Unschedulable, n.Taints, n.Annotations)
+		}
+	}
+	requireCordoned("without the taint")
+	for _, verb := range []rollout.Verb{rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRelease} {
+		w.applyAction(w.compile(s), rollout.Action{Verb: verb, Node: "n1"})
+	}
+	requireCordoned("after a hold")
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRetire, Node: "n1", Wipe: true})
+	requireCordoned("after the deletion")
+	w.node("n1").Spec.Unschedulable = false
+	w.bumpVersion(w.node("n1"))
+	w.compile(s)
+	if n := node.Parse(w.node("n1"), nil); n.Unschedulable || n.Annotations[mark] != "" {
+		t.Errorf("somebody made the node schedulable, and it has %v %v", n.Unschedulable, n.Annotations)
+	}
+	without := w.apply(`{metadata: {name: without}, spec: {runtimeRequiredCordonAfter: true, packages: {}}}`)
+	if c := w.compile(without); c.Rollout.CordonAfter || len(c.Problems) != 1 || c.Problems[0].Refuses {
+		t.Errorf("without runtimeRequired it has the problems %v", c.Problems)
+	}
+}
+
 // TestStatusIsBounded checks that a status of 10,000 nodes fits, worst nodes first.
 func TestStatusIsBounded(t *testing.T) {
 	w := newTestCluster(t)

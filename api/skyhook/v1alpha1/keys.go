@@ -44,6 +44,8 @@ const (
 const (
 	LabelIgnore     = Group + "/ignore" // "true": leave this node alone
 	AnnotationKnown = Group + "/known"  // the node is not new to us: it is not tainted on sight any more
+	// "true": cordoned when its runtime-required taint was removed, until somebody makes the node schedulable
+	AnnotationRuntimeRequiredCordon = Group + "/runtimeRequiredCordon"
 )
 
 // Labels and annotations on the pods and ConfigMaps that the operator creates.
@@ -124,6 +126,7 @@ const (
 	EventApply           = "Apply"
 	EventInterrupt       = "Interrupt"
 	EventState           = "State"
+	EventDrain           = "Drain" // protected pods keep a node from being drained, or its drain timed out
 	EventReboot          = "Reboot"
 	EventDeletionBlocked = "DeletionBlocked"
 	EventFieldIgnored    = "FieldIgnored"

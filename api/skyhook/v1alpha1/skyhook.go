@@ -112,6 +112,14 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=false
 	AutoTaintNewNodes bool `json:"autoTaintNewNodes,omitempty"`
 
+	// runtimeRequiredCordonAfter cordons each node in the moment its runtime-required taint is removed, and marks it with the
+	// annotation skyhook.nvidia.com/runtimeRequiredCordon. The node stays cordoned, also when this Skyhook is deleted, until
+	// somebody makes it schedulable, for example an external validator. Default false. It takes effect only with
+	// runtimeRequired.
+	// +optional
+	// +kubebuilder:default=false
+	RuntimeRequiredCordonAfter bool `json:"runtimeRequiredCordonAfter,omitempty"`
+
 	// priority orders Skyhooks: on a node the lower number goes first, and equal numbers are ordered by name. Default
 	// 200, at least 1.
 	// +optional

@@ -15,6 +15,7 @@ import (
 // Cordon is the part of a node that holds depend on: whether it is unschedulable, and the holds on it.
 type Cordon struct {
 	Unschedulable bool
+	Kept          bool // the node stays cordoned after the last hold, until somebody makes it schedulable
 	Holds         []rollout.Hold
 }
 
@@ -22,7 +23,7 @@ type Cordon struct {
 // node before the first of our holds: a later hold inherits that from the existing holds. When somebody made the
 // node schedulable although it is held, no cordon is older than our holds any more.
 func (c Cordon) Place(owner rollout.Ref, now time.Time) Cordon {
-	out := Cordon{Unschedulable: true, Holds: slices.Clone(c.Holds)}
+	out := Cordon{Unschedulable: true, Kept: c.Kept && c.Unschedulable, Holds: slices.Clone(c.Holds)}
 	wasCordoned := c.Unschedulable && len(c.Holds) == 0
 	for i := range out.Holds {
 		out.Holds[i].WasCordoned = out.Holds[i].WasCordoned && c.Unschedulable
@@ -34,14 +35,15 @@ func (c Cordon) Place(owner rollout.Ref, now time.Time) Cordon {
 	return out
 }
 
-// Release removes the hold of owner. The node becomes schedulable with the last hold, and only if it was before the first.
+// Release removes the hold of owner. The node becomes schedulable with the last hold, and only if it was before the first
+// and is not kept cordoned.
 func (c Cordon) Release(owner rollout.Ref) Cordon {
 	if !c.isHeldBy(owner) {
 		return c
 	}
-	out := Cordon{Unschedulable: c.Unschedulable, Holds: without(c.Holds, owner)}
+	out := Cordon{Unschedulable: c.Unschedulable, Kept: c.Kept, Holds: without(c.Holds, owner)}
 	if len(out.Holds) == 0 {
-		out.Unschedulable = c.Unschedulable && c.Of(owner).WasCordoned
+		out.Unschedulable = c.Unschedulable && (c.Kept || c.Of(owner).WasCordoned)
 	}
 	return out
 }

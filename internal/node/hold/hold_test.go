@@ -49,10 +49,10 @@ func TestPlace(t *testing.T) {
 	}{
 		{"free", Cordon{}, false},
 		{"cordoned by somebody else", Cordon{Unschedulable: true}, true},
-		{"inherited", Cordon{true, []rollout.Hold{held}}, true},
-		{"our cordon", Cordon{true, []rollout.Hold{{Owner: a}}}, false},
-		{"made schedulable although it is held", Cordon{false, []rollout.Hold{held}}, false},
-		{"a hold of the owner of which nothing is recorded", Cordon{true, []rollout.Hold{{Owner: b}}}, false},
+		{"inherited", Cordon{Unschedulable: true, Holds: []rollout.Hold{held}}, true},
+		{"our cordon", Cordon{Unschedulable: true, Holds: []rollout.Hold{{Owner: a}}}, false},
+		{"made schedulable although it is held", Cordon{Holds: []rollout.Hold{held}}, false},
+		{"a hold of the owner of which nothing is recorded", Cordon{Unschedulable: true, Holds: []rollout.Hold{{Owner: b}}}, false},
 	} {
 		got := c.before.Place(b, now)
 		if !got.Unschedulable || got.Of(b).WasCordoned != c.want {
@@ -71,5 +71,22 @@ func TestReleaseOfNobodyChangesNothing(t *testing.T) {
 	c := Cordon{Unschedulable: true}
 	if got := c.Release(a); !got.Unschedulable {
 		t.Errorf("a foreign cordon was removed: %+v", got)
+	}
+}
+
+func TestKeptCordonSurvivesHoldsUntilSomebodyEndsIt(t *testing.T) {
+	kept := Cordon{Unschedulable: true, Kept: true}
+	if c := kept.Place(a, now).Release(a); !c.Unschedulable || !c.Kept {
+		t.Errorf("a hold ended the cordon: %+v", c)
+	}
+	placedBefore := Cordon{}.Place(a, now)
+	placedBefore.Kept = true // the taint is removed while a holds the node
+	if c := placedBefore.Release(a); !c.Unschedulable {
+		t.Errorf("the hold that was placed before ended the cordon: %+v", c)
+	}
+	ended := kept.Place(a, now)
+	ended.Unschedulable = false // somebody makes the node schedulable while a holds it
+	if c := ended.Place(a, now).Release(a); c.Unschedulable || c.Kept {
+		t.Errorf("the node stays cordoned although somebody made it schedulable: %+v", c)
 	}
 }
