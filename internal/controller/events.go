@@ -55,7 +55,7 @@ func (r *reporter) recordWaits(o *cluster.Objects, owner runtime.Object, ro *rol
 			}
 			about = nodeRef(n)
 		}
-		r.events.Event(about, e.eventType, string(e.reason), node.Truncate(e.text, 1000))
+		r.events.Event(about, e.eventType, e.reason, node.Truncate(e.text, 1000))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -29,10 +30,11 @@ type waitKey struct {
 
 // waitEvent is an event on a rollout's object, or on a node.
 type waitEvent struct {
-	node, eventType string
-	reason          rollout.Reason
-	text            string
+	node, eventType, reason, text string
 }
+
+// isDrainWarning are the waits whose events have the type and the reason that NodeWright gives them.
+var isDrainWarning = map[rollout.Reason]bool{rollout.ReasonProtectedPod: true, rollout.ReasonDrainTimeout: true}
 
 // needsAttention are the phases that users should look at.
 var needsAttention = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}
@@ -59,7 +61,7 @@ func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now ti
 		if hasStarted(v) {
 			onNode := waitKey{r.Ref, v.Node, v.Why.Reason, v.Why.About}
 			if w.markSeen(onNode, now) {
-				out = append(out, waitEvent{v.Node, eventType(v), v.Why.Reason, r.Ref.Title() + ": " + v.Sentence(name)})
+				out = append(out, waitEvent{v.Node, eventType(v), eventReason(v), r.Ref.Title() + ": " + v.Sentence(name)})
 			}
 		} else {
 			key.about = v.Why.About
@@ -83,7 +85,7 @@ func (w waitHistory) newEvents(r *rollout.Rollout, report rollout.Report, now ti
 		default:
 			text = g.first.Node + ": " + text
 		}
-		out = append(out, waitEvent{"", eventType(g.first), key.reason, text})
+		out = append(out, waitEvent{"", eventType(g.first), eventReason(g.first), text})
 	}
 	return out
 }
@@ -94,10 +96,17 @@ func hasStarted(v rollout.Verdict) bool {
 }
 
 func eventType(v rollout.Verdict) string {
-	if needsAttention[v.Phase] {
+	if needsAttention[v.Phase] || isDrainWarning[v.Why.Reason] {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
+}
+
+func eventReason(v rollout.Verdict) string {
+	if isDrainWarning[v.Why.Reason] {
+		return v1alpha1.EventDrain
+	}
+	return string(v.Why.Reason)
 }
 
 // markSeen remembers that a wait was seen, and returns whether it is new.

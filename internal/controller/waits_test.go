@@ -34,7 +34,11 @@ func TestEveryWaitHasAnEvent(t *testing.T) {
 			}
 			continue
 		}
-		want := waitEvent{"", corev1.EventTypeNormal, reason, "n1 and 1 more: " + report.Verdicts[0].Sentence("demo")}
+		eventType, eventReason := corev1.EventTypeNormal, string(reason)
+		if reason == rollout.ReasonProtectedPod || reason == rollout.ReasonDrainTimeout {
+			eventType, eventReason = corev1.EventTypeWarning, "Drain"
+		}
+		want := waitEvent{"", eventType, eventReason, "n1 and 1 more: " + report.Verdicts[0].Sentence("demo")}
 		if len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %+v, want %+v", reason, got, want)
 		}
