@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
+)
+
+// retried is a NodeOp whose command notes its attempts on the host. The first fails at once; each later one works for 20 s first.
+const retried = `
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: retried}
+spec:
+  nodeSelector: {matchLabels: {e2e: retried}}
+  image: busybox:latest
+  hostMountPath: /host
+  command:
+  - sh
+  - -c
+  - |
+    echo begin >> /host/var/lib/e2e-attempts
+    if [ "$(cat /host/var/lib/e2e-attempts)" != begin ]; then sleep 20; fi
+    echo end >> /host/var/lib/e2e-attempts
+    echo no such disk
+    exit 5
+  cordon: true
+  backoffLimit: 6
+`
+
+// createRetried creates the NodeOp on a node without notes of earlier attempts and waits until its status contains a text.
+func createRetried(t *testing.T, node, text string) {
+	t.Helper()
+	cluster.Label(t, "e2e=retried", node)
+	cluster.Exec(t, node, "rm -f /var/lib/e2e-attempts")
+	t.Cleanup(func() { cluster.Exec(t, node, "rm -f /var/lib/e2e-attempts") })
+	cluster.Apply(t, retried)
+	cluster.EventuallyPrints(t, "the status says: "+text, func(out string) bool { return strings.Contains(out, text) },
+		"get", "nodeop", "retried", "-o", "jsonpath={.status}")
+}
+
+// buildPlugin compiles the plugin of kubectl.
+func buildPlugin(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "kubectl-skyhook")
+	if out, err := cluster.Command("go", "build", "-o", program, "./cmd/kubectl-skyhook").CombinedOutput(); err != nil {
+		t.Fatalf("compiling the plugin: %v: %s", err, out)
+	}
+	return program
+}
+
+func requireAttempts(t *testing.T, node, want string) {
+	t.Helper()
+	if notes := strings.Join(strings.Fields(cluster.Exec(t, node, "cat /var/lib/e2e-attempts")), " "); notes != want {
+		t.Errorf("the attempts on %s were %q, want %q", node, notes, want)
+	}
+}
+
+// TestRetries: status and why say which attempt it is, how the one before ended and when the next begins. A deletion between two
+// attempts gives the node back at once.
+func TestRetries(t *testing.T) {
+	node := cluster.InterruptibleNodes(t, 1)[0]
+	createRetried(t, node, "attempt 2 of 7 of the command begins at about")
+	plugin := buildPlugin(t)
+	for _, args := range [][]string{{"status", "nodeop/retried"}, {"why", "nodeop/retried"}, {"why", node}} {
+		suite.Eventually(t, strings.Join(args, " ")+" names the attempt", func() error {
+			out, err := cluster.Command(plugin, append(args, "-n", suite.Namespace)...).CombinedOutput()
+			if text := strings.Join(strings.Fields(string(out)), " "); err == nil && !strings.Contains(text, "attempt 2 of 7 of the command begins at about") {
+				err = fmt.Errorf("it prints %s", text)
+			}
+			return err
+		})
+	}
+	begin := time.Now()
+	remove(t, "nodeop", "retried")
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("the deletion took %s", took)
+	}
+	requireReleased(t, node)
+	time.Sleep(15 * time.Second) // longer than until the next attempt
+	requireAttempts(t, node, "begin end")
+}
+
+// TestDeletionDuringAttempt: a deletion lets the running attempt end and begins no further one.
+func TestDeletionDuringAttempt(t *testing.T) {
+	node := cluster.InterruptibleNodes(t, 1)[0]
+	createRetried(t, node, "attempt 2 of 7 of the command runs; attempt 1 ended with exit code 5: no such disk")
+	cluster.EventuallyPrints(t, "the second attempt runs", func(out string) bool { return strings.Contains(out, "Running") },
+		"get", "pods", "-l", "batch.kubernetes.io/job-name", "-o", "jsonpath={.items[*].status.phase}")
+	remove(t, "nodeop", "retried")
+	requireReleased(t, node)
+	requireAttempts(t, node, "begin end begin end")
+}
