@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pause is the program of a container that only has to be there: it waits until it is told to stop, and buries the
-// processes that are left to it where it is the first of its pod.
+// Pause is the program of a container that only exists: it waits for SIGTERM, and reaps the
+// orphaned processes of its pod where it is PID 1.
 package main
 
 import (

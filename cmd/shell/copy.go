@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaf copies what is not a folder. The new thing is made beside the old and takes its place by a rename.
-func (c *copier) leaf(src string, st fs.FileInfo, dst string) error {
+// copyFile copies everything but a directory. The copy gets a temporary name and is then renamed.
+func (c *copier) copyFile(src string, st fs.FileInfo, dst string) error {
 	if !c.opts.has('r') && st.Mode()&fs.ModeSymlink == 0 {
 		if to, err := filepath.EvalSymlinks(dst); err == nil {
 			dst = to // cp FILE LINK writes to what the link leads to
@@ -30,7 +30,7 @@ func (c *copier) leaf(src string, st fs.FileInfo, dst string) error {
 	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err := c.fresh(src, st, beside)
+	err := c.createTemporary(src, st, beside)
 	if err == nil {
 		err = os.Rename(beside, dst)
 	}
@@ -40,17 +40,17 @@ func (c *copier) leaf(src string, st fs.FileInfo, dst string) error {
 	if rm := os.Remove(beside); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
 		err = errors.Join(err, rm)
 	}
-	// A file that is a mount point cannot be replaced, and a folder may be closed while its files are not.
+	// A mount point cannot be replaced, and a directory may be read-only while its files are not.
 	if st.Mode().IsRegular() && (errors.Is(err, syscall.EBUSY) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
 		if old, look := os.Lstat(dst); look == nil && old.Mode().IsRegular() {
 			return overwrite(src, dst)
 		}
 	}
-	return inPlace(err, beside, dst)
+	return renameInError(err, beside, dst)
 }
 
-// inPlace names the file that was asked for where an error names the one made beside it.
-func inPlace(err error, beside, dst string) error {
+// renameInError replaces the temporary name in an error by the requested one.
+func renameInError(err error, beside, dst string) error {
 	var p *fs.PathError
 	if errors.As(err, &p) && p.Path == beside {
 		return &fs.PathError{Op: p.Op, Path: dst, Err: p.Err}
@@ -58,8 +58,8 @@ func inPlace(err error, beside, dst string) error {
 	return err
 }
 
-// fresh makes a copy under a name that is free.
-func (c *copier) fresh(src string, st fs.FileInfo, dst string) error {
+// createTemporary makes a copy under an unused name.
+func (c *copier) createTemporary(src string, st fs.FileInfo, dst string) error {
 	switch mode := st.Mode(); {
 	case mode&fs.ModeSymlink != 0:
 		target, err := os.Readlink(src)
@@ -69,7 +69,7 @@ func (c *copier) fresh(src string, st fs.FileInfo, dst string) error {
 		if err := os.Symlink(target, dst); err != nil {
 			return err
 		}
-		return c.attributes(dst, st)
+		return c.copyAttributes(dst, st)
 	case mode&fs.ModeSocket != 0:
 		return fmt.Errorf("%s is a socket, which cannot be copied", src)
 	case mode&(fs.ModeDevice|fs.ModeNamedPipe) != 0 && c.opts.has('r'):
@@ -77,7 +77,7 @@ func (c *copier) fresh(src string, st fs.FileInfo, dst string) error {
 		if err := unix.Mknod(dst, s.Mode, int(s.Rdev)); err != nil {
 			return &fs.PathError{Op: "mknod", Path: dst, Err: err}
 		}
-		return c.attributes(dst, st)
+		return c.copyAttributes(dst, st)
 	}
 	in, err := os.Open(src)
 	if err != nil {
@@ -91,10 +91,10 @@ func (c *copier) fresh(src string, st fs.FileInfo, dst string) error {
 	if err = errors.Join(err, out.Close(), in.Close()); err != nil {
 		return err
 	}
-	return c.attributes(dst, st)
+	return c.copyAttributes(dst, st)
 }
 
-// overwrite writes into a file that stays the one it is.
+// overwrite writes into the existing file.
 func overwrite(src, dst string) error {
 	in, err := os.Open(src)
 	if err != nil {
@@ -108,9 +108,9 @@ func overwrite(src, dst string) error {
 	return errors.Join(err, out.Close(), in.Close())
 }
 
-// attributes gives a copy the mode of its source, as far as the umask allows, and with -p all of it, its owner and
-// its times. An owner that only root can give is kept back without an error, as others do.
-func (c *copier) attributes(dst string, st fs.FileInfo) error {
+// copyAttributes sets the mode of the source on a copy, as far as the umask allows, and with -p the whole mode, the owner and
+// the times. An owner that only root can set is skipped without an error, as in other implementations.
+func (c *copier) copyAttributes(dst string, st fs.FileInfo) error {
 	link := st.Mode()&fs.ModeSymlink != 0
 	if c.opts.has('p') {
 		s := st.Sys().(*syscall.Stat_t)
@@ -131,14 +131,14 @@ func (c *copier) attributes(dst string, st fs.FileInfo) error {
 		return nil
 	}
 	when := unix.NsecToTimespec(st.ModTime().UnixNano())
-	seen := unix.NsecToTimespec(accessed(st).UnixNano())
+	seen := unix.NsecToTimespec(accessTime(st).UnixNano())
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, dst, []unix.Timespec{seen, when}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &fs.PathError{Op: "utimes", Path: dst, Err: err}
 	}
 	return nil
 }
 
-func accessed(st fs.FileInfo) time.Time {
+func accessTime(st fs.FileInfo) time.Time {
 	s := st.Sys().(*syscall.Stat_t)
 	return time.Unix(int64(s.Atim.Sec), int64(s.Atim.Nsec))
 }

@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// A copier is one run of cp.
+// copier is one run of cp.
 //
-// It differs from others where a package on a host needs it: a file is replaced as a whole and at once, so that a
-// program that is running can be replaced and no half file is ever seen; the new file has the mode of its source; and
+// It differs from other implementations where a package on a host needs it: a file is replaced atomically, so that a
+// running program can be replaced and no partial file is ever visible; the new file has the mode of its source; and
 // a recursive copy replaces a symbolic link in the target instead of writing through it, so that a second copy over a
 // mounted ConfigMap, whose keys are links, works and never leaves the target.
 type copier struct {
@@ -29,12 +29,12 @@ type copier struct {
 type inode struct{ dev, ino uint64 }
 
 func cp(args []string) int {
-	opts, files, err := parse(args, "rRaLPHdpfnvTt:", map[string]rune{
+	opts, files, err := parseOptions(args, "rRaLPHdpfnvTt:", map[string]rune{
 		"recursive": 'r', "archive": 'a', "dereference": 'L', "no-dereference": 'P', "preserve": 'p', "force": 'f',
 		"no-clobber": 'n', "verbose": 'v', "no-target-directory": 'T', "target-directory": 't',
 	})
 	if err != nil {
-		return fail("cp", err, 1)
+		return printError("cp", err, 1)
 	}
 	if opts.has('R') || opts.has('a') {
 		opts['r'] = ""
@@ -50,21 +50,21 @@ func cp(args []string) int {
 	}
 	switch len(files) {
 	case 0:
-		return fail("cp", errors.New("name the files to copy and where to"), 1)
+		return printError("cp", errors.New("name the files to copy and where to"), 1)
 	case 1:
-		return fail("cp", fmt.Errorf("name where to copy %s to", files[0]), 1)
+		return printError("cp", fmt.Errorf("name where to copy %s to", files[0]), 1)
 	}
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
 	c := &copier{opts: opts, umask: fs.FileMode(mask), made: map[inode]bool{}}
-	c.all(files[:len(files)-1], files[len(files)-1])
+	c.copyAll(files[:len(files)-1], files[len(files)-1])
 	if c.failed {
 		return 1
 	}
 	return 0
 }
 
-func (c *copier) all(from []string, to string) {
+func (c *copier) copyAll(from []string, to string) {
 	st, err := os.Stat(to)
 	into := err == nil && st.IsDir() && !c.opts.has('T')
 	if !into && (len(from) > 1 || c.opts.has('t') || strings.HasSuffix(to, "/") && !c.opts.has('r')) {
@@ -82,10 +82,10 @@ func (c *copier) all(from []string, to string) {
 
 func (c *copier) fail(err error) {
 	c.failed = true
-	fail("cp", err, 1)
+	printError("cp", err, 1)
 }
 
-// copy copies one thing; named is whether it stands on the command line. An error is said and the rest goes on.
+// copy copies one file or directory; named tells whether it is on the command line. An error is printed, and the rest is copied.
 func (c *copier) copy(src, dst string, named bool) {
 	look := os.Lstat
 	if c.opts.has('L') || c.opts.has('H') && named || !c.opts.has('r') && !c.opts.has('P') {
@@ -100,12 +100,12 @@ func (c *copier) copy(src, dst string, named bool) {
 	case st.IsDir() && !c.opts.has('r'):
 		err = fmt.Errorf("%s is a folder and not copied; -r copies folders", src)
 	case st.IsDir():
-		err = c.dir(src, st, dst, named)
+		err = c.copyDir(src, st, dst, named)
 	default:
 		var skip bool
 		if skip, err = c.mayReplace(src, st, dst); err == nil && !skip {
-			c.tell(src, dst)
-			err = c.leaf(src, st, dst)
+			c.printCopied(src, dst)
+			err = c.copyFile(src, st, dst)
 		}
 	}
 	if err != nil {
@@ -113,13 +113,13 @@ func (c *copier) copy(src, dst string, named bool) {
 	}
 }
 
-func (c *copier) tell(src, dst string) {
+func (c *copier) printCopied(src, dst string) {
 	if c.opts.has('v') {
 		fmt.Printf("'%s' -> '%s'\n", src, dst)
 	}
 }
 
-// mayReplace refuses what would destroy the source or a folder, and skips what -n keeps.
+// mayReplace returns an error for what would destroy the source or a directory, and skips what -n keeps.
 func (c *copier) mayReplace(src string, st fs.FileInfo, dst string) (skip bool, err error) {
 	old, err := os.Lstat(dst)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +145,7 @@ func (c *copier) mayReplace(src string, st fs.FileInfo, dst string) (skip bool, 
 	return false, nil
 }
 
-func (c *copier) dir(src string, st fs.FileInfo, dst string, named bool) error {
+func (c *copier) copyDir(src string, st fs.FileInfo, dst string, named bool) error {
 	if c.made[inodeOf(st)] {
 		return fmt.Errorf("%s is part of the copy itself and left out", src)
 	}
@@ -160,7 +160,7 @@ func (c *copier) dir(src string, st fs.FileInfo, dst string, named bool) error {
 		if err := os.Mkdir(dst, 0o700); err != nil {
 			return err
 		}
-		c.tell(src, dst)
+		c.printCopied(src, dst)
 		if old, err = os.Lstat(dst); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (c *copier) dir(src string, st fs.FileInfo, dst string, named bool) error {
 		return err
 	}
 	if made || c.opts.has('p') {
-		return c.attributes(dst, st)
+		return c.copyAttributes(dst, st)
 	}
 	return nil
 }

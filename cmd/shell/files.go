@@ -13,21 +13,21 @@ import (
 	"strconv"
 )
 
-// each runs one command on several files; what fails does not stop the rest.
-func each(name string, files []string, act func(file string) error) int {
+// runOnFiles runs a command on several files; an error does not stop the rest.
+func runOnFiles(name string, files []string, act func(file string) error) int {
 	if len(files) == 0 {
-		return fail(name, errors.New("name at least one file"), 1)
+		return printError(name, errors.New("name at least one file"), 1)
 	}
 	code := 0
 	for _, f := range files {
 		if err := act(f); err != nil {
-			code = fail(name, err, 1)
+			code = printError(name, err, 1)
 		}
 	}
 	return code
 }
 
-func octal(text string) (fs.FileMode, error) {
+func parseMode(text string) (fs.FileMode, error) {
 	bits, err := strconv.ParseUint(text, 8, 12)
 	if err != nil {
 		return 0, fmt.Errorf("mode %s is not an octal number, e.g. 0755", text)
@@ -42,17 +42,17 @@ func octal(text string) (fs.FileMode, error) {
 }
 
 func mkdir(args []string) int {
-	opts, dirs, err := parse(args, "pvm:", map[string]rune{"parents": 'p', "mode": 'm', "verbose": 'v'})
+	opts, dirs, err := parseOptions(args, "pvm:", map[string]rune{"parents": 'p', "mode": 'm', "verbose": 'v'})
 	if err != nil {
-		return fail("mkdir", err, 1)
+		return printError("mkdir", err, 1)
 	}
 	var mode fs.FileMode
 	if opts.has('m') {
-		if mode, err = octal(opts['m']); err != nil {
-			return fail("mkdir", err, 1)
+		if mode, err = parseMode(opts['m']); err != nil {
+			return printError("mkdir", err, 1)
 		}
 	}
-	return each("mkdir", dirs, func(dir string) error {
+	return runOnFiles("mkdir", dirs, func(dir string) error {
 		if _, err := os.Stat(dir); err == nil && opts.has('p') {
 			return mustBeDir(dir)
 		}
@@ -83,14 +83,14 @@ func mustBeDir(dir string) error {
 }
 
 func rm(args []string) int {
-	opts, files, err := parse(args, "rRfdv", map[string]rune{"recursive": 'r', "force": 'f', "verbose": 'v'})
+	opts, files, err := parseOptions(args, "rRfdv", map[string]rune{"recursive": 'r', "force": 'f', "verbose": 'v'})
 	if err != nil {
-		return fail("rm", err, 1)
+		return printError("rm", err, 1)
 	}
 	if len(files) == 0 && opts.has('f') {
 		return 0
 	}
-	return each("rm", files, func(file string) error {
+	return runOnFiles("rm", files, func(file string) error {
 		if base := filepath.Base(file); base == "." || base == ".." || filepath.Clean(file) == "/" {
 			return fmt.Errorf("%s is not removed", file)
 		}
@@ -112,12 +112,12 @@ func rm(args []string) int {
 }
 
 func ln(args []string) int {
-	opts, files, err := parse(args, "sfnTv", map[string]rune{"symbolic": 's', "force": 'f', "no-dereference": 'n'})
+	opts, files, err := parseOptions(args, "sfnTv", map[string]rune{"symbolic": 's', "force": 'f', "no-dereference": 'n'})
 	if err != nil {
-		return fail("ln", err, 1)
+		return printError("ln", err, 1)
 	}
 	if len(files) < 2 {
-		return fail("ln", errors.New("name what to link to and the name of the link"), 1)
+		return printError("ln", errors.New("name what to link to and the name of the link"), 1)
 	}
 	to := files[len(files)-1]
 	look := os.Stat
@@ -127,9 +127,9 @@ func ln(args []string) int {
 	st, err := look(to)
 	into := err == nil && st.IsDir() && !opts.has('T')
 	if len(files) > 2 && !into {
-		return fail("ln", fmt.Errorf("%s is not a folder", to), 1)
+		return printError("ln", fmt.Errorf("%s is not a folder", to), 1)
 	}
-	return each("ln", files[:len(files)-1], func(target string) error {
+	return runOnFiles("ln", files[:len(files)-1], func(target string) error {
 		name := to
 		if into {
 			name = filepath.Join(to, filepath.Base(target))
@@ -149,9 +149,9 @@ func ln(args []string) int {
 func chmod(args []string) int {
 	// A mode such as -x would look like a flag; only octal modes and +x are taken.
 	if len(args) < 2 {
-		return fail("chmod", errors.New("name a mode and the files"), 1)
+		return printError("chmod", errors.New("name a mode and the files"), 1)
 	}
-	return each("chmod", args[1:], func(file string) error {
+	return runOnFiles("chmod", args[1:], func(file string) error {
 		if args[0] == "+x" {
 			st, err := os.Stat(file)
 			if err != nil {
@@ -159,7 +159,7 @@ func chmod(args []string) int {
 			}
 			return os.Chmod(file, st.Mode()|0o111)
 		}
-		mode, err := octal(args[0])
+		mode, err := parseMode(args[0])
 		if err != nil {
 			return err
 		}
@@ -168,14 +168,14 @@ func chmod(args []string) int {
 }
 
 func cat(args []string) int {
-	_, files, err := parse(args, "u", nil)
+	_, files, err := parseOptions(args, "u", nil)
 	if err != nil {
-		return fail("cat", err, 1)
+		return printError("cat", err, 1)
 	}
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	return each("cat", files, func(file string) error {
+	return runOnFiles("cat", files, func(file string) error {
 		if file == "-" {
 			_, err := io.Copy(os.Stdout, os.Stdin)
 			return err

@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// ls lists names, one per line; with -l also mode, owner, size, time and where a link leads.
+// ls lists names, one per line; with -l also mode, owner, size, time and target of a link.
 func ls(args []string) int {
-	opts, files, err := parse(args, "laAd1Rh", map[string]rune{"all": 'a', "almost-all": 'A', "directory": 'd'})
+	opts, files, err := parseOptions(args, "laAd1Rh", map[string]rune{"all": 'a', "almost-all": 'A', "directory": 'd'})
 	if err != nil {
-		return fail("ls", err, 1)
+		return printError("ls", err, 1)
 	}
 	if len(files) == 0 {
 		files = []string{"."}
 	}
 	titled := len(files) > 1
-	return each("ls", files, func(file string) error {
+	return runOnFiles("ls", files, func(file string) error {
 		st, err := os.Lstat(file)
 		if err != nil {
 			return err
@@ -31,13 +31,13 @@ func ls(args []string) int {
 			st = to
 		}
 		if !st.IsDir() || opts.has('d') {
-			return line(opts, file, file, st)
+			return printEntry(opts, file, file, st)
 		}
-		return folder(opts, file, titled)
+		return listDir(opts, file, titled)
 	})
 }
 
-func folder(opts options, dir string, titled bool) error {
+func listDir(opts options, dir string, titled bool) error {
 	if titled || opts.has('R') {
 		fmt.Printf("%s:\n", dir)
 	}
@@ -53,14 +53,14 @@ func folder(opts options, dir string, titled bool) error {
 		if err != nil {
 			return err
 		}
-		if err := line(opts, filepath.Join(dir, e.Name()), e.Name(), st); err != nil {
+		if err := printEntry(opts, filepath.Join(dir, e.Name()), e.Name(), st); err != nil {
 			return err
 		}
 	}
 	for _, e := range entries {
 		if opts.has('R') && e.IsDir() {
 			fmt.Println()
-			if err := folder(opts, filepath.Join(dir, e.Name()), true); err != nil {
+			if err := listDir(opts, filepath.Join(dir, e.Name()), true); err != nil {
 				return err
 			}
 		}
@@ -68,7 +68,7 @@ func folder(opts options, dir string, titled bool) error {
 	return nil
 }
 
-func line(opts options, file, name string, st fs.FileInfo) error {
+func printEntry(opts options, file, name string, st fs.FileInfo) error {
 	if !opts.has('l') {
 		fmt.Println(name)
 		return nil

@@ -14,9 +14,9 @@ type options map[rune]string
 
 func (o options) has(letter rune) bool { _, there := o[letter]; return there }
 
-// parse takes flags from a command line, in any order and bundled, until `--`. letters names those that are known, one
-// that takes a value is followed by a colon; long gives names to some. What is no flag is returned in order.
-func parse(args []string, letters string, long map[string]rune) (options, []string, error) {
+// parseOptions parses the flags of a command line, in any order and combined, until `--`. letters are the known ones; one
+// that takes a value is followed by a colon; long maps long names. Other arguments are returned in order.
+func parseOptions(args []string, letters string, long map[string]rune) (options, []string, error) {
 	opts, rest := options{}, []string{}
 	for len(args) > 0 {
 		arg := args[0]
@@ -30,21 +30,21 @@ func parse(args []string, letters string, long map[string]rune) (options, []stri
 			name, value, _ := strings.Cut(arg[2:], "=")
 			letter, known := long[name]
 			if !known {
-				return nil, nil, fmt.Errorf("option %s is not known; known are %s", arg, usable(letters, long))
+				return nil, nil, fmt.Errorf("option %s is not known; known are %s", arg, listFlags(letters, long))
 			}
 			opts[letter] = value
 		default:
 			var err error
-			if args, err = bundle(opts, arg[1:], args, letters); err != nil {
-				return nil, nil, fmt.Errorf("%w; known are %s", err, usable(letters, long))
+			if args, err = parseShortFlags(opts, arg[1:], args, letters); err != nil {
+				return nil, nil, fmt.Errorf("%w; known are %s", err, listFlags(letters, long))
 			}
 		}
 	}
 	return opts, rest, nil
 }
 
-// bundle takes flags such as -rf, and the value of the last when it needs one.
-func bundle(opts options, flags string, args []string, letters string) ([]string, error) {
+// parseShortFlags parses flags such as -rf, and the value of the last when it needs one.
+func parseShortFlags(opts options, flags string, args []string, letters string) ([]string, error) {
 	for i, letter := range flags {
 		at := strings.IndexRune(letters, letter)
 		if at < 0 || letter == ':' {
@@ -67,7 +67,7 @@ func bundle(opts options, flags string, args []string, letters string) ([]string
 	return args, nil
 }
 
-func usable(letters string, long map[string]rune) string {
+func listFlags(letters string, long map[string]rune) string {
 	var all []string
 	for _, l := range strings.ReplaceAll(letters, ":", "") {
 		all = append(all, "-"+string(l))

@@ -21,15 +21,15 @@ func echo(args []string) int {
 		args, end = args[1:], ""
 	}
 	if _, err := fmt.Print(strings.Join(args, " ") + end); err != nil {
-		return fail("echo", err, 1)
+		return printError("echo", err, 1)
 	}
 	return 0
 }
 
-// sleep takes seconds, also broken ones, and s, m, h or d behind a number; several are added.
+// sleep takes seconds, also fractions, and s, m, h or d after a number; several are added.
 func sleep(args []string) int {
 	if len(args) == 0 {
-		return fail("sleep", errors.New("say how long, in seconds"), 1)
+		return printError("sleep", errors.New("say how long, in seconds"), 1)
 	}
 	var long time.Duration
 	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
@@ -45,7 +45,7 @@ func sleep(args []string) int {
 			}
 		}
 		if err != nil || n < 0 || n > 1e8 {
-			return fail("sleep", fmt.Errorf("%q is not a time; write seconds, or a number with s, m, h or d", arg), 1)
+			return printError("sleep", fmt.Errorf("%q is not a time; write seconds, or a number with s, m, h or d", arg), 1)
 		}
 		long += time.Duration(n * float64(unit))
 	}
@@ -53,25 +53,25 @@ func sleep(args []string) int {
 	return 0
 }
 
-// chroot runs a program of another root, e.g. that of the host where it is mounted.
+// chroot runs a program in another root, e.g. the mounted root of the host.
 func chroot(args []string) int {
 	if len(args) == 0 {
-		return fail("chroot", errors.New("name the new root and a command"), 125)
+		return printError("chroot", errors.New("name the new root and a command"), 125)
 	}
 	command := args[1:]
 	if len(command) == 0 {
 		command = []string{"/bin/sh", "-i"}
 	}
 	if err := syscall.Chroot(args[0]); err != nil {
-		return fail("chroot", fmt.Errorf("%s: %w", args[0], err), 125)
+		return printError("chroot", fmt.Errorf("%s: %w", args[0], err), 125)
 	}
 	if err := os.Chdir("/"); err != nil {
-		return fail("chroot", err, 125)
+		return printError("chroot", err, 125)
 	}
 	file, err := exec.LookPath(command[0])
 	if err != nil {
-		return fail("chroot", err, 127)
+		return printError("chroot", err, 127)
 	}
 	err = syscall.Exec(file, command, os.Environ())
-	return fail("chroot", fmt.Errorf("%s: %w", file, err), 126)
+	return printError("chroot", fmt.Errorf("%s: %w", file, err), 126)
 }

@@ -32,32 +32,32 @@ type invocation struct {
 	ask     bool // -i
 }
 
-// sh runs a command (-c), a script, standard input, or what a person types. It speaks the language of bash, but for
-// umask, which is settled here, it has no built-in command for processes or limits (kill, jobs, ulimit).
+// sh runs a command (-c), a script, standard input, or interactive input. It understands bash, except that apart from
+// umask it has no built-in command for processes or limits (kill, jobs, ulimit).
 func sh(args []string) int {
 	inv, err := parseSh(args)
 	if err != nil {
-		return fail("sh", err, 2)
+		return printError("sh", err, 2)
 	}
 	if os.Getenv("PATH") == "" {
 		if err := os.Setenv("PATH", searchPath); err != nil {
-			return fail("sh", err, 2)
+			return printError("sh", err, 2)
 		}
 	}
 	runner, err := interp.New(
 		interp.StdIO(os.Stdin, os.Stdout, os.Stderr),
 		interp.Params(append(append(inv.set, "--"), inv.params...)...),
 		interp.CallHandler(umask),
-		interp.ExecHandlers(program),
+		interp.ExecHandlers(newExecHandler),
 	)
 	if err != nil {
-		return fail("sh", err, 2)
+		return printError("sh", err, 2)
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	go func() { stop(stopped{(<-caught).(syscall.Signal)}) }()
-	err = inv.run(ctx, runner)
+	err = inv.runInput(ctx, runner)
 	var by stopped
 	if errors.As(context.Cause(ctx), &by) {
 		return 128 + int(by.Signal)
@@ -67,12 +67,12 @@ func sh(args []string) int {
 		return int(status)
 	}
 	if err != nil {
-		return fail("sh", err, 2)
+		return printError("sh", err, 2)
 	}
 	return 0
 }
 
-// stopped is a signal that ended the shell.
+// stopped is the signal that ended the shell.
 type stopped struct{ syscall.Signal }
 
 func (s stopped) Error() string { return "stopped by " + s.String() }
@@ -121,26 +121,26 @@ func parseSh(args []string) (invocation, error) {
 	return inv, nil
 }
 
-func (inv invocation) run(ctx context.Context, r *interp.Runner) error {
+func (inv invocation) runInput(ctx context.Context, r *interp.Runner) error {
 	switch {
 	case inv.command != nil:
-		return script(ctx, r, strings.NewReader(*inv.command), inv.name)
+		return runScript(ctx, r, strings.NewReader(*inv.command), inv.name)
 	case !inv.stdin:
 		f, err := os.Open(inv.name)
 		if err != nil {
-			fail("sh", err, 0)
+			printError("sh", err, 0)
 			return interp.ExitStatus(127)
 		}
-		return errors.Join(script(ctx, r, f, inv.name), f.Close())
+		return errors.Join(runScript(ctx, r, f, inv.name), f.Close())
 	}
 	if st, err := os.Stdin.Stat(); inv.ask || err == nil && st.Mode()&os.ModeCharDevice != 0 {
-		return converse(ctx, r)
+		return runInteractive(ctx, r)
 	}
-	return script(ctx, r, os.Stdin, inv.name)
+	return runScript(ctx, r, os.Stdin, inv.name)
 }
 
-// script reads all of a script, then runs it.
-func script(ctx context.Context, r *interp.Runner, text io.Reader, name string) error {
+// runScript reads a whole script, then runs it.
+func runScript(ctx context.Context, r *interp.Runner, text io.Reader, name string) error {
 	prog, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(text, name)
 	if err != nil {
 		return err
@@ -148,8 +148,8 @@ func script(ctx context.Context, r *interp.Runner, text io.Reader, name string) 
 	return r.Run(ctx, prog)
 }
 
-// converse runs what a person types, line by line; a mistake does not end it.
-func converse(ctx context.Context, r *interp.Runner) error {
+// runInteractive runs interactive input line by line; an error does not end it.
+func runInteractive(ctx context.Context, r *interp.Runner) error {
 	parser := syntax.NewParser()
 	for {
 		fmt.Fprint(os.Stderr, "# ")
@@ -199,9 +199,9 @@ func umask(ctx context.Context, args []string) ([]string, error) {
 	return []string{"true"}, nil
 }
 
-// program runs what is not built in. When the shell is stopped the program gets SIGTERM and all the time it needs:
-// how long that may be is the container's business.
-func program(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
+// newExecHandler runs commands that are not built in. When the shell is stopped, the program gets SIGTERM and all the time it needs:
+// the container limits it.
+func newExecHandler(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		hc := interp.HandlerCtx(ctx)
 		file, err := interp.LookPathDir(hc.Dir, hc.Env, args[0])
@@ -210,10 +210,10 @@ func program(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 			if strings.Contains(args[0], "/") && !errors.Is(err, os.ErrNotExist) {
 				code, why = 126, err
 			}
-			return refuse(hc, fmt.Errorf("%s: %s", args[0], said(why)), code)
+			return reportStartError(hc, fmt.Errorf("%s: %s", args[0], describeError(why)), code)
 		}
 		cmd := exec.CommandContext(ctx, file)
-		cmd.Args, cmd.Dir, cmd.Env = args, hc.Dir, exported(hc.Env)
+		cmd.Args, cmd.Dir, cmd.Env = args, hc.Dir, listExported(hc.Env)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = hc.Stdin, hc.Stdout, hc.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		err = cmd.Start()
@@ -222,24 +222,24 @@ func program(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 				return next(ctx, args) // which knows how to run a script without a first line, and when to try again
 			}
 			if errors.Is(err, os.ErrNotExist) {
-				return refuse(hc, err, 127)
+				return reportStartError(hc, err, 127)
 			}
-			return refuse(hc, err, 126)
+			return reportStartError(hc, err, 126)
 		}
-		return status(cmd.Wait())
+		return exitStatus(cmd.Wait())
 	}
 }
 
-// refuse says why a program did not start.
-func refuse(hc interp.HandlerContext, err error, code uint8) error {
-	if _, err := fmt.Fprintf(hc.Stderr, "sh: %s\n", said(err)); err != nil {
+// reportStartError reports why a program did not start.
+func reportStartError(hc interp.HandlerContext, err error, code uint8) error {
+	if _, err := fmt.Fprintf(hc.Stderr, "sh: %s\n", describeError(err)); err != nil {
 		return err
 	}
 	return interp.ExitStatus(code)
 }
 
-// status is how a program ended, as the shell counts: 128 and the number of the signal, or the exit code.
-func status(err error) error {
+// exitStatus is the exit status of a program: 128 plus the number of the signal, or the exit code.
+func exitStatus(err error) error {
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) {
 		return err
@@ -250,7 +250,7 @@ func status(err error) error {
 	return interp.ExitStatus(ended.ExitCode())
 }
 
-func exported(env expand.Environ) []string {
+func listExported(env expand.Environ) []string {
 	var all []string
 	env.Each(func(name string, v expand.Variable) bool {
 		if v.IsSet() && v.Exported && v.Kind == expand.String {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Shell is the one program of our package images: /bin/sh, cp, mkdir and a few more, told apart by the name they are
+// Shell is the only program of our package images: /bin/sh, cp, mkdir and a few more, selected by the name they are
 // called by. It is static and built for every platform, so that a package image needs no distribution below it.
 package main
 
@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// An applet is one command. It says what went wrong on standard error and returns its exit code.
+// applet is one command. It prints errors to standard error and returns its exit code.
 type applet func(args []string) int
 
-func applets() map[string]applet {
+func listApplets() map[string]applet {
 	return map[string]applet{
 		"sh": sh, "bash": sh,
 		"cp": cp, "mkdir": mkdir, "rm": rm, "ln": ln, "ls": ls, "cat": cat, "chmod": chmod, "chroot": chroot,
@@ -33,7 +33,7 @@ func main() {
 
 // run finds the command by the name of the program, or by the first argument when the program has a name of its own.
 func run(args []string) int {
-	all := applets()
+	all := listApplets()
 	name := filepath.Base(args[0])
 	if name != "" && name[0] == '-' { // a login shell
 		name = name[1:]
@@ -45,31 +45,31 @@ func run(args []string) int {
 		if cmd, known := all[args[1]]; known {
 			return cmd(args[2:])
 		}
-		return fail(args[1], errors.New("there is no such command in this image"), 127)
+		return printError(args[1], errors.New("there is no such command in this image"), 127)
 	}
 	return sh(nil)
 }
 
-// fail prints an error as `cp: text` and returns the exit code.
-func fail(name string, err error, code int) int {
-	fmt.Fprintf(os.Stderr, "%s: %s\n", name, said(err))
+// printError prints an error as `cp: text` and returns the exit code.
+func printError(name string, err error, code int) int {
+	fmt.Fprintf(os.Stderr, "%s: %s\n", name, describeError(err))
 	return code
 }
 
-// said is an error the way commands print it: the file first, then what is wrong with it.
-func said(err error) string {
+// describeError formats an error as commands print it: the file, then the error.
+func describeError(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
-		return fmt.Sprintf("%s: %s", p.Path, plain(p.Err))
+		return fmt.Sprintf("%s: %s", p.Path, trimErrno(p.Err))
 	}
 	var l *os.LinkError
 	if errors.As(err, &l) {
-		return fmt.Sprintf("%s: %s", l.New, plain(l.Err))
+		return fmt.Sprintf("%s: %s", l.New, trimErrno(l.Err))
 	}
 	return err.Error()
 }
 
-func plain(err error) string {
+func trimErrno(err error) string {
 	var n syscall.Errno
 	if errors.As(err, &n) && n == syscall.ENOENT {
 		return "no such file or directory"

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	commands := map[string]func(){"shell": main}
-	for name := range applets() {
+	for name := range listApplets() {
 		commands[name] = main
 	}
 	testscript.Main(m, commands)

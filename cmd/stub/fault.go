@@ -25,15 +25,15 @@ import (
 //	FAULT          exit: exits with FAULT_CODE after SLEEP_LEN; crash: exits with 139 after a random part of SLEEP_LEN;
 //	               kill: exits with 137, like a process out of memory; hang: never ends;
 //	               flood: writes FAULT_BYTES of output, then as exit
-//	FAULT_ON       the modes to strike in, separated by commas; unset: all
-//	FAULT_TIMES    how often to strike on this node, per FAULT_ID and mode, before all is well; unset: always
-//	FAULT_ID       what the strikes are counted for; unset: SKYHOOK_RESOURCE_ID
+//	FAULT_ON       the modes in which the fault is injected, separated by commas; unset: all
+//	FAULT_TIMES    how often the fault is injected on this node, per FAULT_ID and mode; unset: always
+//	FAULT_ID       the id that faults are counted for; unset: SKYHOOK_RESOURCE_ID
 //	FAULT_CODE     an exit code, 1 when unset
 //	FAULT_BYTES    16777216 when unset
 //	FAULT_MESSAGE  the termination message, as it is, or @malformed (cut JSON), @huge (8 KiB), @binary
 //	FAULT_TERM     ignore: SIGTERM does nothing
 //
-// Every run, struck or not, leaves a line in <root mount>/var/lib/skyhook-fault/runs/<FAULT_ID>/<MODE>.
+// Every run appends a line to <root mount>/var/lib/skyhook-fault/runs/<FAULT_ID>/<MODE>.
 const faultDir = "var/lib/skyhook-fault"
 
 var (
@@ -41,20 +41,20 @@ var (
 	kinds          = []string{"exit", "crash", "kill", "hang", "flood"}
 )
 
-// A fault is what goes wrong in one container.
+// fault is the fault of one container.
 type fault struct {
-	kind    string // empty: nothing
-	modes   []string
-	times   int // -1: always
-	id      string
-	code    int
-	bytes   int64
-	message string
-	deaf    bool
+	kind        string // empty: nothing
+	modes       []string
+	times       int // -1: always
+	id          string
+	code        int
+	bytes       int64
+	message     string
+	ignoresTerm bool
 }
 
-// strike injects the fault if it is meant for this container, otherwise it runs the stub.
-func strike(args []string, env func(string) string, out io.Writer, t termination) int {
+// runWithFault injects the fault if this container is to have it, otherwise it runs the stub.
+func runWithFault(args []string, env func(string) string, out io.Writer, t termination) int {
 	root, mode := "/root", ""
 	if len(args) > 0 {
 		mode = args[0]
@@ -63,26 +63,26 @@ func strike(args []string, env func(string) string, out io.Writer, t termination
 		root = args[1]
 	}
 	dir := filepath.Join(root, faultDir)
-	env, err := hostRules(dir, mode, env)
+	env, err := mergeHostRules(dir, mode, env)
 	if err != nil {
-		return refuse(out, err)
+		return printUsageError(out, err)
 	}
 	f, err := newFault(env)
 	if err != nil {
-		return refuse(out, err)
+		return printUsageError(out, err)
 	}
 	j, err := newJob(args, env)
 	if err != nil {
-		return refuse(out, err)
+		return printUsageError(out, err)
 	}
-	struck, err := f.count(filepath.Join(dir, "runs", fileName(f.id)), fileName(mode), bootID(root))
+	struck, err := f.recordRun(filepath.Join(dir, "runs", fileName(f.id)), fileName(mode), bootID(root))
 	if err != nil {
-		return refuse(out, err)
+		return printUsageError(out, err)
 	}
 	if !struck {
-		return j.do(out, t)
+		return j.run(out, t)
 	}
-	return f.play(j, out, t)
+	return f.inject(j, out, t)
 }
 
 // bootID returns the boot id of the host; empty when no host is mounted.
@@ -94,15 +94,15 @@ func bootID(root string) string {
 	return strings.TrimSpace(string(id))
 }
 
-func refuse(out io.Writer, err error) int {
+func printUsageError(out io.Writer, err error) int {
 	if _, say := fmt.Fprintln(out, "fault:", err); say != nil {
 		return 1
 	}
 	return 2
 }
 
-// hostRules merges the files of the host over the environment.
-func hostRules(dir, mode string, env func(string) string) (func(string) string, error) {
+// mergeHostRules merges the files of the host over the environment.
+func mergeHostRules(dir, mode string, env func(string) string) (func(string) string, error) {
 	rules := map[string]string{}
 	for _, name := range []string{"env", "env." + fileName(mode)} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -163,12 +163,12 @@ func newFault(env func(string) string) (fault, error) {
 	}
 	switch term := env("FAULT_TERM"); term {
 	case "", "ignore":
-		f.deaf = term == "ignore"
+		f.ignoresTerm = term == "ignore"
 	default:
 		return f, fmt.Errorf("FAULT_TERM: %q is not known; ignore is", term)
 	}
 	if strings.HasPrefix(f.message, "@") {
-		text, known := messages()[f.message]
+		text, known := testMessages()[f.message]
 		if !known {
 			return f, fmt.Errorf("FAULT_MESSAGE: %q is none of @malformed, @huge, @binary", f.message)
 		}
@@ -177,7 +177,7 @@ func newFault(env func(string) string) (fault, error) {
 	return f, nil
 }
 
-func messages() map[string]string {
+func testMessages() map[string]string {
 	return map[string]string{
 		"@malformed": `{"mode":"apply","outcome":`,
 		"@huge":      strings.Repeat("x", 8<<10),
@@ -185,8 +185,8 @@ func messages() map[string]string {
 	}
 }
 
-// count writes the line of this run and says whether it is one that fails.
-func (f fault) count(dir, mode, boot string) (struck bool, err error) {
+// recordRun writes the line of this run and reports whether the fault is injected.
+func (f fault) recordRun(dir, mode, boot string) (struck bool, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return false, fmt.Errorf("counting runs: %w", err)
 	}
@@ -206,7 +206,7 @@ func (f fault) count(dir, mode, boot string) (struck bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("counting runs: %w", err)
 	}
-	struck = f.kind != "" || f.message != "" || f.deaf
+	struck = f.kind != "" || f.message != "" || f.ignoresTerm
 	struck = struck && (f.modes == nil || slices.Contains(f.modes, mode))
 	struck = struck && (f.times < 0 || bytes.Count(before, []byte(" fault ")) < f.times)
 	what := "stub"
@@ -229,18 +229,18 @@ func (f fault) String() string {
 	case f.message != "":
 		return "message"
 	}
-	return "deaf"
+	return "ignore SIGTERM"
 }
 
-// play goes wrong.
-func (f fault) play(j job, out io.Writer, t termination) int {
-	if f.deaf {
+// inject injects the fault.
+func (f fault) inject(j job, out io.Writer, t termination) int {
+	if f.ignoresTerm {
 		signal.Ignore(syscall.SIGTERM)
 		t.term = make(chan os.Signal)
 	}
 	if f.message != "" {
 		if err := os.WriteFile(terminationLog, []byte(f.message), 0o600); err != nil {
-			return refuse(out, fmt.Errorf("writing the termination message: %w", err))
+			return printUsageError(out, fmt.Errorf("writing the termination message: %w", err))
 		}
 	}
 	switch f.kind {
@@ -253,17 +253,17 @@ func (f fault) play(j job, out io.Writer, t termination) int {
 	case "flood":
 		j.exit = f.code
 		if err := flood(out, f.bytes); err != nil {
-			return refuse(out, err)
+			return printUsageError(out, err)
 		}
 	case "hang":
-		t = t.ready()
+		t = t.withDefaults()
 		if _, err := fmt.Fprintf(out, "fault [%s] hangs\n", strings.Join(j.args, " ")); err != nil {
 			return 1
 		}
 		<-t.term
 		return 143
 	}
-	return j.do(out, t)
+	return j.run(out, t)
 }
 
 func flood(out io.Writer, left int64) error {
@@ -279,7 +279,7 @@ func flood(out io.Writer, left int64) error {
 	return err
 }
 
-// fileName makes one name of any text: what could leave the folder or is too long is replaced.
+// fileName makes a file name of any text: path separators and excess length are replaced.
 func fileName(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Stub stands in for the agent in tests: it takes any arguments, does nothing for a while and exits as it is told.
-// Called by the name fault it can also go wrong, in the ways that the environment or the host asks for; see FAULTS in
+// Stub replaces the agent in tests: it takes any arguments, sleeps for a while and exits with the configured code.
+// Called by the name fault it also injects the faults that the environment or the host configures; see FAULTS in
 // fault.go.
 package main
 
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// A job is what one container is to do.
+// job is the work of one container.
 type job struct {
 	args  []string
 	sleep time.Duration
@@ -29,14 +29,14 @@ type job struct {
 
 func main() {
 	if filepath.Base(os.Args[0]) == "fault" {
-		os.Exit(strike(os.Args[1:], os.Getenv, os.Stdout, termination{}))
+		os.Exit(runWithFault(os.Args[1:], os.Getenv, os.Stdout, termination{}))
 	}
 	j, err := newJob(os.Args[1:], os.Getenv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stub:", err)
 		os.Exit(2)
 	}
-	os.Exit(j.do(os.Stdout, termination{}))
+	os.Exit(j.run(os.Stdout, termination{}))
 }
 
 func newJob(args []string, env func(string) string) (job, error) {
@@ -45,7 +45,7 @@ func newJob(args []string, env func(string) string) (job, error) {
 		j.shown = strconv.Itoa(5 + rand.IntN(5)) //nolint:gosec // any number between 5 and 9 will do
 	}
 	var err error
-	if j.sleep, err = seconds(j.shown); err != nil {
+	if j.sleep, err = parseSeconds(j.shown); err != nil {
 		return j, fmt.Errorf("SLEEP_LEN: %w", err)
 	}
 	if code := env("EXIT_CODE"); code != "" {
@@ -57,8 +57,8 @@ func newJob(args []string, env func(string) string) (job, error) {
 	return j, nil
 }
 
-// seconds takes what the command sleep takes: a number, or one with s, m or h behind it.
-func seconds(text string) (time.Duration, error) {
+// parseSeconds parses an argument of the command sleep: a number, or one with s, m or h after it.
+func parseSeconds(text string) (time.Duration, error) {
 	long, err := time.ParseDuration(text)
 	if err != nil {
 		long, err = time.ParseDuration(text + "s")
@@ -69,14 +69,14 @@ func seconds(text string) (time.Duration, error) {
 	return long, nil
 }
 
-// A termination is how the world ends a container. The zero value is the real one; tests have their own.
+// termination is how a container is stopped. The zero value uses the real signals; tests have their own.
 type termination struct {
 	term  <-chan os.Signal
 	sleep func(time.Duration) <-chan time.Time
 	last  time.Duration // how long it goes on after SIGTERM
 }
 
-func (t termination) ready() termination {
+func (t termination) withDefaults() termination {
 	if t.sleep == nil {
 		t.sleep, t.last = time.After, 3*time.Second
 	}
@@ -88,9 +88,9 @@ func (t termination) ready() termination {
 	return t
 }
 
-// do says what it is about to do, sleeps and returns the exit code. SIGTERM ends it: a message, three seconds, and 0.
-func (j job) do(out io.Writer, t termination) int {
-	t = t.ready()
+// run prints what it does, sleeps and returns the exit code. SIGTERM ends it: a message, three seconds, and 0.
+func (j job) run(out io.Writer, t termination) int {
+	t = t.withDefaults()
 	if _, err := fmt.Fprintf(out, "agentless [%s] sleep for %s and exit with %d\n", strings.Join(j.args, " "), j.shown, j.exit); err != nil {
 		return 1
 	}

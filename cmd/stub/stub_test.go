@@ -95,7 +95,7 @@ func TestStub(t *testing.T) {
 		}
 		var out bytes.Buffer
 		var slept []time.Duration
-		if code := j.do(&out, dream(&slept)); code != tc.code || out.String() != tc.out || len(slept) != 1 || slept[0] != tc.long {
+		if code := j.run(&out, dream(&slept)); code != tc.code || out.String() != tc.out || len(slept) != 1 || slept[0] != tc.long {
 			t.Errorf("%v: exit %d after %v, output %q; want %d after %s, %q", tc.args, code, slept, out.String(), tc.code, tc.long, tc.out)
 		}
 	}
@@ -129,7 +129,7 @@ func TestStubEndsOnTerm(t *testing.T) {
 		return over
 	}}
 	var out bytes.Buffer
-	code := job{sleep: time.Hour, shown: "3600", exit: 7}.do(&out, world)
+	code := job{sleep: time.Hour, shown: "3600", exit: 7}.run(&out, world)
 	if code != 0 || last != 3*time.Second || !strings.Contains(out.String(), "SIGTERM") {
 		t.Errorf("exit %d, slept %s, output %q", code, last, out.String())
 	}
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		var slept []time.Duration
-		code := strike([]string{"apply", t.TempDir(), "/copy"}, vars(tc.env), &out, dream(&slept))
+		code := runWithFault([]string{"apply", t.TempDir(), "/copy"}, vars(tc.env), &out, dream(&slept))
 		if code != 2 || !strings.Contains(out.String(), tc.want) || len(slept) != 0 {
 			t.Errorf("%s: exit %d, %q; want 2, %q", tc.env, code, out.String(), tc.want)
 		}
@@ -168,7 +168,7 @@ func TestFaultsStrikeAndEnd(t *testing.T) {
 	run := func(mode string, more ...string) int {
 		var out bytes.Buffer
 		var slept []time.Duration
-		return strike([]string{mode, root, "/copy"}, vars(append(env, more...)...), &out, dream(&slept))
+		return runWithFault([]string{mode, root, "/copy"}, vars(append(env, more...)...), &out, dream(&slept))
 	}
 	for i, want := range []int{9, 9, 0, 0} {
 		if got := run("apply"); got != want {
@@ -207,7 +207,7 @@ func TestFaultKinds(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		var slept []time.Duration
-		code := strike([]string{"apply", t.TempDir(), "/copy"}, vars(append(tc.env, "SLEEP_LEN=4")...), &out, dream(&slept))
+		code := runWithFault([]string{"apply", t.TempDir(), "/copy"}, vars(append(tc.env, "SLEEP_LEN=4")...), &out, dream(&slept))
 		if code != tc.code || out.Len() < tc.out || len(slept) != 1 || slept[0] > 4*time.Second {
 			t.Errorf("%v: exit %d after %v, %d bytes; want %d", tc.env, code, slept, out.Len(), tc.code)
 		}
@@ -219,7 +219,7 @@ func TestHang(t *testing.T) {
 	ended := make(chan int)
 	go func() {
 		var out bytes.Buffer
-		ended <- strike([]string{"apply", t.TempDir(), "/copy"}, vars("FAULT=hang"), &out, termination{term: term, sleep: time.After})
+		ended <- runWithFault([]string{"apply", t.TempDir(), "/copy"}, vars("FAULT=hang"), &out, termination{term: term, sleep: time.After})
 	}()
 	term <- syscall.SIGTERM // taken only by one that waits for it
 	if code := <-ended; code != 143 {
@@ -241,7 +241,7 @@ func TestMessage(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		var slept []time.Duration
-		if code := strike([]string{"apply", t.TempDir(), "/copy"}, vars("SLEEP_LEN=1", "FAULT_MESSAGE="+tc.message), &out, dream(&slept)); code != 0 {
+		if code := runWithFault([]string{"apply", t.TempDir(), "/copy"}, vars("SLEEP_LEN=1", "FAULT_MESSAGE="+tc.message), &out, dream(&slept)); code != 0 {
 			t.Errorf("%s: exit %d: %s", tc.message, code, out.String())
 		}
 		got, err := os.ReadFile(terminationLog)
@@ -266,7 +266,7 @@ func TestHostRules(t *testing.T) {
 	run := func(mode string) (int, string) {
 		var out bytes.Buffer
 		var slept []time.Duration
-		code := strike([]string{mode, root, "/copy", "e30="}, vars("SLEEP_LEN=1", "FAULT=exit", "FAULT_CODE=5"), &out, dream(&slept))
+		code := runWithFault([]string{mode, root, "/copy", "e30="}, vars("SLEEP_LEN=1", "FAULT=exit", "FAULT_CODE=5"), &out, dream(&slept))
 		return code, out.String()
 	}
 	write("env", "# for all\nFAULT_CODE=6\n\nSLEEP_LEN=8\n")

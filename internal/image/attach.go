@@ -18,20 +18,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// An Artifact is a document about an image that is kept beside it, such as the list of what it consists of. Registries
-// find it by the digest of the image: it is a referrer of it.
+// Artifact is a document about an image that is stored beside it, such as an SBOM. Registries
+// find it by the digest of the image: it is a referrer.
 type Artifact struct {
 	Type    string // of the document, such as application/spdx+json
 	Content []byte
 }
 
-// emptyType and emptyContent stand where an image has its configuration.
+// emptyType and emptyContent replace the configuration of an image.
 const (
 	emptyType    = "application/vnd.oci.empty.v1+json"
 	emptyContent = "{}"
 )
 
-// toImage is the artifact as the manifest of an image, with what it is about as its subject.
+// toImage returns the artifact as an image manifest with this subject.
 func (a Artifact) toImage(subject v1.Descriptor) (v1.Image, error) {
 	all := blobs{}
 	hold := func(content []byte, media string) v1.Descriptor {
@@ -49,7 +49,7 @@ func (a Artifact) toImage(subject v1.Descriptor) (v1.Image, error) {
 	return all.readImage(hold(raw, string(types.OCIManifestSchema1)))
 }
 
-// attachTo is the artifact about an index.
+// attachTo returns the artifact with an index as its subject.
 func (a Artifact) attachTo(idx v1.ImageIndex) (v1.Image, v1.Hash, error) {
 	subject, err := partial.Descriptor(idx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a Artifact) attachTo(idx v1.ImageIndex) (v1.Image, v1.Hash, error) {
 	return img, digest, nil
 }
 
-// Attach stores an artifact about an index that the registry has, and returns its reference. Attaching the same again
+// Attach stores an artifact about an index of the registry and returns its reference. Attaching the same one again
 // changes nothing.
 func (g Registry) Attach(ctx context.Context, ref string, idx v1.ImageIndex, a Artifact) (string, error) {
 	r, err := g.Reference(ref)
@@ -100,7 +100,7 @@ func AttachInLayout(dir string, idx v1.ImageIndex, a Artifact) error {
 	return nil
 }
 
-// Attached finds the artifacts of a type about an image of a registry, as references.
+// Attached returns references to the artifacts of a type about an image of a registry.
 func (g Registry) Attached(ctx context.Context, ref string, digest v1.Hash, artifactType string) ([]string, error) {
 	r, err := g.Reference(ref)
 	if err != nil {
@@ -142,7 +142,7 @@ func (g Registry) artifactType(ctx context.Context, at name.Digest) (string, err
 	return m.ArtifactType, nil
 }
 
-// Artifact reads one that Attached found.
+// Artifact reads an artifact that Attached returned.
 func (g Registry) Artifact(ctx context.Context, ref string) (Artifact, error) {
 	r, err := g.Reference(ref)
 	if err != nil {

@@ -3,9 +3,9 @@
 
 // Package image builds OCI images from files and Go programs, without a container engine.
 //
-// The same input gives the same digest: entries are sorted, times are the recipe's, owners are root, and of a
-// file's mode only "may it be run" is kept. What the host adds (its clock, umask, user, directory) leaves no trace.
-// A digest depends on the version of Go as well, which compiles the programs and compresses the layers.
+// The same input gives the same digest: entries are sorted, times are the recipe's, owners are root, and of a file's
+// mode only the executable bit is kept. Clock, umask, user and directory of the host have no effect.
+// A digest also depends on the version of Go, which compiles the programs and compresses the layers.
 package image
 
 import (
@@ -22,13 +22,13 @@ import (
 // SearchPath is the PATH of every image, so that steps of a package find the programs of their host.
 const SearchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// A Recipe says what an image consists of. Build makes it for each platform.
+// Recipe describes the content of an image. Build builds it for each platform.
 type Recipe struct {
-	// From is the image this one stands on; nil starts from nothing. FromName is the name it is known by.
+	// From is the base image; nil for none. FromName is its reference.
 	From     v1.ImageIndex
 	FromName string
 	// Trees are the layers to add for one platform, lowest first. A tree that is returned for several platforms
-	// becomes one layer they share.
+	// becomes one shared layer.
 	Trees func(v1.Platform) ([]*Tree, error)
 
 	Entrypoint []string
@@ -42,12 +42,12 @@ type Recipe struct {
 	Created time.Time
 }
 
-// About is what the OCI labels say of an image.
+// About is the content of an image's OCI labels.
 type About struct {
 	Title, Description, Version, Revision, Source, Licenses string
 }
 
-// Labels are the org.opencontainers.image labels; what is not known is left out.
+// Labels returns the org.opencontainers.image labels without empty ones.
 func (a About) Labels() map[string]string {
 	labels := map[string]string{}
 	for key, value := range map[string]string{
@@ -61,12 +61,12 @@ func (a About) Labels() map[string]string {
 	return labels
 }
 
-// DefaultPlatforms are those that our images are published for.
+// DefaultPlatforms returns the platforms that our images are published for.
 func DefaultPlatforms() []v1.Platform {
 	return []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 }
 
-// Build makes an index with one image per platform, in the given order.
+// Build builds an index with one image per platform, in the given order.
 func Build(r Recipe, platforms []v1.Platform) (v1.ImageIndex, error) {
 	if len(platforms) == 0 {
 		return nil, fmt.Errorf("building an image: no platform is named; linux/amd64 is one")
@@ -174,7 +174,7 @@ func (r Recipe) mergeConfig(cf *v1.ConfigFile, p v1.Platform) *v1.ConfigFile {
 	if r.WorkingDir != "" {
 		cf.Config.WorkingDir = r.WorkingDir
 	}
-	// The labels of the image below describe the image below.
+	// The labels of the base image describe the base image only.
 	cf.Config.Labels = maps.Clone(r.Labels)
 	return cf
 }

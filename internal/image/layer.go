@@ -22,13 +22,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A layer is compressed once and kept, so that its digest and its content cannot part when a file changes meanwhile.
+// layer is compressed once and kept, so that its digest matches its content even when a file changes meanwhile.
 type layer struct {
 	blob           []byte
 	digest, diffID v1.Hash
 }
 
-// buildLayer packs the tree: sorted, owned by root, every entry with the same time.
+// buildLayer packs the tree: entries are sorted, owned by root, and have the same time.
 func (t *Tree) buildLayer(created time.Time) (*layer, error) {
 	all, err := t.withFolders()
 	if err != nil {
@@ -84,22 +84,22 @@ func sha256Hash(b []byte) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex
 
 func finishHash(h hash.Hash) v1.Hash { return sha256Hash(h.Sum(nil)) }
 
-// Digest is that of the compressed layer.
+// Digest returns the digest of the compressed layer.
 func (l *layer) Digest() (v1.Hash, error) { return l.digest, nil }
 
-// DiffID is the digest of the layer before compression.
+// DiffID returns the digest of the uncompressed layer.
 func (l *layer) DiffID() (v1.Hash, error) { return l.diffID, nil }
 
-// Size is that of the compressed layer.
+// Size returns the size of the compressed layer.
 func (l *layer) Size() (int64, error) { return int64(len(l.blob)), nil }
 
 // MediaType returns the type of a compressed tar.
 func (l *layer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
 
-// Compressed is the layer as it is stored.
+// Compressed returns the layer as it is stored.
 func (l *layer) Compressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(l.blob)), nil
 }
 
-// Uncompressed is the tar.
+// Uncompressed returns the tar.
 func (l *layer) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(bytes.NewReader(l.blob)) }

@@ -10,14 +10,14 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A Listing is one line about an index: the index itself, whose Platform is empty, or one of its images.
+// Listing describes an index, with an empty Platform, or one of its images.
 type Listing struct {
 	Platform string
 	Digest   v1.Hash
 	Size     int64 // bytes to pull: manifest, configuration and compressed layers
 }
 
-// List is the index and then its images, in their order.
+// List returns the index and then its images, in their order.
 func List(idx v1.ImageIndex) ([]Listing, error) {
 	digest, err := idx.Digest()
 	if err != nil {
@@ -56,7 +56,7 @@ func List(idx v1.ImageIndex) ([]Listing, error) {
 	return lines, nil
 }
 
-// ForPlatform is the image of an index for one platform. A variant that is not asked for does not matter.
+// ForPlatform returns the image of an index for a platform. Without a variant in want, any variant matches.
 func ForPlatform(idx v1.ImageIndex, want v1.Platform) (v1.Image, error) {
 	manifest, err := idx.IndexManifest()
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// PackageDir is where a package image keeps its package, and PackageSums lists the SHA-256 of each of its files, as
+// PackageDir is the directory of the package in a package image. PackageSums lists the SHA-256 of each of its files, as
 // sha256sum does: (cd / && sha256sum -c skyhook-package.sha256).
 const (
 	PackageDir  = "/skyhook-package"
 	PackageSums = "/skyhook-package.sha256"
 )
 
-// Package is the recipe of a package image: the folder, at /skyhook-package, on an image that has /bin/sh, cp and
-// mkdir. Title and version come from config.json; whether that is valid is not checked here.
+// Package returns the recipe of a package image: the directory, at /skyhook-package, on an image that has /bin/sh, cp and
+// mkdir. Title and version come from config.json, which is not validated here.
 func Package(dir string, shell Named) (Recipe, error) {
 	title, version, err := readIdentity(dir)
 	if err != nil {
@@ -46,7 +46,7 @@ func Package(dir string, shell Named) (Recipe, error) {
 	}, nil
 }
 
-// readIdentity is the name and version that a package's config.json states.
+// readIdentity returns the name and version in a package's config.json.
 func readIdentity(dir string) (title, version string, err error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
@@ -72,7 +72,7 @@ func readIdentity(dir string) (title, version string, err error) {
 	return config.Name, config.Version, nil
 }
 
-// NotForHosts says which files beside a package only its author needs. All others reach every node.
+// NotForHosts reports whether a file beside a package is only for its author. All others reach every node.
 func NotForHosts(name string) bool {
 	file := path.Base(name)
 	switch file {

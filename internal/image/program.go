@@ -18,21 +18,21 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A Program is a Go main package to compile for the platforms of an image.
+// Program is a Go main package to compile for the platforms of an image.
 type Program struct {
 	Module  string            // folder of the Go module
 	Package string            // import path or folder of the main package, e.g. ./cmd/skyhook-agent
 	Set     map[string]string // string variables and their values, e.g. main.version
 }
 
-// machines are the platforms a Program can be compiled for, and what the header of its file then says.
+// machines maps the platforms a Program can be compiled for to the machine in the header of its ELF file.
 var machines = map[string]elf.Machine{
 	"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM,
 	"ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390, "riscv64": elf.EM_RISCV,
 }
 
-// Compile writes the program for one platform to out: static, stripped, and without a trace of the machine it was
-// compiled on. Settings in the environment that would change the result are overruled.
+// Compile writes the program for one platform to out: static, stripped, and independent of the machine it was
+// compiled on. Settings in the environment that would change the result are overridden.
 func (p Program) Compile(ctx context.Context, platform v1.Platform, out string) error {
 	if _, known := machines[platform.Architecture]; !known || platform.OS != "linux" {
 		return fmt.Errorf("compiling %s: platform %s is not one of linux/%s", p.Package, platform,
@@ -63,7 +63,7 @@ func (p Program) Compile(ctx context.Context, platform v1.Platform, out string) 
 	return CheckStatic(out, platform)
 }
 
-// buildEnvironment is the caller's with all settled that would show in a program.
+// buildEnvironment returns the caller's environment with every variable set that affects the program.
 func buildEnvironment(caller []string, platform v1.Platform) []string {
 	variant := strings.TrimPrefix(platform.Variant, "v")
 	if variant == "" || platform.Architecture != "arm" {
@@ -86,7 +86,7 @@ func buildEnvironment(caller []string, platform v1.Platform) []string {
 	return env
 }
 
-// CheckStatic reads the header of a program: it is for this platform and needs no loader and no library.
+// CheckStatic checks the header of a program: it is for this platform and needs no loader and no library.
 func CheckStatic(file string, platform v1.Platform) error {
 	f, err := elf.Open(file)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A Registry is how registries are spoken to. The zero value is right for most: TLS, and the credentials that
-// `docker login` and `podman login` leave behind.
+// Registry configures the connection to a registry. The zero value uses TLS, and the credentials that
+// `docker login` and `podman login` store.
 type Registry struct {
 	PlainHTTP bool // HTTP is allowed where a registry does not speak TLS
 	Keychain  authn.Keychain
@@ -87,7 +87,7 @@ func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
 	return singleImageIndex(img)
 }
 
-// singleImageIndex makes an index of one image.
+// singleImageIndex returns an index of one image.
 func singleImageIndex(img v1.Image) (v1.ImageIndex, error) {
 	cf, err := img.ConfigFile()
 	if err != nil {

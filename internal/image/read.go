@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// blobs are what was read from an archive or a layout, by digest; each is checked against it.
+// blobs are the files of an archive or a layout, by digest. The digest of each is checked.
 type blobs map[v1.Hash][]byte
 
 // ReadFile reads the images of an OCI archive, or of an OCI layout when the path is a folder.
@@ -180,7 +180,7 @@ func (b blobs) readImage(d v1.Descriptor) (v1.Image, error) {
 	return partial.CompressedToImage(storedImage{blobs: b, raw: raw, manifest: &m, media: d.MediaType})
 }
 
-// A storedIndex is an index whose blobs are in memory.
+// storedIndex is an index whose blobs are in memory.
 type storedIndex struct {
 	blobs    blobs
 	raw      []byte
@@ -208,7 +208,7 @@ func (s storedIndex) findChild(h v1.Hash) v1.Descriptor {
 	return v1.Descriptor{Digest: h}
 }
 
-// A storedImage is what partial.CompressedToImage builds an image from.
+// storedImage is the input of partial.CompressedToImage.
 type storedImage struct {
 	blobs    blobs
 	raw      []byte

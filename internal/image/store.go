@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A Named is an index and the reference it goes by, e.g. ghcr.io/acme/tuning:1.2.0.
+// Named is an index with its reference, e.g. ghcr.io/acme/tuning:1.2.0.
 type Named struct {
 	Name  string
 	Index v1.ImageIndex
@@ -29,7 +29,7 @@ type Named struct {
 
 const layoutMark = `{"imageLayoutVersion":"1.0.0"}`
 
-// A store is an OCI image layout: what each path below it holds.
+// store is an OCI image layout: the content of each path below it.
 type store map[string]func() (io.ReadCloser, int64, error)
 
 func (s store) addFile(name string, b []byte) {
@@ -38,7 +38,7 @@ func (s store) addFile(name string, b []byte) {
 
 func (s store) addBlob(h v1.Hash, b []byte) { s.addFile("blobs/"+h.Algorithm+"/"+h.Hex, b) }
 
-// newStore lists everything the images consist of; blobs they share are there once.
+// newStore collects the blobs of the images; shared blobs are stored once.
 func newStore(images []Named) (store, error) {
 	s := store{}
 	top := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
@@ -61,7 +61,7 @@ func newStore(images []Named) (store, error) {
 	return s, nil
 }
 
-// newDescriptor carries the name twice: containerd reads its own annotation, other tools the OCI one, which is the tag.
+// newDescriptor sets the name twice: containerd reads its own annotation, other tools the OCI one, which is the tag.
 func newDescriptor(n Named) (v1.Descriptor, error) {
 	digest, err := n.Index.Digest()
 	if err != nil {
@@ -188,7 +188,7 @@ func WriteArchive(w io.Writer, images ...Named) error {
 	return nil
 }
 
-// WriteArchiveFile writes an OCI archive to a file, which is there complete or not at all.
+// WriteArchiveFile writes an OCI archive to a file atomically.
 func WriteArchiveFile(file string, images ...Named) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return fmt.Errorf("writing archive %s: %w", file, err)
@@ -226,7 +226,7 @@ func WriteLayout(dir string, images ...Named) error {
 	return nil
 }
 
-// clearLayout removes a layout, and never a directory that is none.
+// clearLayout removes a layout. It returns an error for a directory that is not a layout.
 func clearLayout(dir string) error {
 	there, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(there) == 0 {
@@ -241,13 +241,13 @@ func clearLayout(dir string) error {
 	return errors.Join(os.Remove(filepath.Join(dir, "index.json")), os.RemoveAll(filepath.Join(dir, "blobs")))
 }
 
-// replaceFile writes a file beside its name and moves it there when it is complete.
+// replaceFile writes a temporary file and renames it when it is complete.
 func replaceFile(file string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
 		return err
 	}
-	// A file made by CreateTemp is private; what is built is for everyone to read.
+	// CreateTemp makes private files; build results are readable by everyone.
 	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), file)

@@ -59,9 +59,9 @@ func (t *Tree) HostFile(name string, mode fs.FileMode, file string) {
 	t.addEntry(name, entry{mode: mode & fs.ModePerm, host: file})
 }
 
-// HostDir adds all that is below a folder of this machine, but what skip says yes to; skip gets the path below dir,
-// with slashes, and may be nil. Modes become 0755 for folders and for files their owner may run, else 0644, so that
-// the umask of a checkout does not change a digest. Symbolic links stay what they are.
+// HostDir adds everything below a directory of this machine except what skip selects. skip gets the path below dir,
+// with slashes, and may be nil. Modes become 0755 for directories and executable files, else 0644, so that
+// the umask of a checkout does not change a digest. Symbolic links are kept.
 func (t *Tree) HostDir(name, dir string, skip func(name string) bool) error {
 	st, err := os.Stat(dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func describeType(mode fs.FileMode) string {
 	return "special file"
 }
 
-// withFolders is the tree with every folder in it, or the reason why it is none.
+// withFolders returns the entries of the tree with every parent directory, or an error when they are inconsistent.
 func (t *Tree) withFolders() (map[string]entry, error) {
 	all := make(map[string]entry, len(t.entries))
 	for name, e := range t.entries {
@@ -156,7 +156,7 @@ func (t *Tree) withFolders() (map[string]entry, error) {
 	return all, nil
 }
 
-// openContent is the content of a file and its length.
+// openContent returns the content of a file and its length.
 func (e entry) openContent() (io.ReadCloser, int64, error) {
 	if e.host == "" {
 		return io.NopCloser(bytes.NewReader(e.content)), int64(len(e.content)), nil

@@ -3,17 +3,17 @@
 
 package wire
 
-// A kind of object whose events are cut down, and what stays of it: all that some Strip function of the back end keeps.
+// The kinds of objects whose events are filtered, and the kept fields: those that some Strip function of the back end keeps.
 type kind struct {
 	path, plural  string // of its requests: path, perhaps a namespace, plural
 	version, name string // apiVersion and kind
 	kept          part
 }
 
-// part says which fields of a message stay, by number, and what of them. A field that is not named goes.
+// part lists the fields of a message that are kept, by number, and which parts of them. Other fields are removed.
 type part map[uint32]part
 
-// all of a field stays; of a field with nothing only that it is there.
+// all of a field is kept; of a field with nothing, only its presence.
 var (
 	all     part
 	nothing = part{}
@@ -60,7 +60,7 @@ var nodeStatus = part{
 	7: part{3: all}, // nodeInfo: bootID
 }
 
-// podSpec is what is read of our pods, of those of NodeOps, or of those that block a drain.
+// podSpec lists the fields that are read of our pods, of pods of NodeOps, or of pods that block a drain.
 var podSpec = part{
 	1: part{ // volumes
 		1: all,              // name
@@ -84,7 +84,7 @@ var podStatus = part{
 	10: ends,
 }
 
-// ends is how far the containers (8) and init containers (10) of a pod are.
+// ends lists the states of the containers (8) and init containers (10) of a pod.
 var ends = part{
 	1: all, // name
 	2: all, // state

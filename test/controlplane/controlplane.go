@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane gives a test binary a real API server with fresh storage: etcd and kube-apiserver, no nodes, no
-// controllers, no root. Whatever ends the test binary, nothing of it is left behind.
+// Package controlplane starts a real API server with fresh storage for a test binary: etcd and kube-apiserver, no nodes, no
+// controllers, no root. Nothing remains, however the test binary ends.
 //
 //	var plane *controlplane.Plane
 //
@@ -41,13 +41,13 @@ import (
 // existingCluster names the variable with the kubeconfig of a cluster to use instead of our own.
 const existingCluster = "SKYHOOK_TEST_KUBECONFIG"
 
-// Options say what a test binary needs of its API server.
+// Options configures the API server of a test binary.
 type Options struct {
 	CRDs      []string          // files or directories with CustomResourceDefinitions, relative to the test's package
 	APIServer map[string]string // further flags of kube-apiserver, without the dashes
 }
 
-// Plane is a running API server. The user of Config may do everything.
+// Plane is a running API server. The user of Config is an administrator.
 type Plane struct {
 	Config *rest.Config
 
@@ -166,7 +166,7 @@ func (p *Plane) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Kubectl is the path of the kubectl that belongs to this API server.
+// Kubectl returns the path of the kubectl of this API server.
 func (p *Plane) Kubectl() string {
 	if p.guard == nil {
 		return "kubectl"
@@ -174,8 +174,8 @@ func (p *Plane) Kubectl() string {
 	return filepath.Join(p.environment.BinaryAssetsDirectory, "kubectl")
 }
 
-// Namespace makes a namespace for this test alone. It is deleted afterwards, which on a bare API server only marks it:
-// no controller is there to empty it.
+// Namespace creates a namespace for this test. It is deleted afterwards, which on a bare API server only marks it:
+// no controller empties it.
 func (p *Plane) Namespace(t testing.TB) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(p.Config)

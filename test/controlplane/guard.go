@@ -20,8 +20,8 @@ const (
 	exitWithParent = "SKYHOOK_EXIT_WITH_PARENT"
 )
 
-// A guard outlives the test binary for a moment. It reads from a pipe that only the test binary can write to; when the
-// pipe closes, the test binary is gone, by a panic, ^C or kill -9. Then the guard ends what has the mark and
+// guard outlives the test binary for a moment. It reads from a pipe that only the test binary can write to; when the
+// pipe closes, the test binary has ended, by a panic, ^C or kill -9. Then the guard ends the marked processes and
 // removes the directory.
 type guard struct {
 	dir  string
@@ -82,7 +82,7 @@ func (g *guard) setEnvironment() func() {
 	}
 }
 
-// lastWords is the end of what the programs logged.
+// lastWords returns the end of the programs' logs.
 func (g *guard) lastWords() string {
 	text, err := os.ReadFile(g.log.Name())
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *guard) lastWords() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// close lets the guard finish its work now, and waits for it.
+// close makes the guard finish its work now, and waits for it.
 func (g *guard) close() error {
 	err := errors.Join(g.life.Close(), g.cmd.Wait(), g.log.Close())
 	if err != nil {
