@@ -77,7 +77,7 @@ func (m *migration) listLeft() []string {
 		case j.Phase == migrate.JobFailed:
 			left = append(left, j.String()+" failed: its stage runs again")
 		case j.Phase == migrate.JobSucceeded && !m.hasNode(j.Node):
-			left = append(left, j.String()+" ran on a node that does not exist any more: nothing is recorded")
+			left = append(left, j.String()+" ran on a node that no longer exists: nothing is recorded")
 		}
 	}
 	if m.back {

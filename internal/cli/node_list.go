@@ -88,7 +88,7 @@ func printNodeList(f *factory, name string, s *v1alpha1.Skyhook, summaries []nod
 		Text: func(wide bool) string {
 			gone := ""
 			if s == nil {
-				gone = " (does not exist any more)"
+				gone = " (no longer exists)"
 			}
 			header, cells := []string{"NODE", "STATUS", "PACKAGES"}, [][]string{}
 			if wide {

@@ -211,7 +211,7 @@ func (s *simulation) formatText(wide bool) string {
 	if s.Complete {
 		fmt.Fprintf(&b, "Everything is done after %s.\n", s.Took)
 	} else {
-		fmt.Fprintf(&b, "After %s nothing goes on by itself, and not everything is done.\n", s.Took)
+		fmt.Fprintf(&b, "After %s nothing continues without intervention, and work is left.\n", s.Took)
 	}
 	return b.String()
 }

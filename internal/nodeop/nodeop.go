@@ -78,7 +78,7 @@ type Compiled struct {
 
 	op           *operation
 	sharesBudget bool // of a policy
-	isOrphan     bool // the NodeOp does not exist any more
+	isOrphan     bool // the NodeOp no longer exists
 	targets      map[string]*target
 	order        []*target
 	missing      []string // nodes that were started and do not exist any more
@@ -96,7 +96,7 @@ func (c *Compiled) GracePeriod() *int64 {
 	return new(int64(*d.GracePeriodSeconds))
 }
 
-// CompileOrphan compiles a NodeOp that does not exist any more and left a hold behind, so that the hold is released.
+// CompileOrphan compiles a NodeOp that no longer exists and left a hold behind, so that the hold is released.
 func CompileOrphan(owner rollout.Ref, in Input) *Compiled {
 	name, uid, _ := strings.Cut(owner.Name, "@")
 	in.NodeOp = &v1alpha1.NodeOp{}

@@ -19,7 +19,7 @@ const prefixTarget = "target "
 type recorder struct {
 	*operation
 	owner    rollout.Ref // of the hold
-	isOrphan bool        // the NodeOp does not exist any more
+	isOrphan bool        // the NodeOp no longer exists
 	node     *node.Node
 	target   *target // nil when the node is not a target
 }
@@ -135,7 +135,7 @@ func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
 	return e
 }
 
-// removeHeld removes the hold from the record. The record of a NodeOp that does not exist any more is not needed.
+// removeHeld removes the hold from the record. The record of a NodeOp that no longer exists is not needed.
 func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 	if r.isOrphan {
 		return r.removeRecord()

@@ -109,7 +109,7 @@ func TestRebootPodComesFirst(t *testing.T) {
 	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'")
 	for _, p := range w.pods {
 		if p.Labels[v1alpha1.LabelReboot] == "true" && slices.Contains(p.Spec.Containers[0].Args, "--after-file") {
-			t.Error("a pod created after the Job waits for a file that does not exist any more")
+			t.Error("a pod created after the Job waits for a file that no longer exists")
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestDeletedNode(t *testing.T) {
 	w.removeNode("n1")
 	w.runToEnd()
 	requireEqual(t, "n1", o.Status.NodeStatuses["n1"].Phase, v1alpha1.PhaseFailed)
-	requireEqual(t, "n1", o.Status.NodeStatuses["n1"].Message, "the node does not exist any more")
+	requireEqual(t, "n1", o.Status.NodeStatuses["n1"].Message, "the node no longer exists")
 	requireEqual(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 }

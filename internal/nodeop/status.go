@@ -125,12 +125,12 @@ func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int3
 	return entries, total
 }
 
-// missingEntry is the entry of a node that does not exist any more. Unless it was final before, it fails.
+// missingEntry is the entry of a node that no longer exists. Unless it was final before, it fails.
 func (r *reporter) missingEntry(e v1alpha1.NodeStatus) v1alpha1.NodeStatus {
 	if isEntryFinal(e) {
 		return e
 	}
-	e.Phase, e.Message = v1alpha1.PhaseFailed, "the node does not exist any more"
+	e.Phase, e.Message = v1alpha1.PhaseFailed, "the node no longer exists"
 	e.CompletionTime = new(metav1.NewTime(node.WholeSeconds(r.now)))
 	if e.RebootStatus == v1alpha1.RebootPending {
 		e.RebootStatus = v1alpha1.RebootCancelled

@@ -75,7 +75,7 @@ func PutDeleting[T client.Object](c *Cache[T], object T) {
 	c.Put(deleting)
 }
 
-// Remove stores that an object does not exist any more.
+// Remove stores that an object no longer exists.
 func (c *Cache[T]) Remove(object T) {
 	c.store(entry[T]{is: c.identify(object), deleted: true, at: c.clock()})
 }
