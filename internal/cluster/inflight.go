@@ -37,6 +37,7 @@ type inFlight struct {
 	retryAt     time.Time
 	errs        []error
 	failed      map[rollout.Ref]string // by rollout: the first error
+	untainted   map[string]string      // nodes to which a taint could not be added, with the error
 }
 
 // inFlightView is what was in flight at one moment.
@@ -49,7 +50,7 @@ type inFlightView struct {
 func newInFlight(parallel int) *inFlight {
 	return &inFlight{
 		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
-		statuses: map[types.UID]bool{}, nodeRetryAt: map[string]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{},
+		statuses: map[types.UID]bool{}, nodeRetryAt: map[string]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
 
@@ -151,6 +152,15 @@ func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
 	}
 }
 
+// recordUntainted notes that a taint could not be added to a node, if that was to be done.
+func (f *inFlight) recordUntainted(w *nodeWork, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.ContainsFunc(w.actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbTaint }) {
+		f.untainted[w.node] = err.Error()
+	}
+}
+
 func (f *inFlight) forgetNodeError(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +193,7 @@ func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 func (f *inFlight) takeOutcome() (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := Outcome{RetryAt: f.retryAt, Errors: f.failed}
+	out := Outcome{RetryAt: f.retryAt, Errors: f.failed, Untainted: f.untainted}
 	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
 		works := f.completed[from]
 		slices.SortFunc(works, func(a, b *nodeWork) int { return strings.Compare(a.node, b.node) })
@@ -199,6 +209,7 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 	if more := len(errs) - maxErrors; more > 0 {
 		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more errors", more))
 	}
-	f.retryAt, f.errs, f.failed, f.completed = time.Time{}, nil, map[rollout.Ref]string{}, map[*Objects][]*nodeWork{}
+	f.retryAt, f.errs, f.completed = time.Time{}, nil, map[*Objects][]*nodeWork{}
+	f.failed, f.untainted = map[rollout.Ref]string{}, map[string]string{}
 	return out, errors.Join(errs...)
 }

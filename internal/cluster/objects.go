@@ -69,6 +69,7 @@ type Outcome struct {
 	Applied    []AppliedActions       // carried out, and known to be since the last outcome
 	Incomplete map[rollout.Ref]bool   // rollouts whose reports are not true, because they were not admitted or not worked on
 	Errors     map[rollout.Ref]string // by rollout: the first error
+	Untainted  map[string]string      // nodes to which the runtime-required taint could not be added, with the error
 	RetryAt    time.Time              // when to try again what failed or was put off; zero for never
 }
 

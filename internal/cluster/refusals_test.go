@@ -80,11 +80,12 @@ spec:
 `
 
 // step makes one pass, lets time go by and ends the pods that run.
-func (s *scenario) step(wait time.Duration) {
+func (s *scenario) step(wait time.Duration) Outcome {
 	s.Helper()
-	s.pass()
+	out := s.pass()
 	s.now = s.now.Add(wait)
 	s.SettlePods()
+	return out
 }
 
 // entryOf is what a node records of a package of the Skyhook demo.
@@ -244,6 +245,25 @@ func TestRefusedNode(t *testing.T) {
 	}
 	if got := s.GetNode("n2").Annotations[v1alpha1.PrefixStatus+"demo"]; got != string(v1alpha1.StatusComplete) {
 		t.Errorf("n2 is %q", got)
+	}
+	isOpen = true
+	s.now = s.now.Add(10 * time.Minute)
+	s.finish()
+}
+
+// TestRefusedTaint shows that a new node that must not be tainted is named with the reason, and prepared when it may be.
+func TestRefusedTaint(t *testing.T) {
+	isOpen := false
+	s, _ := newRefusingScenario(t, 1, func(request, body string) bool {
+		return !isOpen && strings.HasPrefix(request, "PATCH ") && strings.HasSuffix(request, "/nodes/n1") && strings.Contains(body, `"taints"`)
+	})
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  runtimeRequired: true\n  autoTaintNewNodes: true", 1))
+	text := ""
+	for range 10 {
+		text += s.step(time.Second).Untainted["n1"]
+	}
+	if !strings.Contains(text, "exceeded quota") {
+		t.Errorf("the outcome says of n1: %q", text)
 	}
 	isOpen = true
 	s.now = s.now.Add(10 * time.Minute)

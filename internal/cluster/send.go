@@ -121,8 +121,10 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 		p.inFlight.retry(p.now)
 	case isRefused(err):
 		p.rememberNodeRefusal(w, err)
+		p.inFlight.recordUntainted(w, err)
 	default:
 		p.inFlight.recordNodeError(w, err, p.options.Clock())
+		p.inFlight.recordUntainted(w, err)
 	}
 	return false
 }

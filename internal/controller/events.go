@@ -4,6 +4,9 @@
 package controller
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +66,16 @@ func (r *reporter) recordWaits(o *cluster.Objects, owner runtime.Object, ro *rol
 func (p *passReport) recordFailure(owner runtime.Object, reason string, ref rollout.Ref) {
 	if text := p.outcome.Errors[ref]; text != "" {
 		p.events.Event(owner, corev1.EventTypeWarning, reason, node.Truncate(text, 500))
+	}
+}
+
+// recordUntainted emits a warning on each node to which the runtime-required taint could not be added.
+func (p *passReport) recordUntainted() {
+	for _, name := range slices.Sorted(maps.Keys(p.outcome.Untainted)) {
+		if n := p.objects.Node(name); n != nil {
+			p.events.Event(nodeRef(n), corev1.EventTypeWarning, v1alpha1.EventAutoTaint,
+				node.Truncate("the runtime-required taint cannot be added: "+p.outcome.Untainted[name], 500))
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan roll
 	for _, d := range outcome.Applied {
 		r.recordActions(d)
 	}
+	p.recordUntainted()
 	samples := p.updateSkyhooks(ctx)
 	p.updateNodeOps(ctx)
 	p.updateUpgrades(ctx)

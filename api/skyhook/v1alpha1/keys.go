@@ -128,6 +128,7 @@ const (
 	EventState           = "State"
 	EventDrain           = "Drain" // protected pods keep a node from being drained, or its drain timed out
 	EventReboot          = "Reboot"
+	EventAutoTaint       = "AutoTaint" // a new node cannot be tainted
 	EventDeletionBlocked = "DeletionBlocked"
 	EventFieldIgnored    = "FieldIgnored"
 )
