@@ -28,6 +28,7 @@ type applier struct {
 	inFlight *inFlight
 	refusals *drain.Refusals
 	refused  *refusals
+	accepted map[string]bool // contents of objects that the API server would not refuse
 	gates    *gates.Checker
 	lastNode string                    // that was worked on when there were more than one pass may do
 	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
@@ -65,6 +66,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	skyhooks, nodeOps := skyhookOwners{p}, nodeOpOwners{p}
 	skyhooks.prepareAll(limited)
 	nodeOps.prepareAll(limited)
+	p.tryObjects(limited, plan)
 	p.probes = p.probeKairos(limited)
 	p.markIncomplete(plan)
 

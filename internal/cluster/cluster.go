@@ -104,7 +104,7 @@ func New(o Options) *Cluster {
 			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{},
 		},
 		applier: &applier{
-			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker,
+			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, accepted: map[string]bool{}, gates: checker,
 			ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{},
 		},
 	}

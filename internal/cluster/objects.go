@@ -108,6 +108,21 @@ func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
 // CompiledNodeOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
 func (o *Objects) CompiledNodeOp(op *opv1.NodeOp) *nodeop.Compiled { return o.nodeOps[nodeop.Ref(op)] }
 
+// generationOf is the generation of a rollout's object.
+func (o *Objects) generationOf(name rollout.Ref) int64 {
+	for _, s := range o.Skyhooks {
+		if skyhook.Ref(s.Name) == name {
+			return s.Generation
+		}
+	}
+	for _, op := range o.NodeOps {
+		if nodeop.Ref(op) == name {
+			return op.Generation
+		}
+	}
+	return 0
+}
+
 // Node is the node of this name; nil when there is none.
 func (o *Objects) Node(name string) *node.Node { return o.nodes[name] }
 

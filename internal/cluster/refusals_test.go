@@ -320,3 +320,51 @@ func TestRefusedDeletion(t *testing.T) {
 	s.now = s.now.Add(10 * time.Minute)
 	s.finish()
 }
+
+// TestTrial shows that an object that the API server would refuse keeps its rollout from touching a node, and says why.
+func TestTrial(t *testing.T) {
+	s := newScenario(t, 2)
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  additionalTolerations: [{key: not/a/key, operator: Exists}]", 1))
+	for range 3 {
+		s.step(time.Second)
+	}
+	h := s.GetSkyhook("demo")
+	accepted := meta.FindStatusCondition(h.Status.Conditions, v1alpha1.ConditionAccepted)
+	if accepted.Status != metav1.ConditionFalse || accepted.Reason != string(rollout.ReasonRefused) || !strings.Contains(accepted.Message, "spec.tolerations[") {
+		t.Errorf("Accepted is %v", accepted)
+	}
+	if n := s.GetNode("n1"); len(n.Annotations[v1alpha1.PrefixRecord+"demo"]) > 0 || h.Status.Status != v1alpha1.StatusBlocked {
+		t.Errorf("the Skyhook is %s; the node has %v", h.Status.Status, n.Annotations)
+	}
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  additionalTolerations: [{key: is/one, operator: Exists}]", 1))
+	s.finish()
+}
+
+// TestTrialOfNodeOp shows the same for a NodeOp.
+func TestTrialOfNodeOp(t *testing.T) {
+	s := newScenario(t, 1)
+	s.createNodeOp("up", "tolerations: [{key: not/a/key, operator: Exists}]")
+	s.nodeOpPasses(3, time.Second)
+	ready := meta.FindStatusCondition(s.getNodeOp("up").Status.Conditions, "Ready")
+	if ready == nil || !strings.Contains(ready.Message, "tolerations[") || len(s.listJobs()) > 0 {
+		t.Errorf("Ready is %v", ready)
+	}
+	if n := s.GetNode("n1"); len(n.Annotations) > 0 {
+		t.Errorf("the node has %v", n.Annotations)
+	}
+	s.createNodeOp("patient", "preflight: {command: [id], activeDeadlineSeconds: 2147483647}")
+	s.nodeOpPasses(3, time.Second)
+	if pods := s.podNames(); len(s.getNodeOp("patient").Status.NodeStatuses) == 0 {
+		t.Errorf("a check with the longest deadline is refused: %+v, pods %v", s.getNodeOp("patient").Status, pods)
+	}
+}
+
+// TestPackageNamedLikeVolume runs packages whose names are those of other volumes of their pods.
+func TestPackageNamedLikeVolume(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(strings.ReplaceAll(demo, "tuning", "root-mount"))
+	s.finish()
+	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
+		t.Errorf("the Skyhook is %s", got)
+	}
+}

@@ -14,12 +14,13 @@ import (
 type refusedRequests struct {
 	tasks    map[rollout.Ref]node.Refusals // attempts whose objects were refused
 	nodes    map[string]node.Refusal       // nodes that may not be changed
+	trials   map[request]node.Refusal      // objects that rollouts would need
 	rollouts map[request]node.Refusal      // finalizers and ConfigMaps that rollouts need
 }
 
 // addRefused adds the refused requests to what was observed.
 func (v *observer) addRefused(o *Objects, now time.Time) {
-	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, rollouts: map[request]node.Refusal{}}
+	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, trials: map[request]node.Refusal{}, rollouts: map[request]node.Refusal{}}
 	for q, refused := range v.refused.view(now) {
 		isWaiting := now.Before(refused.RetryAt())
 		if isWaiting {
@@ -31,6 +32,8 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 				out.tasks[q.rollout] = node.Refusals{}
 			}
 			out.tasks[q.rollout].Add(q.node, q.task, refused)
+		case q.object == objectTrial && isWaiting:
+			out.trials[q] = refused
 		case q.object != "" || !isWaiting:
 		case q.node != "":
 			out.nodes[q.node] = refused
@@ -42,33 +45,45 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 }
 
 // blockRefused blocks the targets of a rollout for which a request was refused a moment ago: those on a node that may not be
-// changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap. Work in flight that lacks one
-// starts no further task. It returns what is wrong with the rollout's object; empty for nothing.
+// changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap, or when its objects would be refused.
+// Work in flight that lacks a finalizer or a ConfigMap starts no further task. It returns what is wrong with the rollout's object;
+// empty for nothing.
 func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem string) {
-	ofRollout, isRefused := o.refused.rollouts[request{rollout: r.Ref, generation: generation}]
+	blockedNodes := o.refused.nodes
+	q := request{rollout: r.Ref, generation: generation}
+	lacks, isLacking := o.refused.rollouts[q]
+	q.object = objectTrial
+	wouldBe, wouldBeRefused := o.refused.trials[q]
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		if refused, ok := o.refused.nodes[t.Node]; ok && t.Blocked == nil {
-			why := refused.Why()
-			why.Text, why.About = "the node cannot be changed: "+why.Text, "Node "+t.Node
-			t.Blocked = &why
+		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
+			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
 		}
-		if !isRefused || t.Blocked != nil || t.Leaving {
-			continue
-		}
-		why := ofRollout.Why()
-		if !t.Admitted {
-			t.Blocked = &why
-			continue
-		}
-		for j := range t.Tasks {
-			holdTask(&t.Tasks[j], why)
+		switch {
+		case t.Blocked != nil || t.Leaving:
+		case isLacking && t.Admitted:
+			for j := range t.Tasks {
+				holdTask(&t.Tasks[j], lacks.Why())
+			}
+		case isLacking:
+			t.Blocked = blockingReason("", lacks, "")
+		case wouldBeRefused && !t.Admitted:
+			t.Blocked = blockingReason("", wouldBe, "")
 		}
 	}
-	if !isRefused {
-		return ""
+	switch {
+	case isLacking:
+		return lacks.Why().Text
+	case wouldBeRefused:
+		return wouldBe.Why().Text
 	}
-	return ofRollout.Why().Text
+	return ""
+}
+
+func blockingReason(prefix string, refused node.Refusal, about string) *rollout.Why {
+	why := refused.Why()
+	why.Text, why.About = prefix+why.Text, about
+	return &why
 }
 
 // holdTask keeps a task from starting.

@@ -38,9 +38,19 @@ type apiWriter struct {
 	writes  *writecache.Set
 }
 
+// dryRunAll is the parameter of a request that changes nothing.
+var dryRunAll = requestParameter{"dryRun", metav1.DryRunAll}
+
+// requestParameter is a query parameter of a request.
+type requestParameter struct{ name, value string }
+
 // createPod creates a pod, whose metadata becomes what the API server gave it. The rest stays as it was sent.
-func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod) error {
-	result := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").SetHeader("Accept", metadataOnly).Body(p).Do(ctx)
+func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...requestParameter) error {
+	post := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").SetHeader("Accept", metadataOnly)
+	for _, parameter := range parameters {
+		post.Param(parameter.name, parameter.value)
+	}
+	result := post.Body(p).Do(ctx)
 	if err := result.Error(); err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ type recordingTransport struct {
 }
 
 func (t recordingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method != http.MethodGet {
+	if q.Method != http.MethodGet && !q.URL.Query().Has("dryRun") {
 		t.r.mu.Lock()
 		parts := strings.Split(q.URL.Path, "/")
 		if i := slices.Index(parts, "namespaces"); i >= 0 && len(parts) > i+2 {

@@ -145,7 +145,7 @@ type recordingTransport struct {
 }
 
 func (l recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && r.Body != nil {
+	if r.Method != http.MethodGet && r.Body != nil && !r.URL.Query().Has("dryRun") {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err

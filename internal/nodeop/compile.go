@@ -4,6 +4,7 @@
 package nodeop
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -43,6 +44,9 @@ func Compile(in *Input) *Compiled {
 	return c.out
 }
 
+// maxEnv is the maximum size of the environment: a Job must be smaller than 1.5 MiB.
+const maxEnv = 1 << 20
+
 func newCompiler(in *Input) *compiler {
 	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, refused: in.Refused}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
@@ -76,6 +80,13 @@ func (c *compiler) checkSpec() {
 	if c.in.PolicyMissing {
 		c.addProblem(rollout.ReasonPolicyMissing, "DeploymentPolicy "+o.Spec.DeploymentPolicy+
 			" does not exist: create it, or create a NodeOp that names another")
+	}
+	env := 0
+	for _, e := range o.Spec.Env {
+		env += len(e.Name) + len(e.Value)
+	}
+	if env > maxEnv {
+		c.addProblem(rollout.ReasonInvalidSpec, fmt.Sprintf("env has %d bytes, and %d is the most a Job can carry: move large values into the image", env, maxEnv))
 	}
 	if len(c.out.Problems) > 0 && c.op.selectsNodes() {
 		c.out.Rollout.Broken = &rollout.Why{Reason: c.out.Problems[0].Reason, Text: c.out.Problems[0].Text}

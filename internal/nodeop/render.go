@@ -6,6 +6,7 @@ package nodeop
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -191,7 +192,8 @@ func (r *renderer) preflightPod() *corev1.Pod {
 		VolumeMounts:             []corev1.VolumeMount{{Name: volumeHost, MountPath: r.hostMountPath(), ReadOnly: true}},
 	})
 	out.Labels[v1alpha1.LabelPreflight] = "true"
-	out.Spec.ActiveDeadlineSeconds = new(int64((r.preflightTimeout() + imagePullTimeout + deadlineGrace).Seconds()))
+	limit := int64((r.preflightTimeout() + imagePullTimeout + deadlineGrace).Seconds())
+	out.Spec.ActiveDeadlineSeconds = new(min(limit, math.MaxInt32)) // pods have no longer one
 	if image == r.image() {
 		out.Spec.ImagePullSecrets = r.spec().ImagePullSecrets
 	}

@@ -26,6 +26,9 @@ const maxName = 53
 // maxConfig is the maximum size of a ConfigMap, less space for the package itself.
 const maxConfig = 1<<20 - 64<<10
 
+// maxEnv is the maximum size of a package's environment: a pod has it twice, and must be smaller than 1.5 MiB.
+const maxEnv = 512 << 10
+
 // checkSpec returns the problems of a Skyhook, worst first. The API server refuses most of them; checkSpec also covers objects
 // that are older than its rules, and rules about several objects.
 func checkSpec(in *Input, defs map[string]*Definition) []Problem {
@@ -123,12 +126,26 @@ func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
 			refuse(field+".configInterrupts", "configInterrupts of package %s has %q, which matches no key of its configMap: use a key, or a pattern with * that matches one", p.Name, pattern)
 		}
 	}
-	size := 0
+	checkSizes(d, field, refuse)
+}
+
+// checkSizes finds a package that its ConfigMaps or its pods cannot carry.
+func checkSizes(d *Definition, field string, refuse refusal) {
+	p := d.Package
+	config, env := 0, 0
 	for key, value := range d.config {
-		size += len(key) + len(value)
+		config += len(key) + len(value)
 	}
-	if size > maxConfig {
-		refuse(field+".configMap", "configMap of package %s has %d bytes, and %d is the most a ConfigMap can carry beside the package: move large files into the image", p.Name, size, maxConfig)
+	if len(p.Env) > 0 {
+		env = len(node.EncodeJSON(p.Env))
+	}
+	switch {
+	case config > maxConfig:
+		refuse(field+".configMap", "configMap of package %s has %d bytes, and %d is the most a ConfigMap can carry beside the package: move large files into the image", p.Name, config, maxConfig)
+	case env > maxEnv:
+		refuse(field+".env", "env of package %s has %d bytes, and %d is the most its pods can carry: move large values into configMap or into the image", p.Name, env, maxEnv)
+	case config+env > maxConfig:
+		refuse(field+".env", "env and configMap of package %s have %d bytes together, and %d is the most a ConfigMap can carry: move large files into the image", p.Name, config+env, maxConfig)
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 	suffixCheck        = "check"
 	containerPause     = "pause"
 	volumeRoot         = "root-mount"
+	prefixMetadata     = "metadata" // of the volume with the metadata of a node
 )
 
 // Paths inside the containers.
@@ -111,6 +112,15 @@ func nodeLabel(name string) string {
 		return hashID(name)
 	}
 	return name
+}
+
+// configVolumeName returns the name of the volume with the configMap of a package: the package's own, unless another volume of
+// its pods has or may have that name.
+func configVolumeName(name string) string {
+	if name == volumeRoot || strings.HasPrefix(name, prefixMetadata+"-") {
+		return "config-" + packageName(name)
+	}
+	return packageName(name)
 }
 
 // packageName truncates the name of a package so that it fits into container names.

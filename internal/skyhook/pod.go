@@ -121,7 +121,7 @@ func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *cor
 	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: r.metadataVolume(n).Name, MountPath: metadataDir}}
 	if len(d.config) > 0 {
 		out.Spec.Volumes = append(out.Spec.Volumes, r.configVolume(st))
-		mounts = append(mounts, corev1.VolumeMount{Name: packageName(st.name), MountPath: configDir})
+		mounts = append(mounts, corev1.VolumeMount{Name: configVolumeName(st.name), MountPath: configDir})
 	}
 	dir := r.in.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
 	container := func(suffix, image string) corev1.Container {
@@ -223,7 +223,7 @@ func rootVolumeMount() corev1.VolumeMount {
 }
 
 func (r renderer) metadataVolume(n *node.Node) corev1.Volume {
-	return corev1.Volume{Name: safeName(63, "metadata", n.Name), VolumeSource: corev1.VolumeSource{
+	return corev1.Volume{Name: safeName(63, prefixMetadata, n.Name), VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(r.in.Skyhook.Name, n.Name)}},
 	}}
 }
@@ -238,7 +238,7 @@ func (r renderer) configVolume(st *step) corev1.Volume {
 			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
 		}
 	}
-	return corev1.Volume{Name: packageName(st.name), VolumeSource: corev1.VolumeSource{ConfigMap: source}}
+	return corev1.Volume{Name: configVolumeName(st.name), VolumeSource: corev1.VolumeSource{ConfigMap: source}}
 }
 
 func (r renderer) pullPolicy() corev1.PullPolicy {

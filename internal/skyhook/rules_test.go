@@ -61,6 +61,35 @@ func TestRecordCounts(t *testing.T) {
 	}
 }
 
+// TestSizes checks that a package that its ConfigMaps or pods cannot carry is refused.
+func TestSizes(t *testing.T) {
+	long := func(size int) string { return strings.Repeat("x", size) }
+	for _, c := range []struct {
+		env, config int
+		want        string
+	}{
+		{100 << 10, 800 << 10, ""},
+		{600 << 10, 0, "env of package tuning has "},
+		{200 << 10, 900 << 10, "env and configMap of package tuning have "},
+		{0, 1000 << 10, "configMap of package tuning has "},
+	} {
+		var variables []string
+		for i := 0; i < c.env; i += 100 << 10 {
+			variables = append(variables, fmt.Sprintf("{name: V%d, value: %s}", i, long(100<<10)))
+		}
+		w := newTestCluster(t)
+		s := w.apply(fmt.Sprintf("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, env: [%s], configMap: {a: %q}}}}}",
+			strings.Join(variables, ", "), long(c.config)))
+		var got []string
+		for _, p := range w.compile(s).Problems {
+			got = append(got, p.Text)
+		}
+		if text := strings.Join(got, "; "); !strings.HasPrefix(text, c.want) || (text == "") != (c.want == "") {
+			t.Errorf("%d bytes of env and %d of configMap: %q, want %q", c.env, c.config, text, c.want)
+		}
+	}
+}
+
 func env(p *corev1.Pod, name string) string {
 	for _, c := range p.Spec.InitContainers {
 		for _, e := range c.Env {

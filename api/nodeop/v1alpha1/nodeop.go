@@ -155,6 +155,7 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, (!has(t.operator) || t.operator in ['', 'Equal', 'Exists', 'Lt', 'Gt']) && (!has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']))",message="tolerations has an operator or effect that does not exist: operator is Exists or Equal, effect is NoSchedule, PreferNoSchedule or NoExecute"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="tolerations has an entry that tolerates nothing: operator Exists takes no value, and every other operator needs a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, [?t.?key, ?t.?value].all(v, !v.contains(' ')))",message="tolerations has a key or value with a blank: use the key and value of the taint"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="tolerations has tolerationSeconds without the effect that it belongs to: set effect to NoExecute, or remove tolerationSeconds"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
@@ -166,6 +167,8 @@ type NodeOpSpec struct {
 
 	// resources are the requests and limits of the command's container. Absent means none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="[?self.?limits, ?self.?requests].all(m, m.all(k, k != ''))",message="resources has an amount without the name of a resource: use names such as cpu and memory"
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",fieldPath=".claims",message="resources has claims, which need a pod with resourceClaims: remove them"
 	// +kubebuilder:validation:XValidation:rule="[?self.?limits, ?self.?requests].all(m, m.all(k, [m[k]].all(q, type(q) == int ? int(q) >= 0 : isQuantity(q) && !quantity(q).isLessThan(quantity('0')))))",message="resources has a value that is not a quantity or is negative: use quantities such as 500m and 256Mi"
 	// +kubebuilder:validation:XValidation:rule="[?self.?requests].all(r, [?self.?limits].all(l, r.all(k, !(k in l) || [r[k]].all(a, [l[k]].all(b, type(a) == string && !isQuantity(a) || type(b) == string && !isQuantity(b) || !(type(b) == int ? quantity('0').add(int(b)) : quantity(b)).isLessThan(type(a) == int ? quantity('0').add(int(a)) : quantity(a)))))))",message="resources has a limit that is lower than its request: raise the limit or lower the request"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
@@ -243,12 +246,19 @@ type Preflight struct {
 // EnvVar is an environment variable. It has the wire format of EnvVar in core/v1, with bounds.
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && self.value.size() > 0 && has(self.valueFrom))",message="env has both value and valueFrom: keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int ? int(q) in [0, 1] : !isQuantity(q) || q in ['0', '1'] || (self.valueFrom.resourceFieldRef.resource in ['limits.cpu', 'requests.cpu'] ? q == '1m' : q in ['1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei']))",fieldPath=".valueFrom.resourceFieldRef",message="env has a divisor that the resource does not have: use 1 or 1m for CPU, and 1, 1k, 1Ki, 1M, 1Mi, 1G, 1Gi and so on for everything else"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || self.valueFrom.resourceFieldRef.resource in ['limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.ephemeral-storage'] || self.valueFrom.resourceFieldRef.resource.startsWith('limits.hugepages-') || self.valueFrom.resourceFieldRef.resource.startsWith('requests.hugepages-')",fieldPath=".valueFrom.resourceFieldRef",message="env takes a resource that containers do not have: use limits or requests of cpu, memory or ephemeral-storage, such as limits.cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || [has(self.valueFrom.fieldRef), has(self.valueFrom.resourceFieldRef), has(self.valueFrom.configMapKeyRef), has(self.valueFrom.secretKeyRef)].filter(x, x).size() == 1 && !has(self.valueFrom.fileKeyRef)",fieldPath=".valueFrom",message="env has a valueFrom that names no source, or more than one: set one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef"
+// +kubebuilder:validation:XValidation:rule=`!has(self.valueFrom) || !has(self.valueFrom.fieldRef) || self.valueFrom.fieldRef.fieldPath in ['metadata.name', 'metadata.namespace', 'metadata.uid', 'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', 'status.podIP', 'status.podIPs'] || (self.valueFrom.fieldRef.fieldPath.startsWith("metadata.labels['") || self.valueFrom.fieldRef.fieldPath.startsWith("metadata.annotations['")) && self.valueFrom.fieldRef.fieldPath.endsWith("']")`,fieldPath=".valueFrom.fieldRef",message="env takes a field that pods do not offer: use one such as spec.nodeName, status.hostIP or metadata.labels['key']"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.fieldRef) || !has(self.valueFrom.fieldRef.apiVersion) || self.valueFrom.fieldRef.apiVersion.size() == 0 || self.valueFrom.fieldRef.apiVersion == 'v1'",fieldPath=".valueFrom.fieldRef",message="env has a fieldRef with another apiVersion than v1: remove apiVersion"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || (!has(self.valueFrom.configMapKeyRef) || has(self.valueFrom.configMapKeyRef.name) && self.valueFrom.configMapKeyRef.name.size() > 0 && self.valueFrom.configMapKeyRef.key.size() > 0) && (!has(self.valueFrom.secretKeyRef) || has(self.valueFrom.secretKeyRef.name) && self.valueFrom.secretKeyRef.name.size() > 0 && self.valueFrom.secretKeyRef.key.size() > 0)",fieldPath=".valueFrom",message="env has a configMapKeyRef or secretKeyRef without name or key: set both"
 type EnvVar struct {
-	// name is the name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit, at most 128
-	// characters.
+	// name is the name of the variable: letters, digits, '-', '_' and '.', not beginning with a digit or with two dots,
+	// at most 128 characters.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$')",message="env has a name that is not allowed: use letters, digits, -, _ and ., not beginning with a digit"
+	// +kubebuilder:validation:XValidation:rule="self != '.' && !self.startsWith('..')",message="env has a name that is a path: use a name that is not . and does not begin with .."
 	Name string `json:"name"`
 
 	// value is the value of the variable, at most 131072 characters. It excludes valueFrom.

@@ -97,6 +97,7 @@ type SkyhookSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, (!has(t.operator) || t.operator in ['', 'Equal', 'Exists', 'Lt', 'Gt']) && (!has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']))",message="additionalTolerations has an operator or effect that does not exist: operator is Exists or Equal, effect is NoSchedule, PreferNoSchedule or NoExecute"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="additionalTolerations has an entry that tolerates nothing: operator Exists takes no value, and every other operator needs a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, [?t.?key, ?t.?value].all(v, !v.contains(' ')))",message="additionalTolerations has a key or value with a blank: use the key and value of the taint"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="additionalTolerations has tolerationSeconds without the effect that it belongs to: set effect to NoExecute, or remove tolerationSeconds"
 	AdditionalTolerations []corev1.Toleration `json:"additionalTolerations,omitempty"`
 

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import "github.com/skyhook-k8s/skyhook/internal/node"
+
+// Trials returns an object of each kind that a node needs. They are never created: the API server says of them whether it would
+// refuse such objects.
+func (c *Compiled) Trials(n *node.Node) Objects {
+	rec := node.OpRecord{Admitted: true, Admission: 1, Job: c.op.objectName("", n, 1)}
+	r := &renderer{c.op, n, &rec}
+	out := Objects{Job: r.job()}
+	if c.op.spec().Preflight != nil {
+		out.Pods = append(out.Pods, r.preflightPod())
+	}
+	if c.op.reboots() {
+		out.Pods = append(out.Pods, r.rebootPod(true))
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
+
+// Trials returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
+// server says of it whether it would refuse such a pod.
+func (c *Compiled) Trials(n *node.Node) map[string]*corev1.Pod {
+	out := map[string]*corev1.Pod{}
+	t := c.targets[n.Name]
+	if t == nil {
+		return out
+	}
+	r := c.renderer()
+	for _, id := range sortedNames(t.steps) {
+		st := t.steps[id]
+		hash := r.contentOf(st, st.payload)
+		if out[hash] != nil {
+			continue
+		}
+		rec := node.SkyhookRecord{Packages: map[string]*node.PackageRecord{st.key: {Run: "trial", Generation: 1, Interrupt: "trial"}}}
+		if st.isInterrupt() {
+			out[hash] = r.interruptPod(st, &rec, n)
+		} else {
+			out[hash] = r.stagePod(st, &rec, n)
+		}
+	}
+	return out
+}
