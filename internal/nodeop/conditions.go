@@ -6,6 +6,7 @@ package nodeop
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,9 +61,13 @@ func (r *reporter) conditions(out *v1alpha1.NodeOpStatus) []metav1.Condition {
 	return s.conditions
 }
 
+// joinTexts joins two texts; the second may begin with the first, or be empty.
 func joinTexts(a, b string) string {
-	if b == "" || a == b {
+	switch {
+	case b == "":
 		return a
+	case strings.HasPrefix(b, a):
+		return b
 	}
 	return a + "; " + b
 }

@@ -66,13 +66,13 @@ func requireAttempts(t *testing.T, node, want string) {
 // TestRetries: status and why say which attempt it is, how the one before ended and when the next begins. A deletion between two
 // attempts gives the node back at once.
 func TestRetries(t *testing.T) {
-	node := cluster.InterruptibleNodes(t, 1)[0]
-	createRetried(t, node, "attempt 2 of 7 of the command begins at about")
 	plugin := buildPlugin(t)
+	node := cluster.InterruptibleNodes(t, 1)[0]
+	createRetried(t, node, "attempt 3 of 7 of the command begins at about") // 20 s after the second
 	for _, args := range [][]string{{"status", "nodeop/retried"}, {"why", "nodeop/retried"}, {"why", node}} {
 		suite.Eventually(t, strings.Join(args, " ")+" names the attempt", func() error {
 			out, err := cluster.Command(plugin, append(args, "-n", suite.Namespace)...).CombinedOutput()
-			if text := strings.Join(strings.Fields(string(out)), " "); err == nil && !strings.Contains(text, "attempt 2 of 7 of the command begins at about") {
+			if text := strings.Join(strings.Fields(string(out)), " "); err == nil && !strings.Contains(text, "attempt 3 of 7 of the command begins at about") {
 				err = fmt.Errorf("it prints %s", text)
 			}
 			return err
@@ -84,8 +84,8 @@ func TestRetries(t *testing.T) {
 		t.Errorf("the deletion took %s", took)
 	}
 	requireReleased(t, node)
-	time.Sleep(15 * time.Second) // longer than until the next attempt
-	requireAttempts(t, node, "begin end")
+	time.Sleep(20 * time.Second) // the third attempt would begin
+	requireAttempts(t, node, "begin end begin end")
 }
 
 // TestDeletionDuringAttempt: a deletion lets the running attempt end and begins no further one.
