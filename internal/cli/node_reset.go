@@ -22,7 +22,8 @@ func newNodeResetCommand(f *factory) *cobra.Command {
 		Use:   "reset NODE… --skyhook SKYHOOK",
 		Short: "Restart a Skyhook on nodes",
 		Long: "Restart a Skyhook on nodes: every package starts again with its first stage. A cordon of the Skyhook stays until the\n" +
-			"node is complete. See also reset --node, which removes everything that the Skyhook wrote to the node.",
+			"node is complete. A node that is down in its reboot starts again when it is back, and counts against the budget until\n" +
+			"then. See also reset --node, which removes everything that the Skyhook wrote to the node.",
 		Example: "  kubectl skyhook node reset worker-1 --skyhook demo",
 		Args:    output.Args("NODE…"), ValidArgsFunction: f.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +50,7 @@ func runNodeReset(ctx context.Context, f *factory, args []string, name string, s
 	} else if err := f.confirm(sure, fmt.Sprintf("Restart Skyhook %q on %s: %s?", name, output.Count(len(nodes), "node"), output.List(names, 10))); err != nil {
 		return err
 	}
+	noteReboots(f, nodes, name)
 	err = editNodes(ctx, f, c, nodes, func(n *node.Node) (node.Edit, error) { return n.Restart(name), nil })
 	if err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)
@@ -64,4 +66,13 @@ func runNodeReset(ctx context.Context, f *factory, args []string, name string, s
 			return text
 		},
 	})
+}
+
+// noteReboots says on which nodes a reset has to wait because they are down in a reboot of the Skyhook.
+func noteReboots(f *factory, nodes []*node.Node, skyhook string) {
+	for _, n := range nodes {
+		if n.IsDownInReboot(skyhook) {
+			fmt.Fprintf(f.ErrOut, "Node %q is down in its reboot: Skyhook %q starts again there when it is back, and until then it counts against the budget\n", n.Name, skyhook)
+		}
+	}
 }

@@ -75,6 +75,7 @@ func (o *resetOptions) run(ctx context.Context) error {
 	if err := o.confirm(&o.sure, fmt.Sprintf("Reset Skyhook %q?", o.name)); err != nil {
 		return err
 	}
+	noteReboots(o.factory, o.nodes, o.name)
 	err = editNodes(ctx, o.factory, c, o.nodes, func(n *node.Node) (node.Edit, error) { return n.Reset(o.name, n.Holds(nil)), nil })
 	if err != nil {
 		return fmt.Errorf("resetting nodes: %w", err)

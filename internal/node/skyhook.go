@@ -251,6 +251,11 @@ func (n *Node) Reset(skyhook string, holds []rollout.Hold) Edit {
 	return e
 }
 
+// IsDownInReboot reports whether the node is not ready and a reboot that a Skyhook requested is in progress there.
+func (n *Node) IsDownInReboot(skyhook string) bool {
+	return !n.Ready && len(n.Skyhook(skyhook).Record.rebootsFrom()) > 0
+}
+
 // Restart is the edit after which every package of a Skyhook begins again on the node. A hold stays: it is still needed.
 func (n *Node) Restart(skyhook string) Edit {
 	e := Edit{}

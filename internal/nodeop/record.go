@@ -28,8 +28,11 @@ type recorder struct {
 // it. The edit of a Run is written before its Objects are created. Applying an edit twice has the same effect as once.
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
 	r := c.recorder(n)
-	if a.Verb == rollout.VerbRelease {
+	switch a.Verb { // valid for a node whose record cannot be read
+	case rollout.VerbRelease:
 		return r.releaseHold(holds), nil
+	case rollout.VerbSweep, rollout.VerbEvict: // they change nothing on the node
+		return node.Edit{}, nil
 	}
 	if p := c.op.stateOn(n).Problem; p != "" {
 		return node.Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)

@@ -360,3 +360,23 @@ func TestLeavingAndReplaced(t *testing.T) {
 	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "jobs", w.countCreated("Job"), 3)
 }
+
+// A node that goes down in its reboot keeps its place when its record is damaged: no second node starts.
+func TestUnreadableRecordKeepsPlace(t *testing.T) {
+	w := newEnvironment(t, "n1", "n2")
+	w.applyYAML(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, rebootOnSuccess: true}}`)
+	w.rebootModes["n1"] = "gone"
+	for range 20 {
+		w.tick()
+	}
+	n := w.node("n1")
+	requireEqual(t, "n1 ready", n.Ready, false)
+	for key := range n.Annotations {
+		n.Annotations[key] = "damaged"
+	}
+	for range 20 {
+		w.tick()
+	}
+	requireEqual(t, "n2 cordoned", w.node("n2").Unschedulable, false)
+	requireEqual(t, "jobs", w.countCreated("Job"), 1)
+}

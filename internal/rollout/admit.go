@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	for _, t := range r.sortedCandidates() {
-		isCounted := t.isBeingAdmitted()
+		isCounted := t.isBeingAdmitted() || t.usesSeat
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t)
 		if why == nil && isOverLimit {
@@ -45,10 +45,10 @@ func (r *rolloutState) remainingLimit() int {
 	return left
 }
 
-// isInFlight reports whether a target is admitted or is being admitted. What this plan retires is in flight no longer,
+// isInFlight reports whether a target is admitted, is being admitted, or has not given its node back. What this plan retires is in flight no longer,
 // unless an earlier plan is still being applied to its node.
 func (t *targetState) isInFlight() bool {
-	if t.isBeingAdmitted() {
+	if t.isBeingAdmitted() || t.usesSeat {
 		return true
 	}
 	return t.target.Admitted && (!t.isRetired || t.node.Sending)
@@ -134,14 +134,18 @@ func checkGroupOpen(t *targetState) *Why {
 	return nil
 }
 
-// checkLimit stops candidates that would exceed the limit of the group. A reserved one is counted already.
+// checkLimit stops candidates that would exceed the limit of the group. A reserved one is counted already, and so is one
+// whose node is not given back: it needs a place in the open batch only.
 func checkLimit(t *targetState) *Why {
 	g := t.group
 	isFull := g.free <= 0
-	if t.isReserved {
+	switch {
+	case t.isReserved:
 		isFull = g.isOverLimit()
-	} else if t.node.Sending && g.ledger != nil {
+	case t.node.Sending && g.ledger != nil:
 		return groupReasons{g}.sending()
+	case t.usesSeat:
+		isFull = g.isOverLimit() || g.isBatchFull()
 	}
 	if isFull {
 		return groupReasons{g}.full()

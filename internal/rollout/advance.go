@@ -3,6 +3,8 @@
 
 package rollout
 
+import "slices"
+
 // advancer continues the work on targets that are in flight.
 type advancer struct{ *planner }
 
@@ -57,18 +59,51 @@ func (a advancer) cleanUp(t *targetState) {
 	}
 	a.plan.sweepStrays(t)
 	a.releaseHold(t)
-	isDeleted := t.rollout.Deleting && !t.hasWork
-	if isDeleted {
-		a.plan.untaintRetired(t)
-		a.plan.addAction(t, VerbRetire, doneReason).Wipe = true
+	if t.rollout.Deleting && !t.hasWork {
+		a.removeRecord(t)
 	}
 }
 
-// releaseHold releases the hold on a node that is not in flight. If this plan admits the target, it must hold its node
-// again.
+// removeRecord removes the record of a deleted rollout from a node on which it has no work, once its objects are gone.
+// It reports what is waited for.
+func (a advancer) removeRecord(t *targetState) {
+	if t.objects == 0 && !t.target.Wiped {
+		a.plan.untaintRetired(t)
+		a.plan.addAction(t, VerbRetire, doneReason).Wipe = true
+		return
+	}
+	left := slices.Concat(t.target.Strays, t.target.Going, t.target.Ended)
+	if len(left) == 0 {
+		return
+	}
+	a.plan.requestNext(t.target.GoneBy)
+	isLate := !t.target.GoneBy.IsZero() && !a.plan.now.Before(t.target.GoneBy)
+	t.verdict = remainingVerdict(t.node, left, isLate)
+}
+
+// remainingVerdict reports the objects that a deletion waits for. It is blocked if they do not go in time, or if their
+// node is not ready, because nothing ends them there.
+func remainingVerdict(node *nodeState, left []string, isLate bool) Verdict {
+	v := Verdict{Phase: PhaseWaiting, Why: Why{
+		Reason: ReasonPodLeaving,
+		Text:   truncate("the deletion waits until " + listNames(left, len(left)) + " is gone"),
+		About:  left[0],
+	}}
+	switch {
+	case !node.Ready:
+		v.Phase = PhaseBlocked
+		v.Why.Text = truncate(v.Why.Text + ": the node is not ready; delete the node if it does not come back")
+	case isLate:
+		v.Phase = PhaseBlocked
+		v.Why.Text = truncate(v.Why.Text + ": it should be gone by now; see its finalizers, and the kubelet of the node")
+	}
+	return v
+}
+
+// releaseHold releases the hold on a node that is not in flight and has no object of the rollout: an interrupt that runs
+// there may still end the boot. If this plan admits the target, it must hold its node again.
 func (a advancer) releaseHold(t *targetState) {
-	keepsHold := t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
-	if keepsHold || !t.isHeld {
+	if !t.isHeld || t.objects > 0 || t.keepsHold() {
 		return
 	}
 	t.isHeld = false

@@ -45,16 +45,27 @@ func (u batchUpdater) update(plan *draftPlan) {
 // planBatch plans the size of the open batch. Until a target of it is admitted it may still grow.
 func (u batchUpdater) planBatch() {
 	mayAdmit := !u.memory.Stopped || u.deletions > 0
-	hasCandidates := u.candidates > 0 && u.free > 0 && mayAdmit
+	slots := u.admissibleCount()
+	hasCandidates := u.candidates > 0 && slots > 0 && mayAdmit
 	if u.members > 0 || !hasCandidates {
 		return
 	}
 	size := u.Pace.nextSize(u.memory, u.total)
 	if size == 0 {
-		size = u.free
+		size = slots
 	}
-	size = min(size, u.free, max(1, u.total))
+	size = min(size, slots, max(1, u.total))
 	u.memory.Open = max(u.memory.Open, size)
+}
+
+// admissibleCount returns how many candidates the limit allows: those for which a slot is free, and those whose node is
+// not given back unless the group is over its limit.
+func (u batchUpdater) admissibleCount() int {
+	isUnlimited := u.Limit == Unlimited
+	if isUnlimited || u.free < 0 {
+		return u.free
+	}
+	return u.free + u.seated
 }
 
 func (u batchUpdater) updateMemory() {

@@ -16,6 +16,7 @@ type groupState struct {
 	memory       Memory // as it should be stored
 	isComplete   bool   // every target of all groups with its ledger is finished
 	candidates   int
+	seated       int             // candidates whose node is not given back
 	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
 	free         int             // how many more targets may be admitted
 	busy         []string        // nodes that count against the limit
@@ -58,9 +59,17 @@ func (g *groupState) isFull() bool {
 	return g.Limit != Unlimited && len(g.busy) >= g.Limit
 }
 
+// isBatchFull reports whether the open batch has as many members as planned.
+func (g *groupState) isBatchFull() bool {
+	return g.usesBatches() && g.members >= g.memory.Open
+}
+
 // addCandidate counts a target that passed the gates and is not admitted.
 func (g *groupState) addCandidate(t *targetState) {
 	g.candidates++
+	if t.usesSeat {
+		g.seated++
+	}
 	if t.rollout.Deleting {
 		g.deletions++
 	}
@@ -79,8 +88,12 @@ func (g *groupState) addBusy(node string) {
 
 // addAdmitted counts a target that this plan admits.
 func (g *groupState) addAdmitted(t *targetState) {
-	g.free--
 	g.members++
+	if !t.usesSeat {
+		g.free--
+	} else if g.usesBatches() {
+		g.free = min(g.free, g.memory.Open-g.members)
+	}
 	g.addBusy(t.target.Node)
 	g.addPending(t.target.Node)
 	g.addInTopology(t)
@@ -125,10 +138,10 @@ func (g *groupState) hasTopologyLimit(t *targetState) bool {
 }
 
 // isTopologyFull reports whether as many nodes with the topology value of a target are busy as the group allows. A
-// reserved target is counted already.
+// reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
 	busy := g.places[t.target.Place]
-	if t.isReserved {
+	if t.isReserved || t.usesSeat {
 		busy--
 	}
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit

@@ -228,6 +228,9 @@ type Target struct {
 	Skipped    bool      // retired with Skip: it counts as a final failure and is not admitted again
 	Strays     []string  // objects of ours on the node that belong to no task
 	Going      []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended      []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy     time.Time // when all that are being deleted should be gone; zero if unknown
+	Wiped      bool      // nothing of the rollout is recorded on the node: only objects are left there
 }
 
 // Pod is a workload that must leave a node before it counts as drained.

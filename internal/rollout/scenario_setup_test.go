@@ -102,6 +102,8 @@ func changeNode(n *rollout.Node, w []string) {
 			for i := range n.Holds {
 				n.Holds[i].Orphan = n.Holds[i].Owner.String() == value
 			}
+		case "no-holds":
+			n.Holds = nil
 		case "hold":
 			n.Holds, n.Cordoned = append(n.Holds, rollout.Hold{Owner: rollout.ParseRef(value)}), true
 		default:
@@ -262,7 +264,18 @@ func changeTask(k *rollout.Task, w []string) {
 	}
 }
 
-func changeTarget(t *rollout.Target, w []string) {
+// resetTarget forgets what the node records of a rollout. Holds and objects stay.
+func resetTarget(t *rollout.Target) {
+	t.Admitted = false
+	for _, k := range t.Tasks {
+		if k.Object != "" {
+			t.Strays = append(t.Strays, k.Object)
+		}
+	}
+	t.Tasks = copyPendingTasks(t.Tasks)
+}
+
+func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 	for _, word := range w {
 		switch key, value := splitSetting(word); key {
 		case "blocked":
@@ -288,7 +301,16 @@ func changeTarget(t *rollout.Target, w []string) {
 		case "going":
 			t.Going = append(t.Going, value)
 		case "not-going":
-			t.Going = nil
+			t.Going, t.Ended = nil, nil
+		case "ended":
+			t.Ended = append(t.Ended, value)
+		case "gone-by":
+			t.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
+		case "reset":
+			resetTarget(t)
+		case "unreadable":
+			resetTarget(t)
+			t.Tasks, t.Blocked = nil, &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: "its annotations cannot be read"}
 		default:
 			panic("a target has no " + word)
 		}

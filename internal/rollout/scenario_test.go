@@ -87,7 +87,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "lose-ledger":
 		s.cluster.State.Ledgers = slices.DeleteFunc(s.cluster.State.Ledgers, func(l rollout.Ledger) bool { return l.Owner.String() == parseWords(d)[0] })
 	case "target":
-		changeTarget(s.findTarget(parseWords(d)), parseWords(d)[2:])
+		s.changeTarget(s.findTarget(parseWords(d)), parseWords(d)[2:])
 	case "task":
 		changeTask(s.findTask(parseWords(d)), parseWords(d)[3:])
 	case "pods":

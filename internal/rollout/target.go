@@ -23,6 +23,8 @@ type targetState struct {
 	hasWork       bool
 	hasFailed     bool // its outcome is a final failure
 	isHeld        bool // by its rollout
+	objects       int  // of the rollout that are on the node, or are going away there
+	usesSeat      bool // it is not admitted, and its node is not given back: see inspectSeat
 	isSoaking     bool
 	soakedAt      time.Time // when soaking ends
 	isReserved    bool      // its admission is written in the ledger
@@ -46,12 +48,14 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.node.objects += len(t.target.Strays) + len(t.target.Going)
+	t.objects += len(t.target.Strays) + len(t.target.Going)
+	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()
 	if t.target.Admitted {
 		t.countAdmission()
 	}
+	t.usesSeat = !t.target.Admitted && t.isOccupied()
 	t.inspectSoak(plan)
 	if t.isUnfinished() {
 		t.rollout.unfinished++
@@ -92,7 +96,7 @@ func (t inspector) inspectTasks() {
 }
 
 func (t inspector) countObject(task *Task) {
-	t.node.objects++
+	t.objects++
 	if task.Need == NeedAlone && t.node.interrupted == nil {
 		t.node.interrupted = t.targetState
 	}
@@ -107,6 +111,14 @@ func (t inspector) sortTasks() {
 	if t.graph.problem != "" {
 		t.invalid = invalidReason(t.graph.problem)
 	}
+}
+
+// isOccupied reports whether the node is not given back: the rollout holds it, or has an object there. That does not
+// depend on what the node records, which may be damaged or reset. If the record cannot be read, a cordon may be that of
+// the rollout. A node that stays held after a final failure is given up and not occupied.
+func (t inspector) isOccupied() bool {
+	mayBeHeld := t.isUnreadable() && t.node.Cordoned
+	return t.objects > 0 || t.isHeld && !t.keepsHold() || mayBeHeld
 }
 
 func (t inspector) countAdmission() {
@@ -128,14 +140,14 @@ func (t inspector) inspectSoak(plan *draftPlan) {
 }
 
 // isBusy reports whether a target counts against the limit of its group. One that failed for good counts while its
-// node is held or not ready, and while something, perhaps a hold, is written to its node. A finished one that is
-// unproven counts too.
+// node is held or not ready, and while something, perhaps a hold, is written to its node. One that is not admitted counts
+// while its node is not given back, and a finished one while it is unproven.
 func (t *targetState) isBusy() bool {
 	switch {
 	case !t.exists:
 		return false
 	case !t.target.Admitted:
-		return t.isUnproven()
+		return t.usesSeat || t.isUnproven()
 	case !t.hasFailed:
 		return true
 	}
@@ -157,6 +169,11 @@ func (t *targetState) isComplete() bool {
 
 // isLost reports whether the target failed for good and still has work.
 func (t *targetState) isLost() bool { return t.hasFailed && t.hasWork }
+
+// keepsHold reports whether the node stays held after a final failure.
+func (t *targetState) keepsHold() bool {
+	return t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
+}
 
 // isUnfinished reports whether the rollout still has something to do on the node.
 func (t *targetState) isUnfinished() bool {

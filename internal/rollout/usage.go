@@ -64,14 +64,15 @@ func (c usageCounter) countOmitted(r *rolloutState) {
 // memberCounter counts the targets of a group.
 type memberCounter struct{ *groupState }
 
-// countTarget counts one target. An invalid one counts against the limit while it is admitted.
+// countTarget counts one target. An invalid one counts against the limit while it is admitted or its node is not given
+// back.
 func (g memberCounter) countTarget(t *targetState) {
 	if t.invalid == nil {
 		g.countBusy(t)
 		g.countOutcome(t)
 		return
 	}
-	if t.target.Admitted {
+	if t.target.Admitted || t.usesSeat {
 		g.addBusy(t.target.Node)
 		g.addInTopology(t)
 	}

@@ -147,10 +147,25 @@ func (w actionWriter) retire() {
 		t.FinishedAt = w.State.Now
 	}
 	if w.action.Wipe {
-		r := w.FindRollout(w.action.Rollout)
-		r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == w.action.Node })
-		w.Reindex()
+		w.wipe()
 	}
+}
+
+// wipe removes the record of a deleted rollout. Its target disappears when no object is left on the node.
+func (w actionWriter) wipe() {
+	t := w.target
+	for i := range t.Tasks {
+		if k := &t.Tasks[i]; k.Object != "" {
+			t.Going = append(t.Going, k.Object)
+		}
+	}
+	t.Tasks, t.Wiped = nil, true
+	if len(t.Going)+len(t.Strays)+len(t.Ended) > 0 {
+		return
+	}
+	r := w.FindRollout(w.action.Rollout)
+	r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == w.action.Node })
+	w.Reindex()
 }
 
 func (w actionWriter) record(k *rollout.Task) {
@@ -211,12 +226,20 @@ func (w actionWriter) sweep() {
 		if w.SlowDeletion {
 			t.Going = append(t.Going, object)
 		}
+		w.removeWiped()
 		return
 	}
 	for i := range t.Tasks {
 		if k := &t.Tasks[i]; k.Object == object {
 			w.sweepTask(k)
 		}
+	}
+}
+
+// removeWiped removes the target if its record was removed and no object is left.
+func (w actionWriter) removeWiped() {
+	if w.target.Wiped {
+		w.wipe()
 	}
 }
 

@@ -172,6 +172,12 @@ func (s *faultTest) retrySkipped() bool {
 
 // removeFaults removes everything that blocks the rollouts.
 func (s *faultTest) removeFaults() {
+	for i := range s.cluster.State.Rollouts {
+		r := &s.cluster.State.Rollouts[i]
+		for j := range r.Targets {
+			s.repairRecord(r, &r.Targets[j])
+		}
+	}
 	s.compileAll()
 	s.addUnavailable()
 	for i := range s.cluster.State.Nodes {

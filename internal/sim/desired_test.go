@@ -156,6 +156,10 @@ func (s *faultTest) compileAll() {
 		}
 		r.Targets = slices.DeleteFunc(r.Targets, func(t rollout.Target) bool {
 			n := s.cluster.FindNode(t.Node)
+			isOnNode := n != nil && n.UID == t.UID
+			if isOnNode && t.Wiped && !hasObjects(&t) {
+				return true
+			}
 			return n == nil && s.chance(20) || n != nil && n.UID != t.UID && s.chance(20) ||
 				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(&t)
 		})
@@ -168,9 +172,79 @@ func (s *faultTest) compileAll() {
 				continue
 			}
 			t.Leaving = !w.nodes[t.Node] && !r.Deleting
+			t.Group = w.groupRef()
+			if t.Wiped || s.compileDamaged(r, t) {
+				continue
+			}
 			w.compileTarget(r, t, n)
 		}
 	}
+}
+
+// damage is what a node recorded of a rollout before its annotations were damaged.
+type damage struct {
+	isLost bool // the admission cannot be read either
+	tasks  []rollout.Task
+}
+
+// damageRecord makes the record of a target unreadable: its tasks, and perhaps its admission. Holds and objects stay.
+func (s *faultTest) damageRecord(r *rollout.Rollout, t *rollout.Target) {
+	key := r.UID + t.UID
+	if _, isDamaged := s.damaged[key]; isDamaged || t.Wiped || t.Blocked != nil {
+		return
+	}
+	d := damage{tasks: t.Tasks, isLost: s.chance(50)}
+	s.logf("the record of %s on %s is damaged, its admission too: %v", r.Ref, t.Node, d.isLost)
+	s.cluster.TouchNode(t.Node)
+	s.damaged[key] = d
+	for _, k := range t.Tasks {
+		switch {
+		case k.Object == "" || k.State == rollout.StateSucceeded:
+		case k.Leaving:
+			t.Going = append(t.Going, k.Object)
+		default:
+			t.Strays = append(t.Strays, k.Object)
+		}
+	}
+	t.Tasks = nil
+	if d.isLost {
+		t.Admitted = false
+		maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
+	}
+}
+
+// repairRecord makes the record of a target readable again. A lost one is removed, as a reset does.
+func (s *faultTest) repairRecord(r *rollout.Rollout, t *rollout.Target) {
+	was, isDamaged := s.damaged[r.UID+t.UID]
+	if !isDamaged {
+		return
+	}
+	if was.isLost {
+		s.resetNode(r, t)
+		return
+	}
+	s.logf("the record of %s on %s is repaired", r.Ref, t.Node)
+	s.cluster.TouchNode(t.Node)
+	delete(s.damaged, r.UID+t.UID)
+	t.Tasks, t.Blocked = was.tasks, nil
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		isObject := func(name string) bool { return name == k.Object }
+		isThere := slices.ContainsFunc(t.Strays, isObject) || slices.ContainsFunc(t.Going, isObject)
+		if k.Object != "" && k.State != rollout.StateSucceeded && !isThere {
+			sim.RemoveObject(k)
+		}
+		t.Strays, t.Going = slices.DeleteFunc(t.Strays, isObject), slices.DeleteFunc(t.Going, isObject)
+	}
+}
+
+// compileDamaged compiles a target whose record cannot be read.
+func (s *faultTest) compileDamaged(r *rollout.Rollout, t *rollout.Target) bool {
+	if _, isDamaged := s.damaged[r.UID+t.UID]; !isDamaged {
+		return false
+	}
+	t.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: "its annotations cannot be read"}
+	return true
 }
 
 func holdsNode(n *rollout.Node, owner rollout.Ref) bool {

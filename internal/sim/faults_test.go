@@ -69,6 +69,7 @@ type faultTest struct {
 	absent     map[rollout.Ref]int       // deleted owners of holds: ticks since then
 	done       map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
 	numbers    map[string]map[int]number // by rollout: the node of each number, since the end of the last rollout was stored
+	damaged    map[string]damage         // records that cannot be read, by UID of rollout and node
 	decisions  int
 	serial     int
 	last       rollout.Snapshot
@@ -83,12 +84,12 @@ type faultRates struct {
 	sick, boot, vanish    int
 	cordon, edit, steer   int
 	refuse, arrive, reset int
-	slow                  int
+	slow, damage          int
 }
 
 func newFaultTest(t *testing.T, seed int64) *faultTest {
 	s := &faultTest{t: t, seed: seed, random: rand.New(rand.NewSource(seed)), notReady: map[string]int{}, cordoned: map[string]bool{},
-		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}}
+		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{}}
 	some := func(most int) int {
 		if s.random.Intn(3) == 0 {
 			return 0
@@ -98,7 +99,7 @@ func newFaultTest(t *testing.T, seed int64) *faultTest {
 	s.rates = faultRates{
 		lose: some(45), crash: some(15), split: some(30), fail: some(30), hang: some(10), pull: some(10),
 		sick: some(5), boot: some(3), vanish: some(2), cordon: some(5), edit: some(20), steer: some(12),
-		refuse: some(60), arrive: some(20), reset: some(3), slow: some(30),
+		refuse: some(60), arrive: some(20), reset: some(3), slow: some(30), damage: some(6),
 	}
 	s.cluster = sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})
 	s.cluster.SlowDeletion = true

@@ -34,9 +34,25 @@ func (s *faultTest) injectFaults() {
 	if s.chance(s.rates.steer) {
 		s.changeControls()
 	}
+	s.injectDamage()
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			s.runTarget(&s.cluster.State.Rollouts[i].Targets[j])
+		}
+	}
+}
+
+// injectDamage damages records of nodes, and repairs damaged ones.
+func (s *faultTest) injectDamage() {
+	for i := range s.cluster.State.Rollouts {
+		r := &s.cluster.State.Rollouts[i]
+		for j := range r.Targets {
+			switch t := &r.Targets[j]; {
+			case s.chance(s.rates.damage):
+				s.damageRecord(r, t)
+			case len(s.damaged) > 0 && s.chance(20):
+				s.repairRecord(r, t)
+			}
 		}
 	}
 }
@@ -254,6 +270,10 @@ func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 			t.Strays = append(t.Strays, k.Object)
 		}
 	}
+	if _, isDamaged := s.damaged[r.UID+t.UID]; isDamaged {
+		delete(s.damaged, r.UID+t.UID)
+		t.Blocked = nil
+	}
 	t.Tasks, t.Admitted, t.Skipped, t.Batch = nil, false, false, 0
 	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	for _, w := range s.desired {
@@ -271,7 +291,7 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 	if n == nil || n.UID != t.UID {
 		return
 	}
-	if len(t.Going) > 0 && s.chance(60) {
+	if len(t.Going) > 0 && n.Ready && s.chance(60) {
 		t.Going = t.Going[1:]
 	}
 	for i := range t.Tasks {

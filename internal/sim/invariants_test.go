@@ -105,8 +105,19 @@ func hasFinallyFailed(t *rollout.Target) bool {
 	})
 }
 
-// busyNodes returns the nodes that count against the limit of a group: by the current admissions, and by the failures
-// that the operator has read.
+// isOccupied reports whether a node is not given back though no admission is recorded: the rollout holds it, or has an
+// object there.
+func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
+	isGivenUp := t.Skipped && r.KeepHeld && !r.Deleting
+	isThere := func(k rollout.Task) bool {
+		return k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
+	}
+	hasObject := len(t.Strays)+len(t.Going) > 0 || slices.ContainsFunc(t.Tasks, isThere)
+	return hasObject || holdsNode(n, r.Ref) && !isGivenUp
+}
+
+// busyNodes returns the nodes that count against the limit of a group: by the current admissions, by what is on nodes that
+// are not given back, and by the failures that the operator has read.
 func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 	out := s.takenNodes(g)
 	for i := range s.cluster.State.Rollouts {
@@ -114,7 +125,10 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			n := s.cluster.FindNode(t.Node)
-			if t.Group != g.Ref || !t.Admitted || n == nil || n.UID != t.UID {
+			if t.Group != g.Ref || n == nil || n.UID != t.UID {
+				continue
+			}
+			if !t.Admitted && !isOccupied(r, t, n) {
 				continue
 			}
 			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && hasFinallyFailed(was) {
@@ -142,7 +156,7 @@ func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
-	if isReserved(v, a) {
+	if isReserved(v, a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
 		delete(busy, a.Node) // it is counted already
 	}
 	if g.Limit != rollout.Unlimited && len(busy) >= g.Limit && !t.Admitted {

@@ -99,7 +99,7 @@ func cloneTargets(targets []rollout.Target) []rollout.Target {
 	for i := range targets {
 		t := &targets[i]
 		t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
-		t.Strays, t.Going = slices.Clone(t.Strays), slices.Clone(t.Going)
+		t.Strays, t.Going, t.Ended = slices.Clone(t.Strays), slices.Clone(t.Going), slices.Clone(t.Ended)
 	}
 	return targets
 }

@@ -37,6 +37,7 @@ type testCluster struct {
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
+	stuck    func(*corev1.Pod) bool // pods that do not go when they are deleted; nil for none
 	log      []string
 }
 
@@ -185,8 +186,28 @@ func (w *testCluster) applyAction(c *Compiled, a rollout.Action) {
 		w.create(pod)
 		w.log = append(w.log, a.Node+" "+a.Task+w.payload(pod))
 	case rollout.VerbSweep:
-		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == a.Object })
+		w.deletePod(a.Object)
 	}
+}
+
+// deletePod deletes a pod. One that is stuck stays until removeStuckPods.
+func (w *testCluster) deletePod(name string) {
+	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool {
+		if p.Name != name {
+			return false
+		}
+		isStuck := w.stuck != nil && w.stuck(p)
+		if isStuck {
+			end := metav1.NewTime(w.now.Add(30 * time.Second))
+			p.DeletionTimestamp = &end
+		}
+		return !isStuck
+	})
+}
+
+// removeStuckPods removes the pods that were deleted and did not go.
+func (w *testCluster) removeStuckPods() {
+	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
 func (w *testCluster) payload(p *corev1.Pod) string {

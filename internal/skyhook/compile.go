@@ -169,7 +169,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	}
 	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
-	out.Admitted = rec.Admitted || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
+	out.Admitted = rec.Admitted || isAdmittedUnreadably(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At
 	}
@@ -183,17 +183,34 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t
-	if on.Problem != "" && !(tc.Rollout.Deleting && !tc.uninstallsOnDeletion()) {
-		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: on.Problem, About: "Node " + n.Name}
-		return
-	}
-	if out.Leaving {
+	tc.compileWork(t, out)
+}
+
+// isAdmittedUnreadably reports whether the record says that the node is in flight though its nodeState cannot be read: that
+// changes nothing about the admission, unlike an absent nodeState, which is a reset.
+func isAdmittedUnreadably(n *node.Node, on *node.SkyhookState, s *v1alpha1.Skyhook) bool {
+	isRecord := !on.RecordUnreadable && on.Record.Node == n.UID && on.Record.Skyhook == string(s.UID)
+	return on.Problem != "" && isRecord && on.Record.Admitted
+}
+
+// compileWork compiles what is to be done on a node. On one that is wiped, or whose annotations cannot be read, nothing is
+// done, and its pods are listed.
+func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
+	isUnreadable := t.on.Problem != "" && !(tc.Rollout.Deleting && !tc.uninstallsOnDeletion())
+	switch {
+	case tc.Rollout.Deleting && !tc.hasMarks(t.node):
+		out.Wiped, out.Admitted = true, false
+		tc.taskCompiler().addStrays(t, out, nil)
+	case isUnreadable:
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.on.Problem, About: "Node " + t.node.Name}
+		tc.taskCompiler().addStrays(t, out, nil)
+	case out.Leaving:
 		tc.compileLeaving(t, out)
-		return
-	}
-	tc.compileTasks(t, out)
-	if why := tc.blockedReason(t); why != nil {
-		out.Blocked = why
+	default:
+		tc.compileTasks(t, out)
+		if why := tc.blockedReason(t); why != nil {
+			out.Blocked = why
+		}
 	}
 }
 

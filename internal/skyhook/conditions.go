@@ -319,35 +319,3 @@ func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) s
 	}
 	return text
 }
-
-func (rep reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
-	if !rep.Rollout.Deleting || rep.Removed {
-		return
-	}
-	var unreadable, others []string
-	pending := false
-	for _, n := range nodes {
-		t := &rep.Rollout.Targets[n.index]
-		pending = pending || len(t.Tasks) > 0
-		switch {
-		case t.Blocked == nil:
-		case t.Blocked.Reason == rollout.ReasonStateUnreadable:
-			unreadable = append(unreadable, n.name)
-		case len(t.Tasks) > 0:
-			others = append(others, n.name)
-		}
-	}
-	slices.Sort(unreadable)
-	slices.Sort(others)
-	blocked := func(reason, text string) { t.set(v1alpha1.ConditionDeletionBlocked, true, reason, text) }
-	switch {
-	case pending && rep.Rollout.Yields:
-		blocked(v1alpha1.ReasonDisabledWithPendingUninstall, "the Skyhook is disabled: remove the annotation "+v1alpha1.AnnotationDisable+" to let the deletion go on")
-	case pending && rep.Rollout.Paused:
-		blocked(v1alpha1.ReasonPausedWithPendingUninstall, "the Skyhook is paused: remove the annotation "+v1alpha1.AnnotationPause+" to let the deletion go on")
-	case len(unreadable) > 0:
-		blocked(v1alpha1.ReasonMalformedNodeState, "annotations cannot be read on "+formatNames(unreadable)+": correct or delete them to let the deletion go on")
-	case len(others) > 0:
-		blocked(v1alpha1.ReasonBlocked, "packages are to be uninstalled and nothing may run on "+formatNames(others)+": remove the label or taint that forbids it, or set uninstall.enabled to false")
-	}
-}

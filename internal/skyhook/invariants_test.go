@@ -4,7 +4,10 @@
 package skyhook
 
 import (
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -21,6 +24,9 @@ func (l *randomRun) checkNodes() {
 	}
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
+		if l.damaged[n.Name] != "" {
+			continue
+		}
 		if on.Problem != "" {
 			l.t.Fatal(on.Problem)
 		}
@@ -36,24 +42,33 @@ func (l *randomRun) checkNodes() {
 	}
 }
 
-// checkAdmission checks the budget. A node that failed for good does not count
-// while it is not held; when it is fixed later there may be one node in flight too many.
+// checkAdmission checks the budget: a node counts while it is in flight, and while it is held or has a pod, whatever its
+// annotations say. One that failed for good does not count while it is not held; when it is fixed later there may be one
+// node in flight too many.
 func (l *randomRun) checkAdmission(nodeName string) {
 	var busy []string
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
 		rec := on.Record.Effective(string(n.UID), string(l.s.UID), on.StateHash, on.State)
 		final := false
-		for _, p := range rec.Packages {
+		for _, p := range on.Record.Packages {
 			final = final || p.Attempts >= 3 && !on.Cordoned
 		}
-		if rec.Admitted && !final && n.Name != nodeName {
+		isBusy := rec.Admitted || on.Cordoned || l.runsPod(n.Name)
+		if isBusy && !final && n.Name != nodeName {
 			busy = append(busy, n.Name)
 		}
 	}
 	if len(busy) >= l.budget {
 		l.t.Fatalf("%s is admitted beside %v\n%s", nodeName, busy, strings.Join(l.tail(60), "\n"))
 	}
+}
+
+// runsPod reports whether a pod whose work has not ended is on a node.
+func (l *randomRun) runsPod(nodeName string) bool {
+	return slices.ContainsFunc(l.pods, func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == nodeName && readPod(p).state != succeeded
+	})
 }
 
 func (l *randomRun) isAtRest() bool {

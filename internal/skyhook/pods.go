@@ -55,6 +55,7 @@ type podInfo struct {
 	attempts int // failed attempts, including those before this pod
 	failedAt time.Time
 	created  time.Time
+	deleted  time.Time    // with leaving: when its grace period ends
 	reboot   *pack.Reboot // seen by the agent
 }
 
@@ -82,6 +83,9 @@ func readPod(p *corev1.Pod) *podInfo {
 	s := &podInfo{
 		name: p.Name, run: p.Annotations[annotationRun], content: p.Annotations[annotationContent],
 		leaving: p.DeletionTimestamp != nil, created: p.CreationTimestamp.Time, state: running,
+	}
+	if s.leaving {
+		s.deleted = p.DeletionTimestamp.Time
 	}
 	var understood bool
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {

@@ -40,7 +40,7 @@ func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2}
+			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2, damaged: map[string]string{}}
 			l.run()
 		})
 		if !ok {
@@ -56,6 +56,7 @@ type randomRun struct {
 	budget   int
 	quiet    bool // no further faults
 	rebooted []string
+	damaged  map[string]string // nodeState by node, as it was before it was damaged
 }
 
 func (l *randomRun) chance(percent int) bool { return !l.quiet && l.rng.Intn(100) < percent }
@@ -72,6 +73,12 @@ func (l *randomRun) run() {
 		}
 		l.injectFault()
 		l.pass()
+	}
+	for _, n := range l.nodes {
+		if l.damaged[n.Name] != "" {
+			l.damage(n)
+			l.bumpVersion(n)
+		}
 	}
 	l.quiet = true
 	if l.rng.Intn(2) == 0 {
@@ -211,10 +218,14 @@ func (l *randomRun) injectFault() {
 	switch {
 	case l.chance(3):
 		delete(n.Annotations, v1alpha1.PrefixNodeState+"demo")
+		delete(l.damaged, n.Name)
 		l.log = append(l.log, n.Name+" reset by hand")
 	case l.chance(2):
 		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = "{}"
+		delete(l.damaged, n.Name)
 		l.log = append(l.log, n.Name+" emptied by hand")
+	case l.chance(4):
+		l.damage(n)
 	case l.chance(3) && len(l.pods) > 0:
 		i := l.rng.Intn(len(l.pods))
 		l.log = append(l.log, "lost "+l.pods[i].Name)
@@ -232,6 +243,25 @@ func (l *randomRun) injectFault() {
 	l.bumpVersion(n)
 }
 
+// damage makes the nodeState of a node unreadable, or repairs it: it is as before, or removed.
+func (l *randomRun) damage(n *corev1.Node) {
+	key := v1alpha1.PrefixNodeState + "demo"
+	was, isDamaged := l.damaged[n.Name]
+	switch {
+	case !isDamaged && n.Annotations[key] == "":
+	case !isDamaged:
+		l.damaged[n.Name] = n.Annotations[key]
+		n.Annotations[key] = "damaged"
+		l.log = append(l.log, n.Name+" damaged by hand")
+	default:
+		delete(l.damaged, n.Name)
+		if n.Annotations[key] = was; l.rng.Intn(2) == 0 {
+			delete(n.Annotations, key)
+		}
+		l.log = append(l.log, n.Name+" repaired by hand")
+	}
+}
+
 // pass runs one pass of the loop and reports whether it changed anything.
 func (l *randomRun) pass() bool {
 	l.now = l.now.Add(time.Duration(5+l.rng.Intn(60)) * time.Second)
@@ -240,15 +270,7 @@ func (l *randomRun) pass() bool {
 	}
 	moved := l.advancePods()
 	c := l.compile(l.s)
-	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
-	for _, n := range c.in.Nodes {
-		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
-			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
-	}
-	for i := range snap.Rollouts[0].Targets {
-		snap.Rollouts[0].Targets[i].PodsSeen = true
-	}
-	plan := rollout.Decide(snap)
+	plan := l.decide(c)
 	for _, v := range plan.Reports[0].Verdicts {
 		if v.Why.Reason == rollout.ReasonInvalidSpec && c.Rollout.Broken == nil {
 			l.t.Fatalf("%s makes no sense to the engine: %s\n%s", v.Node, v.Why.Text, formatRollout(c))
@@ -277,6 +299,19 @@ func (l *randomRun) pass() bool {
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
 	l.checkNodes()
 	return moved || len(plan.Actions) > 0
+}
+
+// decide returns the plan for a compiled Skyhook.
+func (l *randomRun) decide(c *Compiled) rollout.Plan {
+	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
+	for _, n := range c.in.Nodes {
+		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
+			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
+	}
+	for i := range snap.Rollouts[0].Targets {
+		snap.Rollouts[0].Targets[i].PodsSeen = true
+	}
+	return rollout.Decide(snap)
 }
 
 // checkNewPods checks that a pass that follows at once, with nothing changed from outside, keeps every pod that the last one

@@ -40,6 +40,7 @@ var statuses = map[rollout.Phase]v1alpha1.Status{
 type nodeStatus struct {
 	name   string
 	status v1alpha1.Status
+	phase  rollout.Phase
 	why    rollout.Why
 	target *target
 	index  int // in Rollout.Targets
@@ -81,7 +82,7 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		}
 		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.targets[t.Node], index: i}
 		if v := verdicts[t.Node]; v != nil {
-			n.status, n.why = rep.statusOf(n.target, *v), v.Why
+			n.status, n.phase, n.why = rep.statusOf(n.target, *v), v.Phase, v.Why
 		}
 		if n.target.stuck != nil && n.status == v1alpha1.StatusBlocked {
 			n.why = *n.target.stuck

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -47,14 +48,22 @@ func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) (tasks []rollou
 	return tasks, byID, used
 }
 
-// addStrays adds the pods that belong to no task.
+// deletionGrace is how long a pod that is deleted may take beyond its grace period.
+const deletionGrace = time.Minute
+
+// addStrays adds the pods that belong to no task, and those that are being deleted.
 func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podInfo]bool) {
 	for _, pod := range tc.pods[t.node.Name] {
 		switch {
 		case pod.leaving && pod.state != succeeded:
 			out.Going = append(out.Going, pod.name)
+		case pod.leaving && tc.Rollout.Deleting:
+			out.Ended = append(out.Ended, pod.name)
 		case !used[pod] && !pod.leaving:
 			out.Strays = append(out.Strays, pod.name)
+		}
+		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.GoneBy) {
+			out.GoneBy = goneBy
 		}
 	}
 }
