@@ -69,7 +69,7 @@ func editNode(ctx context.Context, f *factory, c client.Client, n *node.Node, ch
 }
 
 func patchNode(ctx context.Context, f *factory, c client.Client, n *node.Node, edit node.Edit) error {
-	raw, err := json.Marshal(edit.MergePatch(n, true))
+	raw, err := json.Marshal(edit.MergePatch(n))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func patchNode(ctx context.Context, f *factory, c client.Client, n *node.Node, e
 		}
 	}
 	if edit.TouchesStatus() {
-		status, err := json.Marshal(edit.StatusPatch())
+		status, err := json.Marshal(edit.StatusPatch(""))
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	if err != nil {
 		return err
 	}
-	if work.after, err = w.writeNode(ctx, n, edit, after, work.mustBeLatest || len(work.actions) > 0); err != nil {
+	if work.after, err = w.writeNode(ctx, n, edit, after); err != nil {
 		return err
 	}
 	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
@@ -167,13 +167,13 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 	return by.Change(a, n, w.objects.holds(n))
 }
 
-// writeNode patches a node, but not its conditions. With mustBeLatest the node must still be the observed version.
-// Annotation updates alone are written whatever else changed, because no other program writes their keys.
-func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node, mustBeLatest bool) (*node.Node, error) {
+// writeNode patches a node, but not its conditions. The node must still be the observed version: only then the write cache may have
+// what the node is afterwards, and what somebody else wrote meanwhile is neither overwritten nor hidden.
+func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node) (*node.Node, error) {
 	if !edit.TouchesNode() {
 		return was, nil
 	}
-	version, err := w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was), mustBeLatest))
+	version, err := w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was)))
 	if err != nil {
 		return nil, fmt.Errorf("patching the node: %w", err)
 	}
@@ -197,7 +197,7 @@ func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (vers
 
 // patchNodeStatus changes conditions by their type and leaves all others alone.
 func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, e node.Edit) (version string, err error) {
-	raw, err := json.Marshal(e.StatusPatch())
+	raw, err := json.Marshal(e.StatusPatch(a.options.newestVersion(n).ResourceVersion))
 	if err != nil {
 		return "", err
 	}

@@ -20,12 +20,11 @@ const (
 
 // nodeWork is all that one plan does on one node.
 type nodeWork struct {
-	node         string
-	actions      []rollout.Action
-	rollouts     map[rollout.Ref]int // with the number past the order of an admission; not changed while it is sent
-	updates      []annotationUpdate
-	adopted      node.Edit // records for a node that a predecessor finished, and what was found out about the node
-	mustBeLatest bool      // adopted replaces what was read, so the node must still be the observed version
+	node     string
+	actions  []rollout.Action
+	rollouts map[rollout.Ref]int // with the number past the order of an admission; not changed while it is sent
+	updates  []annotationUpdate
+	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
 
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
@@ -65,7 +64,7 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
 		if w := c.statusWork(probed.Node); w != nil {
-			w.adopted, w.mustBeLatest = w.adopted.Plus(probed.Edit), true
+			w.adopted = w.adopted.Plus(probed.Edit)
 		}
 	}
 	for _, report := range plan.Reports {
@@ -150,7 +149,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		for _, adopted := range op.Edits {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
 				w.addRollout(op.Rollout.Ref)
-				w.adopted, w.mustBeLatest = w.adopted.Plus(adopted.Edit), true
+				w.adopted = w.adopted.Plus(adopted.Edit)
 			}
 		}
 	}

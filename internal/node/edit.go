@@ -147,13 +147,10 @@ func (e Edit) TouchesNode() bool {
 
 func (e Edit) touchesTaints() bool { return len(e.AddTaints) > 0 || len(e.RemoveTaints) > 0 }
 
-// MergePatch is the JSON merge patch of the node without its status. It is for this very node; with exact, or when it
-// replaces the list of taints, only for the version of was. It names only what changes: null in a merge patch removes.
-func (e Edit) MergePatch(was *Node, exact bool) map[string]any {
-	metadata, spec := map[string]any{"uid": was.UID}, map[string]any{}
-	if exact || e.touchesTaints() {
-		metadata["resourceVersion"] = was.ResourceVersion
-	}
+// MergePatch is the JSON merge patch of the node without its status. It is for this version of this very node: what somebody else
+// changed meanwhile is not known, and the edit may be wrong then. It names only what changes: null in a merge patch removes.
+func (e Edit) MergePatch(was *Node) map[string]any {
+	metadata, spec := map[string]any{"uid": was.UID, "resourceVersion": was.ResourceVersion}, map[string]any{}
 	if len(e.Annotations) > 0 {
 		metadata["annotations"] = e.Annotations
 	}
@@ -173,8 +170,9 @@ func (e Edit) MergePatch(was *Node, exact bool) map[string]any {
 	return patch
 }
 
-// StatusPatch is the strategic merge patch of the node's status: conditions are changed by type, all others stay.
-func (e Edit) StatusPatch() map[string]any {
+// StatusPatch is the strategic merge patch of the node's status: conditions are changed by type, all others stay. It is for one
+// version of the node; an empty version is any.
+func (e Edit) StatusPatch(version string) map[string]any {
 	conditions := []any{}
 	for _, t := range e.RemoveConditions {
 		conditions = append(conditions, map[string]any{"$patch": "delete", "type": t})
@@ -182,5 +180,9 @@ func (e Edit) StatusPatch() map[string]any {
 	for _, c := range e.SetConditions {
 		conditions = append(conditions, c)
 	}
-	return map[string]any{"status": map[string]any{"conditions": conditions}}
+	patch := map[string]any{"status": map[string]any{"conditions": conditions}}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	return patch
 }

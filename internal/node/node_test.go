@@ -157,23 +157,21 @@ func sortedTaints(n *Node) []string {
 	return slices.Sorted(slices.Values(out))
 }
 
-// A list of taints is replaced as a whole, so that patch is for one version of the node only.
+// TestMergePatchNamesWhatChanges checks that a patch names nothing but what changes, and the version that it changes.
 func TestMergePatchNamesWhatChanges(t *testing.T) {
 	n := Parse(newNode(map[string]string{"a": "1"}), nil)
 	e := Edit{}
 	e.RemoveAnnotation(n, "a")
 	e.SetAnnotation(n, "b", "") // changes nothing
 	for _, c := range []struct {
-		edit  Edit
-		exact bool
-		want  string
+		edit Edit
+		want string
 	}{
-		{e, false, `{"metadata":{"annotations":{"a":null},"uid":"uid-n1"}}`},
-		{e, true, `{"metadata":{"annotations":{"a":null},"resourceVersion":"1","uid":"uid-n1"}}`},
-		{Edit{AddTaints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, false,
+		{e, `{"metadata":{"annotations":{"a":null},"resourceVersion":"1","uid":"uid-n1"}}`},
+		{Edit{AddTaints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
 			`{"metadata":{"resourceVersion":"1","uid":"uid-n1"},"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}`},
 	} {
-		got, err := json.Marshal(c.edit.MergePatch(n, c.exact))
+		got, err := json.Marshal(c.edit.MergePatch(n))
 		if err != nil || string(got) != c.want {
 			t.Errorf("the patch is %s, %v; want %s", got, err, c.want)
 		}
