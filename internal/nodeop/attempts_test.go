@@ -170,6 +170,20 @@ func TestDeletionDuringFirstAttempt(t *testing.T) {
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
 }
 
+// A deletion while the pod of an attempt cannot start gives the node back at once.
+func TestDeletionBeforeStart(t *testing.T) {
+	w, o, j := startRetries(t, "")
+	w.startAttempt(j).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, Image: "busybox:latest",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	w.pass()
+	requireEqual(t, "cordoned", w.node("n1").Unschedulable, true)
+	o.DeletionTimestamp = new(metav1.NewTime(w.now))
+	w.passes(6)
+	requireEqual(t, "NodeOps", len(w.ops), 0)
+	requireEqual(t, "Jobs", len(w.jobs), 0)
+	requireEqual(t, "cordoned after the deletion", w.node("n1").Unschedulable, false)
+}
+
 // A deletion during the attempt that reboots the node neither interrupts the reboot nor uncordons the node before it is ready.
 func TestDeletionDuringReboot(t *testing.T) {
 	w, o, j := startRetries(t, ", rebootOnSuccess: true")

@@ -254,6 +254,8 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 	case j.DeletionTimestamp != nil:
 		task.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "job " + j.Name + " is being deleted", About: about}
+	case last.reason != "" && last.exit == nil && t.op.isDeleting(): // nothing runs that would be let end
+		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.op.now})
 	case last.reason != "":
 		task.Why = &rollout.Why{Reason: last.reason, Text: last.waiting, About: about}
 	case !t.hasRun(j) && !t.op.now.Before(t.rec.Command.At.Add(deadlineGrace)):
