@@ -5,7 +5,6 @@ package nodeop_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,16 +45,6 @@ func createRetried(t *testing.T, node, text string) {
 		"get", "nodeop", "retried", "-o", "jsonpath={.status}")
 }
 
-// buildPlugin compiles the plugin of kubectl.
-func buildPlugin(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "kubectl-skyhook")
-	if out, err := cluster.Command("go", "build", "-o", program, "./cmd/kubectl-skyhook").CombinedOutput(); err != nil {
-		t.Fatalf("compiling the plugin: %v: %s", err, out)
-	}
-	return program
-}
-
 func requireAttempts(t *testing.T, node, want string) {
 	t.Helper()
 	if notes := strings.Join(strings.Fields(cluster.Exec(t, node, "cat /var/lib/e2e-attempts")), " "); notes != want {
@@ -66,7 +55,7 @@ func requireAttempts(t *testing.T, node, want string) {
 // TestRetries: status and why say which attempt it is, how the one before ended and when the next begins. A deletion between two
 // attempts gives the node back at once.
 func TestRetries(t *testing.T) {
-	plugin := buildPlugin(t)
+	plugin := suite.BuildPlugin(t)
 	node := cluster.InterruptibleNodes(t, 1)[0]
 	createRetried(t, node, "attempt 3 of 7 of the command begins at about") // 20 s after the second
 	for _, args := range [][]string{{"status", "nodeop/retried"}, {"why", "nodeop/retried"}, {"why", node}} {

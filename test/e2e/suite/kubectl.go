@@ -151,3 +151,15 @@ func (c *Cluster) dump(to io.Writer) {
 		section("logs on "+node, out, err)
 	}
 }
+
+// BuildPlugin compiles the plugin of kubectl and returns its path.
+func BuildPlugin(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "kubectl-skyhook")
+	build := exec.Command("go", "build", "-o", program, "./cmd/kubectl-skyhook")
+	build.Dir = Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("compiling the plugin: %v: %s", err, out)
+	}
+	return program
+}
