@@ -447,6 +447,7 @@ func TestMigrateNodeWright(t *testing.T) {
 	m.checkNodes(m.nodes("skyhook.nvidia.com/"), nodesAfter)
 	m.checkObjects()
 	m.checkNothingRunsAgain()
+	m.checkConditions("m6", "example.com/Healthy")
 
 	// Twice.
 	m.proxy.takeWrites()
@@ -457,6 +458,22 @@ func TestMigrateNodeWright(t *testing.T) {
 		t.Errorf("a second run writes %v", w)
 	}
 	m.checkBack()
+}
+
+// checkConditions checks the types of the conditions of a node.
+func (m *migrationTest) checkConditions(name string, want ...string) {
+	m.Helper()
+	n := &corev1.Node{}
+	if err := m.client.Get(context.Background(), client.ObjectKey{Name: name}, n); err != nil {
+		m.Fatal(err)
+	}
+	var got []string
+	for _, c := range n.Status.Conditions {
+		got = append(got, string(c.Type))
+	}
+	if !slices.Equal(got, want) {
+		m.Errorf("node %s has the conditions %v, want %v", name, got, want)
+	}
 }
 
 // checkObjects checks the objects after the migration.

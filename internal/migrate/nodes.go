@@ -104,6 +104,7 @@ func (c *nodeCopy) copyObject(name string, rule ObjectRule) error {
 	}
 	c.copyAnnotation(suffixStatus+name, suffixStatus+name, rule.Alone)
 	c.copyLabel(suffixStatus+name, rule.Alone)
+	c.removeConditions(name)
 	if c.To == Skyhook {
 		c.copyAnnotation(suffixVersion+name, suffixVersion+name, rule.Alone)
 		c.copyAnnotation(suffixCordon+name, suffixCordon+name, rule.Alone)
@@ -113,6 +114,16 @@ func (c *nodeCopy) copyObject(name string, rule ObjectRule) error {
 	c.copyBackCordon(name)
 	c.edit.RemoveAnnotation(c.n, c.To.Key(suffixDrainStart+name)) // the other operator starts the clock of a drain again
 	return nil
+}
+
+// removeConditions removes the conditions of an object, which its operator would never update again. The other operator writes its
+// own.
+func (c *nodeCopy) removeConditions(name string) {
+	for _, suffix := range []string{"/NotReady", "/Erroring"} {
+		if kind := c.From.Key(name + suffix); c.n.HasCondition(kind) {
+			c.edit.RemoveConditions = append(c.edit.RemoveConditions, corev1.NodeConditionType(kind))
+		}
+	}
 }
 
 // copyState copies the state, with the outcome of Jobs that nobody recorded. The original is brought up to date as well, so

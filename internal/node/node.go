@@ -207,6 +207,12 @@ func (n *Node) HasConditionReason(kind corev1.NodeConditionType, reason string) 
 	return false
 }
 
+// HasCondition reports whether the node has a condition of this type, ours or not.
+func (n *Node) HasCondition(conditionType string) bool {
+	isOurs := slices.ContainsFunc(n.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == conditionType })
+	return isOurs || n.Condition(conditionType) != ""
+}
+
 // Condition is the status of a condition that is not ours; empty when the node has none of this type.
 func (n *Node) Condition(conditionType string) string { return n.fact(conditionFact(conditionType)) }
 

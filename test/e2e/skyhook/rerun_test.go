@@ -33,13 +33,17 @@ func TestRerunNow(t *testing.T) {
 		return err
 	})
 	cluster.Apply(t, manifest("new", "true"))
-	cluster.EventuallySkyhook(t, name, "Ready names the command", func(s *suite.Skyhook) bool {
+	cluster.EventuallySkyhook(t, name, "Ready says that an edit waits", func(s *suite.Skyhook) bool {
 		_, _, message := s.Condition("Ready")
-		return strings.Contains(message, "package rerun slow") && strings.Contains(message, "--now")
+		return strings.Contains(message, "an edited definition of package slow waits")
 	})
+	out, err := cluster.Command(plugin, "why", node).CombinedOutput()
+	if want := "kubectl skyhook package rerun slow --skyhook rerun-now --node " + node + " --now"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("why: %v: it does not name %q:\n%s", err, want, out)
+	}
 
 	begin := time.Now()
-	out, err := cluster.Command(plugin, "package", "rerun", "slow", "--skyhook", name, "--node", node, "--now", "--confirm").CombinedOutput()
+	out, err = cluster.Command(plugin, "package", "rerun", "slow", "--skyhook", name, "--node", node, "--now", "--confirm").CombinedOutput()
 	if err != nil {
 		t.Fatalf("package rerun --now: %v: %s", err, out)
 	}
