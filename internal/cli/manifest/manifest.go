@@ -13,6 +13,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	crdv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -65,8 +66,10 @@ type Validator struct {
 type crdVersion struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
-	cel        *cel.Validator // compiled on first use, because that is slow
 	namespaced bool
+
+	compileRules sync.Once // on first use, because that is slow
+	cel          *cel.Validator
 }
 
 // Load reads the CRDs.
@@ -152,9 +155,17 @@ func (r *Validator) Read(file string, in io.Reader) ([]*Object, error) {
 	}
 }
 
-// validate sets defaults, and finds problems.
+// validate sets defaults, and finds problems of an object of a file.
 func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object {
-	o := &Object{Unstructured: u, File: file}
+	o := r.Validate(u, nil)
+	o.File = file
+	return o
+}
+
+// Validate sets defaults, drops unknown fields and finds problems, as the API server does with an object of our kinds that
+// is created; with old, that is changed.
+func (r *Validator) Validate(u, old *unstructured.Unstructured) *Object {
+	o := &Object{Unstructured: u}
 	k := r.kinds[u.GroupVersionKind()]
 	if k == nil {
 		return o
@@ -179,10 +190,12 @@ func (r *Validator) validate(file string, u *unstructured.Unstructured) *Object 
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, u.Object)...)
 	if len(errs) == 0 { // CEL rules rely on the schema
-		if k.cel == nil {
-			k.cel = cel.NewValidator(k.structural, true, costOfRule)
+		k.compileRules.Do(func() { k.cel = cel.NewValidator(k.structural, true, costOfRule) })
+		var before any
+		if old != nil {
+			before = old.Object
 		}
-		found, _ := k.cel.Validate(context.Background(), nil, k.structural, u.Object, nil, costOfObject)
+		found, _ := k.cel.Validate(context.Background(), nil, k.structural, u.Object, before, costOfObject)
 		errs = append(errs, found...)
 	}
 	for _, e := range errs {
