@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
@@ -41,6 +42,21 @@ type Loop struct {
 // newLoop makes a loop that has not run yet.
 func newLoop(r *passRequests, m *metricsCollector, log logr.Logger) *Loop {
 	return &Loop{requests: r, metrics: m, log: log, clock: time.Now, backoff: flowcontrol.NewBackOff(time.Second, 30*time.Second)}
+}
+
+// NewLoop makes a loop whose metrics nobody reads. Its passes are made one by one with RunPass, as in a simulation.
+func NewLoop(c *cluster.Cluster, events record.EventRecorder, clock func() time.Time, log logr.Logger) *Loop {
+	m := newMetricsCollector()
+	l := newLoop(newPassRequests(), m, log)
+	l.cluster, l.reporter, l.clock = c, newReporter(c, m, events, log), clock
+	l.reporter.clock = clock
+	return l
+}
+
+// RunPass makes one pass and returns when the next one is due; zero for never.
+func (l *Loop) RunPass(ctx context.Context) (next time.Time) {
+	_, next = l.runPass(ctx)
+	return next
 }
 
 // NeedLeaderElection reports that only the leader runs the loop.
