@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+// checks are the arguments of go test that have to notice a fault in a folder, the fast ones first. They are scenarios
+// and random runs; none needs an API server.
+var checks = []struct {
+	folder string
+	tests  [][]string
+}{
+	{"internal/rollout/", [][]string{{"./internal/rollout"}, simulation}},
+	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook", "./internal/nodeop"}}},
+	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
+	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},
+	{"internal/nodeop/", [][]string{{"./internal/nodeop"}}},
+	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
+	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}}},
+}
+
+var simulation = []string{"./internal/sim", "-run", "TestRandomFaults", "-seeds", "600"}
+
+// testsFor returns the tests for a file; nil when there are none.
+func testsFor(file string) [][]string {
+	for _, c := range checks {
+		if strings.HasPrefix(file, c.folder) {
+			return c.tests
+		}
+	}
+	return nil
+}
