@@ -43,6 +43,14 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	  done || exit 1; \
 	done
 
+.PHONY: sim
+sim: ## play SEEDS (10000) random lives of a whole cluster, from the seed FIRST (1) on
+	go test -count=1 -timeout 0 -v -run '^TestWorld$$' ./test/world -seeds $(or $(SEEDS),10000) -first $(or $(FIRST),1)
+
+.PHONY: mutate
+mutate: ## plant the faults of hack/mutate one by one and check that tests notice each; PART=3/12 for a part
+	go run ./hack/mutate -part $(or $(PART),0/1)
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## run golangci-lint over every module, shellcheck over every script
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done

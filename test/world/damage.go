@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
+
+// ourAnnotations are the annotations of a node that the operator reads.
+func ourAnnotations(c content) []string {
+	var out []string
+	for key := range meta(c).GetAnnotations() {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// annotate writes an annotation of a node as a person or a program with that right does.
+func (r *Run) annotate(key client.ObjectKey, name, value string) {
+	r.humanChanges(Nodes, key, fmt.Sprintf("annotation %s=%.200s", name, value), func(c content) {
+		if value == "" {
+			delete(part(c, "metadata", "annotations"), name)
+		} else {
+			part(c, "metadata", "annotations")[name] = value
+		}
+	})
+	if skyhook, is := strings.CutPrefix(name, v1alpha1.PrefixRecord); is {
+		r.truth.forgetAdmission(r.uidOf(key), skyhook)
+	}
+	if skyhook, is := strings.CutPrefix(name, v1alpha1.PrefixNodeState); is {
+		r.truth.forgetAdmission(r.uidOf(key), skyhook)
+	}
+}
+
+// damage changes one annotation of a node a little: it is cut, one character changes, it vanishes.
+func (r *Run) damage(dice *rand.Rand) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return
+	}
+	c := r.server.objects[Nodes.Kind][key]
+	names := ourAnnotations(c)
+	if len(names) == 0 {
+		return
+	}
+	name := names[dice.IntN(len(names))]
+	value := meta(c).GetAnnotations()[name]
+	at := dice.IntN(len(value) + 1)
+	switch dice.IntN(4) {
+	case 0:
+		value = ""
+	case 1:
+		value = value[:at]
+	case 2:
+		value = value[:at] + string(rune('!'+dice.IntN(90))) + value[min(at+1, len(value)):]
+	default:
+		value = value[:at] + value[:at]
+	}
+	r.annotate(key, name, value)
+}
+
+// forge writes an annotation of ours that is well-formed and not true.
+func (r *Run) forge(dice *rand.Rand) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return
+	}
+	c := r.server.objects[Nodes.Kind][key]
+	name := []string{"base", "extra", "gone"}[dice.IntN(3)]
+	future := r.now.Add(time.Duration(dice.IntN(100*365*24)) * time.Hour).UTC()
+	switch dice.IntN(6) {
+	case 0: // a record of the future
+		r.annotate(key, v1alpha1.PrefixRecord+name, fmt.Sprintf(`{"node":%q,"at":%q,"admitted":true}`, meta(c).GetUID(), future.Format(time.RFC3339)))
+	case 1: // the times of the real record in the future
+		if value := meta(c).GetAnnotations()[v1alpha1.PrefixRecord+name]; value != "" {
+			r.annotate(key, v1alpha1.PrefixRecord+name, strings.ReplaceAll(value, r.now.Format("2006-"), future.Format("2006-")))
+		}
+	case 2: // the record of another node
+		r.copyAnnotations(key, dice)
+	case 3: // a hold of an owner that does not exist
+		r.annotate(key, v1alpha1.PrefixCordon+fmt.Sprintf("nobody-%d", dice.IntN(3)), "true")
+	case 4: // an entry that the schema of statuses refuses
+		n := node.Parse(decode(c, &corev1.Node{}), nil)
+		state := maps.Clone(n.Skyhook(name).State)
+		for _, entry := range slices.Sorted(maps.Keys(state)) {
+			s := state[entry]
+			s.Image = strings.Repeat("x", 1100)
+			state[entry] = s
+			r.annotate(key, v1alpha1.PrefixNodeState+name, node.FormatState(state))
+			break
+		}
+	case 5: // no longer admitted
+		if value := meta(c).GetAnnotations()[v1alpha1.PrefixRecord+name]; value != "" {
+			r.annotate(key, v1alpha1.PrefixRecord+name, strings.Replace(value, `"admitted":true`, `"admitted":false`, 1))
+		}
+	}
+}
+
+// copyAnnotations copies what stands on one node to another.
+func (r *Run) copyAnnotations(to client.ObjectKey, dice *rand.Rand) {
+	from, _ := r.pick(Nodes, dice)
+	c := r.server.objects[Nodes.Kind][from]
+	for _, name := range ourAnnotations(c) {
+		isHold := strings.HasPrefix(name, v1alpha1.PrefixCordon) || strings.HasPrefix(name, opv1.Group)
+		if from != to && !isHold {
+			r.annotate(to, name, meta(c).GetAnnotations()[name])
+		}
+	}
+}
+
+// writeExtreme edits a Skyhook to something at the limits of what the schema accepts.
+func (r *Run) writeExtreme(dice *rand.Rand) {
+	key, ok := r.pick(Skyhooks, dice)
+	if !ok {
+		return
+	}
+	env := []any{
+		content{"name": "X", "valueFrom": content{}},
+		content{"name": "X", "valueFrom": content{"fieldRef": content{"fieldPath": "spec.nothing"}}},
+		content{"name": "X", "valueFrom": content{"secretKeyRef": content{"name": "", "key": ""}}},
+	}
+	kind := dice.IntN(5)
+	r.humanChanges(Skyhooks, key, fmt.Sprintf("extreme %d", kind), func(c content) {
+		packages := part(c, "spec", "packages")
+		p := content{"version": "1.0.0", "image": "registry.example/x", "configMap": content{"a": "1"}}
+		switch kind {
+		case 0:
+			packages["root-mount"] = p
+		case 1:
+			p["configMap"] = content{"a": strings.Repeat("x", 1<<19)}
+			packages["large"] = p
+		case 2, 3:
+			p["env"] = []any{env[dice.IntN(len(env))]}
+			packages["env"] = p
+		default:
+			packages[strings.Repeat("a", 43)] = p
+		}
+	})
+}
+
+// repair does what the documentation tells administrators to do about what stays otherwise: it resets nodes whose
+// annotations cannot be read or that were given up, and resumes what stopped.
+func (r *Run) repair() {
+	for _, key := range r.server.keys(Nodes) {
+		c := r.server.objects[Nodes.Kind][key]
+		for _, name := range ourAnnotations(c) {
+			skyhook, isState := strings.CutPrefix(name, v1alpha1.PrefixNodeState)
+			if !isState {
+				skyhook, _ = strings.CutPrefix(name, v1alpha1.PrefixRecord)
+			}
+			n := node.Parse(decode(r.server.objects[Nodes.Kind][key], &corev1.Node{}), nil)
+			on := n.Skyhook(skyhook)
+			if on.Problem != "" || on.RecordUnreadable {
+				r.annotate(key, v1alpha1.PrefixRecord+skyhook, "")
+				r.annotate(key, v1alpha1.PrefixNodeState+skyhook, "")
+			} else if on.Record.Skipped {
+				r.onNode(key, "reset for "+skyhook, func(n *node.Node) node.Edit { return n.Restart(skyhook) })
+			}
+		}
+	}
+	for _, key := range r.server.keys(Skyhooks) {
+		r.humanChanges(Skyhooks, key, "resumed", func(c content) {
+			all := part(c, "metadata", "annotations")
+			delete(all, v1alpha1.AnnotationPause)
+			delete(all, v1alpha1.AnnotationDisable)
+			all[v1alpha1.AnnotationResume] = "now"
+			packages := part(c, "spec", "packages")
+			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43)} {
+				delete(packages, extreme)
+			}
+		})
+	}
+	for _, key := range r.server.keys(Nodes) {
+		if r.truth.cordoned[r.uidOf(key)] && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
+			r.uncordon(key)
+		}
+	}
+	for _, key := range r.server.keys(Policies) {
+		r.humanChanges(Policies, key, "resumed", func(c content) { part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now" })
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Cause is a kind of event.
+type Cause string
+
+// The causes.
+const (
+	EditSpec        Cause = "a user edits a Skyhook"
+	Pause           Cause = "a user pauses or resumes a Skyhook"
+	DeleteSkyhook   Cause = "a user deletes a Skyhook"
+	EditPolicy      Cause = "a user edits the policy"
+	ChangeScope     Cause = "a user changes the scope of the policy, or drops it"
+	DeletePolicy    Cause = "a user deletes the policy"
+	CreateNodeOp    Cause = "a user creates a NodeOp"
+	DeleteNodeOp    Cause = "a user deletes a NodeOp"
+	Cordon          Cause = "an administrator cordons or uncordons a node"
+	Relabel         Cause = "an administrator changes the label that selects a node"
+	ResetNode       Cause = "an administrator resets a node"
+	Rerun           Cause = "an administrator runs a package again"
+	ReplaceNode     Cause = "a node is deleted, and perhaps another one of its name created"
+	Reboot          Cause = "a node reboots by itself"
+	BootTwice       Cause = "the next reboot of a node is followed by another one"
+	NodeDown        Cause = "a node stops and does not come back by itself"
+	StickyPods      Cause = "pods on a node do not end when they are deleted"
+	NewLeader       Cause = "another operator leads"
+	LeaderClock     Cause = "another operator leads, with a clock that is hours off"
+	LoseRequest     Cause = "a request fails: conflict, throttling or an internal error"
+	RefuseEvictions Cause = "evictions are refused by a disruption budget"
+	RefuseByRule    Cause = "an admission policy or a quota refuses requests"
+	Damage          Cause = "annotations of a node are damaged"
+	Hostile         Cause = "annotations of a node are changed with intent"
+	InvalidObject   Cause = "a user writes an object at the limits of the schema"
+
+	breakRule Cause = "a test breaks a rule"
+)
+
+// causes are all causes with how often they occur, relative to each other.
+var causes = []struct {
+	cause  Cause
+	weight int
+	happen func(*Run, *rand.Rand)
+}{
+	{EditSpec, 8, (*Run).editSpec},
+	{Pause, 3, (*Run).pause},
+	{DeleteSkyhook, 2, (*Run).deleteSkyhook},
+	{EditPolicy, 3, (*Run).editPolicy},
+	{ChangeScope, 2, (*Run).changeScope},
+	{DeletePolicy, 1, (*Run).deletePolicy},
+	{CreateNodeOp, 2, (*Run).createNodeOp},
+	{DeleteNodeOp, 1, (*Run).deleteNodeOp},
+	{Cordon, 5, (*Run).cordon},
+	{Relabel, 2, (*Run).relabel},
+	{ResetNode, 3, (*Run).resetNode},
+	{Rerun, 2, (*Run).rerun},
+	{ReplaceNode, 2, (*Run).replaceNode},
+	{Reboot, 2, (*Run).rebootNode},
+	{BootTwice, 2, (*Run).bootTwice},
+	{NodeDown, 2, (*Run).stopNode},
+	{StickyPods, 2, (*Run).stickPods},
+	{NewLeader, 2, (*Run).changeLeader},
+	{LeaderClock, 2, (*Run).changeLeaderClock},
+	{LoseRequest, 8, (*Run).loseRequest},
+	{RefuseEvictions, 2, (*Run).refuseEvictions},
+	{RefuseByRule, 3, (*Run).refuseByRule},
+	{Damage, 3, (*Run).damage},
+	{Hostile, 3, (*Run).forge},
+	{InvalidObject, 2, (*Run).writeExtreme},
+	{breakRule, 0, func(r *Run, _ *rand.Rand) { r.violate("a test", "broken on purpose") }},
+}
+
+// Event is something that happens in a run: in a turn, before the pass or before one of its requests.
+type Event struct {
+	Cause   Cause
+	Turn    int
+	Request int    // before which request of the operator; below 0 before the pass
+	Seed    uint64 // of the details
+}
+
+func (e Event) String() string {
+	when := fmt.Sprintf("turn %d", e.Turn)
+	if e.Request >= 0 {
+		when += fmt.Sprintf(", before request %d", e.Request)
+	}
+	return when + ": " + string(e.Cause)
+}
+
+// makeEvents makes the events of a seed. A cause that is not allowed leaves the others as they are.
+func makeEvents(seed uint64, allowed func(Cause) bool) []Event {
+	dice := diceFor(seed, "events")
+	total := 0
+	for _, c := range causes {
+		total += c.weight
+	}
+	var out []Event
+	for range dice.IntN(26) {
+		at := dice.IntN(total)
+		var cause Cause
+		for _, c := range causes {
+			if at -= c.weight; at < 0 {
+				cause = c.cause
+				break
+			}
+		}
+		e := Event{Cause: cause, Turn: 1 + dice.IntN(busyTurns-5), Request: dice.IntN(24) - 8, Seed: dice.Uint64()}
+		if e.Request < 0 {
+			e.Request = -1
+		}
+		if allowed(cause) {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Or(cmp.Compare(a.Turn, b.Turn), cmp.Compare(a.Request, b.Request)) })
+	return out
+}
+
+// fireUpTo lets the events of this turn happen up to a request.
+func (r *Run) fireUpTo(request int) {
+	for len(r.pending) > 0 && !r.isQuiet {
+		e := r.pending[0]
+		if e.Turn > r.turn || e.Turn == r.turn && e.Request > request {
+			return
+		}
+		r.pending = r.pending[1:]
+		r.tracef("EVENT %s", e.Cause)
+		for _, c := range causes {
+			if c.cause == e.Cause {
+				c.happen(r, diceFor(e.Seed))
+			}
+		}
+	}
+}
+
+// intercept is called before every request of the operator: people act, and requests are refused.
+func (r *Run) intercept(q Request) error {
+	if q.IsWrite() {
+		r.fireUpTo(r.requests)
+		r.requests++
+	}
+	r.truth.countRequest(q)
+	for i := range r.refusals {
+		if f := &r.refusals[i]; f.matches(q) && f.left > 0 {
+			f.left--
+			err := f.answer(q)
+			r.tracef("refused  %s: %v", q, err)
+			r.truth.noteRefusal()
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal is a rule by which requests are refused.
+type refusal struct {
+	until   int // turn
+	left    int
+	matches func(Request) bool
+	answer  func(Request) error
+}
+
+func keepRefusals(all []refusal, turn int) []refusal {
+	return slices.DeleteFunc(all, func(f refusal) bool { return f.until <= turn || f.left <= 0 })
+}
+
+// calmDown ends everything that events began and that nobody would end, as administrators do.
+func (r *Run) calmDown() {
+	r.isQuiet, r.pending, r.refusals = true, nil, nil
+	r.tracef("no further events")
+	for _, h := range r.hosts {
+		h.stuck, h.again = false, false
+	}
+	if r.leader.clockOffset.Abs() > time.Minute {
+		if err := r.lead(0); err != nil {
+			r.violate("set up", "%v", err)
+		}
+	}
+	r.repair()
+}

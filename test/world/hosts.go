@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// host is the machine below a node: what survives a reboot, and what the node cannot know.
+type host struct {
+	boots    int
+	downFor  int                    // turns until it is back; below 0: it does not come back by itself
+	stuck    bool                   // its pods do not end when they are deleted
+	again    bool                   // the next reboot is followed by another one at once
+	rebooted map[string]pack.Reboot // by interrupt id: recorded by the agent on the host
+}
+
+func (h *host) bootID() string { return fmt.Sprintf("boot-%d", h.boots) }
+
+// stepHosts lets every kubelet, the Job controller and the garbage collector take one step.
+func (r *Run) stepHosts() {
+	for _, key := range r.server.keys(Nodes) {
+		r.stepNode(key)
+	}
+	for _, key := range r.server.keys(Jobs) {
+		r.stepJob(decode(r.server.objects[Jobs.Kind][key], &batchv1.Job{}))
+	}
+	for _, key := range r.server.keys(Pods) {
+		if c := r.server.objects[Pods.Kind][key]; c != nil {
+			r.stepPod(view(r, c, &corev1.Pod{}).DeepCopy())
+		}
+	}
+	r.collectGarbage()
+}
+
+// view is a decoded object, which must not be changed. Each version is decoded once.
+func view[T client.Object](r *Run, c content, into T) T {
+	m := meta(c)
+	id := string(m.GetUID()) + m.GetResourceVersion()
+	if known, ok := r.typed[id].(T); ok {
+		return known
+	}
+	decode(c, into)
+	r.typed[id] = into
+	return into
+}
+
+func (r *Run) host(node string) *host {
+	c := r.server.objects[Nodes.Kind][client.ObjectKey{Name: node}]
+	if c == nil {
+		return nil
+	}
+	uid := string(meta(c).GetUID())
+	if r.hosts[uid] == nil {
+		r.hosts[uid] = &host{boots: 1, rebooted: map[string]pack.Reboot{}}
+	}
+	return r.hosts[uid]
+}
+
+// stepNode brings a node that is down closer to its return, and its status up to date.
+func (r *Run) stepNode(key client.ObjectKey) {
+	h := r.host(key.Name)
+	if r.isQuiet && (h.downFor < 0 || h.downFor > 3) {
+		h.downFor = 3 // somebody switches it on
+	}
+	if h.downFor > 0 {
+		if h.downFor--; h.downFor == 0 && h.again {
+			h.again, h.downFor = false, 2
+			h.boots++
+		}
+	}
+	n := view(r, r.server.objects[Nodes.Kind][key], &corev1.Node{}).DeepCopy()
+	ready := corev1.ConditionTrue
+	if h.downFor != 0 {
+		ready = corev1.ConditionFalse
+	}
+	at := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	isSame := at >= 0 && n.Status.Conditions[at].Status == ready && (h.downFor != 0 || n.Status.NodeInfo.BootID == h.bootID())
+	if isSame {
+		return
+	}
+	if at < 0 {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
+		at = len(n.Status.Conditions) - 1
+	}
+	n.Status.Conditions[at].Status, n.Status.Conditions[at].LastTransitionTime = ready, metav1.NewTime(r.now)
+	if h.downFor == 0 {
+		n.Status.NodeInfo.BootID = h.bootID()
+	}
+	r.writeStatus(Nodes, n)
+}
+
+// writeStatus replaces the status of an object.
+func (r *Run) writeStatus(k Kind, o client.Object) {
+	raw, err := encode(o)
+	if err != nil {
+		panic(err) // it was decoded from the server
+	}
+	_, _, err = r.server.change(k, client.ObjectKeyFromObject(o), "status", func(into content) error {
+		into["status"] = raw["status"]
+		return nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("status of %s: %v", o.GetName(), err))
+	}
+}
+
+// stepPod lets a pod begin, go on, end or vanish.
+func (r *Run) stepPod(p *corev1.Pod) {
+	h := r.host(p.Spec.NodeName)
+	dice := r.dice("pod", string(p.UID), r.turn)
+	switch {
+	case h == nil:
+		r.endPod(p) // as the garbage collector of pods does
+	case h.downFor != 0:
+	case p.DeletionTimestamp != nil:
+		if r.isQuiet || !h.stuck && dice.IntN(100) < 70 {
+			r.endPod(p)
+		}
+	case dice.IntN(100) < 25 && !r.isQuiet: // nothing happens yet
+	case p.Labels[opv1.LabelReboot] == "true":
+		r.stepOpReboot(p, h)
+	case p.Labels[opv1.LabelPreflight] == "true":
+		r.finish(p, dice, 0, "")
+	case metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind == Jobs.Kind:
+		r.finish(p, dice, 15, "")
+	case p.Namespace == Namespace:
+		r.stepPackage(p, h, dice)
+	case p.Status.Phase == corev1.PodPending:
+		p.Status.Phase = corev1.PodRunning
+		r.writeStatus(Pods, p)
+	}
+}
+
+func (r *Run) endPod(p *corev1.Pod) {
+	now := int64(0)
+	_, _, _ = r.server.delete(Pods, client.ObjectKeyFromObject(p), metav1.DeleteOptions{GracePeriodSeconds: &now}) // it was there a moment ago
+}
+
+// finish ends all containers of a pod of a NodeOp, sometimes with a failure.
+func (r *Run) finish(p *corev1.Pod, dice *rand.Rand, failPercent int, message string) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return
+	}
+	code := int32(0)
+	p.Status.Phase = corev1.PodSucceeded
+	if !r.isQuiet && dice.IntN(100) < failPercent {
+		code, p.Status.Phase = 1, corev1.PodFailed
+	}
+	p.Status.InitContainerStatuses, p.Status.ContainerStatuses = nil, nil
+	for _, c := range p.Spec.InitContainers {
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, code, message))
+	}
+	if code == 0 || len(p.Spec.InitContainers) == 0 {
+		for _, c := range p.Spec.Containers {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, r.ended(c, code, message))
+		}
+	}
+	r.writeStatus(Pods, p)
+}
+
+func (r *Run) ended(c corev1.Container, code int32, message string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Message: message, FinishedAt: metav1.NewTime(r.now), StartedAt: metav1.NewTime(r.now),
+	}}}
+}
+
+// stepPackage takes a pod of a Skyhook one step further.
+func (r *Run) stepPackage(p *corev1.Pod, h *host, dice *rand.Rand) {
+	if p.Status.Phase == corev1.PodFailed || len(p.Spec.InitContainers) == 0 {
+		return
+	}
+	last := p.Status.InitContainerStatuses
+	if len(last) == len(p.Spec.InitContainers) && last[len(last)-1].State.Terminated != nil && last[len(last)-1].State.Terminated.ExitCode == 0 {
+		return
+	}
+	chance := dice.IntN(100)
+	if r.isQuiet {
+		chance = 99
+	}
+	message := ""
+	if p.Spec.InitContainers[0].Name == "interrupt" {
+		proof, isDone := r.interrupt(p, h)
+		if !isDone {
+			return
+		}
+		message, chance = proof, max(chance, 20) // what it did is done
+	}
+	switch {
+	case chance < 4 && len(last) == 0:
+		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
+	case chance < 7 && len(last) == 0:
+		c := p.Spec.InitContainers[0]
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}}}
+	case chance < 16:
+		r.failPackage(p)
+	default:
+		p.Status.Phase, p.Status.InitContainerStatuses = corev1.PodRunning, nil
+		for _, c := range p.Spec.InitContainers {
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, 0, message))
+		}
+	}
+	r.writeStatus(Pods, p)
+}
+
+// A pod says how often its stage failed before; after three failures the node gives its seat back.
+const (
+	annotationAttempts = v1alpha1.Group + "/attempts"
+	finalFailures      = 3
+)
+
+// failPackage lets the stage of a pod fail; the kubelet will start it again.
+func (r *Run) failPackage(p *corev1.Pod) {
+	restarts := int32(0)
+	if len(p.Status.InitContainerStatuses) > 1 {
+		restarts = p.Status.InitContainerStatuses[1].RestartCount + 1
+	}
+	before, _ := strconv.Atoi(p.Annotations[annotationAttempts])
+	if before+int(restarts)+1 >= finalFailures {
+		set(r.truth.gaveUp, r.uidOf(nodeKey(p.Spec.NodeName)), p.Labels[v1alpha1.LabelName], true)
+	}
+	p.Status.InitContainerStatuses = nil
+	for i, c := range p.Spec.InitContainers[:min(2, len(p.Spec.InitContainers))] {
+		code := int32(min(i, 1))
+		if len(p.Spec.InitContainers) == 1 {
+			code = 1
+		}
+		s := r.ended(c, code, "")
+		s.RestartCount = restarts * code
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
+	}
+}
+
+// interrupt does to the host what an interrupt pod asks for, once for each id, and returns the agent's message.
+func (r *Run) interrupt(p *corev1.Pod, h *host) (message string, isDone bool) {
+	c := p.Spec.InitContainers[0]
+	what, err := pack.DecodeInterrupt(c.Args[3])
+	if err != nil {
+		panic(err) // the operator wrote it
+	}
+	at := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == pack.EnvInterruptID })
+	r.noteInterrupt(p, c.Env[at].Value)
+	out := pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded}
+	if what.Type == pack.InterruptReboot {
+		proof, isDone := r.reboot(h, c.Env[at].Value)
+		if !isDone {
+			return "", false
+		}
+		out.Reboot = &proof
+	}
+	return string(out.Encode()), true
+}
+
+// reboot reboots a host, once for each id. It is not done until the host is back.
+func (r *Run) reboot(h *host, id string) (pack.Reboot, bool) {
+	if proof, did := h.rebooted[id]; did {
+		return proof, true
+	}
+	from := h.bootID()
+	h.boots++
+	h.rebooted[id] = pack.Reboot{From: from, To: h.bootID()}
+	h.downFor = 1 + r.dice("reboot", id).IntN(3)
+	return pack.Reboot{}, false
+}
+
+// stepOpReboot takes the pod that reboots a node for a NodeOp one step further.
+func (r *Run) stepOpReboot(p *corev1.Pod, h *host) {
+	args := p.Spec.Containers[0].Args
+	id := args[slices.Index(args, "--id")+1]
+	if slices.Contains(args, "--after-file") && !r.hasSucceeded(p.Namespace, id) {
+		return
+	}
+	if proof, isDone := r.reboot(h, "nodeop "+id); isDone {
+		r.finish(p, r.dice("op"), 0, string(pack.Message{Outcome: pack.Succeeded, Reboot: &proof}.Encode()))
+	}
+}
+
+// hasSucceeded reports whether the command of a Job ended well.
+func (r *Run) hasSucceeded(namespace, job string) bool {
+	c := r.server.objects[Pods.Kind][client.ObjectKey{Namespace: namespace, Name: job + "-0"}]
+	return c != nil && nestedString(c, "status", "phase") == string(corev1.PodSucceeded)
+}
+
+// stepJob creates the pod of a Job, and ends the Job after it.
+func (r *Run) stepJob(j *batchv1.Job) {
+	if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil {
+		return
+	}
+	pod := r.server.objects[Pods.Kind][client.ObjectKey{Namespace: j.Namespace, Name: j.Name + "-0"}]
+	if pod == nil {
+		p := &corev1.Pod{ObjectMeta: *j.Spec.Template.ObjectMeta.DeepCopy(), Spec: *j.Spec.Template.Spec.DeepCopy()}
+		p.Namespace, p.Name = j.Namespace, j.Name+"-0"
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, Jobs.GroupVersionKind)}
+		if r.create(Pods, p) == nil {
+			j.Status.Active = 1
+			r.writeStatus(Jobs, j)
+		}
+		return
+	}
+	phase := nestedString(pod, "status", "phase")
+	condition := batchv1.JobComplete
+	switch corev1.PodPhase(phase) {
+	case corev1.PodSucceeded:
+		j.Status.Succeeded = 1
+	case corev1.PodFailed:
+		condition, j.Status.Failed = batchv1.JobFailed, 1
+	default:
+		return
+	}
+	j.Status.Active = 0
+	j.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(r.now)}}
+	r.writeStatus(Jobs, j)
+}
+
+func (r *Run) create(k Kind, o client.Object) error {
+	raw, err := encode(o)
+	if err != nil {
+		return err
+	}
+	_, err = r.server.create(k, raw)
+	return err
+}
+
+// collectGarbage deletes what belongs to an object of our kinds, or to a Job, that does not exist.
+func (r *Run) collectGarbage() {
+	exists := map[string]bool{}
+	for _, k := range []Kind{Skyhooks, NodeOps, Jobs, Upgrades} {
+		for _, c := range r.server.objects[k.Kind] {
+			exists[string(meta(c).GetUID())] = true
+		}
+	}
+	for _, k := range []Kind{Pods, ConfigMaps, Jobs, NodeOps} {
+		for _, key := range r.server.keys(k) {
+			owner := metav1.GetControllerOfNoCopy(meta(r.server.objects[k.Kind][key]))
+			isOurs := owner != nil && (strings.HasSuffix(owner.APIVersion, "/v1alpha1") || owner.Kind == Jobs.Kind)
+			if isOurs && !exists[string(owner.UID)] {
+				_, _, _ = r.server.delete(k, key, metav1.DeleteOptions{}) // it was there a moment ago
+			}
+		}
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
+
+// pick returns one of the objects of a kind.
+func (r *Run) pick(k Kind, dice *rand.Rand) (client.ObjectKey, bool) {
+	keys := r.server.keys(k)
+	if len(keys) == 0 {
+		return client.ObjectKey{}, false
+	}
+	return keys[dice.IntN(len(keys))], true
+}
+
+// humanChanges changes an object as kubectl does, without a version.
+func (r *Run) humanChanges(k Kind, key client.ObjectKey, what string, edit func(content)) {
+	_, _, err := r.server.change(k, key, "", func(c content) error {
+		edit(c)
+		unset(c, "metadata", "resourceVersion")
+		return nil
+	})
+	r.tracef("%s %s: %s: %v", k.Kind, key.Name, what, errText(err))
+}
+
+func unset(c content, path ...string) {
+	for _, key := range path[:len(path)-1] {
+		next, ok := c[key].(map[string]any)
+		if !ok {
+			return
+		}
+		c = next
+	}
+	delete(c, path[len(path)-1])
+}
+
+// nestedMap is a map inside an object, to be read only; nil when it is missing.
+func nestedMap(c content, path ...string) content {
+	for _, key := range path {
+		c, _ = c[key].(map[string]any)
+	}
+	return c
+}
+
+// part is a map inside an object; it is made when it is missing.
+func part(c content, path ...string) content {
+	for _, key := range path {
+		next, ok := c[key].(map[string]any)
+		if !ok {
+			next = content{}
+			c[key] = next
+		}
+		c = next
+	}
+	return c
+}
+
+func (r *Run) editSpec(dice *rand.Rand) {
+	key, ok := r.pick(Skyhooks, dice)
+	if !ok {
+		r.humanCreates(Skyhooks, newSkyhook("base", dice, r.hasPolicy()))
+		return
+	}
+	r.humanChanges(Skyhooks, key, "edited", func(c content) {
+		if dice.IntN(2) == 0 { // one package only
+			packages := part(c, "spec", "packages")
+			for _, name := range slices.Sorted(maps.Keys(packages)) {
+				part(packages, name, "configMap")["a"] = fmt.Sprint(dice.IntN(5))
+				break
+			}
+			return
+		}
+		spec := newSkyhookSpec(dice)
+		for _, kept := range []string{"deploymentPolicy", "interruptionBudget"} {
+			if value, found := part(c, "spec")[kept]; found {
+				spec[kept] = value
+			}
+		}
+		c["spec"] = runtime.DeepCopyJSON(spec)
+	})
+}
+
+func (r *Run) pause(dice *rand.Rand) {
+	if key, ok := r.pick(Skyhooks, dice); ok {
+		which := []string{v1alpha1.AnnotationPause, v1alpha1.AnnotationDisable}[dice.IntN(2)]
+		value := fmt.Sprint(dice.IntN(2) == 0)
+		r.humanChanges(Skyhooks, key, which+"="+value, func(c content) { part(c, "metadata", "annotations")[which] = value })
+	}
+}
+
+func (r *Run) deleteSkyhook(dice *rand.Rand) {
+	if key, ok := r.pick(Skyhooks, dice); ok {
+		r.humanDeletes(Skyhooks, key)
+	}
+}
+
+func (r *Run) humanDeletes(k Kind, key client.ObjectKey) {
+	_, _, err := r.server.delete(k, key, metav1.DeleteOptions{})
+	r.tracef("%s %s: deleted: %v", k.Kind, key.Name, errText(err))
+}
+
+func (r *Run) editPolicy(dice *rand.Rand) {
+	if key, ok := r.pick(Policies, dice); ok {
+		count := int64(dice.IntN(3))
+		r.humanChanges(Policies, key, fmt.Sprintf("budget %d", count), func(c content) { part(c, "spec", "default", "budget")["count"] = max(1, count) })
+	}
+}
+
+func (r *Run) changeScope(dice *rand.Rand) {
+	if key, ok := r.pick(Policies, dice); ok && dice.IntN(2) == 0 {
+		scope := []string{"Skyhook", "Policy"}[dice.IntN(2)]
+		r.humanChanges(Policies, key, "scope "+scope, func(c content) { part(c, "spec")["scope"] = scope })
+		return
+	}
+	key, ok := r.pick(Skyhooks, dice)
+	if !ok {
+		return
+	}
+	r.humanChanges(Skyhooks, key, "policy dropped or named", func(c content) {
+		spec := part(c, "spec")
+		if _, named := spec["deploymentPolicy"]; named || !r.hasPolicy() {
+			delete(spec, "deploymentPolicy")
+			spec["interruptionBudget"] = content{"count": int64(1)}
+			return
+		}
+		delete(spec, "interruptionBudget")
+		spec["deploymentPolicy"] = "policy"
+	})
+}
+
+func (r *Run) deletePolicy(dice *rand.Rand) {
+	if key, ok := r.pick(Policies, dice); ok {
+		r.humanDeletes(Policies, key)
+	}
+}
+
+func (r *Run) createNodeOp(dice *rand.Rand) {
+	r.humanCreates(NodeOps, newNodeOp(fmt.Sprintf("op%d", dice.IntN(3)), dice, r.hasPolicy()))
+}
+
+func (r *Run) deleteNodeOp(dice *rand.Rand) {
+	if key, ok := r.pick(NodeOps, dice); ok {
+		r.humanDeletes(NodeOps, key)
+	}
+}
+
+// cordon does what kubectl cordon and kubectl uncordon do: nothing when the node is so already.
+func (r *Run) cordon(dice *rand.Rand) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return
+	}
+	want := dice.IntN(2) == 0
+	isCordoned, _ := nestedMap(r.server.objects[Nodes.Kind][key], "spec")["unschedulable"].(bool)
+	switch {
+	case want == isCordoned:
+	case want:
+		r.humanChanges(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
+		r.truth.cordoned[r.uidOf(key)] = true
+	default:
+		r.uncordon(key)
+	}
+}
+
+func (r *Run) uncordon(key client.ObjectKey) {
+	r.humanChanges(Nodes, key, "uncordoned", func(c content) { delete(part(c, "spec"), "unschedulable") })
+	r.truth.cordoned[r.uidOf(key)] = false
+}
+
+func (r *Run) relabel(dice *rand.Rand) {
+	if key, ok := r.pick(Nodes, dice); ok {
+		pool := []string{"gpu", "other"}[dice.IntN(2)]
+		r.humanChanges(Nodes, key, "pool="+pool, func(c content) { part(c, "metadata", "labels")["pool"] = pool })
+	}
+}
+
+// onNode changes the annotations of a node by an edit of the plugin.
+func (r *Run) onNode(key client.ObjectKey, what string, edit func(*node.Node) node.Edit) {
+	n := node.Parse(decode(r.server.objects[Nodes.Kind][key], &corev1.Node{}), nil)
+	e := edit(n)
+	r.humanChanges(Nodes, key, what, func(c content) {
+		all := part(c, "metadata", "annotations")
+		for name, value := range e.Annotations {
+			if value == nil {
+				delete(all, name)
+			} else {
+				all[name] = *value
+			}
+		}
+	})
+}
+
+func (r *Run) resetNode(dice *rand.Rand) {
+	if key, ok := r.pick(Nodes, dice); ok {
+		name := []string{"base", "extra"}[dice.IntN(2)]
+		r.onNode(key, "reset for "+name, func(n *node.Node) node.Edit { return n.Restart(name) })
+		r.truth.forgetAdmission(r.uidOf(key), name)
+	}
+}
+
+func (r *Run) uidOf(key client.ObjectKey) string {
+	return string(meta(r.server.objects[Nodes.Kind][key]).GetUID())
+}
+
+func (r *Run) rerun(dice *rand.Rand) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return
+	}
+	r.onNode(key, "package run again", func(n *node.Node) node.Edit {
+		state := n.Skyhook("base").State
+		for _, entry := range slices.Sorted(maps.Keys(state)) {
+			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[dice.IntN(3)])
+			if err == nil {
+				if len(state) == 1 {
+					r.truth.forgetAdmission(n.UID, "base")
+				}
+				return e
+			}
+		}
+		return node.Edit{}
+	})
+}
+
+func (r *Run) replaceNode(dice *rand.Rand) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return
+	}
+	if len(r.server.keys(Nodes)) > 1 || dice.IntN(2) == 0 {
+		r.humanDeletes(Nodes, key)
+		for _, pod := range r.server.keys(Pods) {
+			c := r.server.objects[Pods.Kind][pod]
+			if nestedString(c, "spec", "nodeName") == key.Name {
+				r.server.remove(Pods, keyOf(c)) // as the garbage collector of pods does
+			}
+		}
+	}
+	if dice.IntN(3) > 0 && r.server.objects[Nodes.Kind][key] == nil {
+		r.addNode(key.Name)
+		r.tracef("Node %s: created again", key.Name)
+	}
+}
+
+func (r *Run) pickHost(dice *rand.Rand) (*host, client.ObjectKey, bool) {
+	key, ok := r.pick(Nodes, dice)
+	if !ok {
+		return nil, key, false
+	}
+	return r.host(key.Name), key, true
+}
+
+func (r *Run) rebootNode(dice *rand.Rand) {
+	if h, key, ok := r.pickHost(dice); ok && h.downFor >= 0 {
+		h.boots++
+		h.downFor = 1 + dice.IntN(3)
+		r.tracef("Node %s reboots", key.Name)
+	}
+}
+
+func (r *Run) bootTwice(dice *rand.Rand) {
+	if h, key, ok := r.pickHost(dice); ok {
+		h.again = true
+		r.tracef("Node %s will boot twice", key.Name)
+	}
+}
+
+func (r *Run) stopNode(dice *rand.Rand) {
+	if h, key, ok := r.pickHost(dice); ok {
+		h.boots++
+		h.downFor = -1
+		if dice.IntN(2) == 0 {
+			h.downFor = 5 + dice.IntN(15)
+		}
+		r.tracef("Node %s stops", key.Name)
+	}
+}
+
+func (r *Run) stickPods(dice *rand.Rand) {
+	if h, key, ok := r.pickHost(dice); ok {
+		h.stuck = true
+		r.tracef("Node %s: pods do not end", key.Name)
+	}
+}
+
+func (r *Run) changeLeader(*rand.Rand) { r.truth.nextLeader = new(time.Duration(0)) }
+
+func (r *Run) changeLeaderClock(dice *rand.Rand) {
+	offset := time.Duration(dice.IntN(8*3600)-4*3600) * time.Second
+	r.truth.nextLeader = &offset
+}
+
+// loseRequest lets a few of the next requests fail in a way that another attempt may not.
+func (r *Run) loseRequest(dice *rand.Rand) {
+	kind := dice.IntN(3)
+	r.refusals = append(r.refusals, refusal{until: r.turn + 3, left: 1 + dice.IntN(3), matches: Request.IsWrite, answer: func(q Request) error {
+		isVersioned := q.Verb == "patch" || q.Verb == "update" // nothing else conflicts by chance
+		switch {
+		case kind == 0, kind == 2 && !isVersioned:
+			return apierrors.NewInternalError(fmt.Errorf("etcdserver: request timed out"))
+		case kind == 1:
+			return apierrors.NewTooManyRequests("the server is busy", 1)
+		}
+		return apierrors.NewConflict(q.Kind.resource(), q.Name, fmt.Errorf("the object has been modified"))
+	}})
+}
+
+func (r *Run) refuseEvictions(dice *rand.Rand) {
+	r.refusals = append(r.refusals, refusal{until: r.turn + 2 + dice.IntN(15), left: 1000, matches: func(q Request) bool { return q.Subresource == "eviction" },
+		answer: func(Request) error {
+			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+		}})
+}
+
+// refuseByRule is an admission policy or a quota: it refuses requests of one kind, of all nodes or for one.
+func (r *Run) refuseByRule(dice *rand.Rand) {
+	rules := []func(Request) bool{
+		func(q Request) bool { return q.Kind == Pods && q.Verb == "create" && q.Subresource == "" },
+		func(q Request) bool { return q.Kind == Pods && q.Verb == "delete" },
+		func(q Request) bool { return q.Kind == ConfigMaps },
+		func(q Request) bool { return q.Kind == Nodes && q.Subresource == "" },
+		func(q Request) bool { return q.Kind == Nodes && q.Subresource == "status" },
+		func(q Request) bool { return q.Kind.Ours && q.Subresource == "status" },
+		func(q Request) bool { return q.Subresource == "eviction" },
+		func(q Request) bool { return q.Kind == Jobs },
+	}
+	rule, code := rules[dice.IntN(len(rules))], dice.IntN(3)
+	only, isForOne := r.pick(Nodes, dice)
+	isForOne = isForOne && dice.IntN(2) == 0
+	r.refusals = append(r.refusals, refusal{until: r.turn + 3 + dice.IntN(20), left: 1000,
+		matches: func(q Request) bool {
+			return q.IsWrite() && rule(q) && (!isForOne || strings.Contains(q.Name, only.Name))
+		},
+		answer: func(q Request) error {
+			switch code {
+			case 0:
+				return apierrors.NewForbidden(q.Kind.resource(), q.Name, fmt.Errorf("exceeded quota"))
+			case 1:
+				return apierrors.NewBadRequest("admission webhook denied the request")
+			}
+			return apierrors.NewInvalid(q.Kind.GroupKind(), q.Name, nil)
+		}})
+}

@@ -1,0 +1,306 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/controller"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+)
+
+// Namespace is where the operator and the pods of Skyhooks are.
+const Namespace = "skyhook"
+
+// How long a run is.
+const (
+	busyTurns  = 45  // with events
+	quietTurns = 400 // without: after these everything must have come to rest
+)
+
+// Run is one life of a cluster. Everything in it follows from the seed and the events.
+type Run struct {
+	Seed   uint64
+	Events []Event
+	Trace  func(string) // called for each step; may be nil
+
+	ctx      context.Context
+	server   *Server
+	now      time.Time
+	turn     int
+	isQuiet  bool                     // no further events
+	typed    map[string]client.Object // decoded objects, by UID and version
+	hosts    map[string]*host
+	leader   *leader
+	pending  []Event // that have not happened yet, in their order
+	requests int     // of this turn's pass
+	refusals []refusal
+	err      error // the first violation
+
+	truth truth
+}
+
+// leader is an operator that leads.
+type leader struct {
+	loop        *controller.Loop
+	caches      []*Cache
+	clockOffset time.Duration
+	next        time.Time
+}
+
+// Violation is a broken invariant.
+type Violation struct {
+	Rule string // its name
+	Text string
+	Turn int
+}
+
+func (v *Violation) Error() string { return fmt.Sprintf("turn %d: %s: %s", v.Turn, v.Rule, v.Text) }
+
+// NewRun makes the run of a seed, with the causes that are allowed.
+func NewRun(ctx context.Context, seed uint64, allowed func(Cause) bool) *Run {
+	return &Run{Seed: seed, ctx: ctx, Events: makeEvents(seed, allowed)}
+}
+
+// With is a run of the same seed with other events.
+func (r *Run) With(events []Event) *Run {
+	return &Run{Seed: r.Seed, ctx: r.ctx, Events: events}
+}
+
+// dice are random numbers for one purpose: they do not depend on what else happened.
+func (r *Run) dice(purpose ...any) *rand.Rand { return diceFor(r.Seed, purpose...) }
+
+func diceFor(seed uint64, purpose ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, purpose...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+func (r *Run) tracef(format string, args ...any) {
+	if r.Trace != nil {
+		r.Trace(fmt.Sprintf("%3d  ", r.turn) + fmt.Sprintf(format, args...))
+	}
+}
+
+// violate notes the first violation.
+func (r *Run) violate(rule, format string, args ...any) {
+	if r.err == nil {
+		r.err = &Violation{Rule: rule, Text: fmt.Sprintf(format, args...), Turn: r.turn}
+		r.tracef("VIOLATION %v", r.err)
+	}
+}
+
+// Play lives the whole life and returns the first violation.
+func (r *Run) Play() error {
+	r.turn, r.isQuiet, r.err, r.refusals = 0, false, nil, nil
+	r.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r.hosts, r.truth, r.pending, r.typed = map[string]*host{}, newTruth(), r.Events, map[string]client.Object{}
+	server, err := NewServer(func() time.Time { return r.now })
+	if err != nil {
+		return err
+	}
+	r.server = server
+	server.Intercept, server.OnWrite = r.intercept, r.onWrite
+	r.setUp()
+	if err := r.lead(0); err != nil {
+		return err
+	}
+	for r.turn = 1; r.turn <= busyTurns && r.err == nil; r.turn++ {
+		r.step()
+	}
+	if r.err == nil {
+		r.calmDown()
+		r.settle()
+	}
+	return r.err
+}
+
+// lead makes a new leader, whose clock is off by this much.
+func (r *Run) lead(offset time.Duration) error {
+	all, nodeOps := newCaches(r.server, Namespace)
+	l := &leader{caches: []*Cache{all, nodeOps}, clockOffset: offset}
+	core, err := r.server.Core()
+	if err != nil {
+		return err
+	}
+	clock := func() time.Time { return r.now.Add(l.clockOffset) }
+	api := r.server.Client()
+	c := cluster.New(cluster.Options{
+		Config: r.config(), NodeOps: nodeop.Config{AgentImage: "agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespace: Namespace},
+		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Core: core, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
+	})
+	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard())
+	r.leader = l
+	return nil
+}
+
+func (r *Run) config() skyhook.Config {
+	return skyhook.Config{
+		Namespace: Namespace, AgentImage: "agent:v1", PauseImage: "pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0",
+		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
+		ReapplyOnReboot: r.dice("reapply").IntN(4) == 0,
+	}
+}
+
+// recorder keeps the events of the operator in the trace.
+type recorder struct{ r *Run }
+
+var _ record.EventRecorder = recorder{}
+
+// Event notes an event.
+func (e recorder) Event(_ runtime.Object, eventType, reason, message string) {
+	e.r.tracef("event %s %s %s", eventType, reason, message)
+}
+
+// Eventf notes an event.
+func (e recorder) Eventf(o runtime.Object, eventType, reason, format string, args ...any) {
+	e.Event(o, eventType, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf notes an event.
+func (e recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, eventType, reason, format string, args ...any) {
+	e.Event(o, eventType, reason, fmt.Sprintf(format, args...))
+}
+
+// step is one turn: what happens on hosts, what the caches show of it, and a pass of the leader.
+func (r *Run) step() {
+	r.requests = 0
+	r.fireUpTo(-1)
+	r.stepHosts()
+	r.advanceCaches()
+	r.pass()
+	r.fireUpTo(1 << 30)
+	r.refusals = keepRefusals(r.refusals, r.turn)
+	r.now = r.now.Add(time.Duration(1+r.dice("clock", r.turn).IntN(15)) * time.Second)
+}
+
+func (r *Run) pass() {
+	r.truth.beginPass()
+	r.leader.next = r.leader.loop.RunPass(r.ctx)
+	r.checkPass()
+}
+
+// advanceCaches shows the leader what happened, each kind up to another moment.
+func (r *Run) advanceCaches() {
+	for i, c := range r.leader.caches {
+		c.advance(func(k Kind, lag int) int {
+			dice := r.dice("cache", i, k.Kind, r.turn)
+			if r.isQuiet || dice.IntN(100) < 55 {
+				return lag
+			}
+			return dice.IntN(lag + 1)
+		})
+	}
+}
+
+// settle makes turns without events until the cluster has come to rest, and checks what must be true then.
+func (r *Run) settle() {
+	still := 0
+	for range quietTurns {
+		r.turn++
+		version := r.server.version
+		r.step()
+		if r.err != nil {
+			return
+		}
+		r.advanceCaches()
+		if r.server.version != version {
+			still = 0
+			continue
+		}
+		if still++; still >= 4 {
+			r.checkRest()
+			return
+		}
+		r.wait()
+	}
+	r.violate("everything finishes", "after %d turns without events something still changes: %s", quietTurns, r.describe())
+}
+
+// wait moves the clock to the time for which the leader asked, or by an hour.
+func (r *Run) wait() {
+	next := r.leader.next.Add(-r.leader.clockOffset)
+	if r.leader.next.IsZero() || next.Sub(r.now) > time.Hour {
+		next = r.now.Add(time.Hour)
+	}
+	if next.After(r.now) {
+		r.now = next
+	}
+}
+
+func (r *Run) setUp() {
+	dice := r.dice("set up")
+	nodes := 2 + dice.IntN(3)
+	for i := range nodes {
+		r.addNode(fmt.Sprintf("n%d", i+1))
+	}
+	if dice.IntN(2) == 0 {
+		r.humanCreates(Policies, newPolicy(r.dice("policy")))
+	}
+	r.humanCreates(Skyhooks, newSkyhook("base", r.dice("base"), r.hasPolicy()))
+	if dice.IntN(3) == 0 {
+		r.humanCreates(Skyhooks, newSkyhook("extra", r.dice("extra"), r.hasPolicy()))
+	}
+	if dice.IntN(3) == 0 {
+		r.humanCreates(NodeOps, newNodeOp("op", r.dice("op"), r.hasPolicy()))
+	}
+}
+
+func (r *Run) hasPolicy() bool { return len(r.server.objects[Policies.Kind]) > 0 }
+
+// addNode creates a node with a workload on it.
+func (r *Run) addNode(name string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "gpu", "kubernetes.io/hostname": name}}}
+	if err := r.create(Nodes, n); err != nil {
+		r.violate("set up", "node %s: %v", name, err)
+		return
+	}
+	controlled := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app-" + name, Namespace: "default", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "app", UID: "app", Controller: &controlled}}},
+		Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+	}
+	if err := r.create(Pods, p); err != nil && r.turn == 0 {
+		r.violate("set up", "workload of %s: %v", name, err)
+	}
+	r.stepNode(keyOf(content{"metadata": map[string]any{"name": name}}))
+}
+
+// humanCreates creates an object as a user does. What the schema refuses is not there.
+func (r *Run) humanCreates(k Kind, c content) {
+	_, err := r.server.create(k, c)
+	r.tracef("a user creates %s %s: %v", k.Kind, keyOf(c).Name, errText(err))
+}
+
+func errText(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return err.Error()
+}
+
+// IsViolation reports whether an error is a broken invariant, and of which rule.
+func IsViolation(err error) (rule string, is bool) {
+	var v *Violation
+	if errors.As(err, &v) {
+		return v.Rule, true
+	}
+	return "", false
+}

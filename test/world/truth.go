@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// truth is what really happened: what the operator wrote, not what annotations say since.
+type truth struct {
+	admitted   map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
+	held       map[string]map[string]bool // likewise: the operator's cordon
+	gaveUp     map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
+	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
+	cordoned   map[string]bool            // by an administrator, while it was schedulable; by UID of the node
+	interrupts map[string]string          // by id of an interrupt: the node it ran on
+	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
+	nextLeader *time.Duration             // another operator leads from the next pass on, with this offset of its clock
+
+	requests  int  // of this pass
+	refused   bool // something in this pass
+	writes    int  // that changed something in this pass
+	unchanged []string
+}
+
+func newTruth() truth {
+	return truth{
+		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
+		cordoned: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{},
+	}
+}
+
+func (t *truth) beginPass()                          { t.requests, t.refused, t.writes, t.unchanged = 0, false, 0, nil }
+func (t *truth) countRequest(Request)                { t.requests++ }
+func (t *truth) noteRefusal()                        { t.refused = true }
+func (t *truth) forgetAdmission(uid, skyhook string) { set(t.admitted, uid, skyhook, false) }
+
+func set(m map[string]map[string]bool, uid, skyhook string, value bool) {
+	if m[uid] == nil {
+		m[uid] = map[string]bool{}
+	}
+	m[uid][skyhook] = value
+}
+
+// onWrite notes what the operator wrote, and checks what must be true at every moment.
+func (r *Run) onWrite(w Write) {
+	r.tracef("request  %s", w.Request)
+	isSame := w.Before != nil && w.After != nil && meta(w.Before).GetResourceVersion() == meta(w.After).GetResourceVersion()
+	if isSame {
+		r.truth.unchanged = append(r.truth.unchanged, w.Request.String())
+	} else {
+		r.truth.writes++
+	}
+	if w.Kind == Nodes && w.Subresource == "" {
+		r.onNodeWrite(w)
+	}
+	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
+		r.checkSeats("creating pod " + w.Name)
+	}
+}
+
+// onNodeWrite notes admissions and holds that the operator wrote to a node.
+func (r *Run) onNodeWrite(w Write) {
+	uid := string(meta(w.After).GetUID())
+	annotations, _ := nestedMap(w.Patch, "metadata")["annotations"].(map[string]any)
+	for key, value := range annotations {
+		text, _ := value.(string)
+		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixCordon); is {
+			set(r.truth.held, uid, skyhook, text != "")
+		}
+		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixRecord); is {
+			r.noteRecord(uid, skyhook, text)
+		}
+	}
+	was, _ := nestedMap(w.Before, "spec")["unschedulable"].(bool)
+	is, _ := nestedMap(w.After, "spec")["unschedulable"].(bool)
+	if was && !is && r.truth.cordoned[uid] {
+		r.violate("foreign cordons stay", "the operator uncordoned node %s, which an administrator had cordoned", w.Name)
+	}
+	r.checkSeats("writing to node " + w.Name)
+}
+
+// noteRecord reads what matters of a record that the operator wrote.
+func (r *Run) noteRecord(uid, skyhook, text string) {
+	var rec struct {
+		Admitted  bool
+		Admission int
+		Packages  map[string]struct {
+			Attempts int
+			FailedAt *time.Time
+		}
+	}
+	if text != "" && json.Unmarshal([]byte(text), &rec) != nil {
+		r.violate("records are readable", "the operator wrote %s", text)
+		return
+	}
+	set(r.truth.admitted, uid, skyhook, rec.Admitted)
+	gaveUp := r.truth.gaveUp[uid][skyhook] && r.truth.admission[uid+skyhook] == rec.Admission
+	r.truth.admission[uid+skyhook] = rec.Admission
+	latest := r.now.Add(r.leader.clockOffset + clockTolerance)
+	for _, name := range slices.Sorted(maps.Keys(rec.Packages)) {
+		p := rec.Packages[name]
+		gaveUp = gaveUp || p.Attempts >= finalFailures
+		if p.FailedAt != nil && p.FailedAt.After(latest) {
+			r.violate("containment", "the operator recorded for %s that %s failed at %s, in the future", skyhook, name, p.FailedAt)
+		}
+	}
+	set(r.truth.gaveUp, uid, skyhook, gaveUp)
+}
+
+// clockTolerance is how far beyond its clock an operator may believe a time.
+const clockTolerance = 30 * time.Second
+
+// noteInterrupt notes that an interrupt runs on a host.
+func (r *Run) noteInterrupt(p *corev1.Pod, id string) {
+	if node, known := r.truth.interrupts[id]; known && node != p.Spec.NodeName {
+		r.violate("each interrupt once per id", "interrupt %s runs on %s and on %s", id, node, p.Spec.NodeName)
+	}
+	r.truth.interrupts[id] = p.Spec.NodeName
+}
+
+// podsOf are the nodes, by UID, on which a Skyhook has a pod that may be working, or that may still end as it was told.
+func (r *Run) podsOf(skyhook string) map[string]bool {
+	out := map[string]bool{}
+	for key, c := range r.server.objects[Pods.Kind] {
+		owner := metav1.GetControllerOfNoCopy(meta(c))
+		if key.Namespace != Namespace || owner == nil || owner.Kind != Skyhooks.Kind || owner.Name != skyhook || hasEndedWell(c) {
+			continue
+		}
+		if n := r.server.objects[Nodes.Kind][nodeKey(nestedString(c, "spec", "nodeName"))]; n != nil {
+			out[string(meta(n).GetUID())] = true
+		}
+	}
+	return out
+}
+
+// hasEndedWell reports whether every step of a package's pod succeeded: only a container that does nothing is left.
+func hasEndedWell(pod content) bool {
+	steps, _ := nestedMap(pod, "spec")["initContainers"].([]any)
+	ended, _ := nestedMap(pod, "status")["initContainerStatuses"].([]any)
+	if len(ended) < len(steps) {
+		return false
+	}
+	return !slices.ContainsFunc(ended, func(s any) bool {
+		terminated, is := nestedMap(s.(content), "state")["terminated"].(content)
+		return !is || terminated["exitCode"] != int64(0)
+	})
+}
