@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// mountConfig DIR VERSION key=value… lays out a folder as the kubelet mounts a ConfigMap: keys are links to
+// mountConfig DIR VERSION key=value… writes a directory as the kubelet mounts a ConfigMap: keys are links to
 // ..data/KEY, ..data is a link to a folder named after a time. A second call switches as the kubelet does.
 func mountConfig(ts *testscript.TestScript, _ bool, args []string) {
 	dir, version := ts.MkAbs(args[0]), args[1]

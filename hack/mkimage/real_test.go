@@ -38,7 +38,7 @@ func built(t *testing.T, file string, p v1.Platform) v1.Image {
 	return img
 }
 
-// unpack lays the layers of an image out in a folder, as a runtime does.
+// unpack extracts the layers of an image into a directory, as a runtime does.
 func unpack(t *testing.T, img v1.Image) string {
 	t.Helper()
 	root := t.TempDir()

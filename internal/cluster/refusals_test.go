@@ -223,7 +223,7 @@ func TestRefusedConfigMap(t *testing.T) {
 	s.finish()
 }
 
-// TestRefusedNode shows that a node that an admission policy protects takes no seat from another one.
+// TestRefusedNode shows that a node that an admission policy protects takes no place in the budget from another one.
 func TestRefusedNode(t *testing.T) {
 	isOpen := false
 	s, g := newRefusingScenario(t, 2, func(request, _ string) bool {

@@ -43,7 +43,7 @@ func newCounters() counters {
 			Name: "skyhook_reboots_total", Help: "Reboots that were asked for and proven.",
 		}),
 		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "skyhook_node_duration_seconds", Help: "Time from a node's admission until it gave its seat back, by Skyhook.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
+			Name: "skyhook_node_duration_seconds", Help: "Time from a node's admission until it was given back, by Skyhook.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
 		}, []string{"skyhook_name"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skyhook_evictions_total", Help: "Evictions asked for, by outcome: accepted, refused, gone or error.",

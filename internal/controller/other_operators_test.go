@@ -117,7 +117,7 @@ func TestOtherOperator(t *testing.T) {
 	}
 }
 
-// TestOtherOperatorGone: a lease that nobody renewed for long, as operators that were stopped leave it, delays nothing; nor does
+// TestOtherOperatorGone: a lease that was not renewed for long, as stopped operators leave it, delays nothing; nor does
 // any lease if the operator is told so.
 func TestOtherOperatorGone(t *testing.T) {
 	for name, wait := range map[string]bool{"long expired": true, "not waited for": false} {

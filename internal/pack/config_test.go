@@ -245,8 +245,8 @@ func TestSortedIsNatural(t *testing.T) {
 	}
 }
 
-// TestManyProblems: what is told has a bound, and a large description is no
-// trap for whoever reads it.
+// TestManyProblems: the output is bounded, and a large description does not
+// make it slow.
 func TestManyProblems(t *testing.T) {
 	many := func(n int, element string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"

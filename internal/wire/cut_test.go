@@ -65,7 +65,7 @@ func encoded(t testing.TB, what string, o runtime.Object) []byte {
 	return out
 }
 
-// cutDown is such an event without what nobody reads.
+// cutDown is such an event without unused fields.
 func cutDown(k kind, frame []byte) ([]byte, bool) {
 	var scratch []byte
 	e, ok := k.cut(frame, &scratch)
@@ -110,7 +110,7 @@ func filled(o runtime.Object, seed int64) runtime.Object {
 	return o
 }
 
-// TestCut holds that whoever keeps a part of an object keeps the same of one that was cut down. A Strip function that
+// TestCut checks that a Strip function keeps the same parts of an object and of one that was cut down. A Strip function that
 // begins to keep a field which is cut fails here.
 func TestCut(t *testing.T) {
 	const objects = 300
@@ -230,7 +230,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// FuzzCut holds that no event makes cutting fail, and that nobody sees a difference in what was cut down.
+// FuzzCut checks that no event makes cutting fail, and that what was cut down has the same kept parts.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte(nil))
 	for _, o := range small() { // of what is large, most inputs would only repeat the decoder's own tests

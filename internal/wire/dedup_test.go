@@ -133,7 +133,7 @@ func (f *follower) follow(t *testing.T, a *deduplicator, events []change, breaks
 	}
 }
 
-// TestAgain plays random histories, with watches that break off anywhere, that are taken up again and that are given up for
+// TestAgain plays random histories, with watches that break off anywhere, that are resumed and that are replaced by
 // a list: whenever a watch has told all, who follows it sees every node as it is, and a write that names the version it
 // sees names the version there is.
 func TestAgain(t *testing.T) {

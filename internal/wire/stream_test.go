@@ -39,7 +39,7 @@ func watchedNodes(t *testing.T) (sent, want []byte) {
 	return sent, want
 }
 
-// TestStream holds that the same comes out however what goes in is split, and whoever reads it.
+// TestStream checks that the output is the same however the input is split and read.
 func TestStream(t *testing.T) {
 	sent, want := watchedNodes(t)
 	luck := rand.New(rand.NewSource(1))

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// TestPage: the page for authors lists each rule that there is a story for, and no other but those of images.
+// TestPage: the page for authors lists each rule that has a test case, and otherwise only those of images.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/packages-authoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stories, err := os.ReadFile("testdata/rules.txt")
+	cases, err := os.ReadFile("testdata/rules.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +28,12 @@ func TestPage(t *testing.T) {
 		}
 	}
 	told := []string{"no-uninstall"} // in TestCoverage
-	for _, m := range regexp.MustCompile(`(?m)^(?:error|warning): .* \[([a-z-]+)\]$`).FindAllStringSubmatch(string(stories), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:error|warning): .* \[([a-z-]+)\]$`).FindAllStringSubmatch(string(cases), -1) {
 		told = append(told, m[1])
 	}
 	slices.Sort(listed)
 	slices.Sort(told)
 	if told = slices.Compact(told); !slices.Equal(listed, told) {
-		t.Errorf("the page lists\n%v, there are stories of\n%v", listed, told)
+		t.Errorf("the page lists\n%v, there are cases for\n%v", listed, told)
 	}
 }

@@ -77,7 +77,7 @@ func recordVersions(t *testing.T, resource schema.GroupVersionResource, script s
 	return s
 }
 
-// has says that some version was judged like this.
+// has reports whether some version has this verdict.
 func (s *seen) has(is func(verdict) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

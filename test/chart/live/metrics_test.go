@@ -63,7 +63,7 @@ func TestGuardedMetrics(t *testing.T) {
 	}
 }
 
-// findFreeAddress returns an address on this machine on which nobody listens.
+// findFreeAddress returns an unused address of this machine.
 func findFreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -88,7 +88,7 @@ func TestKubectl(t *testing.T) {
 	requireKept(t, w, "NodeOps that are under way")
 	w.Must(w.Client.Delete(context.Background(), &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check"}}))
 
-	// There is no controller here that would empty a namespace, so nobody waits for it.
+	// No controller empties namespaces here, so the test does not wait for it.
 	w.Eventually("nothing needs the operator, and it is deleted", func() bool {
 		finishJobs(w, true)
 		// What went in the moment before the refusal began to end is not there the second time.

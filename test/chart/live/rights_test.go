@@ -100,7 +100,7 @@ func createWebhooks(t *testing.T, w *testenv.Env) {
 const manifest = `
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
-metadata: {name: story}
+metadata: {name: rights}
 spec:
   deploymentPolicy: shared
   nodeSelectors: {matchLabels: {pool: gpu}}
@@ -155,14 +155,14 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 		return slices.ContainsFunc(listRequests(t, w.Namespace), func(r request) bool { return r.ObjectRef.Subresource == "eviction" })
 	})
 	say("1.0.0", "one") // it has lasted too long now
-	w.WaitComplete("story")
+	w.WaitComplete("rights")
 
 	say("1.0.0", "two") // the ConfigMap is updated
-	w.WaitComplete("story")
+	w.WaitComplete("rights")
 	rerunPackage(t, w)
 	// a ConfigMap of the documented name that the operator's cache does not show
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.Namespace, Name: "story-driver-2.0.0", Labels: map[string]string{v1alpha1.LabelNodeMeta: "story"},
+		Namespace: w.Namespace, Name: "rights-driver-2.0.0", Labels: map[string]string{v1alpha1.LabelNodeMeta: "rights"},
 	}}
 	w.Must(w.Client.Create(context.Background(), foreign))
 	say("2.0.0", "two") // another ConfigMap replaces the first
@@ -170,7 +170,7 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 		return hasRequested(t, w, "get", "configmaps")
 	})
 	w.Must(w.Client.Delete(context.Background(), foreign))
-	w.WaitComplete("story")
+	w.WaitComplete("rights")
 
 	runNodeOps(t, w)
 	// a hold whose owner does not exist
@@ -178,9 +178,9 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	w.Eventually("the operator asked for the owner of the hold", func() bool {
 		return hasRequested(t, w, "get", "skyhooks")
 	})
-	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("story")))
+	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("rights")))
 	w.Eventually("the Skyhook is gone", func() bool {
-		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "story"}, &v1alpha1.Skyhook{}))
+		return apierrors.IsNotFound(w.Client.Get(context.Background(), client.ObjectKey{Name: "rights"}, &v1alpha1.Skyhook{}))
 	})
 }
 
@@ -254,7 +254,7 @@ func rerunPackage(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	name := ""
 	for _, r := range listRequests(t, w.Namespace) {
-		if r.Verb == "create" && r.ObjectRef.Resource == "pods" && strings.HasPrefix(r.ObjectRef.Name, "story-driver-1-0-0-apply-n1") {
+		if r.Verb == "create" && r.ObjectRef.Resource == "pods" && strings.HasPrefix(r.ObjectRef.Name, "rights-driver-1-0-0-apply-n1") {
 			name = r.ObjectRef.Name
 		}
 	}
@@ -266,11 +266,11 @@ func rerunPackage(t *testing.T, w *testenv.Env) {
 		Spec:       corev1.PodSpec{NodeName: "n2", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	w.Must(w.Client.Create(context.Background(), squatter))
-	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_story":null}}}`)
+	w.Patch(w.GetNode("n1"), `{"metadata":{"annotations":{"skyhook.nvidia.com/nodeState_rights":null}}}`)
 	w.Eventually("the operator looked at the pod that it could not create", func() bool { return hasRequested(t, w, "get", "pods") })
 	w.Eventually("the operator said so again", func() bool { return hasRequested(t, w, "patch", "events") })
 	w.Must(w.Client.Delete(context.Background(), squatter, client.GracePeriodSeconds(0)))
-	w.WaitComplete("story")
+	w.WaitComplete("rights")
 }
 
 // request is a line of the API server's audit log.
