@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -264,17 +265,21 @@ func BenchmarkCommands(b *testing.B) {
 	s.Must(server(b).WriteKubeconfig(file))
 	for _, args := range readCommands {
 		b.Run(strings.Join(args, "_"), func(b *testing.B) {
-			best, cpu := time.Hour, time.Hour
+			best, cpu, peak := time.Hour, time.Hour, int64(0)
 			for b.Loop() {
 				began := time.Now()
 				cmd := exec.Command(program, append([]string{"--kubeconfig", file, "-n", w.Namespace}, args...)...)
 				if out, err := cmd.Output(); err != nil && cmd.ProcessState.ExitCode() != 2 {
 					b.Fatalf("%v\n%s", err, out)
 				}
+				if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+					peak = max(peak, usage.Maxrss>>10)
+				}
 				best, cpu = min(best, time.Since(began)), min(cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 			}
 			b.ReportMetric(float64(best.Milliseconds()), "ms-best")
 			b.ReportMetric(float64(cpu.Milliseconds()), "ms-cpu")
+			b.ReportMetric(float64(peak), "MiB-peak")
 		})
 	}
 	s.deleteNodes()

@@ -27,7 +27,7 @@ func writeFormerChart(t *testing.T) string {
 		t.Fatal(err)
 	}
 	text := regexp.MustCompile(`(?m)^\s*(liveness|readiness)Probe:.*\n`).ReplaceAllString(string(release), "")
-	text = regexp.MustCompile(`image: (example\.org|quay\.io)/\S+`).ReplaceAllString(text, "image: "+formerImage)
+	text = regexp.MustCompile(`image: (example\.org|quay\.io)/.*`).ReplaceAllString(text, "image: "+formerImage)
 	text = strings.ReplaceAll(text, "command: [/manager]", "command: [/pause]")
 	text = strings.ReplaceAll(text, `args: ["--secure-listen-address=0.0.0.0:8443", "--upstream=http://127.0.0.1:8080/", --logtostderr=true, --v=0]`, "command: [/pause]")
 	files := map[string]string{
@@ -82,7 +82,7 @@ func TestTakeover(t *testing.T) {
 		`skyhook.nvidia.com/nodeState_diary={"diary|1.1.0":{"name":"diary","version":"1.1.0","image":"ghcr.io/nvidia/skyhook-packages/shellscript","stage":"config","state":"complete"}}`)
 	helm("upgrade", release, former, "--set", "since=15,webhook.enable=true")
 
-	upgrade := append([]string{"upgrade", release, "chart"}, cluster.ImageFlags()...)
+	upgrade := append([]string{"upgrade", release, "chart", "--reset-values"}, cluster.ImageFlags()...)
 	requireOnly := func(isFormer bool) {
 		t.Helper()
 		suite.Eventually(t, fmt.Sprintf("all pods are of the predecessor: %v", isFormer), func() error {
