@@ -60,6 +60,7 @@ func (a *applier) newPass(o *Objects) *pass {
 // It returns when everything is being sent, with what completed since the last time. Nodes that are still in flight
 // are not planned for by the passes meanwhile.
 func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
+	o.durations.RecordDrains(o.snapshot, plan)
 	p := a.newPass(o)
 	limited, cancel := p.withDeadline(ctx)
 	defer cancel()

@@ -4,7 +4,7 @@
 // Package cluster is the back end: it observes an API server and applies plans to it. It decides nothing.
 //
 //	objects, err := c.Observe(ctx)                       // I/O
-//	snapshot, problems := cluster.Snapshot(objects, now) // pure: compiles the front ends
+//	snapshot, problems := cluster.Snapshot(objects, now) // compiles the front ends; pure but for what was measured
 //	plan := rollout.Decide(snapshot)                     // pure: the only place where anything is decided
 //	outcome, err := c.Apply(ctx, objects, plan)          // I/O
 //
@@ -101,7 +101,7 @@ func New(o Options) *Cluster {
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{},
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{}, durations: rollout.NewDurations(),
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, accepted: map[string]bool{}, gates: checker,

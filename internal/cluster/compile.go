@@ -31,9 +31,6 @@ type compiler struct {
 // rollout that stands still; the others go on. What it compiled stays with the objects, for Apply and for those who
 // report on it.
 func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
-	for _, n := range o.Nodes {
-		now = latest(now, n.Latest())
-	}
 	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
 	pods := map[string][]*corev1.Pod{} // by the name on their label: whose they really are is for the front end to judge
 	for _, p := range o.Pods {
@@ -48,15 +45,9 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		r := &c.snapshot.Rollouts[i]
 		r.OnTheirWay = o.inFlight.rollouts[r.Ref]
 	}
+	o.durations.Measure(&c.snapshot)
 	o.snapshot = c.snapshot
 	return c.snapshot, c.problems
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {

@@ -35,7 +35,7 @@ func (c *compiler) addNodeOps() {
 		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
 		in := &nodeop.Input{
 			NodeOp: op, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
-			Config: o.opConfig, Now: c.snapshot.Now, Refused: o.refused.tasks[nodeop.Ref(op)],
+			Config: o.opConfig, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)],
 		}
 		var shared rollout.Ledger
 		if by != nil {

@@ -47,8 +47,9 @@ type Objects struct {
 
 	observedAt time.Time // when observing began
 	refused    refusedRequests
-	inFlight   inFlightView     // then: what was observed of it is about to change
-	snapshot   rollout.Snapshot // as last made
+	inFlight   inFlightView       // then: what was observed of it is about to change
+	snapshot   rollout.Snapshot   // as last made
+	durations  *rollout.Durations // of the operator; nil when these objects were read from a file
 	nodes      map[string]*node.Node
 	isFirst    bool                              // nothing was observed before
 	vanished   []string                          // nodes that existed before

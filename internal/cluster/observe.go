@@ -30,6 +30,7 @@ type observer struct {
 	refused  *refusals
 	gates    *gates.Checker
 
+	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
 	parsed      map[string]*node.Node     // by name
 	definitions map[types.UID]definition  // by ConfigMap
@@ -46,7 +47,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.inFlight, o.observedAt = inFlight, observedAt
+	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
 	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
 	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {

@@ -47,7 +47,6 @@ type Node struct {
 	nodeOps     map[string]OpState       // by annotation
 	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
 	holds       []ownedHold
-	latest      time.Time
 	known       bool
 }
 
@@ -102,7 +101,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 		n.rebootsFrom = append(n.rebootsFrom, s.Record.rebootsFrom()...)
 	}
 	slices.Sort(n.rebootsFrom)
-	n.holds, n.latest = n.findHolds(), n.findLatest()
+	n.holds = n.findHolds()
 }
 
 // ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
@@ -148,27 +147,6 @@ func (n *Node) MayBeDrained() bool {
 		}
 	}
 	return false
-}
-
-// Latest is the latest time that is recorded on the node.
-func (n *Node) Latest() time.Time { return n.latest }
-
-func (n *Node) findLatest() time.Time {
-	var out time.Time
-	note := func(times ...time.Time) {
-		for _, t := range times {
-			if t.After(out) {
-				out = t
-			}
-		}
-	}
-	for _, s := range n.skyhooks {
-		note(s.Record.times()...)
-	}
-	for _, o := range n.nodeOps {
-		note(o.Record.times()...)
-	}
-	return out
 }
 
 // IsKnown reports whether some Skyhook has left a mark on the node before.

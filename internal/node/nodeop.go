@@ -163,24 +163,5 @@ func cutOwner(value string) (owner rollout.Ref, uid string, ok bool) {
 	return rollout.Ref{Kind: KindNodeOp, Namespace: namespace, Name: name}, uid, true
 }
 
-func (r OpRecord) times() []time.Time {
-	var out []time.Time
-	for _, s := range []*Step{r.Preflight, r.Command, r.Reboot} {
-		if s != nil {
-			out = append(out, s.At)
-		}
-	}
-	if r.At != nil {
-		out = append(out, *r.At)
-	}
-	if r.Held != nil {
-		out = append(out, r.Held.At)
-	}
-	if r.Result != nil {
-		out = append(out, r.Result.At)
-	}
-	return out
-}
-
 // IsFailed reports whether the NodeOp failed on the node.
 func (r *Result) IsFailed() bool { return r != nil && r.Phase == nodeopv1.PhaseFailed }

@@ -165,24 +165,6 @@ func (r SkyhookRecord) inherited(stateHash string, state v1alpha1.NodeState) Sky
 // Position is the place of an entry, as PackageRecord.At has it.
 func Position(e v1alpha1.PackageStatus) string { return string(e.Stage) + "/" + string(e.State) }
 
-func (r SkyhookRecord) times() []time.Time {
-	var out []time.Time
-	note := func(t *time.Time) {
-		if t != nil {
-			out = append(out, *t)
-		}
-	}
-	note(r.At)
-	note(r.FinishedAt)
-	if r.Held != nil {
-		note(&r.Held.At)
-	}
-	for _, p := range r.Packages {
-		note(p.FailedAt)
-	}
-	return out
-}
-
 // rebootsFrom lists the boots that a reboot in progress ends, whichever package asked for it.
 func (r SkyhookRecord) rebootsFrom() []string {
 	var out []string

@@ -43,6 +43,7 @@ type Input struct {
 	Refused       node.Refusals  // tasks whose objects the API server refused at their last attempt
 	Config        Config
 	Now           time.Time // as in the Snapshot
+	Durations     *rollout.Durations
 }
 
 // Budget is what a DeploymentPolicy allows.

@@ -32,6 +32,7 @@ type operation struct {
 	nodeOp *v1alpha1.NodeOp
 	config Config
 	now    time.Time
+	timing *rollout.Durations
 
 	refused node.Refusals
 }

@@ -39,7 +39,10 @@ func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
 	rec, ok := op.recordOn(n)
 	switch {
 	case ok:
-		t.rec = rec
+		var isWrong bool
+		if t.rec, isWrong = rec.LimitTimes(op.now); isWrong {
+			t.writeRecord(t.rec)
+		}
 	case t.problem == "" && t.hasEntry && op.selectsNodes():
 		t.inheritEntry()
 	}

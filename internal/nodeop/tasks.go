@@ -129,13 +129,15 @@ func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 func (t *taskCompiler) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	run := readPodRun(p)
 	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
+	phase := "pull"
 	task.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
 	if run.started != nil { // pulling the image does not count
-		task.Started, task.Limit = run.started.Time, t.op.preflightTimeout()
+		phase, task.Started, task.Limit = "check", run.started.Time, t.op.preflightTimeout()
 	}
 
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.op.now}
-	switch isLate := !t.op.now.Before(task.Started.Add(task.Limit)); {
+	began := t.op.timing.Since(string(p.UID), phase, task.Started, t.op.now)
+	switch isLate := !t.op.now.Before(began.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
 		task.State, task.Leaving = rollout.StateSucceeded, false
 	case p.Status.Phase == corev1.PodFailed:
@@ -258,7 +260,7 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.op.now})
 	case last.reason != "":
 		task.Why = &rollout.Why{Reason: last.reason, Text: last.waiting, About: about}
-	case !t.hasRun(j) && !t.op.now.Before(t.rec.Command.At.Add(deadlineGrace)):
+	case !t.hasRun(j) && !t.op.now.Before(t.op.timing.Since(string(j.UID), "job", t.rec.Command.At, t.op.now).Add(deadlineGrace)):
 		task.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, About: about,
 			Text: "no pod was made for job " + j.Name + ": see its events; the namespace may forbid privileged pods"}
 	}

@@ -6,6 +6,7 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // drainer cordons and drains the node of a target.
@@ -52,6 +53,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 // would be in vain.
 func (d drainer) drainNode(why Why) {
 	t := d.target
+	d.plan.Draining = append(d.plan.Draining, Drained{t.rollout.Ref, t.target.UID})
 	drain := t.rollout.Drain
 	wait := t.drainReason()
 	isLate := d.checkDeadline()
@@ -75,13 +77,21 @@ func (d drainer) drainNode(why Why) {
 // checkDeadline reports whether the drain takes longer than its timeout. If it does not yet, the next pass is requested
 // for that time.
 func (d drainer) checkDeadline() bool {
-	timeout, heldAt := d.target.rollout.Drain.Timeout, d.target.target.HeldAt
-	if timeout <= 0 || heldAt.IsZero() {
+	timeout, began := d.target.rollout.Drain.Timeout, d.target.target.drainBegan()
+	if timeout <= 0 || began.IsZero() {
 		return false
 	}
-	deadline := heldAt.Add(timeout)
+	deadline := began.Add(timeout)
 	d.plan.requestNext(deadline)
 	return !d.plan.now.Before(deadline)
+}
+
+// drainBegan returns since when the present drain waits for pods. Each drain of a visit has the whole timeout.
+func (t *Target) drainBegan() time.Time {
+	if t.DrainAt.IsZero() {
+		return t.HeldAt
+	}
+	return t.DrainAt
 }
 
 // podObstacles are the reasons why pods are still on a node, the most important first, and their sentences.
@@ -138,7 +148,7 @@ func (t *targetState) drainReason() Why {
 			Reason: obstacle.reason,
 			Text:   truncate(text),
 			About:  "Pod " + first.path(),
-			Since:  t.target.HeldAt,
+			Since:  t.target.drainBegan(),
 		}
 	}
 	return Why{}
@@ -146,8 +156,8 @@ func (t *targetState) drainReason() Why {
 
 func (d *Pod) path() string { return d.Namespace + "/" + d.Name }
 
-// evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. With force it deletes pods that did not
-// terminate in time.
+// evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. With force it deletes pods that were asked
+// to leave and did not terminate in time.
 func (d drainer) evictPods(why Why, force bool) {
 	pods := slices.Clone(d.target.target.Pods)
 	slices.SortFunc(pods, func(a, b Pod) int {
@@ -167,6 +177,7 @@ func (d drainer) evictPod(pod *Pod, why Why, force bool) {
 		d.plan.requestNext(pod.RetryAt)
 		return
 	}
+	force = force && (pod.Asked || pod.Leaving)
 	if pod.Leaving && !force {
 		return
 	}

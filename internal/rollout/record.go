@@ -3,6 +3,8 @@
 
 package rollout
 
+import "time"
+
 // recorder records the outcomes of tasks and deletes the objects that are no longer needed.
 type recorder struct{ *taskBoard }
 
@@ -65,7 +67,8 @@ func (r recorder) recordCovered(by *boardTask) {
 // recordExpired records an attempt that took too long as failed. An attempt that is recorded already is only deleted.
 func (r recorder) recordExpired(k *boardTask) {
 	k.planned = StateFailing
-	isRecorded := k.Recorded == StateFailing && !k.FailedAt.Before(k.expiresAt())
+	const precision = time.Second // of times on nodes
+	isRecorded := k.Recorded == StateFailing && !k.FailedAt.Add(precision).Before(k.expiresAt())
 	if k.Leaving || isRecorded {
 		return
 	}

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -28,6 +29,7 @@ func (r reporter) buildPlan() Plan {
 	for i := range r.groups {
 		plan.Groups[i] = r.groups[i].buildReport()
 	}
+	slices.SortFunc(plan.Draining, func(a, b Drained) int { return cmp.Or(a.Rollout.Compare(b.Rollout), cmp.Compare(a.UID, b.UID)) })
 	return plan
 }
 

@@ -22,7 +22,7 @@ import "time"
 
 // Snapshot is everything that Decide may read. It is plain data that can be saved to a file and replayed.
 type Snapshot struct {
-	Now      time.Time // max(clock, latest recorded time): it never decreases
+	Now      time.Time // by the clock of the operator; no recorded time changes it
 	Nodes    []Node
 	Groups   []Group
 	Ledgers  []Ledger
@@ -224,7 +224,8 @@ type Target struct {
 	Gone       bool      // the node does not exist
 	Pods       []Pod     // workloads that must leave the node, if PodsSeen
 	PodsSeen   bool      // Pods were listed for this snapshot
-	HeldAt     time.Time // when the hold of this rollout was placed, which begins the drain; zero without one
+	HeldAt     time.Time // when the hold of this rollout was placed; zero without one
+	DrainAt    time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
 	Skipped    bool      // retired with Skip: it counts as a final failure and is not admitted again
 	Strays     []string  // objects of ours on the node that belong to no task
 	Going      []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
@@ -240,6 +241,7 @@ type Pod struct {
 	Leaving              bool      // already being deleted
 	Refused              string    // why the last eviction was refused, for example the disruption budget that forbids it
 	Denied               bool      // an admission policy refused it, not a disruption budget
+	Asked                bool      // its eviction was requested before; only then it is deleted because the drain takes too long
 	RetryAt              time.Time // neither evicted nor deleted again before; zero for now
 	Keep                 string    // why the drain options do not allow its eviction (bare pod without force, …); blocks the node
 }
@@ -295,6 +297,7 @@ type Task struct {
 	Retries   int           // failed attempts after which a failure is final; 0 for the default of three
 	Bounded   bool          // Retries was set: after it the task is not retried until its definition changes or a rerun
 	Started   time.Time     // of the running attempt
+	Observed  time.Time     // when this process observed that attempt first, see Durations; zero if unknown
 	Limit     time.Duration // how long one attempt may take
 	Uninstall bool          // an uninstall task: if it fails for good on deletion, the node is given up
 	CoveredBy string        // ID of the task that covers this one, as recorded
@@ -391,11 +394,19 @@ type GroupReport struct {
 	Why              *Why // why it admits none of them now
 }
 
+// Drained is a target whose node is being drained.
+type Drained struct {
+	Rollout Ref
+	UID     string // of the node
+}
+
 // Plan is the outcome of a decision.
 type Plan struct {
 	Ledgers []Ledger // to be written, if Epoch is still one less, before the actions that name them
 	Actions []Action
 	Reports []Report
 	Groups  []GroupReport
-	Next    time.Time // when to decide again though nothing has changed; zero for never
+	// targets whose node is being drained and has pods in the way, for Durations; sorted
+	Draining []Drained
+	Next     time.Time // when to decide again though nothing has changed; zero for never
 }

@@ -54,7 +54,14 @@ func (t *Task) title() string {
 // hasDeadline reports whether the running attempt may take a limited time only.
 func (t *Task) hasDeadline() bool { return t.Limit > 0 && !t.Started.IsZero() }
 
-func (t *Task) expiresAt() time.Time { return t.Started.Add(t.Limit) }
+// expiresAt returns when the deadline of the running attempt passes. It counts from when the attempt was observed, because
+// Started is a time of another clock.
+func (t *Task) expiresAt() time.Time {
+	if t.Observed.IsZero() {
+		return t.Started.Add(t.Limit)
+	}
+	return t.Observed.Add(t.Limit)
+}
 
 // isExpired reports whether the running attempt takes longer than it may.
 func (t *Task) isExpired(now time.Time) bool {

@@ -22,7 +22,7 @@ func (c *Cluster) ApplyAction(v View, a rollout.Action) error {
 		return err
 	}
 	c.WriteCount[a.Node]++
-	w := actionWriter{Cluster: c, action: a, node: n, target: t}
+	w := actionWriter{Cluster: c, action: a, node: n, target: t, now: v.Now}
 	switch a.Verb {
 	case rollout.VerbSweep:
 		w.sweep()
@@ -62,6 +62,7 @@ type actionWriter struct {
 	action rollout.Action
 	node   *rollout.Node
 	target *rollout.Target // nil for the release of a hold without a target
+	now    time.Time       // by the clock of the operator: the time that it records
 }
 
 // patchNode applies an action that writes to the node.
@@ -104,9 +105,9 @@ func (w actionWriter) changeTask(change func(*rollout.Task)) error {
 }
 
 func (w actionWriter) placeHold() {
-	w.setCordon(w.cordon().Place(w.action.Rollout, w.State.Now))
+	w.setCordon(w.cordon().Place(w.action.Rollout, w.now))
 	if w.target.HeldAt.IsZero() {
-		w.target.HeldAt = w.State.Now
+		w.target.HeldAt = w.now
 	}
 }
 
@@ -131,7 +132,7 @@ func (w actionWriter) admit() {
 		return
 	}
 	w.node.Known = true
-	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.State.Now
+	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.now
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	for i := range t.Tasks {
 		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
@@ -144,7 +145,7 @@ func (w actionWriter) retire() {
 	if w.action.Skip {
 		t.Skipped = true
 	} else {
-		t.FinishedAt = w.State.Now
+		t.FinishedAt = w.now
 	}
 	if w.action.Wipe {
 		w.wipe()
@@ -179,7 +180,7 @@ func (w actionWriter) record(k *rollout.Task) {
 }
 
 func (w actionWriter) recordFailure(k *rollout.Task) {
-	k.Attempts, k.Noted, k.FailedAt = w.action.Attempts, w.action.Attempts, w.State.Now
+	k.Attempts, k.Noted, k.FailedAt = w.action.Attempts, w.action.Attempts, w.now
 	if k.Object == "" {
 		k.State = rollout.StateFailing
 	}
@@ -255,6 +256,9 @@ func (w actionWriter) sweepTask(k *rollout.Task) {
 func (w actionWriter) evict() {
 	isPod := func(p *rollout.Pod) bool { return p.UID == w.action.Pod.UID }
 	pod := find(w.Workloads[w.action.Node], isPod)
+	if pod != nil {
+		pod.Asked = true
+	}
 	switch {
 	case pod == nil:
 	case w.action.Force:

@@ -29,6 +29,9 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	if !plan.Next.IsZero() && !plan.Next.After(snap.Now) {
 		s.failf("the next pass is in the past: %s", plan.Next)
 	}
+	if plan.Next.Sub(snap.Now) > longestWait {
+		s.failf("the next pass is at %s", plan.Next)
+	}
 	if s.decisions%4 == 0 {
 		if !reflect.DeepEqual(snap, before) {
 			s.failf("Decide changed the snapshot")
@@ -110,12 +113,19 @@ func (s *faultTest) runWithoutFaults() {
 	s.rates = faultRates{}
 	s.logf("no more faults")
 	s.removeFaults()
+	o := &operator{name: "C", s: s}
+	o.restart()
 	for pass := 0; pass < 600; pass++ {
 		s.compileAll()
 		s.addUnavailable()
+		o.correctTimes()
 		v := s.cluster.View()
+		o.view = v
+		o.readClock()
+		o.durations.Measure(&v.Snapshot)
 		plan := s.decide(v.Snapshot)
-		o := &operator{name: "C", s: s, observation: observation{view: v, plan: plan, decision: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}}
+		o.durations.RecordDrains(v.Snapshot, plan)
+		o.observation = observation{view: v, plan: plan, decision: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}
 		for _, l := range plan.Ledgers {
 			o.writeLedger(l)
 		}

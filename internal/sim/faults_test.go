@@ -70,6 +70,9 @@ type faultTest struct {
 	done       map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
 	numbers    map[string]map[int]number // by rollout: the node of each number, since the end of the last rollout was stored
 	damaged    map[string]damage         // records that cannot be read, by UID of rollout and node
+	heldSince  map[string]time.Time      // by rollout and node UID
+	expired    map[string]int            // process that recorded the deadline of an object
+	processes  int
 	decisions  int
 	serial     int
 	last       rollout.Snapshot
@@ -85,11 +88,13 @@ type faultRates struct {
 	cordon, edit, steer   int
 	refuse, arrive, reset int
 	slow, damage          int
+	clock, forge          int
 }
 
 func newFaultTest(t *testing.T, seed int64) *faultTest {
 	s := &faultTest{t: t, seed: seed, random: rand.New(rand.NewSource(seed)), notReady: map[string]int{}, cordoned: map[string]bool{},
-		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{}}
+		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{},
+		heldSince: map[string]time.Time{}, expired: map[string]int{}}
 	some := func(most int) int {
 		if s.random.Intn(3) == 0 {
 			return 0
@@ -100,6 +105,7 @@ func newFaultTest(t *testing.T, seed int64) *faultTest {
 		lose: some(45), crash: some(15), split: some(30), fail: some(30), hang: some(10), pull: some(10),
 		sick: some(5), boot: some(3), vanish: some(2), cordon: some(5), edit: some(20), steer: some(12),
 		refuse: some(60), arrive: some(20), reset: some(3), slow: some(30), damage: some(6),
+		clock: some(60), forge: some(4),
 	}
 	s.cluster = sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})
 	s.cluster.SlowDeletion = true
@@ -117,6 +123,9 @@ func newFaultTest(t *testing.T, seed int64) *faultTest {
 	}
 	s.compileAll()
 	s.operators = []*operator{{name: "A", s: s}, {name: "B", s: s}}
+	for _, o := range s.operators {
+		o.restart()
+	}
 	return s
 }
 
@@ -176,7 +185,7 @@ func (s *faultTest) operate() {
 		}
 		s.operators[0], s.operators[1] = s.operators[1], s.operators[0]
 		b := s.operators[0]
-		b.pending, b.inFlight = nil, nil // it is a new process, or has not been the leader for a while
+		b.restart() // it is a new process
 		b.decide()
 		for len(b.pending) > 0 {
 			switch {

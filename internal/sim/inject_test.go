@@ -31,6 +31,9 @@ func (s *faultTest) injectFaults() {
 	if s.chance(s.rates.edit) {
 		s.editRollout()
 	}
+	if s.chance(s.rates.forge) {
+		s.forgeTimes()
+	}
 	if s.chance(s.rates.steer) {
 		s.changeControls()
 	}
@@ -352,5 +355,3 @@ func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.
 
 // serialOf distinguishes interrupts of one name in one admission: the definition may change meanwhile.
 func (s *faultTest) serialOf(_ *rollout.Target, k *rollout.Task) time.Time { return k.Started }
-
-var _ = sim.New

@@ -44,7 +44,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	case rollout.VerbSweep:
 		return s.checkSweep(a, t, seen)
 	case rollout.VerbEvict:
-		return s.checkEvict(v, a, t, r)
+		return s.checkEvict(v, a, r)
 	case rollout.VerbRetire:
 		return s.checkRetire(a, s.mergeObserved(t, seen), r)
 	case rollout.VerbTaint:

@@ -4,6 +4,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -21,6 +22,11 @@ type operator struct {
 	s        *faultTest
 	pending  []func()
 	inFlight map[string]*nodeWrites // by node
+
+	skew      time.Duration // of its clock
+	durations *rollout.Durations
+	asked     map[string]bool // pods whose eviction it requested
+	process   int
 }
 
 // observation is a plan, the view for which it was made, and how far it is applied.
@@ -42,8 +48,10 @@ type nodeWrites struct {
 func (o *operator) decide() {
 	s := o.s
 	s.addUnavailable()
+	o.correctTimes()
 	o.view, o.since, o.decision = s.cluster.View(), s.cluster.State.Now, s.decisions
 	o.markSending()
+	o.readClock()
 	for i := range o.view.Rollouts { // the pods of some nodes are not listed yet
 		for j := range o.view.Rollouts[i].Targets {
 			if t := &o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
@@ -51,7 +59,9 @@ func (o *operator) decide() {
 			}
 		}
 	}
+	o.durations.Measure(&o.view.Snapshot)
 	o.plan = s.decide(o.view.Snapshot)
+	o.durations.RecordDrains(o.view.Snapshot, o.plan)
 	o.stopped, o.refused = map[string]bool{}, map[rollout.Ref]bool{}
 	o.pending = nil
 	for _, l := range o.plan.Ledgers {
@@ -146,7 +156,7 @@ func (o *operator) writeNext() {
 	}
 	if o.s.chance(o.s.rates.crash) || o.s.cluster.State.Now.Sub(o.since) > rollout.ReservationTerm/2 {
 		o.s.logf("%s dies", o.name)
-		o.pending, o.inFlight = nil, nil
+		o.restart()
 		return
 	}
 	next := o.pending[0]
@@ -244,7 +254,10 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 		s.logf("%s %s %s %s %s: lost", o.name, a.Rollout, a.Node, a.Verb, a.Task)
 		return
 	}
-	broken := s.checkAction(r.view, a)
+	broken := cmp.Or(s.checkAction(r.view, a), s.checkTimes(o, a))
+	if a.Verb == rollout.VerbEvict {
+		o.asked[a.Pod.UID] = true
+	}
 	err := s.cluster.ApplyAction(r.view, a)
 	s.logf("%s %s %s %s %s%s: %v (%s)", o.name, a.Rollout, a.Node, a.Verb, a.Task, a.Pod.Name, err, a.Why.Reason)
 	if err != nil {

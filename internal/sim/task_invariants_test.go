@@ -156,9 +156,6 @@ func (s *faultTest) countWorking(t *rollout.Target) int {
 
 func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) string {
 	k := sim.FindTask(t, a.Task)
-	if k != nil && a.Why.Reason == rollout.ReasonDeadline && k.Recorded == rollout.StateFailing && !k.FailedAt.Before(k.Started.Add(k.Limit)) {
-		return "this attempt is recorded already"
-	}
 	if k == nil || a.State != rollout.StateDone || k.State == rollout.StateSucceeded || k.State == rollout.StateDone {
 		return ""
 	}
@@ -191,14 +188,14 @@ func (s *faultTest) checkSweep(a rollout.Action, t, seen *rollout.Target) string
 	return ""
 }
 
-func (s *faultTest) checkEvict(v sim.View, a rollout.Action, t *rollout.Target, r *rollout.Rollout) string {
+func (s *faultTest) checkEvict(v sim.View, a rollout.Action, r *rollout.Rollout) string {
 	n := s.cluster.FindNode(a.Node)
 	switch {
 	case !holdsNode(n, a.Rollout) && !s.cluster.HasNodeChanged(v, a.Node): // an eviction cannot depend on the node's version
 		return "the node is not held"
 	case a.Pod.Wait || a.Pod.Keep != "" && !a.Pod.Leaving:
 		return "the pod must not be evicted"
-	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce || s.cluster.State.Now.Before(t.HeldAt.Add(r.Drain.Timeout))):
+	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce):
 		return "force is not allowed"
 	}
 	return ""

@@ -58,7 +58,8 @@ func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node
 	if state == nil {
 		state = v1alpha1.NodeState{}
 	}
-	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).Clone()
+	rec, _ := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).LimitTimes(r.in.Now)
+	rec = rec.Clone()
 	change(state, &rec)
 	for key := range rec.Packages {
 		if _, ok := state[key]; !ok {

@@ -34,6 +34,7 @@ type testCluster struct {
 	maps     map[string]*corev1.ConfigMap
 	config   Config
 	now      time.Time
+	skew     time.Duration // of the operator's clock
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
@@ -110,7 +111,7 @@ func (w *testCluster) bumpVersion(n *corev1.Node) {
 }
 
 func (w *testCluster) input(s *v1alpha1.Skyhook) *Input {
-	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now, Definitions: map[string]*Definition{}, Claims: map[string]string{}}
+	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now.Add(w.skew), Definitions: map[string]*Definition{}, Claims: map[string]string{}}
 	for _, n := range w.nodes {
 		w.parsed[n.Name] = node.Parse(n.DeepCopy(), w.parsed[n.Name])
 		in.Nodes = append(in.Nodes, w.parsed[n.Name])

@@ -150,7 +150,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	if ended := n.EndKeptCordon(); selected && !ended.Empty() {
 		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: ended})
 	}
-	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
+	rec, isWrong := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).LimitTimes(tc.in.Now)
 	leaving := !selected && !tc.Rollout.Deleting
 	switch {
 	case tc.Rollout.Deleting && len(pods) == 0 && !tc.hasMarks(n),
@@ -183,6 +183,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t
+	if isWrong {
+		tc.correctTimes(t)
+	}
 	tc.compileWork(t, out)
 }
 
@@ -212,6 +215,17 @@ func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
 			out.Blocked = why
 		}
 	}
+}
+
+// correctTimes adds the edit that replaces times in the future on the node.
+func (tc targetCompiler) correctTimes(t *target) {
+	rec, isWrong := t.on.Record.LimitTimes(tc.in.Now)
+	if !isWrong || t.on.RecordUnreadable {
+		return
+	}
+	e := node.Edit{}
+	e.SetAnnotation(t.node, v1alpha1.PrefixRecord+tc.in.Skyhook.Name, rec.String())
+	tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
 }
 
 // clearNodeStatus removes the status marks of a node that is no longer selected and not in flight.

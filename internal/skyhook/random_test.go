@@ -29,18 +29,19 @@ var (
 )
 
 // TestRandomRuns runs Skyhooks with the real engine under random faults: random dependencies, edits at any moment, failing and
-// lost pods, lost actions, resets by hand, boots. Once the edits and faults end, every node converges to the
+// lost pods, lost actions, resets by hand, boots, operators with wrong clocks, recorded times of the far future. Once the edits and faults end, every node converges to the
 // spec, and until then:
 //
 //   - a package starts only when what it depends on is finished on the node;
 //   - an interrupt runs alone on a node that is held;
 //   - no more nodes are in flight than the budget allows;
-//   - nothing stays held, cordoned or running.
+//   - nothing stays held, cordoned or running;
+//   - no deadline passes, because no pod takes long by the clock of the cluster.
 func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2, damaged: map[string]string{}}
+			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2, damaged: map[string]string{}, durations: rollout.NewDurations()}
 			l.run()
 		})
 		if !ok {
@@ -57,6 +58,8 @@ type randomRun struct {
 	quiet    bool // no further faults
 	rebooted []string
 	damaged  map[string]string // nodeState by node, as it was before it was damaged
+
+	durations *rollout.Durations // of the present process of the operator
 }
 
 func (l *randomRun) chance(percent int) bool { return !l.quiet && l.rng.Intn(100) < percent }
@@ -212,56 +215,6 @@ func (l *randomRun) edit() {
 	l.log = append(l.log, "edit")
 }
 
-// injectFault changes something that users or failures change.
-func (l *randomRun) injectFault() {
-	n := l.nodes[l.rng.Intn(len(l.nodes))]
-	switch {
-	case l.chance(3):
-		delete(n.Annotations, v1alpha1.PrefixNodeState+"demo")
-		delete(l.damaged, n.Name)
-		l.log = append(l.log, n.Name+" reset by hand")
-	case l.chance(2):
-		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = "{}"
-		delete(l.damaged, n.Name)
-		l.log = append(l.log, n.Name+" emptied by hand")
-	case l.chance(4):
-		l.damage(n)
-	case l.chance(3) && len(l.pods) > 0:
-		i := l.rng.Intn(len(l.pods))
-		l.log = append(l.log, "lost "+l.pods[i].Name)
-		l.pods = slices.Delete(l.pods, i, i+1)
-	case l.chance(3):
-		n.Status.NodeInfo.BootID = l.nextBoot(n.Status.NodeInfo.BootID)
-		l.log = append(l.log, n.Name+" booted")
-	case l.chance(2):
-		l.s.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
-	default:
-		if l.rng.Intn(4) == 0 || l.quiet {
-			l.s.Annotations = nil
-		}
-	}
-	l.bumpVersion(n)
-}
-
-// damage makes the nodeState of a node unreadable, or repairs it: it is as before, or removed.
-func (l *randomRun) damage(n *corev1.Node) {
-	key := v1alpha1.PrefixNodeState + "demo"
-	was, isDamaged := l.damaged[n.Name]
-	switch {
-	case !isDamaged && n.Annotations[key] == "":
-	case !isDamaged:
-		l.damaged[n.Name] = n.Annotations[key]
-		n.Annotations[key] = "damaged"
-		l.log = append(l.log, n.Name+" damaged by hand")
-	default:
-		delete(l.damaged, n.Name)
-		if n.Annotations[key] = was; l.rng.Intn(2) == 0 {
-			delete(n.Annotations, key)
-		}
-		l.log = append(l.log, n.Name+" repaired by hand")
-	}
-}
-
 // pass runs one pass of the loop and reports whether it changed anything.
 func (l *randomRun) pass() bool {
 	l.now = l.now.Add(time.Duration(5+l.rng.Intn(60)) * time.Second)
@@ -303,7 +256,7 @@ func (l *randomRun) pass() bool {
 
 // decide returns the plan for a compiled Skyhook.
 func (l *randomRun) decide(c *Compiled) rollout.Plan {
-	snap := rollout.Snapshot{Now: l.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
+	snap := rollout.Snapshot{Now: c.in.Now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
 	for _, n := range c.in.Nodes {
 		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
 			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
@@ -311,7 +264,10 @@ func (l *randomRun) decide(c *Compiled) rollout.Plan {
 	for i := range snap.Rollouts[0].Targets {
 		snap.Rollouts[0].Targets[i].PodsSeen = true
 	}
-	return rollout.Decide(snap)
+	l.durations.Measure(&snap)
+	plan := rollout.Decide(snap)
+	l.durations.RecordDrains(snap, plan)
+	return plan
 }
 
 // checkNewPods checks that a pass that follows at once, with nothing changed from outside, keeps every pod that the last one
@@ -335,6 +291,10 @@ func (l *randomRun) logAndApply(c *Compiled, a rollout.Action) {
 		l.log = append(l.log, fmt.Sprintf("%s %s %s%s (%s)", a.Node, a.Verb, a.Task, a.State, a.Why.Text))
 	}
 	switch a.Verb {
+	case rollout.VerbRecord:
+		if a.Why.Reason == rollout.ReasonDeadline {
+			l.t.Errorf("%s of %s: %s\n%s", a.Task, a.Node, a.Why.Text, strings.Join(l.tail(20), "\n"))
+		}
 	case rollout.VerbRun:
 		l.checkRun(c, a)
 	case rollout.VerbAdmit:

@@ -70,7 +70,8 @@ func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, r
 			continue
 		default:
 			blocking.Keep = r.reasonToKeep(p)
-			blocking.Refused, blocking.Denied, blocking.RetryAt = refused[p.UID].Why, refused[p.UID].Denied, refused[p.UID].RetryAt
+			answer, isAsked := refused[p.UID]
+			blocking.Refused, blocking.Denied, blocking.RetryAt, blocking.Asked = answer.Why, answer.Denied, answer.RetryAt, isAsked
 		}
 		out = append(out, blocking)
 	}

@@ -149,7 +149,7 @@ func TestBlockingPods(t *testing.T) {
 		{"what is kept says why", pod("a", func(*corev1.Pod) {}), Rules{},
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "nothing recreates it, and force is false"}}},
 		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,
-			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", RetryAt: now}}},
+			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", Asked: true, RetryAt: now}}},
 		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},
 	} {
 		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import "time"
+
+// Durations measures how long things take by the clock of one process: from when it observed them first. Recorded times come
+// from other clocks, and so they can be wrong by hours, or were changed by hand. A deadline that ends something counts from the
+// observation, so it can only be late, by the restart of an operator. A wait ends no later than if what is waited for had
+// happened at the observation.
+//
+// It may be lost at any moment. A nil Durations has observed nothing: recorded times count, up to the present.
+type Durations struct {
+	pass   int
+	seen   map[durationKey]observed
+	drains map[drainKey]time.Time // since when the drains of the last plan wait for pods
+}
+
+// durationKey identifies what is measured.
+type durationKey struct {
+	kind    string
+	rollout Ref
+	node    string // UID
+	item    string
+	number  int
+	began   int64 // as recorded
+}
+
+type observed struct {
+	at   time.Time // when it was observed first
+	pass int       // in which it was observed last
+}
+
+type drainKey struct {
+	rollout Ref
+	node    string // UID
+}
+
+// NewDurations returns Durations that have observed nothing.
+func NewDurations() *Durations {
+	return &Durations{seen: map[durationKey]observed{}, drains: map[drainKey]time.Time{}}
+}
+
+// Since returns when something was observed first, given by the UID of its object and what it does: now, if that was never
+// observed before. Without observations it returns the recorded time.
+func (d *Durations) Since(uid, what string, recorded, now time.Time) time.Time {
+	if d == nil {
+		return recorded
+	}
+	return d.firstSeen(durationKey{kind: what, node: uid}, now)
+}
+
+func (d *Durations) firstSeen(key durationKey, now time.Time) time.Time {
+	o, isKnown := d.seen[key]
+	if !isKnown || now.Before(o.at) {
+		o.at = now
+	}
+	o.pass = d.pass
+	d.seen[key] = o
+	return o.at
+}
+
+// limit returns the recorded time of something that has happened, but not later than it was observed.
+func (d *Durations) limit(key durationKey, recorded, now time.Time) time.Time {
+	if d == nil {
+		return earlierOf(recorded, now)
+	}
+	_, isKnown := d.seen[key]
+	if !isKnown && recorded.Before(now) {
+		return recorded
+	}
+	return earlierOf(recorded, d.firstSeen(key, now))
+}
+
+// Measure replaces the times of a snapshot by what was observed, and forgets what the snapshot no longer has.
+func (d *Durations) Measure(s *Snapshot) {
+	nodes := make(map[string]*Node, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		nodes[n.Name] = n
+		n.ReadyAt = d.limit(durationKey{kind: "ready", node: n.UID, began: n.ReadyAt.Unix()}, n.ReadyAt, s.Now)
+	}
+	d.measureLedgers(s)
+	drains := map[drainKey]time.Time{}
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
+		for j := range r.Targets {
+			t := &r.Targets[j]
+			d.measureTarget(r, t, s.Now)
+			d.measureDrain(drains, r, t, s.Now)
+		}
+	}
+	if d == nil {
+		return
+	}
+	d.drains = drains
+	for key, o := range d.seen {
+		if o.pass != d.pass {
+			delete(d.seen, key)
+		}
+	}
+	d.pass++
+}
+
+// measureLedgers lets a reservation count for its full term after it was observed.
+func (d *Durations) measureLedgers(s *Snapshot) {
+	for i := range s.Ledgers {
+		l := &s.Ledgers[i]
+		admitting := make([]Reservation, len(l.Admitting))
+		for j, r := range l.Admitting {
+			if d != nil {
+				key := durationKey{kind: "reservation", rollout: r.Rollout, node: r.Node, item: l.Owner.String(), number: int(r.Batch), began: r.Since.Unix()}
+				r.Since = d.firstSeen(key, s.Now)
+			}
+			admitting[j] = r
+		}
+		l.Admitting = admitting
+	}
+}
+
+func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
+	key := durationKey{rollout: r.Ref, node: t.UID, number: t.Admission}
+	bound := func(kind string, at *time.Time) {
+		if !at.IsZero() {
+			key.kind = kind
+			*at = d.limit(key, *at, now)
+		}
+	}
+	bound("held", &t.HeldAt)
+	bound("admitted", &t.AdmittedAt)
+	bound("finished", &t.FinishedAt)
+	isShared := true // with other targets
+	for i := range t.Tasks {
+		k := t.Tasks[i]
+		hasAttempt := k.Object != "" && k.Limit > 0 && !k.Started.IsZero()
+		if !hasAttempt && k.FailedAt.IsZero() {
+			continue
+		}
+		if isShared {
+			t.Tasks, isShared = append([]Task(nil), t.Tasks...), false
+		}
+		d.measureTask(&t.Tasks[i], key, now)
+	}
+}
+
+// measureTask measures the running attempt, and bounds the time of the last failure.
+func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
+	key.item = k.ID
+	if !k.FailedAt.IsZero() {
+		key.kind, key.number = "failed", k.Attempts
+		k.FailedAt = d.limit(key, k.FailedAt, now)
+	}
+	if d != nil && k.Object != "" && k.Limit > 0 && !k.Started.IsZero() {
+		key.kind, key.number, key.item, key.began = "attempt", 0, k.ID+" "+k.Object, k.Started.Unix()
+		k.Observed = d.firstSeen(key, now)
+	}
+}
+
+// measureDrain sets since when the drain of a target waits for pods, and keeps that until no pod is left.
+func (d *Durations) measureDrain(drains map[drainKey]time.Time, r *Rollout, t *Target, now time.Time) {
+	if d == nil || t.HeldAt.IsZero() {
+		return
+	}
+	t.DrainAt = now
+	key := drainKey{r.Ref, t.UID}
+	began, isKnown := d.drains[key]
+	isOver := t.PodsSeen && len(t.Pods) == 0
+	if !isKnown || isOver {
+		return
+	}
+	t.DrainAt = earlierOf(began, now)
+	drains[key] = t.DrainAt
+}
+
+// RecordDrains notes which drains a plan has begun and which it no longer needs.
+func (d *Durations) RecordDrains(s Snapshot, p Plan) {
+	if d == nil {
+		return
+	}
+	drains := map[drainKey]bool{}
+	for _, drain := range p.Draining {
+		drains[drainKey{drain.Rollout, drain.UID}] = true
+	}
+	sending := map[string]bool{}
+	for i := range s.Nodes {
+		sending[s.Nodes[i].Name] = s.Nodes[i].Sending
+	}
+	for i := range s.Rollouts {
+		r := &s.Rollouts[i]
+		for j := range r.Targets {
+			t := &r.Targets[j]
+			key := drainKey{r.Ref, t.UID}
+			_, isKnown := d.drains[key]
+			switch {
+			case drains[key] && !isKnown:
+				d.drains[key] = t.DrainAt
+			case isKnown && !drains[key] && t.PodsSeen && !sending[t.Node]:
+				delete(d.drains, key)
+			}
+		}
+	}
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
