@@ -237,20 +237,26 @@ func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 	return nil
 }
 
-// findUntargetedMetadata adds the ConfigMaps of nodes that no Skyhook targets.
+// findUntargetedMetadata adds the ConfigMaps of nodes that no Skyhook targets, and those with the name of an earlier version unless a
+// pod on the node may read them.
 func (w skyhookOwners) findUntargetedMetadata(ctx context.Context, stale map[string]bool) error {
-	targeted := map[string]bool{}
+	type place struct{ skyhook, node string }
+	targeted, read := map[place]string{}, map[place]bool{}
 	for _, s := range w.objects.Skyhooks {
 		if by := w.objects.Compiled(s); by != nil {
 			for _, t := range by.Rollout.Targets {
-				targeted[s.Name+" "+t.Node] = true
+				targeted[place{s.Name, t.Node}] = by.NodeMetadata(&node.Node{Name: t.Node}).Name
 			}
 		}
+	}
+	for _, p := range w.objects.Pods {
+		read[place{p.Labels[v1alpha1.LabelName], p.Spec.NodeName}] = true
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	return eachItem(ctx, w.options.Live, list, pageSize, func(m *metav1.PartialObjectMetadata) {
-		if !targeted[m.Labels[v1alpha1.LabelNodeMeta]+" "+m.Annotations[v1alpha1.AnnotationNodeName]] {
+		at := place{m.Labels[v1alpha1.LabelNodeMeta], m.Annotations[v1alpha1.AnnotationNodeName]}
+		if name := targeted[at]; name == "" || name != m.Name && !read[at] {
 			stale[m.Name] = true
 		}
 	}, client.InNamespace(w.objects.Config.Namespace), client.HasLabels{v1alpha1.LabelNodeMeta})

@@ -47,10 +47,19 @@ const (
 )
 
 // safeName joins parts into a valid Kubernetes name of limited length that ends in a hash of all parts, so that
-// different parts give different names.
+// different parts give different names. Parts have dashes themselves, so the hash is of the parts separated by lines.
 func safeName(most int, parts ...string) string {
+	return nameWithHash(most, strings.Join(parts, "-"), strings.Join(parts, "\n"))
+}
+
+// earlierSafeName is safeName of earlier versions, where different parts with dashes could give one name.
+func earlierSafeName(most int, parts ...string) string {
 	joined := strings.Join(parts, "-")
-	sum := sha256.Sum256([]byte(joined))
+	return nameWithHash(most, joined, joined)
+}
+
+func nameWithHash(most int, joined, hashed string) string {
+	sum := sha256.Sum256([]byte(hashed))
 	readable := replaceInvalid(joined)
 	if len(readable) > most-9 {
 		readable = readable[:most-9]
@@ -91,10 +100,22 @@ func definitionName(skyhook string, d *Definition) string {
 // podName returns the name of a task's pod. It does not depend on the definition, so that the next pod of a stage cannot
 // be created while the previous one terminates.
 func podName(skyhook string, st *step, node string) string {
+	return safeName(maxPodName, podNameParts(skyhook, st, node)...)
+}
+
+// podNames returns the name of a task's pod, and the name that an earlier version gave it.
+func podNames(skyhook string, st *step, node string) []string {
+	return []string{podName(skyhook, st, node), earlierSafeName(maxPodName, podNameParts(skyhook, st, node)...)}
+}
+
+// maxPodName limits names of pods, because they become host names.
+const maxPodName = 63
+
+func podNameParts(skyhook string, st *step, node string) []string {
 	if st.isInterrupt() {
-		return safeName(63, skyhook, string(st.stage), string(st.payload.Type), node)
+		return []string{skyhook, string(st.stage), string(st.payload.Type), node}
 	}
-	return safeName(63, skyhook, st.name, st.version, string(st.stage), node)
+	return []string{skyhook, st.name, st.version, string(st.stage), node}
 }
 
 // labelValue converts s to a valid label value: versions may have a plus sign, labels may not.

@@ -104,8 +104,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v has two names", parts)
 		}
 	}
-	if safeName(63, "a", "1.0") == safeName(63, "a", "1-0") {
-		t.Error("two versions share a pod name")
+	for _, c := range [][2][]string{
+		{{"a", "1.0"}, {"a", "1-0"}}, {{"base-gpu", "worker-1", "metadata"}, {"base", "gpu-worker-1", "metadata"}},
+		{{"a-uninstall", "interrupt", "reboot", "n1"}, {"a", "uninstall-interrupt", "reboot", "n1"}},
+	} {
+		if safeName(63, c[0]...) == safeName(63, c[1]...) {
+			t.Errorf("%v and %v share a name", c[0], c[1])
+		}
 	}
 	for version, want := range map[string]string{"1.2.3": "tuning-1.2.3", "1.2.3+build.7": "tuning-1.2.3_build.7"} {
 		got := labelValue("tuning-" + version)

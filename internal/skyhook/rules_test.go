@@ -343,3 +343,22 @@ func TestTaintAfterReboot(t *testing.T) {
 		}
 	}
 }
+
+// TestPodOfEarlierName takes a pod over whose name an earlier version chose: it is awaited, and none is created beside it.
+func TestPodOfEarlierName(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(simple)
+	w.addNode("n1")
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1"})
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
+	pod := w.pods[0]
+	pod.Name = earlierSafeName(maxPodName, "demo", "tuning", "1.0.0", "apply", "n1")
+	if task := w.compile(s).Rollout.Targets[0].Tasks[0]; task.Object != pod.Name || task.State != rollout.StateRunning || task.Lost {
+		t.Errorf("the task is %+v", task)
+	}
+	pod.Annotations[annotationRun] = "earlier"
+	task := w.compile(s).Rollout.Targets[0].Tasks[0]
+	if !task.Leaving || task.Why == nil || !strings.Contains(task.Why.Text, "an earlier pod "+pod.Name+" has to go first") {
+		t.Errorf("beside a pod of an earlier run the task is %+v", task)
+	}
+}

@@ -183,11 +183,11 @@ func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task)
 	if len(tc.pods[w.n.Name]) == 0 {
 		return
 	}
-	name := podName(tc.in.Skyhook.Name, st, w.n.Name)
+	names := podNames(tc.in.Skyhook.Name, st, w.n.Name)
 	for _, pod := range tc.pods[w.n.Name] {
-		if pod.name == name && (pod.leaving || !w.isCurrentPod(pod)) {
+		if slices.Contains(names, pod.name) && (pod.leaving || !w.isCurrentPod(pod)) {
 			task.Leaving = true
-			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: "Pod " + tc.in.Config.Namespace + "/" + name}
+			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.name + " has to go first", About: "Pod " + tc.in.Config.Namespace + "/" + pod.name}
 		}
 	}
 }
