@@ -86,7 +86,28 @@ func ParseNodeOpRecord(raw string) (OpRecord, error) {
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {
 		return OpRecord{}, fmt.Errorf("it is not a record: %w", err)
 	}
+	if err := r.bound(); err != nil {
+		return OpRecord{}, err
+	}
 	return r, nil
+}
+
+// bound shortens texts to what the status of a NodeOp allows: one value that its schema refuses would refuse the whole status.
+func (r *OpRecord) bound() error {
+	if len(r.Job) > 253 {
+		return fmt.Errorf("the name of its Job has %d characters", len(r.Job))
+	}
+	if r.Result == nil {
+		return nil
+	}
+	switch r.Result.Phase {
+	case "", nodeopv1.PhaseCompleted, nodeopv1.PhaseFailed:
+	default:
+		return fmt.Errorf("its result has the phase %q, which does not exist", Truncate(string(r.Result.Phase), 40))
+	}
+	r.Result.Message, r.Result.Output = Truncate(r.Result.Message, 32768), Truncate(r.Result.Output, 4096)
+	r.Result.Target, r.Result.Booted = Truncate(r.Result.Target, 253), Truncate(r.Result.Booted, 253)
+	return nil
 }
 
 // String is the value of the annotation; there is no other writer.

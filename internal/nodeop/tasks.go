@@ -86,10 +86,7 @@ func newTask(id string, s *node.Step) rollout.Task {
 
 // failedTask is the task of a node on which the operation has failed.
 func failedTask(r *node.Result) rollout.Task {
-	reason := rollout.Reason(r.Reason)
-	if reason == "" {
-		reason = rollout.ReasonStageFailed
-	}
+	reason := rollout.Reason(r.Reason).Known(rollout.ReasonStageFailed)
 	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: 1, Noted: 1,
 		Retries: 1, Bounded: true, Why: &rollout.Why{Reason: reason, Text: r.Message, Since: r.At}}
 }

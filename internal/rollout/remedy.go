@@ -55,6 +55,14 @@ var remedies = map[Reason]string{
 // IsWait reports whether a target with this reason waits: it has a remedy.
 func (r Reason) IsWait() bool { return remedies[r] != "" }
 
+// Known returns the reason if it is one of the reasons to wait, and otherwise another one: recorded reasons are read from annotations.
+func (r Reason) Known(otherwise Reason) Reason {
+	if r.IsWait() {
+		return r
+	}
+	return otherwise
+}
+
 // WaitReasons returns the reasons to wait, in the order of their names.
 func WaitReasons() []Reason { return slices.Sorted(maps.Keys(remedies)) }
 

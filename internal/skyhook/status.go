@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	mostNodes = 200      // in the maps by node
-	mostState = 96 << 10 // bytes of nodeState, beyond which further nodes are left out
+	mostNodes   = 200      // in the maps by node
+	mostState   = 96 << 10 // bytes of nodeState, beyond which further nodes are left out
+	mostEntries = 1000     // packages of one node
 )
 
 // worst orders statuses of nodes, the most urgent first.
@@ -147,9 +148,23 @@ func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus
 			out.NodeBootIDs[n.name] = v1alpha1.BootID(node.Truncate(n.target.node.BootID, 128))
 		}
 		if size += len(n.name) + len(n.target.on.StateText); len(n.target.on.State) > 0 && size <= mostState {
-			out.NodeState[n.name] = n.target.on.State
+			out.NodeState[n.name] = boundState(n.target.on.State)
 		}
 	}
+}
+
+// boundState returns what the schema of the status allows of a nodeState. Annotations are written by people too, and one value that
+// the schema refuses would refuse the whole status.
+func boundState(state v1alpha1.NodeState) v1alpha1.NodeState {
+	keys := slices.Sorted(maps.Keys(state))
+	out := make(v1alpha1.NodeState, len(state))
+	for _, key := range keys[:min(len(keys), mostEntries)] {
+		e := state[key]
+		e.Name, e.Version = node.Truncate(e.Name, 253), node.Truncate(e.Version, 253)
+		e.Image, e.ContainerSHA = node.Truncate(e.Image, 1024), node.Truncate(e.ContainerSHA, 256)
+		out[key] = e
+	}
+	return out
 }
 
 // admissionTimes returns the admission time of each node in flight, limited like the other maps.
@@ -193,7 +208,11 @@ func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 			out = map[string]v1alpha1.ConfigKeys{}
 		}
 		list := slices.Sorted(maps.Keys(set))
-		out[name] = list[:min(len(list), 512)]
+		list = list[:min(len(list), 512)]
+		for i := range list {
+			list[i] = node.Truncate(list[i], 253)
+		}
+		out[name] = list
 	}
 	return out
 }

@@ -109,7 +109,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 			task.FailedAt = *e.rec.FailedAt
 		}
 		if f := e.rec.Failure; f != nil {
-			task.Why = &rollout.Why{Reason: f.Reason, Text: f.Text, Since: task.FailedAt}
+			task.Why = &rollout.Why{Reason: f.Reason.Known(rollout.ReasonStageFailed), Text: node.Truncate(f.Text, 300), Since: task.FailedAt}
 		}
 	}
 	if e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {

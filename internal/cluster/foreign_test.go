@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
@@ -116,4 +119,62 @@ func TestRerunWhileAdopting(t *testing.T) {
 	if state := node.Parse(s.GetNode("n1"), nil).Skyhook("demo").State["tuning|1.1.0"]; !ran || state.State != v1alpha1.StateComplete {
 		t.Errorf("the package ran again: %v; it is %+v", ran, state)
 	}
+}
+
+// TestDamagedNodeState shows that an annotation of a node that the schema of the status does not allow stops no status.
+func TestDamagedNodeState(t *testing.T) {
+	long := func(size int) string { return strings.Repeat("ä", size) }
+	entries := map[string]v1alpha1.PackageStatus{}
+	for i := range 1100 {
+		entries[fmt.Sprintf("p%d|1.0.0", i)] = v1alpha1.PackageStatus{Stage: v1alpha1.StageApply, State: v1alpha1.StateComplete}
+	}
+	for what, state := range map[string]v1alpha1.NodeState{
+		"image":   {"x|1.0.0": {Image: long(1100), Stage: v1alpha1.StageApply, State: v1alpha1.StateComplete}},
+		"digest":  {"x|1.0.0": {ContainerSHA: long(300), Stage: v1alpha1.StageApply, State: v1alpha1.StateComplete}},
+		"name":    {long(300) + "|1.0.0": {Stage: v1alpha1.StageApply, State: v1alpha1.StateComplete}},
+		"version": {"x|" + long(300): {Stage: v1alpha1.StageApply, State: v1alpha1.StateComplete}},
+		"many":    entries,
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newScenario(t, 2)
+			s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+			s.patchAnnotation("n1", v1alpha1.PrefixNodeState+"demo", node.FormatState(state))
+			s.step(time.Second) // fails when a status cannot be written
+			h := s.GetSkyhook("demo")
+			if h.Status.ObservedGeneration != h.Generation || len(h.Status.NodeState["n1"]) == 0 && what != "many" {
+				t.Errorf("the status is %+v", h.Status)
+			}
+		})
+	}
+}
+
+// TestDamagedOpRecord shows the same for the record of a NodeOp.
+func TestDamagedOpRecord(t *testing.T) {
+	s := newScenario(t, 2)
+	s.createNodeOp("up", "concurrency: 1")
+	s.nodeOpPass(s.cluster)
+	key := node.OpRecordKey(string(s.getNodeOp("up").UID))
+	rec, err := node.ParseNodeOpRecord(s.GetNode("n1").Annotations[key])
+	s.Must(err)
+	for what, result := range map[string]node.Result{
+		"texts": {Phase: opv1.PhaseCompleted, Message: strings.Repeat("ä", 40000), Output: strings.Repeat("ä", 5000), Target: strings.Repeat("t", 300)},
+		"phase": {Phase: opv1.Phase(strings.Repeat("p", 100))},
+	} {
+		damaged := rec.Clone()
+		damaged.Admitted, damaged.Result = false, &result
+		s.patchAnnotation("n1", key, damaged.String())
+		s.now = s.now.Add(2 * time.Second)
+		s.nodeOpPass(s.cluster)
+		wants := map[string]string{"texts": strings.Repeat("ä", 100), "phase": "its result has the phase"}[what]
+		if got, err := json.Marshal(s.getNodeOp("up").Status); err != nil || !strings.Contains(string(got), wants) {
+			t.Errorf("%s: the status is %s, %v", what, got, err)
+		}
+	}
+}
+
+func (s *scenario) patchAnnotation(nodeName, key, value string) {
+	s.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+	s.Must(err)
+	s.Patch(s.GetNode(nodeName), string(patch))
 }
