@@ -27,18 +27,26 @@ const maxErrors = 5
 type inFlight struct {
 	senders sync.WaitGroup
 	slots   chan struct{}        // one for each node that is written to at the same time
-	backoff *flowcontrol.Backoff // of nodes that failed
+	backoff *flowcontrol.Backoff // of what failed
 
 	mu          sync.Mutex
 	nodes       map[string]*nodeWork
 	statuses    map[types.UID]bool       // objects whose status is being written
-	nodeRetryAt map[string]time.Time     // nodes that failed a moment ago
+	failedUntil map[failureKey]time.Time // what failed a moment ago
 	completed   map[*Objects][]*nodeWork // since the last outcome, by what they were planned from
 	retryAt     time.Time
 	errs        []error
 	failed      map[rollout.Ref]string // by rollout: the first error
 	untainted   map[string]string      // nodes to which a taint could not be added, with the error
 }
+
+// failureKey is the work of one rollout on a node, or all work there when it names no rollout.
+type failureKey struct {
+	node    string
+	rollout rollout.Ref
+}
+
+func (k failureKey) String() string { return k.node + " " + k.rollout.String() }
 
 // inFlightView is what was in flight at one moment.
 type inFlightView struct {
@@ -50,16 +58,17 @@ type inFlightView struct {
 func newInFlight(parallel int) *inFlight {
 	return &inFlight{
 		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
-		statuses: map[types.UID]bool{}, nodeRetryAt: map[string]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
+		statuses: map[types.UID]bool{}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
 
+// view returns what is in flight now, for a pass that leaves it alone: when it completes another pass is needed.
 func (f *inFlight) view() inFlightView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses)}
 	for name, w := range f.nodes {
-		v.nodes[name] = true
+		v.nodes[name], w.observed = true, true
 		for r, past := range w.rollouts {
 			v.rollouts[r] = max(v.rollouts[r], past)
 		}
@@ -81,12 +90,15 @@ func (f *inFlight) add(all []*nodeWork) {
 	}
 }
 
-// complete ends the flight of a node: from now on it is observed and decided about again.
-func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) {
+// complete ends the flight of a node: from now on it is observed and decided about again. It reports whether that needs a
+// pass. If nothing was changed and no pass left the node alone meanwhile, the same would be decided again.
+func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.nodes, w.node)
 	f.completed[plannedFrom] = append(f.completed[plannedFrom], w)
+	hasLateRetry := w.late && !f.retryAt.IsZero()
+	return w.changed || w.observed || hasLateRetry
 }
 
 // tryBeginStatus reports whether the status of an object may be written now, because no earlier one is in flight.
@@ -137,19 +149,69 @@ func (f *inFlight) recordRefusal(name rollout.Ref, refused node.Refusal) {
 	f.retryAt = node.Earlier(f.retryAt, refused.RetryAt())
 }
 
-// recordNodeError notes that the work on a node failed, and leaves the node alone for a while.
+// recordNodeError notes that all work on a node failed, and leaves the node alone for a while.
 func (f *inFlight) recordNodeError(w *nodeWork, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.backoff.Next(w.node, now)
-	until := now.Add(f.backoff.Get(w.node))
-	f.nodeRetryAt[w.node] = until
-	f.retryAt = node.Earlier(f.retryAt, until)
-	err = fmt.Errorf("node %s: %w", w.node, err)
-	f.errs = append(f.errs, err)
+	err = f.delay(failureKey{node: w.node}, err, now)
 	for _, a := range w.actions {
 		f.setFailed(a.Rollout, err)
 	}
+}
+
+// recordRolloutError notes that the work of one rollout on a node failed, and leaves that alone for a while.
+func (f *inFlight) recordRolloutError(key failureKey, err error, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.setFailed(key.rollout, f.delay(key, err, now))
+}
+
+// delay leaves something alone for a time that doubles with each failure, and returns its error. The caller holds the lock.
+func (f *inFlight) delay(key failureKey, err error, now time.Time) error {
+	f.backoff.Next(key.String(), now)
+	until := now.Add(f.backoff.Get(key.String()))
+	f.failedUntil[key] = until
+	f.retryAt = node.Earlier(f.retryAt, until)
+	err = fmt.Errorf("node %s: %w", key.node, err)
+	f.errs = append(f.errs, err)
+	return err
+}
+
+// forgetErrors forgets the earlier errors of what succeeded on a node.
+func (f *inFlight) forgetErrors(w *nodeWork) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetError(failureKey{node: w.node})
+	for name := range w.rollouts {
+		if !w.failed[name] {
+			f.forgetError(failureKey{w.node, name})
+		}
+	}
+}
+
+func (f *inFlight) forgetError(key failureKey) {
+	if _, ok := f.failedUntil[key]; ok {
+		f.backoff.DeleteEntry(key.String())
+		delete(f.failedUntil, key)
+	}
+}
+
+// hasFailed reports whether the work of a rollout on a node failed a moment ago.
+func (f *inFlight) hasFailed(on string, name rollout.Ref, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.isDelayed(failureKey{on, name}, now)
+}
+
+// isDelayed reports whether something failed a moment ago, and asks for a pass when that time is over. The caller holds
+// the lock.
+func (f *inFlight) isDelayed(key failureKey, now time.Time) bool {
+	until := f.failedUntil[key]
+	if !until.After(now) {
+		return false
+	}
+	f.retryAt = node.Earlier(f.retryAt, until)
+	return true
 }
 
 // recordUntainted notes that a taint could not be added to a node, if that was to be done.
@@ -159,13 +221,6 @@ func (f *inFlight) recordUntainted(w *nodeWork, err error) {
 	if slices.ContainsFunc(w.actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbTaint }) {
 		f.untainted[w.node] = err.Error()
 	}
-}
-
-func (f *inFlight) forgetNodeError(node string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.backoff.DeleteEntry(node)
-	delete(f.nodeRetryAt, node)
 }
 
 // setFailed keeps the first error of a rollout. The caller holds the lock.
@@ -179,20 +234,16 @@ func (f *inFlight) setFailed(name rollout.Ref, err error) {
 func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(all, func(w *nodeWork) bool {
-		until := f.nodeRetryAt[w.node]
-		if !until.After(now) {
-			return false
-		}
-		f.retryAt = node.Earlier(f.retryAt, until)
-		return true
-	})
+	return slices.DeleteFunc(all, func(w *nodeWork) bool { return f.isDelayed(failureKey{node: w.node}, now) })
 }
 
 // takeOutcome sums up what completed since the last outcome.
 func (f *inFlight) takeOutcome() (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, w := range f.nodes {
+		w.late = true
+	}
 	out := Outcome{RetryAt: f.retryAt, Errors: f.failed, Untainted: f.untainted}
 	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
 		works := f.completed[from]

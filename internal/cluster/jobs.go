@@ -86,9 +86,9 @@ func (w nodeOpOwners) limitAttempts(ctx context.Context, op *nodeop.Compiled) er
 }
 
 // deleteOpObject deletes a Job or pod of a NodeOp, unless it is kept for its logs.
-func (w podWriter) deleteOpObject(ctx context.Context, op *nodeop.Compiled, a rollout.Action) error {
+func (w podWriter) deleteOpObject(ctx context.Context, op *nodeop.Compiled, a rollout.Action) (isDeleted bool, err error) {
 	if op.KeepsObject(a.Object) {
-		return nil
+		return false, nil
 	}
 	name, isJob := nodeop.SplitObjectName(a.Object)
 	return w.deleteOpObjects(ctx, op.Rollout.UID, func(o client.Object) bool {
@@ -97,23 +97,25 @@ func (w podWriter) deleteOpObject(ctx context.Context, op *nodeop.Compiled, a ro
 	})
 }
 
-// deleteOpObjects deletes the matching Jobs and pods of a NodeOp.
-func (p *pass) deleteOpObjects(ctx context.Context, uid string, matches func(client.Object) bool) error {
+// deleteOpObjects deletes the matching Jobs and pods of a NodeOp. It reports whether there were any.
+func (p *pass) deleteOpObjects(ctx context.Context, uid string, matches func(client.Object) bool) (isDeleted bool, err error) {
 	for _, j := range p.objects.Jobs {
 		if j.DeletionTimestamp == nil && isControlledBy(j, uid) && matches(j) {
 			if err := p.deleteJob(ctx, j); err != nil {
-				return err
+				return isDeleted, err
 			}
+			isDeleted = true
 		}
 	}
 	for _, pod := range p.objects.NodeOpPods {
 		if pod.DeletionTimestamp == nil && isControlledBy(pod, uid) && matches(pod) {
 			if err := p.deleteOpPod(ctx, pod); err != nil {
-				return err
+				return isDeleted, err
 			}
+			isDeleted = true
 		}
 	}
-	return nil
+	return isDeleted, nil
 }
 
 // deleteJob deletes a Job, and its pods with it.

@@ -26,14 +26,14 @@ import (
 
 // applyNodeMetadata writes the ConfigMaps with the labels and annotations of the node before the pods that mount them are
 // created: at the admission, and again when they changed since, so that a stage sees what an earlier stage set. It returns by
-// rollout what was refused.
-func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions []rollout.Action) (refused map[rollout.Ref]error, err error) {
+// rollout what was refused; another error fails its rollout.
+func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, work *nodeWork) (refused map[rollout.Ref]error) {
 	refused = map[rollout.Ref]error{}
 	foreign := ""
-	for _, a := range actions {
+	for _, a := range work.withoutFailed(work.actions) {
 		by := w.objects.skyhooks[a.Rollout]
 		mountsMetadata := a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by != nil && by.IsStage(n.Name, a.Task)
-		if by == nil || !mountsMetadata || refused[a.Rollout] != nil {
+		if by == nil || !mountsMetadata || refused[a.Rollout] != nil || work.failed[a.Rollout] {
 			continue
 		}
 		if foreign == "" {
@@ -47,11 +47,12 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, actions 
 			refused[a.Rollout] = err
 			continue
 		} else if err != nil {
-			return nil, err
+			w.failRollout(ctx, work, a, err)
+			continue
 		}
 		w.metadata.Store(name, content)
 	}
-	return refused, nil
+	return refused
 }
 
 func (w podWriter) applyConfigMap(ctx context.Context, m *corev1.ConfigMap) error {

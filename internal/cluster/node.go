@@ -24,7 +24,7 @@ type nodeWriter struct{ *pass }
 // begin does everything on a node that others wait for.
 //
 // All that changes on the node itself is one patch, written before any object is created or evicted: a pod only runs
-// when the node records it.
+// when the node records it. An error of one rollout leaves out what that rollout does there, and nothing else.
 func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	work.actions = w.possibleActions(work.actions)
 	n := w.objects.nodes[work.node]
@@ -32,37 +32,47 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		work.deletions = work.actions
 		return nil
 	}
-	edit, after, err := w.buildEdit(n, work)
-	if err != nil {
-		return err
+	edit, after := w.buildEdit(ctx, n, work)
+	withoutMetadata := podWriter(w).applyNodeMetadata(ctx, after, work)
+	if len(work.failed) > 0 {
+		edit, after = w.buildEdit(ctx, n, work)
 	}
-	pods := podWriter(w)
-	withoutMetadata, err := pods.applyNodeMetadata(ctx, after, work.actions)
-	if err != nil {
-		return err
-	}
+	work.actions = work.withoutFailed(work.actions)
+	var err error
 	if work.after, err = w.writeNode(ctx, n, edit, after); err != nil {
 		return err
 	}
+	work.changed = edit.TouchesNode()
 	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range work.actions {
-		if a.Verb == rollout.VerbSweep {
+		switch {
+		case work.failed[a.Rollout]:
+		case a.Verb == rollout.VerbSweep:
 			work.deletions = append(work.deletions, a)
-			continue
+		default:
+			w.applyAction(ctx, work, a, withoutMetadata[a.Rollout])
 		}
-		err := withoutMetadata[a.Rollout]
-		if err == nil || a.Verb != rollout.VerbRun {
-			err = pods.apply(ctx, a, work.after)
-		}
-		if pods.rememberRefusal(a, err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
-		}
-		work.done = append(work.done, a)
 	}
 	return nil
+}
+
+// applyAction does what an action asks for beyond the node itself, unless the metadata that a pod mounts was refused.
+func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.Action, metadataErr error) {
+	pods := podWriter(w)
+	err := metadataErr
+	if err == nil || a.Verb != rollout.VerbRun {
+		err = pods.apply(ctx, a, work.after)
+	}
+	if pods.rememberRefusal(a, err) {
+		return
+	}
+	if err != nil {
+		w.failRollout(ctx, work, a, err)
+		return
+	}
+	changesObjects := a.Verb == rollout.VerbRun || a.Verb == rollout.VerbEvict
+	work.changed = work.changed || changesObjects
+	work.done = append(work.done, a)
 }
 
 // rememberRefusal remembers a refused request, and reports whether this is one. A refused task is observed as a failed attempt;
@@ -86,16 +96,18 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 // finish deletes objects whose outcome is recorded by now, and writes the node's conditions.
 func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
 	for _, a := range work.deletions {
-		if a.Verb == rollout.VerbSweep {
-			isDeleted, err := podWriter(w).tryDelete(ctx, a)
-			if err != nil {
-				return fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
-			}
-			if !isDeleted {
-				continue
-			}
+		if a.Verb != rollout.VerbSweep {
+			work.done = append(work.done, a)
+			continue
 		}
-		work.done = append(work.done, a)
+		isAccepted, isDeleted, err := podWriter(w).tryDelete(ctx, a)
+		if err != nil {
+			w.failRollout(ctx, work, a, err)
+		}
+		work.changed = work.changed || isDeleted
+		if isAccepted {
+			work.done = append(work.done, a)
+		}
 	}
 	if work.after == nil || !work.conditions.TouchesStatus() {
 		return nil
@@ -109,6 +121,7 @@ func (w nodeWriter) writeConditions(ctx context.Context, work *nodeWork) error {
 	if err != nil {
 		return fmt.Errorf("patching the status of the node: %w", err)
 	}
+	work.changed = true
 	after := work.after.With(work.conditions)
 	after.ResourceVersion = version
 	w.writes.Nodes.Put(after)
@@ -130,26 +143,36 @@ func (w nodeWriter) possibleActions(actions []rollout.Action) []rollout.Action {
 	return out
 }
 
-// buildEdit makes one edit of everything that changes on the node.
-func (w nodeWriter) buildEdit(n *node.Node, work *nodeWork) (node.Edit, *node.Node, error) {
-	var edit node.Edit
+// buildEdit makes one edit of everything that changes on the node. A rollout with an action that has no edit is left out.
+func (w nodeWriter) buildEdit(ctx context.Context, n *node.Node, work *nodeWork) (node.Edit, *node.Node) {
+	for {
+		edit, after, failed, err := w.tryBuildEdit(n, work)
+		if err == nil {
+			return edit, after
+		}
+		w.failRollout(ctx, work, failed, err)
+	}
+}
+
+// tryBuildEdit makes that edit, or returns the first action that has none.
+func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, after *node.Node, failed rollout.Action, err error) {
 	add := func(e node.Edit) {
 		if !e.Empty() {
 			edit, n = edit.Plus(e), n.With(e)
 		}
 	}
 	add(work.adopted)
-	for _, a := range work.actions {
+	for _, a := range work.withoutFailed(work.actions) {
 		e, err := w.editOf(a, n)
 		if err != nil {
-			return edit, n, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
+			return edit, n, a, err
 		}
 		add(e)
 	}
 	for _, u := range work.updates {
 		add(u.by.Words(n, u.verdict))
 	}
-	return edit, n, nil
+	return edit, n, rollout.Action{}, nil
 }
 
 // editOf is what an action changes on its node.

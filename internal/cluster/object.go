@@ -76,13 +76,20 @@ func (w podWriter) acceptExisting(ctx context.Context, by *skyhook.Compiled, pod
 	return nil
 }
 
-// tryDelete deletes the object of an action, unless that was refused a moment ago. It reports whether it did.
-func (w podWriter) tryDelete(ctx context.Context, a rollout.Action) (isDeleted bool, err error) {
-	return w.try(request{rollout: a.Rollout, node: a.Node, object: a.Object}, func() error { return w.deleteObject(ctx, a) })
+// tryDelete deletes the object of an action, unless that was refused a moment ago. It reports whether that was accepted, and
+// whether there was anything to delete.
+func (w podWriter) tryDelete(ctx context.Context, a rollout.Action) (isAccepted, isDeleted bool, err error) {
+	isAccepted, err = w.try(request{rollout: a.Rollout, node: a.Node, object: a.Object}, func() error {
+		var err error
+		isDeleted, err = w.deleteObject(ctx, a)
+		return err
+	})
+	return isAccepted, isDeleted, err
 }
 
-// deleteObject deletes a pod or Job of ours, the one that was observed and no later one of its name.
-func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) error {
+// deleteObject deletes a pod or Job of ours, the one that was observed and no later one of its name. It reports whether
+// there was anything to delete.
+func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) (isDeleted bool, err error) {
 	if op := w.nodeOp(a.Rollout); op != nil {
 		return w.deleteOpObject(ctx, op, a)
 	}
@@ -91,11 +98,12 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) error {
 			continue
 		}
 		if err := w.deletePod(ctx, p); err != nil {
-			return err
+			return isDeleted, err
 		}
 		writecache.PutDeleting(w.writes.Pods, p)
+		isDeleted = true
 	}
-	return nil
+	return isDeleted, nil
 }
 
 func isControlledBy(o metav1.Object, uid string) bool {

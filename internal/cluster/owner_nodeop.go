@@ -84,7 +84,8 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		expired, at := c.IsExpired()
 		if expired {
 			w.tryCleanUp(name, "objects", func() error {
-				return w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
+				_, err := w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
+				return err
 			})
 		} else if !at.IsZero() {
 			w.inFlight.retry(at.Time)

@@ -6,9 +6,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // sendQueue is the work of one plan that is still to be sent. The first part of each node goes before the second part of
@@ -96,8 +99,8 @@ func (p *pass) sendAll(ctx context.Context, q *sendQueue) {
 		if w.begun {
 			p.attempt(ctx, w, writer.finish)
 		}
-		p.inFlight.complete(w, p.objects)
-		if p.options.OnComplete != nil {
+		needsPass := p.inFlight.complete(w, p.objects)
+		if needsPass && p.options.OnComplete != nil {
 			p.options.OnComplete()
 		}
 	}
@@ -111,13 +114,12 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 	}
 	err := part(ctx, w)
 	if err == nil {
-		p.inFlight.forgetNodeError(w.node)
+		p.inFlight.forgetErrors(w)
 		p.refused.remove(request{node: w.node})
 		return true
 	}
-	isCanceled := errors.Is(ctx.Err(), context.Canceled)
 	switch {
-	case isCanceled || apierrors.IsConflict(err): // the node was changed meanwhile: the next pass decides again
+	case mustDecideAgain(ctx, err):
 		p.inFlight.retry(p.now)
 	case isRefused(err):
 		p.rememberNodeRefusal(w, err)
@@ -127,6 +129,24 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 		p.inFlight.recordUntainted(w, err)
 	}
 	return false
+}
+
+// mustDecideAgain reports whether the next pass decides again after an error: the object was changed meanwhile, or the process
+// ends.
+func mustDecideAgain(ctx context.Context, err error) bool {
+	isCanceled := errors.Is(ctx.Err(), context.Canceled)
+	return isCanceled || apierrors.IsConflict(err)
+}
+
+// failRollout records an error that concerns the work of one rollout on a node. The work of others there goes on.
+func (p *pass) failRollout(ctx context.Context, w *nodeWork, a rollout.Action, err error) {
+	w.fail(a.Rollout)
+	if mustDecideAgain(ctx, err) {
+		p.inFlight.retry(p.now)
+		return
+	}
+	err = fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
+	p.inFlight.recordRolloutError(failureKey{w.node, a.Rollout}, err, p.options.Clock())
 }
 
 // rememberNodeRefusal remembers that a node cannot be changed: its targets are blocked until that is tried again.

@@ -31,6 +31,26 @@ type nodeWork struct {
 	conditions node.Edit        // conditions that are still to be written
 	deletions  []rollout.Action // of objects that ended
 	done       []rollout.Action
+	failed     map[rollout.Ref]bool // rollouts whose work on the node failed
+	changed    bool                 // something was changed
+	observed   bool                 // a pass left the node alone because of this work; see inFlight.view
+	late       bool                 // the outcome of its pass was taken before it completed
+}
+
+// fail notes that the work of one rollout on the node failed. What is left of it is not done; that of others is.
+func (w *nodeWork) fail(name rollout.Ref) {
+	if w.failed == nil {
+		w.failed = map[rollout.Ref]bool{}
+	}
+	w.failed[name] = true
+}
+
+// withoutFailed leaves out the actions of rollouts whose work on the node failed.
+func (w *nodeWork) withoutFailed(actions []rollout.Action) []rollout.Action {
+	if len(w.failed) == 0 {
+		return actions
+	}
+	return slices.DeleteFunc(slices.Clone(actions), func(a rollout.Action) bool { return w.failed[a.Rollout] })
 }
 
 // annotationUpdate is what a rollout's verdict says on a node.
@@ -104,7 +124,7 @@ func (a *applier) nextActive(all []*nodeWork) []*nodeWork {
 
 func (c *workCollector) addActions(actions []rollout.Action) {
 	for _, a := range actions {
-		if c.skip[a.Node] {
+		if c.skip[a.Node] || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
 			continue
 		}
 		w := c.byNode[a.Node]
