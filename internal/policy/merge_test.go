@@ -95,3 +95,23 @@ func TestReset(t *testing.T) {
 		t.Error("without a policy batches are not reset")
 	}
 }
+
+// A rollout that does not say what it rolls out, such as that of a NodeOp, changes nothing about what is rolled out.
+func TestMergeGroupsWithoutFor(t *testing.T) {
+	skyhook, other, nodeOp := rollout.Group{For: "v1"}, rollout.Group{For: "v2"}, rollout.Group{}
+	both := MergeGroups(skyhook, other).For
+	if both == "v1" || both == "v2" || both == "" {
+		t.Errorf("two Skyhooks give %q", both)
+	}
+	for name, got := range map[string]struct{ is, want string }{
+		"a NodeOp after a Skyhook":    {MergeGroups(skyhook, nodeOp).For, "v1"},
+		"a NodeOp before a Skyhook":   {MergeGroups(nodeOp, skyhook).For, "v1"},
+		"a NodeOp beside two":         {MergeGroups(MergeGroups(skyhook, other), nodeOp).For, both},
+		"a NodeOp between two":        {MergeGroups(MergeGroups(skyhook, nodeOp), other).For, both},
+		"a Skyhook of equal versions": {MergeGroups(skyhook, skyhook).For, "v1"},
+	} {
+		if got.is != got.want {
+			t.Errorf("%s gives %q, want %q", name, got.is, got.want)
+		}
+	}
+}

@@ -119,10 +119,10 @@ func (u batchUpdater) resume() {
 
 // updateFor updates the memory if something else is rolled out now, and reports whether the memory is up to date with
 // that. Batches begin anew when the open one has ended; until then no target joins it. A group that keeps its memory
-// only forgets that it stopped.
+// only forgets that it stopped. While it is unknown what is rolled out, nothing else is.
 func (u batchUpdater) updateFor() bool {
 	m := &u.memory
-	if u.For == m.For {
+	if u.For == m.For || u.For == "" {
 		return false
 	}
 	isFirst := m.For == ""
