@@ -178,6 +178,9 @@ func (d *interruptRun) happenedBefore() bool {
 // reportDone reports that there is nothing left to do.
 func (d *interruptRun) reportDone() error {
 	d.Log.Info("this interrupt is done already", "id", d.rec.ID, "at", d.rec.At)
+	if boot, err := d.Host.BootID(); err == nil && d.rec.To != "" && boot != d.rec.From {
+		d.rec.To = boot // the host may have booted again since: the node reports the boot that runs
+	}
 	d.setReason("it was done before")
 	d.logIgnored(d.writeFlags())
 	return nil

@@ -59,7 +59,7 @@ type environment struct {
 	commands      map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
 	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
 	output        string                    // the termination message of a command that succeeds
-	rebootModes   map[string]string         // how a node reboots: "" does, "never", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
+	rebootModes   map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
 	hostRecords   map[string]pack.Reboot    // records on hosts, by node and id
 	namespaces    []string                  // that the operator watches
 	loses         func(rollout.Action) bool // actions that are lost

@@ -121,5 +121,8 @@ func (w *environment) runReboot(p *corev1.Pod) {
 			n.BootID, w.hostRecords[id] = proof.To, proof
 		}
 		end(pack.Message{Outcome: pack.Succeeded, Reboot: &proof})
+		if w.rebootModes[n.Name] == "twice" {
+			n.BootID += "'"
+		}
 	}
 }

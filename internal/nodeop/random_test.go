@@ -62,7 +62,7 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 	for turn := range 50 {
 		if chance(15) {
 			n := []string{"cp1", "n2", "n3", "n4"}[luck.Intn(4)]
-			w.commands[n], w.checks[n], w.rebootModes[n] = []string{"", "fail", "hang"}[luck.Intn(3)], []string{"", "!", "skip"}[luck.Intn(3)], []string{"", "never", "lies"}[luck.Intn(3)]
+			w.commands[n], w.checks[n], w.rebootModes[n] = []string{"", "fail", "hang"}[luck.Intn(3)], []string{"", "!", "skip"}[luck.Intn(3)], []string{"", "never", "lies", "twice"}[luck.Intn(4)]
 		}
 		if chance(4) && w.node("n4") != nil {
 			w.removeNode("n4")

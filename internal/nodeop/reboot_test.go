@@ -37,6 +37,17 @@ func TestLostRebootPod(t *testing.T) {
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
 }
 
+// A node that boots again before the operator has seen the first boot has rebooted.
+func TestSecondBoot(t *testing.T) {
+	w := newEnvironment(t, "n1")
+	o := w.applyYAML(rebootingOp)
+	w.rebootModes["n1"] = "twice"
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "boot", w.node("n1").BootID, "boot-1''")
+	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
+}
+
 // The reboot pod depends on nothing while the node goes down: it has no API token, no service account, no secret, and
 // no taint evicts it. It does not use the image of the operation.
 func TestRebootPodIsIndependent(t *testing.T) {

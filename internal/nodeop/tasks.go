@@ -312,14 +312,15 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 	return task
 }
 
-// verifyReboot decides whether the node came up again. Only a new boot id and a ready node prove it.
+// verifyReboot decides whether the node came up again. Only a ready node in a later boot than the one before proves it; it may have
+// booted again since the agent saw the reboot.
 func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	about := "Node " + t.node.Name
 	proof := readRebootProof(p)
 	provenByPredecessor := p.Annotations[v1alpha1.AnnotationRebootState] == string(v1alpha1.RebootCompleted)
 	fallback := t.fallback(proof)
 	switch {
-	case proof != nil && proof.To != t.node.BootID:
+	case proof != nil && !proof.IsProvenBy(t.node.BootID, t.rec.Boot):
 		task.Why = &rollout.Why{Reason: rollout.ReasonRebootTimeout, About: about,
 			Text: "the agent saw the reboot, and the node has not reported boot " + node.Truncate(proof.To, 40) + " yet"}
 	case proof == nil && !provenByPredecessor && t.node.BootID == t.rec.Boot:

@@ -6,6 +6,7 @@ package pack
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,12 @@ type Reboot struct {
 	// Version and System are what came up on a host that runs Kairos, as in Kairos.Version and Kairos.Boot.
 	Version string `json:"version,omitempty"`
 	System  string `json:"system,omitempty"`
+}
+
+// IsProvenBy reports whether a host that is in this boot has rebooted: it is in the boot that the agent saw, or in another one that
+// is none of those before the reboot, because it booted again.
+func (r *Reboot) IsProvenBy(boot string, before ...string) bool {
+	return boot != "" && (boot == r.To || boot != r.From && !slices.Contains(before, boot))
 }
 
 type wireMessage struct {

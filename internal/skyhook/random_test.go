@@ -292,7 +292,7 @@ func (l *randomRun) logAndApply(c *Compiled, a rollout.Action) {
 	}
 	switch a.Verb {
 	case rollout.VerbRecord:
-		if a.Why.Reason == rollout.ReasonDeadline {
+		if slices.Contains([]rollout.Reason{rollout.ReasonDeadline, rollout.ReasonRebootTimeout, rollout.ReasonRebootNotStarted}, a.Why.Reason) {
 			l.t.Errorf("%s of %s: %s\n%s", a.Task, a.Node, a.Why.Text, strings.Join(l.tail(20), "\n"))
 		}
 	case rollout.VerbRun:
@@ -369,7 +369,11 @@ func (l *randomRun) reboot(p *corev1.Pod) {
 	} else {
 		l.rebooted = append(l.rebooted, n.Name+id)
 		n.Status.NodeInfo.BootID = l.nextBoot(from)
-		l.bumpVersion(n)
 	}
 	l.endPod(p, 0, string(pack.Message{Mode: pack.ModeInterrupt, Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: from, To: n.Status.NodeInfo.BootID}}.Encode()))
+	if l.chance(20) {
+		l.log = append(l.log, n.Name+" booted again")
+		n.Status.NodeInfo.BootID = l.nextBoot(n.Status.NodeInfo.BootID)
+	}
+	l.bumpVersion(n)
 }

@@ -223,7 +223,7 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 		}
 	}
 	if st.isInterrupt() && pod.state == succeeded && e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
-		tc.proveReboot(w.n, e.rec, pod, task)
+		tc.proveReboot(w, e.rec, pod, task)
 	}
 }
 
@@ -243,20 +243,33 @@ func (tc taskCompiler) isOutdated(st *step, e entry, pod *podInfo) bool {
 	return pod.content != tc.renderer().contentOf(st, st.payload)
 }
 
-// proveReboot defers the success of a reboot until the node reports another boot id and is ready.
-func (tc taskCompiler) proveReboot(n *node.Node, rec *node.PackageRecord, pod *podInfo, task *rollout.Task) {
+// proveReboot defers the success of a reboot until the node is ready in a later boot than the one before it. That may be
+// another boot than the agent saw: the node can boot again before the success is recorded.
+func (tc taskCompiler) proveReboot(w *packageDiff, rec *node.PackageRecord, pod *podInfo, task *rollout.Task) {
+	n := w.n
 	wait := func(reason rollout.Reason, text string) {
 		task.State, task.Why = rollout.StateRunning, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
 	}
 	switch {
 	case tc.in.Config.TrustAgentReboots:
-	case pod.reboot != nil && n.BootID != pod.reboot.To:
+	case pod.reboot != nil && !pod.reboot.IsProvenBy(n.BootID, bootsBefore(w, rec)...):
 		wait(rollout.ReasonRebootTimeout, fmt.Sprintf("the agent saw the reboot, and the node has not reported boot %s yet", node.Truncate(pod.reboot.To, 40)))
 	case pod.reboot == nil && rec.Boot != "" && n.BootID == rec.Boot:
 		wait(rollout.ReasonRebootNotStarted, "the interrupt ended, and the node still reports the boot from before it")
 	case !n.Ready:
 		wait(rollout.ReasonNodeNotReady, "the node booted again and is not ready yet")
 	}
+}
+
+// bootsBefore lists the boots that were recorded before a reboot: the one that it ends, and those in which packages finished.
+func bootsBefore(w *packageDiff, rec *node.PackageRecord) []string {
+	boots := []string{rec.Boot}
+	for _, p := range w.rec.Packages {
+		if p.Goal == "" {
+			boots = append(boots, p.Boot)
+		}
+	}
+	return boots
 }
 
 // markStale adds the edits that need no task: records of packages that a predecessor finished, and removal of entries with
