@@ -4,6 +4,7 @@
 package world
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -160,6 +161,10 @@ func (r *Run) repair() {
 	for _, key := range r.server.keys(Nodes) {
 		c := r.server.objects[Nodes.Kind][key]
 		for _, name := range ourAnnotations(c) {
+			if strings.HasPrefix(name, opv1.PrefixRecord) {
+				r.repairOpRecord(key, name)
+				continue
+			}
 			skyhook, isState := strings.CutPrefix(name, v1alpha1.PrefixNodeState)
 			if !isState {
 				skyhook, _ = strings.CutPrefix(name, v1alpha1.PrefixRecord)
@@ -193,5 +198,13 @@ func (r *Run) repair() {
 	}
 	for _, key := range r.server.keys(Policies) {
 		r.humanChanges(Policies, key, "resumed", func(c content) { part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now" })
+	}
+}
+
+// repairOpRecord deletes the record of a NodeOp that cannot be read.
+func (r *Run) repairOpRecord(key client.ObjectKey, name string) {
+	text := meta(r.server.objects[Nodes.Kind][key]).GetAnnotations()[name]
+	if json.Unmarshal([]byte(text), &node.OpRecord{}) != nil {
+		r.annotate(key, name, "")
 	}
 }

@@ -103,7 +103,7 @@ func makeEvents(seed uint64, allowed func(Cause) bool) []Event {
 		total += c.weight
 	}
 	var out []Event
-	for range dice.IntN(26) {
+	for range dice.IntN(20) {
 		at := dice.IntN(total)
 		var cause Cause
 		for _, c := range causes {

@@ -30,7 +30,7 @@ const Namespace = "skyhook"
 
 // How long a run is.
 const (
-	busyTurns  = 45  // with events
+	busyTurns  = 32  // with events
 	quietTurns = 400 // without: after these everything must have come to rest
 )
 

@@ -5,6 +5,7 @@ package world
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type truth struct {
 	held       map[string]map[string]bool // likewise: the operator's cordon
 	gaveUp     map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
 	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
+	voided     map[string]int             // likewise: of the latest that a reset ended
 	cordoned   map[string]bool            // by an administrator, while it was schedulable; by UID of the node
 	interrupts map[string]string          // by id of an interrupt: the node it ran on
 	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
@@ -36,14 +38,17 @@ type truth struct {
 func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
-		cordoned: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{},
+		cordoned: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 	}
 }
 
-func (t *truth) beginPass()                          { t.requests, t.refused, t.writes, t.unchanged = 0, false, 0, nil }
-func (t *truth) countRequest(Request)                { t.requests++ }
-func (t *truth) noteRefusal()                        { t.refused = true }
-func (t *truth) forgetAdmission(uid, skyhook string) { set(t.admitted, uid, skyhook, false) }
+func (t *truth) beginPass()           { t.requests, t.refused, t.writes, t.unchanged = 0, false, 0, nil }
+func (t *truth) countRequest(Request) { t.requests++ }
+func (t *truth) noteRefusal()         { t.refused = true }
+func (t *truth) forgetAdmission(uid, skyhook string) {
+	set(t.admitted, uid, skyhook, false)
+	t.voided[uid+skyhook] = t.admission[uid+skyhook]
+}
 
 func set(m map[string]map[string]bool, uid, skyhook string, value bool) {
 	if m[uid] == nil {
@@ -54,7 +59,7 @@ func set(m map[string]map[string]bool, uid, skyhook string, value bool) {
 
 // onWrite notes what the operator wrote, and checks what must be true at every moment.
 func (r *Run) onWrite(w Write) {
-	r.tracef("request  %s", w.Request)
+	r.tracef("request  %s%s", w.Request, w.describePatch())
 	isSame := w.Before != nil && w.After != nil && meta(w.Before).GetResourceVersion() == meta(w.After).GetResourceVersion()
 	if isSame {
 		r.truth.unchanged = append(r.truth.unchanged, w.Request.String())
@@ -67,6 +72,23 @@ func (r *Run) onWrite(w Write) {
 	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
 		r.checkSeats("creating pod " + w.Name)
 	}
+}
+
+// describePatch names what a patch of a node changes.
+func (w Write) describePatch() string {
+	annotations := nestedMap(w.Patch, "metadata", "annotations")
+	if w.Kind != Nodes || w.Subresource != "" {
+		return ""
+	}
+	out := ""
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		text, _ := annotations[key].(string)
+		out += fmt.Sprintf("\n          %s=%.700s", key, text)
+	}
+	if spec := nestedMap(w.Patch, "spec"); spec != nil {
+		out += fmt.Sprintf("\n          spec %v", spec)
+	}
+	return out
 }
 
 // onNodeWrite notes admissions and holds that the operator wrote to a node.
@@ -104,7 +126,8 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 		r.violate("records are readable", "the operator wrote %s", text)
 		return
 	}
-	set(r.truth.admitted, uid, skyhook, rec.Admitted)
+	isVoid := rec.Admission <= r.truth.voided[uid+skyhook] // by a reset; the record may still say so
+	set(r.truth.admitted, uid, skyhook, rec.Admitted && !isVoid)
 	gaveUp := r.truth.gaveUp[uid][skyhook] && r.truth.admission[uid+skyhook] == rec.Admission
 	r.truth.admission[uid+skyhook] = rec.Admission
 	latest := r.now.Add(r.leader.clockOffset + clockTolerance)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -189,14 +190,9 @@ func (r *Validator) Validate(u, old *unstructured.Unstructured) *Object {
 	}
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, u.Object)...)
-	if len(errs) == 0 { // CEL rules rely on the schema
-		k.compileRules.Do(func() { k.cel = cel.NewValidator(k.structural, true, costOfRule) })
-		var before any
-		if old != nil {
-			before = old.Object
-		}
-		found, _ := k.cel.Validate(context.Background(), nil, k.structural, u.Object, before, costOfObject)
-		errs = append(errs, found...)
+	isSameSpec := old != nil && reflect.DeepEqual(old.Object["spec"], u.Object["spec"])
+	if len(errs) == 0 && !isSameSpec { // CEL rules rely on the schema, and no status has any
+		errs = append(errs, k.applyRules(u, old)...)
 	}
 	for _, e := range errs {
 		if text := describeError(e); !slices.Contains(o.Problems, text) {
@@ -205,6 +201,17 @@ func (r *Validator) Validate(u, old *unstructured.Unstructured) *Object {
 	}
 	slices.Sort(o.Problems)
 	return o
+}
+
+// applyRules applies the CEL rules.
+func (k *crdVersion) applyRules(u, old *unstructured.Unstructured) field.ErrorList {
+	k.compileRules.Do(func() { k.cel = cel.NewValidator(k.structural, true, costOfRule) })
+	var before any
+	if old != nil {
+		before = old.Object
+	}
+	errs, _ := k.cel.Validate(context.Background(), nil, k.structural, u.Object, before, costOfObject)
+	return errs
 }
 
 // describeError formats an error without the value, which may be long.
