@@ -98,6 +98,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 	}
 	for name, s := range n.skyhooks {
 		s.parse(name, prev.skyhooks[name])
+		s.Cordoned = s.Cordoned || s.Record.Held != nil && s.Record.Node == n.UID // the annotation may be lost
 		n.rebootsFrom = append(n.rebootsFrom, s.Record.rebootsFrom()...)
 	}
 	slices.Sort(n.rebootsFrom)

@@ -71,6 +71,19 @@ func TestResetKeepsAnEarlierCordon(t *testing.T) {
 	}
 }
 
+// A hold stands in the record too: without its annotation the node is still held, and released with what was before.
+func TestHoldWithoutItsAnnotation(t *testing.T) {
+	n := newNode(map[string]string{v1alpha1.PrefixRecord + "demo": SkyhookRecord{Node: "uid-n1", Held: &Held{At: someTime}}.String()})
+	parsed := Parse(n, nil)
+	if holds := parsed.Holds(nil); len(holds) != 1 || holds[0].WasCordoned || !parsed.MayBeDrained() {
+		t.Errorf("the holds are %+v", holds)
+	}
+	n.UID = "uid-of-a-new-node"
+	if holds := Parse(n, nil).Holds(nil); len(holds) > 0 {
+		t.Errorf("another node of the same name has the holds %+v", holds)
+	}
+}
+
 // A record of an earlier node of the same name holds nothing.
 func TestHoldsOfAnotherNodeDoNotCount(t *testing.T) {
 	n := newNode(map[string]string{})

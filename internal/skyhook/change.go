@@ -144,8 +144,8 @@ func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
 		e = r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
 		})
-		e.SetAnnotation(n, v1alpha1.PrefixCordon+name, "true")
 	}
+	e.SetAnnotation(n, v1alpha1.PrefixCordon+name, "true")
 	if !n.Unschedulable {
 		e = e.Plus(node.ClearWasCordoned(n.With(e)))
 	}
