@@ -97,9 +97,6 @@ func (r *Run) onNodeWrite(w Write) {
 	annotations, _ := nestedMap(w.Patch, "metadata")["annotations"].(map[string]any)
 	for key, value := range annotations {
 		text, _ := value.(string)
-		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixCordon); is {
-			set(r.truth.held, uid, skyhook, text != "")
-		}
 		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixRecord); is {
 			r.noteRecord(uid, skyhook, text)
 		}
@@ -117,6 +114,7 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 	var rec struct {
 		Admitted  bool
 		Admission int
+		Held      *struct{}
 		Packages  map[string]struct {
 			Attempts int
 			FailedAt *time.Time
@@ -126,6 +124,7 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 		r.violate("records are readable", "the operator wrote %s", text)
 		return
 	}
+	set(r.truth.held, uid, skyhook, rec.Held != nil)
 	isVoid := rec.Admission <= r.truth.voided[uid+skyhook] // by a reset; the record may still say so
 	set(r.truth.admitted, uid, skyhook, rec.Admitted && !isVoid)
 	gaveUp := r.truth.gaveUp[uid][skyhook] && r.truth.admission[uid+skyhook] == rec.Admission
