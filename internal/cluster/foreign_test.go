@@ -178,3 +178,55 @@ func (s *scenario) patchAnnotation(nodeName, key, value string) {
 	s.Must(err)
 	s.Patch(s.GetNode(nodeName), string(patch))
 }
+
+// TestManyUnknownOwners shows that a node with holds of a thousand owners that do not exist costs a few requests, and delays nobody.
+func TestManyUnknownOwners(t *testing.T) {
+	s := newScenario(t, 2)
+	annotations := map[string]string{}
+	for i := range 1000 {
+		annotations[fmt.Sprintf("%sx%d", v1alpha1.PrefixCordon, i)] = "true"
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	s.Must(err)
+	s.Patch(s.GetNode("n1"), string(patch))
+	reads := 0
+	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+		return &countingTransport{next, &reads}
+	}
+	s.cluster = s.newCluster(s.requests)
+	s.Apply(demo)
+	s.pass()
+	reads = 0
+	began := time.Now()
+	for range 5 {
+		s.step(time.Second)
+	}
+	if reads > 5*40 || time.Since(began) > 30*time.Second {
+		t.Errorf("five passes read %d times in %s", reads, time.Since(began))
+	}
+	s.now = s.now.Add(orphanConfirmation)
+	for range 16 {
+		s.step(time.Second)
+	}
+	for key := range s.GetNode("n1").Annotations {
+		if strings.HasPrefix(key, v1alpha1.PrefixCordon) {
+			t.Fatalf("%s is left", key)
+		}
+	}
+	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
+		t.Errorf("the Skyhook is %s", got)
+	}
+}
+
+// countingTransport counts reads.
+type countingTransport struct {
+	next  http.RoundTripper
+	reads *int
+}
+
+func (g *countingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method == http.MethodGet {
+		*g.reads++
+	}
+	return g.next.RoundTrip(q)
+}

@@ -177,12 +177,12 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 
 // editOf is what an action changes on its node.
 func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
-	if op := w.nodeOp(a.Rollout); op != nil {
+	if op := w.nodeOp(a); op != nil {
 		return op.Change(a, n, w.objects.holds(n))
 	}
 	by := w.objects.skyhooks[a.Rollout]
 	if by == nil && w.objects.Orphans[a.Rollout] {
-		by = w.objects.compileDeleted(a.Rollout)
+		by = w.objects.compileDeleted(a.Rollout, n)
 	}
 	if by == nil {
 		return node.Edit{}, errors.New("there is no such object")

@@ -39,7 +39,7 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 
 // runTask creates a task's pod. A pod of that name that is ours and was made from the same content is success.
 func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) error {
-	if op := w.nodeOp(a.Rollout); op != nil {
+	if op := w.nodeOp(a); op != nil {
 		return w.runOpTask(ctx, op, a, n)
 	}
 	by := w.objects.skyhooks[a.Rollout]
@@ -90,7 +90,7 @@ func (w podWriter) tryDelete(ctx context.Context, a rollout.Action) (isAccepted,
 // deleteObject deletes a pod or Job of ours, the one that was observed and no later one of its name. It reports whether
 // there was anything to delete.
 func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) (isDeleted bool, err error) {
-	if op := w.nodeOp(a.Rollout); op != nil {
+	if op := w.nodeOp(a); op != nil {
 		return w.deleteOpObject(ctx, op, a)
 	}
 	for _, p := range w.objects.Pods {

@@ -216,10 +216,10 @@ func (o *Objects) isOfNodeOp(p *corev1.Pod) bool {
 	})
 }
 
-// compileDeleted compiles a Skyhook that is gone and left a hold behind.
-func (o *Objects) compileDeleted(ref rollout.Ref) *skyhook.Compiled {
+// compileDeleted compiles a Skyhook that is gone and left a hold on a node behind. No other node matters for its release.
+func (o *Objects) compileDeleted(ref rollout.Ref, n *node.Node) *skyhook.Compiled {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, DeletionTimestamp: &metav1.Time{}}}
-	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: o.Nodes, Definitions: o.Definitions, Config: o.Config})
+	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: []*node.Node{n}, Definitions: o.Definitions, Config: o.Config})
 }
 
 // holds lists the holds on a node. When no NodeOp has the UID of a hold, its owner is named with that UID.

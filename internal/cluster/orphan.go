@@ -5,15 +5,13 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -26,10 +24,52 @@ import (
 // orphanConfirmation is the time between two answers of the API server that an owner of holds does not exist.
 const orphanConfirmation = 30 * time.Second
 
-// findOrphans finds holds whose owner is gone. A list without the owner proves nothing: only the API server itself does,
-// twice.
+// maxOrphans bounds the owners whose holds one pass releases: annotations of nodes may name any number of them.
+const maxOrphans = 100
+
+// findOrphans finds holds whose owner is gone. A list of a cache without the owner proves nothing: only the API server itself does,
+// twice. However many owners holds name, it is asked for one list of each kind.
 func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) error {
-	exists := make(map[rollout.Ref]bool, len(o.Skyhooks))
+	unlisted := o.findUnlistedOwners()
+	maps.DeleteFunc(v.missing, func(owner rollout.Ref, _ time.Time) bool { return !unlisted[owner] })
+	o.Orphans = map[rollout.Ref]bool{}
+	var due []rollout.Ref
+	for owner := range unlisted {
+		since, isMissing := v.missing[owner]
+		if next := since.Add(orphanConfirmation); isMissing && now.Before(next) {
+			o.RetryAt = node.Earlier(o.RetryAt, next)
+		} else {
+			due = append(due, owner)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	slices.SortFunc(due, rollout.Ref.Compare)
+	live, err := v.listOwners(ctx, due)
+	if err != nil {
+		return err
+	}
+	for _, owner := range due {
+		_, isMissing := v.missing[owner]
+		switch {
+		case live.exists(owner):
+			delete(v.missing, owner)
+		case !isMissing:
+			v.missing[owner] = now
+			o.RetryAt = node.Earlier(o.RetryAt, now.Add(orphanConfirmation))
+		case len(o.Orphans) < maxOrphans:
+			o.Orphans[owner] = true
+		default:
+			o.RetryAt = node.Earlier(o.RetryAt, now)
+		}
+	}
+	return nil
+}
+
+// findUnlistedOwners returns the owners of holds that are not among the objects.
+func (o *Objects) findUnlistedOwners() map[rollout.Ref]bool {
+	exists := make(map[rollout.Ref]bool, len(o.Skyhooks)+len(o.NodeOps))
 	for _, s := range o.Skyhooks {
 		exists[skyhook.Ref(s.Name)] = true
 	}
@@ -44,49 +84,37 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 			}
 		}
 	}
-	for owner := range v.missing {
-		if !unlisted[owner] {
-			delete(v.missing, owner)
-		}
-	}
-	o.Orphans = map[rollout.Ref]bool{}
-	var errs []error
-	for _, owner := range slices.SortedFunc(maps.Keys(unlisted), rollout.Ref.Compare) {
-		since, before := v.missing[owner]
-		if before && now.Before(since.Add(orphanConfirmation)) {
-			o.RetryAt = node.Earlier(o.RetryAt, since.Add(orphanConfirmation))
-			continue
-		}
-		gone, err := v.isGone(ctx, owner)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case !gone:
-			delete(v.missing, owner)
-		case !before:
-			v.missing[owner] = now
-			o.RetryAt = node.Earlier(o.RetryAt, now.Add(orphanConfirmation))
-		default:
-			o.Orphans[owner] = true
-		}
-	}
-	return errors.Join(errs...)
+	return unlisted
 }
 
-// isGone asks the API server itself whether the owner of a hold does not exist. A NodeOp's name has its UID after an "@".
-func (v *observer) isGone(ctx context.Context, owner rollout.Ref) (bool, error) {
-	var found client.Object = &v1alpha1.Skyhook{}
-	if owner.Kind == nodeop.Kind {
-		found = &opv1.NodeOp{}
+// owners are the UIDs of all objects of the kinds that hold nodes.
+type owners map[rollout.Ref]types.UID
+
+// exists reports whether the owner of a hold exists. A NodeOp's name has its UID after an "@".
+func (l owners) exists(owner rollout.Ref) bool {
+	name, uid, hasUID := strings.Cut(owner.Name, "@")
+	owner.Name = name
+	found, ok := l[owner]
+	return ok && (!hasUID || string(found) == uid)
+}
+
+// listOwners lists the kinds of some owners from the API server itself.
+func (v *observer) listOwners(ctx context.Context, wanted []rollout.Ref) (owners, error) {
+	out := owners{}
+	isWanted := func(kind string) bool {
+		return slices.ContainsFunc(wanted, func(owner rollout.Ref) bool { return owner.Kind == kind })
 	}
-	name, uid, _ := strings.Cut(owner.Name, "@")
-	err := v.options.Live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, found)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if isWanted(skyhook.Kind) {
+		err := eachItem(ctx, v.options.Live, &v1alpha1.SkyhookList{}, pageSize, func(s *v1alpha1.Skyhook) { out[skyhook.Ref(s.Name)] = s.UID })
+		if err != nil {
+			return nil, fmt.Errorf("looking for Skyhooks that hold nodes: %w", err)
+		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("looking for %s, which holds nodes: %w", owner.Title(), err)
+	if isWanted(nodeop.Kind) {
+		err := eachItem(ctx, v.options.Live, &opv1.NodeOpList{}, pageSize, func(op *opv1.NodeOp) { out[nodeop.Ref(op)] = op.UID })
+		if err != nil {
+			return nil, fmt.Errorf("looking for NodeOps that hold nodes: %w", err)
+		}
 	}
-	isAnother := uid != "" && string(found.GetUID()) != uid
-	return isAnother, nil
+	return out, nil
 }

@@ -195,10 +195,11 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 	}
 }
 
-// nodeOp is what Snapshot made of a NodeOp, or of one that is gone and left a hold; nil for other names.
-func (p *pass) nodeOp(name rollout.Ref) *nodeop.Compiled {
-	if c := p.objects.nodeOps[name]; c != nil || !p.objects.Orphans[name] || name.Kind != nodeop.Kind {
+// nodeOp is what Snapshot made of the NodeOp of an action, or of one that is gone and left a hold on the node; nil for others.
+func (p *pass) nodeOp(a rollout.Action) *nodeop.Compiled {
+	c, n := p.objects.nodeOps[a.Rollout], p.objects.nodes[a.Node]
+	if c != nil || n == nil || !p.objects.Orphans[a.Rollout] || a.Rollout.Kind != nodeop.Kind {
 		return c
 	}
-	return nodeop.CompileOrphan(name, nodeop.Input{Nodes: p.objects.Nodes, Config: p.objects.opConfig, Now: p.now})
+	return nodeop.CompileOrphan(a.Rollout, nodeop.Input{Nodes: []*node.Node{n}, Config: p.objects.opConfig, Now: p.now})
 }
