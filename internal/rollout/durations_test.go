@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// drainTest is a node that a rollout holds and drains, pass by pass.
+type drainTest struct {
+	t         *testing.T
+	durations *Durations
+	now       time.Time
+	heldAt    func() time.Time
+	drain     Drain
+	isAsked   bool
+}
+
+// pass decides with these pods in the way, and returns the reason of the verdict and the evictions.
+func (d *drainTest) pass(pods ...Pod) (Reason, []Action) {
+	d.t.Helper()
+	ref := Ref{Kind: "Skyhook", Name: "demo"}
+	for i := range pods {
+		pods[i].Asked = d.isAsked
+	}
+	s := Snapshot{
+		Now:    d.now,
+		Nodes:  []Node{{Name: "n1", UID: "u1", Ready: true, Cordoned: true, Holds: []Hold{{Owner: ref}}}},
+		Groups: []Group{{Ref: ParseGroupRef("g"), Limit: Unlimited, Pace: Pace{Kind: PaceWindow}}},
+		Rollouts: []Rollout{{Ref: ref, UID: "r", Drain: d.drain, Targets: []Target{{
+			Node: "n1", UID: "u1", Group: ParseGroupRef("g"), Admitted: true, Admission: 1, HeldAt: d.heldAt(), Pods: pods, PodsSeen: true,
+			Tasks: []Task{{ID: "driver", State: StatePending, Recorded: StatePending, Need: NeedDrained}},
+		}}}},
+	}
+	d.durations.Measure(&s)
+	plan := Decide(s)
+	d.durations.RecordDrains(s, plan)
+	return plan.Reports[0].Verdicts[0].Why.Reason, slices.DeleteFunc(plan.Actions, func(a Action) bool { return a.Verb != VerbEvict })
+}
+
+func newDrainTest(t *testing.T) *drainTest {
+	return &drainTest{
+		t: t, durations: NewDurations(), now: noon, heldAt: func() time.Time { return noon },
+		drain: Drain{Timeout: 10 * time.Minute, OnTimeout: DrainWait},
+	}
+}
+
+// TestEachDrainHasTheWholeTimeout drains a node twice in one visit. The second drain begins long after the hold.
+func TestEachDrainHasTheWholeTimeout(t *testing.T) {
+	d, web := newDrainTest(t), Pod{Namespace: "a", Name: "web", UID: "web"}
+	for _, step := range []struct {
+		after time.Duration
+		pods  []Pod
+		want  Reason
+	}{
+		{0, []Pod{web}, ReasonPodLeaving},
+		{9 * time.Minute, []Pod{web}, ReasonPodLeaving},
+		{11 * time.Minute, []Pod{web}, ReasonDrainTimeout},
+		{12 * time.Minute, nil, ReasonWorking},
+		{60 * time.Minute, []Pod{web}, ReasonPodLeaving},
+		{69 * time.Minute, []Pod{web}, ReasonPodLeaving},
+		{70 * time.Minute, []Pod{web}, ReasonDrainTimeout},
+	} {
+		d.now = noon.Add(step.after)
+		if got, _ := d.pass(step.pods...); got != step.want {
+			t.Errorf("after %s: %s, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+// TestDrainOfACordonWithoutATime reaches its timeout though every pass compiles the hold as placed now: a predecessor did not
+// record when it cordoned the node.
+func TestDrainOfACordonWithoutATime(t *testing.T) {
+	d, web := newDrainTest(t), Pod{Namespace: "a", Name: "web", UID: "web"}
+	d.heldAt = func() time.Time { return d.now }
+	d.pass(web)
+	d.now = noon.Add(10 * time.Minute)
+	if got, _ := d.pass(web); got != ReasonDrainTimeout {
+		t.Errorf("after the timeout: %s", got)
+	}
+}
+
+// TestForceAsksFirst deletes a pod only after its eviction was requested, however long the drain takes.
+func TestForceAsksFirst(t *testing.T) {
+	d, web := newDrainTest(t), Pod{Namespace: "a", Name: "web", UID: "web"}
+	d.drain.OnTimeout = DrainForce
+	protected := Pod{Namespace: "a", Name: "protected", UID: "protected", Wait: true}
+	for _, step := range []struct {
+		after   time.Duration
+		pods    []Pod
+		isAsked bool
+		want    []bool // force, of each eviction
+	}{
+		{0, []Pod{protected, web}, false, nil},
+		{20 * time.Minute, []Pod{protected, web}, false, nil},
+		{21 * time.Minute, []Pod{web}, false, []bool{false}},
+		{22 * time.Minute, []Pod{web}, true, []bool{true}},
+	} {
+		d.now, d.isAsked = noon.Add(step.after), step.isAsked
+		var got []bool
+		_, evictions := d.pass(step.pods...)
+		for _, a := range evictions {
+			got = append(got, a.Force)
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("after %s: evictions with force %v, want %v", step.after, got, step.want)
+		}
+	}
+}
+
+// TestDurationsOfAnotherClock measures an attempt and a reservation from when this process observed them, and forgets them.
+func TestDurationsOfAnotherClock(t *testing.T) {
+	d, ref := NewDurations(), Ref{Kind: "Skyhook", Name: "demo"}
+	snapshot := func(now time.Time, objects ...string) Snapshot {
+		s := Snapshot{Now: now, Ledgers: []Ledger{{Owner: ref, Admitting: []Reservation{{Rollout: ref, Node: "n1", Since: noon.Add(5 * time.Hour)}}}}}
+		for _, object := range objects {
+			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Tasks: []Task{{
+				ID: "apply", Object: object, Limit: time.Hour, Started: noon.Add(-5 * time.Hour), FailedAt: noon.Add(5 * time.Hour), Attempts: 1,
+			}}}}})
+		}
+		d.Measure(&s)
+		return s
+	}
+	later := noon.Add(time.Minute)
+	snapshot(noon, "pod")
+	s := snapshot(later, "pod")
+	target := s.Rollouts[0].Targets[0]
+	for name, got := range map[string]time.Time{
+		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the reservation": s.Ledgers[0].Admitting[0].Since,
+	} {
+		if !got.Equal(noon) {
+			t.Errorf("%s counts from %s, want %s", name, got, noon)
+		}
+	}
+	snapshot(later)
+	if s = snapshot(later, "pod"); !s.Rollouts[0].Targets[0].Tasks[0].Observed.Equal(later) {
+		t.Errorf("an attempt that was gone meanwhile counts from %s", s.Rollouts[0].Targets[0].Tasks[0].Observed)
+	}
+}
