@@ -89,7 +89,7 @@ func (t *target) retryReason(j *batchv1.Job) *rollout.Why {
 	if j.Spec.BackoffLimit != nil {
 		limit = *j.Spec.BackoffLimit
 	}
-	attempt := fmt.Sprintf("attempt %d of %d of the command", failed+1, limit+1)
+	attempt := fmt.Sprintf("attempt %d of %d of the command", int64(failed)+1, int64(limit)+1)
 	var text string
 	switch next := last.endedAt.Add(retryDelay(failed)); {
 	case failed > limit:

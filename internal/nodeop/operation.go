@@ -4,6 +4,7 @@
 package nodeop
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -119,9 +120,18 @@ func (op *operation) backoffLimit() int32 {
 	return defaultBackoffLimit
 }
 
+// activeDeadlineSeconds is the deadline of a Job; nil for none. It is at most that of a pod, 68 years: the Job controller
+// multiplies it to nanoseconds, which overflow above 292 years, and then fails the Job at once.
+func (op *operation) activeDeadlineSeconds() *int64 {
+	if d := op.spec().ActiveDeadlineSeconds; d != nil {
+		return new(min(*d, math.MaxInt32))
+	}
+	return nil
+}
+
 // commandTimeout is the time after which a Job is failed that does not end by itself.
 func (op *operation) commandTimeout() time.Duration {
-	if d := op.spec().ActiveDeadlineSeconds; d != nil {
+	if d := op.activeDeadlineSeconds(); d != nil {
 		return time.Duration(*d)*time.Second + deadlineGrace
 	}
 	tries := time.Duration(min(op.backoffLimit(), 1000)) + 1

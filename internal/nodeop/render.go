@@ -102,7 +102,7 @@ func (r *renderer) job() *batchv1.Job {
 		ObjectMeta: r.objectMeta(r.rec.Job),
 		Spec: batchv1.JobSpec{
 			BackoffLimit:          new(r.backoffLimit()),
-			ActiveDeadlineSeconds: r.spec().ActiveDeadlineSeconds,
+			ActiveDeadlineSeconds: r.activeDeadlineSeconds(),
 			// A pod that the node or the control plane ended does not count as a failure of the command.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
