@@ -59,6 +59,8 @@ type environment struct {
 	commands      map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
 	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
 	output        string                    // the termination message of a command that succeeds
+	skew          time.Duration             // of the operator's clock
+	durations     *rollout.Durations        // of the present process; nil in tests in which the operator has one process
 	rebootModes   map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
 	hostRecords   map[string]pack.Reboot    // records on hosts, by node and id
 	namespaces    []string                  // that the operator watches
@@ -123,7 +125,7 @@ func (w *environment) addNodeOp(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 }
 
 func (w *environment) input(o *v1alpha1.NodeOp) *Input {
-	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now, Config: Config{
+	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Config: Config{
 		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
 	}}
 	for _, n := range w.nodes {
@@ -137,7 +139,7 @@ func (w *environment) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.i
 // pass observes, decides and applies once, and returns the number of actions.
 func (w *environment) pass() int {
 	w.t.Helper()
-	s := rollout.Snapshot{Now: w.now, Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
+	s := rollout.Snapshot{Now: w.now.Add(w.skew), Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
 	compiled := map[rollout.Ref]*Compiled{}
 	for _, o := range w.ops {
 		c := w.compile(o)
@@ -155,13 +157,21 @@ func (w *environment) pass() int {
 		m.Holds = w.listHolds(n)
 		s.Nodes = append(s.Nodes, m)
 	}
+	w.durations.Measure(&s)
 	w.last = rollout.Decide(s)
+	w.durations.RecordDrains(s, w.last)
 	done := 0
 	for _, l := range w.last.Ledgers {
 		for _, o := range w.ops {
 			if Ref(o) == l.Owner {
 				o.Status.Admission = AdmissionStatus(l)
 			}
+		}
+	}
+	for _, o := range w.ops { // edits without an action come first
+		for _, e := range compiled[Ref(o)].Edits {
+			w.applyEdit(w.node(e.Node), e.Edit)
+			done++
 		}
 	}
 	var acted []rollout.Action
@@ -178,10 +188,6 @@ func (w *environment) pass() int {
 		c := compiled[Ref(o)]
 		for _, l := range c.Limits {
 			l.Job.Spec.BackoffLimit = &l.BackoffLimit
-			done++
-		}
-		for _, e := range c.Edits {
-			w.applyEdit(w.node(e.Node), e.Edit)
 			done++
 		}
 		for _, r := range w.last.Reports {
@@ -290,7 +296,7 @@ func (w *environment) runToEnd() {
 			if w.last.Next.IsZero() {
 				return
 			}
-			w.now = w.last.Next
+			w.now = w.last.Next.Add(-w.skew)
 		}
 	}
 	w.t.Fatalf("it does not end:\n%s", strings.Join(w.actions[max(0, len(w.actions)-30):], "\n"))

@@ -7,9 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,12 +28,13 @@ var (
 
 // TestRandomRuns simulates random runs of two NodeOps, and of a Skyhook's rollout on the same nodes, with the real engine:
 // lost actions and statuses, failing commands, checks and reboots, nodes that are removed and added, suspensions,
-// deletions. During and after a run:
+// deletions, operators with wrong clocks, recorded times of the far future. During and after a run:
 //
 //   - at most one of them is in progress on a node;
 //   - at most concurrency nodes are in progress;
 //   - a Job is created once per admission of a node;
 //   - a final phase does not change;
+//   - no deadline passes, because nothing takes long by the clock of the cluster;
 //   - after a deletion no node keeps a record or stays cordoned.
 func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
@@ -47,6 +50,7 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 	chance := func(percent int) bool { return luck.Intn(100) < percent }
 	between := &otherRollout{w: w}
 	w.loses = func(rollout.Action) bool { return chance(8) }
+	w.durations = rollout.NewDurations()
 	var limits []int
 	for i := range 2 {
 		limits = append(limits, luck.Intn(3))
@@ -73,10 +77,18 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 			yes := chance(50)
 			w.ops[luck.Intn(len(w.ops))].Spec.Suspend = &yes
 		}
+		if chance(6) { // another process
+			w.durations = rollout.NewDurations()
+			w.skew = []time.Duration{0, 2 * time.Hour, -3 * time.Hour, 26 * time.Hour}[luck.Intn(4)]
+		}
+		if chance(5) {
+			forgeTimes(w.nodes[luck.Intn(len(w.nodes))])
+		}
 		w.writesStatus = !chance(20)
 		between.turn(chance(30))
 		w.tick()
 		checkInvariants(t, w, ops, limits, finals)
+		checkDeadlines(t, w)
 	}
 	w.loses, w.writesStatus = nil, true
 	clear(w.commands)
@@ -101,6 +113,28 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 	for _, n := range w.nodes {
 		if n.Unschedulable || len(n.Annotations) > 0 {
 			t.Errorf("%s is left cordoned=%v with %v", n.Name, n.Unschedulable, n.Annotations)
+		}
+	}
+}
+
+var recordedTime = regexp.MustCompile(`"20\d\d-[^"]*Z"`)
+
+// forgeTimes moves the times that a node records to the far future.
+func forgeTimes(n *node.Node) {
+	for key, value := range n.Annotations {
+		if strings.HasPrefix(key, v1alpha1.PrefixRecord) {
+			n.Annotations[key] = recordedTime.ReplaceAllString(value, `"2099-01-01T00:00:00Z"`)
+		}
+	}
+}
+
+// checkDeadlines checks that the last plan ends nothing because it takes too long.
+func checkDeadlines(t *testing.T, w *environment) {
+	t.Helper()
+	for _, a := range w.last.Actions {
+		switch a.Why.Reason {
+		case rollout.ReasonDeadline, rollout.ReasonRebootTimeout, rollout.ReasonRebootNotStarted:
+			t.Errorf("%s of %s on %s: %s", a.Verb, a.Task, a.Node, a.Why.Text)
 		}
 	}
 }
