@@ -35,7 +35,7 @@ type OpRecord struct {
 // Held is a hold as its owner records it.
 type Held struct {
 	At          time.Time `json:"at"`
-	WasCordoned bool      `json:"wasCordoned,omitempty"` // by an administrator, before any hold of ours
+	WasCordoned bool      `json:"wasCordoned,omitempty"` // by an administrator, before any hold of ours or after the node was uncordoned
 }
 
 // Step is how far one task is.

@@ -39,8 +39,9 @@ func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
 	rec, ok := op.recordOn(n)
 	switch {
 	case ok:
-		var isWrong bool
-		if t.rec, isWrong = rec.LimitTimes(op.now); isWrong {
+		limited, isWrong := rec.LimitTimes(op.now)
+		noted, isUncordoned := limited.NoteUncordon(n)
+		if t.rec = noted; isWrong || isUncordoned {
 			t.writeRecord(t.rec)
 		}
 	case t.problem == "" && t.hasEntry && op.selectsNodes():

@@ -183,8 +183,8 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t
-	if isWrong {
-		tc.correctTimes(t)
+	if isWrong || on.Cordoned && !n.Unschedulable {
+		tc.correctRecord(t)
 	}
 	tc.compileWork(t, out)
 }
@@ -217,10 +217,11 @@ func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
 	}
 }
 
-// correctTimes adds the edit that replaces times in the future on the node.
-func (tc targetCompiler) correctTimes(t *target) {
+// correctRecord adds the edit that replaces times in the future on the node, and notes that somebody uncordoned it.
+func (tc targetCompiler) correctRecord(t *target) {
 	rec, isWrong := t.on.Record.LimitTimes(tc.in.Now)
-	if !isWrong || t.on.RecordUnreadable {
+	rec, isUncordoned := rec.NoteUncordon(t.node)
+	if t.on.RecordUnreadable || !isWrong && !isUncordoned {
 		return
 	}
 	e := node.Edit{}
