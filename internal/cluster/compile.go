@@ -39,6 +39,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	}
 	c.addSkyhooks(pods)
 	c.addNodeOps()
+	c.addUnnamedLedgers()
 	c.addNodes(pods)
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
@@ -75,9 +76,32 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 		c.addPodsOfSkyhook(s, compiled)
 		o.skyhooks[compiled.Rollout.Ref] = compiled
 		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
-		c.snapshot.Ledgers = append(c.snapshot.Ledgers, compiled.Ledger)
+		c.addLedger(compiled.Ledger)
 		for _, g := range compiled.Groups {
 			c.addGroup(g)
+		}
+	}
+}
+
+// addLedger adds a ledger, unless it is known: the users of a policy name the same one.
+func (c *compiler) addLedger(l rollout.Ledger) {
+	isKnown := slices.ContainsFunc(c.snapshot.Ledgers, func(known rollout.Ledger) bool { return known.Owner == l.Owner })
+	if !isKnown {
+		c.snapshot.Ledgers = append(c.snapshot.Ledgers, l)
+	}
+}
+
+// addUnnamedLedgers adds the ledgers that no group names: after the scope or the name of a policy changed, their admissions
+// may still be on the way to nodes.
+func (c *compiler) addUnnamedLedgers() {
+	for _, s := range c.objects.Skyhooks {
+		if s.Status.Admission != nil {
+			c.addLedger(policy.ReadLedger(skyhook.Ref(s.Name), s.Status.Admission))
+		}
+	}
+	for _, p := range c.objects.Policies {
+		if p.Status.Admission != nil {
+			c.addLedger(policy.ReadLedger(policy.Ref(p), p.Status.Admission))
 		}
 	}
 }

@@ -4,8 +4,6 @@
 package cluster
 
 import (
-	"slices"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,11 +49,11 @@ func (c *compiler) addNodeOps() {
 			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text, Refuses: true})
 		}
 		c.addPodsOfNodeOp(op, compiled)
-		c.snapshot.Rollouts, c.snapshot.Ledgers = append(c.snapshot.Rollouts, compiled.Rollout), append(c.snapshot.Ledgers, compiled.Ledger)
+		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
+		c.addLedger(compiled.Ledger)
 		for _, g := range compiled.Groups {
-			isLedger := func(l rollout.Ledger) bool { return l.Owner == g.Ledger }
-			if c.addGroup(g) && in.Budget != nil && !slices.ContainsFunc(c.snapshot.Ledgers, isLedger) {
-				c.snapshot.Ledgers = append(c.snapshot.Ledgers, shared)
+			if c.addGroup(g) && in.Budget != nil {
+				c.addLedger(shared)
 			}
 		}
 	}

@@ -40,10 +40,11 @@ func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
 }
 
 // protectPolicies puts our finalizer on policies that are in use, so that they cannot be deleted, and removes it from others.
+// A policy whose admissions may be on the way to nodes is in use: its status is where they are written.
 func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 	users := p.objects.PolicyUsers(plan)
 	for _, d := range p.objects.Policies {
-		isUsed := len(users[d.Name]) > 0
+		isUsed := len(users[d.Name]) > 0 || p.hasRecentAdmission(d)
 		if isUsed && d.DeletionTimestamp != nil {
 			continue
 		}
@@ -52,6 +53,18 @@ func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 			p.inFlight.recordError(policy.Ref(d), fmt.Errorf("changing the finalizer: %w", err))
 		}
 	}
+}
+
+// hasRecentAdmission reports whether an admission in the status of a policy may not have reached its node yet.
+func (p *pass) hasRecentAdmission(d *v1alpha1.DeploymentPolicy) bool {
+	isRecent := false
+	for _, r := range policy.ReadLedger(policy.Ref(d), d.Status.Admission).Admitting {
+		if expires := r.Since.Add(rollout.ReservationTerm); p.now.Before(expires) {
+			isRecent = true
+			p.inFlight.retry(expires)
+		}
+	}
+	return isRecent
 }
 
 func (p *pass) setPolicyFinalizer(ctx context.Context, d *v1alpha1.DeploymentPolicy, isUsed bool) error {

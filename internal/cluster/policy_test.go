@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -286,4 +288,46 @@ spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}
 	}
 	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
 	s.passUntilComplete("demo")
+}
+
+// TestLedgerAfterScopeChange: admissions that are written to the status of a policy count when its users have their own
+// budgets again, or name it no more, and the policy is kept until they cannot be on their way any more.
+func TestLedgerAfterScopeChange(t *testing.T) {
+	for name, change := range map[string]func(*scenario){
+		"scope": func(s *scenario) { s.Patch(s.getPolicy(), `{"spec":{"scope":"Skyhook"}}`) },
+		"dropped": func(s *scenario) {
+			s.Patch(s.GetSkyhook("demo"), `{"spec":{"deploymentPolicy":null,"interruptionBudget":{"count":1}}}`)
+			s.Must(s.Client.Delete(context.Background(), s.getPolicy()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(t, 2)
+			s.Apply(policyYAML("  scope: Policy\n"))
+			s.Apply(withPolicy(demo))
+			s.pass()
+			seats := fmt.Sprintf(
+				`{"status":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/demo","node":"n2","batch":9,"since":%q}]}}}`, s.now.UTC().Format(time.RFC3339))
+			s.Must(s.Client.Status().Patch(context.Background(), s.getPolicy(), client.RawPatch(types.MergePatchType, []byte(seats))))
+			change(s)
+			for range 4 {
+				s.pass()
+			}
+			if o, plan := s.decide(s.cluster); s.CountAdmitted() > 0 {
+				t.Errorf("a node is admitted beside the one that the policy names: %v, %v", o.Policies, plan.Actions)
+			}
+			if p := s.getPolicy(); p.UID == "" || len(p.Finalizers) == 0 {
+				t.Error("the policy is gone before its admissions have expired")
+			}
+			s.now = s.now.Add(rollout.ReservationTerm + time.Second)
+			for range 4 {
+				s.pass()
+			}
+			if n := s.CountAdmitted(); n != 1 {
+				t.Errorf("%d nodes are admitted after the admissions have expired", n)
+			}
+			if p := s.getPolicy(); name == "dropped" && p.UID != "" {
+				t.Errorf("the policy is still there: %v", p.Finalizers)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +14,20 @@ import (
 )
 
 // Ledger returns the ledger in the status of the owner.
-func (g *Grouping) Ledger() rollout.Ledger {
-	l := rollout.Ledger{Owner: g.owner}
-	if g.admission == nil {
+func (g *Grouping) Ledger() rollout.Ledger { return ReadLedger(g.owner, g.admission) }
+
+// ReadLedger returns the ledger that an owner has in its status, whether groups name it or not.
+func ReadLedger(owner rollout.Ref, a *v1alpha1.Admission) rollout.Ledger {
+	l := rollout.Ledger{Owner: owner}
+	if a == nil {
 		return l
 	}
-	l.Epoch = g.admission.Epoch
-	for _, s := range g.admission.Seats {
-		l.Admitting = append(l.Admitting, g.toReservation(s))
+	l.Epoch = a.Epoch
+	for _, s := range a.Seats {
+		l.Admitting = append(l.Admitting, rollout.Reservation{
+			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), owner), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
+			Group: rollout.GroupRef{Owner: owner, Compartment: cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)},
+		})
 	}
 	return l
 }

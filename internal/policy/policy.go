@@ -11,7 +11,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -144,12 +143,4 @@ func DescribeMissing(name string, byDefault bool) string {
 // groupRef returns the group of a compartment.
 func (g *Grouping) groupRef(compartment string) rollout.GroupRef {
 	return rollout.GroupRef{Owner: g.owner, Compartment: compartment}
-}
-
-// toReservation converts an entry of an admission.
-func (g *Grouping) toReservation(s v1alpha1.Seat) rollout.Reservation {
-	return rollout.Reservation{
-		Rollout: cmp.Or(rollout.ParseRef(s.Rollout), g.rollout), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
-		Group: g.groupRef(cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)),
-	}
 }

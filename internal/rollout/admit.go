@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	for _, t := range r.sortedCandidates() {
-		isCounted := t.isBeingAdmitted() || t.usesSeat
+		isCounted := t.isBeingAdmitted() || t.usesSeat || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t)
 		if why == nil && isOverLimit {
@@ -48,7 +48,7 @@ func (r *rolloutState) remainingLimit() int {
 // isInFlight reports whether a target is admitted, is being admitted, or has not given its node back. What this plan retires is in flight no longer,
 // unless an earlier plan is still being applied to its node.
 func (t *targetState) isInFlight() bool {
-	if t.isBeingAdmitted() || t.usesSeat {
+	if t.isBeingAdmitted() || t.usesSeat || t.isReservedElsewhere {
 		return true
 	}
 	return t.target.Admitted && (!t.isRetired || t.node.Sending)

@@ -29,10 +29,12 @@ type targetState struct {
 	soakedAt      time.Time // when soaking ends
 	isReserved    bool      // its admission is written in the ledger
 	reservedOrder int       // as written there
-	passesGates   bool      // all gates
-	isRetired     bool      // retired by this plan with nothing left to do
-	isAdmittedNow bool      // admitted by this plan
-	verdict       Verdict
+	// its admission is written for another group, in which it was then
+	isReservedElsewhere bool
+	passesGates         bool // all gates
+	isRetired           bool // retired by this plan with nothing left to do
+	isAdmittedNow       bool // admitted by this plan
+	verdict             Verdict
 }
 
 // inspector finds out the state of one target.

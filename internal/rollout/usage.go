@@ -182,6 +182,9 @@ func (c usageCounter) countReservation(s Reservation) {
 		r.nextOrder = max(r.nextOrder, s.Order+1)
 	}
 	g, t := c.findGroup(s.Group), c.findTarget(s.Rollout, s.Node)
+	if t != nil && t.group != g {
+		t.countReservedElsewhere(s)
+	}
 	if g == nil {
 		return
 	}
@@ -198,4 +201,17 @@ func (c usageCounter) countReservation(s Reservation) {
 		t.isReserved = !g.usesBatches() || s.Batch >= g.Memory.From
 		t.reservedOrder = s.Order
 	}
+}
+
+// countReservedElsewhere counts a target with an admission that was written for another group: the compartments, the scope
+// or the name of the policy changed since. When the admission is observed the target counts in the present group. Numbers
+// of batches of two groups cannot be compared, so a target that finished since was admitted.
+func (t *targetState) countReservedElsewhere(s Reservation) {
+	hasFinishedSince := t.target.FinishedAt.After(s.Since)
+	if !t.hasWork || hasFinishedSince {
+		return
+	}
+	t.isReservedElsewhere = true
+	t.group.addBusy(t.target.Node)
+	t.group.addInTopology(t)
 }

@@ -200,7 +200,9 @@ func (s *faultTest) changeControls() {
 	}
 	r := &s.cluster.State.Rollouts[s.random.Intn(len(s.cluster.State.Rollouts))]
 	g := &s.cluster.State.Groups[s.random.Intn(len(s.cluster.State.Groups))]
-	switch s.random.Intn(12) {
+	switch s.random.Intn(13) {
+	case 12:
+		s.changeScope(r.Ref)
 	case 0, 1:
 		r.Paused, r.Yields = !r.Paused, false
 	case 2:
@@ -256,6 +258,18 @@ func (s *faultTest) changeControls() {
 		}
 	}
 	s.logf("a user changes %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
+}
+
+// changeScope moves a rollout to the shared groups, or back to its own, as an edit of its policy or of the policy's scope
+// does.
+func (s *faultTest) changeScope(name rollout.Ref) {
+	for _, w := range s.desired {
+		if w.name == name {
+			w.shares = !w.shares
+			s.addGroup(w.groupRef())
+			s.logf("%s is in %s now", name, w.groupRef())
+		}
+	}
 }
 
 // removeRollout removes a rollout without an orderly deletion. Its holds stay on the nodes.

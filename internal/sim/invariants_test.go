@@ -142,6 +142,28 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 	return out
 }
 
+// addAwaited adds the nodes whose admissions the operator has read in any ledger and that may still be written, though the
+// targets have changed their group since.
+func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Group) {
+	for _, l := range v.Ledgers {
+		for _, r := range l.Admitting {
+			t, n := s.cluster.FindTarget(r.Rollout, r.Node), s.cluster.FindNode(r.Node)
+			isExpired := !v.Now.Before(r.Since.Add(rollout.ReservationTerm))
+			if isExpired || t == nil || n == nil || n.UID != t.UID || t.Group != g.Ref {
+				continue
+			}
+			isPending := func(k rollout.Task) bool { return k.State != rollout.StateDone }
+			if t.FinishedAt.After(r.Since) || !slices.ContainsFunc(t.Tasks, isPending) {
+				continue
+			}
+			isOfGroup := t.BatchOf.IsZero() || t.BatchOf == r.Group
+			if !isOfGroup || t.Batch < r.Batch {
+				busy[r.Node] = true
+			}
+		}
+	}
+}
+
 // takenNodes returns the nodes that the operator has read as unavailable and that still are.
 func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 	out := map[string]bool{}
@@ -156,6 +178,7 @@ func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
+	s.addAwaited(busy, v, g)
 	if isReserved(v, a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
 		delete(busy, a.Node) // it is counted already
 	}
@@ -244,7 +267,7 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 				for k := range s.cluster.State.Rollouts[j].Targets {
 					o := &s.cluster.State.Rollouts[j].Targets[k]
 					n := s.cluster.FindNode(o.Node) // a target whose node is gone does not count
-					if n != nil && n.UID == o.UID && o.Group == g.Ref && o.Admitted && o.Batch >= g.Memory.From && o != t {
+					if n != nil && n.UID == o.UID && o.Group == g.Ref && isOfBatch(o, g) && o != t {
 						members++
 					}
 				}
@@ -255,6 +278,12 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 		return fmt.Sprintf("the batch has %d members of %d", members, g.Memory.Open)
 	}
 	return ""
+}
+
+// isOfBatch reports whether a target is in the open batch of a group.
+func isOfBatch(t *rollout.Target, g *rollout.Group) bool {
+	isOfGroup := t.BatchOf.IsZero() || t.BatchOf == g.Ref
+	return t.Admitted && isOfGroup && t.Batch >= g.Memory.From
 }
 
 // checkOrder checks that earlier rollouts of the kind come first.
@@ -283,6 +312,9 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) string {
 	n := s.cluster.FindNode(a.Node)
 	g := findObservedGroup(v, t.Group)
+	if g == nil { // it was moved to a new group since
+		return ""
+	}
 	if !t.Admitted {
 		return "the target is not admitted"
 	}
@@ -347,7 +379,8 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 		for _, r := range snap.Rollouts {
 			for _, t := range r.Targets {
 				n := findObservedNode(sim.View{Snapshot: snap}, t.Node)
-				if t.Group != g.Group || !t.Admitted || t.Batch < was.From || n == nil || n.UID != t.UID {
+				isMember := isOfBatch(&t, &rollout.Group{Ref: g.Group, Memory: was})
+				if t.Group != g.Group || !isMember || n == nil || n.UID != t.UID {
 					continue
 				}
 				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) {
