@@ -66,6 +66,14 @@ type Options struct {
 	Newest func(uid, version string) string
 }
 
+// newDurations returns what measures durations; nil for who only observes, and knows no more than what is recorded.
+func (o *Options) newDurations() *rollout.Durations {
+	if o.Client == nil {
+		return nil
+	}
+	return rollout.NewDurations()
+}
+
 // newestVersion returns a node with its newest version that does not differ in what is read of it.
 func (o *Options) newestVersion(n *node.Node) *node.Node {
 	if o.Newest == nil {
@@ -101,7 +109,7 @@ func New(o Options) *Cluster {
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{}, durations: rollout.NewDurations(),
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, accepted: map[string]bool{}, gates: checker,

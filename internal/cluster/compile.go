@@ -149,6 +149,9 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 		if listed && !t.HeldAt.IsZero() {
 			t.PodsSeen = true
 			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+			for j := range t.Pods {
+				t.Pods[j].Asked = t.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
+			}
 		}
 	}
 }

@@ -4,11 +4,15 @@
 package cluster
 
 import (
+	"context"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -23,4 +27,38 @@ func TestRecordedTimesDoNotMoveTheClock(t *testing.T) {
 	if got, _ := Snapshot(&Objects{Nodes: []*node.Node{n}}, clock); !got.Now.Equal(clock) {
 		t.Errorf("it is %s, want %s", got.Now, clock)
 	}
+}
+
+// TestLeaderWithAWrongClock shows that a leader whose clock is hours ahead ends no drain, that it asks a pod to leave before it
+// deletes it, and that it corrects times in the future on their node.
+func TestLeaderWithAWrongClock(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(workload("guarded", "n1"))
+	s.createBudget("guarded", 0)
+	s.SettlePods()
+	s.Apply(strings.Replace(driver, "spec:", "spec:\n  drainConfig: {timeout: 10m, onTimeout: Force}", 1))
+	s.pass()
+	s.pass()
+
+	s.cluster = s.newCluster(s.requests)
+	s.now = s.now.Add(3 * time.Hour)
+	n := s.GetNode("n1")
+	record := regexp.MustCompile(`"20[^"]*Z"`).ReplaceAllString(n.Annotations[v1alpha1.PrefixRecord+"driver"], `"2099-01-01T00:00:00Z"`)
+	before := n.DeepCopy()
+	n.Annotations[v1alpha1.PrefixRecord+"driver"] = record
+	s.Must(s.Client.Patch(context.Background(), n, client.MergeFrom(before)))
+	s.pass()
+	s.pass()
+	if s.pod("guarded").DeletionTimestamp != nil {
+		t.Error("the pod was deleted because the clock is wrong")
+	}
+	if got := s.GetNode("n1").Annotations[v1alpha1.PrefixRecord+"driver"]; !strings.Contains(record, "2099") || strings.Contains(got, "2099") {
+		t.Errorf("the record was %s and is %s", record, got)
+	}
+	s.now = s.now.Add(11 * time.Minute)
+	s.pass()
+	if s.pod("guarded").DeletionTimestamp == nil {
+		t.Error("the pod stays though the drain takes longer than 10 minutes")
+	}
+	s.finish()
 }

@@ -49,7 +49,7 @@ type Objects struct {
 	refused    refusedRequests
 	inFlight   inFlightView       // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot   // as last made
-	durations  *rollout.Durations // of the operator; nil when these objects were read from a file
+	durations  *rollout.Durations // of the operator; nil for another observer
 	nodes      map[string]*node.Node
 	isFirst    bool                              // nothing was observed before
 	vanished   []string                          // nodes that existed before
