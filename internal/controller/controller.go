@@ -206,7 +206,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 		configureRemovalGuard(ctx, direct, m.GetCache(), o)
 		return nil
 	})
-	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now}.watchAll(ctx, m.GetCache(), ops), m.Add(first), m.Add(removal)); err != nil {
+	if err := errors.Join(m.Add(additionalCache{ops}), watcher{requests, collector, time.Now, o.Skyhook.Namespace}.watchAll(ctx, m.GetCache(), ops), m.Add(first), m.Add(removal)); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("setting up the loop: %w", err)
 	}

@@ -91,10 +91,10 @@ func (w gaugeWriter) writePackages(t skyhookSample) {
 
 func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t skyhookSample) {
 	policy := "legacy"
-	if t.skyhook.Spec.DeploymentPolicy != "" {
-		policy = t.skyhook.Spec.DeploymentPolicy
+	if t.policy != "" {
+		policy = t.policy
 	}
-	strategies := strategyNames(policies, t.skyhook)
+	strategies := strategyNames(policies, t.policy)
 	for _, c := range slices.Sorted(maps.Keys(t.status.CompartmentStatuses)) {
 		s := t.status.CompartmentStatuses[c]
 		strategy := strategies[c]
@@ -118,13 +118,13 @@ func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t 
 }
 
 // strategyNames names the strategy of each compartment.
-func strategyNames(policies []*v1alpha1.DeploymentPolicy, s *v1alpha1.Skyhook) map[string]string {
-	if s.Spec.DeploymentPolicy == "" {
+func strategyNames(policies []*v1alpha1.DeploymentPolicy, policy string) map[string]string {
+	if policy == "" {
 		return map[string]string{v1alpha1.DefaultCompartment: "fixed"}
 	}
 	out := map[string]string{}
 	for _, p := range policies {
-		if p.Name != s.Spec.DeploymentPolicy {
+		if p.Name != policy {
 			continue
 		}
 		out[v1alpha1.DefaultCompartment] = strategyName(&p.Spec.Default.Strategy)

@@ -37,6 +37,7 @@ type metricsCollector struct {
 // kept.
 type skyhookSample struct {
 	skyhook         *v1alpha1.Skyhook
+	policy          string // that it goes by; empty for none
 	status          v1alpha1.SkyhookStatus
 	packages        []skyhook.Tally
 	waiting         map[rollout.Reason]int // nodes that wait
@@ -44,7 +45,7 @@ type skyhookSample struct {
 }
 
 func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
-	t := skyhookSample{skyhook: s, status: status, packages: compiled.Tallies(), waiting: map[rollout.Reason]int{}}
+	t := skyhookSample{skyhook: s, policy: compiled.PolicyName(), status: status, packages: compiled.Tallies(), waiting: map[rollout.Reason]int{}}
 	for _, v := range report.Verdicts {
 		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++

@@ -55,6 +55,7 @@ func nonZeroSeries(t *testing.T, r *prometheus.Registry) []string {
 func stoppedSample(now time.Time) skyhookSample {
 	return skyhookSample{
 		skyhook: &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: "canary"}},
+		policy:  "canary",
 		status: v1alpha1.SkyhookStatus{
 			Status: v1alpha1.StatusErroring, NodesTotal: 9,
 			NodeCounts: map[v1alpha1.Status]int{v1alpha1.StatusComplete: 4, v1alpha1.StatusErroring: 3, v1alpha1.StatusWaiting: 2},
@@ -71,6 +72,17 @@ func stoppedSample(now time.Time) skyhookSample {
 		}},
 		waiting:         map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
 		oldestAdmission: now.Add(-90 * time.Second),
+	}
+}
+
+// TestSampleNamesPolicy shows that the metrics of a Skyhook have the name of the policy that it goes by, the default one too.
+func TestSampleNamesPolicy(t *testing.T) {
+	for _, c := range []struct{ named, byDefault, want string }{{"", "", ""}, {"canary", "fleet", "canary"}, {"", "fleet", "fleet"}} {
+		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: c.named}}
+		compiled := skyhook.Compile(&skyhook.Input{Skyhook: hook, Config: skyhook.Config{DefaultPolicy: c.byDefault}})
+		if got := newSample(hook, compiled, v1alpha1.SkyhookStatus{}, rollout.Report{}).policy; got != c.want {
+			t.Errorf("policy %q with the default %q: %q", c.named, c.byDefault, got)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,8 @@ type watcher struct {
 	requests *passRequests
 	metrics  *metricsCollector
 	clock    func() time.Time
+
+	namespace string // of the operator
 }
 
 // watchAll watches every kind that decisions depend on. nodeOps is the cache of the Jobs and pods of NodeOps.
@@ -89,20 +92,42 @@ func (w watcher) watchAll(ctx context.Context, informers, nodeOps cache.Informer
 		{informers, &v1alpha1.Skyhook{}, hasNewVersion},
 		{informers, &v1alpha1.DeploymentPolicy{}, hasNewVersion},
 	} {
-		if err := w.watchKind(ctx, watch.informers, watch.kind, watch.differs); err != nil {
+		isRelevant := func(any) bool { return true }
+		if _, isPod := watch.kind.(*corev1.Pod); isPod && watch.informers == nodeOps {
+			isRelevant = w.isNodeOpPod
+		}
+		if err := w.watchKind(ctx, watch.informers, watch.kind, isRelevant, watch.differs); err != nil {
 			return fmt.Errorf("watching %T: %w", watch.kind, err)
 		}
 	}
 	return nil
 }
 
-// watchKind requests a pass when an object of a kind is added, deleted, or differs.
-func (w watcher) watchKind(ctx context.Context, informers cache.Informers, kind client.Object, differs func(before, after any) bool) error {
+// isNodeOpPod reports whether a pod may be one of a NodeOp, of its Job, or a probe of ours. The label that selects them is one that
+// anybody may use.
+func (w watcher) isNodeOpPod(o any) bool {
+	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = unknown.Obj
+	}
+	p, ok := o.(*corev1.Pod)
+	if !ok || nodeop.IsKairosProbe(p, w.namespace) {
+		return true
+	}
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return false
+	}
+	isOfJob := owner.Kind == "Job" && p.Labels[opv1.LabelNodeOp] != ""
+	return isOfJob || owner.Kind == nodeop.Kind && strings.HasPrefix(owner.APIVersion, opv1.Group+"/")
+}
+
+// watchKind requests a pass when a relevant object of a kind is added, deleted, or differs.
+func (w watcher) watchKind(ctx context.Context, informers cache.Informers, kind client.Object, isRelevant func(any) bool, differs func(before, after any) bool) error {
 	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(toolscache.FilteringResourceEventHandler{FilterFunc: isRelevant, Handler: toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if isUserRequest(o) {
 				w.requests.requestSoon()
@@ -120,7 +145,7 @@ func (w watcher) watchKind(ctx context.Context, informers cache.Informers, kind 
 				w.requests.requestPass()
 			}
 		},
-	})
+	}})
 	return err
 }
 

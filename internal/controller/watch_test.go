@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -288,5 +289,35 @@ func TestLogLines(t *testing.T) {
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("problems are logged as %q, want once for each set: %q", lines, want)
+	}
+}
+
+// TestIsNodeOpPod lists the pods with the label of NodeOps that cause a pass. Anybody may use that label.
+func TestIsNodeOpPod(t *testing.T) {
+	w := watcher{namespace: "skyhook"}
+	pod := func(namespace, owner, ownerVersion string, labels map[string]string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", Labels: labels}}
+		if owner != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: ownerVersion, Kind: owner, Name: "o", UID: "u", Controller: new(true)}}
+		}
+		return p
+	}
+	node, both := map[string]string{opv1.LabelNode: "n1"}, map[string]string{opv1.LabelNode: "n1", opv1.LabelNodeOp: "o"}
+	for what, c := range map[string]struct {
+		pod  any
+		want bool
+	}{
+		"a pod of a tenant":             {pod("team", "", "", node), false},
+		"a pod of a tenant's workload":  {pod("team", "ReplicaSet", "apps/v1", both), false},
+		"a pod of a tenant's Job":       {pod("team", "Job", "batch/v1", node), false},
+		"a pod of the Job of a NodeOp":  {pod("team", "Job", "batch/v1", both), true},
+		"a pod of a NodeOp":             {pod("team", "NodeOp", opv1.GroupVersion.String(), node), true},
+		"a pod of another kind of that": {pod("team", "NodeOp", "example.com/v1", node), false},
+		"a deleted pod of a tenant":     {toolscache.DeletedFinalStateUnknown{Obj: pod("team", "", "", node)}, false},
+		"a probe":                       {pod("skyhook", "", "", map[string]string{opv1.LabelNode: "n1", opv1.LabelApp: opv1.AppLabeler}), true},
+	} {
+		if got := w.isNodeOpPod(c.pod); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
 	}
 }

@@ -43,6 +43,7 @@ type Options struct {
 	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
 	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
 	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
+	PrometheusEndpoints []string        `json:"prometheusEndpoints,omitempty"`
 	NodeOpNamespaces    []string        `json:"nodeOpNamespaces,omitempty"` // empty for all
 	KairosLabels        bool            `json:"kairosLabels,omitempty"`
 
@@ -71,6 +72,7 @@ func (o *Options) Skyhook(version string) skyhook.Config {
 		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull,
 		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
 		KeepRemovedPackages: o.KeepRemovedPackages, DefaultPolicy: o.DefaultPolicy, Version: version,
+		PrometheusEndpoints: o.PrometheusEndpoints,
 	}
 }
 

@@ -73,6 +73,8 @@ func (o *Options) Table() []*Option {
 			Help: "do not uninstall a package without an uninstall section that is removed from its Skyhook, or whose version is lowered"},
 		{Flag: "default-deployment-policy", Env: "DEFAULT_DEPLOYMENT_POLICY", target: &o.DefaultPolicy, check: checkNameOf("a DeploymentPolicy"),
 			Help: "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none"},
+		{Flag: "prometheus-endpoints", Env: "PROMETHEUS_ENDPOINTS", target: &o.PrometheusEndpoints, check: checkEndpoints,
+			Help: "beginnings of URLs of Prometheus servers that policies may query beside Services of the cluster, separated by commas; * for all"},
 		{Flag: "node-name", Env: "NODE_NAME", target: &o.Node,
 			Help: "node this operator runs on, which is worked on last; empty when unknown"},
 		{Flag: "parallel", Env: "PARALLEL_NODES", Default: "16", Use: Process, target: &o.Parallel, check: checkParallel,

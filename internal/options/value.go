@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -126,6 +127,21 @@ func checkNamespaces(text string) error {
 	var errs []error
 	for name := range strings.SplitSeq(text, ",") {
 		errs = append(errs, checkNamespace(name))
+	}
+	return errors.Join(errs...)
+}
+
+func checkEndpoints(text string) error {
+	if text == "" {
+		return nil
+	}
+	var errs []error
+	for endpoint := range strings.SplitSeq(text, ",") {
+		u, err := url.Parse(endpoint)
+		isURL := err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+		if endpoint != "*" && !isURL {
+			errs = append(errs, fmt.Errorf("%q is not the beginning of a URL such as https://prometheus.example.com", endpoint))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -27,6 +27,12 @@ func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 	return c.DefaultPolicy, c.DefaultPolicy != ""
 }
 
+// PolicyName returns the name of the policy that the Skyhook goes by; empty for none.
+func (c *Compiled) PolicyName() string {
+	name, _ := PolicyName(c.in.Skyhook, c.in.Config)
+	return name
+}
+
 // newGrouping sorts the nodes of a Skyhook into compartments.
 func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 	s, in := tc.in.Skyhook, tc.in

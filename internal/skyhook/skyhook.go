@@ -66,6 +66,9 @@ type Config struct {
 	Version           string // of the operator; empty for a development build
 	DefaultPolicy     string // for Skyhooks that name none and have no budget of their own; empty for none
 
+	// PrometheusEndpoints are beginnings of URLs that the health gates of policies may query beside Services of the cluster.
+	PrometheusEndpoints []string
+
 	// KeepRemovedPackages leaves packages without an uninstall section on hosts when they are removed from the Skyhook or their
 	// version is lowered.
 	KeepRemovedPackages bool

@@ -52,6 +52,8 @@ type Input struct {
 	Unproven map[string][]*corev1.Node    // by policy: finished nodes of an open batch, which need the DaemonSets' pods
 	Pods     map[string][]*corev1.Pod     // by node, of the unproven nodes
 	Now      time.Time
+
+	Endpoints Endpoints
 }
 
 // Check evaluates the gates that the nodes do not answer themselves. It returns the results by policy, and when to check
@@ -66,7 +68,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 		}
 		var result Result
 		if len(p.Spec.Health.Prometheus) > 0 {
-			a := c.currentAnswer(ctx, p, in.Now)
+			a := c.currentAnswer(ctx, p, in.Now, in.Endpoints)
 			answers[p.UID], result.Closed = a, a.closed
 			expires := a.at.Add(AnswerLifetime)
 			if c.awaited[p.Name] && (retryAt.IsZero() || expires.Before(retryAt)) {
@@ -93,7 +95,7 @@ func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.Deplo
 
 // currentAnswer returns what the queries of a policy say. They are made again when the answer is old and nodes
 // wait for it.
-func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, now time.Time) answer {
+func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, now time.Time, endpoints Endpoints) answer {
 	a, known := c.answers[p.UID]
 	if known && a.generation == p.Generation && now.Before(a.at.Add(AnswerLifetime)) {
 		return a
@@ -102,7 +104,7 @@ func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolic
 		return answer{generation: -1, closed: &rollout.Why{Reason: rollout.ReasonHealthGate,
 			About: policy.Kind + " " + p.Name, Text: "the health gates of " + policy.Kind + " " + p.Name + " are asked next"}}
 	}
-	return answer{generation: p.Generation, at: now, closed: queryAll(ctx, p)}
+	return answer{generation: p.Generation, at: now, closed: queryAll(ctx, p, endpoints)}
 }
 
 // checkDaemonSets says of each unproven node which DaemonSet of the gates has no ready pod there.

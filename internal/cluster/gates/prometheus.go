@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -26,14 +27,14 @@ const queryTimeout = 2 * time.Second
 
 // queryAll makes all Prometheus queries of a policy concurrently and returns the first in its list that does not pass. A
 // server that does not answer does not pass.
-func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
+func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpoints) *rollout.Why {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	gates := p.Spec.Health.Prometheus
 	errs := make([]error, len(gates))
 	var queries sync.WaitGroup
 	for i := range gates {
-		queries.Go(func() { errs[i] = queryGate(ctx, &gates[i]) })
+		queries.Go(func() { errs[i] = queryGate(ctx, &gates[i], endpoints) })
 	}
 	queries.Wait()
 	for i, err := range errs {
@@ -45,9 +46,19 @@ func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy) *rollout.Why {
 	return nil
 }
 
+// withoutRedirects does not follow an allowed server to another one.
+var withoutRedirects = &http.Client{
+	Transport:     api.DefaultRoundTripper,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 // queryGate makes the query of one gate. The error says why the gate does not pass.
-func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate) error {
-	c, err := api.NewClient(api.Config{Address: g.URL})
+func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoints) error {
+	address, err := endpoints.resolve(g.URL)
+	if err != nil {
+		return err
+	}
+	c, err := api.NewClient(api.Config{Address: address, Client: withoutRedirects})
 	if err != nil {
 		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
 	}

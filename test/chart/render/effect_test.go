@@ -35,6 +35,7 @@ var settings = map[string]struct{ env, value string }{
 	"pauseImage":              {"PAUSE_IMAGE", "registry.example/pause@sha256:01"},
 	"nodeOpDefaultImage":      {"NODEOP_DEFAULT_IMAGE", "registry.example/tools:1"},
 	"sentinelImage":           {"SENTINEL_IMAGE", "registry.example/shell:1"},
+	"prometheusEndpoints":     {"PROMETHEUS_ENDPOINTS", "https://prometheus.example.com"},
 	"nodeOpNamespaces":        {"NODEOP_NAMESPACES", "ops,edge"},
 	"kairosLabels":            {"KAIROS_LABELS", "false"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
