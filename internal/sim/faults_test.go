@@ -10,6 +10,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,9 @@ func (s *faultTest) runWithFaults() {
 		s.compileAll()
 		s.operate()
 		s.checkCordons()
+		if s.chance(10) {
+			s.checkRest()
+		}
 	}
 }
 
@@ -202,4 +206,28 @@ func (s *faultTest) operate() {
 	for len(a.pending) > 0 {
 		a.writeNext()
 	}
+}
+
+// checkRest checks that the plan becomes empty while nothing happens from outside: no task ends, no pod terminates and no
+// object that is deleted goes. An action that changes nothing would be planned for ever.
+func (s *faultTest) checkRest() {
+	c := sim.New(s.cluster.State)
+	c.SlowDeletion = true
+	for node, pods := range s.cluster.Workloads {
+		c.Workloads[node] = slices.Clone(pods)
+	}
+	var plan rollout.Plan
+	for range 60 {
+		v := c.View()
+		plan = rollout.Decide(v.Snapshot)
+		isEmpty := len(plan.Actions)+len(plan.Ledgers) == 0
+		if isEmpty && !sim.HasStatusChange(v, plan) {
+			return
+		}
+		if err := c.Apply(v, plan); err != nil {
+			s.failf("applying a plan without other writers: %v", err)
+		}
+	}
+	s.last = c.View().Snapshot
+	s.failf("the plan does not become empty: %s", s.describe(plan))
 }

@@ -64,6 +64,20 @@ func (l *randomRun) checkAdmission(nodeName string) {
 	}
 }
 
+// checkRest runs passes while some pods that are deleted do not go, and checks that the plan becomes empty.
+func (l *randomRun) checkRest() {
+	for pass := 0; ; pass++ {
+		isMoving := l.pass()
+		c := l.compile(l.s)
+		if c.Removed || !isMoving && len(l.decide(c).Actions) == 0 {
+			return
+		}
+		if pass > 300 {
+			l.t.Fatalf("the plan does not become empty: %+v\n%s", l.decide(c).Actions, strings.Join(l.tail(20), "\n"))
+		}
+	}
+}
+
 // runsPod reports whether a pod whose work has not ended is on a node.
 func (l *randomRun) runsPod(nodeName string) bool {
 	return slices.ContainsFunc(l.pods, func(p *corev1.Pod) bool {

@@ -105,6 +105,10 @@ func (l *randomRun) run() {
 func (l *randomRun) deleteSkyhook() {
 	now := metav1.NewTime(l.now)
 	l.s.DeletionTimestamp = &now
+	l.stuck = func(p *corev1.Pod) bool { return strings.HasSuffix(p.Spec.NodeName, "2") }
+	l.checkRest()
+	l.removeStuckPods()
+	l.stuck = nil
 	for pass := 0; !l.compile(l.s).Removed; pass++ {
 		if pass > 300 {
 			l.t.Fatalf("the deletion never ends:\n%s\n%s", strings.Join(l.tail(40), "\n"), formatRollout(l.compile(l.s)))
