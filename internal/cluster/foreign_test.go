@@ -230,3 +230,27 @@ func (g *countingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	return g.next.RoundTrip(q)
 }
+
+// TestFullAnnotations shows that no work begins on a node whose annotations leave no room for records, and that other nodes go on.
+func TestFullAnnotations(t *testing.T) {
+	s := newScenario(t, 2)
+	s.patchAnnotation("n1", "example.com/large", strings.Repeat("x", 240<<10))
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	for range 10 {
+		s.step(time.Second)
+	}
+	if got := s.readyMessage(); !strings.Contains(got, "n1: the annotations of the node have 240 KiB of the 256 KiB that Kubernetes allows") {
+		t.Errorf("Ready says %q", got)
+	}
+	if got := s.GetNode("n2").Annotations[v1alpha1.PrefixStatus+"demo"]; got != string(v1alpha1.StatusComplete) {
+		t.Errorf("n2 is %q", got)
+	}
+	if n := s.GetNode("n1"); n.Annotations[v1alpha1.PrefixRecord+"demo"] != "" {
+		t.Errorf("work on n1 began: %s", n.Annotations[v1alpha1.PrefixRecord+"demo"])
+	}
+	s.Patch(s.GetNode("n1"), `{"metadata":{"annotations":{"example.com/large":null}}}`)
+	s.finish()
+	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
+		t.Errorf("the Skyhook is %s", got)
+	}
+}

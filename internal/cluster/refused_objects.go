@@ -46,7 +46,7 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 
 // blockRefused blocks the targets of a rollout for which a request was refused a moment ago: those on a node that may not be
 // changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap, or when its objects would be refused.
-// Work in flight that lacks a finalizer or a ConfigMap starts no further task. It returns what is wrong with the rollout's object;
+// A node whose annotations are full is blocked too. Work in flight that lacks a finalizer or a ConfigMap starts no further task. It returns what is wrong with the rollout's object;
 // empty for nothing.
 func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem string) {
 	blockedNodes := o.refused.nodes
@@ -58,6 +58,9 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem st
 		t := &r.Targets[i]
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
+		}
+		if n := o.nodes[t.Node]; n != nil && t.Blocked == nil && !t.Admitted {
+			t.Blocked = n.FullReason()
 		}
 		switch {
 		case t.Blocked != nil || t.Leaving:

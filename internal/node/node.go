@@ -48,6 +48,8 @@ type Node struct {
 	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
 	holds       []ownedHold
 	known       bool
+
+	annotationBytes int // keys and values
 }
 
 // Fact is something that a node reports and only health gates ask for.
@@ -84,7 +86,9 @@ func (n *Node) parseAnnotations(prev *Node) {
 		prev = &Node{}
 	}
 	n.known, n.skyhooks, n.nodeOps, n.rebootsFrom = false, map[string]*SkyhookState{}, nil, nil
+	n.annotationBytes = 0
 	for key, value := range n.Annotations {
+		n.annotationBytes += len(key) + len(value)
 		switch {
 		case strings.HasPrefix(key, v1alpha1.Group+"/"):
 			n.known = true
@@ -133,6 +137,25 @@ func (n *Node) findHolds() []ownedHold {
 	slices.SortFunc(skyhooks, byOwner)
 	slices.SortFunc(nodeOps, byOwner)
 	return slices.Concat(skyhooks, nodeOps)
+}
+
+// Kubernetes limits the annotations of an object. A node needs room for records before work on it begins: once it is held, a record
+// that cannot be written would keep it so.
+const (
+	maxAnnotationBytes    = 256 << 10
+	annotationBytesToKeep = 32 << 10 // free before work begins
+)
+
+// FullReason returns why no work may begin on a node whose annotations leave too little room for records; nil when they do not.
+func (n *Node) FullReason() *rollout.Why {
+	if n.annotationBytes <= maxAnnotationBytes-annotationBytesToKeep {
+		return nil
+	}
+	return &rollout.Why{
+		Reason: rollout.ReasonRefused, About: "Node " + n.Name,
+		Text: fmt.Sprintf("the annotations of the node have %d KiB of the %d KiB that Kubernetes allows, and records need %d KiB: remove annotations that are not needed",
+			n.annotationBytes>>10, maxAnnotationBytes>>10, annotationBytesToKeep>>10),
+	}
 }
 
 // MayBeDrained reports whether a Skyhook or an admitted NodeOp holds the node: then the pods on it matter.

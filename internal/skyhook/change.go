@@ -215,10 +215,17 @@ func (r recorder) recordDeletion(n *node.Node) node.Edit {
 		Node: n.UID, Skyhook: string(s.UID), State: node.HashState(text), Kept: true, Owner: rec.Owner, Offset: rec.Offset,
 		Admission: rec.Admission, Generation: s.Generation, Packages: map[string]*node.PackageRecord{},
 	}
-	for key, p := range rec.Packages {
-		if p.Goal == "" {
-			kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Kept: true, Keys: r.keyDigests(p)}
+	size := 0
+	for _, key := range sortedNames(rec.Packages) {
+		p := rec.Packages[key]
+		if p.Goal != "" {
+			continue
 		}
+		digests := r.keyDigests(p)
+		if size += len(node.EncodeJSON(digests)); size > maxKeyBytes {
+			digests = nil
+		}
+		kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Kept: true, Keys: digests}
 	}
 	return n.KeepSkyhook(s.Name, text, kept)
 }
@@ -232,8 +239,12 @@ func isUninstalled(e v1alpha1.PackageStatus) bool {
 	return entry{PackageStatus: e}.isParked()
 }
 
-// maxKeyDigests limits the digests of one configMap in a record.
-const maxKeyDigests = 200
+// maxKeyDigests limits the digests of one configMap in a record, and maxKeyBytes those of all in one record: the annotations of a node
+// may have 256 KiB together.
+const (
+	maxKeyDigests = 200
+	maxKeyBytes   = 32 << 10
+)
 
 // keyDigests returns the digests of the values of an installed configMap; nil when the definition is not known.
 func (r recorder) keyDigests(p *node.PackageRecord) map[string]string {

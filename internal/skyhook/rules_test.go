@@ -362,3 +362,28 @@ func TestPodOfEarlierName(t *testing.T) {
 		t.Errorf("beside a pod of an earlier run the task is %+v", task)
 	}
 }
+
+// TestKeptRecordIsBounded deletes a Skyhook with thousands of keys in its configMaps: what stays on the node fits into its annotations.
+func TestKeptRecordIsBounded(t *testing.T) {
+	var packages []string
+	for _, name := range []string{"aa", "bb", "cc"} {
+		var keys []string
+		for i := range 200 {
+			keys = append(keys, fmt.Sprintf("k%d%s: x", i, strings.Repeat("y", 240)))
+		}
+		packages = append(packages, fmt.Sprintf("%s: {version: 1.0.0, image: example.org/p, configMap: {%s}}", name, strings.Join(keys, ", ")))
+	}
+	w := newTestCluster(t)
+	s := w.apply(fmt.Sprintf("{metadata: {name: demo}, spec: {packages: {%s}}}", strings.Join(packages, ", ")))
+	w.addNode("n1")
+	w.drive(s)
+	s.DeletionTimestamp = &metav1.Time{Time: w.now}
+	e, err := w.compile(s).Change(rollout.Action{Verb: rollout.VerbRetire, Node: "n1", Wipe: true}, node.Parse(w.node("n1"), nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := e.Annotations[v1alpha1.PrefixRecord+"demo"]
+	if kept == nil || len(*kept) > 40<<10 || !strings.Contains(*kept, `"cc|1.0.0"`) {
+		t.Errorf("the record that stays is %v", kept)
+	}
+}
