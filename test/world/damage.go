@@ -192,7 +192,7 @@ func (r *Run) repair() {
 		})
 	}
 	for _, key := range r.server.keys(Nodes) {
-		if r.truth.cordoned[r.uidOf(key)] && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
+		if (r.truth.cordoned[r.uidOf(key)] || r.truth.unclear[r.uidOf(key)]) && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
 			r.uncordon(key)
 		}
 	}

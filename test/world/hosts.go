@@ -298,7 +298,8 @@ func (r *Run) hasSucceeded(namespace, job string) bool {
 
 // stepJob creates the pod of a Job, and ends the Job after it.
 func (r *Run) stepJob(j *batchv1.Job) {
-	if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil {
+	isOver := len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil
+	if isOver || r.host(j.Spec.Template.Spec.NodeName) == nil { // without its node it would be tried again for ever
 		return
 	}
 	pod := r.server.objects[Pods.Kind][client.ObjectKey{Namespace: j.Namespace, Name: j.Name + "-0"}]

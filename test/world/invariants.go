@@ -168,7 +168,7 @@ func (r *Run) checkNodeAtRest(key client.ObjectKey) {
 			r.violate("nothing is held", "node %s has %s at rest", key.Name, name)
 		}
 	}
-	if n.Spec.Unschedulable != r.truth.cordoned[string(n.UID)] {
+	if n.Spec.Unschedulable != r.truth.cordoned[string(n.UID)] && !r.truth.unclear[string(n.UID)] {
 		r.violate("nothing is held", "node %s is unschedulable=%v at rest, and an administrator left it %v", key.Name, n.Spec.Unschedulable, r.truth.cordoned[string(n.UID)])
 	}
 	if n.Spec.Taints != nil {

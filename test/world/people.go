@@ -173,7 +173,7 @@ func (r *Run) cordon(dice *rand.Rand) {
 	case want == isCordoned:
 	case want:
 		r.humanChanges(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
-		r.truth.cordoned[r.uidOf(key)] = true
+		r.truth.noteCordon(r.uidOf(key))
 	default:
 		r.uncordon(key)
 	}
@@ -182,6 +182,7 @@ func (r *Run) cordon(dice *rand.Rand) {
 func (r *Run) uncordon(key client.ObjectKey) {
 	r.humanChanges(Nodes, key, "uncordoned", func(c content) { delete(part(c, "spec"), "unschedulable") })
 	r.truth.cordoned[r.uidOf(key)] = false
+	r.truth.unclear[r.uidOf(key)] = false
 }
 
 func (r *Run) relabel(dice *rand.Rand) {

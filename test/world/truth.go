@@ -25,6 +25,7 @@ type truth struct {
 	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
 	voided     map[string]int             // likewise: of the latest that a reset ended
 	cordoned   map[string]bool            // by an administrator, while it was schedulable; by UID of the node
+	unclear    map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
 	interrupts map[string]string          // by id of an interrupt: the node it ran on
 	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
 	nextLeader *time.Duration             // another operator leads from the next pass on, with this offset of its clock
@@ -38,7 +39,7 @@ type truth struct {
 func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
-		cordoned: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
+		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 	}
 }
 
@@ -177,4 +178,16 @@ func hasEndedWell(pod content) bool {
 		terminated, is := nestedMap(s.(content), "state")["terminated"].(content)
 		return !is || terminated["exitCode"] != int64(0)
 	})
+}
+
+// noteCordon notes a cordon by an administrator. Who uncordons a node that the operator holds and cordons it again before the
+// operator has seen that leaves no trace.
+func (t *truth) noteCordon(uid string) {
+	for _, isHeld := range t.held[uid] {
+		if isHeld {
+			t.unclear[uid] = true
+			return
+		}
+	}
+	t.cordoned[uid] = true
 }

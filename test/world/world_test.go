@@ -39,11 +39,6 @@ func TestMain(m *testing.M) {
 
 // notYet are causes that no run has, each with what the operator still does wrong with it. A mend removes its entry.
 var notYet = map[Cause]string{
-	Hostile:     "times of one node count for all",
-	LeaderClock: "times of an earlier leader count",
-	Reboot:      "a reboot is proven by the boot that the agent named only",
-	BootTwice:   "likewise",
-	NodeDown:    "likewise",
 	ChangeScope: "an admission on its way loses its seat",
 }
 
