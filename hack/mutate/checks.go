@@ -17,9 +17,14 @@ var checks = []struct {
 	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},
 	{"internal/nodeop/", [][]string{{"./internal/nodeop"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
-	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}}},
+	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, lives}},
+	{"internal/cluster/", [][]string{lives}},
 }
 
+// lives are random lives of a whole cluster.
+var lives = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
+
+// simulation is of the engine alone.
 var simulation = []string{"./internal/sim", "-run", "TestRandomFaults", "-seeds", "600"}
 
 // testsFor returns the tests for a file; nil when there are none.

@@ -41,6 +41,14 @@ func (r *Run) annotate(key client.ObjectKey, name, value string) {
 			part(c, "metadata", "annotations")[name] = value
 		}
 	})
+	if strings.HasPrefix(name, v1alpha1.PrefixCordon) && value != "" { // a predecessor's holds look like this one
+		r.truth.unclear[r.uidOf(key)] = r.truth.cordoned[r.uidOf(key)]
+		r.truth.cordoned[r.uidOf(key)] = false
+	}
+	isRecord := strings.HasPrefix(name, v1alpha1.PrefixRecord) || strings.HasPrefix(name, opv1.Group+"/")
+	if isRecord && nestedMap(r.server.objects[Nodes.Kind][key], "spec")["unschedulable"] == true { // it said who cordoned the node
+		r.truth.unclear[r.uidOf(key)], r.truth.cordoned[r.uidOf(key)] = true, false
+	}
 	if skyhook, is := strings.CutPrefix(name, v1alpha1.PrefixRecord); is {
 		r.truth.forgetAdmission(r.uidOf(key), skyhook)
 	}

@@ -113,6 +113,10 @@ func (r *Run) checkRest() {
 	}
 	for _, key := range r.server.keys(NodeOps) {
 		op := decode(r.server.objects[NodeOps.Kind][key], &opv1.NodeOp{})
+		selectsNone := op.Status.Phase == opv1.PhasePending && len(op.Status.NodeStatuses) == 0
+		if selectsNone && op.DeletionTimestamp == nil {
+			continue
+		}
 		if op.Status.Phase != opv1.PhaseCompleted && op.Status.Phase != opv1.PhaseFailed || op.DeletionTimestamp != nil {
 			r.violate("everything finishes", "NodeOp %s is %s at rest: %s", key, op.Status.Phase, r.describe())
 		}

@@ -173,7 +173,7 @@ func (r *Run) cordon(dice *rand.Rand) {
 	case want == isCordoned:
 	case want:
 		r.humanChanges(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
-		r.truth.noteCordon(r.uidOf(key))
+		r.noteCordon(key)
 	default:
 		r.uncordon(key)
 	}

@@ -13,7 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
@@ -180,14 +182,17 @@ func hasEndedWell(pod content) bool {
 	})
 }
 
-// noteCordon notes a cordon by an administrator. Who uncordons a node that the operator holds and cordons it again before the
-// operator has seen that leaves no trace.
-func (t *truth) noteCordon(uid string) {
-	for _, isHeld := range t.held[uid] {
-		if isHeld {
-			t.unclear[uid] = true
-			return
-		}
+// noteCordon notes a cordon by an administrator. Beside a hold, real or forged, nobody can tell whose it is: who uncordons a
+// held node and cordons it again before the operator has seen that leaves no trace.
+func (r *Run) noteCordon(key client.ObjectKey) {
+	uid, names := r.uidOf(key), ourAnnotations(r.server.objects[Nodes.Kind][key])
+	isMarked := slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, v1alpha1.PrefixCordon) || name == opv1.AnnotationCordonedBy
+	})
+	isHeld := slices.Contains(slices.Collect(maps.Values(r.truth.held[uid])), true)
+	if isMarked || isHeld {
+		r.truth.unclear[uid] = true
+	} else {
+		r.truth.cordoned[uid] = true
 	}
-	t.cordoned[uid] = true
 }
