@@ -53,6 +53,9 @@ func (c *compiler) useBudget(own rollout.GroupRef, frozen *rollout.Why) {
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes()
 	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
+	if slices.ContainsFunc(c.out.Rollout.Targets, func(t rollout.Target) bool { return budget.Of[t.Node].IsZero() }) {
+		c.out.Groups = append(c.out.Groups, c.ownGroup(own, nil)) // for nodes that are no longer selected, until they are given back
+	}
 	for i := range c.out.Rollout.Targets {
 		t := &c.out.Rollout.Targets[i]
 		t.Group, t.Place = cmp.Or(budget.Of[t.Node], own), budget.Place[t.Node]
