@@ -115,7 +115,7 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 	case rollout.StateDone:
 		for i := range target.Tasks {
 			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
-				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(now.Sub(k.Started).Seconds())
+				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(max(0, now.Sub(k.Started).Seconds())) // Started is by another clock
 				if k.Need == rollout.NeedAlone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
 					t.reboots.Inc()
 				}

@@ -165,6 +165,9 @@ func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) strin
 	if by := sim.FindTask(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
 		return ""
 	}
+	if by := sim.FindTask(seen, k.CoveredBy); by != nil && by.State == rollout.StateSucceeded {
+		return "" // likewise
+	}
 	return "it has not finished"
 }
 
