@@ -214,3 +214,23 @@ func TestEarlier(t *testing.T) {
 		}
 	}
 }
+
+// A node is down in its reboot while it is not ready and an interrupt that reboots it is recorded.
+func TestIsDownInReboot(t *testing.T) {
+	rec, _ := newRecord()
+	n := newNode(map[string]string{v1alpha1.PrefixRecord + "demo": rec.String()})
+	if Parse(n, nil).IsDownInReboot("demo") {
+		t.Error("no interrupt is recorded")
+	}
+	p := rec.Packages["running|1.0.0"]
+	p.Interrupt, p.Payload, p.Boot = "some-id", &v1alpha1.Interrupt{Type: v1alpha1.InterruptReboot}, "boot-1"
+	n = newNode(map[string]string{v1alpha1.PrefixRecord + "demo": rec.String()})
+	if got := Parse(n, nil); !got.IsDownInReboot("demo") || got.IsDownInReboot("other") {
+		t.Error("the node is not ready, and demo reboots it")
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.ResourceVersion = "2"
+	if Parse(n, nil).IsDownInReboot("demo") {
+		t.Error("the node is ready")
+	}
+}
