@@ -98,12 +98,13 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
 		Closed: c.objects.gatesOf(p).Closed, Now: c.snapshot.Now,
 	})
-	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(mine)), Place: map[string]string{}}
+	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all))}
+	for _, n := range c.objects.Nodes { // a node that is no longer selected stays in its group until it is released
+		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n.Labels), policy.FindTopologyValue(p, n.Labels)
+	}
 	targets := make([]rollout.Target, 0, len(mine))
 	for _, n := range selected {
-		t := rollout.Target{Node: n.Name, Group: sorted.GroupOf(n.Labels)}
-		targets = append(targets, t)
-		out.Of[n.Name], out.Place[n.Name] = t.Group, policy.FindTopologyValue(p, n.Labels)
+		targets = append(targets, rollout.Target{Node: n.Name, Group: out.Of[n.Name]})
 	}
 	out.Groups = sorted.Groups(targets)
 	return out, sorted.Ledger()

@@ -68,3 +68,22 @@ func TestNodeOpSoak(t *testing.T) {
 		t.Errorf("it ended as %+v", done.Status)
 	}
 }
+
+// TestNodeOpLeavesUnderPolicy: a node that is no longer selected stays in the group of the policy until it is released.
+func TestNodeOpLeavesUnderPolicy(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(policyYAML(""))
+	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true")
+	s.nodeOpPasses(6, time.Second)
+	if n := s.GetNode("n1"); !n.Spec.Unschedulable {
+		t.Fatalf("the node is not held: %v", n.Annotations)
+	}
+	s.Patch(s.getPolicy(), `{"spec":{"scope":"Policy"}}`)
+	s.Patch(s.GetNode("n1"), `{"metadata":{"labels":{"pool":null}}}`)
+	s.endJobs(true)
+	s.nodeOpPasses(6, time.Second)
+	if n := s.GetNode("n1"); n.Spec.Unschedulable {
+		_, plan := s.decide(s.cluster)
+		t.Errorf("the node stays cordoned: %v", plan.Reports)
+	}
+}
