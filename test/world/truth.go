@@ -101,6 +101,9 @@ func (r *Run) onNodeWrite(w Write) {
 	annotations, _ := nestedMap(w.Patch, "metadata")["annotations"].(map[string]any)
 	for key, value := range annotations {
 		text, _ := value.(string)
+		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixCordon); is && text == "" {
+			set(r.truth.held, uid, skyhook, false)
+		}
 		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixRecord); is {
 			r.noteRecord(uid, skyhook, text)
 		}
