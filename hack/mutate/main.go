@@ -101,7 +101,7 @@ func (m mutation) try(dir string) (noticedBy string, err error) {
 		return "", err
 	}
 	for _, tests := range testsFor(m.file) {
-		out, err := exec.Command("go", append([]string{"test", "-failfast", "-overlay", overlay}, tests...)...).CombinedOutput()
+		out, err := exec.Command("go", append([]string{"test", "-failfast", "-timeout", "5m", "-overlay", overlay}, tests...)...).CombinedOutput()
 		var failed *exec.ExitError
 		switch {
 		case err == nil:
