@@ -45,6 +45,8 @@ func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 		refused := drain.Refusal{Why: describeRefusal(err), Denied: isRefused(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)}
 		w.refusals.Add(uid, refused, time.Duration(retryAfter)*time.Second, w.now)
 		return nil
+	case isUnanswered(err): // the pod was asked, and may leave
+		w.refusals.AddAccepted(uid, w.now)
 	}
 	return fmt.Errorf("evicting pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
 }
@@ -75,6 +77,11 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 // its pods along; an admission policy may answer with any code of a refusal.
 func isEvictionRefused(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || isRefused(err)
+}
+
+// isUnanswered reports whether a request was sent and nobody knows what became of it.
+func isUnanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // describeRefusal is the text of the API server, with the name of the disruption budget where it gives one.

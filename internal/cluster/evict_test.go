@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -176,5 +179,23 @@ func TestForeignCordon(t *testing.T) {
 	}
 	if runs := s.GetNode("n1").Annotations[v1alpha1.PrefixNodeState+"driver"]; !strings.Contains(runs, "post-interrupt") {
 		t.Errorf("the cordoned node was not worked on: %s", runs)
+	}
+}
+
+// TestUnansweredEviction shows that a pod whose eviction got no answer was asked: an API server that lets clients wait
+// for a new disruption budget does not stop Force.
+func TestUnansweredEviction(t *testing.T) {
+	for what, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"deadline":       {fmt.Errorf("Post eviction: %w", context.DeadlineExceeded), true},
+		"server timeout": {apierrors.NewTimeoutError("no answer", 1), true},
+		"not sent":       {errors.New("dial tcp: connection refused"), false},
+		"refused":        {apierrors.NewTooManyRequests("budget", 1), false},
+	} {
+		if got := isUnanswered(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
 	}
 }
