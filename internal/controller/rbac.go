@@ -20,7 +20,7 @@ package controller
 //
 // Of our own kinds the operator writes the finalizer, its version and the status; it creates and deletes none. API servers
 // with OwnerReferencesPermissionEnforcement require the permission for finalizers.
-// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
@@ -28,7 +28,7 @@ package controller
 // The health gates of a policy read the DaemonSets that they name.
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
 // NodeOps are created for upgrades, which own them.
-// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeopupgrades,verbs=list;watch
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/finalizers;nodeopupgrades/finalizers,verbs=update
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/status;nodeopupgrades/status,verbs=patch

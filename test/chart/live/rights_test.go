@@ -175,8 +175,8 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	runNodeOps(t, w)
 	// a hold whose owner does not exist
 	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"skyhook.nvidia.com/cordon_ghost":"true"}}}`)
-	w.Eventually("the operator asked for the owner of the hold", func() bool {
-		return hasRequested(t, w, "get", "skyhooks")
+	w.Eventually("the operator looked for the owner of the hold", func() bool {
+		return hasRequested(t, w, "list", "skyhooks")
 	})
 	w.Must(w.Client.Delete(context.Background(), w.GetSkyhook("rights")))
 	w.Eventually("the Skyhook is gone", func() bool {
@@ -189,7 +189,7 @@ func runNodeOps(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	ctx := context.Background()
 	w.Patch(w.GetNode("n2"), `{"metadata":{"annotations":{"operator.kairos.io/cordoned-by":"default/ghost@some-uid"}}}`)
-	w.Eventually("the operator asked for the NodeOp that cordoned the node", func() bool { return hasRequested(t, w, "get", "nodeops") })
+	w.Eventually("the operator looked for the NodeOp that cordoned the node", func() bool { return hasRequested(t, w, "list", "nodeops") })
 	w.Apply(`
 apiVersion: operator.kairos.io/v1alpha1
 kind: NodeOpUpgrade
