@@ -306,6 +306,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Ended = append(t.Ended, value)
 		case "gone-by":
 			t.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
+		case "booted":
+			t.Rebooted = true
 		case "reset":
 			resetTarget(t)
 		case "unreadable":

@@ -155,6 +155,26 @@ func TestCordonAfter(t *testing.T) {
 	}
 }
 
+// TestReleaseWithUnreadableRecord checks that a node stays cordoned when nobody can tell whether it was cordoned before.
+func TestReleaseWithUnreadableRecord(t *testing.T) {
+	for record, want := range map[string]bool{`{"node":`: true, "": false} {
+		w := newTestCluster(t)
+		s := w.apply(`{metadata: {name: demo}, spec: {packages: {}}}`)
+		w.addNode("n1")
+		n := w.node("n1")
+		n.Annotations = map[string]string{v1alpha1.PrefixCordon + "demo": "true"}
+		if record != "" {
+			n.Annotations[v1alpha1.PrefixRecord+"demo"] = record
+		}
+		n.Spec.Unschedulable = true
+		w.bumpVersion(n)
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRelease, Node: "n1"})
+		if got := w.node("n1").Spec.Unschedulable; got != want {
+			t.Errorf("released with the record %q, the node has unschedulable %v", record, got)
+		}
+	}
+}
+
 // TestStatusIsBounded checks that a status of 10,000 nodes fits, worst nodes first.
 func TestStatusIsBounded(t *testing.T) {
 	w := newTestCluster(t)
