@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -221,7 +220,7 @@ func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 	stale := map[string]bool{}
 	for _, by := range w.objects.skyhooks {
 		for _, name := range w.objects.vanished {
-			stale[by.NodeMetadata(&node.Node{Name: name}).Name] = true
+			stale[by.NodeMetadataName(name)] = true
 		}
 	}
 	if w.objects.isFirst {
@@ -245,7 +244,7 @@ func (w skyhookOwners) findUntargetedMetadata(ctx context.Context, stale map[str
 	for _, s := range w.objects.Skyhooks {
 		if by := w.objects.Compiled(s); by != nil {
 			for _, t := range by.Rollout.Targets {
-				targeted[place{s.Name, t.Node}] = by.NodeMetadata(&node.Node{Name: t.Node}).Name
+				targeted[place{s.Name, t.Node}] = by.NodeMetadataName(t.Node)
 			}
 		}
 	}

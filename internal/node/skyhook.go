@@ -162,25 +162,13 @@ func (n *Node) EndKeptCordon() Edit {
 	return e
 }
 
-// NoteUncordon returns the record of a held node that somebody made schedulable: a cordon that follows is not removed with the
-// hold. isChanged is false when there is nothing to note.
-func (r SkyhookRecord) NoteUncordon(n *Node) (out SkyhookRecord, isChanged bool) {
-	if n.Unschedulable || r.Held == nil || r.Held.WasCordoned {
-		return r, false
+// NoteUncordon returns the hold on a node that somebody made schedulable: a cordon that follows is not removed with the hold.
+// isChanged is false when there is nothing to note. A nil hold stays nil.
+func (h *Held) NoteUncordon(n *Node) (out *Held, isChanged bool) {
+	if n.Unschedulable || h == nil || h.WasCordoned {
+		return h, false
 	}
-	out = r.Clone()
-	out.Held = &Held{At: r.Held.At, WasCordoned: true}
-	return out, true
-}
-
-// NoteUncordon is like SkyhookRecord.NoteUncordon.
-func (r OpRecord) NoteUncordon(n *Node) (out OpRecord, isChanged bool) {
-	if n.Unschedulable || r.Held == nil || r.Held.WasCordoned {
-		return r, false
-	}
-	out = r.Clone()
-	out.Held = &Held{At: r.Held.At, WasCordoned: true}
-	return out, true
+	return &Held{At: h.At, WasCordoned: true}, true
 }
 
 // ClearWasCordoned forgets in every record that the node was cordoned before the holds on it: for a node that somebody

@@ -23,7 +23,7 @@ func (c *compiler) addGroups() {
 	}
 	own := rollout.GroupRef{Owner: c.op.ref(), Compartment: v1alpha1.DefaultCompartment}
 	if c.in.Budget != nil {
-		c.useBudget(own, frozen)
+		c.useBudget(frozen)
 		return
 	}
 
@@ -48,17 +48,14 @@ func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.
 }
 
 // useBudget uses the groups of a policy. Other rollouts may share them, so a failure blocks the targets and not the groups.
-func (c *compiler) useBudget(own rollout.GroupRef, frozen *rollout.Why) {
+func (c *compiler) useBudget(frozen *rollout.Why) {
 	budget := c.in.Budget
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes()
 	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
-	if slices.ContainsFunc(c.out.Rollout.Targets, func(t rollout.Target) bool { return budget.Of[t.Node].IsZero() }) {
-		c.out.Groups = append(c.out.Groups, c.ownGroup(own, nil)) // for nodes that are no longer selected, until they are given back
-	}
 	for i := range c.out.Rollout.Targets {
 		t := &c.out.Rollout.Targets[i]
-		t.Group, t.Place = cmp.Or(budget.Of[t.Node], own), budget.Place[t.Node]
+		t.Group, t.Place = budget.Of[t.Node], budget.Place[t.Node]
 		startsLater := !t.Admitted && !t.Skipped && len(t.Tasks) > 0
 		if frozen != nil && startsLater {
 			t.Blocked = frozen

@@ -39,9 +39,10 @@ func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
 	rec, ok := op.recordOn(n)
 	switch {
 	case ok:
-		limited, isWrong := rec.LimitTimes(op.now)
-		noted, isUncordoned := limited.NoteUncordon(n)
-		if t.rec = noted; isWrong || isUncordoned {
+		var isWrong, isUncordoned bool
+		t.rec, isWrong = rec.LimitTimes(op.now)
+		t.rec.Held, isUncordoned = t.rec.Held.NoteUncordon(n)
+		if isWrong || isUncordoned {
 			t.writeRecord(t.rec)
 		}
 	case t.problem == "" && t.hasEntry && op.selectsNodes():

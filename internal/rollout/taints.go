@@ -78,6 +78,5 @@ func (p *draftPlan) untaintNode(t *targetState) {
 	if keepsCordon {
 		why.Text += "; it is cordoned until somebody makes it schedulable"
 	}
-	p.addAction(t, VerbUntaint, why)
-	p.Actions[len(p.Actions)-1].Cordon = keepsCordon
+	p.addAction(t, VerbUntaint, why).Cordon = keepsCordon
 }

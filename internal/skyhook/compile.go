@@ -220,10 +220,11 @@ func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
 // correctRecord adds the edit that replaces times in the future on the node, and notes that somebody uncordoned it.
 func (tc targetCompiler) correctRecord(t *target) {
 	rec, isWrong := t.on.Record.LimitTimes(tc.in.Now)
-	rec, isUncordoned := rec.NoteUncordon(t.node)
+	held, isUncordoned := rec.Held.NoteUncordon(t.node)
 	if t.on.RecordUnreadable || !isWrong && !isUncordoned {
 		return
 	}
+	rec.Held = held
 	e := node.Edit{}
 	e.SetAnnotation(t.node, v1alpha1.PrefixRecord+tc.in.Skyhook.Name, rec.String())
 	tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
