@@ -38,18 +38,18 @@ type applier struct {
 // pass is one plan being applied.
 type pass struct {
 	*applier
-	objects    *Objects
-	now        time.Time
-	probes     nodeop.KairosProbes
-	denied     map[rollout.Ref]bool // ledgers that were not written
-	notReady   map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps
-	standstill map[rollout.Ref]bool // rollouts that lack these because they were refused: nothing begins
-	incomplete map[rollout.Ref]bool // rollouts that get less than the plan says, so that their reports are not true
+	objects       *Objects
+	now           time.Time
+	probes        nodeop.KairosProbes
+	denied        map[rollout.Ref]bool // ledgers that were not written
+	notReady      map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps
+	startsNothing map[rollout.Ref]bool // rollouts that lack these because they were refused: nothing begins
+	incomplete    map[rollout.Ref]bool // rollouts that get less than the plan says, so that their reports are not true
 }
 
 func (a *applier) newPass(o *Objects) *pass {
 	return &pass{
-		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, standstill: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
 	}
 }
 
@@ -67,7 +67,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	skyhooks, nodeOps := skyhookOwners{p}, nodeOpOwners{p}
 	skyhooks.prepareAll(limited)
 	nodeOps.prepareAll(limited)
-	p.tryObjects(limited, plan)
+	p.dryRunObjects(limited, plan)
 	p.probes = p.probeKairos(limited)
 	p.markIncomplete(plan)
 
@@ -105,7 +105,7 @@ func (p *pass) markIncomplete(plan rollout.Plan) {
 func (p *pass) isWithheld(a rollout.Action) bool {
 	switch a.Verb {
 	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun:
-		return p.notReady[a.Rollout] || p.standstill[a.Rollout]
+		return p.notReady[a.Rollout] || p.startsNothing[a.Rollout]
 	default:
 		return p.notReady[a.Rollout]
 	}

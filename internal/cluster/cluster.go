@@ -66,7 +66,7 @@ type Options struct {
 	Newest func(uid, version string) string
 }
 
-// newDurations returns what measures durations; nil for who only observes, and knows no more than what is recorded.
+// newDurations returns what measures durations; nil for a reader, which knows no more than what is recorded.
 func (o *Options) newDurations() *rollout.Durations {
 	if o.Client == nil {
 		return nil

@@ -37,10 +37,9 @@ func (g *interruptingTransport) RoundTrip(q *http.Request) (*http.Response, erro
 func newInterruptedScenario(t *testing.T, path string, before func(*scenario)) *scenario {
 	t.Helper()
 	s := newScenario(t, 1)
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		return &interruptingTransport{next, path, func() { before(s) }}
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	return s
 }
 
@@ -190,10 +189,9 @@ func TestManyUnknownOwners(t *testing.T) {
 	s.Must(err)
 	s.Patch(s.GetNode("n1"), string(patch))
 	reads := 0
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		return &countingTransport{next, &reads}
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	s.Apply(demo)
 	s.pass()
 	reads = 0

@@ -71,7 +71,7 @@ func (p *pass) awaitGates(plan rollout.Plan) {
 	}
 }
 
-// policyOf is the name of the policy that the owner of a group goes by.
+// policyOf is the name of the policy that applies to the owner of a group.
 func (o *Objects) policyOf(owner rollout.Ref) string {
 	if owner.Kind == policy.Kind {
 		return owner.Name

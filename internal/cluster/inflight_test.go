@@ -51,11 +51,10 @@ func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blocking
 	t.Helper()
 	s := newScenario(t, nodes)
 	g := &blockingTransport{ends: ends, open: make(chan struct{})}
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		g.next = next
 		return g
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	s.cluster.options.OnComplete = func() {}
 	t.Cleanup(func() {
 		g.unblock()

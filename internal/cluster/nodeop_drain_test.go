@@ -99,11 +99,10 @@ func (r *failingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestRefusedJob(t *testing.T) {
 	s := newScenario(t, 1)
 	r := &failingTransport{}
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		r.next = next
 		return r
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	r.refuses.Store(true)
 	s.createNodeOp("up", "rebootOnSuccess: true")
 	o, plan := s.decide(s.cluster)
@@ -135,11 +134,10 @@ func TestRefusedJob(t *testing.T) {
 func TestJobRefusedForGood(t *testing.T) {
 	s := newScenario(t, 1)
 	r := &failingTransport{}
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		r.next = next
 		return r
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	r.refuses.Store(true)
 	s.createNodeOp("up", "")
 	s.nodeOpPasses(60, time.Second)
@@ -172,9 +170,9 @@ func TestNodeOpIsQuiet(t *testing.T) {
 	}
 }
 
-// TestFailedNodeKeepsItsSeat shows that a failed node that stays cordoned counts in the budget of a policy; when a person
+// TestFailedNodeKeepsItsSlot shows that a failed node that stays cordoned counts in the budget of a policy; when a person
 // uncordons it, the next begins.
-func TestFailedNodeKeepsItsSeat(t *testing.T) {
+func TestFailedNodeKeepsItsSlot(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(policyYAML(""))
 	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true\n  backoffLimit: 0")

@@ -33,7 +33,7 @@ func TestNodeOpPolicy(t *testing.T) {
 		t.Errorf("%d Jobs were made before the gate passed", n)
 	}
 	if p := s.getPolicy(); !slices.Contains(p.Finalizers, v1alpha1.FinalizerDeploymentPolicy) {
-		t.Error("the policy may be deleted though a NodeOp goes by it")
+		t.Error("the policy may be deleted though a NodeOp names it")
 	}
 	value.Store(5)
 	for range 4 {

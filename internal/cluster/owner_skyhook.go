@@ -42,7 +42,7 @@ func (w skyhookOwners) prepareAll(ctx context.Context) {
 func (p *pass) makeReady(name rollout.Ref, o client.Object, prepare func() error) {
 	q := request{rollout: name, generation: o.GetGeneration()}
 	if until, waits := p.refused.isWaiting(q, p.now); waits {
-		p.standstill[name] = true
+		p.startsNothing[name] = true
 		p.inFlight.retry(until)
 		return
 	}
@@ -50,7 +50,7 @@ func (p *pass) makeReady(name rollout.Ref, o client.Object, prepare func() error
 	switch {
 	case done:
 	case err == nil: // refused: the next pass blocks what has not begun
-		p.standstill[name] = true
+		p.startsNothing[name] = true
 		p.inFlight.retry(p.now)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // it was changed meanwhile: the next pass decides again
 		p.notReady[name] = true

@@ -60,11 +60,10 @@ func newRefusingScenario(t *testing.T, nodes int, refuses func(verbAndPath, body
 	t.Helper()
 	s := newScenario(t, nodes)
 	g := &refusingTransport{refuses: refuses}
-	s.wrapTransport = func(next http.RoundTripper) http.RoundTripper {
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		g.next = next
 		return g
-	}
-	s.cluster = s.newCluster(s.requests)
+	})
 	return s, g
 }
 
@@ -321,8 +320,8 @@ func TestRefusedDeletion(t *testing.T) {
 	s.finish()
 }
 
-// TestTrial shows that an object that the API server would refuse keeps its rollout from touching a node, and says why.
-func TestTrial(t *testing.T) {
+// TestDryRun shows that an object that the API server would refuse keeps its rollout from touching a node, and says why.
+func TestDryRun(t *testing.T) {
 	s := newScenario(t, 2)
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  additionalTolerations: [{key: not/a/key, operator: Exists}]", 1))
 	for range 3 {
@@ -340,8 +339,8 @@ func TestTrial(t *testing.T) {
 	s.finish()
 }
 
-// TestTrialOfNodeOp shows the same for a NodeOp.
-func TestTrialOfNodeOp(t *testing.T) {
+// TestDryRunOfNodeOp shows the same for a NodeOp.
+func TestDryRunOfNodeOp(t *testing.T) {
 	s := newScenario(t, 1)
 	s.createNodeOp("up", "tolerations: [{key: not/a/key, operator: Exists}]")
 	s.nodeOpPasses(3, time.Second)

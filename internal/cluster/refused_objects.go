@@ -14,13 +14,13 @@ import (
 type refusedRequests struct {
 	tasks    map[rollout.Ref]node.Refusals // attempts whose objects were refused
 	nodes    map[string]node.Refusal       // nodes that may not be changed
-	trials   map[request]node.Refusal      // objects that rollouts would need
+	dryRuns  map[request]node.Refusal      // objects that rollouts would need
 	rollouts map[request]node.Refusal      // finalizers and ConfigMaps that rollouts need
 }
 
 // addRefused adds the refused requests to what was observed.
 func (v *observer) addRefused(o *Objects, now time.Time) {
-	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, trials: map[request]node.Refusal{}, rollouts: map[request]node.Refusal{}}
+	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, dryRuns: map[request]node.Refusal{}, rollouts: map[request]node.Refusal{}}
 	for q, refused := range v.refused.view(now) {
 		isWaiting := now.Before(refused.RetryAt())
 		if isWaiting {
@@ -32,8 +32,8 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 				out.tasks[q.rollout] = node.Refusals{}
 			}
 			out.tasks[q.rollout].Add(q.node, q.task, refused)
-		case q.object == objectTrial && isWaiting:
-			out.trials[q] = refused
+		case q.object == objectDryRun && isWaiting:
+			out.dryRuns[q] = refused
 		case q.object != "" || !isWaiting:
 		case q.node != "":
 			out.nodes[q.node] = refused
@@ -46,14 +46,14 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 
 // blockRefused blocks the targets of a rollout for which a request was refused a moment ago: those on a node that may not be
 // changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap, or when its objects would be refused.
-// A node whose annotations are full is blocked too. Work in flight that lacks a finalizer or a ConfigMap starts no further task. It returns what is wrong with the rollout's object;
-// empty for nothing.
+// A node whose annotations are full is blocked too. Work in flight that lacks a finalizer or a ConfigMap starts no further task.
+// It returns what is wrong with the rollout's object; empty for nothing.
 func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem string) {
 	blockedNodes := o.refused.nodes
 	q := request{rollout: r.Ref, generation: generation}
 	lacks, isLacking := o.refused.rollouts[q]
-	q.object = objectTrial
-	wouldBe, wouldBeRefused := o.refused.trials[q]
+	q.object = objectDryRun
+	wouldBe, wouldBeRefused := o.refused.dryRuns[q]
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {

@@ -45,7 +45,7 @@ type scenario struct {
 	requests *recorder
 
 	statusesHang  bool                                      // statuses are not answered
-	wrapTransport func(http.RoundTripper) http.RoundTripper // the transport of Clusters made from now on; nil to leave it
+	wrapTransport func(http.RoundTripper) http.RoundTripper // see wrapRequests; nil to leave it
 }
 
 func newScenario(t *testing.T, nodes int) *scenario {
@@ -53,6 +53,13 @@ func newScenario(t *testing.T, nodes int) *scenario {
 	s := &scenario{Env: testenv.New(t, plane, nodes), now: time.Now(), requests: &recorder{}}
 	s.cluster = s.newCluster(s.requests)
 	return s
+}
+
+// wrapRequests passes the requests of the scenario's Cluster, and of those made later, through another transport.
+func (s *scenario) wrapRequests(wrap func(next http.RoundTripper) http.RoundTripper) {
+	s.Helper()
+	s.wrapTransport = wrap
+	s.cluster = s.newCluster(s.requests)
 }
 
 // newCluster makes another Cluster, as a second operator would have.

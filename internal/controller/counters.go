@@ -132,7 +132,7 @@ func (t counters) countEviction(status int) {
 		outcome = "accepted"
 	case status == 404 || status == 409:
 		outcome = "gone"
-	case status >= 400 && status < 500, status == 500:
+	case status >= 400 && status <= 500:
 		outcome = "refused"
 	}
 	t.evictions.WithLabelValues(outcome).Inc()

@@ -44,7 +44,7 @@ func newLoop(r *passRequests, m *metricsCollector, log logr.Logger) *Loop {
 	return &Loop{requests: r, metrics: m, log: log, clock: time.Now, backoff: flowcontrol.NewBackOff(time.Second, 30*time.Second)}
 }
 
-// NewLoop makes a loop whose metrics nobody reads. Its passes are made one by one with RunPass, as in a simulation.
+// NewLoop makes a loop whose metrics are not registered. Its passes are made one by one with RunPass, as in a simulation.
 func NewLoop(c *cluster.Cluster, events record.EventRecorder, clock func() time.Time, log logr.Logger) *Loop {
 	m := newMetricsCollector()
 	l := newLoop(newPassRequests(), m, log)

@@ -37,7 +37,7 @@ type metricsCollector struct {
 // kept.
 type skyhookSample struct {
 	skyhook         *v1alpha1.Skyhook
-	policy          string // that it goes by; empty for none
+	policy          string // its DeploymentPolicy; empty for none
 	status          v1alpha1.SkyhookStatus
 	packages        []skyhook.Tally
 	waiting         map[rollout.Reason]int // nodes that wait

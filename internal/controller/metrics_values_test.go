@@ -75,7 +75,7 @@ func stoppedSample(now time.Time) skyhookSample {
 	}
 }
 
-// TestSampleNamesPolicy shows that the metrics of a Skyhook have the name of the policy that it goes by, the default one too.
+// TestSampleNamesPolicy shows that the metrics of a Skyhook have the name of its policy, the default one too.
 func TestSampleNamesPolicy(t *testing.T) {
 	for _, c := range []struct{ named, byDefault, want string }{{"", "", ""}, {"canary", "fleet", "canary"}, {"", "fleet", "fleet"}} {
 		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: c.named}}

@@ -67,7 +67,8 @@ type otherLeader struct {
 
 func (l *otherLeader) holder() string { return ptr.Deref(l.Lease.HolderIdentity, "") }
 
-// startOtherOperators watches the leases of other namespaces until the context ends, if the operator waits for them. The function it returns stops its events.
+// startOtherOperators watches the leases of other namespaces until the context ends, if the operator waits for them. The function
+// it returns stops its events.
 func startOtherOperators(ctx context.Context, config *rest.Config, o Options) (*otherOperators, func(), error) {
 	c, err := kubernetes.NewForConfig(withProtobuf(config))
 	if err != nil {

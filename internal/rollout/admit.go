@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	for _, t := range r.sortedCandidates() {
-		isCounted := t.isBeingAdmitted() || t.usesSeat || t.isReservedElsewhere
+		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t)
 		if why == nil && isOverLimit {
@@ -45,10 +45,10 @@ func (r *rolloutState) remainingLimit() int {
 	return left
 }
 
-// isInFlight reports whether a target is admitted, is being admitted, or has not given its node back. What this plan retires is in flight no longer,
-// unless an earlier plan is still being applied to its node.
+// isInFlight reports whether a target is admitted, is being admitted, or has not given its node back. What this plan retires is
+// in flight no longer, unless an earlier plan is still being applied to its node.
 func (t *targetState) isInFlight() bool {
-	if t.isBeingAdmitted() || t.usesSeat || t.isReservedElsewhere {
+	if t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere {
 		return true
 	}
 	return t.target.Admitted && (!t.isRetired || t.node.Sending)
@@ -144,7 +144,7 @@ func checkLimit(t *targetState) *Why {
 		isFull = g.isOverLimit()
 	case t.node.Sending && g.ledger != nil:
 		return groupReasons{g}.sending()
-	case t.usesSeat:
+	case t.occupiesNode:
 		isFull = g.isOverLimit() || g.isBatchFull()
 	}
 	if isFull {

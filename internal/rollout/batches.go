@@ -65,7 +65,7 @@ func (u batchUpdater) admissibleCount() int {
 	if isUnlimited || u.free < 0 {
 		return u.free
 	}
-	return u.free + u.seated
+	return u.free + u.occupying
 }
 
 func (u batchUpdater) updateMemory() {

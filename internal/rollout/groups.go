@@ -16,7 +16,7 @@ type groupState struct {
 	memory       Memory // as it should be stored
 	isComplete   bool   // every target of all groups with its ledger is finished
 	candidates   int
-	seated       int             // candidates whose node is not given back
+	occupying    int             // candidates whose node is not given back
 	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
 	free         int             // how many more targets may be admitted
 	busy         []string        // nodes that count against the limit
@@ -67,8 +67,8 @@ func (g *groupState) isBatchFull() bool {
 // addCandidate counts a target that passed the gates and is not admitted.
 func (g *groupState) addCandidate(t *targetState) {
 	g.candidates++
-	if t.usesSeat {
-		g.seated++
+	if t.occupiesNode {
+		g.occupying++
 	}
 	if t.rollout.Deleting {
 		g.deletions++
@@ -89,7 +89,7 @@ func (g *groupState) addBusy(node string) {
 // addAdmitted counts a target that this plan admits.
 func (g *groupState) addAdmitted(t *targetState) {
 	g.members++
-	if !t.usesSeat {
+	if !t.occupiesNode {
 		g.free--
 	} else if g.usesBatches() {
 		g.free = min(g.free, g.memory.Open-g.members)
@@ -141,7 +141,7 @@ func (g *groupState) hasTopologyLimit(t *targetState) bool {
 // reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
 	busy := g.places[t.target.Place]
-	if t.isReserved || t.usesSeat {
+	if t.isReserved || t.occupiesNode {
 		busy--
 	}
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit

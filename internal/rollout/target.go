@@ -24,7 +24,7 @@ type targetState struct {
 	hasFailed     bool // its outcome is a final failure
 	isHeld        bool // by its rollout
 	objects       int  // of the rollout that are on the node, or are going away there
-	usesSeat      bool // it is not admitted, and its node is not given back: see inspectSeat
+	occupiesNode  bool // it is not admitted, and its node is not given back: see isOccupied
 	isSoaking     bool
 	soakedAt      time.Time // when soaking ends
 	isReserved    bool      // its admission is written in the ledger
@@ -57,7 +57,7 @@ func (t inspector) inspect(plan *draftPlan) {
 	if t.target.Admitted {
 		t.countAdmission()
 	}
-	t.usesSeat = !t.target.Admitted && t.isOccupied()
+	t.occupiesNode = !t.target.Admitted && t.isOccupied()
 	t.inspectSoak(plan)
 	if t.isUnfinished() {
 		t.rollout.unfinished++
@@ -149,7 +149,7 @@ func (t *targetState) isBusy() bool {
 	case !t.exists:
 		return false
 	case !t.target.Admitted:
-		return t.usesSeat || t.isUnproven()
+		return t.occupiesNode || t.isUnproven()
 	case !t.hasFailed:
 		return true
 	}

@@ -72,7 +72,7 @@ func (g memberCounter) countTarget(t *targetState) {
 		g.countOutcome(t)
 		return
 	}
-	if t.target.Admitted || t.usesSeat {
+	if t.target.Admitted || t.occupiesNode {
 		g.addBusy(t.target.Node)
 		g.addInTopology(t)
 	}

@@ -169,7 +169,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	}
 	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
-	out.Admitted = rec.Admitted || isAdmittedUnreadably(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
+	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At
 	}
@@ -189,9 +189,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	tc.compileWork(t, out)
 }
 
-// isAdmittedUnreadably reports whether the record says that the node is in flight though its nodeState cannot be read: that
+// isAdmittedByRecord reports whether the record says that the node is in flight though its nodeState cannot be read: that
 // changes nothing about the admission, unlike an absent nodeState, which is a reset.
-func isAdmittedUnreadably(n *node.Node, on *node.SkyhookState, s *v1alpha1.Skyhook) bool {
+func isAdmittedByRecord(n *node.Node, on *node.SkyhookState, s *v1alpha1.Skyhook) bool {
 	isRecord := !on.RecordUnreadable && on.Record.Node == n.UID && on.Record.Skyhook == string(s.UID)
 	return on.Problem != "" && isRecord && on.Record.Admitted
 }

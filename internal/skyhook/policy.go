@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// PolicyName is the policy that a Skyhook goes by, or none: the one it names, otherwise, when it has no budget of its own,
+// PolicyName is the policy that applies to a Skyhook, or none: the one it names, otherwise, when it has no budget of its own,
 // the operator's default.
 func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 	if s.Spec.DeploymentPolicy != "" {
@@ -27,7 +27,7 @@ func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 	return c.DefaultPolicy, c.DefaultPolicy != ""
 }
 
-// PolicyName returns the name of the policy that the Skyhook goes by; empty for none.
+// PolicyName returns the name of the policy that applies to the Skyhook; empty for none.
 func (c *Compiled) PolicyName() string {
 	name, _ := PolicyName(c.in.Skyhook, c.in.Config)
 	return name

@@ -29,8 +29,8 @@ var (
 )
 
 // TestRandomRuns runs Skyhooks with the real engine under random faults: random dependencies, edits at any moment, failing and
-// lost pods, lost actions, resets by hand, boots, operators with wrong clocks, recorded times of the far future. Once the edits and faults end, every node converges to the
-// spec, and until then:
+// lost pods, lost actions, resets by hand, boots, operators with wrong clocks, recorded times of the far future. Once the edits
+// and faults end, every node converges to the spec, and until then:
 //
 //   - a package starts only when what it depends on is finished on the node;
 //   - an interrupt runs alone on a node that is held;

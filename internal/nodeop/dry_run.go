@@ -5,9 +5,9 @@ package nodeop
 
 import "github.com/skyhook-k8s/skyhook/internal/node"
 
-// Trials returns an object of each kind that a node needs. They are never created: the API server says of them whether it would
+// DryRunObjects returns an object of each kind that a node needs. They are never created: the API server says of them whether it would
 // refuse such objects.
-func (c *Compiled) Trials(n *node.Node) Objects {
+func (c *Compiled) DryRunObjects(n *node.Node) Objects {
 	rec := node.OpRecord{Admitted: true, Admission: 1, Job: c.op.objectName("", n, 1)}
 	r := &renderer{c.op, n, &rec}
 	out := Objects{Job: r.job()}

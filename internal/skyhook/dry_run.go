@@ -9,9 +9,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// Trials returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
+// DryRunPods returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
 // server says of it whether it would refuse such a pod.
-func (c *Compiled) Trials(n *node.Node) map[string]*corev1.Pod {
+func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
 	t := c.targets[n.Name]
 	if t == nil {
@@ -24,7 +24,7 @@ func (c *Compiled) Trials(n *node.Node) map[string]*corev1.Pod {
 		if out[hash] != nil {
 			continue
 		}
-		rec := node.SkyhookRecord{Packages: map[string]*node.PackageRecord{st.key: {Run: "trial", Generation: 1, Interrupt: "trial"}}}
+		rec := node.SkyhookRecord{Packages: map[string]*node.PackageRecord{st.key: {Run: "dry-run", Generation: 1, Interrupt: "dry-run"}}}
 		if st.isInterrupt() {
 			out[hash] = r.interruptPod(st, &rec, n)
 		} else {
