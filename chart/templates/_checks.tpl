@@ -21,7 +21,25 @@
 {{- if and .Values.metrics.serviceMonitor.enabled (not (include "skyhook.port" $env.metricsPort)) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics, and controllerManager.manager.env.metricsPort is off: set a port such as :8080" -}}
 {{- end -}}
+{{- if and $env.prometheusTokenFile (not (contains "https://" $env.prometheusEndpoints)) -}}
+{{- fail "controllerManager.manager.env.prometheusTokenFile: no server gets the token. Name one that begins with https:// in controllerManager.manager.env.prometheusEndpoints" -}}
+{{- end -}}
+{{- range $manager.extraVolumes -}}
+{{- if eq .name "token" -}}
+{{- fail "controllerManager.extraVolumes: the name token is in use, for the operator's own ServiceAccount. Choose another one" -}}
+{{- end -}}
+{{- end -}}
 {{- include "skyhook.checkMigration" . -}}
+{{- end -}}
+
+{{/* The chart sets this environment variable of the operator, so it must not be in extraEnv: (list NAME ROOT). */}}
+{{- define "skyhook.checkExtraEnv" -}}
+{{- $name := index . 0 -}}
+{{- range (index . 1).Values.controllerManager.manager.extraEnv -}}
+{{- if eq .name $name -}}
+{{- fail (printf "controllerManager.manager.extraEnv: %s is a setting of the chart. Set its value, see docs/install.md" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/*

@@ -78,7 +78,8 @@ func controllerOptions(o *options.Options, log logr.Logger) controller.Options {
 		Skyhook: o.Skyhook(version), NodeOps: o.NodeOps(), Node: o.Node,
 		LeaderElection: o.LeaderElection, WaitForOthers: o.WaitForOthers, Parallel: o.Parallel, GuardRemoval: o.GuardRemoval,
 		MetricsAddress: o.MetricsAddress, MetricsSecure: o.MetricsSecure, ProbeAddress: o.ProbeAddress, PprofAddress: o.PprofAddress,
-		Log: log,
+		PrometheusTokenFile: o.PrometheusTokenFile,
+		Log:                 log,
 	}
 }
 

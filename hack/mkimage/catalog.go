@@ -4,6 +4,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/pem"
+
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+
 	"github.com/skyhook-k8s/skyhook/internal/image"
 )
 
@@ -29,7 +34,7 @@ type product struct {
 func products() []product {
 	return []product{
 		{name: "operator", title: "skyhook-operator", program: "cmd/operator", file: "/manager", entry: true,
-			user: "10001:10001", limit: 60},
+			user: "10001:10001", limit: 60, files: addRoots},
 		// The agent is root: it changes its root to that of the host.
 		{name: "agent", title: "skyhook-agent", program: "cmd/skyhook-agent", file: "/usr/local/bin/skyhook-agent", entry: true,
 			user: "0:0", limit: 16, fileLimit: 12, files: addScratchFolders},
@@ -52,6 +57,19 @@ func products() []product {
 func addScratchFolders(t *image.Tree) {
 	t.Dir("/root", 0o700)
 	t.Dir("/tmp", 0o1777)
+}
+
+// addRoots adds Mozilla's root certificates where programs on Linux look for them. The operator needs them for Prometheus servers behind
+// https. Roots that may sign only some names or certificates are left out, because a file cannot say so.
+func addRoots(t *image.Tree) {
+	var file bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			// Writing to memory cannot fail, and the block has no headers.
+			_ = pem.Encode(&file, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
+		}
+	}
+	t.Bytes("/etc/ssl/certs/ca-certificates.crt", 0o644, file.Bytes())
 }
 
 // addPackageFolders are the empty folders of the image that the stub takes the place of, underscore included.

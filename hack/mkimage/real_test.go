@@ -6,7 +6,9 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/x509"
 	"debug/elf"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +73,32 @@ func unpack(t *testing.T, img v1.Image) string {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// TestRoots: the operator's image has root certificates where Go looks for them; without them no Prometheus server with a public
+// certificate could be queried.
+func TestRoots(t *testing.T) {
+	dir, _ := mk(t, "--module", small(t, 0), "--only", "operator", "--format", "layout", "--platform", "linux/amd64")
+	images, err := image.ReadFile(filepath.Join(dir, "operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := image.ForPlatform(images[0].Index, image.DefaultPlatforms()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, roots := read(t, filepath.Join(unpack(t, img), "etc/ssl/certs/ca-certificates.crt")), map[string]bool{}
+	for block, more := pem.Decode(rest); block != nil; block, more = pem.Decode(more) {
+		root, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || !root.IsCA {
+			t.Errorf("%v is not the certificate of an authority: %v", root, err)
+			continue
+		}
+		roots[root.Subject.CommonName] = true
+	}
+	if len(roots) < 80 || !roots["ISRG Root X1"] {
+		t.Errorf("it has %d roots, ISRG Root X1 among them: %v", len(roots), roots["ISRG Root X1"])
+	}
 }
 
 // TestForeign checks what cannot run here: the manifest says the platform, and every program is for it and static.

@@ -61,6 +61,9 @@ type Options struct {
 	// together. 0 to write every admission at once.
 	LedgerInterval time.Duration
 
+	// PrometheusTokenFile has the bearer token for Prometheus servers that the configuration names; empty for none.
+	PrometheusTokenFile string
+
 	// Newest returns the newest version of a node that does not differ from this one in what is read of it. nil when the
 	// caches of nodes show every version.
 	Newest func(uid, version string) string

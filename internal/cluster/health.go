@@ -47,7 +47,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 		inUse[op.Spec.DeploymentPolicy] = true
 	}
 	in := gates.Input{Live: v.options.Live, Unproven: unproven, Pods: o.Workloads, Now: now}
-	in.Endpoints = gates.Endpoints{Allowed: o.Config.PrometheusEndpoints, Namespace: o.Config.Namespace}
+	in.Endpoints = gates.Endpoints{Allowed: o.Config.PrometheusEndpoints, Namespace: o.Config.Namespace, TokenFile: v.options.PrometheusTokenFile}
 	for _, p := range o.Policies {
 		if inUse[p.Name] {
 			in.Policies = append(in.Policies, p)

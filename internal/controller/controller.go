@@ -73,6 +73,9 @@ type Options struct {
 	GuardRemoval   bool   // have the API server refuse to delete the operator while something needs it
 	Log            logr.Logger
 	Registry       metrics.RegistererGatherer // where metrics are registered; the default registry when nil
+
+	// PrometheusTokenFile has the bearer token for Prometheus servers that the configuration names; empty for none.
+	PrometheusTokenFile string
 }
 
 // Run runs the operator until the context ends or the lease is lost.
@@ -187,7 +190,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
 		Live: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
-		LedgerInterval: admitInterval, Newest: w.Newest,
+		LedgerInterval: admitInterval, Newest: w.Newest, PrometheusTokenFile: o.PrometheusTokenFile,
 	})
 	l.reporter = newReporter(l.cluster, collector, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})

@@ -47,6 +47,9 @@ type Options struct {
 	NodeOpNamespaces    []string        `json:"nodeOpNamespaces,omitempty"` // empty for all
 	KairosLabels        bool            `json:"kairosLabels,omitempty"`
 
+	// PrometheusTokenFile is in no dump and no decision: the plugin must not read a local file because a Deployment names it.
+	PrometheusTokenFile string `json:"-"`
+
 	Parallel       int      `json:"-"`
 	LeaderElection bool     `json:"-"`
 	WaitForOthers  bool     `json:"-"`

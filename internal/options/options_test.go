@@ -106,6 +106,8 @@ func TestWrong(t *testing.T) {
 		{with("REBOOT_PROOF", "hope"), nil, `environment variable REBOOT_PROOF: "hope" is neither bootID nor agent`},
 		{with("STAGE_DEADLINE", "soon"), nil, `environment variable STAGE_DEADLINE: "soon" is not a duration such as 90s or 1h`},
 		{with("DEFAULT_DEPLOYMENT_POLICY", "Not A Name"), nil, `--default-deployment-policy (DEFAULT_DEPLOYMENT_POLICY): "Not A Name" is not the name of a DeploymentPolicy`},
+		{with("PROMETHEUS_TOKEN_FILE", "token"), nil, `--prometheus-token-file (PROMETHEUS_TOKEN_FILE): "token" is not an absolute path below /`},
+		{with("PROMETHEUS_TOKEN_FILE", "/token", "PROMETHEUS_ENDPOINTS", "http://a.example,*"), nil, `no server gets the token: name one that begins with https:// in --prometheus-endpoints`},
 		{with("STAGE_DEADLINE", "0s"), nil, `--stage-deadline (STAGE_DEADLINE): it must be longer than 0`},
 		{with("INTERRUPT_MEMORY", "1Mi"), nil, `--interrupt-memory (INTERRUPT_MEMORY): "1Mi" is not an amount of memory of at least 32Mi`},
 		{with("INTERRUPT_DEADLINE", "-1s"), nil, `--interrupt-deadline (INTERRUPT_DEADLINE): it must be longer than 0`},

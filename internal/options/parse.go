@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -75,8 +76,14 @@ func (o *Options) validate(table []*Option) error {
 			errs = append(errs, fmt.Errorf("--%s (%s): %w", row.Flag, row.Env, err))
 		}
 	}
+	if o.PrometheusTokenFile != "" && !slices.ContainsFunc(o.PrometheusEndpoints, isSecureURL) {
+		errs = append(errs, errors.New("--prometheus-token-file (PROMETHEUS_TOKEN_FILE): no server gets the token: "+
+			"name one that begins with https:// in --prometheus-endpoints (PROMETHEUS_ENDPOINTS)"))
+	}
 	return errors.Join(errs...)
 }
+
+func isSecureURL(text string) bool { return strings.HasPrefix(text, "https://") }
 
 // Changed lists the options a decision depends on that differ from their defaults, as flags.
 func (o *Options) Changed() []string {

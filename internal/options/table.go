@@ -75,6 +75,8 @@ func (o *Options) Table() []*Option {
 			Help: "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none"},
 		{Flag: "prometheus-endpoints", Env: "PROMETHEUS_ENDPOINTS", target: &o.PrometheusEndpoints, check: checkEndpoints,
 			Help: "beginnings of URLs of Prometheus servers that policies may query beside Services of the cluster, separated by commas; * for all"},
+		{Flag: "prometheus-token-file", Env: "PROMETHEUS_TOKEN_FILE", Use: Process, target: &o.PrometheusTokenFile, check: checkOptionalPath,
+			Help: "file with a bearer token, read before each query, for the https servers of prometheus-endpoints and no others; empty for none"},
 		{Flag: "node-name", Env: "NODE_NAME", target: &o.Node,
 			Help: "node this operator runs on, which is worked on last; empty when unknown"},
 		{Flag: "parallel", Env: "PARALLEL_NODES", Default: "16", Use: Process, target: &o.Parallel, check: checkParallel,

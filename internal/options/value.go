@@ -170,6 +170,13 @@ func checkPath(text string) error {
 	return nil
 }
 
+func checkOptionalPath(text string) error {
+	if text == "" {
+		return nil
+	}
+	return checkPath(text)
+}
+
 func checkPositive(text string) error {
 	if d, err := time.ParseDuration(text); err == nil && d <= 0 {
 		return errors.New("it must be longer than 0")

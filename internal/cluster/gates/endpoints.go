@@ -6,6 +6,7 @@ package gates
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 )
@@ -18,6 +19,7 @@ const AnyEndpoint = "*"
 type Endpoints struct {
 	Allowed   []string // beginnings of URLs, or AnyEndpoint; Services of the cluster are always allowed
 	Namespace string   // of the operator: a name without a namespace is a Service there
+	TokenFile string   // has the bearer token for servers of Allowed over https; empty for none
 }
 
 // resolve returns the address to query for the URL of a gate. The name of a Service is completed, so that it cannot be the name of a
@@ -39,6 +41,25 @@ func (e Endpoints) resolve(raw string) (address string, err error) {
 	}
 	u.Host = host
 	return u.String(), nil
+}
+
+// readToken returns the bearer token for an address; empty when it gets none. Only servers that the operator's settings name get it:
+// who edits policies can name any Service, also one that collects tokens.
+func (e Endpoints) readToken(address string) (string, error) {
+	u, err := url.Parse(address)
+	isNamed := func(allowed string) bool { return allowed != AnyEndpoint && isBelow(u, allowed) }
+	if e.TokenFile == "" || err != nil || u.Scheme != "https" || !slices.ContainsFunc(e.Allowed, isNamed) {
+		return "", nil
+	}
+	content, err := os.ReadFile(e.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the file of PROMETHEUS_TOKEN_FILE: %w", err)
+	}
+	token := strings.TrimSpace(string(content))
+	if token == "" || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("the file of PROMETHEUS_TOKEN_FILE, %s, must have one token", e.TokenFile)
+	}
+	return token, nil
 }
 
 // isBelow reports whether a URL begins with an allowed one: the same scheme, user and host, and a path below its path.

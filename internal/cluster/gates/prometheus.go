@@ -46,10 +46,24 @@ func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpo
 	return nil
 }
 
-// withoutRedirects does not follow an allowed server to another one.
-var withoutRedirects = &http.Client{
-	Transport:     api.DefaultRoundTripper,
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// newHTTPClient returns a client that does not follow an allowed server to another one.
+func newHTTPClient(token string) *http.Client {
+	return &http.Client{
+		Transport:     bearerTransport{token},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// bearerTransport adds a token to each request, unless it is empty.
+type bearerTransport struct{ token string }
+
+// RoundTrip sends a request.
+func (t bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	return api.DefaultRoundTripper.RoundTrip(r)
 }
 
 // queryGate makes the query of one gate. The error says why the gate does not pass.
@@ -58,7 +72,11 @@ func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoi
 	if err != nil {
 		return err
 	}
-	c, err := api.NewClient(api.Config{Address: address, Client: withoutRedirects})
+	token, err := endpoints.readToken(address)
+	if err != nil {
+		return err
+	}
+	c, err := api.NewClient(api.Config{Address: address, Client: newHTTPClient(token)})
 	if err != nil {
 		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
 	}
