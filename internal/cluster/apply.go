@@ -16,10 +16,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// A node that fails is left alone for a time that doubles from minNodeBackoff to maxNodeBackoff.
+// A node that fails is left alone for a time that doubles from minNodeBackoff to maxNodeBackoff. What conflicts is decided again
+// after minConflictBackoff, which doubles too.
 const (
-	minNodeBackoff = time.Second
-	maxNodeBackoff = 30 * time.Second
+	minConflictBackoff = 10 * time.Millisecond
+	minNodeBackoff     = time.Second
+	maxNodeBackoff     = 30 * time.Second
 )
 
 // applier carries plans out. It remembers little between them, and all of it may be lost.

@@ -37,7 +37,7 @@ func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 		})
 	}
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it goes, or is gone
+	case err == nil || isGone(err):
 		w.refusals.AddAccepted(uid, w.now)
 		return nil
 	case isEvictionRefused(err):

@@ -25,9 +25,10 @@ const maxErrors = 5
 // inFlight tracks what is being sent to the API server, of the last plan and of those before it. A node is in flight for
 // one plan at a time: nothing is planned for it until its work has completed.
 type inFlight struct {
-	senders sync.WaitGroup
-	slots   chan struct{}        // one for each node that is written to at the same time
-	backoff *flowcontrol.Backoff // of what failed
+	senders   sync.WaitGroup
+	slots     chan struct{}        // one for each node that is written to at the same time
+	backoff   *flowcontrol.Backoff // of what failed
+	conflicts *flowcontrol.Backoff // of writes that conflicted
 
 	mu          sync.Mutex
 	nodes       map[string]*nodeWork
@@ -57,7 +58,8 @@ type inFlightView struct {
 
 func newInFlight(parallel int) *inFlight {
 	return &inFlight{
-		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
+		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff),
+		conflicts: flowcontrol.NewBackOff(minConflictBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
 		statuses: map[types.UID]bool{}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
@@ -128,6 +130,20 @@ func (f *inFlight) retry(at time.Time) {
 	f.retryAt = node.Earlier(f.retryAt, at)
 }
 
+// retryConflict asks for another pass after a conflict: that pass decides about what was changed meanwhile. It reports false for
+// what conflicts again and again, as with a webhook that answers so whatever is written: that is an error like others.
+func (f *inFlight) retryConflict(key failureKey, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conflicts.Next(key.String(), now)
+	delay := f.conflicts.Get(key.String())
+	if delay >= minNodeBackoff {
+		return false
+	}
+	f.retryAt = node.Earlier(f.retryAt, now.Add(delay))
+	return true
+}
+
 // recordError notes an error that concerns a whole rollout, or none when it has no name.
 func (f *inFlight) recordError(name rollout.Ref, err error) {
 	f.mu.Lock()
@@ -190,10 +206,16 @@ func (f *inFlight) forgetErrors(w *nodeWork) {
 }
 
 func (f *inFlight) forgetError(key failureKey) {
+	f.conflicts.DeleteEntry(key.String())
 	if _, ok := f.failedUntil[key]; ok {
 		f.backoff.DeleteEntry(key.String())
 		delete(f.failedUntil, key)
 	}
+}
+
+// forgetConflicts forgets the conflicts about the object of a rollout.
+func (f *inFlight) forgetConflicts(name rollout.Ref) {
+	f.conflicts.DeleteEntry(failureKey{rollout: name}.String())
 }
 
 // hasFailed reports whether the work of a rollout on a node failed a moment ago.

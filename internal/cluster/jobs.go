@@ -76,8 +76,7 @@ func (w nodeOpOwners) limitAttempts(ctx context.Context, op *nodeop.Compiled) er
 		err := w.options.Client.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
-		case apierrors.IsConflict(err):
-			w.inFlight.retry(w.now)
+		case apierrors.IsConflict(err) && w.inFlight.retryConflict(failureKey{rollout: op.Rollout.Ref}, w.now):
 		default:
 			return fmt.Errorf("limiting the attempts of job %s: %w", j.Name, err)
 		}
@@ -122,7 +121,7 @@ func (p *pass) deleteOpObjects(ctx context.Context, uid string, matches func(cli
 func (a apiWriter) deleteJob(ctx context.Context, j *batchv1.Job) error {
 	err := a.options.Client.Delete(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name}},
 		client.Preconditions{UID: &j.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting job %s: %w", j.Name, err)
 	}
 	writecache.PutDeleting(a.writes.Jobs, j)

@@ -39,6 +39,7 @@ func (p *pass) writeLedgers(ctx context.Context, ledgers []rollout.Ledger) {
 	for _, l := range ledgers {
 		err := p.writeLedger(ctx, l)
 		if err == nil {
+			p.inFlight.forgetConflicts(l.Owner)
 			continue
 		}
 		p.denied[l.Owner] = true
@@ -46,8 +47,7 @@ func (p *pass) writeLedgers(ctx context.Context, ledgers []rollout.Ledger) {
 		case errors.Is(err, errStatusInFlight):
 		case errors.Is(err, errTooSoon):
 			p.inFlight.retry(p.ledgers[l.Owner].Add(p.options.LedgerInterval))
-		case apierrors.IsConflict(err):
-			p.inFlight.retry(p.now)
+		case apierrors.IsConflict(err) && p.inFlight.retryConflict(failureKey{rollout: l.Owner}, p.now):
 		default:
 			p.inFlight.recordError(l.Owner, fmt.Errorf("writing the admissions: %w", err))
 		}

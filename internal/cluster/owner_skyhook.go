@@ -49,12 +49,15 @@ func (p *pass) makeReady(name rollout.Ref, o client.Object, prepare func() error
 	done, err := p.try(q, prepare)
 	switch {
 	case done:
+		p.inFlight.forgetConflicts(name)
 	case err == nil: // refused: the next pass blocks what has not begun
 		p.startsNothing[name] = true
 		p.inFlight.retry(p.now)
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // it was changed meanwhile: the next pass decides again
+	case apierrors.IsNotFound(err): // it went meanwhile
 		p.notReady[name] = true
 		p.inFlight.retry(p.now)
+	case apierrors.IsConflict(err) && p.inFlight.retryConflict(failureKey{rollout: name}, p.now):
+		p.notReady[name] = true
 	default:
 		p.notReady[name] = true
 		p.inFlight.recordError(name, err)

@@ -22,11 +22,12 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// refusingTransport answers some requests as an admission policy does.
+// refusingTransport answers some requests as an admission policy or a webhook does.
 type refusingTransport struct {
-	next    http.RoundTripper
-	refuses func(verbAndPath, body string) bool
-	refused int
+	next     http.RoundTripper
+	refuses  func(verbAndPath, body string) bool
+	conflict bool // it answers 409 instead of 403
+	refused  int
 }
 
 func (g *refusingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -42,15 +43,19 @@ func (g *refusingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return g.next.RoundTrip(q)
 	}
 	g.refused++
-	answer, err := json.Marshal(metav1.Status{
+	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
 		Message: "exceeded quota: team, requested: 1, limited: 0.",
-	})
+	}
+	if g.conflict {
+		status.Code, status.Reason, status.Message = http.StatusConflict, metav1.StatusReasonConflict, "admission webhook denied the request: not now"
+	}
+	answer, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: http.StatusForbidden, Status: "403 Forbidden", Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(answer)), Request: q,
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,10 +79,17 @@ func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...r
 func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}
 	return nil
+}
+
+// isGone reports whether the error of a request with a UID as its precondition says that the object of this UID is gone: there
+// is none of its name, or one with another UID. Other conflicts say nothing about it.
+func isGone(err error) bool {
+	isOfOtherUID := strings.Contains(err.Error(), "UID in precondition") || strings.Contains(err.Error(), "UID in the precondition")
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) && isOfOtherUID
 }
 
 func (a apiWriter) deleteConfigMap(ctx context.Context, m metav1.ObjectMeta, preconditions *metav1.Preconditions) error {

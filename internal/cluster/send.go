@@ -119,8 +119,7 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 		return true
 	}
 	switch {
-	case mustDecideAgain(ctx, err):
-		p.inFlight.retry(p.now)
+	case p.decideAgain(ctx, failureKey{node: w.node}, err):
 	case isRefused(err):
 		p.rememberNodeRefusal(w, err)
 		p.inFlight.recordUntainted(w, err)
@@ -131,22 +130,23 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 	return false
 }
 
-// mustDecideAgain reports whether the next pass decides again after an error: the object was changed meanwhile, or the process
-// ends.
-func mustDecideAgain(ctx context.Context, err error) bool {
+// decideAgain asks for another pass after a request that says nothing about what was to be done: the process ends, or the object was
+// changed meanwhile. It reports whether the error is one of these.
+func (p *pass) decideAgain(ctx context.Context, key failureKey, err error) bool {
 	isCanceled := errors.Is(ctx.Err(), context.Canceled)
-	return isCanceled || apierrors.IsConflict(err)
+	if isCanceled {
+		p.inFlight.retry(p.now)
+	}
+	return isCanceled || apierrors.IsConflict(err) && p.inFlight.retryConflict(key, p.now)
 }
 
 // failRollout records an error that concerns the work of one rollout on a node. The work of others there goes on.
 func (p *pass) failRollout(ctx context.Context, w *nodeWork, a rollout.Action, err error) {
 	w.fail(a.Rollout)
-	if mustDecideAgain(ctx, err) {
-		p.inFlight.retry(p.now)
-		return
+	key := failureKey{w.node, a.Rollout}
+	if !p.decideAgain(ctx, key, err) {
+		p.inFlight.recordRolloutError(key, fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err), p.options.Clock())
 	}
-	err = fmt.Errorf("%s %s: %w", a.Verb, a.Rollout, err)
-	p.inFlight.recordRolloutError(failureKey{w.node, a.Rollout}, err, p.options.Clock())
 }
 
 // rememberNodeRefusal remembers that a node cannot be changed: its targets are blocked until that is tried again.

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestConflictForEver shows that a webhook that answers every patch of a node with a conflict is asked less and less often, is
+// reported, and delays no other node.
+func TestConflictForEver(t *testing.T) {
+	s, g := newRefusingScenario(t, 2, func(request, _ string) bool { return request == "PATCH /api/v1/nodes/n1" })
+	g.conflict = true
+	s.Apply(demo)
+	said := ""
+	for end := s.now.Add(20 * time.Second); s.now.Before(end); {
+		o, plan := s.decide(s.cluster)
+		out, _ := s.cluster.Apply(context.Background(), o, plan) // errors are in the outcome, too
+		s.updateStatuses(o, plan)
+		said += out.Errors[rollout.ParseRef("Skyhook/demo")]
+		s.SettlePods()
+		next := s.now.Add(time.Second)
+		if out.RetryAt.After(s.now) && out.RetryAt.Before(next) {
+			next = out.RetryAt
+		}
+		s.now = next
+	}
+	if g.refused < 5 || g.refused > 15 {
+		t.Errorf("the node was patched %d times in 20 s", g.refused)
+	}
+	if !strings.Contains(said, "not now") {
+		t.Errorf("the errors are %q", said)
+	}
+	if got := s.GetNode("n2").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		t.Errorf("the other node is %q", got)
+	}
+}
+
+// TestDeletionConflict shows that a pod goes only when the API server has said so: a conflict that is not about its UID is an
+// error, and one that is about it means that the pod is gone.
+func TestDeletionConflict(t *testing.T) {
+	isOpen := false
+	s, g := newRefusingScenario(t, 1, func(request, _ string) bool {
+		isDeletion := strings.HasPrefix(request, "DELETE ") || strings.HasSuffix(request, "/eviction")
+		return isDeletion && !isOpen
+	})
+	g.conflict = true
+	s.Apply(workload("worker", "n1"))
+	pod := s.pod("worker")
+	o, _ := s.decide(s.cluster)
+	p := s.cluster.newPass(o)
+	evict := rollout.Action{Verb: rollout.VerbEvict, Node: "n1", Pod: rollout.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
+	if err := p.deletePod(context.Background(), pod); err == nil {
+		t.Error("a refused deletion counts as done")
+	}
+	if err := (podWriter{p}).evictPod(context.Background(), evict); err == nil {
+		t.Error("a refused eviction counts as done")
+	}
+
+	isOpen = true
+	earlier := pod.DeepCopy()
+	earlier.UID = types.UID("earlier")
+	evict.Pod.UID = string(earlier.UID)
+	if err := p.deletePod(context.Background(), earlier); err != nil {
+		t.Errorf("the pod that had this name before: %v", err)
+	}
+	if err := (podWriter{p}).evictPod(context.Background(), evict); err != nil {
+		t.Errorf("the pod that had this name before: %v", err)
+	}
+	if !s.podExists("worker") {
+		t.Error("the later pod of the name was deleted")
+	}
+}
