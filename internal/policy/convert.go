@@ -56,7 +56,7 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	return rollout.Memory{
 		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
 		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From,
-		For: b.Rollout, Resumed: b.Resumed,
+		For: rollout.Versions(b.Rollout), Resumed: b.Resumed,
 	}
 }
 
@@ -66,7 +66,7 @@ func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	return &v1alpha1.BatchState{
 		CurrentBatch: max(1, m.Batch), ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
 		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, Open: m.Open, From: m.From,
-		Rollout: m.For, Resumed: m.Resumed,
+		Rollout: string(m.For), Resumed: m.Resumed,
 	}
 }
 

@@ -4,8 +4,6 @@
 package policy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -13,20 +11,13 @@ import (
 
 // MergeGroups merges the groups of two rollouts that share a budget. The limit is the larger one: a percentage of one
 // part of the nodes never allows more than the percentage of all. A rollout without For, such as that of a NodeOp, does
-// not change what is rolled out: a stopped group does not continue because one appears or goes.
+// not change what is rolled out.
 func MergeGroups(a, b rollout.Group) rollout.Group {
 	isLarger := a.Limit != rollout.Unlimited && b.Limit > a.Limit
 	if isLarger || b.Limit == rollout.Unlimited {
 		a.Limit = b.Limit
 	}
-	switch {
-	case b.For == "" || a.For == b.For:
-	case a.For == "":
-		a.For = b.For
-	default:
-		sum := sha256.Sum256([]byte(a.For + "+" + b.For))
-		a.For = hex.EncodeToString(sum[:8])
-	}
+	a.For = a.For.Merge(b.For)
 	a.Reset = a.Reset && b.Reset
 	a.Taken = append(slices.Clip(a.Taken), b.Taken...)
 	return a

@@ -103,7 +103,7 @@ func TestMergeGroupsWithoutFor(t *testing.T) {
 	if both == "v1" || both == "v2" || both == "" {
 		t.Errorf("two Skyhooks give %q", both)
 	}
-	for name, got := range map[string]struct{ is, want string }{
+	for name, got := range map[string]struct{ is, want rollout.Versions }{
 		"a NodeOp after a Skyhook":    {MergeGroups(skyhook, nodeOp).For, "v1"},
 		"a NodeOp before a Skyhook":   {MergeGroups(nodeOp, skyhook).For, "v1"},
 		"a NodeOp beside two":         {MergeGroups(MergeGroups(skyhook, other), nodeOp).For, both},

@@ -57,7 +57,7 @@ type Grouping struct {
 // NewGrouping compiles the compartments for the nodes of a rollout. Without a policy there is one, with a sliding window.
 func NewGrouping(in *Input) *Grouping {
 	g := &Grouping{rollout: in.Rollout, owner: in.Rollout, admission: in.Admission}
-	g.template = rollout.Group{Reset: true, For: in.Versions, Resume: in.Resume}
+	g.template = rollout.Group{Reset: true, For: rollout.Versions(in.Versions), Resume: in.Resume}
 	statuses := in.Compartments
 	if in.Policy == nil {
 		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, isWindow: true}}
@@ -65,6 +65,7 @@ func NewGrouping(in *Input) *Grouping {
 		nodes := in.Nodes
 		if in.Policy.Spec.Scope == v1alpha1.ScopePolicy {
 			g.setPolicyOwner(in.Policy)
+			g.template.For = rollout.NewVersions(in.Rollout, in.Versions)
 			statuses, nodes = in.Policy.Status.CompartmentStatuses, in.Cluster
 		}
 		g.compartments = matchCompartments(in.Policy, nodes)

@@ -77,11 +77,15 @@ func (u batchUpdater) updateMemory() {
 	if u.updateFor() {
 		return
 	}
+	wasStopped := u.memory.Stopped
 	if u.usesBatches() {
 		u.updateBatch()
-		return
+	} else {
+		u.updateFailures()
 	}
-	u.updateFailures()
+	if u.memory.Stopped && !wasStopped {
+		u.memory.For = u.memory.For.restrict(u.failedOf)
+	}
 }
 
 // updateFailures stops a group without batches that has too many failures.
@@ -128,6 +132,13 @@ func (u batchUpdater) updateFor() bool {
 	isFirst := m.For == ""
 	if isFirst {
 		if u.candidates > 0 {
+			m.For = u.For
+		}
+		return false
+	}
+	isOfEarlierOperator := u.For.hasIDs() && !m.For.hasIDs()
+	if isOfEarlierOperator || !m.For.isReplaced(u.For, m.Stopped) {
+		if isOfEarlierOperator || !m.Stopped {
 			m.For = u.For
 		}
 		return false

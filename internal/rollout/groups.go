@@ -26,6 +26,7 @@ type groupState struct {
 	waitForHold  []*targetState  // admitted targets without a hold, in the order of their admission
 	pendingNames []string        // a few targets of the open batch whose outcome is not final
 	failedNames  []string        // a few targets that failed for good
+	failedOf     map[Ref]bool    // the rollouts of all that did
 	proving      *targetState    // the first target that is finished and does not count yet
 	places       map[string]int  // busy nodes by topology value
 	placed       map[string]bool // nodes counted there

@@ -68,9 +68,9 @@ type Group struct {
 	Until  time.Time     // when Frozen ends; zero if unknown
 	Soak   time.Duration // how long a finished node must stay ready before it counts
 	Spread Spread
-	Reset  bool   // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
-	For    string // identifies what is rolled out; empty if unknown
-	Resume string // each new value lets a stopped group continue; empty for none
+	Reset  bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
+	For    Versions // what is rolled out
+	Resume string   // each new value lets a stopped group continue; empty for none
 }
 
 // Spread limits how many nodes of one rack or zone are busy at once.
@@ -145,8 +145,8 @@ type Memory struct {
 	Open                int   `json:"open,omitempty"` // planned size of the open batch; 0 if none is open
 	From                int64 `json:"from,omitempty"` // targets whose Batch is not lower belong to the open batch; 0: Memory was reset
 
-	For     string `json:"rollout,omitempty"` // Group.For of the batches
-	Resumed string `json:"resumed,omitempty"` // the last Group.Resume that had an effect
+	For     Versions `json:"rollout,omitempty"` // Group.For of the batches; of a stopped group, that of the rollouts that failed
+	Resumed string   `json:"resumed,omitempty"` // the last Group.Resume that had an effect
 }
 
 // Rollout is the work of one object on its nodes.

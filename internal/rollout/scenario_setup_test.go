@@ -319,6 +319,18 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 	}
 }
 
+// parseVersions reads a version, or those of several rollouts: "demo:v1,kernel:v2".
+func parseVersions(text string) (out rollout.Versions) {
+	if !strings.Contains(text, ":") {
+		return rollout.Versions(text)
+	}
+	for entry := range strings.SplitSeq(text, ",") {
+		name, version, _ := strings.Cut(entry, ":")
+		out = out.Merge(rollout.NewVersions(parseRolloutRef(name), version))
+	}
+	return out
+}
+
 func changeGroup(g *rollout.Group, w []string) {
 	for _, word := range w {
 		switch key, value := splitSetting(word); key {
@@ -354,7 +366,7 @@ func changeGroup(g *rollout.Group, w []string) {
 		case "reset":
 			g.Memory = rollout.Memory{}
 		case "for":
-			g.For = value
+			g.For = parseVersions(value)
 		case "resume":
 			g.Resume = value
 		default:

@@ -113,6 +113,10 @@ func (g memberCounter) countOutcome(t *targetState) {
 	case t.isLost():
 		g.failed++
 		g.failedNames = appendListed(g.failedNames, t.target.Node)
+		if g.failedOf == nil {
+			g.failedOf = map[Ref]bool{}
+		}
+		g.failedOf[t.rollout.Ref] = true
 	case t.isComplete():
 		g.finished++
 	}

@@ -160,7 +160,7 @@ func (s *faultTest) retrySkipped() bool {
 			case 0:
 				g.Memory = rollout.Memory{}
 			case 1:
-				g.For = s.newUID()
+				g.For = rollout.Versions(s.newUID())
 			default:
 				g.Resume = s.newUID()
 			}

@@ -231,7 +231,7 @@ func (s *faultTest) changeControls() {
 		case 0:
 			g.Memory = rollout.Memory{}
 		case 1:
-			g.For = s.newUID()
+			g.For = rollout.Versions(s.newUID())
 		default:
 			g.Resume = s.newUID()
 		}

@@ -270,10 +270,11 @@ type BatchState struct {
 	// +optional
 	From int64 `json:"from,omitempty"`
 
-	// rollout is a hash of the package versions that the batches were for. When the versions change, batches start
-	// again.
+	// rollout is a hash of the package versions that the batches were for; with scope Policy, one for each Skyhook. When the
+	// versions change, batches start again. While the group is stopped, it has the versions of the Skyhooks that failed: the
+	// group continues when one of them changes or goes.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=2048
 	Rollout string `json:"rollout,omitempty"`
 
 	// resumed is the last value of the annotation skyhook.nvidia.com/resume that was applied.
