@@ -49,6 +49,7 @@ type rolloutState struct {
 	givenOrder  int           // above all orders that are given
 	title       string
 	waitReasons map[Reason]Why
+	exclusive   map[string]exclusiveTask // by key; found when the first task asks for it
 	graphs      []*graph
 }
 

@@ -204,34 +204,35 @@ const (
 
 // Target is one node of one rollout.
 type Target struct {
-	Node       string
-	UID        string   // of the node it was compiled for; the same name with another UID is another node
-	Group      GroupRef // Group.Ref
-	Class      int      // lower classes are admitted first: the control plane before workers
-	Place      string   // its rack or zone, see Spread; empty for none
-	Tasks      []Task   // in a stable order; the target is finished when all are Done
-	Admitted   bool
-	Admission  int // its number; increases by one with each admission
-	AdmittedAt time.Time
-	Order      int       // position in the rollout, given at admission
-	Batch      int64     // Action.Batch of its latest admission; kept after it retires
-	BatchOf    GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
-	FinishedAt time.Time // when it retired without work; zero if unknown
-	Unproven   *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
-	Blocked    *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
-	Rebooted   bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
-	Leaving    bool      // no longer selected: the running task ends, holds are released, the state stays
-	Gone       bool      // the node does not exist
-	Pods       []Pod     // workloads that must leave the node, if PodsSeen
-	PodsSeen   bool      // Pods were listed for this snapshot
-	HeldAt     time.Time // when the hold of this rollout was placed; zero without one
-	DrainAt    time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
-	Skipped    bool      // retired with Skip: it counts as a final failure and is not admitted again
-	Strays     []string  // objects of ours on the node that belong to no task
-	Going      []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended      []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy     time.Time // when all that are being deleted should be gone; zero if unknown
-	Wiped      bool      // nothing of the rollout is recorded on the node: only objects are left there
+	Node          string
+	UID           string   // of the node it was compiled for; the same name with another UID is another node
+	Group         GroupRef // Group.Ref
+	Class         int      // lower classes are admitted first: the control plane before workers
+	Place         string   // its rack or zone, see Spread; empty for none
+	Tasks         []Task   // in a stable order; the target is finished when all are Done
+	Admitted      bool
+	Admission     int // its number; increases by one with each admission
+	AdmittedAt    time.Time
+	Order         int       // position in the rollout, given at admission
+	Batch         int64     // Action.Batch of its latest admission; kept after it retires
+	BatchOf       GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
+	FinishedAt    time.Time // when it retired without work; zero if unknown
+	Unproven      *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
+	Blocked       *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Rebooted      bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
+	Leaving       bool      // no longer selected: the running task ends, holds are released, the state stays
+	Gone          bool      // the node does not exist
+	Pods          []Pod     // workloads that must leave the node, if PodsSeen
+	PodsSeen      bool      // Pods were listed for this snapshot
+	HeldAt        time.Time // when the hold of this rollout was placed; zero without one
+	DrainAt       time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
+	Skipped       bool      // retired with Skip: it counts as a final failure and is not admitted again
+	Strays        []string  // objects of ours on the node that belong to no task
+	Going         []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended         []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy        time.Time // when all that are being deleted should be gone; zero if unknown
+	Wiped         bool      // nothing of the rollout is recorded on the node: only objects are left there
+	RequestFailed bool      // the last request for it failed: whatever is planned for it may not happen soon
 }
 
 // Pod is a workload that must leave a node before it counts as drained.
@@ -278,30 +279,32 @@ const (
 
 // Task is one thing to run on a node.
 type Task struct {
-	ID        string   // unique in the target, for example "tuning|1.1.0/apply"
-	Label     string   // for messages: "tuning apply"
-	After     []string // IDs that must be Done first
-	Need      Need
-	Strength  int // of an Alone task: of several that are ready the strongest runs and covers the others
-	State     State
-	Recorded  State         // as recorded on the node; it differs from State if an outcome must be recorded
-	Object    string        // name of its object, if one exists
-	Stale     bool          // the object was created from an older definition and may be replaced at once
-	Lost      bool          // recorded as Running or Failing, but its object is gone: run it again
-	Dead      bool          // the object cannot continue (rejected, evicted, its node shut down): sweep it, then run again
-	Leaving   bool          // an object of the task's name is still being deleted: no other can be created yet
-	Why       *Why          // as the object reports it: image pull, step failed, …
-	Attempts  int           // failed ones in this admission with the current definition, including those that the object counts
-	Noted     int           // failed ones as recorded; 0 if unknown: then Attempts alone never leads to a Record
-	FailedAt  time.Time     // end of the last failed attempt
-	Retries   int           // failed attempts after which a failure is final; 0 for the default of three
-	Bounded   bool          // Retries was set: after it the task is not retried until its definition changes or a rerun
-	Started   time.Time     // of the running attempt
-	Observed  time.Time     // when this process observed that attempt first, see Durations; zero if unknown
-	Limit     time.Duration // how long one attempt may take
-	Uninstall bool          // an uninstall task: if it fails for good on deletion, the node is given up
-	CoveredBy string        // ID of the task that covers this one, as recorded
-	BootID    string        // of a reboot: the boot before it; for the reason of a missed deadline
+	ID             string   // unique in the target, for example "tuning|1.1.0/apply"
+	Label          string   // for messages: "tuning apply"
+	After          []string // IDs that must be Done first
+	Need           Need
+	Strength       int // of an Alone task: of several that are ready the strongest runs and covers the others
+	State          State
+	Recorded       State         // as recorded on the node; it differs from State if an outcome must be recorded
+	Object         string        // name of its object, if one exists
+	Stale          bool          // the object was created from an older definition and may be replaced at once
+	Lost           bool          // recorded as Running or Failing, but its object is gone: run it again
+	Dead           bool          // the object cannot continue (rejected, evicted, its node shut down): sweep it, then run again
+	Leaving        bool          // an object of the task's name is still being deleted: no other can be created yet
+	Why            *Why          // as the object reports it: image pull, step failed, …
+	Attempts       int           // failed ones in this admission with the current definition, including those that the object counts
+	Noted          int           // failed ones as recorded; 0 if unknown: then Attempts alone never leads to a Record
+	FailedAt       time.Time     // end of the last failed attempt
+	Retries        int           // failed attempts after which a failure is final; 0 for the default of three
+	Bounded        bool          // Retries was set: after it the task is not retried until its definition changes or a rerun
+	Started        time.Time     // of the running attempt
+	Observed       time.Time     // when this process observed that attempt first, see Durations; zero if unknown
+	Limit          time.Duration // how long one attempt may take
+	Uninstall      bool          // an uninstall task: if it fails for good on deletion, the node is given up
+	Exclusive      string        // tasks of a rollout with the same key start one at a time; empty for no limit
+	ExclusiveUntil time.Time     // until when the object keeps the others from starting; zero if it does not
+	CoveredBy      string        // ID of the task that covers this one, as recorded
+	BootID         string        // of a reboot: the boot before it; for the reason of a missed deadline
 }
 
 // Verb is what an Action does.

@@ -94,6 +94,8 @@ func changeNode(n *rollout.Node, w []string) {
 			n.Known = false
 		case "self":
 			n.Self = true
+		case "sending":
+			n.Sending = value != "no"
 		case "uid":
 			n.UID = value
 		case "boot":
@@ -164,7 +166,7 @@ func copyPendingTasks(tasks []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
 		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength,
-			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall})
+			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall, Exclusive: k.Exclusive})
 	}
 	return out
 }
@@ -256,6 +258,10 @@ func changeTask(k *rollout.Task, w []string) {
 			k.Leaving = true
 		case "covered-by":
 			k.CoveredBy = value
+		case "exclusive":
+			k.Exclusive = value
+		case "pulling":
+			k.ExclusiveUntil = k.Started.Add(parseDuration(value))
 		case "why":
 			k.Why = parseReason(value)
 		default:
@@ -308,6 +314,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
 		case "booted":
 			t.Rebooted = true
+		case "request-failed":
+			t.RequestFailed = true
 		case "reset":
 			resetTarget(t)
 		case "unreadable":

@@ -132,7 +132,7 @@ func (s starter) startPlainTasks(isInterruptUrgent bool) {
 		case isPostponed:
 		case isOther:
 			s.reportBehind(ReasonSerial, k.title()+" waits for "+next.title())
-		case s.checkDue(k):
+		case s.checkDue(k) && s.checkExclusive(k):
 			s.startPlainTask(k)
 		}
 	}
@@ -206,6 +206,7 @@ func (s starter) startTask(k *boardTask) *Action {
 	case k.Lost:
 		why = Why{Reason: ReasonPodLost, Text: k.title() + " again: its object is gone"}
 	}
+	s.reserveExclusive(k)
 	k.planned, k.isBusy = StateRunning, true
 	s.target.node.objects++
 	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " is starting"})

@@ -80,6 +80,40 @@ func requireSameRun(t *testing.T, name string, s rollout.Snapshot) (whole, few i
 	return countAllTargets(s) * (len(want.Steps) + 1), few
 }
 
+// TestExclusiveTasksAllRun checks that a simulation starts every task of a key, and the second one only after the first.
+func TestExclusiveTasksAllRun(t *testing.T) {
+	s := newRandomSnapshot(rand.New(rand.NewSource(1)))
+	s.Rollouts, s.Groups, s.Ledgers = s.Rollouts[:1], s.Groups[:1], nil
+	r := &s.Rollouts[0]
+	r.Ref, r.Paused, r.Broken, r.Limit = rollout.Ref{Kind: "Skyhook", Name: "demo"}, false, nil, 0
+	s.Groups[0] = rollout.Group{Ref: rollout.GroupRef{Owner: r.Ref}, Ledger: r.Ref, Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}}
+	r.Targets = nil
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Ready, n.Cordoned, n.Tainted, n.Holds = true, false, false, nil
+		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: s.Groups[0].Ref, Tasks: []rollout.Task{
+			{ID: "a/apply", Exclusive: "a", State: rollout.StatePending, Recorded: rollout.StatePending},
+		}})
+	}
+	got := sim.RunWithoutPruner(s, variedDurations, time.Hour)
+	var starts []int // of each step that starts tasks
+	for _, step := range got.Steps {
+		n := 0
+		for _, a := range step.Actions {
+			if a.Verb == rollout.VerbRun {
+				n++
+			}
+		}
+		if n > 0 {
+			starts = append(starts, n)
+		}
+	}
+	if len(starts) != 2 || starts[0] != 1 || starts[1] != len(s.Nodes)-1 || len(got.Unfinished) > 0 {
+		t.Errorf("steps start %v tasks on %d nodes, unfinished %v; want one, then all others", starts, len(s.Nodes), got.Unfinished)
+	}
+	requireSameRun(t, "exclusive", s)
+}
+
 func countAllTargets(s rollout.Snapshot) int {
 	n := 0
 	for _, r := range s.Rollouts {

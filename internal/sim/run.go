@@ -104,11 +104,34 @@ func (t *Timeline) addStep(at time.Time, plan rollout.Plan, stop func(Step) bool
 func (r *runner) apply(v View, plan rollout.Plan) error {
 	err := r.cluster.Apply(v, plan)
 	for i := range plan.Actions {
-		if plan.Actions[i].Verb == rollout.VerbEvict {
-			r.draining[plan.Actions[i].Node] = true
+		switch a := &plan.Actions[i]; a.Verb {
+		case rollout.VerbEvict:
+			r.draining[a.Node] = true
+		case rollout.VerbRun:
+			r.endExclusion(a)
 		}
 	}
 	return err
+}
+
+// endExclusion lets the tasks start that wait for one that was started: what it has to find out takes no time here.
+func (r *runner) endExclusion(a *rollout.Action) {
+	t := r.cluster.FindTarget(a.Rollout, a.Node)
+	if t == nil {
+		return
+	}
+	started := FindTask(t, a.Task)
+	if started == nil || started.Exclusive == "" {
+		return
+	}
+	key, of := started.Exclusive, r.cluster.FindRollout(a.Rollout)
+	for i := range of.Targets {
+		for j := range of.Targets[i].Tasks {
+			if k := &of.Targets[i].Tasks[j]; k.Exclusive == key {
+				k.Exclusive, k.ExclusiveUntil = "", time.Time{}
+			}
+		}
+	}
 }
 
 // findUnfinished returns the verdicts of all targets that are not finished now.
