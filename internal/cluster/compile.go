@@ -46,9 +46,25 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 		r := &c.snapshot.Rollouts[i]
 		r.OnTheirWay = o.inFlight.rollouts[r.Ref]
 	}
+	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)
 	o.snapshot = c.snapshot
 	return c.snapshot, c.problems
+}
+
+// markFailedRequests marks the targets for which the last request failed.
+func (c *compiler) markFailedRequests() {
+	failed := c.objects.inFlight.failed
+	if len(failed) == 0 {
+		return
+	}
+	for i := range c.snapshot.Rollouts {
+		r := &c.snapshot.Rollouts[i]
+		for j := range r.Targets {
+			t := &r.Targets[j]
+			t.RequestFailed = failed[failureKey{node: t.Node}] || failed[failureKey{t.Node, r.Ref}]
+		}
+	}
 }
 
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {

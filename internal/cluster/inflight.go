@@ -54,6 +54,7 @@ type inFlightView struct {
 	nodes    map[string]bool
 	rollouts map[rollout.Ref]int // with the number past the orders of the admissions on their way
 	statuses map[types.UID]bool
+	failed   map[failureKey]bool // what failed the last time
 }
 
 func newInFlight(parallel int) *inFlight {
@@ -68,7 +69,10 @@ func newInFlight(parallel int) *inFlight {
 func (f *inFlight) view() inFlightView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses)}
+	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses), failed: make(map[failureKey]bool, len(f.failedUntil))}
+	for key := range f.failedUntil {
+		v.failed[key] = true
+	}
 	for name, w := range f.nodes {
 		v.nodes[name], w.observed = true, true
 		for r, past := range w.rollouts {

@@ -17,6 +17,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // StatusTimeout is how long a status may take to be written.
@@ -25,7 +26,8 @@ const StatusTimeout = 2 * time.Second
 // statusWriter writes the statuses of the objects of our API groups.
 //
 // Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made
-// for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept.
+// for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept, and so is each digest
+// that is recorded for an image.
 // With Options.OnComplete it does not wait for an answer: until there is one, no other status of the object is written, and
 // no node is admitted by its ledger.
 type statusWriter struct {
@@ -38,6 +40,7 @@ func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyho
 	latest := w.writes.Skyhooks.Latest(s)
 	changed := latest.DeepCopy()
 	status.Admission = latest.Status.Admission
+	status.ImagePins = skyhook.KeepRecordedPins(latest.Status.ImagePins, status.ImagePins)
 	status.DeepCopyInto(&changed.Status)
 	return w.update(ctx, latest, changed, latest.Status, changed.Status)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // StripNode removes from a node, in place, what this program does not read: most of it. Heartbeats do not change what is
@@ -46,10 +47,15 @@ func StripNode(n *corev1.Node) *corev1.Node {
 // StripPod removes from one of our pods, in place, how it is to run; how far it is remains.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: listContainerNames(p.Spec.InitContainers)}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
+	statuses := summariseContainers(p.Status.InitContainerStatuses)
+	for i, s := range p.Status.InitContainerStatuses {
+		if skyhook.RunsPackageImage(s.Name) {
+			statuses[i].ImageID = s.ImageID
+		}
+	}
 	p.Status = corev1.PodStatus{
-		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions,
-		InitContainerStatuses: summariseContainers(p.Status.InitContainerStatuses),
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions, InitContainerStatuses: statuses,
 	}
 	return p
 }
@@ -83,11 +89,14 @@ func StripJob(j *batchv1.Job) *batchv1.Job {
 	return j
 }
 
-// listContainerNames returns which containers there are, and which of them never end.
-func listContainerNames(containers []corev1.Container) []corev1.Container {
+// summariseSpecs returns which containers there are, which of them never end, and the image of a package.
+func summariseSpecs(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i, c := range containers {
 		out[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
+		if skyhook.RunsPackageImage(c.Name) {
+			out[i].Image = c.Image
+		}
 	}
 	return out
 }

@@ -36,6 +36,7 @@ type Options struct {
 	ServiceAccount      string          `json:"serviceAccount,omitempty"`
 	OwnAccount          string          `json:"ownAccount,omitempty"`
 	AlwaysPull          bool            `json:"alwaysPull,omitempty"`
+	PinImages           bool            `json:"pinImages,omitempty"`
 	StageDeadline       metav1.Duration `json:"stageDeadline"`
 	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
 	InterruptMemory     string          `json:"interruptMemory"`
@@ -72,7 +73,7 @@ func (o *Options) Skyhook(version string) skyhook.Config {
 		Namespace: o.Namespace, AgentImage: o.AgentImage, PauseImage: o.PauseImage,
 		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
-		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull,
+		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull, PinImages: o.PinImages,
 		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
 		KeepRemovedPackages: o.KeepRemovedPackages, DefaultPolicy: o.DefaultPolicy, Version: version,
 		PrometheusEndpoints: o.PrometheusEndpoints,

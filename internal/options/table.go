@@ -69,6 +69,8 @@ func (o *Options) Table() []*Option {
 			Help: "how long one attempt of an interrupt may take, unless the package says otherwise"},
 		{Flag: "interrupt-memory", Env: "INTERRUPT_MEMORY", Default: skyhook.DefaultInterruptMemory, target: &o.InterruptMemory, check: checkMemory,
 			Help: "memory request and limit of the container that carries out an interrupt"},
+		{Flag: "pin-images", Env: "PIN_IMAGES", Default: "false", target: &o.PinImages,
+			Help: "have every node pull the image of a package by the digest that the first node pulled, unless the Skyhook's pinImages says otherwise"},
 		{Flag: "keep-removed-packages", Env: "KEEP_REMOVED_PACKAGES", Default: "false", target: &o.KeepRemovedPackages,
 			Help: "do not uninstall a package without an uninstall section that is removed from its Skyhook, or whose version is lowered"},
 		{Flag: "default-deployment-policy", Env: "DEFAULT_DEPLOYMENT_POLICY", target: &o.DefaultPolicy, check: checkNameOf("a DeploymentPolicy"),

@@ -238,6 +238,11 @@ func (w *testCluster) create(p *corev1.Pod) {
 // endPod lets the init containers of a pod end, all of them or until the one that fails.
 func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 	p.Status.Phase = corev1.PodRunning
+	imageID := ""
+	if len(p.Status.InitContainerStatuses) > 0 {
+		imageID = p.Status.InitContainerStatuses[0].ImageID
+	}
+	defer func() { p.Status.InitContainerStatuses[0].ImageID = imageID }()
 	p.Status.InitContainerStatuses = nil
 	for i, c := range p.Spec.InitContainers {
 		done := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now)}

@@ -83,6 +83,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	rep.setNodeConditions(t, nodes)
 	rep.setDrain(t, nodes)
 	rep.setApplyPaused(t)
+	rep.setImagesPinned(t, is.ImagePins)
 	rep.setUninstall(t, nodes)
 	for _, g := range groups {
 		if g.Memory.Stopped && rep.usesGroup(g.Group) {

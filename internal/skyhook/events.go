@@ -42,6 +42,7 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 			Message: fmt.Sprintf("status changed from %s to %s", was.Status, is.Status)})
 	}
 	out = append(out, acceptanceEvents(was, is)...)
+	out = append(out, imageEvents(was, is)...)
 	return append(out, c.reporter().deletionEvents(was, is)...)
 }
 

@@ -60,7 +60,14 @@ func formatTask(task rollout.Task) string {
 	for _, f := range []struct {
 		on   bool
 		word string
-	}{{task.Lost, "lost"}, {task.Stale, "stale"}, {task.Dead, "dead"}, {task.Leaving, "leaving"}} {
+	}{
+		{task.Lost, "lost"},
+		{task.Stale, "stale"},
+		{task.Dead, "dead"},
+		{task.Leaving, "leaving"},
+		{task.Exclusive != "", "exclusive"},
+		{!task.ExclusiveUntil.IsZero(), "delays-others"},
+	} {
 		if f.on {
 			out += " " + f.word
 		}

@@ -130,7 +130,7 @@ func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *cor
 			VolumeMounts: mounts, Resources: resourceRequirements(d.Package.Resources),
 		}
 	}
-	first := container(suffixCopy, imageOf(d.Package))
+	first := container(suffixCopy, r.imageOf(d))
 	first.Command, first.Args = []string{"/bin/sh", "-c"}, []string{copyScript}
 	first.Env = []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()}
 	out.Spec.InitContainers = append(out.Spec.InitContainers, first)
@@ -253,7 +253,7 @@ func privilegedContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{Privileged: &yes}
 }
 
-// imageOf returns the reference to pull, by digest if there is one.
+// imageOf returns the reference that a package names, by digest if it has one.
 func imageOf(p v1alpha1.Package) string {
 	if p.ContainerSHA != "" {
 		return p.Image + "@" + p.ContainerSHA
@@ -285,12 +285,20 @@ func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 // contentOf hashes the inputs of a pod that do not change with every run. A pod is never compared with a new
 // rendering, because the API server sets defaults.
 func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt) string {
+	return r.contentFor(st, payload, r.recordedDigest(st.def))
+}
+
+// contentFor is contentOf with another digest of the package's image; empty for its tag.
+func (r renderer) contentFor(st *step, payload *v1alpha1.Interrupt, digest string) string {
 	config := r.in.Config
 	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.in.Skyhook.Spec.AdditionalTolerations)}
 	if st.isInterrupt() {
 		parts = append(parts, node.EncodeJSON(payload))
 	} else {
 		parts = append(parts, st.def.pod)
+		if digest != "" {
+			parts = append(parts, digest)
+		}
 	}
 	return hashID(parts...)
 }

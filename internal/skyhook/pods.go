@@ -57,6 +57,10 @@ type podInfo struct {
 	created  time.Time
 	deleted  time.Time    // with leaving: when its grace period ends
 	reboot   *pack.Reboot // seen by the agent
+
+	image     string // of the package, as the pod names it; empty for an interrupt
+	imageID   string // what the node pulled for it
+	isPulling bool   // the node has not pulled it yet, or has not said so
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -93,6 +97,7 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
 	s.readStatus(p)
+	s.readImage(p)
 	if s.leaving && s.state != succeeded {
 		s.state, s.healthy, s.dead = running, true, false
 		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "pod " + p.Name + " is being deleted", About: describePod(p)}

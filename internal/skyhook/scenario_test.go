@@ -32,6 +32,9 @@ import (
 //	delete                   deletes the Skyhook
 //	replace NODE PACKAGE VERSION
 //	                         replaces the running stage, as package rerun --now does
+//	pulling|pulled NODE TASK [DIGEST|IMAGE-ID]
+//	                         the node has not pulled the image of the pod; it has, and names it so
+//	status                   stores the status, and prints what it says about images, and the events
 //	recreate                 creates the Skyhook below the command under a new UID, after its deletion
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -114,6 +117,8 @@ func (w *testCluster) command(d *datadriven.TestData) string {
 	case "recreate":
 		w.recreate(d.Input)
 		return ""
+	case "status":
+		return w.storeImageStatus(w.skyhook(d))
 	case "delete":
 		now := metav1.NewTime(w.now)
 		w.skyhook(d).DeletionTimestamp = &now
@@ -128,6 +133,8 @@ func (w *testCluster) configure(d *datadriven.TestData, word string) {
 		w.config.ReapplyOnReboot = true
 	case "keep-removed-packages":
 		w.config.KeepRemovedPackages = true
+	case "pin-images":
+		w.config.PinImages = true
 	case "policy-missing":
 		w.missing = true
 	case "policy-exists":
@@ -234,6 +241,12 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 		first := corev1.ContainerStatus{Name: pod.Spec.InitContainers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
 		second := corev1.ContainerStatus{Name: pod.Spec.InitContainers[1].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{first, second}
+	case "pulling":
+		w.setPull(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}, "")
+	case "pulled":
+		w.setPull(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, d.CmdArgs[2].Key)
+	case "image":
+		return pod.Spec.InitContainers[0].Image
 	case "reject":
 		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
 	case "lose":

@@ -59,6 +59,7 @@ type Config struct {
 	ImagePullSecret   string // in Namespace; empty for none
 	ServiceAccount    string // of the pods; empty for the namespace's default
 	OwnAccount        string // of the operators, in Namespace: no drain evicts their pods; empty when unknown
+	PinImages         bool   // for Skyhooks that do not say whether digests of images are recorded
 	AlwaysPull        bool   // force imagePullPolicy Always; otherwise Kubernetes chooses by tag or digest
 	StageDeadline     time.Duration
 	InterruptDeadline time.Duration
@@ -102,6 +103,8 @@ type Compiled struct {
 	targets map[string]*target      // the same, by node name
 	alike   map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
 	marks   nodeMarks
+	pulls   []imagePull // of images without an explicit digest
+	unnamed []imagePull // without a digest that could be recorded
 }
 
 // Problem is something about a Skyhook that its author should change.

@@ -83,7 +83,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	task := rollout.Task{
 		ID: st.id, Label: st.name + " " + string(st.stage), After: st.after,
 		State: rollout.StatePending, Recorded: rollout.StatePending,
-		Limit: tc.targetCompiler().deadlineOf(st), Uninstall: st.isUninstall(),
+		Limit: tc.targetCompiler().deadlineOf(st), Uninstall: st.isUninstall(), Exclusive: tc.exclusiveKey(st),
 	}
 	if r := st.def.Package.Retries; r != nil {
 		task.Retries, task.Bounded = int(*r)+1, true
@@ -225,6 +225,7 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 	if st.isInterrupt() && pod.state == succeeded && e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
 		tc.proveReboot(w, e.rec, pod, task)
 	}
+	tc.applyImage(w.n, st, pod, task)
 }
 
 // wasEditedMeanwhile reports whether the package was edited, in a way that affects its pods, after its stage began.
@@ -239,6 +240,9 @@ func (tc taskCompiler) wasEditedMeanwhile(st *step, e entry) bool {
 func (tc taskCompiler) isOutdated(st *step, e entry, pod *podInfo) bool {
 	if st.isInterrupt() && e.rec != nil && e.rec.Payload != nil {
 		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != tc.renderer().contentOf(st, e.rec.Payload)
+	}
+	if tc.hasPulledRecorded(st, pod) {
+		return pod.content != tc.renderer().contentFor(st, st.payload, "")
 	}
 	return pod.content != tc.renderer().contentOf(st, st.payload)
 }

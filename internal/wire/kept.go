@@ -70,6 +70,7 @@ var podSpec = part{
 	10: all, // nodeName
 	20: part{ // initContainers
 		1:  all, // name
+		2:  all, // image
 		24: all, // restartPolicy
 	},
 	22: all, // tolerations
@@ -91,6 +92,7 @@ var ends = part{
 	3: all, // lastState
 	5: all, // restartCount
 	6: all, // image
+	7: all, // imageID
 }
 
 var jobSpec = part{

@@ -5,6 +5,7 @@ package testenv
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,6 +26,8 @@ type Kubelet struct {
 
 	mu           sync.Mutex
 	outcomeOf    func(*corev1.Pod) Outcome
+	imageIDOf    func(image string) string
+	pulled       []string // "node image" of the first container of every pod of a Skyhook
 	started      []string // "node package stage" of every pod
 	mostAdmitted int
 }
@@ -78,6 +81,20 @@ func (k *Kubelet) SetOutcome(judge func(*corev1.Pod) Outcome) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.outcomeOf = judge
+}
+
+// SetRegistry sets what the kubelet reports as the id of an image that it pulls from now on.
+func (k *Kubelet) SetRegistry(imageIDOf func(image string) string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.imageIDOf = imageIDOf
+}
+
+// Pulled lists "node image" of the first container of every pod of a Skyhook, in the order of their start.
+func (k *Kubelet) Pulled() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.pulled)
 }
 
 // History lists the pods of Skyhooks that started on a node: "package-version stage".
@@ -150,7 +167,7 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 		return
 	}
 	for i, c := range p.Spec.InitContainers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(0)}
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: k.pullImage(p, i), State: terminatedState(0)}
 		runsStage := i == 1 || c.Name == "interrupt"
 		if runsStage && outcome == Hangs {
 			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
@@ -167,6 +184,20 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 			return
 		}
 	}
+}
+
+// pullImage returns the id of the image of an init container.
+func (k *Kubelet) pullImage(p *corev1.Pod, container int) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	image := p.Spec.InitContainers[container].Image
+	if container == 0 {
+		k.pulled = append(k.pulled, p.Spec.NodeName+" "+image)
+	}
+	if k.imageIDOf == nil {
+		return ""
+	}
+	return k.imageIDOf(image)
 }
 
 func terminatedState(code int32) corev1.ContainerState {

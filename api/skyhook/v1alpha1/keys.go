@@ -84,6 +84,7 @@ const (
 	ConditionNodeStateMalformed       = "NodeStateMalformed"
 	ConditionDeletionBlocked          = "DeletionBlocked"
 	ConditionRolloutStopped           = "RolloutStopped"      // too many failures; on a DeploymentPolicy too
+	ConditionImagesPinned             = "ImagesPinned"        // with pinImages: every node pulled the recorded digests
 	ConditionTransition               = Group + "/Transition" // written with the prefix only
 )
 
@@ -119,6 +120,9 @@ const (
 	ReasonDisabledWithPendingUninstall = "DisabledWithPendingUninstall"
 	ReasonFailureThreshold             = "FailureThreshold"
 	ReasonInUse                        = "InUse"
+	ReasonDigestsRecorded              = "DigestsRecorded"
+	ReasonDigestsUnknown               = "DigestsUnknown"
+	ReasonTagMoved                     = "TagMoved"
 )
 
 // Reasons of events.
@@ -131,6 +135,8 @@ const (
 	EventAutoTaint       = "AutoTaint" // a new node cannot be tainted
 	EventDeletionBlocked = "DeletionBlocked"
 	EventFieldIgnored    = "FieldIgnored"
+	EventImagePinned     = "ImagePinned" // the digest of an image is recorded
+	EventTagMoved        = "TagMoved"    // a node pulled another digest than the recorded one
 )
 
 // LegacyCondition is the type under which a condition is written a second time, for programs that read the older name.

@@ -134,6 +134,12 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=node
 	Sequencing Sequencing `json:"sequencing,omitempty"`
 
+	// pinImages has every node pull the image of a package by the digest that the first node pulled, so that a tag that
+	// is moved meanwhile changes nothing. Packages with containerSHA have their digest already. Absent means the operator's
+	// setting, which is false unless it was changed.
+	// +optional
+	PinImages *bool `json:"pinImages,omitempty"`
+
 	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`

@@ -65,6 +65,16 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxProperties=101
 	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
 
+	// imagePins are the digests that every node pulls, with pinImages: at most 200, by package and version. Unlike the rest
+	// of the status, the operator reads them back.
+	// +optional
+	// +listType=map
+	// +listMapKey=package
+	// +listMapKey=version
+	// +listMapKey=image
+	// +kubebuilder:validation:MaxItems=200
+	ImagePins []ImagePin `json:"imagePins,omitempty"`
+
 	// admission lists nodes that are being admitted. It prevents two operators from exceeding a budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`
@@ -281,6 +291,58 @@ type BatchState struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Resumed string `json:"resumed,omitempty"`
+}
+
+// ImagePin is the digest that every node pulls for one version of a package.
+type ImagePin struct {
+	// package is the name of the package.
+	// +required
+	// +kubebuilder:validation:MaxLength=43
+	Package string `json:"package"`
+
+	// version is the version of the package, as written in the spec.
+	// +required
+	// +kubebuilder:validation:MaxLength=60
+	Version string `json:"version"`
+
+	// image is the repository of the image.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image"`
+
+	// digest is what the tag named when the first node pulled it.
+	// +required
+	// +kubebuilder:validation:MaxLength=136
+	Digest string `json:"digest"`
+
+	// node is the node that pulled it first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+
+	// since is when the digest was recorded.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+
+	// deviations are nodes that pulled something else by the same tag, before the digest was recorded: at most 20.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=20
+	Deviations []ImageDeviation `json:"deviations,omitempty"`
+}
+
+// ImageDeviation is a node that pulled another digest than the recorded one.
+type ImageDeviation struct {
+	// node is the name of the node.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+
+	// digest is what the node pulled.
+	// +required
+	// +kubebuilder:validation:MaxLength=136
+	Digest string `json:"digest"`
 }
 
 // Admission is the ledger of nodes that are being admitted. Before it changes a node, the operator adds an entry with a

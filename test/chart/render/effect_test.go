@@ -40,6 +40,7 @@ var settings = map[string]struct{ env, value string }{
 	"nodeOpNamespaces":        {"NODEOP_NAMESPACES", "ops,edge"},
 	"kairosLabels":            {"KAIROS_LABELS", "false"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
+	"pinImages":               {"PIN_IMAGES", "true"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},
 	"interruptMemory":         {"INTERRUPT_MEMORY", "512Mi"},

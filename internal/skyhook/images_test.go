@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// setPull sets how far a pod's first container is, and what the node says that its image is: a letter stands for a digest of
+// the right repository.
+func (w *testCluster) setPull(p *corev1.Pod, state corev1.ContainerState, image string) {
+	first := p.Spec.InitContainers[0]
+	if len(image) == 1 {
+		image = repository(first.Image) + "@" + testDigest(image)
+	}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: first.Name, Image: first.Image, ImageID: image, State: state}}
+}
+
+func testDigest(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }
+
+// shortDigests makes digests of one letter readable.
+func shortDigests(text string) string {
+	for _, letter := range strings.Split("abcdef", "") {
+		text = strings.ReplaceAll(text, testDigest(letter), "sha256:"+letter)
+	}
+	return text
+}
+
+// storeImageStatus stores the status as the operator does, and prints what it says about images.
+func (w *testCluster) storeImageStatus(s *v1alpha1.Skyhook) string {
+	c := w.compile(s)
+	was := s.Status
+	status := c.Status(rollout.Report{}, nil)
+	status.ImagePins = KeepRecordedPins(was.ImagePins, status.ImagePins)
+	s.Status = status
+	var b strings.Builder
+	for _, p := range status.ImagePins {
+		fmt.Fprintf(&b, "%s %s %s@%s by %s\n", p.Package, p.Version, p.Image, p.Digest, p.Node)
+		for _, d := range p.Deviations {
+			fmt.Fprintf(&b, "  %s has %s\n", d.Node, d.Digest)
+		}
+	}
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionImagesPinned); condition != nil {
+		fmt.Fprintf(&b, "%s=%s %s: %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	for _, e := range imageEvents(was, status) {
+		fmt.Fprintf(&b, "event %s %s: %s\n", e.Type, e.Reason, e.Message)
+	}
+	return shortDigests(b.String())
+}
+
+// TestFindDigest checks that only digests of the package's own repository count.
+func TestFindDigest(t *testing.T) {
+	d := testDigest("a")
+	for _, c := range []struct{ imageID, repository, want string }{
+		{"example.org/p@" + d, "example.org/p", d},
+		{"docker-pullable://example.org/p@" + d, "example.org/p", d},
+		{"example.org:5000/team/p@" + d, "example.org:5000/team/p", d},
+		{"docker.io/library/p@" + d, "p", d},
+		{"index.docker.io/library/p@" + d, "docker.io/p", d},
+		{"docker.io/team/p@" + d, "team/p", d},
+		{"localhost/p@" + d, "localhost/p", d},
+		{"example.org/p@sha512:" + strings.Repeat("a", 128), "example.org/p", "sha512:" + strings.Repeat("a", 128)},
+		{"example.org/other@" + d, "example.org/p", ""},
+		{"evil.example/p@" + d, "example.org/p", ""},
+		{"team/p@" + d, "example.org/team/p", ""},
+		{"docker://" + d, "example.org/p", ""}, // the id of an image that no registry has
+		{d, "example.org/p", ""},
+		{"example.org/p", "example.org/p", ""},
+		{"example.org/p@" + d + "x", "example.org/p", ""},
+		{"example.org/p@sha256:" + strings.Repeat("A", 64), "example.org/p", ""},
+		{"example.org/p@" + d + "@" + d, "example.org/p", ""},
+		{"", "example.org/p", ""},
+		{"@" + d, "", d},
+	} {
+		if got := findDigest(c.imageID, c.repository); got != c.want {
+			t.Errorf("findDigest(%q, %q) = %q, want %q", c.imageID, c.repository, got, c.want)
+		}
+	}
+}
+
+// TestForgedPodsAreIgnored checks that only a pod that this operator made for the present run of a task counts, with the image
+// that it put into it.
+func TestForgedPodsAreIgnored(t *testing.T) {
+	for name, forge := range map[string]func(*corev1.Pod){
+		"nothing":             func(*corev1.Pod) {},
+		"another owner":       func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" },
+		"another namespace":   func(p *corev1.Pod) { p.Namespace = "default" },
+		"another Skyhook":     func(p *corev1.Pod) { p.Labels[v1alpha1.LabelName] = "other" },
+		"another node":        func(p *corev1.Pod) { p.Spec.NodeName = "n2" },
+		"another run":         func(p *corev1.Pod) { p.Annotations[annotationRun] = "other" },
+		"another image":       func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "example.org/p:2.0.0" },
+		"no package's image":  func(p *corev1.Pod) { p.Spec.InitContainers = p.Spec.InitContainers[1:] },
+		"another's container": func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].Name = "sidecar-init" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestCluster(t)
+			w.config.PinImages = true
+			s := w.apply("metadata: {name: demo}\nspec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}")
+			w.addNode("n1")
+			w.addNode("n2")
+			w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1"})
+			w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
+			w.setPull(w.pods[0], corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "a")
+			forge(w.pods[0])
+			pins := w.compile(s).Status(rollout.Report{}, nil).ImagePins
+			if isForged := name != "nothing"; isForged == (len(pins) > 0) {
+				t.Errorf("recorded %+v", pins)
+			}
+		})
+	}
+}
+
+// TestFirstRecordedDigestStays checks that a status made from an older version does not replace a stored digest.
+func TestFirstRecordedDigestStays(t *testing.T) {
+	pin := func(version, letter string) v1alpha1.ImagePin {
+		return v1alpha1.ImagePin{Package: "p", Version: version, Image: "example.org/p", Digest: testDigest(letter)}
+	}
+	got := KeepRecordedPins([]v1alpha1.ImagePin{pin("1.0.0", "a"), pin("2.0.0", "b")}, []v1alpha1.ImagePin{pin("2.0.0", "c"), pin("3.0.0", "d")})
+	if len(got) != 2 || got[0].Digest != testDigest("b") || got[1].Digest != testDigest("d") {
+		t.Errorf("kept %+v, want the stored digest of 2.0.0 and the new one of 3.0.0", got)
+	}
+}
