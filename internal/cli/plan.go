@@ -77,23 +77,32 @@ type plan struct {
 
 // rolloutPlan is the plan of one rollout.
 type rolloutPlan struct {
-	Name     rollout.Ref   `json:"name"`
-	Nodes    int           `json:"nodes"`    // selected
-	Changing int           `json:"changing"` // of these, with work that can start
-	Work     []planWork    `json:"work"`
-	Waves    []wave        `json:"waves"`
-	Closed   []closedGroup `json:"closed,omitempty"` // groups that start nothing now
-	Later    int           `json:"later"`            // nodes that start after the printed waves
-	Never    []reasonCount `json:"waiting,omitempty"`
-	Pods     []nodePods    `json:"pods,omitempty"`
-	Warnings []string      `json:"warnings,omitempty"`
-	Problem  string        `json:"problem,omitempty"`
+	Name     rollout.Ref    `json:"name"`
+	Nodes    int            `json:"nodes"`    // selected
+	Changing int            `json:"changing"` // of these, with work that can start
+	Work     []planWork     `json:"work"`
+	Waves    []wave         `json:"waves"`
+	Closed   []closedGroup  `json:"closed,omitempty"` // groups that start nothing now
+	Later    int            `json:"later"`            // nodes that start after the printed waves
+	Never    []reasonCount  `json:"waiting,omitempty"`
+	Pods     []nodePods     `json:"pods,omitempty"`
+	Images   []packageImage `json:"images,omitempty"` // of packages, with pinImages
+	Warnings []string       `json:"warnings,omitempty"`
+	Problem  string         `json:"problem,omitempty"`
 }
 
 // planWork is the work of nodes with the same tasks.
 type planWork struct {
 	Nodes []string   `json:"nodes"`
 	Steps []planStep `json:"steps"`
+}
+
+// packageImage is what nodes pull for a package.
+type packageImage struct {
+	Package string `json:"package"`
+	Version string `json:"version"`
+	Image   string `json:"image"`
+	Text    string `json:"text"`
 }
 
 // closedGroup is a group that starts nothing now.

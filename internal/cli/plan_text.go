@@ -45,6 +45,7 @@ func (r *rolloutPlan) formatText(wide bool) string {
 	for _, w := range r.Work {
 		b.WriteString("\n" + w.formatText())
 	}
+	b.WriteString(formatImages(r.Images))
 	if len(r.Closed) > 0 {
 		b.WriteString("\n  Not now:\n")
 	}
@@ -82,6 +83,19 @@ func (r *rolloutPlan) formatTitle() string {
 		waves = ", in " + output.Count(len(r.Waves), "wave")
 	}
 	return fmt.Sprintf("%s %s: %d of %s %s%s\n", kind, name, r.Changing, output.Count(r.Nodes, "node"), verb, waves)
+}
+
+// formatImages lists what nodes pull for the packages of a Skyhook that records digests.
+func formatImages(images []packageImage) string {
+	if len(images) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n  Images:\n")
+	for _, image := range images {
+		fmt.Fprintf(&b, "    %s %s: %s, %s\n", image.Package, image.Version, image.Image, image.Text)
+	}
+	return b.String()
 }
 
 // maxPodNodes is of how many nodes the pods are listed without -o wide.

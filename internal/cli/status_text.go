@@ -79,6 +79,7 @@ func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	if s.PerHour > 0 {
 		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
 	}
+	b.WriteString(formatImages(s.Images))
 	b.WriteString(s.formatGroups(p, wide))
 	if len(s.Working) > 0 {
 		b.WriteString("\nWorking:\n")

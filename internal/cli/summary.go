@@ -18,23 +18,24 @@ import (
 
 // rolloutStatus is the status of one rollout.
 type rolloutStatus struct {
-	Name       rollout.Ref   `json:"name"`
-	Status     string        `json:"status"`
-	Nodes      int           `json:"nodes"`
-	Complete   int           `json:"complete"`
-	InProgress int           `json:"inProgress"`
-	Failing    int           `json:"failing"`
-	Waiting    int           `json:"waiting"`
-	Blocked    int           `json:"blocked"`
-	Left       string        `json:"timeLeft,omitempty"`
-	PerHour    float64       `json:"nodesPerHour,omitempty"`
-	Groups     []groupStatus `json:"groups"`
-	Reasons    []reasonCount `json:"reasons"`
-	Failures   []failure     `json:"failures"`
-	Working    []runningTask `json:"working"`
-	Packages   []string      `json:"packages,omitempty"`
-	Problem    string        `json:"problem,omitempty"`
-	Ended      bool          `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+	Name       rollout.Ref    `json:"name"`
+	Status     string         `json:"status"`
+	Nodes      int            `json:"nodes"`
+	Complete   int            `json:"complete"`
+	InProgress int            `json:"inProgress"`
+	Failing    int            `json:"failing"`
+	Waiting    int            `json:"waiting"`
+	Blocked    int            `json:"blocked"`
+	Left       string         `json:"timeLeft,omitempty"`
+	PerHour    float64        `json:"nodesPerHour,omitempty"`
+	Groups     []groupStatus  `json:"groups"`
+	Reasons    []reasonCount  `json:"reasons"`
+	Failures   []failure      `json:"failures"`
+	Working    []runningTask  `json:"working"`
+	Packages   []string       `json:"packages,omitempty"`
+	Images     []packageImage `json:"images,omitempty"` // with pinImages
+	Problem    string         `json:"problem,omitempty"`
+	Ended      bool           `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
 }
 
 // groupStatus is the progress of one group.
@@ -90,6 +91,7 @@ func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
 		s.Packages = append(s.Packages, name+" "+string(p.Version))
 	}
 	slices.Sort(s.Packages)
+	s.Images = v.listImages(r)
 	return s
 }
 

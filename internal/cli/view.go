@@ -179,6 +179,19 @@ func (v *view) skyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 	return nil
 }
 
+// listImages returns what nodes pull for the packages of a Skyhook that records digests.
+func (v *view) listImages(r *rollout.Rollout) []packageImage {
+	hook := v.skyhookOf(r)
+	if hook == nil {
+		return nil
+	}
+	var out []packageImage
+	for _, image := range v.objects.Compiled(hook).Images() {
+		out = append(out, packageImage(image))
+	}
+	return out
+}
+
 // endedNodeOp returns the NodeOp of a rollout once it has ended; otherwise nil. Nodes then have no record of it, and only
 // its status remains.
 func (v *view) endedNodeOp(r *rollout.Rollout) *nodeopv1.NodeOp {
