@@ -215,6 +215,9 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, dice *rand.Rand) {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, 0, message))
 		}
 	}
+	if len(p.Status.InitContainerStatuses) > 1 { // otherwise nothing was pulled
+		p.Status.InitContainerStatuses[0].ImageID = r.pullImage(p, p.Spec.InitContainers[0].Image)
+	}
 	r.writeStatus(Pods, p)
 }
 

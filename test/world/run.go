@@ -155,6 +155,7 @@ func (r *Run) config() skyhook.Config {
 		Namespace: Namespace, AgentImage: "agent:v1", PauseImage: "pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0",
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 		ReapplyOnReboot: r.dice("reapply").IntN(4) == 0,
+		PinImages:       r.dice("pin images").IntN(3) == 0,
 	}
 }
 
@@ -192,6 +193,7 @@ func (r *Run) step() {
 
 func (r *Run) pass() {
 	r.truth.beginPass()
+	r.notePins()
 	r.leader.next = r.leader.loop.RunPass(r.ctx)
 	r.checkPass()
 }

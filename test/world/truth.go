@@ -30,6 +30,8 @@ type truth struct {
 	unclear    map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
 	interrupts map[string]string          // by id of an interrupt: the node it ran on
 	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
+	pins       map[pinKey]string          // digests that were recorded before this pass
+	pulled     map[string]bool            // images with their digests, as nodes pulled them
 	nextLeader *time.Duration             // another operator leads from the next pass on, with this offset of its clock
 
 	requests  int  // of this pass
@@ -42,6 +44,7 @@ func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
+		pulled: map[string]bool{},
 	}
 }
 
@@ -73,7 +76,11 @@ func (r *Run) onWrite(w Write) {
 	if w.Kind == Nodes && w.Subresource == "" {
 		r.onNodeWrite(w)
 	}
+	if w.Kind == Skyhooks && w.Subresource == "status" {
+		r.checkPins(w)
+	}
 	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
+		r.checkPodImage(w)
 		r.checkSeats("creating pod " + w.Name)
 	}
 }
