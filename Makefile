@@ -9,6 +9,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 # Tools are built once and kept outside the tree, keyed by their pinned versions.
 TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | sha256sum | cut -c1-12)
+SITE_TOOLS := $(CACHE)/skyhook-tools/site-$(shell sha256sum go.site.mod go.site.sum | sha256sum | cut -c1-12)
 # All Go modules but test/cluster/hyperkube: a main of ninety lines over the whole of Kubernetes, built with other
 # flags than a linter needs, and tested by every test that needs an API server.
 MODULES := . $(filter-out %/hyperkube,$(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard '*/go.mod')))
@@ -72,6 +73,14 @@ pictures: ## record the picture of the README on the cluster of `make demo` or o
 docs: ## check every example, command and link of the documentation, with an API server
 	cd test/docs && go test ./...
 
+.PHONY: site
+site: $(SITE_TOOLS)/hugo ## build the documentation of this tree and of each release as a site in dist/site
+	go run ./hack/mksite --hugo $< --out dist/site
+
+.PHONY: site-test
+site-test: $(SITE_TOOLS)/hugo ## build the site, check every link of it, and open it in Chromium if that is installed
+	cd test/site && SKYHOOK_HUGO=$< go test -count=1 ./...
+
 .PHONY: chart
 chart: ## render the chart with its values, and install, upgrade and uninstall it on an API server
 	cd test/chart && go test -timeout 20m ./...
@@ -91,9 +100,12 @@ release-package: ## build the package of TAG=NAME/VERSION from that tag and push
 	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
 
 .PHONY: generate
-generate: ## generate deep copies, CRDs and roles from the Go code, and config/ from the chart
+generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep copies, CRDs, roles and docs/api from the Go code, config/ and chart/README.md from the chart
 	go generate ./api/... ./internal/controller/...
 	cd test/chart && go generate ./...
+	$(SITE_TOOLS)/crd-ref-docs --log-level ERROR --source-path api --config hack/apidocs/config.yaml --templates-dir hack/apidocs/templates \
+	  --renderer markdown --output-mode group --output-path docs/api
+	$(SITE_TOOLS)/helm-docs --log-level warning --chart-search-root chart --template-files ../hack/chartdocs/README.md.gotmpl --sort-values-order file
 
 .PHONY: image
 image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them)
@@ -139,6 +151,10 @@ run: ## run the operator on this machine, against the cluster of your kubeconfig
 $(TOOLS)/%:
 	@mkdir -p $(TOOLS)
 	go build -modfile=go.tools.mod -o $@ $$(go list -modfile=go.tools.mod -f '{{.ImportPath}}' tool | grep '/$*$$')
+
+$(SITE_TOOLS)/%:
+	@mkdir -p $(SITE_TOOLS)
+	CGO_ENABLED=0 go build -modfile=go.site.mod -o $@ $$(go list -modfile=go.site.mod -f '{{.ImportPath}}' tool | grep '/$*$$')
 
 .PHONY: clean
 clean: ## remove what was built in the tree (caches outside it stay)

@@ -67,7 +67,8 @@ func TestRelease(t *testing.T) {
 		t.Error("install.yaml has images or labels of another version")
 	}
 	chart := unpack(t, made[0]["skyhook-operator-7.8.9-rc.1.tgz"])
-	if about := chart["skyhook-operator/Chart.yaml"]; !strings.Contains(about, "\nversion: 7.8.9-rc.1\n") || !strings.Contains(about, "\nappVersion: v7.8.9-rc.1\n") {
+	if about := chart["skyhook-operator/Chart.yaml"]; !strings.Contains(about, "\nversion: 7.8.9-rc.1\n") || !strings.Contains(about, "\nappVersion: v7.8.9-rc.1\n") ||
+		strings.Count(about, "ghcr.io/skyhook-k8s/skyhook/") != 2 || strings.Count(about, ":v7.8.9-rc.1\n") != 2 {
 		t.Errorf("the chart says\n%s", about)
 	}
 	if chart["skyhook-operator/files/crds/skyhook.nvidia.com_skyhooks.yaml"] == "" || chart["skyhook-operator/values.schema.json"] == "" {

@@ -43,9 +43,11 @@ func (r *release) packChart() error {
 			return err
 		}
 		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
 		if name == "Chart.yaml" {
-			content = chartVersion.ReplaceAll(content, []byte("version: "+strings.TrimPrefix(r.version, "v")))
-			content = appVersion.ReplaceAll(content, []byte("appVersion: "+r.version))
+			content, err = r.setChartVersion(content)
 		}
 		members = append(members, member{name: "skyhook-operator/" + filepath.ToSlash(name), content: content})
 		return err
@@ -58,6 +60,22 @@ func (r *release) packChart() error {
 		return err
 	}
 	return r.writeFile("skyhook-operator-"+strings.TrimPrefix(r.version, "v")+".tgz", packed)
+}
+
+// setChartVersion sets the version of Chart.yaml, also in the tags of the images that Artifact Hub shows.
+func (r *release) setChartVersion(about []byte) ([]byte, error) {
+	of := appVersion.FindSubmatch(about)
+	if of == nil {
+		return nil, errors.New("chart/Chart.yaml has no appVersion")
+	}
+	about = imagesOf(string(of[1])).ReplaceAll(about, []byte("${1}"+r.version))
+	about = chartVersion.ReplaceAll(about, []byte("version: "+strings.TrimPrefix(r.version, "v")))
+	return appVersion.ReplaceAll(about, []byte("appVersion: "+r.version)), nil
+}
+
+// imagesOf matches the images of a version, and labels with it.
+func imagesOf(version string) *regexp.Regexp {
+	return regexp.MustCompile(`(ghcr\.io/skyhook-k8s/skyhook/[a-z]+:|app\.kubernetes\.io/version: )` + regexp.QuoteMeta(version) + `\b`)
 }
 
 // renderManifests is what kubectl installs, with the images of this version.
@@ -74,8 +92,7 @@ func (r *release) renderManifests() error {
 	if err != nil {
 		return fmt.Errorf("reading the manifests: %w", err)
 	}
-	before := regexp.MustCompile(`(ghcr\.io/skyhook-k8s/skyhook/[a-z]+:|app\.kubernetes\.io/version: )` + regexp.QuoteMeta(string(of[1])) + `\b`)
-	return r.writeFile("install.yaml", before.ReplaceAll(text, []byte("${1}"+r.version)))
+	return r.writeFile("install.yaml", imagesOf(string(of[1])).ReplaceAll(text, []byte("${1}"+r.version)))
 }
 
 // archivePrograms packs kubectl-skyhook for a platform. On Linux the agent is beside it: package test runs it.

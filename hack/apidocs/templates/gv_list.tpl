@@ -1,0 +1,3 @@
+{{- define "gvList" -}}
+{{- range . }}{{ template "gvDetails" . }}{{ end }}
+{{- end -}}

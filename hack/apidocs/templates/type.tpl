@@ -1,0 +1,49 @@
+{{- define "type" -}}
+{{- $type := . -}}
+{{- if markdownShouldRenderType $type }}
+## {{ $type.Name }}
+
+{{ if $type.IsAlias }}Type: {{ markdownRenderTypeLink $type.UnderlyingType | replace "(#map[string]" "(#" }}.
+
+{{ end -}}
+{{ with $type.Doc }}{{ . }}
+
+{{ end -}}
+{{ if $type.References -}}
+Used by:
+{{- range $i, $user := $type.SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $user }}{{ end }}.
+
+{{ end -}}
+{{ if $type.Members -}}
+| Field | Type | Description | Default | Validation |
+|---|---|---|---|---|
+{{ if $type.GVK -}}
+| `apiVersion` | string | `{{ $type.GVK.Group }}/{{ $type.GVK.Version }}` | | |
+| `kind` | string | `{{ $type.GVK.Kind }}` | | |
+{{ end -}}
+{{ range $type.Members -}}
+| `{{ .Name }}` | {{ markdownRenderType .Type | replace "(#map[string]" "(#" }} | {{ template "type_members" . }} | {{ markdownRenderDefault .Default }} | {{ template "rules" .Validation }} |
+{{ end }}
+{{- end -}}
+{{ if $type.EnumValues -}}
+| Value | Description |
+|---|---|
+{{ range $type.EnumValues -}}
+| `{{ .Name }}` | {{ markdownRenderFieldDoc .Doc | replace "<br />" " " }} |
+{{ end }}
+{{- end -}}
+{{- if $type.Validation -}}
+Validation: {{ template "rules" $type.Validation }}
+{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rules" -}}
+{{- $isFirst := true -}}
+{{- range . -}}
+{{- if not (or (hasPrefix "Optional" .) (hasPrefix "Schemaless" .)) -}}
+{{- if not $isFirst }}; {{ end -}}{{- $isFirst = false -}}
+{{- if hasPrefix "Required" . }}required{{ else }}{{ markdownRenderFieldDoc . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
