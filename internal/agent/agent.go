@@ -153,6 +153,10 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 		case <-ctx.Done():
 		}
 	}()
+	if a.StageTimeout > 0 {
+		a.Deadline = start.Add(a.StageTimeout)
+		a.Env[pack.EnvDeadline] = pack.FormatDeadline(a.Deadline)
+	}
 	run := context.Context(ctx)
 	if !a.Deadline.IsZero() {
 		limited, free := context.WithDeadlineCause(ctx, a.Deadline, errDeadline)

@@ -41,8 +41,10 @@ type Settings struct {
 	CopyResolv, AlwaysRun       bool
 	RunID, InterruptID          string
 	ConfigDigest, PodUID        string
-	Deadline                    time.Time
-	Redact                      []string
+	// Deadline applies unless there is a StageTimeout.
+	Deadline     time.Time
+	StageTimeout time.Duration
+	Redact       []string
 	// Grace is zero when it is not set.
 	Grace       time.Duration
 	MessageFile string
@@ -82,6 +84,7 @@ func ReadSettings(environ []string) Settings {
 	if s.Deadline, err = pack.ParseDeadline(env[pack.EnvDeadline]); err != nil {
 		s.Warnings = append(s.Warnings, err.Error()+"; there is no deadline")
 	}
+	s.StageTimeout = s.readDuration(pack.EnvStageTimeout, 0)
 	s.PodUID = s.readFileName(pack.EnvPodUID, s.PodUID)
 	return s
 }

@@ -23,7 +23,7 @@ func TestSettings(t *testing.T) {
 		"SKYHOOK_RESOURCE_ID=demo-u-1_tuning_1.0.0", "SKYHOOK_DATA_DIR=/data", "SKYHOOK_ROOT_DIR=/state", "SKYHOOK_LOG_DIR=/logs",
 		"SKYHOOK_AGENT_WRITE_LOGS=yes", "SKYHOOK_AGENT_BUFFER_LIMIT=100", "COPY_RESOLV=True", "OVERLAY_ALWAYS_RUN_STEP=TRUE",
 		"SKYHOOK_RUN_ID=r", "SKYHOOK_INTERRUPT_ID=i", "SKYHOOK_CONFIG_DIGEST=d", "SKYHOOK_POD_UID=p", "SKYHOOK_REDACT=A,B",
-		"SKYHOOK_DEADLINE=2026-01-31T12:00:00Z", "SKYHOOK_AGENT_GRACE=1s", "SKYHOOK_TERMINATION_LOG=/m",
+		"SKYHOOK_DEADLINE=2026-01-31T12:00:00Z", "SKYHOOK_STAGE_TIMEOUT=30m0s", "SKYHOOK_AGENT_GRACE=1s", "SKYHOOK_TERMINATION_LOG=/m",
 	}
 	got := ReadSettings(environ)
 	got.Env = nil
@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 		Resource:  pack.ResourceID{Owner: "demo-u-1", Package: "tuning", Version: "1.0.0"},
 		SourceDir: "/data", StateDir: "/state", LogDir: "/logs", WriteLogs: false, BufferLimit: 100, CopyResolv: true, AlwaysRun: true,
 		RunID: "r", InterruptID: "i", ConfigDigest: "d", PodUID: "p", Redact: []string{"A", "B"},
-		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), Grace: time.Second, MessageFile: "/m",
+		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), StageTimeout: 30 * time.Minute, Grace: time.Second, MessageFile: "/m",
 	}, got); d != "" {
 		t.Error(d)
 	}

@@ -38,8 +38,11 @@ const (
 	// EnvConfigDigest is the ConfigDigest of the configMap the stage was
 	// compiled for. The agent retries later while the mounted one differs.
 	EnvConfigDigest = "SKYHOOK_CONFIG_DIGEST"
-	// EnvDeadline is when the stage must have ended; see ParseDeadline.
+	// EnvDeadline is when the stage must have ended; see ParseDeadline. The agent sets it for steps, by the clock of the node.
 	EnvDeadline = "SKYHOOK_DEADLINE"
+	// EnvStageTimeout is how long the stage may take, such as 30m0s. It overrides EnvDeadline, which the operator sets by its own
+	// clock, for agents that do not know the timeout.
+	EnvStageTimeout = "SKYHOOK_STAGE_TIMEOUT"
 	// EnvRedact lists the variables whose values are secret; see SplitNames.
 	EnvRedact = "SKYHOOK_REDACT"
 	// EnvPodUID is the pod's UID. The init container copies the package to

@@ -199,6 +199,12 @@ func (a admitter) nextOrder(t *targetState) int {
 	return t.rollout.nextOrder
 }
 
+// isOwnOrder reports whether the rollout can have given this order. Those that the status does not have yet are of admitted
+// targets, which wait for it, or are on their way. What a node says beyond that changes no other node's order.
+func (r *rolloutState) isOwnOrder(order int) bool {
+	return order < max(r.NextOrder, r.OnTheirWay)+len(r.Targets)+MaxAdmitting
+}
+
 func (r *rolloutState) addOrder(order int) {
 	r.givenOrder = max(r.givenOrder, order+1)
 	r.nextOrder = max(r.nextOrder, r.givenOrder)

@@ -115,7 +115,7 @@ func (r retirer) release(why Why) {
 func (r retirer) awaitNodeNumber() bool {
 	t := r.target
 	isStored := !t.rollout.Numbered || t.rollout.NextOrder > t.target.Order
-	if isStored {
+	if isStored || !t.rollout.isOwnOrder(t.target.Order) {
 		return false
 	}
 	number := strconv.Itoa(t.target.Order)

@@ -127,7 +127,9 @@ func (t inspector) countAdmission() {
 	if t.node.occupant == nil {
 		t.node.occupant = t.targetState
 	}
-	t.rollout.addOrder(t.target.Order)
+	if t.rollout.isOwnOrder(t.target.Order) {
+		t.rollout.addOrder(t.target.Order)
+	}
 }
 
 // inspectSoak finds out until when a finished target must stay ready before it counts.

@@ -157,7 +157,7 @@ func (r renderer) interruptPod(st *step, rec *node.SkyhookRecord, n *node.Node) 
 	out.Spec.InitContainers = []corev1.Container{{
 		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
-		Env:          append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}, r.deadlineEnv(st)),
+		Env:          append(append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}), r.deadlineEnv(st)...),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
 		Resources:    fixedResources("500m", cmp.Or(r.in.Config.InterruptMemory, DefaultInterruptMemory)),
 	}}
@@ -188,11 +188,9 @@ func (r renderer) stageEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
 		}
 	}
 	out = append(out, r.agentEnv(st, rec)...)
-	out = append(out,
-		corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)},
-		r.deadlineEnv(st),
-		podUID(),
-	)
+	out = append(out, corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)})
+	out = append(out, r.deadlineEnv(st)...)
+	out = append(out, podUID())
 	if len(secret) > 0 {
 		out = append(out, corev1.EnvVar{Name: pack.EnvRedact, Value: pack.JoinNames(secret)})
 	}
@@ -205,12 +203,16 @@ func (r renderer) ownerUID(rec *node.SkyhookRecord) string {
 	return cmp.Or(rec.Owner, string(r.in.Skyhook.UID))
 }
 
-func (r renderer) deadlineEnv(st *step) corev1.EnvVar {
+// deadlineEnv returns how long the stage may take, and for earlier agents when it must have ended by the operator's clock.
+func (r renderer) deadlineEnv(st *step) []corev1.EnvVar {
 	limit := r.targetCompiler().deadlineOf(st)
 	if limit == 0 {
-		return corev1.EnvVar{Name: pack.EnvDeadline}
+		return []corev1.EnvVar{{Name: pack.EnvDeadline}}
 	}
-	return corev1.EnvVar{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(limit))}
+	return []corev1.EnvVar{
+		{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(limit))},
+		{Name: pack.EnvStageTimeout, Value: limit.String()},
+	}
 }
 
 func podUID() corev1.EnvVar {

@@ -151,7 +151,7 @@ func TestEnvOrder(t *testing.T) {
 		}
 	}
 	want := []string{"B", "A", "SKYHOOK_LOG_DIR", "SKYHOOK_ROOT_DIR", "COPY_RESOLV", "SKYHOOK_RESOURCE_ID", "SKYHOOK_NODE_ORDER",
-		"SKYHOOK_RUN_ID", "SKYHOOK_CONFIG_DIGEST", "SKYHOOK_DEADLINE", "SKYHOOK_POD_UID"}
+		"SKYHOOK_RUN_ID", "SKYHOOK_CONFIG_DIGEST", "SKYHOOK_DEADLINE", "SKYHOOK_STAGE_TIMEOUT", "SKYHOOK_POD_UID"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the environment is %v", names)
 	}

@@ -18,29 +18,30 @@ type Tally struct {
 	Restarts      int // recorded, over all nodes
 }
 
+// maxTallies bounds the package versions that are counted each for itself: nodes may name any. The rest counts as otherTally.
+const (
+	maxTallies = 200
+	otherTally = "other"
+)
+
 // Tallies counts, for every package version of the spec or of some node, the nodes by state and by stage.
 func (c *Compiled) Tallies() []Tally {
-	all := map[[2]string]*Tally{}
-	of := func(name, version string) *Tally {
-		key := [2]string{name, version}
-		t := all[key]
-		if t == nil {
-			t = &Tally{Name: name, Version: version, States: map[v1alpha1.State]int{}, Stages: map[v1alpha1.Stage]int{}}
-			all[key] = t
-		}
-		return t
-	}
+	all := tallies{}
 	for name, d := range c.defs {
 		if !c.uninstalls(name) {
-			of(name, string(d.Package.Version))
+			all.of(name, string(d.Package.Version))
 		}
 	}
-	for _, t := range c.targets {
-		for _, e := range t.on.State {
-			tally := of(e.Name, e.Version)
-			tally.States[e.State]++
-			tally.Stages[e.Stage]++
-			tally.Restarts += int(e.Restarts)
+	for i := range c.Rollout.Targets {
+		t := c.targets[c.Rollout.Targets[i].Node]
+		if len(all)+len(t.on.State) <= maxTallies {
+			for _, e := range t.on.State {
+				all.count(e)
+			}
+			continue
+		}
+		for _, key := range sortedNames(t.on.State) { // so that the same ones are told apart each time
+			all.count(t.on.State[key])
 		}
 	}
 	out := make([]Tally, 0, len(all))
@@ -49,4 +50,27 @@ func (c *Compiled) Tallies() []Tally {
 	}
 	slices.SortFunc(out, func(a, b Tally) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version)) })
 	return out
+}
+
+// tallies are the tallies by name and version.
+type tallies map[[2]string]*Tally
+
+func (all tallies) of(name, version string) *Tally {
+	key := [2]string{name, version}
+	if all[key] == nil && len(all) >= maxTallies {
+		key = [2]string{otherTally, ""}
+	}
+	t := all[key]
+	if t == nil {
+		t = &Tally{Name: key[0], Version: key[1], States: map[v1alpha1.State]int{}, Stages: map[v1alpha1.Stage]int{}}
+		all[key] = t
+	}
+	return t
+}
+
+func (all tallies) count(e v1alpha1.PackageStatus) {
+	t := all.of(e.Name, e.Version)
+	t.States[e.State]++
+	t.Stages[e.Stage]++
+	t.Restarts += int(e.Restarts)
 }

@@ -152,7 +152,7 @@ func (j *lifecycle) buildEnvironment(more ...string) []string {
 		"SKYHOOK_TERMINATION_LOG="+j.messageFile(),
 	)
 	if j.Timeout > 0 {
-		env = append(env, pack.EnvDeadline+"="+pack.FormatDeadline(time.Now().Add(j.Timeout)))
+		env = append(env, pack.EnvStageTimeout+"="+j.Timeout.String())
 	}
 	return append(env, more...)
 }
