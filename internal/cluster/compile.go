@@ -83,7 +83,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			}
 		}
 		c.checkConfigMapOwners(s, compiled)
-		if text := o.blockRefused(&compiled.Rollout, s.Generation); text != "" {
+		if text := o.blockRefused(&compiled.Rollout, s.Generation, s.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, skyhook.Problem{Reason: rollout.ReasonRefused, Text: text, Refuses: true})
 		}
 		for _, p := range compiled.Problems {

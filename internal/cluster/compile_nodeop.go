@@ -41,7 +41,7 @@ func (c *compiler) addNodeOps() {
 		}
 		compiled := nodeop.Compile(in)
 		name := compiled.Rollout.Ref
-		if text := o.blockRefused(&compiled.Rollout, op.Generation); text != "" {
+		if text := o.blockRefused(&compiled.Rollout, op.Generation, op.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})
 		}
 		o.nodeOps[name] = compiled

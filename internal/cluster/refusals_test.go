@@ -340,8 +340,31 @@ func TestDryRun(t *testing.T) {
 	if n := s.GetNode("n1"); len(n.Annotations[v1alpha1.PrefixRecord+"demo"]) > 0 || h.Status.Status != v1alpha1.StatusBlocked {
 		t.Errorf("the Skyhook is %s; the node has %v", h.Status.Status, n.Annotations)
 	}
+	if got := s.verdictOfReader("Skyhook/demo"); got.Why.Reason != rollout.ReasonRefused || !strings.Contains(got.Why.Text, "spec.tolerations[") {
+		t.Errorf("another observer says %+v", got)
+	}
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  additionalTolerations: [{key: is/one, operator: Exists}]", 1))
+	if got := s.verdictOfReader("Skyhook/demo"); got.Why.Reason == rollout.ReasonRefused {
+		t.Errorf("after the edit another observer says %+v", got)
+	}
 	s.finish()
+}
+
+// verdictOfReader is what somebody who only reads, such as kubectl skyhook, says of a rollout on the node n1.
+func (s *scenario) verdictOfReader(name string) rollout.Verdict {
+	s.Helper()
+	o := *s.cluster.options
+	o.Client = nil
+	_, plan := s.decide(New(o))
+	for _, r := range plan.Reports {
+		for _, v := range r.Verdicts {
+			if r.Rollout == rollout.ParseRef(name) && v.Node == "n1" {
+				return v
+			}
+		}
+	}
+	s.Fatalf("nothing is said of %s on n1", name)
+	return rollout.Verdict{}
 }
 
 // TestDryRunOfNodeOp shows the same for a NodeOp.
@@ -355,6 +378,9 @@ func TestDryRunOfNodeOp(t *testing.T) {
 	}
 	if n := s.GetNode("n1"); len(n.Annotations) > 0 {
 		t.Errorf("the node has %v", n.Annotations)
+	}
+	if got := s.verdictOfReader("NodeOp/default/up"); got.Why.Reason != rollout.ReasonRefused {
+		t.Errorf("another observer says %+v", got)
 	}
 	s.createNodeOp("patient", "preflight: {command: [id], activeDeadlineSeconds: 2147483647}")
 	s.nodeOpPasses(3, time.Second)

@@ -4,8 +4,13 @@
 package cluster
 
 import (
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -47,13 +52,17 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 // blockRefused blocks the targets of a rollout for which a request was refused a moment ago: those on a node that may not be
 // changed, and all that have not begun when the rollout lacks its finalizer or a ConfigMap, or when its objects would be refused.
 // A node whose annotations are full is blocked too. Work in flight that lacks a finalizer or a ConfigMap starts no further task.
-// It returns what is wrong with the rollout's object; empty for nothing.
-func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem string) {
+// It returns what is wrong with the rollout's object; empty for nothing. Another observer than the operator knows of the latter
+// two what the operator reported.
+func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []metav1.Condition) (problem string) {
 	blockedNodes := o.refused.nodes
 	q := request{rollout: r.Ref, generation: generation}
 	lacks, isLacking := o.refused.rollouts[q]
 	q.object = objectDryRun
 	wouldBe, wouldBeRefused := o.refused.dryRuns[q]
+	if isOperator := o.durations != nil; !isOperator {
+		wouldBe, wouldBeRefused = findReportedRefusal(reported, generation)
+	}
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
@@ -81,6 +90,17 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64) (problem st
 		return wouldBe.Why().Text
 	}
 	return ""
+}
+
+// findReportedRefusal returns what the operator reported that it was refused for this generation of an object.
+func findReportedRefusal(conditions []metav1.Condition, generation int64) (refused node.Refusal, isFound bool) {
+	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
+	isRefusal := c != nil && c.Status == metav1.ConditionFalse && c.Reason == string(rollout.ReasonRefused)
+	if !isRefusal || c.ObservedGeneration != generation {
+		return node.Refusal{}, false
+	}
+	text, _, _ := strings.Cut(c.Message, "; it is retried")
+	return node.Refusal{Text: text, At: c.LastTransitionTime.Time, Count: 1}, true
 }
 
 func blockingReason(prefix string, refused node.Refusal, about string) *rollout.Why {
