@@ -4,39 +4,25 @@
 package main
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"text/template"
 
 	"sigs.k8s.io/yaml"
 )
 
-// TestKrew fills in .krew.yaml as krew-release-bot does: the index gets every platform of a release, each with the
-// archive that the release has for it and the program inside.
+// TestKrew checks that the index of plugins gets every platform of a release, each with the archive that the release has for it, its
+// checksum and the program inside.
 func TestKrew(t *testing.T) {
 	const version = "v7.8.9"
 	text, err := os.ReadFile("../../.krew.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill := template.FuncMap{"addURIAndSha": func(url, tag string) (string, error) {
-		in, err := template.New("").Parse(url)
-		if err != nil {
-			return "", err
-		}
-		var out bytes.Buffer
-		err = in.Execute(&out, map[string]string{"TagName": tag})
-		return fmt.Sprintf("uri: %s\n    sha256: %s", out.String(), strings.Repeat("ab", 32)), err // the blanks are the bot's
-	}}
-	manifest, err := template.New("").Funcs(fill).Option("missingkey=error").Parse(string(text))
+	filled, err := fillKrewManifest(text, version, func(name string) ([]byte, error) { return []byte(name), nil })
 	if err != nil {
-		t.Fatal(err)
-	}
-	var filled bytes.Buffer
-	if err := manifest.Execute(&filled, map[string]string{"TagName": version}); err != nil {
 		t.Fatal(err)
 	}
 	var plugin struct {
@@ -50,8 +36,8 @@ func TestKrew(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict(filled.Bytes(), &plugin); err != nil {
-		t.Fatalf("%v\n%s", err, filled.String())
+	if err := yaml.UnmarshalStrict(filled, &plugin); err != nil {
+		t.Fatalf("%v\n%s", err, filled)
 	}
 	if plugin.Kind != "Plugin" || plugin.Metadata.Name != "skyhook" || plugin.Spec.Version != version || len(plugin.Spec.ShortDescription) > 50 {
 		t.Errorf("the index gets %+v", plugin)
@@ -62,7 +48,7 @@ func TestKrew(t *testing.T) {
 		offered[platform] = true
 		base, extension, program := archiveName(version, platform)
 		at, name := p.URI[:strings.LastIndexByte(p.URI, '/')], p.URI[strings.LastIndexByte(p.URI, '/')+1:]
-		if name != base+extension || p.Bin != program || len(p.Sha256) != 64 || !strings.HasSuffix(at, "/releases/download/"+version) {
+		if name != base+extension || p.Bin != program || p.Sha256 != fmt.Sprintf("%x", sha256.Sum256([]byte(name))) || !strings.HasSuffix(at, "/releases/download/"+version) {
 			t.Errorf("%s: %s with %s and the checksum %q; a release has %s with %s", platform, p.URI, p.Bin, p.Sha256, base+extension, program)
 		}
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Mkrelease makes what a release consists of besides images: the chart as a package, install.yaml for those without Helm,
-// kubectl-skyhook for every platform, lists of what programs and images consist of, and checksums of all of it. The same
-// commit, version and Go give the same bytes.
+// kubectl-skyhook for every platform with a manifest for krew, lists of what programs and images consist of, release notes, and
+// checksums of all of it. The same commit, version and Go give the same bytes.
 //
 //	go run ./hack/mkimage --version v1.2.3 --out dist/release/images
 //	go run ./hack/mkrelease --version v1.2.3 --out dist/release
@@ -75,7 +75,13 @@ func (r *release) buildAll() error {
 			return err
 		}
 	}
-	return r.listImageContents()
+	if err := r.listImageContents(); err != nil {
+		return err
+	}
+	if err := r.writeKrewManifest(); err != nil {
+		return err
+	}
+	return r.writeNotes()
 }
 
 // writeFile puts a file of the release where it belongs.

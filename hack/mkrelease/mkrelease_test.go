@@ -50,7 +50,7 @@ func TestRelease(t *testing.T) {
 	program := "kubectl-skyhook_v7.8.9-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH
 	agent := strings.Replace(program, "kubectl-skyhook", "skyhook-agent", 1)
 	want := []string{
-		"SHA256SUMS", "images/pause.spdx.json", "images/pause.tar", "install.yaml", program + ".spdx.json", program + ".tar.gz", agent + ".spdx.json", "skyhook-operator-7.8.9-rc.1.tgz",
+		"SHA256SUMS", "images/pause.spdx.json", "images/pause.tar", "install.yaml", program + ".spdx.json", program + ".tar.gz", "release-notes.md", agent + ".spdx.json", "skyhook-operator-7.8.9-rc.1.tgz",
 	}
 	var got []string
 	for name := range made[0] {

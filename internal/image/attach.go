@@ -25,6 +25,12 @@ type Artifact struct {
 	Content []byte
 }
 
+// Blob is content with its media type.
+type Blob struct {
+	Type    string
+	Content []byte
+}
+
 // emptyType and emptyContent replace the configuration of an image.
 const (
 	emptyType    = "application/vnd.oci.empty.v1+json"
@@ -33,20 +39,23 @@ const (
 
 // toImage returns the artifact as an image manifest with this subject.
 func (a Artifact) toImage(subject v1.Descriptor) (v1.Image, error) {
+	return newManifest(v1.Manifest{ArtifactType: a.Type, Subject: &subject}, Blob{emptyType, []byte(emptyContent)}, Blob{a.Type, a.Content})
+}
+
+// newManifest completes a manifest with a configuration and one layer.
+func newManifest(m v1.Manifest, config, layer Blob) (v1.Image, error) {
 	all := blobs{}
-	hold := func(content []byte, media string) v1.Descriptor {
-		is := sha256.Sum256(content)
-		all[sha256Hash(is[:])] = content
-		return v1.Descriptor{MediaType: types.MediaType(media), Size: int64(len(content)), Digest: sha256Hash(is[:])}
+	hold := func(b Blob) v1.Descriptor {
+		is := sha256.Sum256(b.Content)
+		all[sha256Hash(is[:])] = b.Content
+		return v1.Descriptor{MediaType: types.MediaType(b.Type), Size: int64(len(b.Content)), Digest: sha256Hash(is[:])}
 	}
-	raw, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: a.Type,
-		Config: hold([]byte(emptyContent), emptyType), Layers: []v1.Descriptor{hold(a.Content, a.Type)}, Subject: &subject,
-	})
+	m.SchemaVersion, m.MediaType, m.Config, m.Layers = 2, types.OCIManifestSchema1, hold(config), []v1.Descriptor{hold(layer)}
+	raw, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return all.readImage(hold(raw, string(types.OCIManifestSchema1)))
+	return all.readImage(hold(Blob{string(types.OCIManifestSchema1), raw}))
 }
 
 // attachTo returns the artifact with an index as its subject.

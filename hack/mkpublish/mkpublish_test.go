@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/skyhook-k8s/skyhook/internal/image"
+)
+
+const sbom = `{"spdxVersion":"SPDX-2.3"}`
+
+// TestPublish pushes a small release: the registry has the image that was built, its list of contents as a referrer, and a chart
+// with the metadata that Helm reads.
+func TestPublish(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	at := strings.TrimPrefix(server.URL, "http://")
+	from, list := t.TempDir(), filepath.Join(t.TempDir(), "published.txt")
+	built := writeImage(t, from, builtPrefix+"pause:v1.2.3")
+	packed := writeChart(t, from)
+
+	if err := run(t.Context(), []string{"--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--plain-http"}); err != nil {
+		t.Fatal(err)
+	}
+
+	g := image.Registry{PlainHTTP: true}
+	idx, err := g.Pull(t.Context(), at+"/copy/pause:v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := idx.Digest(); err != nil || got != built {
+		t.Errorf("the registry has %s, %v; built was %s", got, err, built)
+	}
+	attached, err := g.Attached(t.Context(), at+"/copy/pause:v1.2.3", built, sbomType)
+	if err != nil || len(attached) != 1 {
+		t.Fatalf("attached are %v, %v", attached, err)
+	}
+	if a, err := g.Artifact(t.Context(), attached[0]); err != nil || string(a.Content) != sbom {
+		t.Errorf("the list of contents is %q, %v", a.Content, err)
+	}
+	chart := checkChart(t, at+"/charts/skyhook-operator:1.2.3", packed)
+
+	published, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := at + "/copy/pause@" + built.String() + "\n" + at + "/charts/skyhook-operator@" + chart + "\n"
+	if string(published) != want {
+		t.Errorf("published is listed as\n%s\nwant\n%s", published, want)
+	}
+}
+
+// checkChart checks what `helm pull` relies on, and returns the digest.
+func checkChart(t *testing.T, ref string, packed []byte) string {
+	t.Helper()
+	r, err := name.ParseReference(ref, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := remote.Image(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := img.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var about struct{ Name, Version, AppVersion string }
+	if err := json.Unmarshal(raw, &about); err != nil || about.Name != "skyhook-operator" || about.Version != "1.2.3" || about.AppVersion != "v1.2.3" {
+		t.Errorf("the configuration is %s, %v", raw, err)
+	}
+	if len(m.Layers) != 1 || string(m.Config.MediaType) != chartConfigType || string(m.Layers[0].MediaType) != chartType || m.Layers[0].Size != int64(len(packed)) {
+		t.Errorf("the manifest is %+v", m)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest.String()
+}
+
+func TestRefused(t *testing.T) {
+	foreign := t.TempDir()
+	writeImage(t, foreign, "registry.example/pause:1")
+	unlisted := t.TempDir()
+	writeImage(t, unlisted, builtPrefix+"pause:v1.2.3")
+	if err := os.Remove(filepath.Join(unlisted, "images", "pause.spdx.json")); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"--images and --charts":          {"--from", foreign},
+		"run make release":               {"--from", t.TempDir(), "--images", "localhost/a", "--charts", "localhost/b"},
+		"is not below":                   {"--from", foreign, "--images", "localhost/a", "--charts", "localhost/b"},
+		"reading what an image consists": {"--from", unlisted, "--images", "localhost/a", "--charts", "localhost/b"},
+	} {
+		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v gives %v, want %q", args, err, want)
+		}
+	}
+}
+
+// writeImage writes an image with its list of contents into a release, and returns its digest.
+func writeImage(t *testing.T, from, ref string) v1.Hash {
+	t.Helper()
+	idx, err := image.Build(image.Recipe{User: "1:1", Trees: func(v1.Platform) ([]*image.Tree, error) {
+		tree := &image.Tree{}
+		tree.Bytes("/hello", 0o644, []byte("hello"))
+		return []*image.Tree{tree}, nil
+	}}, image.DefaultPlatforms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(from, "images")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := image.WriteArchiveFile(filepath.Join(dir, "pause.tar"), image.Named{Name: ref, Index: idx}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pause.spdx.json"), []byte(sbom), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := idx.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func writeChart(t *testing.T, from string) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	w := tar.NewWriter(z)
+	text := "apiVersion: v2\nname: skyhook-operator\nversion: 1.2.3\nappVersion: v1.2.3\n"
+	if err := w.WriteHeader(&tar.Header{Name: "skyhook-operator/Chart.yaml", Mode: 0o644, Size: int64(len(text))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "skyhook-operator-1.2.3.tgz"), packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
