@@ -33,6 +33,20 @@ test: ## run every test that needs no root (the first run builds an API server)
 test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
 	cd test/cluster && go test -count=1 -timeout 20m ./testcluster
 
+.PHONY: ci
+ci: ## run everything that a change must pass (needs root)
+	.ci/run
+
+.PHONY: dco
+dco: ## check that the author of each commit since BASE (main) has signed it off
+	hack/dco.sh $(or $(BASE),main)
+
+.PHONY: labels
+labels: ## create or update the labels of .github/labels.txt on GitHub (needs gh)
+	@grep -v '^#' .github/labels.txt | while IFS='|' read -r name color description; do \
+	  gh label create "$$name" --color "$$color" --description "$$description" --force; \
+	done
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@grep -rl --include='*_test.go' '^func Fuzz' internal | sort | while read -r file; do \
@@ -90,6 +104,31 @@ release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION
 	go run ./hack/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
 	go run ./hack/mkrelease --version $(VERSION) --out dist/release
 
+# What signs. It is built from its module; COSIGN=cosign takes the one on the PATH.
+COSIGN ?= go run github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
+IMAGES ?= ghcr.io/skyhook-k8s/skyhook
+CHARTS ?= ghcr.io/skyhook-k8s/charts
+
+.PHONY: release-check
+release-check: ## compare dist/release with the checksums that another machine got: SUMS=path/to/SHA256SUMS
+	@test -n "$(SUMS)" || { echo "set SUMS to the SHA256SUMS of the other machine" >&2; exit 2; }
+	diff $(SUMS) dist/release/SHA256SUMS
+	cd dist/release && sha256sum --check --strict --quiet SHA256SUMS
+
+.PHONY: publish
+publish: ## push the images of dist/release with their SBOMs and the chart; IMAGES and CHARTS are the repositories, ARGS=--plain-http without TLS
+	go run ./hack/mkpublish --images $(IMAGES) --charts $(CHARTS) $(ARGS)
+
+.PHONY: sign
+sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key cosign.key"
+	$(COSIGN) sign --yes $(ARGS) $$(cat dist/published.txt)
+	$(COSIGN) sign-blob --yes $(ARGS) --bundle dist/SHA256SUMS.sigstore.json dist/release/SHA256SUMS >/dev/null
+
+.PHONY: github-release
+github-release: ## make a draft of a release of VERSION on GitHub from dist/release (needs gh)
+	gh release create $(VERSION) --verify-tag --draft --title $(VERSION) $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
+	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/digests.txt
+
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))
 release-package: ## build the package of TAG=NAME/VERSION from that tag and push it with its SBOM to PUSH=registry/repository
@@ -98,6 +137,11 @@ release-package: ## build the package of TAG=NAME/VERSION from that tag and push
 	go run ./hack/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
 	go run ./cmd/kubectl-skyhook package validate --strict --tag $(notdir $(TAG)) dist/package/$(FOLDER)
 	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
+
+.PHONY: sign-package
+sign-package: ## sign the image of TAG=NAME/VERSION below PUSH=registry/repository, keyless or with ARGS="--key cosign.key"
+	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
+	$(COSIGN) sign --yes $(ARGS) $(PUSH)/$(subst /,:,$(TAG))
 
 .PHONY: generate
 generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep copies, CRDs, roles and docs/api from the Go code, config/ and chart/README.md from the chart

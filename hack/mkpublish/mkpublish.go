@@ -35,13 +35,20 @@ const (
 	sbomType        = "application/spdx+json"
 )
 
+// What Artifact Hub looks for beside a chart: https://artifacthub.io/docs/topics/repositories/helm-charts/#oci-support
+const (
+	hubFile       = "artifacthub-repo.yml"
+	hubConfigType = "application/vnd.cncf.artifacthub.config.v1+yaml"
+	hubType       = "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml"
+)
+
 // builtPrefix is the repository that mkimage writes into archives.
 const builtPrefix = "ghcr.io/skyhook-k8s/skyhook/"
 
 type publisher struct {
-	from, images, charts, list string
-	registry                   image.Registry
-	published                  []string // references by digest
+	root, from, images, charts, list string
+	registry                         image.Registry
+	published                        []string // references by digest
 }
 
 func main() {
@@ -57,6 +64,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	var p publisher
 	f := flag.NewFlagSet("mkpublish", flag.ContinueOnError)
+	f.StringVar(&p.root, "module", ".", "the root `folder` of this repository")
 	f.StringVar(&p.from, "from", "dist/release", "the `folder` of the release")
 	f.StringVar(&p.images, "images", "", "push the images below this `repository`")
 	f.StringVar(&p.charts, "charts", "", "push the chart below this `repository`")
@@ -157,7 +165,17 @@ func (p *publisher) pushChart(ctx context.Context) error {
 	}
 	fmt.Printf("%s\n  %s\n", ref, pushed)
 	p.published = append(p.published, pushed)
-	return nil
+	return p.pushHubFile(ctx, strings.TrimSuffix(p.charts, "/")+"/"+about.Name+":artifacthub.io")
+}
+
+// pushHubFile pushes what Artifact Hub shows about the repository. It says nothing about the release, so it is not signed.
+func (p *publisher) pushHubFile(ctx context.Context, ref string) error {
+	content, err := os.ReadFile(filepath.Join(p.root, hubFile))
+	if err != nil {
+		return fmt.Errorf("reading what Artifact Hub shows: %w", err)
+	}
+	_, err = p.registry.PushFile(ctx, ref, image.Blob{Type: hubConfigType}, image.Blob{Type: hubType, Content: content}, map[string]string{"org.opencontainers.image.title": hubFile})
+	return err
 }
 
 // readMetadata returns the Chart.yaml of a packed chart.

@@ -36,7 +36,7 @@ func TestPublish(t *testing.T) {
 	built := writeImage(t, from, builtPrefix+"pause:v1.2.3")
 	packed := writeChart(t, from)
 
-	if err := run(t.Context(), []string{"--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--plain-http"}); err != nil {
+	if err := run(t.Context(), []string{"--module", "../..", "--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--plain-http"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -56,6 +56,16 @@ func TestPublish(t *testing.T) {
 		t.Errorf("the list of contents is %q, %v", a.Content, err)
 	}
 	chart := checkChart(t, at+"/charts/skyhook-operator:1.2.3", packed)
+
+	hub, err := name.ParseReference(at+"/charts/skyhook-operator:artifacthub.io", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img, err := remote.Image(hub); err != nil {
+		t.Error(err)
+	} else if m, err := img.Manifest(); err != nil || string(m.Config.MediaType) != hubConfigType || string(m.Layers[0].MediaType) != hubType {
+		t.Errorf("Artifact Hub finds %+v, %v", m, err)
+	}
 
 	published, err := os.ReadFile(list)
 	if err != nil {

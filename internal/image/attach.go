@@ -39,7 +39,7 @@ const (
 
 // toImage returns the artifact as an image manifest with this subject.
 func (a Artifact) toImage(subject v1.Descriptor) (v1.Image, error) {
-	return newManifest(v1.Manifest{ArtifactType: a.Type, Subject: &subject}, Blob{emptyType, []byte(emptyContent)}, Blob{a.Type, a.Content})
+	return newManifest(v1.Manifest{ArtifactType: a.Type, Subject: &subject}, Blob{emptyType, []byte(emptyContent)}, Blob(a))
 }
 
 // newManifest completes a manifest with a configuration and one layer.
