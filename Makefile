@@ -144,9 +144,10 @@ sign-package: ## sign the image of TAG=NAME/VERSION below PUSH=registry/reposito
 	$(COSIGN) sign --yes $(ARGS) $(PUSH)/$(subst /,:,$(TAG))
 
 .PHONY: generate
-generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep copies, CRDs, roles and docs/api from the Go code, config/ and chart/README.md from the chart
+generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep copies, CRDs, roles and docs/api from the Go code, config/ and chart/README.md from the chart, THIRD_PARTY.md
 	go generate ./api/... ./internal/controller/...
 	cd test/chart && go generate ./...
+	go run ./hack/mklicenses
 	$(SITE_TOOLS)/crd-ref-docs --log-level ERROR --source-path api --config hack/apidocs/config.yaml --templates-dir hack/apidocs/templates \
 	  --renderer markdown --output-mode group --output-path docs/api
 	$(SITE_TOOLS)/helm-docs --log-level warning --chart-search-root chart --template-files ../hack/chartdocs/README.md.gotmpl --sort-values-order file

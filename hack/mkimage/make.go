@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/skyhook-k8s/skyhook/hack/licenses"
 	"github.com/skyhook-k8s/skyhook/internal/image"
 )
 
@@ -214,11 +215,32 @@ func (m *imageBuilder) buildTree(ctx context.Context, p product, platform v1.Pla
 	if p.files != nil {
 		p.files(t)
 	}
+	if err := m.addLicenses(ctx, t, p, platform); err != nil {
+		return nil, err
+	}
 	t.HostFile(p.file, 0o755, program)
 	for _, name := range p.links {
 		t.Symlink(path.Join(path.Dir(p.file), name), path.Base(p.file))
 	}
 	return t, nil
+}
+
+// addLicenses adds our licence and those of the modules in the program. The folder is the image's own: a base image has another one.
+func (m *imageBuilder) addLicenses(ctx context.Context, t *image.Tree, p product, platform v1.Platform) error {
+	folder := "/usr/share/doc/" + p.title
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		text, err := os.ReadFile(filepath.Join(m.module, name))
+		if err != nil {
+			return fmt.Errorf("reading our licence: %w", err)
+		}
+		t.Bytes(folder+"/"+name, 0o644, text)
+	}
+	modules, err := licenses.Collect(ctx, m.module, []string{path.Base(p.program)}, []string{platform.OS + "/" + platform.Architecture})
+	if err != nil {
+		return err
+	}
+	t.Bytes(folder+"/THIRD_PARTY_LICENSES", 0o644, licenses.Texts(modules))
+	return nil
 }
 
 func (m *imageBuilder) compileProgram(ctx context.Context, folder string, platform v1.Platform) (string, error) {

@@ -55,7 +55,7 @@ func elsewhere(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"go.mod", "go.sum"} {
+	for _, file := range []string{"go.mod", "go.sum", "LICENSE", "NOTICE"} {
 		if err := os.WriteFile(filepath.Join(dir, file), read(t, filepath.Join(repository, file)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,8 @@ func small(t *testing.T, ballast int) string {
 	dir := t.TempDir()
 	const program = "package main\n\nimport _ \"embed\"\n\n//go:embed ballast\nvar ballast string\n\nvar version string\n\nfunc main() { println(version, len(ballast)) }\n"
 	for name, content := range map[string]string{
-		"go.mod":               "module example.org/small\n\ngo 1.26\n",
+		"go.mod":  "module example.org/small\n\ngo 1.26\n",
+		"LICENSE": "the licence", "NOTICE": "the notice",
 		"cmd/operator/main.go": program, "cmd/operator/ballast": "",
 		"cmd/skyhook-agent/main.go": program, "cmd/skyhook-agent/ballast": strings.Repeat("x", ballast),
 	} {

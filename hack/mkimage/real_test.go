@@ -101,6 +101,31 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// TestLicenses checks that images contain our licence and those of what their programs consist of, and nothing of what others consist of.
+func TestLicenses(t *testing.T) {
+	dir, _ := mk(t, "--module", repository, "--only", "shell,pause", "--platform", "linux/amd64")
+	for name, want := range map[string]map[string]bool{
+		"shell": {"mvdan.cc/sh/v3 v3.": true, "golang.org/x/sys v0.": true, "std go1.": true, "k8s.io/": false},
+		"pause": {"mvdan.cc/sh/v3 v3.": false, "std go1.": true},
+	} {
+		folder := filepath.Join(unpack(t, built(t, filepath.Join(dir, name+".tar"), image.DefaultPlatforms()[0])), "usr/share/doc/skyhook-"+name)
+		texts := string(read(t, filepath.Join(folder, "THIRD_PARTY_LICENSES")))
+		for module, isContained := range want {
+			if strings.Contains(texts, "\n"+module) != isContained {
+				t.Errorf("the licences of %s name %s: %v", name, module, !isContained)
+			}
+		}
+		if !strings.Contains(texts, "Redistribution and use in source and binary forms") {
+			t.Errorf("the licences of %s are not there as texts", name)
+		}
+		for _, ours := range []string{"LICENSE", "NOTICE"} {
+			if !bytes.Equal(read(t, filepath.Join(folder, ours)), read(t, filepath.Join(repository, ours))) {
+				t.Errorf("%s of %s is not that of the repository", ours, name)
+			}
+		}
+	}
+}
+
 // TestForeign checks what cannot run here: the manifest says the platform, and every program is for it and static.
 func TestForeign(t *testing.T) {
 	dir, _ := mk(t, "--module", repository, "--only", "shell,pause,stub,fault,packages/shellscript")

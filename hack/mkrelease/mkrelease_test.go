@@ -75,6 +75,14 @@ func TestRelease(t *testing.T) {
 		t.Error("the chart is not whole")
 	}
 	programs := unpack(t, made[0][program+".tar.gz"])
+	for _, name := range []string{"LICENSE", "NOTICE", "THIRD_PARTY_LICENSES"} {
+		if programs[name] == "" {
+			t.Errorf("the archive has no %s", name)
+		}
+	}
+	if texts := programs["THIRD_PARTY_LICENSES"]; !strings.Contains(texts, "\nk8s.io/kubectl v0.") || !strings.Contains(texts, "\ngithub.com/coreos/go-systemd/v22 v22.") {
+		t.Error("the licences of the archive are not those of the plugin and the agent")
+	}
 	runs(t, programs["kubectl-skyhook"])
 	runs(t, programs["skyhook-agent"])
 	for _, name := range []string{program + ".spdx.json", agent + ".spdx.json", "images/pause.spdx.json"} {

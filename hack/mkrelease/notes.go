@@ -80,9 +80,9 @@ func (r *release) listDigests() (string, error) {
 	var list strings.Builder
 	list.WriteString("\n### Images\n\n")
 	for line := range strings.Lines(string(text)) {
-		// An index has a digest and a name, an image of a platform has the platform between them.
-		if f := strings.Fields(line); len(f) == 2 && strings.HasPrefix(f[0], "sha256:") {
-			fmt.Fprintf(&list, "* `%s@%s`\n", f[1], f[0])
+		// Each line has a digest, "index" or a platform, and a name.
+		if f := strings.Fields(line); len(f) == 3 && f[1] == "index" {
+			fmt.Fprintf(&list, "* `%s@%s`\n", f[2], f[0])
 		}
 	}
 	return list.String(), nil

@@ -54,7 +54,7 @@ func TestNotes(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	write(t, filepath.Join(root, "CHANGELOG.md"), changelog)
 	write(t, filepath.Join(out, "images", "digests.txt"),
-		"# built with go1.26, SOURCE_DATE_EPOCH=0\n"+digest+"    ghcr.io/x/operator:v1.1.0\n"+digest+"  linux/amd64  ghcr.io/x/operator:v1.1.0\n")
+		"# built with go1.26, SOURCE_DATE_EPOCH=0\n"+digest+"  index  ghcr.io/x/operator:v1.1.0\n"+digest+"  linux/amd64  ghcr.io/x/operator:v1.1.0\n")
 	r := release{root: root, out: out, version: "v1.1.0"}
 	if err := r.writeNotes(); err != nil {
 		t.Fatal(err)

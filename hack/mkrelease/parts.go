@@ -6,6 +6,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/skyhook-k8s/skyhook/hack/licenses"
 	"github.com/skyhook-k8s/skyhook/internal/image"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
@@ -98,15 +100,12 @@ func (r *release) renderManifests() error {
 // archivePrograms packs kubectl-skyhook for a platform. On Linux the agent is beside it: package test runs it.
 func (r *release) archivePrograms(platform string) error {
 	base, extension, plugin := archiveName(r.version, platform)
-	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
-	if err != nil {
-		return fmt.Errorf("reading the licence: %w", err)
-	}
 	content, err := r.compileProgram(platform, "kubectl-skyhook", base)
 	if err != nil {
 		return err
 	}
-	members := []member{{name: "LICENSE", content: license}, {name: plugin, content: content, executable: true}}
+	members := []member{{name: plugin, content: content, executable: true}}
+	programs := []string{"kubectl-skyhook"}
 	if strings.HasPrefix(platform, "linux/") {
 		const agent = "skyhook-agent"
 		content, err := r.compileProgram(platform, agent, strings.Replace(base, "kubectl-skyhook", agent, 1))
@@ -114,7 +113,13 @@ func (r *release) archivePrograms(platform string) error {
 			return err
 		}
 		members = append(members, member{name: agent, content: content, executable: true})
+		programs = append(programs, agent)
 	}
+	texts, err := r.readLicenses(platform, programs)
+	if err != nil {
+		return err
+	}
+	members = append(members, texts...)
 	pack := writeTarball
 	if extension == ".zip" {
 		pack = writeZip
@@ -124,6 +129,23 @@ func (r *release) archivePrograms(platform string) error {
 		return err
 	}
 	return r.writeFile(base+extension, archive)
+}
+
+// readLicenses returns our licence and those of the modules in programs.
+func (r *release) readLicenses(platform string, programs []string) ([]member, error) {
+	var members []member
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		text, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return nil, fmt.Errorf("reading our licence: %w", err)
+		}
+		members = append(members, member{name: name, content: text})
+	}
+	modules, err := licenses.Collect(context.Background(), r.root, programs, []string{platform})
+	if err != nil {
+		return nil, err
+	}
+	return append(members, member{name: "THIRD_PARTY_LICENSES", content: licenses.Texts(modules)}), nil
 }
 
 // compileProgram compiles a program of cmd for a platform. It writes the list of what the program consists of, and returns
