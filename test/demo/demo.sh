@@ -2,24 +2,41 @@
 # SPDX-FileCopyrightText: The Skyhook authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the quick start: a Kubernetes with two real nodes on this machine, the chart, a Skyhook, and the file it wrote on a host.
+# Runs the quick start: a Kubernetes with two real nodes on this machine, the operator, a Skyhook, and the file it wrote on a host.
 # `demo.sh up` may be run again at any time and continues from what exists; `demo.sh down` removes everything. DEMO_KUBECONFIG
 # selects an existing cluster, and DEMO_REGISTRY a registry for its images.
 set -euo pipefail
 if [ -n "${DEMO_KUBECONFIG:-}" ]; then DEMO_KUBECONFIG=$(realpath "$DEMO_KUBECONFIG"); fi
 cd "$(dirname "$0")/../.."
 
-cluster=skyhook-demo namespace=skyhook release=skyhook
+cluster=skyhook-demo namespace=skyhook deployment=skyhook-operator-controller-manager
 kubeconfig=${DEMO_KUBECONFIG:-} registry=${DEMO_REGISTRY:-}
-dist=dist/demo values=() begin=$SECONDS step=
+dist=$PWD/dist/demo images=() begin=$SECONDS step='' ticker=''
+# All programs are compiled alike, so that Go compiles the packages that they share only once.
+export CGO_ENABLED=0
 
 print_heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 die() { printf 'make demo: %s\n' "$*" >&2; exit 1; }
 
+# A step that takes long says so every ten seconds.
+start_ticker() {
+  ( while sleep 10 >/dev/null 2>&1 3>&-; do printf '   … %s: %s s\n' "$step" "$((SECONDS - stepped))"; done ) &
+  ticker=$!
+}
+
+stop_ticker() {
+  [ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true
+  ticker=''
+}
+trap stop_ticker EXIT
+
 begin_step() { # NAME: ends the previous step
-  [ -z "$step" ] || printf '   … %s: %s s\n' "$step" "$((SECONDS - stepped))"
+  stop_ticker
+  [ -z "$step" ] || printf '   %s: %s s\n' "$step" "$((SECONDS - stepped))"
   step=$1 stepped=$SECONDS
-  [ -z "$step" ] || print_heading "[$((SECONDS - begin)) s] $step"
+  [ -n "$step" ] || return 0
+  print_heading "[$((SECONDS - begin)) s] $step"
+  start_ticker
 }
 
 exec 3>&1
@@ -30,7 +47,6 @@ run_shown() { # COMMAND…: prints and runs a command
 
 # Processes of a cluster must not keep this terminal or pipe open.
 our_cluster() { "$dist/cluster" --name "$cluster" "$@" 3>&-; }
-helm() { "$helm" --kubeconfig "$kubeconfig" "$@"; }
 kubectl() { "$kubectl" --kubeconfig "$kubeconfig" "$@"; }
 
 # Fails with one sentence for each missing requirement.
@@ -49,37 +65,53 @@ check_requirements() {
   DEBIAN_FRONTEND=noninteractive run_shown apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-build_programs() {
+build_cluster_program() {
   mkdir -p "$dist/bin"
-  go build -C test/cluster -o "$PWD/$dist/cluster" .
-  CGO_ENABLED=0 go build -trimpath -o "$dist/bin/kubectl-skyhook" ./cmd/kubectl-skyhook
-  helm=$(go tool -C test/chart -n helm.sh/helm/v4/cmd/helm)
+  go build -C test/cluster -trimpath -ldflags "-X github.com/skyhook-k8s/skyhook/test/cluster/build.sources=$PWD/test/cluster" -o "$dist/cluster" .
+}
+
+build_plugin() {
+  mkdir -p "$dist/bin"
+  go build -trimpath -o "$dist/bin/kubectl-skyhook" ./cmd/kubectl-skyhook
 }
 
 build_images() { # [FLAG…]
-  run_shown go run ./hack/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
+  run_shown go run -trimpath ./hack/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
+}
+
+# The manifests that people without Helm install, with the images of this tree where there are some: NAME=IMAGE.
+write_manifests() {
+  local edits=() image
+  for image in "${images[@]}"; do
+    edits+=(-e "s|ghcr.io/skyhook-k8s/skyhook/${image%%=*}:[^ \"]*|${image#*=}|")
+  done
+  mkdir -p "$dist"
+  sed -e '' "${edits[@]}" config/default/install.yaml >"$dist/install.yaml"
 }
 
 remove_cluster() {
-  if "$dist/cluster" list | grep -qx "$cluster"; then our_cluster down; fi
+  if our_cluster list | grep -qx "$cluster"; then our_cluster down; fi
 }
 
 # Starts a cluster here, with a registry that takes the place of all registries.
 use_own_cluster() {
-  begin_step "Kubernetes on this machine, with two real nodes (the first time it is built from source: up to half an hour)"
+  begin_step "Kubernetes, containerd and a Debian for nodes (the first time they are built; later they are in the cache)"
+  stop_ticker # the program reports its progress itself
+  our_cluster build
+  begin_step "Kubernetes on this machine, with two real nodes"
   if ! our_cluster kubeconfig >/dev/null 2>&1; then
     remove_cluster # leftovers of a restart of this machine, or of an interrupted run
     our_cluster up --nodes node1,node2 --labels skyhook.nvidia.com/test-node=demo
   fi
   kubeconfig=$(our_cluster kubeconfig)
-  kubectl=$("$dist/cluster" assets)/kubectl
+  kubectl=$(our_cluster assets)/kubectl
   run_shown kubectl get nodes
   begin_step "images, built without Docker"
   build_images --platform "linux/$(go env GOARCH)" --version v0.1.0 >/dev/null
   local program digest
-  for program in image:operator agent:agent; do
-    digest=$(our_cluster image push "$dist/images/${program#*:}.tar" "ghcr.io/skyhook-k8s/skyhook/${program#*:}:v0.1.0")
-    values+=(--set "controllerManager.manager.${program%:*}.digest=$digest")
+  for program in operator agent; do
+    digest=$(our_cluster image push "$dist/images/$program.tar" "ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0")
+    images+=("$program=ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0@$digest")
   done
   our_cluster image push "$dist/images/pause.tar" registry.k8s.io/pause:3.10 >/dev/null
   our_cluster image push "$dist/images/packages-shellscript.tar" ghcr.io/nvidia/skyhook-packages/shellscript:1.1.0 >/dev/null
@@ -87,18 +119,32 @@ use_own_cluster() {
 
 find_kubectl() { # the kubectl of this machine, or the one that belongs to our clusters
   kubectl=$(type -P kubectl || true)
-  [ -n "$kubectl" ] || kubectl=$("$dist/cluster" assets)/kubectl
+  if [ -n "$kubectl" ]; then return; fi
+  begin_step "kubectl, which this machine does not have (the first time it is built from source)"
+  build_cluster_program
+  kubectl=$(our_cluster assets)/kubectl
+}
+
+# Whether the demo installed the operator of this cluster.
+is_ours() {
+  [ "$(kubectl get namespace "$namespace" --ignore-not-found -o jsonpath='{.metadata.labels.skyhook\.test/demo}')" = true ]
 }
 
 # Uses the first two ready nodes of an existing cluster.
 use_existing_cluster() {
   find_kubectl
   kubectl version >/dev/null || die "the cluster of DEMO_KUBECONFIG=$kubeconfig cannot be reached"
+  if ! is_ours && [ -n "$(kubectl -n "$namespace" get deployments -l app.kubernetes.io/name=skyhook-operator -o name)" ]; then
+    die "Skyhook is installed in the cluster of DEMO_KUBECONFIG=$kubeconfig, and not by the demo: remove it there first"
+  fi
   if [ -n "$registry" ]; then
     begin_step "images, pushed to $registry"
     build_images --push "$registry" --version demo
-    values+=(--set "controllerManager.manager.image.repository=$registry/operator,controllerManager.manager.image.tag=demo,controllerManager.manager.image.pullPolicy=Always"
-      --set "controllerManager.manager.agent.repository=$registry/agent,controllerManager.manager.agent.tag=demo")
+    local program digest
+    for program in operator agent; do
+      digest=$(awk -v name="/$program:demo\$" '$2 == "index" && $3 ~ name { print $1 }' "$dist/images/digests.txt")
+      images+=("$program=$registry/$program:demo@$digest")
+    done
   fi
   begin_step "two nodes of your cluster get the label skyhook.nvidia.com/test-node=demo"
   mapfile -t nodes < <(kubectl get nodes --no-headers | awk '$2 == "Ready" {print $1}' | head -2)
@@ -107,6 +153,7 @@ use_existing_cluster() {
 }
 
 follow_rollout() {
+  stop_ticker # its lines would interrupt the table
   printf '   $ kubectl skyhook status demo -w\n'
   timeout 15m "$dist/bin/kubectl-skyhook" --kubeconfig "$kubeconfig" status demo -w --interval 1s || true
   run_shown kubectl wait --for=condition=Ready skyhook/demo --timeout=1m
@@ -146,7 +193,7 @@ print_next_steps() {
   print_heading "Done in $((SECONDS - begin)) seconds. How to go on:"
   cat <<TEXT
    export KUBECONFIG=$kubeconfig
-   export PATH=$(dirname "$kubectl"):$PWD/$dist/bin:\$PATH
+   export PATH=$(dirname "$kubectl"):$dist/bin:\$PATH
 
    kubectl describe skyhook demo                  what its conditions say
    kubectl edit skyhook demo                      change config.sh, and watch the config stage run again
@@ -160,11 +207,20 @@ TEXT
 
 up() {
   check_requirements
-  begin_step "programs"
-  build_programs
-  if [ -z "$kubeconfig" ]; then use_own_cluster; else use_existing_cluster; fi
-  begin_step "the chart"
-  run_shown helm upgrade --install "$release" chart --namespace "$namespace" --create-namespace "${values[@]}" --wait --timeout 10m >/dev/null
+  if [ -z "$kubeconfig" ]; then
+    begin_step "the program that starts clusters"
+    build_cluster_program
+    use_own_cluster
+  else
+    use_existing_cluster
+  fi
+  begin_step "kubectl skyhook"
+  build_plugin
+  begin_step "the operator, from config/default/install.yaml"
+  write_manifests
+  run_shown kubectl apply --server-side --force-conflicts -f "$dist/install.yaml" >/dev/null
+  kubectl label namespace "$namespace" skyhook.test/demo=true --overwrite >/dev/null
+  kubectl -n "$namespace" rollout status "deployment/$deployment" --timeout 10m >/dev/null
   run_shown kubectl -n "$namespace" get deployments
   begin_step "the quick start: a Skyhook with one package"
   run_shown kubectl apply -f examples/simple.yaml
@@ -174,18 +230,25 @@ up() {
   print_next_steps
 }
 
+# The API server rejects the deletion while objects need the operator, also in the first seconds after the last one has gone.
+remove_operator() {
+  local tries=0
+  until run_shown kubectl delete --ignore-not-found --timeout=10m -f config/default/install.yaml; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 12 ] || die "the operator cannot be removed: delete what the messages above name, and run make demo-down again"
+    sleep 5
+  done
+}
+
 down() {
   mkdir -p "$dist"
-  [ -x "$dist/cluster" ] || go build -C test/cluster -o "$PWD/$dist/cluster" .
   if [ -z "$kubeconfig" ]; then
+    [ -x "$dist/cluster" ] || build_cluster_program
     remove_cluster
   else
-    build_programs
     find_kubectl
     run_shown kubectl delete skyhook demo --ignore-not-found --timeout=10m
-    if helm status "$release" --namespace "$namespace" >/dev/null 2>&1; then
-      run_shown helm uninstall "$release" --namespace "$namespace" --timeout 10m
-    fi
+    if is_ours; then remove_operator; fi
     run_shown kubectl label node --selector skyhook.nvidia.com/test-node=demo skyhook.nvidia.com/test-node-
   fi
   rm -rf "$dist"

@@ -18,7 +18,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +30,8 @@ import (
 type Cache struct {
 	Dir string
 	Log io.Writer // told what is being built and why it takes long
+
+	interval time.Duration // the longest time without a line about a build
 }
 
 // Open opens the cache of this user, and creates its directory.
@@ -36,7 +40,7 @@ func Open(log io.Writer) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cache directory: %w; set XDG_CACHE_HOME or HOME", err)
 	}
-	c := &Cache{Dir: filepath.Join(user, "skyhook-test-cluster"), Log: log}
+	c := &Cache{Dir: filepath.Join(user, "skyhook-test-cluster"), Log: &lockedWriter{to: log}, interval: 10 * time.Second}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache directory: %w; set XDG_CACHE_HOME to a directory that can be written", err)
 	}
@@ -84,6 +88,8 @@ func (c *Cache) getOrBuild(ctx context.Context, r artifact) (string, error) {
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return "", fmt.Errorf("building %s: %w", r.name, err)
 	}
+	stop := c.reportProgress(r.name)
+	defer stop()
 	if err := r.make(ctx, tmp); err != nil {
 		return "", errors.Join(fmt.Errorf("building %s: %w", r.name, AdviseOnFullDisk(err, c.Dir)), os.RemoveAll(tmp))
 	}
@@ -91,6 +97,37 @@ func (c *Cache) getOrBuild(ctx context.Context, r artifact) (string, error) {
 		return "", errors.Join(fmt.Errorf("building %s: %w", r.name, err), os.RemoveAll(tmp))
 	}
 	return dir, nil
+}
+
+// reportProgress says again and again what is being built, until it is stopped.
+func (c *Cache) reportProgress(name string) (stop func()) {
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		tick := time.NewTicker(c.interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Fprintf(c.Log, "building %s: %.0f s\n", name, time.Since(began).Seconds())
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}
+
+// lockedWriter serves builds that run at the same time.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Write writes to the common log.
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
 }
 
 // prepareBuild removes leftovers of an interrupted build, and checks the free space.

@@ -4,10 +4,12 @@
 package build
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func newTestCache(t *testing.T) *Cache {
@@ -49,6 +52,35 @@ func TestBuiltOnce(t *testing.T) {
 	together.Wait()
 	if made.Load() != 1 {
 		t.Errorf("eight that wanted it at the same time built it %d times", made.Load())
+	}
+}
+
+// TestProgress: a build that takes long says so again and again.
+func TestProgress(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	read, write := io.Pipe()
+	c, err := Open(write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.interval = time.Millisecond
+	enough := make(chan struct{})
+	go func() {
+		for lines, n := bufio.NewScanner(read), 0; lines.Scan(); {
+			if n++; lines.Text() == "building thing: 0 s" && n == 4 {
+				close(enough)
+			}
+		}
+	}()
+	if _, err := c.getOrBuild(context.Background(), artifact{name: "thing", note: "long", make: func(context.Context, string) error {
+		select {
+		case <-enough:
+			return nil
+		case <-time.After(10 * time.Second):
+			return errors.New("there is no third line about its progress")
+		}
+	}}); err != nil {
+		t.Error(err)
 	}
 }
 

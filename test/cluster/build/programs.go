@@ -121,9 +121,15 @@ func goCommand(ctx context.Context, dir string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
+// sources is the directory of this module's sources. The linker sets it where -trimpath removes it from the program.
+var sources = ""
+
 // Source returns the directory of this module's sources. They are needed at run time because hyperkube, a module of its own, is
 // built on demand.
 func Source() (string, error) {
+	if sources != "" {
+		return sources, nil
+	}
 	if _, file, _, found := runtime.Caller(0); found {
 		if dir := filepath.Dir(filepath.Dir(file)); fileExists(filepath.Join(dir, "hyperkube", "go.mod")) {
 			return dir, nil

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -67,7 +68,8 @@ func Up(ctx context.Context, s Spec, to io.Writer) (*Cluster, error) {
 	return c, nil
 }
 
-// buildArtifacts builds what the cluster needs, unless it is in the cache.
+// buildArtifacts builds what the cluster needs, unless it is in the cache. Debian packages are downloaded and unpacked while
+// programs are compiled, which takes all cores anyway.
 func (s Spec) buildArtifacts(ctx context.Context, cache *build.Cache) (artifacts, error) {
 	var made artifacts
 	steps := []struct {
@@ -78,19 +80,30 @@ func (s Spec) buildArtifacts(ctx context.Context, cache *build.Cache) (artifacts
 		{&made.Kubernetes, true, cache.Kubernetes},
 		{&made.Containerd, len(s.realNodes()) > 0, cache.Containerd},
 		{&made.Pause, len(s.realNodes()) > 0, cache.Pause},
-		{&made.Root, len(s.realNodes()) > 0, cache.Root},
 		{&made.Kwok, s.Simulated > 0, cache.Kwok},
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var root sync.WaitGroup
+	var rootErr error
+	if len(s.realNodes()) > 0 {
+		root.Go(func() {
+			if made.Root, rootErr = cache.Root(ctx); rootErr != nil {
+				cancel() // nothing else is needed
+			}
+		})
+	}
+	var err error
 	for _, step := range steps {
-		if !step.needed {
-			continue
-		}
-		var err error
-		if *step.result, err = step.make(ctx); err != nil {
-			return made, err
+		if step.needed && err == nil {
+			*step.result, err = step.make(ctx)
 		}
 	}
-	return made, nil
+	if err != nil {
+		cancel()
+	}
+	root.Wait()
+	return made, errors.Join(rootErr, err)
 }
 
 // Build fills the cache with what such a cluster needs.

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDevcontainer: the development container has the Go version of go.mod, and what CI installs.
+func TestDevcontainer(t *testing.T) {
+	dir, err := repositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var container struct {
+		Image           string
+		OnCreateCommand string
+	}
+	if err := json.Unmarshal([]byte(read(".devcontainer/devcontainer.json")), &container); err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read("go.mod"))
+	if version == nil || !strings.HasPrefix(container.Image, "golang:"+version[1]+"-") {
+		t.Errorf("the image is %s, and go.mod needs Go %v", container.Image, version)
+	}
+	needed := regexp.MustCompile(`local want=\(([^)]*)\)`).FindStringSubmatch(read(".ci/run"))
+	if needed == nil {
+		t.Fatal(".ci/run lists no packages")
+	}
+	for name := range strings.FieldsSeq(needed[1]) {
+		isInImage := name == "make" || name == "git"
+		if !isInImage && !strings.Contains(container.OnCreateCommand+" ", " "+name+" ") {
+			t.Errorf("the development container does not install %s, which .ci/run does", name)
+		}
+	}
+}
