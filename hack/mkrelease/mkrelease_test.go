@@ -80,7 +80,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the archive has no %s", name)
 		}
 	}
-	if texts := programs["THIRD_PARTY_LICENSES"]; !strings.Contains(texts, "\nk8s.io/kubectl v0.") || !strings.Contains(texts, "\ngithub.com/coreos/go-systemd/v22 v22.") {
+	if texts := programs["THIRD_PARTY_LICENSES"]; !strings.Contains(texts, "\nk8s.io/cli-runtime v0.") || !strings.Contains(texts, "\ngithub.com/coreos/go-systemd/v22 v22.") {
 		t.Error("the licences of the archive are not those of the plugin and the agent")
 	}
 	runs(t, programs["kubectl-skyhook"])
