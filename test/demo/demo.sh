@@ -30,13 +30,13 @@ stop_ticker() {
 }
 trap stop_ticker EXIT
 
-begin_step() { # NAME: ends the previous step
+begin_step() { # NAME [quiet]: ends the previous step; quiet for one that reports its progress itself
   stop_ticker
   [ -z "$step" ] || printf '   %s: %s s\n' "$step" "$((SECONDS - stepped))"
   step=$1 stepped=$SECONDS
   [ -n "$step" ] || return 0
   print_heading "[$((SECONDS - begin)) s] $step"
-  start_ticker
+  [ "${2:-}" = quiet ] || start_ticker
 }
 
 exec 3>&1
@@ -95,8 +95,7 @@ remove_cluster() {
 
 # Starts a cluster here, with a registry that takes the place of all registries.
 use_own_cluster() {
-  begin_step "Kubernetes, containerd and a Debian for nodes (the first time they are built; later they are in the cache)"
-  stop_ticker # the program reports its progress itself
+  begin_step "Kubernetes, containerd and a Debian for nodes (the first time they are built; later they are in the cache)" quiet
   our_cluster build
   begin_step "Kubernetes on this machine, with two real nodes"
   if ! our_cluster kubeconfig >/dev/null 2>&1; then
@@ -153,7 +152,6 @@ use_existing_cluster() {
 }
 
 follow_rollout() {
-  stop_ticker # its lines would interrupt the table
   printf '   $ kubectl skyhook status demo -w\n'
   timeout 15m "$dist/bin/kubectl-skyhook" --kubeconfig "$kubeconfig" status demo -w --interval 1s || true
   run_shown kubectl wait --for=condition=Ready skyhook/demo --timeout=1m
@@ -222,7 +220,7 @@ up() {
   kubectl label namespace "$namespace" skyhook.test/demo=true --overwrite >/dev/null
   kubectl -n "$namespace" rollout status "deployment/$deployment" --timeout 10m >/dev/null
   run_shown kubectl -n "$namespace" get deployments
-  begin_step "the quick start: a Skyhook with one package"
+  begin_step "the quick start: a Skyhook with one package" quiet
   run_shown kubectl apply -f examples/simple.yaml
   follow_rollout
   begin_step "what is on the hosts now"
