@@ -116,10 +116,10 @@ func (tc taskCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *ro
 	if st.isInterrupt() || !tc.isPinned(st.def) {
 		return
 	}
-	isByTag := pod.image == imageOf(st.def.Package)
-	if !isByTag && pod.image != tc.renderer().imageOf(st.def) {
+	if !isImageOf(st.def, pod.image) {
 		return
 	}
+	isByTag := pod.image != tc.renderer().imageOf(st.def) || tc.findPin(st.def) == nil
 	if pod.isPulling {
 		mayDelayOthers := n.Ready && pod.why == nil && !pod.leaving && !pod.dead
 		if isByTag && mayDelayOthers {
@@ -158,7 +158,14 @@ func (c *Compiled) isNoted(pull imagePull, pin *v1alpha1.ImagePin) bool {
 
 // hasPulledRecorded reports whether a pod pulled by tag what is recorded by now: it need not be replaced.
 func (c *Compiled) hasPulledRecorded(st *step, pod *podInfo) bool {
-	return pod.image == imageOf(st.def.Package) && findDigest(pod.imageID, st.def.Package.Image) == c.recordedDigest(st.def)
+	return isImageOf(st.def, pod.image) && findDigest(pod.imageID, st.def.Package.Image) == c.recordedDigest(st.def)
+}
+
+// isImageOf reports whether the image of a pod is that of a package by its tag, or by a digest: an admission controller may have
+// put the digest beside the tag, or in its place.
+func isImageOf(d *Definition, image string) bool {
+	tag, isByDigest := imageTag(image), strings.Contains(image, "@")
+	return repository(image) == d.Package.Image && (tag == versionTag(d.Package.Version) || tag == "" && isByDigest)
 }
 
 // readImage reads from a pod which image of a package it pulls, and what the node says that it is.
