@@ -87,7 +87,7 @@ func (g Registry) Attach(ctx context.Context, ref string, idx v1.ImageIndex, a A
 		return "", err
 	}
 	to := r.Context().Digest(digest.String())
-	if err := remote.Write(to, img, g.remoteOptions(ctx)...); err != nil {
+	if err := remote.Write(to, img, g.RemoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("attaching %s to %s: %w", a.Type, ref, err)
 	}
 	return to.Name(), nil
@@ -115,7 +115,7 @@ func (g Registry) Attached(ctx context.Context, ref string, digest v1.Hash, arti
 	if err != nil {
 		return nil, err
 	}
-	list, err := remote.Referrers(r.Context().Digest(digest.String()), g.remoteOptions(ctx)...)
+	list, err := remote.Referrers(r.Context().Digest(digest.String()), g.RemoteOptions(ctx)...)
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s attached to %s: %w", artifactType, ref, err)
 	}
@@ -140,7 +140,7 @@ func (g Registry) Attached(ctx context.Context, ref string, digest v1.Hash, arti
 }
 
 func (g Registry) artifactType(ctx context.Context, at name.Digest) (string, error) {
-	d, err := remote.Get(at, g.remoteOptions(ctx)...)
+	d, err := remote.Get(at, g.RemoteOptions(ctx)...)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", at, err)
 	}
@@ -157,7 +157,7 @@ func (g Registry) Artifact(ctx context.Context, ref string) (Artifact, error) {
 	if err != nil {
 		return Artifact{}, err
 	}
-	img, err := remote.Image(r, g.remoteOptions(ctx)...)
+	img, err := remote.Image(r, g.RemoteOptions(ctx)...)
 	if err != nil {
 		return Artifact{}, fmt.Errorf("reading %s: %w", ref, err)
 	}

@@ -25,7 +25,8 @@ type Registry struct {
 	Transport http.RoundTripper
 }
 
-func (g Registry) remoteOptions(ctx context.Context) []remote.Option {
+// RemoteOptions returns how requests to the registry are made.
+func (g Registry) RemoteOptions(ctx context.Context) []remote.Option {
 	keys := g.Keychain
 	if keys == nil {
 		keys = authn.DefaultKeychain
@@ -56,7 +57,7 @@ func (g Registry) Push(ctx context.Context, ref string, idx v1.ImageIndex) (stri
 	if err != nil {
 		return "", err
 	}
-	if err := remote.WriteIndex(r, idx, g.remoteOptions(ctx)...); err != nil {
+	if err := remote.WriteIndex(r, idx, g.RemoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	digest, err := idx.Digest()
@@ -77,7 +78,7 @@ func (g Registry) PushFile(ctx context.Context, ref string, config, file Blob, a
 	if err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, err)
 	}
-	if err := remote.Write(r, img, g.remoteOptions(ctx)...); err != nil {
+	if err := remote.Write(r, img, g.RemoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	digest, err := img.Digest()
@@ -87,6 +88,19 @@ func (g Registry) PushFile(ctx context.Context, ref string, config, file Blob, a
 	return r.Context().Digest(digest.String()).Name(), nil
 }
 
+// Resolve returns a reference by the digest that it has now.
+func (g Registry) Resolve(ctx context.Context, ref string) (name.Digest, error) {
+	r, err := g.Reference(ref)
+	if err != nil {
+		return name.Digest{}, err
+	}
+	d, err := remote.Get(r, g.RemoteOptions(ctx)...)
+	if err != nil {
+		return name.Digest{}, fmt.Errorf("reading %s: %w", ref, err)
+	}
+	return r.Context().Digest(d.Digest.String()), nil
+}
+
 // Pull finds the index of a reference; its blobs are fetched when they are read. A single image comes as an index of
 // its own.
 func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
@@ -94,7 +108,7 @@ func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := remote.Get(r, g.remoteOptions(ctx)...)
+	d, err := remote.Get(r, g.RemoteOptions(ctx)...)
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", ref, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/signature"
 )
 
 // inspectResult is the answer of package inspect.
@@ -30,6 +31,7 @@ type inspectResult struct {
 	Images      []imageListing    `json:"images,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	SBOM        []string          `json:"sbom,omitempty"`
+	Signatures  int               `json:"signatures,omitempty"` // stored beside the image, and not verified
 	Valid       bool              `json:"valid"`
 	Lifecycle   []lint.Stage      `json:"lifecycle"`
 	Config      pack.Config       `json:"config"`
@@ -99,15 +101,27 @@ func (i *inspectResult) addImageDetails(ctx context.Context, r image.Registry, p
 	if d := i.Annotations[base+"digest"]; d != "" {
 		i.Base = strings.TrimPrefix(i.Annotations[base+"name"]+"@"+d, "@")
 	}
-	if p.Ref != nil {
-		i.SBOM, err = r.Attached(ctx, p.From, digest, pkgimage.SBOMType)
+	if p.Ref == nil {
+		return nil
 	}
+	if i.SBOM, err = r.Attached(ctx, p.From, digest, pkgimage.SBOMType); err != nil {
+		return err
+	}
+	signatures, err := signature.Store{Options: r.RemoteOptions(ctx)}.List(ctx, p.Ref.Context().Digest(i.Digest))
+	i.Signatures = len(signatures)
 	return err
+}
+
+func (i *inspectResult) formatSignatures() string {
+	if i.Signatures == 0 {
+		return ""
+	}
+	return output.Count(i.Signatures, "signature") + ", see package verify"
 }
 
 func (i *inspectResult) formatText(wide bool) string {
 	text := fmt.Sprintf("Package:  %s %s\nFrom:     %s\n", cmp.Or(i.Package, "unknown"), i.Version, i.From)
-	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}} {
+	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}, {"Signed", i.formatSignatures()}} {
 		if line[1] != "" {
 			text += fmt.Sprintf("%-9s %s\n", line[0]+":", line[1])
 		}

@@ -70,6 +70,7 @@ func TestPackages(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exitsCmd, "same": sameCmd, "login": loginCmd, "digestof": digestOfCmd, "agent": agentCmd,
+			"cosignkey": cosignKeyCmd, "copysignature": copySignatureCmd,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "namespaces" {
