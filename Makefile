@@ -59,7 +59,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: sim
-sim: ## play SEEDS (10000) random lives of a whole cluster, from the seed FIRST (1) on
+sim: ## play SEEDS (10000) random runs of a whole cluster, from the seed FIRST (1) on
 	go test -count=1 -timeout 0 -v -run '^TestWorld$$' ./test/world -seeds $(or $(SEEDS),10000) -first $(or $(FIRST),1)
 
 .PHONY: mutate

@@ -17,12 +17,12 @@ var checks = []struct {
 	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},
 	{"internal/nodeop/", [][]string{{"./internal/nodeop"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
-	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, lives}},
-	{"internal/cluster/", [][]string{lives}},
+	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
+	{"internal/cluster/", [][]string{worldRuns}},
 }
 
-// lives are random lives of a whole cluster.
-var lives = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
+// worldRuns are random runs of a whole cluster.
+var worldRuns = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
 
 // simulation is of the engine alone.
 var simulation = []string{"./internal/sim", "-run", "TestRandomFaults", "-seeds", "600"}

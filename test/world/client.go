@@ -42,6 +42,16 @@ func (c *Client) kindOf(o runtime.Object) (Kind, error) {
 	return kindOf(gvk)
 }
 
+// encode returns the kind of an object, and its JSON form.
+func (c *Client) encode(o client.Object) (Kind, content, error) {
+	k, err := c.kindOf(o)
+	if err != nil {
+		return Kind{}, nil, err
+	}
+	raw, err := encode(o)
+	return k, raw, err
+}
+
 // begin lets others act before a request, and perhaps refuse it.
 func (s *Server) begin(r Request) error {
 	if s.Intercept == nil {
@@ -139,24 +149,20 @@ func fill(o client.Object, c content) error {
 
 // Create creates an object.
 func (c *Client) Create(_ context.Context, o client.Object, options ...client.CreateOption) error {
-	k, err := c.kindOf(o)
-	if err != nil {
-		return err
-	}
-	raw, err := encode(o)
+	k, raw, err := c.encode(o)
 	if err != nil {
 		return err
 	}
 	var given client.CreateOptions
 	given.ApplyOptions(options)
-	created, err := c.server.operatorCreates(k, raw, len(given.DryRun) > 0)
+	created, err := c.server.serveCreate(k, raw, len(given.DryRun) > 0)
 	if err != nil {
 		return err
 	}
 	return fill(o, created)
 }
 
-func (s *Server) operatorCreates(k Kind, c content, isDryRun bool) (content, error) {
+func (s *Server) serveCreate(k Kind, c content, isDryRun bool) (content, error) {
 	r := Request{Verb: "create", Kind: k, ObjectKey: keyOf(c)}
 	if err := s.begin(r); err != nil {
 		return nil, err
@@ -170,8 +176,8 @@ func (s *Server) operatorCreates(k Kind, c content, isDryRun bool) (content, err
 	return created, nil
 }
 
-// operatorChanges carries out an update or a patch of the operator.
-func (s *Server) operatorChanges(r Request, edit func(content) error) (content, error) {
+// serveChange carries out an update or a patch of the operator.
+func (s *Server) serveChange(r Request, edit func(content) error) (content, error) {
 	if err := s.begin(r); err != nil {
 		return nil, err
 	}
@@ -185,15 +191,11 @@ func (s *Server) operatorChanges(r Request, edit func(content) error) (content, 
 
 // Update replaces an object.
 func (c *Client) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
-	k, err := c.kindOf(o)
+	k, raw, err := c.encode(o)
 	if err != nil {
 		return err
 	}
-	raw, err := encode(o)
-	if err != nil {
-		return err
-	}
-	after, err := c.server.operatorChanges(Request{Verb: "update", Kind: k, ObjectKey: keyOf(raw)}, func(into content) error {
+	after, err := c.server.serveChange(Request{Verb: "update", Kind: k, ObjectKey: keyOf(raw)}, func(into content) error {
 		clear(into)
 		maps.Copy(into, raw)
 		return nil
@@ -212,10 +214,10 @@ func (c *Client) Delete(_ context.Context, o client.Object, options ...client.De
 	}
 	var d client.DeleteOptions
 	d.ApplyOptions(options)
-	return c.server.operatorDeletes(Request{Verb: "delete", Kind: k, ObjectKey: client.ObjectKeyFromObject(o)}, *d.AsDeleteOptions())
+	return c.server.serveDelete(Request{Verb: "delete", Kind: k, ObjectKey: client.ObjectKeyFromObject(o)}, *d.AsDeleteOptions())
 }
 
-func (s *Server) operatorDeletes(r Request, o metav1.DeleteOptions) error {
+func (s *Server) serveDelete(r Request, o metav1.DeleteOptions) error {
 	if err := s.begin(r); err != nil {
 		return err
 	}
@@ -255,7 +257,7 @@ func (s *Server) patch(r Request, patchType types.PatchType, raw []byte) (conten
 		if err := json.Unmarshal(raw, &steps); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		return s.operatorChanges(r, func(into content) error { return applySteps(into, steps) })
+		return s.serveChange(r, func(into content) error { return applySteps(into, steps) })
 	}
 	var patch content
 	if err := utiljson.Unmarshal(raw, &patch); err != nil {
@@ -264,9 +266,9 @@ func (s *Server) patch(r Request, patchType types.PatchType, raw []byte) (conten
 	r.Patch = patch
 	switch patchType {
 	case types.MergePatchType:
-		return s.operatorChanges(r, func(into content) error { mergeInto(into, patch); return nil })
+		return s.serveChange(r, func(into content) error { mergeInto(into, patch); return nil })
 	case types.StrategicMergePatchType:
-		return s.operatorChanges(r, func(into content) error {
+		return s.serveChange(r, func(into content) error {
 			merged, err := strategicpatch.StrategicMergeMapPatch(into, patch, corev1.Node{})
 			if err != nil {
 				return apierrors.NewBadRequest(err.Error())
@@ -283,9 +285,9 @@ func (s *Server) patch(r Request, patchType types.PatchType, raw []byte) (conten
 // apply is a server-side apply of an object that nobody else applies to: what is applied replaces what was.
 func (s *Server) apply(r Request, applied content) (content, error) {
 	if s.objects[r.Kind.Kind][r.ObjectKey] == nil {
-		return s.operatorCreates(r.Kind, applied, false)
+		return s.serveCreate(r.Kind, applied, false)
 	}
-	return s.operatorChanges(r, func(into content) error {
+	return s.serveChange(r, func(into content) error {
 		for _, part := range []string{"data", "binaryData", "immutable"} {
 			if value, found := applied[part]; found {
 				into[part] = value

@@ -35,7 +35,7 @@ func ourAnnotations(c content) []string {
 
 // annotate writes an annotation of a node as a person or a program with that right does.
 func (r *Run) annotate(key client.ObjectKey, name, value string) {
-	r.humanChanges(Nodes, key, fmt.Sprintf("annotation %s=%.200s", name, value), func(c content) {
+	r.changeAsUser(Nodes, key, fmt.Sprintf("annotation %s=%.200s", name, value), func(c content) {
 		if value == "" {
 			delete(part(c, "metadata", "annotations"), name)
 		} else {
@@ -59,8 +59,8 @@ func (r *Run) annotate(key client.ObjectKey, name, value string) {
 }
 
 // damage changes one annotation of a node a little: it is cut, one character changes, it vanishes.
-func (r *Run) damage(dice *rand.Rand) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) damage(random *rand.Rand) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return
 	}
@@ -69,16 +69,16 @@ func (r *Run) damage(dice *rand.Rand) {
 	if len(names) == 0 {
 		return
 	}
-	name := names[dice.IntN(len(names))]
+	name := names[random.IntN(len(names))]
 	value := meta(c).GetAnnotations()[name]
-	at := dice.IntN(len(value) + 1)
-	switch dice.IntN(4) {
+	at := random.IntN(len(value) + 1)
+	switch random.IntN(4) {
 	case 0:
 		value = ""
 	case 1:
 		value = value[:at]
 	case 2:
-		value = value[:at] + string(rune('!'+dice.IntN(90))) + value[min(at+1, len(value)):]
+		value = value[:at] + string(rune('!'+random.IntN(90))) + value[min(at+1, len(value)):]
 	default:
 		value = value[:at] + value[:at]
 	}
@@ -86,15 +86,15 @@ func (r *Run) damage(dice *rand.Rand) {
 }
 
 // forge writes an annotation of ours that is well-formed and not true.
-func (r *Run) forge(dice *rand.Rand) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) forge(random *rand.Rand) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return
 	}
 	c := r.server.objects[Nodes.Kind][key]
-	name := []string{"base", "extra", "gone"}[dice.IntN(3)]
-	future := r.now.Add(time.Duration(dice.IntN(100*365*24)) * time.Hour).UTC()
-	switch dice.IntN(6) {
+	name := []string{"base", "extra", "gone"}[random.IntN(3)]
+	future := r.now.Add(time.Duration(random.IntN(100*365*24)) * time.Hour).UTC()
+	switch random.IntN(6) {
 	case 0: // a record of the future
 		r.annotate(key, v1alpha1.PrefixRecord+name, fmt.Sprintf(`{"node":%q,"at":%q,"admitted":true}`, meta(c).GetUID(), future.Format(time.RFC3339)))
 	case 1: // the times of the real record in the future
@@ -102,9 +102,9 @@ func (r *Run) forge(dice *rand.Rand) {
 			r.annotate(key, v1alpha1.PrefixRecord+name, strings.ReplaceAll(value, r.now.Format("2006-"), future.Format("2006-")))
 		}
 	case 2: // the record of another node
-		r.copyAnnotations(key, dice)
+		r.copyAnnotations(key, random)
 	case 3: // a hold of an owner that does not exist
-		r.annotate(key, v1alpha1.PrefixCordon+fmt.Sprintf("nobody-%d", dice.IntN(3)), "true")
+		r.annotate(key, v1alpha1.PrefixCordon+fmt.Sprintf("nobody-%d", random.IntN(3)), "true")
 	case 4: // an entry that the schema of statuses refuses
 		n := node.Parse(decode(c, &corev1.Node{}), nil)
 		state := maps.Clone(n.Skyhook(name).State)
@@ -123,8 +123,8 @@ func (r *Run) forge(dice *rand.Rand) {
 }
 
 // copyAnnotations copies what stands on one node to another.
-func (r *Run) copyAnnotations(to client.ObjectKey, dice *rand.Rand) {
-	from, _ := r.pick(Nodes, dice)
+func (r *Run) copyAnnotations(to client.ObjectKey, random *rand.Rand) {
+	from, _ := r.pick(Nodes, random)
 	c := r.server.objects[Nodes.Kind][from]
 	for _, name := range ourAnnotations(c) {
 		isHold := strings.HasPrefix(name, v1alpha1.PrefixCordon) || strings.HasPrefix(name, opv1.Group)
@@ -135,8 +135,8 @@ func (r *Run) copyAnnotations(to client.ObjectKey, dice *rand.Rand) {
 }
 
 // writeExtreme edits a Skyhook to something at the limits of what the schema accepts.
-func (r *Run) writeExtreme(dice *rand.Rand) {
-	key, ok := r.pick(Skyhooks, dice)
+func (r *Run) writeExtreme(random *rand.Rand) {
+	key, ok := r.pick(Skyhooks, random)
 	if !ok {
 		return
 	}
@@ -145,8 +145,8 @@ func (r *Run) writeExtreme(dice *rand.Rand) {
 		content{"name": "X", "valueFrom": content{"fieldRef": content{"fieldPath": "spec.nothing"}}},
 		content{"name": "X", "valueFrom": content{"secretKeyRef": content{"name": "", "key": ""}}},
 	}
-	kind := dice.IntN(5)
-	r.humanChanges(Skyhooks, key, fmt.Sprintf("extreme %d", kind), func(c content) {
+	kind := random.IntN(5)
+	r.changeAsUser(Skyhooks, key, fmt.Sprintf("extreme %d", kind), func(c content) {
 		packages := part(c, "spec", "packages")
 		p := content{"version": "1.0.0", "image": "registry.example/x", "configMap": content{"a": "1"}}
 		switch kind {
@@ -156,7 +156,7 @@ func (r *Run) writeExtreme(dice *rand.Rand) {
 			p["configMap"] = content{"a": strings.Repeat("x", 1<<19)}
 			packages["large"] = p
 		case 2, 3:
-			p["env"] = []any{env[dice.IntN(len(env))]}
+			p["env"] = []any{env[random.IntN(len(env))]}
 			packages["env"] = p
 		default:
 			packages[strings.Repeat("a", 43)] = p
@@ -189,7 +189,7 @@ func (r *Run) repair() {
 		}
 	}
 	for _, key := range r.server.keys(Skyhooks) {
-		r.humanChanges(Skyhooks, key, "resumed", func(c content) {
+		r.changeAsUser(Skyhooks, key, "resumed", func(c content) {
 			all := part(c, "metadata", "annotations")
 			delete(all, v1alpha1.AnnotationPause)
 			delete(all, v1alpha1.AnnotationDisable)
@@ -206,7 +206,7 @@ func (r *Run) repair() {
 		}
 	}
 	for _, key := range r.server.keys(Policies) {
-		r.humanChanges(Policies, key, "resumed", func(c content) { part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now" })
+		r.changeAsUser(Policies, key, "resumed", func(c content) { part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now" })
 	}
 }
 

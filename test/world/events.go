@@ -97,14 +97,14 @@ func (e Event) String() string {
 
 // makeEvents makes the events of a seed. A cause that is not allowed leaves the others as they are.
 func makeEvents(seed uint64, allowed func(Cause) bool) []Event {
-	dice := diceFor(seed, "events")
+	random := randomFor(seed, "events")
 	total := 0
 	for _, c := range causes {
 		total += c.weight
 	}
 	var out []Event
-	for range dice.IntN(20) {
-		at := dice.IntN(total)
+	for range random.IntN(20) {
+		at := random.IntN(total)
 		var cause Cause
 		for _, c := range causes {
 			if at -= c.weight; at < 0 {
@@ -112,7 +112,7 @@ func makeEvents(seed uint64, allowed func(Cause) bool) []Event {
 				break
 			}
 		}
-		e := Event{Cause: cause, Turn: 1 + dice.IntN(busyTurns-5), Request: dice.IntN(24) - 8, Seed: dice.Uint64()}
+		e := Event{Cause: cause, Turn: 1 + random.IntN(busyTurns-5), Request: random.IntN(24) - 8, Seed: random.Uint64()}
 		if e.Request < 0 {
 			e.Request = -1
 		}
@@ -135,7 +135,7 @@ func (r *Run) fireUpTo(request int) {
 		r.tracef("EVENT %s", e.Cause)
 		for _, c := range causes {
 			if c.cause == e.Cause {
-				c.happen(r, diceFor(e.Seed))
+				c.happen(r, randomFor(e.Seed))
 			}
 		}
 	}
@@ -172,8 +172,8 @@ func keepRefusals(all []refusal, turn int) []refusal {
 	return slices.DeleteFunc(all, func(f refusal) bool { return f.until <= turn || f.left <= 0 })
 }
 
-// calmDown ends everything that events began and that nobody would end, as administrators do.
-func (r *Run) calmDown() {
+// endEvents ends everything that events began and that nobody would end, as administrators do.
+func (r *Run) endEvents() {
 	r.isQuiet, r.pending, r.refusals = true, nil, nil
 	r.tracef("no further events")
 	for _, h := range r.hosts {

@@ -122,24 +122,24 @@ func (r *Run) writeStatus(k Kind, o client.Object) {
 // stepPod lets a pod begin, go on, end or vanish.
 func (r *Run) stepPod(p *corev1.Pod) {
 	h := r.host(p.Spec.NodeName)
-	dice := r.dice("pod", string(p.UID), r.turn)
+	random := r.random("pod", string(p.UID), r.turn)
 	switch {
 	case h == nil:
 		r.endPod(p) // as the garbage collector of pods does
 	case h.downFor != 0:
 	case p.DeletionTimestamp != nil:
-		if r.isQuiet || !h.stuck && dice.IntN(100) < 70 {
+		if r.isQuiet || !h.stuck && random.IntN(100) < 70 {
 			r.endPod(p)
 		}
-	case dice.IntN(100) < 25 && !r.isQuiet: // nothing happens yet
+	case random.IntN(100) < 25 && !r.isQuiet: // nothing happens yet
 	case p.Labels[opv1.LabelReboot] == "true":
 		r.stepOpReboot(p, h)
 	case p.Labels[opv1.LabelPreflight] == "true":
-		r.finish(p, dice, 0, "")
+		r.finish(p, random, 0, "")
 	case metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind == Jobs.Kind:
-		r.finish(p, dice, 15, "")
+		r.finish(p, random, 15, "")
 	case p.Namespace == Namespace:
-		r.stepPackage(p, h, dice)
+		r.stepPackage(p, h, random)
 	case p.Status.Phase == corev1.PodPending:
 		p.Status.Phase = corev1.PodRunning
 		r.writeStatus(Pods, p)
@@ -152,13 +152,13 @@ func (r *Run) endPod(p *corev1.Pod) {
 }
 
 // finish ends all containers of a pod of a NodeOp, sometimes with a failure.
-func (r *Run) finish(p *corev1.Pod, dice *rand.Rand, failPercent int, message string) {
+func (r *Run) finish(p *corev1.Pod, random *rand.Rand, failPercent int, message string) {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return
 	}
 	code := int32(0)
 	p.Status.Phase = corev1.PodSucceeded
-	if !r.isQuiet && dice.IntN(100) < failPercent {
+	if !r.isQuiet && random.IntN(100) < failPercent {
 		code, p.Status.Phase = 1, corev1.PodFailed
 	}
 	p.Status.InitContainerStatuses, p.Status.ContainerStatuses = nil, nil
@@ -180,7 +180,7 @@ func (r *Run) ended(c corev1.Container, code int32, message string) corev1.Conta
 }
 
 // stepPackage takes a pod of a Skyhook one step further.
-func (r *Run) stepPackage(p *corev1.Pod, h *host, dice *rand.Rand) {
+func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 	if p.Status.Phase == corev1.PodFailed || len(p.Spec.InitContainers) == 0 {
 		return
 	}
@@ -188,7 +188,7 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, dice *rand.Rand) {
 	if len(last) == len(p.Spec.InitContainers) && last[len(last)-1].State.Terminated != nil && last[len(last)-1].State.Terminated.ExitCode == 0 {
 		return
 	}
-	chance := dice.IntN(100)
+	chance := random.IntN(100)
 	if r.isQuiet {
 		chance = 99
 	}
@@ -277,7 +277,7 @@ func (r *Run) reboot(h *host, id string) (pack.Reboot, bool) {
 	from := h.bootID()
 	h.boots++
 	h.rebooted[id] = pack.Reboot{From: from, To: h.bootID()}
-	h.downFor = 1 + r.dice("reboot", id).IntN(3)
+	h.downFor = 1 + r.random("reboot", id).IntN(3)
 	return pack.Reboot{}, false
 }
 
@@ -289,7 +289,7 @@ func (r *Run) stepOpReboot(p *corev1.Pod, h *host) {
 		return
 	}
 	if proof, isDone := r.reboot(h, "nodeop "+id); isDone {
-		r.finish(p, r.dice("op"), 0, string(pack.Message{Outcome: pack.Succeeded, Reboot: &proof}.Encode()))
+		r.finish(p, r.random("op"), 0, string(pack.Message{Outcome: pack.Succeeded, Reboot: &proof}.Encode()))
 	}
 }
 

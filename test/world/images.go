@@ -26,7 +26,7 @@ func (r *Run) pullImage(p *corev1.Pod, image string) string {
 	}
 	repository, _, _ := strings.Cut(image, ":")
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, image, r.turn/movesTags)))
-	switch r.dice("image", string(p.UID)).IntN(8) {
+	switch r.random("image", string(p.UID)).IntN(8) {
 	case 0:
 		return digest
 	case 1:

@@ -12,12 +12,12 @@ import (
 )
 
 // newSkyhook is a Skyhook as a user writes it.
-func newSkyhook(name string, dice *rand.Rand, hasPolicy bool) content {
-	spec := newSkyhookSpec(dice)
-	if hasPolicy && dice.IntN(3) > 0 {
+func newSkyhook(name string, random *rand.Rand, hasPolicy bool) content {
+	spec := newSkyhookSpec(random)
+	if hasPolicy && random.IntN(3) > 0 {
 		spec["deploymentPolicy"] = "policy"
 	} else {
-		spec["interruptionBudget"] = content{"count": int64(1 + dice.IntN(2))}
+		spec["interruptionBudget"] = content{"count": int64(1 + random.IntN(2))}
 	}
 	return content{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Skyhook", "metadata": content{"name": name}, "spec": spec,
@@ -25,64 +25,64 @@ func newSkyhook(name string, dice *rand.Rand, hasPolicy bool) content {
 }
 
 // newSkyhookSpec has a few packages that depend on earlier ones.
-func newSkyhookSpec(dice *rand.Rand) content {
+func newSkyhookSpec(random *rand.Rand) content {
 	packages, names := content{}, []string{}
-	for i := range 1 + dice.IntN(3) {
+	for i := range 1 + random.IntN(3) {
 		name := fmt.Sprintf("p%c", 'a'+i)
 		p := content{
-			"version": []string{"1.0.0", "1.1.0", "2.0.0"}[dice.IntN(3)], "image": "registry.example/" + name,
-			"configMap": content{"a": fmt.Sprint(dice.IntN(3)), "b": fmt.Sprint(dice.IntN(2))},
+			"version": []string{"1.0.0", "1.1.0", "2.0.0"}[random.IntN(3)], "image": "registry.example/" + name,
+			"configMap": content{"a": fmt.Sprint(random.IntN(3)), "b": fmt.Sprint(random.IntN(2))},
 		}
-		switch dice.IntN(6) {
+		switch random.IntN(6) {
 		case 0, 1:
 			p["interrupt"] = content{"type": "reboot"}
 		case 2:
 			p["interrupt"] = content{"type": "service", "services": []any{"kubelet"}}
 		}
-		if dice.IntN(3) == 0 {
+		if random.IntN(3) == 0 {
 			p["configInterrupts"] = content{"a": content{"type": "service", "services": []any{"a"}}}
 		}
-		if dice.IntN(4) == 0 {
+		if random.IntN(4) == 0 {
 			p["uninstall"] = content{"enabled": true}
 		}
-		if len(names) > 0 && dice.IntN(2) == 0 {
-			other := names[dice.IntN(len(names))]
+		if len(names) > 0 && random.IntN(2) == 0 {
+			other := names[random.IntN(len(names))]
 			p["dependsOn"] = content{other: packages[other].(content)["version"]}
 		}
 		packages[name], names = p, append(names, name)
 	}
 	spec := content{"packages": packages, "nodeSelectors": content{"matchLabels": content{"pool": "gpu"}}}
-	if dice.IntN(4) == 0 {
-		spec["priority"] = int64(100 + dice.IntN(3))
+	if random.IntN(4) == 0 {
+		spec["priority"] = int64(100 + random.IntN(3))
 	}
-	if dice.IntN(5) == 0 {
+	if random.IntN(5) == 0 {
 		spec["serial"] = true
 	}
 	return spec
 }
 
 // newPolicy is a policy whose budget some Skyhooks share.
-func newPolicy(dice *rand.Rand) content {
+func newPolicy(random *rand.Rand) content {
 	spec := content{"default": content{
-		"budget":   content{"count": int64(1 + dice.IntN(2))},
-		"strategy": content{"fixed": content{"initialBatch": int64(1 + dice.IntN(2)), "batchThreshold": int64(50), "safetyLimit": int64(90)}},
+		"budget":   content{"count": int64(1 + random.IntN(2))},
+		"strategy": content{"fixed": content{"initialBatch": int64(1 + random.IntN(2)), "batchThreshold": int64(50), "safetyLimit": int64(90)}},
 	}}
-	if dice.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		spec["scope"] = "Policy"
 	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
 }
 
 // newNodeOp runs a command on every node, and perhaps reboots it.
-func newNodeOp(name string, dice *rand.Rand, hasPolicy bool) content {
+func newNodeOp(name string, random *rand.Rand, hasPolicy bool) content {
 	spec := content{
 		"nodeSelector": content{"matchLabels": content{"pool": "gpu"}}, "command": []any{"true"}, "cordon": true, "uncordonOnFailure": true,
-		"rebootOnSuccess": dice.IntN(2) == 0, "backoffLimit": int64(0), "concurrency": int64(1 + dice.IntN(2)),
+		"rebootOnSuccess": random.IntN(2) == 0, "backoffLimit": int64(0), "concurrency": int64(1 + random.IntN(2)),
 	}
-	if dice.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		spec["drainOptions"] = content{"enabled": true}
 	}
-	if hasPolicy && dice.IntN(2) == 0 {
+	if hasPolicy && random.IntN(2) == 0 {
 		spec["deploymentPolicy"] = "policy"
 	}
 	return content{

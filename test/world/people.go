@@ -22,16 +22,16 @@ import (
 )
 
 // pick returns one of the objects of a kind.
-func (r *Run) pick(k Kind, dice *rand.Rand) (client.ObjectKey, bool) {
+func (r *Run) pick(k Kind, random *rand.Rand) (client.ObjectKey, bool) {
 	keys := r.server.keys(k)
 	if len(keys) == 0 {
 		return client.ObjectKey{}, false
 	}
-	return keys[dice.IntN(len(keys))], true
+	return keys[random.IntN(len(keys))], true
 }
 
-// humanChanges changes an object as kubectl does, without a version.
-func (r *Run) humanChanges(k Kind, key client.ObjectKey, what string, edit func(content)) {
+// changeAsUser changes an object as kubectl does, without a version.
+func (r *Run) changeAsUser(k Kind, key client.ObjectKey, what string, edit func(content)) {
 	_, _, err := r.server.change(k, key, "", func(c content) error {
 		edit(c)
 		unset(c, "metadata", "resourceVersion")
@@ -72,22 +72,22 @@ func part(c content, path ...string) content {
 	return c
 }
 
-func (r *Run) editSpec(dice *rand.Rand) {
-	key, ok := r.pick(Skyhooks, dice)
+func (r *Run) editSpec(random *rand.Rand) {
+	key, ok := r.pick(Skyhooks, random)
 	if !ok {
-		r.humanCreates(Skyhooks, newSkyhook("base", dice, r.hasPolicy()))
+		r.createAsUser(Skyhooks, newSkyhook("base", random, r.hasPolicy()))
 		return
 	}
-	r.humanChanges(Skyhooks, key, "edited", func(c content) {
-		if dice.IntN(2) == 0 { // one package only
+	r.changeAsUser(Skyhooks, key, "edited", func(c content) {
+		if random.IntN(2) == 0 { // one package only
 			packages := part(c, "spec", "packages")
 			for _, name := range slices.Sorted(maps.Keys(packages)) {
-				part(packages, name, "configMap")["a"] = fmt.Sprint(dice.IntN(5))
+				part(packages, name, "configMap")["a"] = fmt.Sprint(random.IntN(5))
 				break
 			}
 			return
 		}
-		spec := newSkyhookSpec(dice)
+		spec := newSkyhookSpec(random)
 		for _, kept := range []string{"deploymentPolicy", "interruptionBudget"} {
 			if value, found := part(c, "spec")[kept]; found {
 				spec[kept] = value
@@ -97,43 +97,43 @@ func (r *Run) editSpec(dice *rand.Rand) {
 	})
 }
 
-func (r *Run) pause(dice *rand.Rand) {
-	if key, ok := r.pick(Skyhooks, dice); ok {
-		which := []string{v1alpha1.AnnotationPause, v1alpha1.AnnotationDisable}[dice.IntN(2)]
-		value := fmt.Sprint(dice.IntN(2) == 0)
-		r.humanChanges(Skyhooks, key, which+"="+value, func(c content) { part(c, "metadata", "annotations")[which] = value })
+func (r *Run) pause(random *rand.Rand) {
+	if key, ok := r.pick(Skyhooks, random); ok {
+		which := []string{v1alpha1.AnnotationPause, v1alpha1.AnnotationDisable}[random.IntN(2)]
+		value := fmt.Sprint(random.IntN(2) == 0)
+		r.changeAsUser(Skyhooks, key, which+"="+value, func(c content) { part(c, "metadata", "annotations")[which] = value })
 	}
 }
 
-func (r *Run) deleteSkyhook(dice *rand.Rand) {
-	if key, ok := r.pick(Skyhooks, dice); ok {
-		r.humanDeletes(Skyhooks, key)
+func (r *Run) deleteSkyhook(random *rand.Rand) {
+	if key, ok := r.pick(Skyhooks, random); ok {
+		r.deleteAsUser(Skyhooks, key)
 	}
 }
 
-func (r *Run) humanDeletes(k Kind, key client.ObjectKey) {
+func (r *Run) deleteAsUser(k Kind, key client.ObjectKey) {
 	_, _, err := r.server.delete(k, key, metav1.DeleteOptions{})
 	r.tracef("%s %s: deleted: %v", k.Kind, key.Name, errText(err))
 }
 
-func (r *Run) editPolicy(dice *rand.Rand) {
-	if key, ok := r.pick(Policies, dice); ok {
-		count := int64(dice.IntN(3))
-		r.humanChanges(Policies, key, fmt.Sprintf("budget %d", count), func(c content) { part(c, "spec", "default", "budget")["count"] = max(1, count) })
+func (r *Run) editPolicy(random *rand.Rand) {
+	if key, ok := r.pick(Policies, random); ok {
+		count := int64(random.IntN(3))
+		r.changeAsUser(Policies, key, fmt.Sprintf("budget %d", count), func(c content) { part(c, "spec", "default", "budget")["count"] = max(1, count) })
 	}
 }
 
-func (r *Run) changeScope(dice *rand.Rand) {
-	if key, ok := r.pick(Policies, dice); ok && dice.IntN(2) == 0 {
-		scope := []string{"Skyhook", "Policy"}[dice.IntN(2)]
-		r.humanChanges(Policies, key, "scope "+scope, func(c content) { part(c, "spec")["scope"] = scope })
+func (r *Run) changeScope(random *rand.Rand) {
+	if key, ok := r.pick(Policies, random); ok && random.IntN(2) == 0 {
+		scope := []string{"Skyhook", "Policy"}[random.IntN(2)]
+		r.changeAsUser(Policies, key, "scope "+scope, func(c content) { part(c, "spec")["scope"] = scope })
 		return
 	}
-	key, ok := r.pick(Skyhooks, dice)
+	key, ok := r.pick(Skyhooks, random)
 	if !ok {
 		return
 	}
-	r.humanChanges(Skyhooks, key, "policy dropped or named", func(c content) {
+	r.changeAsUser(Skyhooks, key, "policy dropped or named", func(c content) {
 		spec := part(c, "spec")
 		if _, named := spec["deploymentPolicy"]; named || !r.hasPolicy() {
 			delete(spec, "deploymentPolicy")
@@ -145,34 +145,34 @@ func (r *Run) changeScope(dice *rand.Rand) {
 	})
 }
 
-func (r *Run) deletePolicy(dice *rand.Rand) {
-	if key, ok := r.pick(Policies, dice); ok {
-		r.humanDeletes(Policies, key)
+func (r *Run) deletePolicy(random *rand.Rand) {
+	if key, ok := r.pick(Policies, random); ok {
+		r.deleteAsUser(Policies, key)
 	}
 }
 
-func (r *Run) createNodeOp(dice *rand.Rand) {
-	r.humanCreates(NodeOps, newNodeOp(fmt.Sprintf("op%d", dice.IntN(3)), dice, r.hasPolicy()))
+func (r *Run) createNodeOp(random *rand.Rand) {
+	r.createAsUser(NodeOps, newNodeOp(fmt.Sprintf("op%d", random.IntN(3)), random, r.hasPolicy()))
 }
 
-func (r *Run) deleteNodeOp(dice *rand.Rand) {
-	if key, ok := r.pick(NodeOps, dice); ok {
-		r.humanDeletes(NodeOps, key)
+func (r *Run) deleteNodeOp(random *rand.Rand) {
+	if key, ok := r.pick(NodeOps, random); ok {
+		r.deleteAsUser(NodeOps, key)
 	}
 }
 
 // cordon does what kubectl cordon and kubectl uncordon do: nothing when the node is so already.
-func (r *Run) cordon(dice *rand.Rand) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) cordon(random *rand.Rand) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return
 	}
-	want := dice.IntN(2) == 0
+	want := random.IntN(2) == 0
 	isCordoned, _ := nestedMap(r.server.objects[Nodes.Kind][key], "spec")["unschedulable"].(bool)
 	switch {
 	case want == isCordoned:
 	case want:
-		r.humanChanges(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
+		r.changeAsUser(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
 		r.noteCordon(key)
 	default:
 		r.uncordon(key)
@@ -180,15 +180,15 @@ func (r *Run) cordon(dice *rand.Rand) {
 }
 
 func (r *Run) uncordon(key client.ObjectKey) {
-	r.humanChanges(Nodes, key, "uncordoned", func(c content) { delete(part(c, "spec"), "unschedulable") })
+	r.changeAsUser(Nodes, key, "uncordoned", func(c content) { delete(part(c, "spec"), "unschedulable") })
 	r.truth.cordoned[r.uidOf(key)] = false
 	r.truth.unclear[r.uidOf(key)] = false
 }
 
-func (r *Run) relabel(dice *rand.Rand) {
-	if key, ok := r.pick(Nodes, dice); ok {
-		pool := []string{"gpu", "other"}[dice.IntN(2)]
-		r.humanChanges(Nodes, key, "pool="+pool, func(c content) { part(c, "metadata", "labels")["pool"] = pool })
+func (r *Run) relabel(random *rand.Rand) {
+	if key, ok := r.pick(Nodes, random); ok {
+		pool := []string{"gpu", "other"}[random.IntN(2)]
+		r.changeAsUser(Nodes, key, "pool="+pool, func(c content) { part(c, "metadata", "labels")["pool"] = pool })
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *Run) relabel(dice *rand.Rand) {
 func (r *Run) onNode(key client.ObjectKey, what string, edit func(*node.Node) node.Edit) {
 	n := node.Parse(decode(r.server.objects[Nodes.Kind][key], &corev1.Node{}), nil)
 	e := edit(n)
-	r.humanChanges(Nodes, key, what, func(c content) {
+	r.changeAsUser(Nodes, key, what, func(c content) {
 		all := part(c, "metadata", "annotations")
 		for name, value := range e.Annotations {
 			if value == nil {
@@ -208,9 +208,9 @@ func (r *Run) onNode(key client.ObjectKey, what string, edit func(*node.Node) no
 	})
 }
 
-func (r *Run) resetNode(dice *rand.Rand) {
-	if key, ok := r.pick(Nodes, dice); ok {
-		name := []string{"base", "extra"}[dice.IntN(2)]
+func (r *Run) resetNode(random *rand.Rand) {
+	if key, ok := r.pick(Nodes, random); ok {
+		name := []string{"base", "extra"}[random.IntN(2)]
 		r.onNode(key, "reset for "+name, func(n *node.Node) node.Edit { return n.Restart(name) })
 		r.truth.forgetAdmission(r.uidOf(key), name)
 	}
@@ -220,15 +220,15 @@ func (r *Run) uidOf(key client.ObjectKey) string {
 	return string(meta(r.server.objects[Nodes.Kind][key]).GetUID())
 }
 
-func (r *Run) rerun(dice *rand.Rand) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) rerun(random *rand.Rand) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return
 	}
 	r.onNode(key, "package run again", func(n *node.Node) node.Edit {
 		state := n.Skyhook("base").State
 		for _, entry := range slices.Sorted(maps.Keys(state)) {
-			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[dice.IntN(3)])
+			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[random.IntN(3)])
 			if err == nil {
 				if len(state) == 1 {
 					r.truth.forgetAdmission(n.UID, "base")
@@ -240,13 +240,13 @@ func (r *Run) rerun(dice *rand.Rand) {
 	})
 }
 
-func (r *Run) replaceNode(dice *rand.Rand) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) replaceNode(random *rand.Rand) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return
 	}
-	if len(r.server.keys(Nodes)) > 1 || dice.IntN(2) == 0 {
-		r.humanDeletes(Nodes, key)
+	if len(r.server.keys(Nodes)) > 1 || random.IntN(2) == 0 {
+		r.deleteAsUser(Nodes, key)
 		for _, pod := range r.server.keys(Pods) {
 			c := r.server.objects[Pods.Kind][pod]
 			if nestedString(c, "spec", "nodeName") == key.Name {
@@ -254,48 +254,48 @@ func (r *Run) replaceNode(dice *rand.Rand) {
 			}
 		}
 	}
-	if dice.IntN(3) > 0 && r.server.objects[Nodes.Kind][key] == nil {
+	if random.IntN(3) > 0 && r.server.objects[Nodes.Kind][key] == nil {
 		r.addNode(key.Name)
 		r.tracef("Node %s: created again", key.Name)
 	}
 }
 
-func (r *Run) pickHost(dice *rand.Rand) (*host, client.ObjectKey, bool) {
-	key, ok := r.pick(Nodes, dice)
+func (r *Run) pickHost(random *rand.Rand) (*host, client.ObjectKey, bool) {
+	key, ok := r.pick(Nodes, random)
 	if !ok {
 		return nil, key, false
 	}
 	return r.host(key.Name), key, true
 }
 
-func (r *Run) rebootNode(dice *rand.Rand) {
-	if h, key, ok := r.pickHost(dice); ok && h.downFor >= 0 {
+func (r *Run) rebootNode(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok && h.downFor >= 0 {
 		h.boots++
-		h.downFor = 1 + dice.IntN(3)
+		h.downFor = 1 + random.IntN(3)
 		r.tracef("Node %s reboots", key.Name)
 	}
 }
 
-func (r *Run) bootTwice(dice *rand.Rand) {
-	if h, key, ok := r.pickHost(dice); ok {
+func (r *Run) bootTwice(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
 		h.again = true
 		r.tracef("Node %s will boot twice", key.Name)
 	}
 }
 
-func (r *Run) stopNode(dice *rand.Rand) {
-	if h, key, ok := r.pickHost(dice); ok {
+func (r *Run) stopNode(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
 		h.boots++
 		h.downFor = -1
-		if dice.IntN(2) == 0 {
-			h.downFor = 5 + dice.IntN(15)
+		if random.IntN(2) == 0 {
+			h.downFor = 5 + random.IntN(15)
 		}
 		r.tracef("Node %s stops", key.Name)
 	}
 }
 
-func (r *Run) stickPods(dice *rand.Rand) {
-	if h, key, ok := r.pickHost(dice); ok {
+func (r *Run) stickPods(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
 		h.stuck = true
 		r.tracef("Node %s: pods do not end", key.Name)
 	}
@@ -303,15 +303,15 @@ func (r *Run) stickPods(dice *rand.Rand) {
 
 func (r *Run) changeLeader(*rand.Rand) { r.truth.nextLeader = new(time.Duration(0)) }
 
-func (r *Run) changeLeaderClock(dice *rand.Rand) {
-	offset := time.Duration(dice.IntN(8*3600)-4*3600) * time.Second
+func (r *Run) changeLeaderClock(random *rand.Rand) {
+	offset := time.Duration(random.IntN(8*3600)-4*3600) * time.Second
 	r.truth.nextLeader = &offset
 }
 
 // loseRequest lets a few of the next requests fail in a way that another attempt may not.
-func (r *Run) loseRequest(dice *rand.Rand) {
-	kind := dice.IntN(3)
-	r.refusals = append(r.refusals, refusal{until: r.turn + 3, left: 1 + dice.IntN(3), matches: Request.IsWrite, answer: func(q Request) error {
+func (r *Run) loseRequest(random *rand.Rand) {
+	kind := random.IntN(3)
+	r.refusals = append(r.refusals, refusal{until: r.turn + 3, left: 1 + random.IntN(3), matches: Request.IsWrite, answer: func(q Request) error {
 		isVersioned := q.Verb == "patch" || q.Verb == "update" // nothing else conflicts by chance
 		switch {
 		case kind == 0, kind == 2 && !isVersioned:
@@ -323,15 +323,15 @@ func (r *Run) loseRequest(dice *rand.Rand) {
 	}})
 }
 
-func (r *Run) refuseEvictions(dice *rand.Rand) {
-	r.refusals = append(r.refusals, refusal{until: r.turn + 2 + dice.IntN(15), left: 1000, matches: func(q Request) bool { return q.Subresource == "eviction" },
+func (r *Run) refuseEvictions(random *rand.Rand) {
+	r.refusals = append(r.refusals, refusal{until: r.turn + 2 + random.IntN(15), left: 1000, matches: func(q Request) bool { return q.Subresource == "eviction" },
 		answer: func(Request) error {
 			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
 		}})
 }
 
 // refuseByRule is an admission policy or a quota: it refuses requests of one kind, of all nodes or for one.
-func (r *Run) refuseByRule(dice *rand.Rand) {
+func (r *Run) refuseByRule(random *rand.Rand) {
 	rules := []func(Request) bool{
 		func(q Request) bool { return q.Kind == Pods && q.Verb == "create" && q.Subresource == "" },
 		func(q Request) bool { return q.Kind == Pods && q.Verb == "delete" },
@@ -342,10 +342,10 @@ func (r *Run) refuseByRule(dice *rand.Rand) {
 		func(q Request) bool { return q.Subresource == "eviction" },
 		func(q Request) bool { return q.Kind == Jobs },
 	}
-	rule, code := rules[dice.IntN(len(rules))], dice.IntN(3)
-	only, isForOne := r.pick(Nodes, dice)
-	isForOne = isForOne && dice.IntN(2) == 0
-	r.refusals = append(r.refusals, refusal{until: r.turn + 3 + dice.IntN(20), left: 1000,
+	rule, code := rules[random.IntN(len(rules))], random.IntN(3)
+	only, isForOne := r.pick(Nodes, random)
+	isForOne = isForOne && random.IntN(2) == 0
+	r.refusals = append(r.refusals, refusal{until: r.turn + 3 + random.IntN(20), left: 1000,
 		matches: func(q Request) bool {
 			return q.IsWrite() && rule(q) && (!isForOne || strings.Contains(q.Name, only.Name))
 		},

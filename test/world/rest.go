@@ -91,7 +91,7 @@ func (t transport) handle(q *http.Request) (any, error) {
 		if eviction.DeleteOptions == nil {
 			eviction.DeleteOptions = &metav1.DeleteOptions{}
 		}
-		return metav1.Status{Status: metav1.StatusSuccess}, t.server.operatorDeletes(r, *eviction.DeleteOptions)
+		return metav1.Status{Status: metav1.StatusSuccess}, t.server.serveDelete(r, *eviction.DeleteOptions)
 	case q.Method == http.MethodPost && len(parts) == 2:
 		return t.create(r, body, q.URL.Query().Has("dryRun"))
 	case q.Method == http.MethodDelete && len(parts) == 3:
@@ -102,7 +102,7 @@ func (t transport) handle(q *http.Request) (any, error) {
 				return nil, apierrors.NewBadRequest(err.Error())
 			}
 		}
-		return metav1.Status{Status: metav1.StatusSuccess}, t.server.operatorDeletes(r, o)
+		return metav1.Status{Status: metav1.StatusSuccess}, t.server.serveDelete(r, o)
 	}
 	return nil, fmt.Errorf("the world does not serve %s %s", q.Method, q.URL.Path)
 }
@@ -114,7 +114,7 @@ func (t transport) create(r Request, body []byte, isDryRun bool) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	meta(c).SetNamespace(r.Namespace)
-	created, err := t.server.operatorCreates(r.Kind, c, isDryRun)
+	created, err := t.server.serveCreate(r.Kind, c, isDryRun)
 	if err != nil {
 		return nil, err
 	}

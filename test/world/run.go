@@ -34,7 +34,7 @@ const (
 	quietTurns = 400 // without: after these everything must have come to rest
 )
 
-// Run is one life of a cluster. Everything in it follows from the seed and the events.
+// Run is one random run of a cluster. Everything in it follows from the seed and the events.
 type Run struct {
 	Seed   uint64
 	Events []Event
@@ -83,10 +83,10 @@ func (r *Run) With(events []Event) *Run {
 	return &Run{Seed: r.Seed, ctx: r.ctx, Events: events}
 }
 
-// dice are random numbers for one purpose: they do not depend on what else happened.
-func (r *Run) dice(purpose ...any) *rand.Rand { return diceFor(r.Seed, purpose...) }
+// random returns random numbers for one purpose: they do not depend on what else happened.
+func (r *Run) random(purpose ...any) *rand.Rand { return randomFor(r.Seed, purpose...) }
 
-func diceFor(seed uint64, purpose ...any) *rand.Rand {
+func randomFor(seed uint64, purpose ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, purpose...)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -106,7 +106,7 @@ func (r *Run) violate(rule, format string, args ...any) {
 	}
 }
 
-// Play lives the whole life and returns the first violation.
+// Play carries out the whole run and returns the first violation.
 func (r *Run) Play() error {
 	r.turn, r.isQuiet, r.err, r.refusals = 0, false, nil, nil
 	r.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -125,8 +125,8 @@ func (r *Run) Play() error {
 		r.step()
 	}
 	if r.err == nil {
-		r.calmDown()
-		r.settle()
+		r.endEvents()
+		r.awaitRest()
 	}
 	return r.err
 }
@@ -154,8 +154,8 @@ func (r *Run) config() skyhook.Config {
 	return skyhook.Config{
 		Namespace: Namespace, AgentImage: "agent:v1", PauseImage: "pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0",
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
-		ReapplyOnReboot: r.dice("reapply").IntN(4) == 0,
-		PinImages:       r.dice("pin images").IntN(3) == 0,
+		ReapplyOnReboot: r.random("reapply").IntN(4) == 0,
+		PinImages:       r.random("pin images").IntN(3) == 0,
 	}
 }
 
@@ -188,7 +188,7 @@ func (r *Run) step() {
 	r.pass()
 	r.fireUpTo(1 << 30)
 	r.refusals = keepRefusals(r.refusals, r.turn)
-	r.now = r.now.Add(time.Duration(1+r.dice("clock", r.turn).IntN(15)) * time.Second)
+	r.now = r.now.Add(time.Duration(1+r.random("clock", r.turn).IntN(15)) * time.Second)
 }
 
 func (r *Run) pass() {
@@ -202,17 +202,17 @@ func (r *Run) pass() {
 func (r *Run) advanceCaches() {
 	for i, c := range r.leader.caches {
 		c.advance(func(k Kind, lag int) int {
-			dice := r.dice("cache", i, k.Kind, r.turn)
-			if r.isQuiet || dice.IntN(100) < 55 {
+			random := r.random("cache", i, k.Kind, r.turn)
+			if r.isQuiet || random.IntN(100) < 55 {
 				return lag
 			}
-			return dice.IntN(lag + 1)
+			return random.IntN(lag + 1)
 		})
 	}
 }
 
-// settle makes turns without events until the cluster has come to rest, and checks what must be true then.
-func (r *Run) settle() {
+// awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
+func (r *Run) awaitRest() {
 	still := 0
 	for range quietTurns {
 		r.turn++
@@ -247,20 +247,20 @@ func (r *Run) wait() {
 }
 
 func (r *Run) setUp() {
-	dice := r.dice("set up")
-	nodes := 2 + dice.IntN(3)
+	random := r.random("set up")
+	nodes := 2 + random.IntN(3)
 	for i := range nodes {
 		r.addNode(fmt.Sprintf("n%d", i+1))
 	}
-	if dice.IntN(2) == 0 {
-		r.humanCreates(Policies, newPolicy(r.dice("policy")))
+	if random.IntN(2) == 0 {
+		r.createAsUser(Policies, newPolicy(r.random("policy")))
 	}
-	r.humanCreates(Skyhooks, newSkyhook("base", r.dice("base"), r.hasPolicy()))
-	if dice.IntN(3) == 0 {
-		r.humanCreates(Skyhooks, newSkyhook("extra", r.dice("extra"), r.hasPolicy()))
+	r.createAsUser(Skyhooks, newSkyhook("base", r.random("base"), r.hasPolicy()))
+	if random.IntN(3) == 0 {
+		r.createAsUser(Skyhooks, newSkyhook("extra", r.random("extra"), r.hasPolicy()))
 	}
-	if dice.IntN(3) == 0 {
-		r.humanCreates(NodeOps, newNodeOp("op", r.dice("op"), r.hasPolicy()))
+	if random.IntN(3) == 0 {
+		r.createAsUser(NodeOps, newNodeOp("op", r.random("op"), r.hasPolicy()))
 	}
 }
 
@@ -285,8 +285,8 @@ func (r *Run) addNode(name string) {
 	r.stepNode(keyOf(content{"metadata": map[string]any{"name": name}}))
 }
 
-// humanCreates creates an object as a user does. What the schema refuses is not there.
-func (r *Run) humanCreates(k Kind, c content) {
+// createAsUser creates an object as a user does. What the schema refuses is not there.
+func (r *Run) createAsUser(k Kind, c content) {
 	_, err := r.server.create(k, c)
 	r.tracef("a user creates %s %s: %v", k.Kind, keyOf(c).Name, errText(err))
 }

@@ -32,7 +32,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400)           // many small lives: memory is cheaper than time
+	debug.SetGCPercent(400)           // many small runs: memory is cheaper than time
 	ctrllog.SetLogger(logr.Discard()) // a run that fails is repeated with -follow
 	os.Exit(m.Run())
 }
@@ -49,7 +49,7 @@ func isAllowed(c Cause) bool {
 	return slices.ContainsFunc(strings.Split(*only, ","), func(word string) bool { return strings.Contains(string(c), word) })
 }
 
-// TestWorld lives random lives of whole clusters, as many at a time as there are processors. A run that breaks a rule is
+// TestWorld plays random runs of whole clusters, as many at a time as there are processors. A run that breaks a rule is
 // reduced to the events that matter, and what is left of its cluster is saved.
 func TestWorld(t *testing.T) {
 	s := search{until: *first + *seeds, next: *first}
