@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -225,6 +226,29 @@ func TestNodeOpOrphan(t *testing.T) {
 	s.nodeOpPass(s.cluster)
 	if n := s.GetNode("n1"); n.Spec.Unschedulable || len(n.Annotations) > 0 {
 		t.Errorf("the node is left as %v %v", n.Spec.Unschedulable, n.Annotations)
+	}
+}
+
+// TestNodeOpOfTruncatedUID shows that a name that was damaged in the predecessor's annotation, and therefore means a NodeOp that does
+// not exist, costs the NodeOp that holds the node neither its record nor its hold.
+func TestNodeOpOfTruncatedUID(t *testing.T) {
+	s := newScenario(t, 1)
+	o := s.createNodeOp("up", "cordon: true")
+	s.nodeOpPasses(4, time.Second)
+	n := s.GetNode("n1")
+	mark := n.Annotations[opv1.AnnotationCordonedBy]
+	s.patchAnnotation("n1", opv1.AnnotationCordonedBy, mark[:len(mark)-10])
+	s.nodeOpPasses(10, 10*time.Second)
+	n = s.GetNode("n1")
+	rec := node.Parse(n, nil).NodeOp(string(o.UID)).Record
+	if !rec.Admitted || rec.Held == nil || !n.Spec.Unschedulable {
+		t.Errorf("the node is unschedulable: %v, and records %+v", n.Spec.Unschedulable, rec)
+	}
+	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
+		t.Errorf("the NodeOp is %s", done.Status.Phase)
+	}
+	if n := s.GetNode("n1"); n.Spec.Unschedulable {
+		t.Errorf("the node stays cordoned: %v", n.Annotations)
 	}
 }
 

@@ -79,13 +79,20 @@ func (op *operation) recordOn(n *node.Node) (rec node.OpRecord, ok bool) {
 	return recorded.Record, ok
 }
 
-// stateOn returns what a node records of this NodeOp, whatever it is.
-func (op *operation) stateOn(n *node.Node) node.OpState { return n.NodeOp(string(op.nodeOp.UID)) }
+// stateOn returns what a node records of this NodeOp, whatever it is. The key of a record has a part of the UID only: one that
+// names another NodeOp is not of this one.
+func (op *operation) stateOn(n *node.Node) node.OpState {
+	found := n.NodeOp(string(op.nodeOp.UID))
+	isReadable := found.Problem == "" && found.Record.NodeOp != ""
+	if isReadable && found.Record.NodeOp != op.mark() {
+		return node.OpState{}
+	}
+	return found
+}
 
 // isOn reports whether a node carries an annotation of this NodeOp.
 func (op *operation) isOn(n *node.Node) bool {
-	_, recorded := n.Annotations[op.recordKey()]
-	return recorded || op.isCordonedByMark(n)
+	return op.stateOn(n).Exists || op.isCordonedByMark(n)
 }
 
 // isCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
