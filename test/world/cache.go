@@ -95,6 +95,11 @@ func (c *Cache) advance(allowed func(k Kind, lag int) int) {
 	}
 }
 
+// watchedOf returns what the cache shows of a kind, which must be one of its kinds.
+func (c *Cache) watchedOf(k Kind) *watched {
+	return &c.watched[slices.IndexFunc(c.watched, func(w watched) bool { return w.Kind == k })]
+}
+
 func (c *Cache) find(o runtime.Object) (*watched, error) {
 	gvk, err := apiutil.GVKForObject(o, c.server.scheme)
 	if err != nil {

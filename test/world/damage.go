@@ -24,8 +24,7 @@ import (
 func ourAnnotations(c content) []string {
 	var out []string
 	for key := range meta(c).GetAnnotations() {
-		isOwner := key == opv1.AnnotationCordonedBy // nobody finds out who is meant when it is damaged
-		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") && !isOwner {
+		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") {
 			out = append(out, key)
 		}
 	}

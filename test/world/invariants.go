@@ -6,6 +6,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,15 +23,13 @@ import (
 
 func nodeKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
 
-// checkSeats checks that a Skyhook with its own budget has not taken a seat beyond it, and holds no more nodes than it may.
+// checkSeats checks that a Skyhook with its own budget has not taken a seat beyond it, and holds no more nodes than it may. What it
+// took under a policy, before it had that budget, is not beyond it.
 // A seat is a node that it holds, where a pod of it works, or that it admitted. A node where a stage failed for good gave its
 // seat back; it may go on there, but hold the node only within the budget.
 func (r *Run) checkSeats(what string) {
 	for _, key := range r.server.keys(Skyhooks) {
-		limit, found := r.limitOf(r.server.objects[Skyhooks.Kind][key])
-		if !found {
-			continue
-		}
+		limit := r.limitOf(key)
 		seats, held := r.seatsOf(key.Name)
 		r.checkAdded(what+": seats of", key.Name, seats, limit)
 		r.checkAdded(what+": held by", key.Name, held, limit)
@@ -52,10 +51,21 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 	r.violate("the budget is never exceeded", "%s Skyhook %s are now %s, and it may have %d", what, skyhook, strings.Join(names, ", "), limit)
 }
 
-// limitOf is the budget of a Skyhook of its own; the largest of the last turns, because a decision may be older than an edit.
-func (r *Run) limitOf(c content) (limit int, found bool) {
-	count, found := nestedMap(c, "spec", "interruptionBudget")["count"].(int64)
-	return int(count), found
+// limitOf is how many nodes a Skyhook may take by its own budget, or by the one that its leader has seen, if that is larger: a
+// decision may be older than an edit. One without a budget of its own is not limited here.
+func (r *Run) limitOf(key client.ObjectKey) int {
+	limit := math.MaxInt
+	if count, found := nestedMap(r.server.objects[Skyhooks.Kind][key], "spec", "interruptionBudget")["count"].(int64); found {
+		limit = int(count)
+	}
+	seen, isSeen := r.leader.caches[0].watchedOf(Skyhooks).objects[key].(*v1alpha1.Skyhook)
+	switch {
+	case !isSeen:
+		return limit
+	case seen.Spec.InterruptionBudget.Count == nil:
+		return math.MaxInt
+	}
+	return max(limit, int(*seen.Spec.InterruptionBudget.Count))
 }
 
 // seatsOf are the nodes, by UID, that a Skyhook has taken, and those that it holds.

@@ -228,13 +228,16 @@ func (r *Run) rerun(random *rand.Rand) {
 	r.onNode(key, "package run again", func(n *node.Node) node.Edit {
 		state := n.Skyhook("base").State
 		for _, entry := range slices.Sorted(maps.Keys(state)) {
-			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[random.IntN(3)])
-			if err == nil {
-				if len(state) == 1 {
-					r.truth.forgetAdmission(n.UID, "base")
-				}
-				return e
+			stage := []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[random.IntN(3)]
+			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, stage)
+			if err != nil {
+				continue
 			}
+			isReset := stage == "" && len(state) == 1 // nothing is left of the record
+			if isReset {
+				r.truth.forgetAdmission(n.UID, "base")
+			}
+			return e
 		}
 		return node.Edit{}
 	})
