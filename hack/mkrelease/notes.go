@@ -33,16 +33,20 @@ func (r *release) writeNotes() error {
 }
 
 // findChanges returns the text below a version's heading, "## v1.2.3 (2026-01-31)". A pre-release without a section gets that of its
-// release, or what is not released yet.
+// release, or what is not released yet, which may be nothing.
 func findChanges(changelog, version string) (string, error) {
+	release, _, isPreRelease := strings.Cut(version, "-")
 	candidates := []string{version}
-	if release, _, isPreRelease := strings.Cut(version, "-"); isPreRelease {
+	if isPreRelease {
 		candidates = append(candidates, release, "Unreleased")
 	}
 	for _, candidate := range candidates {
 		if text := findSection(changelog, candidate); text != "" {
 			return text, nil
 		}
+	}
+	if isPreRelease {
+		return "Nothing that users can notice has changed since the version before.\n", nil
 	}
 	return "", fmt.Errorf("CHANGELOG.md has no text below a heading \"## %s (DATE)\": move the text of \"## Unreleased\" there", version)
 }

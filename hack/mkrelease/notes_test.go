@@ -47,6 +47,9 @@ func TestFindChanges(t *testing.T) {
 	if got, err := findChanges("## v1.0.0 (2026-01-01)\n\n## v0.9.0 (2025-01-01)\n\n- old\n", "v1.0.0"); err == nil {
 		t.Errorf("an empty section gives %q", got)
 	}
+	if got, err := findChanges("## Unreleased\n\n## v1.0.0 (2026-01-01)\n\n- old\n", "v1.1.0-rc.1"); err != nil || !strings.HasPrefix(got, "Nothing") {
+		t.Errorf("a pre-release without changes has %q, %v", got, err)
+	}
 }
 
 func TestNotes(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
-	"github.com/skyhook-k8s/skyhook/internal/packagecli/signature"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/signing"
 )
 
 // inspectResult is the answer of package inspect.
@@ -107,7 +107,7 @@ func (i *inspectResult) addImageDetails(ctx context.Context, r image.Registry, p
 	if i.SBOM, err = r.Attached(ctx, p.From, digest, pkgimage.SBOMType); err != nil {
 		return err
 	}
-	signatures, err := signature.Store{Options: r.RemoteOptions(ctx)}.List(ctx, p.Ref.Context().Digest(i.Digest))
+	signatures, err := signing.Store{Options: r.RemoteOptions(ctx)}.List(ctx, p.Ref.Context().Digest(i.Digest))
 	i.Signatures = len(signatures)
 	return err
 }

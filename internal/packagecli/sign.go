@@ -19,7 +19,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/packagecli/signature"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/signing"
 )
 
 // Environment variables that cosign reads too.
@@ -87,11 +87,11 @@ func (a *packageCommands) signImage(ctx context.Context, o signOptions, ref stri
 	if err != nil {
 		return err
 	}
-	signed, err := signature.NewPayload(img, o.annotations)
+	signed, err := signing.NewPayload(img, o.annotations)
 	if err != nil {
 		return err
 	}
-	store := signature.Store{Options: o.registry.RemoteOptions(ctx)}
+	store := signing.Store{Options: o.registry.RemoteOptions(ctx)}
 	out := signResult{Image: img.Name()}
 	if verifier != nil {
 		if out.Existed, err = hasSignature(ctx, store, img, signed, verifier); err != nil {
@@ -118,40 +118,40 @@ func (s signResult) formatText() string {
 }
 
 // newSigner returns the signer that the flags ask for, and with a key its verifier.
-func (o *signOptions) newSigner() (signature.Signer, signature.Verifier, error) {
+func (o *signOptions) newSigner() (signing.Signer, signing.Verifier, error) {
 	log := sign.NewRekor(&sign.RekorOptions{BaseURL: o.rekor})
 	if o.key != "" {
 		return o.newKeySigner(log)
 	}
 	token, err := o.findToken()
 	if err != nil {
-		return signature.Signer{}, nil, err
+		return signing.Signer{}, nil, err
 	}
 	key, err := sign.NewEphemeralKeypair(nil)
 	if err != nil {
-		return signature.Signer{}, nil, fmt.Errorf("making a key: %w", err)
+		return signing.Signer{}, nil, fmt.Errorf("making a key: %w", err)
 	}
-	return signature.Signer{Key: key, Certificate: sign.NewFulcio(&sign.FulcioOptions{BaseURL: o.fulcio}), Token: token, Log: log}, nil, nil
+	return signing.Signer{Key: key, Certificate: sign.NewFulcio(&sign.FulcioOptions{BaseURL: o.fulcio}), Token: token, Log: log}, nil, nil
 }
 
-func (o *signOptions) newKeySigner(log sign.Transparency) (signature.Signer, signature.Verifier, error) {
+func (o *signOptions) newKeySigner(log sign.Transparency) (signing.Signer, signing.Verifier, error) {
 	text, err := os.ReadFile(o.key)
 	if err != nil {
-		return signature.Signer{}, nil, fmt.Errorf("reading --key: %w", err)
+		return signing.Signer{}, nil, fmt.Errorf("reading --key: %w", err)
 	}
-	key, err := signature.LoadKey(text, readPassword)
+	key, err := signing.LoadKey(text, readPassword)
 	if err != nil {
-		return signature.Signer{}, nil, fmt.Errorf("reading --key %s: %w", o.key, err)
+		return signing.Signer{}, nil, fmt.Errorf("reading --key %s: %w", o.key, err)
 	}
 	public, err := key.GetPublicKeyPem()
 	if err != nil {
-		return signature.Signer{}, nil, err
+		return signing.Signer{}, nil, err
 	}
-	verifier, err := signature.LoadPublicKey([]byte(public))
+	verifier, err := signing.LoadPublicKey([]byte(public))
 	if err != nil {
-		return signature.Signer{}, nil, err
+		return signing.Signer{}, nil, err
 	}
-	out := signature.Signer{Key: key}
+	out := signing.Signer{Key: key}
 	if o.useLog {
 		out.Log = log
 	}
@@ -197,7 +197,7 @@ func (o *signOptions) findToken() (string, error) {
 }
 
 // hasSignature reports whether the image has a signature over the same payload already.
-func hasSignature(ctx context.Context, store signature.Store, img name.Digest, signed []byte, v signature.Verifier) (bool, error) {
+func hasSignature(ctx context.Context, store signing.Store, img name.Digest, signed []byte, v signing.Verifier) (bool, error) {
 	all, err := store.List(ctx, img)
 	if err != nil {
 		return false, err

@@ -18,7 +18,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/packagecli/signature"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/signing"
 )
 
 // verifyOptions are the flags of package verify. They are named as those of cosign.
@@ -35,8 +35,8 @@ type verifyOptions struct {
 
 // verifyResult is the answer of package verify.
 type verifyResult struct {
-	Image      string               `json:"image"` // by digest
-	Signatures []signature.Verified `json:"signatures"`
+	Image      string             `json:"image"` // by digest
+	Signatures []signing.Verified `json:"signatures"`
 }
 
 func (a *packageCommands) verifyCommand() *cobra.Command {
@@ -77,12 +77,12 @@ func (a *packageCommands) verifyImage(ctx context.Context, o verifyOptions, ref 
 	if err != nil {
 		return err
 	}
-	all, err := signature.Store{Options: o.registry.RemoteOptions(ctx)}.List(ctx, img)
+	all, err := signing.Store{Options: o.registry.RemoteOptions(ctx)}.List(ctx, img)
 	if err != nil {
 		return err
 	}
 	out := verifyResult{Image: img.Name()}
-	if out.Signatures, err = signature.VerifyAll(img, all, verifier); err != nil {
+	if out.Signatures, err = signing.VerifyAll(img, all, verifier); err != nil {
 		return err
 	}
 	return a.Print(output.Answer{Value: out, Names: []string{out.Image}, Text: func(bool) string { return out.formatText() }})
@@ -102,7 +102,7 @@ func (v verifyResult) formatText() string {
 }
 
 // newVerifier returns the verifier that the flags ask for.
-func (o *verifyOptions) newVerifier() (signature.Verifier, error) {
+func (o *verifyOptions) newVerifier() (signing.Verifier, error) {
 	hasIdentity := o.identity != "" || o.identityRegexp != ""
 	hasIssuer := o.issuer != "" || o.issuerRegexp != ""
 	switch {
@@ -113,7 +113,7 @@ func (o *verifyOptions) newVerifier() (signature.Verifier, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading --key: %w", err)
 		}
-		verifier, err := signature.LoadPublicKey(text)
+		verifier, err := signing.LoadPublicKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("reading --key %s: %w", o.key, err)
 		}
@@ -129,7 +129,7 @@ func (o *verifyOptions) newVerifier() (signature.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return signature.NewKeylessVerifier(trusted, identity, o.ignoreSCT)
+	return signing.NewKeylessVerifier(trusted, identity, o.ignoreSCT)
 }
 
 func (o *verifyOptions) loadTrustedRoot() (root.TrustedMaterial, error) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signature signs images and verifies them, with a key or keyless, by the libraries of sigstore. Signatures are
+// Package signing signs images and verifies them, with a key or keyless, by the libraries of sigstore. Signatures are
 // stored as cosign stores them, beside the image in its registry, so that cosign and admission controllers read them.
-package signature
+package signing
 
 import (
 	"encoding/base64"
