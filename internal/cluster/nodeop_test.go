@@ -229,26 +229,31 @@ func TestNodeOpOrphan(t *testing.T) {
 	}
 }
 
-// TestNodeOpOfTruncatedUID shows that a name that was damaged in the predecessor's annotation, and therefore means a NodeOp that does
-// not exist, costs the NodeOp that holds the node neither its record nor its hold.
-func TestNodeOpOfTruncatedUID(t *testing.T) {
-	s := newScenario(t, 1)
-	o := s.createNodeOp("up", "cordon: true")
-	s.nodeOpPasses(4, time.Second)
-	n := s.GetNode("n1")
-	mark := n.Annotations[opv1.AnnotationCordonedBy]
-	s.patchAnnotation("n1", opv1.AnnotationCordonedBy, mark[:len(mark)-10])
-	s.nodeOpPasses(10, 10*time.Second)
-	n = s.GetNode("n1")
-	rec := node.Parse(n, nil).NodeOp(string(o.UID)).Record
-	if !rec.Admitted || rec.Held == nil || !n.Spec.Unschedulable {
-		t.Errorf("the node is unschedulable: %v, and records %+v", n.Spec.Unschedulable, rec)
-	}
-	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
-		t.Errorf("the NodeOp is %s", done.Status.Phase)
-	}
-	if n := s.GetNode("n1"); n.Spec.Unschedulable {
-		t.Errorf("the node stays cordoned: %v", n.Annotations)
+// TestDamagedOwner shows that an owner that was damaged in the predecessor's annotation, and therefore means a NodeOp that does not
+// exist, costs the NodeOp that holds the node neither its record nor its hold, and that the node is released in the end.
+func TestDamagedOwner(t *testing.T) {
+	for name, damage := range map[string]func(string) string{
+		"the UID":       func(owner string) string { return owner[:len(owner)-10] },
+		"the namespace": func(owner string) string { return "y" + owner[1:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(t, 1)
+			o := s.createNodeOp("up", "cordon: true")
+			s.nodeOpPasses(4, time.Second)
+			s.patchAnnotation("n1", opv1.AnnotationCordonedBy, damage(s.GetNode("n1").Annotations[opv1.AnnotationCordonedBy]))
+			s.nodeOpPasses(10, 10*time.Second)
+			n := s.GetNode("n1")
+			rec := node.Parse(n, nil).NodeOp(string(o.UID)).Record
+			if !rec.Admitted || rec.Held == nil || !n.Spec.Unschedulable {
+				t.Errorf("the node is unschedulable: %v, and records %+v", n.Spec.Unschedulable, rec)
+			}
+			if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
+				t.Errorf("the NodeOp is %s", done.Status.Phase)
+			}
+			if n := s.GetNode("n1"); n.Spec.Unschedulable {
+				t.Errorf("the node stays cordoned: %v", n.Annotations)
+			}
+		})
 	}
 }
 

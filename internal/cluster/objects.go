@@ -224,7 +224,7 @@ func (o *Objects) compileDeleted(ref rollout.Ref, n *node.Node) *skyhook.Compile
 
 // holds lists the holds on a node. When no NodeOp has the UID of a hold, its owner is named with that UID.
 func (o *Objects) holds(n *node.Node) []rollout.Hold {
-	return n.Holds(func(uid string) bool {
-		return slices.ContainsFunc(o.NodeOps, func(op *opv1.NodeOp) bool { return string(op.UID) == uid })
+	return n.Holds(func(owner rollout.Ref, uid string) bool {
+		return slices.ContainsFunc(o.NodeOps, func(op *opv1.NodeOp) bool { return string(op.UID) == uid && nodeop.Ref(op) == owner })
 	})
 }

@@ -118,10 +118,10 @@ type ownedHold struct {
 // Holds lists the holds that Skyhooks and NodeOps have on a node, whether their owners exist or not, Skyhooks first.
 // Owner is "Skyhook/<name>" or "NodeOp/<namespace>/<name>". The owner of a hold of a NodeOp that does not exist is named
 // with its UID, because there may be another one of that name; with exists nil they all count as existing.
-func (n *Node) Holds(exists func(uid string) bool) []rollout.Hold {
+func (n *Node) Holds(exists func(owner rollout.Ref, uid string) bool) []rollout.Hold {
 	out := make([]rollout.Hold, len(n.holds))
 	for i, h := range n.holds {
-		if h.uid != "" && exists != nil && !exists(h.uid) {
+		if h.uid != "" && exists != nil && !exists(h.Owner, h.uid) {
 			h.Owner.Name += "@" + h.uid
 		}
 		out[i] = h.Hold

@@ -18,6 +18,7 @@ import (
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 const cordonDemo = v1alpha1.PrefixCordon + "demo"
@@ -98,7 +99,7 @@ func TestHoldOfADeletedNodeOpIsNamedWithItsUID(t *testing.T) {
 	const uid = "aaaaaaaa-0000-4000-8000-000000000001"
 	n := newNode(map[string]string{})
 	addNodeOpHold(n, "check", uid, false)
-	holds := Parse(n, nil).Holds(func(string) bool { return false })
+	holds := Parse(n, nil).Holds(func(rollout.Ref, string) bool { return false })
 	if len(holds) != 1 || holds[0].Owner.String() != "NodeOp/default/check@"+uid {
 		t.Errorf("the holds are %v", holds)
 	}

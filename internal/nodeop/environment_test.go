@@ -206,7 +206,7 @@ func (w *environment) pass() int {
 }
 
 func (w *environment) listHolds(n *node.Node) []rollout.Hold {
-	return n.With(node.Edit{}).Holds(func(uid string) bool {
+	return n.With(node.Edit{}).Holds(func(_ rollout.Ref, uid string) bool {
 		return slices.ContainsFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return string(o.UID) == uid })
 	})
 }

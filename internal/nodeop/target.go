@@ -33,7 +33,7 @@ type target struct {
 func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
 	t := &target{op: op, node: n, objects: objects, problem: op.stateOn(n).Problem}
 	t.entry, t.hasEntry = op.nodeOp.Status.NodeStatuses[n.Name]
-	isThis := func(uid string) bool { return uid == string(op.nodeOp.UID) }
+	isThis := func(owner rollout.Ref, uid string) bool { return uid == string(op.nodeOp.UID) && owner == op.ref() }
 	t.held = slices.ContainsFunc(n.Holds(isThis), func(h rollout.Hold) bool { return h.Owner == op.ref() })
 
 	rec, ok := op.recordOn(n)
