@@ -20,13 +20,13 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	cmd := exec.Command("go", "run", "./hack/mkrelease", "--version", "v7.8.9", "--platform", "", "--out", out)
+	cmd := exec.Command("go", "run", "./hack/mkrelease", "--version", "v7.8.9-rc.1", "--platform", "", "--out", out)
 	cmd.Dir = root
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	packed, folder := read(t, filepath.Join(out, "skyhook-operator-7.8.9.tgz")), read(t, filepath.Join(root, "chart"))
-	if m := packed.Metadata; m.Version != "7.8.9" || m.AppVersion != "v7.8.9" || m.Name != folder.Metadata.Name {
+	packed, folder := read(t, filepath.Join(out, "skyhook-operator-7.8.9-rc.1.tgz")), read(t, filepath.Join(root, "chart"))
+	if m := packed.Metadata; m.Version != "7.8.9-rc.1" || m.AppVersion != "v7.8.9-rc.1" || m.Name != folder.Metadata.Name {
 		t.Errorf("the packed chart is %s %s of %s", m.Name, m.Version, m.AppVersion)
 	}
 	if a, b := files(packed), files(folder); !slices.Equal(a, b) {
