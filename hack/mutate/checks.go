@@ -5,8 +5,8 @@ package main
 
 import "strings"
 
-// checks are the arguments of go test that have to notice a fault in a folder, the fast ones first. They are scenarios
-// and random runs; none needs an API server.
+// checks are the arguments of go test that have to notice a fault in a folder or file, the fast ones first. They are scenarios
+// and random runs; only the one about two operators needs an API server.
 var checks = []struct {
 	folder string
 	tests  [][]string
@@ -18,6 +18,7 @@ var checks = []struct {
 	{"internal/nodeop/", [][]string{{"./internal/nodeop"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
+	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{worldRuns}},
 }
 

@@ -51,21 +51,23 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 	r.violate("the budget is never exceeded", "%s Skyhook %s are now %s, and it may have %d", what, skyhook, strings.Join(names, ", "), limit)
 }
 
-// limitOf is how many nodes a Skyhook may take by its own budget, or by the one that its leader has seen, if that is larger: a
-// decision may be older than an edit. One without a budget of its own is not limited here.
+// limitOf is how many nodes a Skyhook may take by its own budget, as it is now or was when the operator last wrote its status: an
+// admission that is written there goes to its node although the budget is lowered meanwhile. A Skyhook that has no budget of its
+// own, or had none as its leader has seen it, is not limited here: its admissions are written to the policy.
 func (r *Run) limitOf(key client.ObjectKey) int {
-	limit := math.MaxInt
-	if count, found := nestedMap(r.server.objects[Skyhooks.Kind][key], "spec", "interruptionBudget")["count"].(int64); found {
-		limit = int(count)
-	}
 	seen, isSeen := r.leader.caches[0].watchedOf(Skyhooks).objects[key].(*v1alpha1.Skyhook)
-	switch {
-	case !isSeen:
-		return limit
-	case seen.Spec.InterruptionBudget.Count == nil:
+	if isSeen && seen.Spec.InterruptionBudget.Count == nil {
 		return math.MaxInt
 	}
-	return max(limit, int(*seen.Spec.InterruptionBudget.Count))
+	return max(readLimit(r.server.objects[Skyhooks.Kind][key]), r.truth.limits[key.Name])
+}
+
+// readLimit reads the budget of a Skyhook.
+func readLimit(c content) int {
+	if count, found := nestedMap(c, "spec", "interruptionBudget")["count"].(int64); found {
+		return int(count)
+	}
+	return math.MaxInt
 }
 
 // seatsOf are the nodes, by UID, that a Skyhook has taken, and those that it holds.

@@ -30,6 +30,7 @@ type truth struct {
 	unclear    map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
 	interrupts map[string]string          // by id of an interrupt: the node it ran on
 	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
+	limits     map[string]int             // by Skyhook: its budget when the operator last wrote its status
 	pins       map[pinKey]string          // digests that were recorded before this pass
 	pulled     map[string]bool            // images with their digests, as nodes pulled them
 	nextLeader *time.Duration             // another operator leads from the next pass on, with this offset of its clock
@@ -44,7 +45,7 @@ func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
-		pulled: map[string]bool{},
+		pulled: map[string]bool{}, limits: map[string]int{},
 	}
 }
 
@@ -77,6 +78,7 @@ func (r *Run) onWrite(w Write) {
 		r.onNodeWrite(w)
 	}
 	if w.Kind == Skyhooks && w.Subresource == "status" {
+		r.truth.limits[w.Name] = readLimit(w.After)
 		r.checkPins(w)
 	}
 	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
