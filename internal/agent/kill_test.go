@@ -25,7 +25,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-var seeds = flag.Int("seeds", 100, "random lives of a package whose agent is killed on its way")
+var seeds = flag.Int("seeds", 100, "random runs of a package whose agent is killed on its way")
 
 const lifeUID = "11111111-2222-3333-4444-555555555555"
 

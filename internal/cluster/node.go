@@ -33,8 +33,9 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		return nil
 	}
 	edit, after := w.buildEdit(ctx, n, work)
+	failed := len(work.failed)
 	withoutMetadata := podWriter(w).applyNodeMetadata(ctx, after, work)
-	if len(work.failed) > 0 {
+	if len(work.failed) > failed {
 		edit, after = w.buildEdit(ctx, n, work)
 	}
 	work.actions = work.withoutFailed(work.actions)
