@@ -95,6 +95,17 @@ site: $(SITE_TOOLS)/hugo ## build the documentation of this tree and of each rel
 site-test: $(SITE_TOOLS)/hugo ## build the site, check every link of it, and open it in Chromium if that is installed
 	cd test/site && SKYHOOK_HUGO=$< go test -count=1 ./...
 
+# Kyverno's program is built from its module, with the replacements in its own go.mod. It takes about five minutes, once.
+KYVERNO := $(CACHE)/skyhook-tools/kyverno-$(shell sed -n 's|.*"github.com/kyverno/kyverno@\(v[^"]*\)".*|\1|p' test/docs/objects_test.go)/kyverno
+
+.PHONY: kyverno
+kyverno: $(KYVERNO) ## have Kyverno's own engine admit and refuse what docs/kyverno says
+	cd test/docs && SKYHOOK_KYVERNO=$< go test -count=1 -run TestKyverno .
+
+$(CACHE)/skyhook-tools/kyverno-%/kyverno:
+	@mkdir -p $(dir $@)
+	cd $$(go mod download -json github.com/kyverno/kyverno@$* | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && CGO_ENABLED=0 go build -ldflags "-s -w" -o $@ ./cmd/cli/kubectl-kyverno
+
 .PHONY: chart
 chart: ## render the chart with its values, and install, upgrade and uninstall it on an API server
 	cd test/chart && go test -timeout 20m ./...

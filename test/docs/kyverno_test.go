@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// kyverno runs Kyverno's own engine, as its command line has it, in a folder. "make kyverno" builds it and says where it is.
+func kyverno(t *testing.T, folder string, args ...string) string {
+	t.Helper()
+	program := os.Getenv("SKYHOOK_KYVERNO")
+	if program == "" {
+		t.Skip(`SKYHOOK_KYVERNO does not name Kyverno's program: run "make kyverno", which builds it`)
+	}
+	cmd := exec.Command(program, append(args, "--remove-color")...)
+	cmd.Dir = folder
+	out, err := cmd.CombinedOutput()
+	var hasFailed *exec.ExitError
+	if err != nil && !errors.As(err, &hasFailed) {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestKyvernoRestricts has Kyverno admit and refuse the Skyhooks of kyverno/skyhooks.yaml. A policy that Kyverno finds invalid is
+// skipped by it, and counts as passed: it fails here.
+func TestKyvernoRestricts(t *testing.T) {
+	for _, file := range []string{"kyverno-test.yaml", "kyverno-test-administrator.yaml"} {
+		out := kyverno(t, "kyverno", "test", ".", "--file-name", file, "--detailed-results")
+		if !strings.Contains(out, " and 0 tests failed") || strings.Contains(out, "Invalid Policy") {
+			t.Errorf("%s:\n%s", file, out)
+		}
+	}
+}
+
+// examplePublicKey is the key in docs/kyverno/verify-images.yaml.
+var examplePublicKey = regexp.MustCompile(`(?s)-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----`)
+
+// TestKyvernoVerifiesSignatures has Kyverno check pods of packages and NodeOps with the policy of docs/kyverno, whose registry
+// and key are replaced, after kubectl skyhook package sign has signed some of the images.
+func TestKyvernoVerifiesSignatures(t *testing.T) {
+	folder := t.TempDir()
+	kyverno(t, folder, "version")
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	s := signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
+	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	public := s.createKey("ours")
+	s.createKey("theirs")
+	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
+		s.push(host + "/" + image + ":1.0.0")
+	}
+	s.sign(host+"/signed:1.0.0", "ours")
+	s.sign(host+"/by-others:1.0.0", "theirs")
+	s.sign(host+"/moved:1.0.0", "ours")
+	s.push(host + "/moved:1.0.0")
+
+	text, err := os.ReadFile("../../docs/kyverno/verify-images.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := strings.ReplaceAll(strings.TrimSpace(public), "\n", "\n"+strings.Repeat(" ", 22))
+	policy := examplePublicKey.ReplaceAllString(strings.ReplaceAll(string(text), "registry.example.org", host), indented)
+	s.write("policy.yaml", policy)
+
+	const ofPackage, ofNodeOp = "namespace: skyhook, labels: {skyhook.nvidia.com/name: demo}", "namespace: team, labels: {kairos.io/node: n1}"
+	for _, c := range []struct {
+		what, metadata, image string
+		want                  string // the rule counts twice: it checks the image and fixes its digest
+	}{
+		{"a signed package", ofPackage, "signed:1.0.0", "pass: 2, fail: 0"},
+		{"an unsigned package", ofPackage, "unsigned:1.0.0", "pass: 0, fail: 2"},
+		{"a package that others signed", ofPackage, "by-others:1.0.0", "pass: 0, fail: 2"},
+		{"a package whose tag moved after it was signed", ofPackage, "moved:1.0.0", "pass: 0, fail: 2"},
+		{"a signed NodeOp", ofNodeOp, "signed:1.0.0", "pass: 2, fail: 0"},
+		{"an unsigned NodeOp", ofNodeOp, "unsigned:1.0.0", "pass: 0, fail: 2"},
+		{"an unsigned pod of somebody else", "namespace: team", "unsigned:1.0.0", "pass: 0, fail: 0"},
+	} {
+		s.write("pod.yaml", fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: p, %s}
+spec:
+  initContainers: [{name: package-init, image: "%s/%s"}]
+  containers: [{name: pause, image: registry.k8s.io/pause:3.10}]
+`, c.metadata, host, c.image))
+		out := kyverno(t, folder, "apply", "policy.yaml", "--resource", "pod.yaml", "--registry")
+		if !strings.Contains(out, c.want+", warn: 0, error: 0, skip: 0") {
+			t.Errorf("%s: want %s:\n%s", c.what, c.want, out)
+		}
+	}
+}
+
+// signer makes keys and images, and signs images as users do.
+type signer struct {
+	*testing.T
+	folder, plugin string
+}
+
+func (s signer) write(file, text string) {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.folder, file), []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// createKey writes the private key NAME.key and returns the public one.
+func (s signer) createKey(name string) (public string) {
+	s.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.write(name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+// push pushes an image that no other is like.
+func (s signer) push(reference string) {
+	s.Helper()
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		s.Fatal(err)
+	}
+	image, err := random.Image(64, 1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := remote.Write(tag, image); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s signer) sign(reference, key string) {
+	s.Helper()
+	cmd := exec.Command(s.plugin, "package", "sign", reference, "--plain-http", "--key", filepath.Join(s.folder, key+".key"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("signing %s: %v\n%s", reference, err, out)
+	}
+}
