@@ -76,7 +76,8 @@ func run(m *testing.M) (code int, err error) {
 	return controlplane.Main(m, &plane, controlplane.Options{APIServer: map[string]string{
 		"audit-policy-file": policy, "audit-log-path": auditLog,
 		// as some distributions have it: who sets owner references needs a right for that
-		"enable-admission-plugins": "OwnerReferencesPermissionEnforcement",
+		"enable-admission-plugins": "OwnerReferencesPermissionEnforcement,NodeRestriction",
+		"authorization-mode":       "Node,RBAC",
 	}}), nil
 }
 
