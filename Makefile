@@ -184,6 +184,10 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)
 	go run ./test/scale $(ARGS)
 
+.PHONY: soak
+soak: ## roll out over 1,000 simulated nodes every ten minutes for FOR (2h), and check that nothing grows
+	go run ./test/scale -soak $(or $(FOR),2h) -budget 100 $(ARGS)
+
 .PHONY: install
 install: ## create the CRDs in the cluster of your kubeconfig
 	kubectl apply --server-side -f chart/files/crds

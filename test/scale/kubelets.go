@@ -93,9 +93,9 @@ func (f *simulation) sendHeartbeats(ctx context.Context) {
 			return
 		case <-each.C:
 		}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: newNode(i).Name}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: newNode(int(f.oldest.Load()) + i).Name}}
 		beat := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
-		if err := f.client.Status().Patch(ctx, n, client.RawPatch(types.StrategicMergePatchType, []byte(beat))); err != nil && ctx.Err() == nil {
+		if err := f.client.Status().Patch(ctx, n, client.RawPatch(types.StrategicMergePatchType, []byte(beat))); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "scale: sending a heartbeat for node %s: %v\n", n.Name, err)
 		}
 	}

@@ -68,7 +68,7 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 	}
 	o.metrics, o.pprof = addresses[0], addresses[1]
 	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfigPath(), "--metrics-port", o.metrics, "--pprof-port", o.pprof,
-		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, "--leader-election=false")
+		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, fmt.Sprintf("--leader-election=%v", r.soak > 0))
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := io.Discard
 	if r.verbose {

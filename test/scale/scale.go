@@ -30,6 +30,10 @@ type run struct {
 	heartbeat     time.Duration // interval of one kubelet
 	restDuration  time.Duration // how long to measure the operator at rest
 	operator      string        // path of the program; built when empty
+	soak          time.Duration // how long to run rollouts while nodes come and go; 0: measure one rollout
+	period        time.Duration // of a soak: from one rollout to the next
+	interval      time.Duration // of a soak: from one reading to the next, when nodes are replaced
+	churn         int           // of a soak: nodes that are replaced with each reading
 	profile       string        // file for a CPU profile of the rollout; empty: none
 	keep          bool          // leave everything running until interrupted
 	verbose       bool
@@ -46,6 +50,10 @@ func main() {
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "interval of heartbeats of one kubelet")
 	flag.DurationVar(&r.restDuration, "rest", time.Minute, "how long to measure the operator at rest; 0 to skip it")
 	flag.StringVar(&r.operator, "operator", "", "the operator's program; built when empty")
+	flag.DurationVar(&r.soak, "soak", 0, "run rollouts for this long while nodes come and go, and check that memory, goroutines, watches and lease renewals stay flat")
+	flag.DurationVar(&r.period, "period", 10*time.Minute, "with -soak: from one rollout to the next")
+	flag.DurationVar(&r.interval, "interval", time.Minute, "with -soak: from one reading to the next")
+	flag.IntVar(&r.churn, "churn", 5, "with -soak: nodes that are replaced with each reading")
 	flag.StringVar(&r.profile, "profile", "", "file for a CPU profile of the rollout")
 	flag.BoolVar(&r.keep, "keep", false, "keep everything running afterwards until interrupted, to inspect it with kubectl")
 	flag.BoolVar(&r.verbose, "v", false, "show the operator's log")
@@ -88,6 +96,9 @@ func (r *run) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer o.stop()
+	if r.soak > 0 {
+		return (&soak{simulation: f, operator: o}).run(ctx)
+	}
 	return r.measureRollout(ctx, f, o)
 }
 

@@ -34,6 +34,7 @@ type simulation struct {
 	client client.Client
 	typed  *kubernetes.Clientset
 
+	oldest                    atomic.Int64 // number of the oldest node that exists; there are as many from it on as were asked for
 	active, mostActive, ended atomic.Int64 // pods and Jobs that run, their highest number, and those that have ended
 }
 
@@ -61,21 +62,23 @@ func (f *simulation) createNodes(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	return runParallel(32, f.nodes, func(i int) error {
-		n := newNode(i)
-		status := n.Status
-		if err := f.client.Create(ctx, n); err != nil {
-			return fmt.Errorf("creating a node: %w", err)
-		}
-		if err := f.client.Patch(ctx, n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))); err != nil {
-			return fmt.Errorf("removing the taints of a node: %w", err)
-		}
-		n.Status = status
-		if err := f.client.Status().Update(ctx, n); err != nil {
-			return fmt.Errorf("setting the status of a node: %w", err)
-		}
-		return nil
-	})
+	return runParallel(32, f.nodes, func(i int) error { return f.createNode(ctx, newNode(i)) })
+}
+
+// createNode creates a node that is ready.
+func (f *simulation) createNode(ctx context.Context, n *corev1.Node) error {
+	status := n.Status
+	if err := f.client.Create(ctx, n); err != nil {
+		return fmt.Errorf("creating a node: %w", err)
+	}
+	if err := f.client.Patch(ctx, n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))); err != nil {
+		return fmt.Errorf("removing the taints of a node: %w", err)
+	}
+	n.Status = status
+	if err := f.client.Status().Update(ctx, n); err != nil {
+		return fmt.Errorf("setting the status of a node: %w", err)
+	}
+	return nil
 }
 
 // newNode returns a node of the size of those of clouds: labels, annotations, conditions and a list of images.
