@@ -88,6 +88,9 @@ func TestRelease(t *testing.T) {
 	for _, name := range []string{program + ".spdx.json", agent + ".spdx.json", "images/pause.spdx.json"} {
 		lists(t, name, made[0][name])
 	}
+	if list := made[0]["images/pause.spdx.json"]; !strings.Contains(list, `"pkg:golang/golang.org/x/crypto/x509roots/fallback@v0.`) {
+		t.Error("the root certificates of the image are not listed")
+	}
 }
 
 // pause makes a small image.
@@ -104,6 +107,7 @@ func pause(t *testing.T, dir, platform string) {
 	idx, err := image.Build(image.Recipe{User: "1:1", Entrypoint: []string{"/pause"}, Trees: func(v1.Platform) ([]*image.Tree, error) {
 		tree := &image.Tree{}
 		tree.HostFile("/pause", 0o755, file)
+		tree.Bytes("/etc/ssl/certs/ca-certificates.crt", 0o644, []byte("roots"))
 		return []*image.Tree{tree}, nil
 	}}, []v1.Platform{*p})
 	if err != nil {

@@ -16,11 +16,7 @@ const repository = "https://github.com/skyhook-k8s/skyhook"
 
 // writeNotes writes release-notes.md: the version's section of the changelog, the digests of the images, and how to verify them.
 func (r *release) writeNotes() error {
-	changelog, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
-	if err != nil {
-		return fmt.Errorf("reading the changelog: %w", err)
-	}
-	changes, err := findChanges(string(changelog), r.version)
+	changes, err := r.readChanges()
 	if err != nil {
 		return err
 	}
@@ -30,6 +26,15 @@ func (r *release) writeNotes() error {
 	}
 	notes := changes + images + "\nHow to verify: [release-process.md](" + repository + "/blob/" + r.version + "/docs/release-process.md#verify-a-release)\n"
 	return r.writeFile("release-notes.md", []byte(notes))
+}
+
+// readChanges returns what CHANGELOG.md says of the version.
+func (r *release) readChanges() (string, error) {
+	changelog, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return "", fmt.Errorf("reading the changelog: %w", err)
+	}
+	return findChanges(string(changelog), r.version)
 }
 
 // findChanges returns the text below a version's heading, "## v1.2.3 (2026-01-31)". A pre-release without a section gets that of its

@@ -72,7 +72,12 @@ func (r *release) setChartVersion(about []byte) ([]byte, error) {
 	}
 	about = imagesOf(string(of[1])).ReplaceAll(about, []byte("${1}"+r.version))
 	about = chartVersion.ReplaceAll(about, []byte("version: "+strings.TrimPrefix(r.version, "v")))
-	return appVersion.ReplaceAll(about, []byte("appVersion: "+r.version)), nil
+	about = appVersion.ReplaceAll(about, []byte("appVersion: "+r.version))
+	changes, err := r.readChanges()
+	if err != nil {
+		return nil, err
+	}
+	return addHubChanges(about, changes)
 }
 
 // imagesOf matches the images of a version, and labels with it.
@@ -230,7 +235,7 @@ func (r *release) readSBOM(short string, img image.Named) ([]byte, error) {
 			return nil, err
 		}
 		files := mutate.Extract(one)
-		found, err := readPrograms(files, l.Platform)
+		found, err := r.readPrograms(files, l.Platform)
 		if err = errors.Join(err, files.Close()); err != nil {
 			return nil, fmt.Errorf("looking into image %s for %s: %w", short, l.Platform, err)
 		}
@@ -239,16 +244,20 @@ func (r *release) readSBOM(short string, img image.Named) ([]byte, error) {
 	return pkgimage.ProgramSBOM("skyhook-"+short, r.version, programs)
 }
 
-// readPrograms finds the Go programs among the files of an image.
-func readPrograms(files io.Reader, platform string) ([]pkgimage.Program, error) {
+// rootsFile is where an image has root certificates, and rootsModule the Go module that they come from.
+const (
+	rootsFile   = "etc/ssl/certs/ca-certificates.crt"
+	rootsModule = "golang.org/x/crypto/x509roots/fallback"
+)
+
+// readPrograms finds the Go programs among the files of an image. Root certificates belong to the first of them.
+func (r *release) readPrograms(files io.Reader, platform string) ([]pkgimage.Program, error) {
 	var found []pkgimage.Program
+	var data []pkgimage.Module
 	for t := tar.NewReader(files); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			if len(found) == 0 {
-				return nil, errors.New("there is no program in it")
-			}
-			return found, nil
+			break
 		}
 		if err != nil {
 			return nil, err
@@ -256,12 +265,37 @@ func readPrograms(files io.Reader, platform string) ([]pkgimage.Program, error) 
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
+		path := strings.TrimPrefix(h.Name, "/")
+		if path == rootsFile {
+			version, err := r.findModuleVersion(rootsModule)
+			if err != nil {
+				return nil, err
+			}
+			data = append(data, pkgimage.Module{Path: rootsModule, Version: version})
+			continue
+		}
 		content, err := io.ReadAll(t)
 		if err != nil {
 			return nil, err
 		}
 		if _, err := buildinfo.Read(bytes.NewReader(content)); err == nil {
-			found = append(found, pkgimage.Program{Platform: platform + " " + "/" + strings.TrimPrefix(h.Name, "/"), Content: content})
+			found = append(found, pkgimage.Program{Platform: platform + " /" + path, Content: content})
 		}
 	}
+	if len(found) == 0 {
+		return nil, errors.New("there is no program in it")
+	}
+	found[0].Data = data
+	return found, nil
+}
+
+// findModuleVersion returns the version of a module that this tree uses.
+func (r *release) findModuleVersion(path string) (string, error) {
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Version}}", path)
+	cmd.Dir = r.root
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("looking for the version of module %s: %w", path, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }

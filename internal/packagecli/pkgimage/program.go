@@ -19,7 +19,11 @@ import (
 type Program struct {
 	Platform string
 	Content  []byte
+	Data     []Module // modules whose files are beside the program in its image
 }
+
+// Module is a Go module in one version.
+type Module struct{ Path, Version string }
 
 // ProgramSBOM returns an SPDX 2.3 document about a program: its binary for each platform, and the Go modules that the build
 // info of each binary lists. The same binaries give the same bytes.
@@ -54,6 +58,9 @@ func (d document) addProgram(name, version string, p Program, sum string) error 
 		if m.Replace != nil {
 			m = m.Replace
 		}
+		d.addModule(id, m.Path, m.Version)
+	}
+	for _, m := range p.Data {
 		d.addModule(id, m.Path, m.Version)
 	}
 	return nil
