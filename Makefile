@@ -25,9 +25,9 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/operator ./cmd/skyhook-agent ./cmd/kubectl-skyhook
 
 .PHONY: test
-test: ## run every test that needs no root (the first run builds an API server)
+test: ## run every test that needs no root (the first run builds an API server); of the chart's, make chart runs more
 	@for m in $(filter-out test/e2e,$(MODULES)); do echo "== $$m"; \
-	  (cd $$m && go test -timeout 20m $$(go list ./... | grep -v /cluster/testcluster$$)); done
+	  (cd $$m && go test -cover -timeout 20m $$([ $$m != test/chart ] || echo -short) $$(go list ./... | grep -v /cluster/testcluster$$)); done
 
 .PHONY: test-cluster
 test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
@@ -57,6 +57,17 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	    echo "$$out"; exit 1; \
 	  done || exit 1; \
 	done
+
+# Packages that start goroutines, or that several goroutines use.
+RACY := ./internal/controller ./internal/wire ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim
+
+.PHONY: race
+race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the six
+	CGO_ENABLED=1 go test -race -short -timeout 30m $(or $(if $(PART),$(word $(PART),$(RACY))),$(RACY))
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what every module calls
+	@hack/vuln.sh $(MODULES) test/cluster/hyperkube
 
 .PHONY: sim
 sim: ## play SEEDS (10000) random runs of a whole cluster, from the seed FIRST (1) on
@@ -170,7 +181,7 @@ image: ## build all images as OCI archives into dist/images (PUSH=repository als
 # One cluster serves all packages of the suite: one that is brought up here, the one of test/cluster that SKYHOOK_E2E_CLUSTER names,
 # or that of KUBECONFIG (see the package comment of test/e2e/suite).
 .PHONY: e2e
-e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the cluster of KUBECONFIG; E2E=./skyhook for a part
+e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the cluster of KUBECONFIG; E2E=./skyhook for a part, SHORT=1 without the longest tests
 	@cluster() { go run -C $(CURDIR)/test/cluster . --name e2e "$$@"; }; \
 	if [ -z "$${SKYHOOK_E2E_CLUSTER:-}$${KUBECONFIG:-}" ]; then \
 	  export SKYHOOK_E2E_CLUSTER=e2e; \
@@ -178,7 +189,7 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	  cluster up --nodes n1,n2,n3 --apiserver-proxy; \
 	fi; \
 	cd test/e2e; \
-	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
+	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
 .PHONY: scale
 scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)

@@ -68,7 +68,7 @@ func (s *fixture) startOperator() {
 	s.registry = prometheus.NewRegistry()
 	o.Registry = s.registry
 	config := s.config
-	go func() { ended <- Run(ctx, config, o) }()
+	label := runLabelled(func(context.Context) { ended <- Run(ctx, config, o) })
 	stopped := false
 	s.stop = func() {
 		cancel()
@@ -79,6 +79,7 @@ func (s *fixture) startOperator() {
 		if err := <-ended; err != nil {
 			s.Errorf("the operator ended: %v", err)
 		}
+		checkLeaks(s, label)
 	}
 	s.Cleanup(s.stop)
 }

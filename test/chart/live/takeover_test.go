@@ -80,7 +80,10 @@ func (p predecessor) applyFormerState(t *testing.T, w *testenv.Env) {
 // release. What is finished is not run again, what had begun is, once; after a rollback everything is as the predecessor left
 // it, and coming back changes nothing.
 func TestTakeover(t *testing.T) {
-	for _, p := range predecessors {
+	for i, p := range predecessors {
+		if testing.Short() && i > 0 && i < len(predecessors)-1 {
+			continue // the oldest and the newest differ most
+		}
 		t.Run(p.String(), p.testTakeover)
 	}
 }

@@ -65,6 +65,9 @@ spec: {holderIdentity: skyhook-operator-controller-manager-6d5f8-x2x7z_0b8c, lea
 // TestTakeover upgrades a release of the predecessor to ours, with the controllers of a real cluster: one Deployment replaces the
 // other, nothing is run again where it was finished, and the release goes back and comes again.
 func TestTakeover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: test/chart/live takes releases over on a real API server")
+	}
 	nodes := cluster.Nodes(t, 2)
 	cluster.Label(t, "e2e=install", nodes...)
 	for _, n := range nodes {

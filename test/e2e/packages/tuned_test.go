@@ -136,6 +136,9 @@ var purgeLeftovers = []string{"polkitd", "usr/share/polkit-1/rules.d d", "etc/xm
 // this node shares, so its recommended profile does nothing here, and the package's profiles set only parameters of the node's
 // own network.
 func TestTuned(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: two minutes of apt; the scenarios of the package play it with a fake TuneD")
+	}
 	h := newHost(t, "tuned-life")
 	h.provideTuned()
 	h.exec(`mkdir -p /etc/tuned/idle

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -56,12 +57,28 @@ func packageNames(name string, versions ...string) (names []string) {
 
 // imageSet is what was pushed.
 type imageSet struct {
+	dir     string // of the archives
 	digests map[string]string
 	pairs   []string // repositories in manifests, each followed by the one it was pushed to
 }
 
 // ImageDigest returns the digest of an image that was pushed.
 func (c *Cluster) ImageDigest(image string) string { return c.images.digests[image] }
+
+// PackageImage returns the image of a package of ours for this machine's architecture.
+func (c *Cluster) PackageImage(t *testing.T, name string) v1.Image {
+	t.Helper()
+	content, remove, err := registry.Open(filepath.Join(c.images.dir, "packages-"+name+".tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remove)
+	found, err := findImage(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
 
 // foreignImages are pairs for a replacer of texts; there are none on a cluster of ours.
 func (c *Cluster) foreignImages() []string {
@@ -85,6 +102,7 @@ func (c *Cluster) pushImages(ctx context.Context) error {
 			return err
 		}
 	}
+	c.images.dir = dir
 	for archive, names := range archives {
 		content, remove, err := registry.Open(filepath.Join(dir, archive+".tar"))
 		if err != nil {
