@@ -28,7 +28,8 @@ func TestMovedTag(t *testing.T) {
 		image := suite.PackageRepository + c.name
 		push := func(text string) (digest string) {
 			t.Helper()
-			hash, err := local.Push(context.Background(), image+":1.0.0", addVariant(t, base, text))
+			// Two repositories with one content would be one image on the node, which names only one of them.
+			hash, err := local.Push(context.Background(), image+":1.0.0", addVariant(t, base, text+" "+c.name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,8 +48,8 @@ func TestMovedTag(t *testing.T) {
 			cluster.Exec(t, n, "touch /run/tag-is-moved")
 		}
 		cluster.WaitComplete(t, c.name)
-		requireStages(t, first, "old ")
-		requireStages(t, second, c.second+" ")
+		requireStages(t, first, "old "+c.name)
+		requireStages(t, second, c.second+" "+c.name)
 		if c.spec != "" {
 			requirePin(t, c.name, first, old)
 		}
