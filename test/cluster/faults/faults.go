@@ -24,10 +24,12 @@ type Fault struct {
 	Path   string `json:"path,omitempty"`   // regular expression on the path with its query; empty: all
 
 	Chance float64 `json:"chance,omitempty"` // between 0 and 1; 0 stands for always
+	Skip   int     `json:"skip,omitempty"`   // let so many requests pass first
 	Times  int     `json:"times,omitempty"`  // ends after so many; 0: never
 
 	Delay  Duration `json:"delay,omitempty"`  // wait this long first
 	Status int      `json:"status,omitempty"` // answer with this status instead of asking the API server
+	Skew   Duration `json:"skew,omitempty"`   // add this to each time in the body of the request, as if the client's clock were wrong
 	Hangup string   `json:"hangup,omitempty"` // Before: without asking the API server; After: it did what was asked, nobody hears of it
 }
 
@@ -64,6 +66,9 @@ func (f Fault) Check() error {
 	if f.Chance < 0 || f.Chance > 1 {
 		wrong = append(wrong, fmt.Errorf("chance %v: it must be between 0 and 1", f.Chance))
 	}
+	if f.Skip < 0 {
+		wrong = append(wrong, fmt.Errorf("skip %d: it must not be negative", f.Skip))
+	}
 	if f.Times < 0 {
 		wrong = append(wrong, fmt.Errorf("times %d: it must not be negative", f.Times))
 	}
@@ -79,8 +84,8 @@ func (f Fault) Check() error {
 	if f.Hangup != "" && f.Status != 0 {
 		wrong = append(wrong, errors.New("status and hangup exclude each other: who hangs up answers nothing"))
 	}
-	if f.Delay == 0 && f.Status == 0 && f.Hangup == "" {
-		wrong = append(wrong, errors.New("a fault needs a delay, a status or a hangup"))
+	if f.Delay == 0 && f.Status == 0 && f.Hangup == "" && f.Skew == 0 {
+		wrong = append(wrong, errors.New("a fault needs a delay, a status, a hangup or a skew"))
 	}
 	return errors.Join(wrong...)
 }
@@ -89,7 +94,7 @@ func (f Fault) Check() error {
 type rule struct {
 	Fault
 	user, method, path *regexp.Regexp
-	happened           int
+	matched, happened  int
 }
 
 // Set is the active faults. Its zero value has none.
@@ -161,6 +166,10 @@ func (s *Set) findFault(user string, r *http.Request) (Fault, bool) {
 		if !rule.user.MatchString(user) || !rule.method.MatchString(r.Method) || !rule.path.MatchString(r.URL.RequestURI()) {
 			continue
 		}
+		rule.matched++
+		if rule.matched <= rule.Skip {
+			continue
+		}
 		if rule.Chance > 0 && rand.Float64() >= rule.Chance {
 			continue
 		}
@@ -176,6 +185,7 @@ func statusReason(status int) string {
 		http.StatusConflict: "Conflict", http.StatusNotFound: "NotFound", http.StatusForbidden: "Forbidden", http.StatusUnauthorized: "Unauthorized",
 		http.StatusTooManyRequests: "TooManyRequests", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 		http.StatusInternalServerError: "InternalError", http.StatusGone: "Expired",
+		http.StatusUnprocessableEntity: "Invalid",
 	}
 	if word, found := words[status]; found {
 		return word

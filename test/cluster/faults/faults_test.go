@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{Fault{Status: 500}, ""},
 		{Fault{Delay: Duration(time.Second), Hangup: After}, ""},
-		{Fault{}, "a fault needs a delay, a status or a hangup"},
+		{Fault{}, "a fault needs a delay, a status, a hangup or a skew"},
 		{Fault{Status: 200}, "status 200: it must be an HTTP error, 400 to 599"},
 		{Fault{Status: 500, Hangup: Before}, "status and hangup exclude each other: who hangs up answers nothing"},
 		{Fault{Hangup: "later"}, `hangup "later": it must be before or after`},
@@ -144,5 +144,25 @@ func TestWritten(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"delay":"2"}`), &got); err == nil || !strings.Contains(err.Error(), "write a number and a unit") {
 		t.Errorf("the error about a delay without a unit is %v", err)
+	}
+}
+
+// TestSkip: a fault lets requests pass first, each fault counts for itself, and one that ended makes way for the next.
+func TestSkip(t *testing.T) {
+	var s Set
+	if err := s.Replace([]Fault{{Method: "PATCH", Skip: 2, Times: 1, Hangup: After}, {Method: "PATCH", Skip: 2, Hangup: Before}}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, method := range []string{"PATCH", "GET", "PATCH", "PATCH", "GET", "PATCH", "PATCH"} {
+		r, err := http.NewRequest(method, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fault, _ := s.findFault("", r)
+		got = append(got, fault.Hangup)
+	}
+	if want := ",,,after,,before,before"; strings.Join(got, ",") != want {
+		t.Errorf("the requests met %v, want %s", got, want)
 	}
 }

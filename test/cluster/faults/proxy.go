@@ -30,9 +30,10 @@ type Trust struct {
 type Proxy struct {
 	Faults Set
 
-	server *http.Server
-	tokens *httputil.ReverseProxy // clients with a token, or with nothing
-	names  *httputil.ReverseProxy // clients with a certificate
+	watches watches
+	server  *http.Server
+	tokens  *httputil.ReverseProxy // clients with a token, or with nothing
+	names   *httputil.ReverseProxy // clients with a certificate
 }
 
 // New creates a proxy in front of the API server at address, which dial connects to.
@@ -102,6 +103,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		user = tokenUser(r)
 	}
+	if r.URL.Query().Get("watch") == "true" {
+		ctx, end := p.watches.add(r.Context(), user)
+		defer end()
+		r = r.WithContext(ctx)
+	}
 	fault, happens := p.Faults.findFault(user, r)
 	if !happens {
 		next.ServeHTTP(w, r)
@@ -109,6 +115,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !sleep(r.Context(), time.Duration(fault.Delay)) {
 		return
+	}
+	if fault.Skew != 0 {
+		if err := skewTimes(r, time.Duration(fault.Skew)); err != nil {
+			writeStatus(w, http.StatusBadRequest, err.Error())
+			return
+		}
 	}
 	switch {
 	case fault.Status != 0:

@@ -130,6 +130,18 @@ func NewNode(ctx context.Context, plane *Namespace, i, n int) (*Namespace, error
 	return s, nil
 }
 
+// Connect cuts the network of node i, or connects it again, as at its port of the switch. A boot connects it too.
+func Connect(ctx context.Context, plane *Namespace, i int, isConnected bool) error {
+	state := "down"
+	if isConnected {
+		state = "up"
+	}
+	if err := plane.runIP(ctx, fmt.Sprintf("link set node%d %s", i, state)); err != nil {
+		return fmt.Errorf("setting the port of node %d %s: %w", i, state, err)
+	}
+	return nil
+}
+
 func nodeCommands(i, n int) []string {
 	commands := []string{
 		"link set lo up",

@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +29,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	private map[string]Credentials // by repository, registry host included
+	hidden  []string               // repositories that answer as if they did not exist
 }
 
 // Credentials are the credentials of a private repository.
@@ -52,6 +54,22 @@ func (s *Server) Protect(c Credentials) {
 	s.private[RepositoryPath(c.Repository)] = c
 }
 
+// Hide makes these repositories look to nodes as if they did not exist, and all others be there again.
+func (s *Server) Hide(repositories []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden = nil
+	for _, repository := range repositories {
+		s.hidden = append(s.hidden, RepositoryPath(repository))
+	}
+}
+
+func (s *Server) isHidden(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.hidden, func(repository string) bool { return strings.HasPrefix(path, "/v2/"+repository+"/") })
+}
+
 // PushHandler serves without credentials.
 func (s *Server) PushHandler() http.Handler { return s.images }
 
@@ -61,6 +79,12 @@ func (s *Server) PullHandler() http.Handler {
 		if host := r.URL.Query().Get("ns"); host != "" && strings.HasPrefix(r.URL.Path, "/v2/") {
 			r = r.Clone(r.Context())
 			r.URL.Path = "/v2/" + RepositoryPath(host) + "/" + strings.TrimPrefix(r.URL.Path, "/v2/")
+		}
+		if s.isHidden(r.URL.Path) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"errors":[{"code":"NAME_UNKNOWN","message":"the repository is hidden"}]}`)
+			return
 		}
 		if c, private := s.requiredCredentials(r.URL.Path); private && !c.match(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test cluster"`)

@@ -225,3 +225,22 @@ func ociArchive(t *testing.T, content any) string {
 	}
 	return packTar(t, string(path), filepath.Join(dir, "oci.tar"))
 }
+
+// TestHide: nodes do not find hidden repositories, neither by tag nor by digest, until they are shown again.
+func TestHide(t *testing.T) {
+	s, owner, nodes := startRegistry(t)
+	digest := pushImage(t, owner, "ghcr.io/acme/agent:1", newImage(t, "agent"))
+	pushImage(t, owner, "ghcr.io/acme/agent2:1", newImage(t, "other"))
+	requireStatus := func(path string, want int) {
+		t.Helper()
+		if status, _ := pullManifest(t, nodes, "ghcr.io", path); status != want {
+			t.Errorf("%s: status %d, want %d", path, status, want)
+		}
+	}
+	s.Hide([]string{"ghcr.io/acme/agent"})
+	requireStatus("acme/agent/manifests/1", http.StatusNotFound)
+	requireStatus("acme/agent/manifests/"+digest.String(), http.StatusNotFound)
+	requireStatus("acme/agent2/manifests/1", http.StatusOK)
+	s.Hide(nil)
+	requireStatus("acme/agent/manifests/1", http.StatusOK)
+}

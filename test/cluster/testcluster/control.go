@@ -79,6 +79,7 @@ func (k *supervisor) serveControl() error {
 		}
 		return nil, k.proxy.Faults.Replace(wanted)
 	}))
+	k.handleFaults(mux)
 	mux.HandleFunc("POST /stop", jsonHandler(func(*http.Request) (any, error) {
 		time.AfterFunc(50*time.Millisecond, func() { close(k.stop) }) // after the response
 		return nil, nil

@@ -43,6 +43,7 @@ func TestCluster(t *testing.T) {
 	t.Run("private repository", func(t *testing.T) { privateRepository(t, c) })
 	t.Run("network", func(t *testing.T) { networkWorks(t, c) })
 	t.Run("faults", func(t *testing.T) { faultsHappen(t, c) })
+	t.Run("broken parts", func(t *testing.T) { brokenParts(t, c) })
 	t.Run("switches", func(t *testing.T) { switches(t, c) })
 	t.Run("logs", func(t *testing.T) { logs(t, c) })
 }
@@ -196,7 +197,7 @@ func faultsHappen(t *testing.T, c *Cluster) {
 	if err != nil || len(counts) != 1 || counts[0].Happened == 0 {
 		t.Errorf("the faults in force are %+v, %v", counts, err)
 	}
-	if err := c.SetFaults(ctx, faults.Fault{}); err == nil || !strings.Contains(err.Error(), "a fault needs a delay, a status or a hangup") {
+	if err := c.SetFaults(ctx, faults.Fault{}); err == nil || !strings.Contains(err.Error(), "a fault needs a delay, a status, a hangup or a skew") {
 		t.Errorf("a fault that does nothing gave %v", err)
 	}
 	if err := c.SetFaults(ctx); err != nil {

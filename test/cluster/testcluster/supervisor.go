@@ -71,6 +71,7 @@ type supervisor struct {
 	proxy     *faults.Proxy // nil unless APIServerProxy is set
 	machines  []*machine
 	listeners listeners
+	running   runningPrograms
 	stop      chan struct{}
 }
 
@@ -241,7 +242,9 @@ func (k *supervisor) runProgram(name string, after func() bool, argv []string) e
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			err := k.space.Run(cmd.Start)
 			if err == nil {
+				k.running.set(name, cmd.Process)
 				err = cmd.Wait()
+				k.running.set(name, nil)
 			}
 			fmt.Fprintf(log, "--- %s ended: %v; restarting it\n", name, err)
 			time.Sleep(time.Second)
