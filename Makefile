@@ -26,8 +26,8 @@ build: ## build the programs into bin/
 
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server); of the chart's, make chart runs more
-	@for m in $(filter-out test/e2e,$(MODULES)); do echo "== $$m"; \
-	  (cd $$m && go test -cover -timeout 20m $$([ $$m != test/chart ] || echo -short) $$(go list ./... | grep -v /cluster/testcluster$$)); done
+	@for m in $(MODULES); do echo "== $$m"; \
+	  (cd $$m && go test -cover -timeout 20m $$([ $$m != test/chart ] || echo -short) $$(go list ./... | grep -Ev '/cluster/testcluster$$|/test/e2e/[a-z]+$$')); done
 
 .PHONY: test-cluster
 test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
@@ -190,6 +190,18 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	fi; \
 	cd test/e2e; \
 	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
+
+# The seed decides which faults happen when; a run prints its seed. SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
+.PHONY: chaos
+chaos: image ## break the operator, the control plane and four real nodes for FOR (30m) while work runs, from a SEED (needs root)
+	@cluster() { go run -C $(CURDIR)/test/cluster . --name chaos "$$@"; }; \
+	if [ -z "$${SKYHOOK_E2E_CLUSTER:-}" ]; then \
+	  export SKYHOOK_E2E_CLUSTER=chaos; \
+	  cluster down; trap 'cluster down' EXIT; \
+	  cluster up --nodes n1,n2,n3,n4 --apiserver-proxy; \
+	fi; \
+	cd test/e2e; \
+	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m)
 
 .PHONY: scale
 scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)

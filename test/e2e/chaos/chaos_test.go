@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chaos lets work run on real nodes while a seeded schedule of faults breaks the operator, the control plane and the nodes. An
+// observer checks the promises of the product meanwhile. At the end hosts and nodes must be as an undisturbed run leaves them.
+package chaos_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
+	"github.com/skyhook-k8s/skyhook/test/e2e/chaos/observer"
+	"github.com/skyhook-k8s/skyhook/test/e2e/chaos/schedule"
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
+)
+
+var (
+	seed   = flag.Uint64("seed", 0, "of the schedule; 0 draws one")
+	length = flag.Duration("for", 5*time.Minute, "how long faults happen")
+)
+
+var cluster *suite.Cluster
+
+func TestMain(m *testing.M) { suite.Main(m, &cluster, suite.WithOperator) }
+
+// run is one run of chaos.
+type run struct {
+	*testing.T
+	machines *testcluster.Cluster
+	objects  *dynamic.DynamicClient
+	nodes    []string
+	begin    time.Time
+	observer *observer.Observer // of the present round
+
+	nodeFault sync.Mutex // held while a node is broken, and while hosts are reset
+}
+
+// say prints a line of the time line, with the time since the beginning.
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintf(os.Stdout, "%7s  %s\n", time.Since(r.begin).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// TestChaos does the work once undisturbed, and then again and again while faults happen.
+func TestChaos(t *testing.T) {
+	r := &run{T: t, machines: cluster.LocalCluster(t, "breaking nodes and the control plane"), nodes: cluster.InterruptibleNodes(t, 4), begin: time.Now()}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1_000_000) + 1
+	}
+	var err error
+	if r.objects, err = dynamic.NewForConfig(r.machines.Config); err != nil {
+		t.Fatal(err)
+	}
+	plan := schedule.New(*seed, *length, r.nodes)
+	fmt.Fprintf(os.Stdout, "\nseed %d: make chaos SEED=%d FOR=%s runs this again. The faults, by the time since the first:\n%s\n", *seed, *seed, *length, schedule.TimeLine(plan))
+	cluster.ScaleOperator(t, 2)
+	r.prepareHosts()
+
+	r.say("the undisturbed round begins")
+	undisturbed := r.work("undisturbed")
+	r.requireNoViolations()
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	injector := newInjector(r)
+	over := injector.start(ctx, plan)
+	for round, isOver := 1, false; !isOver; round++ {
+		r.say("round %d begins", round)
+		disturbed := r.work(fmt.Sprintf("round %d", round))
+		r.compare(undisturbed, disturbed)
+		r.requireNoViolations()
+		select {
+		case <-over:
+			isOver = true
+		default:
+		}
+	}
+	r.say("%s", injector.summary())
+}
+
+// requireNoViolations fails the test with everything that was broken in the present round.
+func (r *run) requireNoViolations() {
+	r.Helper()
+	var lines []string
+	for _, v := range r.observer.Violations() {
+		lines = append(lines, v.String())
+	}
+	if len(lines) > 0 {
+		r.Fatalf("seed %d: promises were broken:\n%s", *seed, strings.Join(lines, "\n"))
+	}
+}
+
+// compare compares how a round left the nodes with how the undisturbed round did.
+func (r *run) compare(undisturbed, disturbed map[string]observer.End) {
+	r.Helper()
+	for _, n := range r.nodes {
+		for _, difference := range observer.Differences(undisturbed[n], disturbed[n]) {
+			r.Errorf("%s: %s", n, difference)
+		}
+	}
+	if r.Failed() {
+		r.Fatalf("seed %d: the round left the nodes in another state than the undisturbed one", *seed)
+	}
+}
