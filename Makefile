@@ -204,7 +204,7 @@ chaos: image ## break the operator, the control plane and four real nodes for FO
 	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m)
 
 .PHONY: scale
-scale: ## measure the operator during a rollout over 1,000 simulated nodes (ARGS="--help" for more)
+scale: ## measure the operator with 1,000 simulated nodes (ARGS="-help" for more)
 	go run ./test/scale $(ARGS)
 
 .PHONY: soak

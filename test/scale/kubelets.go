@@ -34,7 +34,7 @@ func (f *simulation) startKubelets(ctx context.Context) {
 			AddFunc: func(o any) {
 				p, _ := o.(*corev1.Pod)
 				f.countActive()
-				time.AfterFunc(f.randomize(f.stageDuration), func() { f.finishPod(ctx, p) })
+				go f.runPod(ctx, p.DeepCopy())
 			},
 			UpdateFunc: func(before, after any) {
 				was, _ := before.(*corev1.Pod)
@@ -59,20 +59,6 @@ func (f *simulation) countActive() {
 }
 
 func (f *simulation) randomize(d time.Duration) time.Duration { return d/2 + rand.N(d) }
-
-// finishPod reports that all init containers of a pod have succeeded.
-func (f *simulation) finishPod(ctx context.Context, p *corev1.Pod) {
-	q := p.DeepCopy()
-	q.Status.Phase = corev1.PodRunning
-	for _, c := range p.Spec.InitContainers {
-		q.Status.InitContainerStatuses = append(q.Status.InitContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now()}}})
-	}
-	if err := f.client.Status().Patch(ctx, q, client.MergeFrom(p)); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "scale: finishing pod %s: %v\n", p.Name, err)
-	}
-	f.ended.Add(1)
-}
 
 // removePod removes a pod that was deleted.
 func (f *simulation) removePod(ctx context.Context, p *corev1.Pod) {

@@ -38,7 +38,7 @@ type sample struct {
 	at       time.Time
 	cpu      time.Duration
 	rss      int64 // bytes, now
-	peak     int64 // bytes, highest ever
+	peak     int64 // bytes, highest since resetPeak
 	file     int64 // bytes of rss that map the program file
 	families map[string]*dto.MetricFamily
 }
@@ -124,6 +124,14 @@ func (o *operator) stop() {
 	_ = os.RemoveAll(o.dir)
 }
 
+// resetPeak makes the present memory of the operator its highest.
+func (o *operator) resetPeak() error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", o.cmd.Process.Pid), []byte("5"), 0); err != nil {
+		return fmt.Errorf("resetting the operator's peak memory: %w", err)
+	}
+	return nil
+}
+
 // takeSample reads /proc and the operator's metrics.
 func (o *operator) takeSample() (*sample, error) {
 	s := &sample{at: time.Now()}
@@ -168,20 +176,32 @@ func (o *operator) takeSample() (*sample, error) {
 	return s, nil
 }
 
-// writeProfile writes a CPU profile of 30 seconds to a file.
-func (o *operator) writeProfile(path string) {
-	answer, err := http.Get("http://" + o.pprof + "/debug/pprof/profile?seconds=30")
+// writeProfiles writes a CPU profile for every ten seconds, until the context ends: NAME-1.pprof, NAME-2.pprof and so on.
+func (o *operator) writeProfiles(ctx context.Context, name string) {
+	for i := 1; ctx.Err() == nil; i++ {
+		if err := o.writeProfile(ctx, fmt.Sprintf("%s-%d.pprof", name, i)); err != nil {
+			if ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
+			}
+			return
+		}
+	}
+}
+
+// writeProfile writes a CPU profile of ten seconds to a file.
+func (o *operator) writeProfile(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.pprof+"/debug/pprof/profile?seconds=10", nil)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
-		return
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
 	}
 	defer answer.Body.Close()
-	file, err := os.Create(path)
-	if err == nil {
-		_, err = io.Copy(file, answer.Body)
-		err = errors.Join(err, file.Close())
-	}
+	profile, err := io.ReadAll(answer.Body)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
+		return err
 	}
+	return os.WriteFile(path, profile, 0o644)
 }

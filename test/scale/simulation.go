@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +34,7 @@ type simulation struct {
 
 	oldest                    atomic.Int64 // number of the oldest node that exists; there are as many from it on as were asked for
 	active, mostActive, ended atomic.Int64 // pods and Jobs that run, their highest number, and those that have ended
+	reboots                   atomic.Int64
 }
 
 func newSimulation(config *rest.Config, r *run) (*simulation, error) {
@@ -106,72 +105,6 @@ func newNode(i int) *corev1.Node {
 			fmt.Sprintf("registry.example/some/team/with/image-%02d@sha256:%064d", j, j), fmt.Sprintf("registry.example/some/team/with/image-%02d:v1.%d.0", j, j)}})
 	}
 	return n
-}
-
-// createSkyhooks creates the Skyhooks and NodeOps.
-func (f *simulation) createSkyhooks(ctx context.Context) error {
-	for i := range f.skyhooks {
-		s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("scale-%d", i+1)}}
-		s.Spec.NodeSelectors.MatchLabels = map[string]v1alpha1.LabelValue{"pool": "gpu"}
-		s.Spec.Priority = 100 + i
-		if f.budget > 0 {
-			s.Spec.InterruptionBudget.Count = &f.budget
-		}
-		s.Spec.Packages = map[string]v1alpha1.Package{}
-		for j := range f.packages {
-			s.Spec.Packages[fmt.Sprintf("package-%c", 'a'+j)] = v1alpha1.Package{
-				Version: "1.2.3", Image: "registry.example/skyhook/packages/package",
-				ConfigMap: map[string]v1alpha1.ConfigData{"apply.sh": "echo apply", "config.sh": "echo config"},
-			}
-		}
-		if err := f.client.Create(ctx, s); err != nil {
-			return fmt.Errorf("creating a Skyhook: %w", err)
-		}
-	}
-	return f.createNodeOps(ctx)
-}
-
-// countCompleteSkyhooks counts the Skyhooks that are complete on every node.
-func (f *simulation) countCompleteSkyhooks(ctx context.Context) (complete int, words string, err error) {
-	hooks := &v1alpha1.SkyhookList{}
-	if err := f.client.List(ctx, hooks); err != nil {
-		return 0, "", fmt.Errorf("listing Skyhooks: %w", err)
-	}
-	for _, s := range hooks.Items {
-		words += " " + s.Status.CompleteNodes
-		if s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && s.Status.NodesTotal == f.nodes {
-			complete++
-		}
-	}
-	return complete, words, nil
-}
-
-// waitComplete returns when every Skyhook and NodeOp is complete on every node and no pod or Job runs.
-func (f *simulation) waitComplete(ctx context.Context, o *operator) error {
-	for {
-		complete, words, err := f.countCompleteSkyhooks(ctx)
-		if err != nil {
-			return err
-		}
-		ops, more, err := f.countCompleteNodeOps(ctx)
-		if err != nil {
-			return err
-		}
-		words += more
-		if complete == f.skyhooks && ops == f.nodeOps && f.active.Load() == 0 {
-			return nil
-		}
-		if f.verbose {
-			fmt.Fprintf(os.Stderr, "complete:%s, active: %d\n", words, f.active.Load())
-		}
-		select {
-		case <-o.ended:
-			return errors.New("the operator exited during the rollout; run again with -v")
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(250 * time.Millisecond):
-		}
-	}
 }
 
 // runParallel calls do for every index with several workers, and returns the errors.

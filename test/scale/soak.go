@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -55,10 +54,10 @@ type soakTrend struct {
 
 // run begins a rollout with each period until the time is over, and prints a table. What has grown is an error.
 func (s *soak) run(ctx context.Context) error {
-	if err := s.createSkyhooks(ctx); err != nil {
+	if err := s.install(ctx); err != nil {
 		return err
 	}
-	s.version, s.began = 3, time.Now()
+	s.version, s.began = firstVersion, time.Now()
 	end := time.Now().Add(s.soak)
 	nextRollout, nextReading := time.Now().Add(s.period), time.Now().Add(s.interval)
 	for time.Now().Before(end) {
@@ -98,8 +97,8 @@ func (s *soak) observe(ctx context.Context) error {
 	if s.took > 0 {
 		return nil
 	}
-	complete, _, err := s.countCompleteSkyhooks(ctx)
-	if err == nil && complete == s.skyhooks {
+	complete, _, err := s.isSkyhookComplete(ctx)
+	if err == nil && complete {
 		s.took = time.Since(s.began)
 	}
 	return err
@@ -111,21 +110,7 @@ func (s *soak) beginRollout(ctx context.Context) error {
 		return fmt.Errorf("the rollout of version 1.2.%d is not complete after %s", s.version, time.Since(s.began).Round(time.Second))
 	}
 	s.version, s.took, s.began = s.version+1, 0, time.Now()
-	hooks := &v1alpha1.SkyhookList{}
-	if err := s.client.List(ctx, hooks); err != nil {
-		return fmt.Errorf("listing Skyhooks: %w", err)
-	}
-	for i := range hooks.Items {
-		h, before := &hooks.Items[i], hooks.Items[i].DeepCopy()
-		for name, p := range h.Spec.Packages {
-			p.Version = v1alpha1.PackageVersion(fmt.Sprintf("1.2.%d", s.version))
-			h.Spec.Packages[name] = p
-		}
-		if err := s.client.Patch(ctx, h, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("raising the version of Skyhook %s: %w", h.Name, err)
-		}
-	}
-	return nil
+	return s.editSkyhook(ctx, func(spec *v1alpha1.SkyhookSpec) { setVersion(spec, s.version) })
 }
 
 // replaceNodes deletes the oldest nodes and creates as many new ones.
@@ -248,7 +233,7 @@ func (s *soak) checkTrends() error {
 func (s *soak) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "rollout\ttook\tlowest RSS\thighest RSS\tgoroutines\tfiles\twatches")
-	for version := 3; version <= s.version; version++ {
+	for version := firstVersion; version <= s.version; version++ {
 		var low, high int64
 		var latest reading
 		for _, r := range s.readings {

@@ -16,76 +16,111 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// table is the result: names, values, and their bounds, if there are any.
-type table struct{ rows [][3]string }
+// Bounds of a rollout of two packages. A figure that misses its bound is bold.
+const (
+	maxCPUPerNode       = 15 * time.Millisecond // with 1,000 nodes and no budget
+	maxCPUPerNodeBudget = 25 * time.Millisecond // with a budget, because nodes change one after another
+	maxGrowth           = 1.3                   // of the CPU time for a node with more nodes
+	maxRSS              = 120 << 20             // with 1,000 nodes
+	maxRSSLarge         = 256 << 20             // with more nodes
+	maxWrites           = 17.0                  // for a node
+	maxObject           = 256 << 10
+	maxReaction         = 500 * time.Millisecond
+	maxRestShare        = 0.005 // of a core
+)
 
-func (t *table) addRow(name, value, bound string) {
-	t.rows = append(t.rows, [3]string{name, value, bound})
+// printHead prints the head of a Markdown table.
+func printHead(out io.Writer) {
+	fmt.Fprintln(out, "| Nodes | Phase | Time | CPU | CPU per node | Peak RSS | Writes per node | Reads per node | Largest object | Deciding: p50, p99 | Reaction: p50, p99 |")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|")
 }
 
-// addRollout adds the cost of a rollout.
-func (t *table) addRollout(r *run, f *simulation, took time.Duration, before, after *sample) {
-	t.addRow("nodes, Skyhooks, packages, NodeOps", fmt.Sprintf("%d, %d, %d, %d", r.nodes, r.skyhooks, r.packages, r.nodeOps), "")
-	t.addRow("budget", fmt.Sprintf("%d", r.budget), "0 is none")
-	t.addRow("time to complete", took.Round(100*time.Millisecond).String(), "")
-	t.addRow("pods and Jobs that ended, most at once", fmt.Sprintf("%d, %d", f.ended.Load(), f.mostActive.Load()), "")
-	writes := growthBySeries(before, after, "skyhook_api_writes_total")
-	total := 0.0
-	for _, n := range writes {
-		total += n
-	}
-	t.addRow("writes per node", fmt.Sprintf("%.1f", total/float64(r.nodes)), boundOf(r, "20"))
-	for _, name := range slices.Sorted(maps.Keys(writes)) {
-		t.addRow("  "+name, fmt.Sprintf("%.2f", writes[name]/float64(r.nodes)), "")
-	}
-	t.addRow("CPU seconds", fmt.Sprintf("%.1f", (after.cpu-before.cpu).Seconds()), boundOf(r, "15"))
-	t.addRow("RSS now, peak, the program itself", fmt.Sprintf("%d MiB, %d MiB, %d MiB", after.rss>>20, after.peak>>20, after.file>>20), boundOf(r, "120 MiB"))
-	parts := growthBySeries(before, after, "skyhook_loop_seconds")
-	busy := 0.0
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		busy += parts[name]
-		t.addRow("  loop: "+name, fmt.Sprintf("%.1f s", parts[name]), "")
-	}
-	wall := after.at.Sub(before.at).Seconds()
-	t.addRow("share of time: decide", fmt.Sprintf("%.1f %%", 100*parts["decide"]/wall), "")
-	t.addRow("share of time: wait for the API server", fmt.Sprintf("%.0f %%", 100*(busy-parts["decide"])/wall), "")
-	t.addRow("share of time: idle", fmt.Sprintf("%.0f %%", 100*(1-busy/wall)), "")
-	t.addRow("passes", fmt.Sprintf("%d", countObservations(before, after, "skyhook_loop_seconds", "decide")), "")
-	t.addRow("duration of decide, p99", quantileBucket(before, after, "skyhook_loop_seconds", "decide", 0.99), "")
-	t.addRow("pod's end to next create, p50", quantileBucket(before, after, "skyhook_reaction_seconds", "", 0.5), "")
-	t.addRow("pod's end to next create, p99", quantileBucket(before, after, "skyhook_reaction_seconds", "", 0.99), "250ms with up to 50 in flight")
+// printRow prints the row of a measurement.
+func (r *run) printRow(out io.Writer, m measurement) {
+	fmt.Fprintf(out, "| %s |\n", strings.Join(r.row(m), " | "))
 }
 
-// boundOf returns a bound that holds for 1,000 nodes and two packages.
-func boundOf(r *run, b string) string {
-	if r.nodes == 1000 && r.packages == 2 && r.skyhooks == 1 && r.nodeOps == 0 {
-		return "at most " + b
+// row returns the cells of a measurement.
+func (r *run) row(m measurement) []string {
+	nodes := float64(r.nodes)
+	cpu := m.after.cpu - m.before.cpu
+	perNode := time.Duration(float64(cpu) / nodes)
+	cpuCell, perNodeCell := fmt.Sprintf("%.1f s", cpu.Seconds()), fmt.Sprintf("%.1f ms", 1000*perNode.Seconds())
+	limitCPU, limitRSS := maxCPUPerNode, int64(maxRSS)
+	if r.budget > 0 {
+		limitCPU = maxCPUPerNodeBudget
 	}
-	return ""
+	if r.nodes > 1000 {
+		limitCPU, limitRSS = time.Duration(float64(limitCPU)*maxGrowth), maxRSSLarge
+	}
+	if m.phase.name == phaseRest {
+		share := float64(cpu) / float64(m.after.at.Sub(m.before.at))
+		cpuCell, perNodeCell = mark(fmt.Sprintf("%.2f %% of a core", 100*share), share > maxRestShare), "–"
+	}
+	isRollout := m.phase.isRollout
+	writes := sum(growthBySeries(m.before, m.after, "skyhook_api_writes_total")) / nodes
+	p99, _ := quantile(m.before, m.after, "skyhook_reaction_seconds", "", 0.99)
+	return []string{
+		groupDigits(r.nodes), m.phase.name, m.took.Round(time.Second).String(), cpuCell, mark(perNodeCell, isRollout && perNode > limitCPU),
+		mark(fmt.Sprintf("%d MiB", m.after.peak>>20), m.after.peak > limitRSS),
+		mark(fmt.Sprintf("%.1f", writes), isRollout && writes > maxWrites), fmt.Sprintf("%.2f", m.countReads()/nodes),
+		mark(fmt.Sprintf("%s, %.1f KiB", m.largest.kind, float64(m.largest.bytes)/1024), m.largest.bytes > maxObject),
+		quantiles(m, "skyhook_loop_seconds", "decide", false), quantiles(m, "skyhook_reaction_seconds", "", r.budget > 0 && p99 > maxReaction),
+	}
 }
 
-// addRest adds the cost at rest.
-func (t *table) addRest(r *run, before, after *sample) {
-	wall := after.at.Sub(before.at)
-	t.addRow("at rest for", wall.Round(time.Second).String(), fmt.Sprintf("heartbeats every %s", r.heartbeat))
-	t.addRow("at rest: share of a core", fmt.Sprintf("%.2f %%", 100*float64(after.cpu-before.cpu)/float64(wall)), "at most 0.5 %")
-	total := 0.0
-	for name, n := range growthBySeries(before, after, "skyhook_api_writes_total") {
-		if !strings.Contains(name, "leases") {
-			total += n
+// mark makes a cell bold that misses its bound.
+func mark(cell string, isMissed bool) string {
+	if isMissed {
+		return "**" + cell + "**"
+	}
+	return cell
+}
+
+// groupDigits writes a number with commas.
+func groupDigits(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", groupDigits(n/1000), n%1000)
+}
+
+// countReads counts the read requests of the operator, watches included.
+func (m measurement) countReads() float64 {
+	out := 0.0
+	for series, n := range growthBySeries(m.before, m.after, "rest_client_requests_total") {
+		if strings.HasPrefix(series, "GET ") {
+			out += n
 		}
 	}
-	t.addRow("at rest: writes but the lease", fmt.Sprintf("%.0f", total), "0")
-	t.addRow("at rest: passes", fmt.Sprintf("%d", countObservations(before, after, "skyhook_loop_seconds", "decide")), "")
-	t.addRow("at rest: RSS", fmt.Sprintf("%d MiB", after.rss>>20), "")
+	return out
 }
 
-func (t *table) print(out io.Writer) {
+// printDetails prints what the row of a measurement sums up.
+func (r *run) printDetails(out io.Writer, m measurement) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, r := range t.rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", r[0], r[1], r[2])
+	fmt.Fprintf(w, "  pods and Jobs at the same time\t%d\n", m.mostActive)
+	fmt.Fprintf(w, "  RSS now, and of it the program itself\t%d MiB, %d MiB\n", m.after.rss>>20, m.after.file>>20)
+	fmt.Fprintf(w, "  passes\t%d\n", countObservations(m.before, m.after, "skyhook_loop_seconds", "decide"))
+	wall := m.after.at.Sub(m.before.at).Seconds()
+	parts := growthBySeries(m.before, m.after, "skyhook_loop_seconds")
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		fmt.Fprintf(w, "  share of time: %s\t%.1f %%\n", name, 100*parts[name]/wall)
 	}
-	_ = w.Flush() // stdout
+	writes := growthBySeries(m.before, m.after, "skyhook_api_writes_total")
+	for _, name := range slices.Sorted(maps.Keys(writes)) {
+		fmt.Fprintf(w, "  writes per node: %s\t%.2f\n", name, writes[name]/float64(r.nodes))
+	}
+	_ = w.Flush() // stderr
+}
+
+// sum returns the sum of all series.
+func sum(series map[string]float64) float64 {
+	out := 0.0
+	for _, v := range series {
+		out += v
+	}
+	return out
 }
 
 // joinLabels joins the label values of a metric.
@@ -130,8 +165,24 @@ func countObservations(before, after *sample, name, series string) uint64 {
 	return out
 }
 
-// quantileBucket returns the bucket that contains a quantile of the new observations.
-func quantileBucket(before, after *sample, name, series string, share float64) string {
+// quantiles writes the median and the 99th percentile of the new observations.
+func quantiles(m measurement, name, series string, isMissed bool) string {
+	if countObservations(m.before, m.after, name, series) == 0 {
+		return "–"
+	}
+	write := func(share float64) string {
+		bound, isAbove := quantile(m.before, m.after, name, series, share)
+		if isAbove {
+			return "> " + bound.String()
+		}
+		return "≤ " + bound.String()
+	}
+	return write(0.5) + ", " + mark(write(0.99), isMissed)
+}
+
+// quantile returns the upper bound of the bucket that contains a quantile of the new observations. It is above the last bound if
+// no bucket contains it.
+func quantile(before, after *sample, name, series string, share float64) (bound time.Duration, isAbove bool) {
 	buckets := map[float64]int64{}
 	for sign, s := range map[int64]*sample{-1: before, 1: after} {
 		for _, m := range s.families[name].GetMetric() {
@@ -143,19 +194,16 @@ func quantileBucket(before, after *sample, name, series string, share float64) s
 			}
 		}
 	}
-	total := int64(countObservations(before, after, name, series))
-	if total == 0 {
-		return "never"
-	}
+	total := float64(countObservations(before, after, name, series))
 	last := 0.0
 	for _, upper := range slices.Sorted(maps.Keys(buckets)) {
 		if math.IsInf(upper, 1) {
 			break
 		}
 		last = upper
-		if float64(buckets[upper]) >= share*float64(total) {
-			return fmt.Sprintf("at most %s, of %d", roundSeconds(upper), total)
+		if float64(buckets[upper]) >= share*total {
+			return roundSeconds(upper), false
 		}
 	}
-	return fmt.Sprintf("more than %s, of %d", roundSeconds(last), total)
+	return roundSeconds(last), true
 }

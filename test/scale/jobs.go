@@ -15,24 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
-
-// createNodeOps creates the NodeOps. Each cordons every node, runs a command there, and uncordons it.
-func (f *simulation) createNodeOps(ctx context.Context) error {
-	yes := true
-	for i := range f.nodeOps {
-		o := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("scale-%d", i+1)}}
-		o.Spec.Command = []string{"uname", "-r"}
-		o.Spec.Image = "registry.example/tools:1"
-		o.Spec.Cordon, o.Spec.Concurrency = &yes, int32(f.budget)
-		if err := f.client.Create(ctx, o); err != nil {
-			return fmt.Errorf("creating a NodeOp: %w", err)
-		}
-	}
-	return nil
-}
 
 // startJobController starts a fake Job controller: each Job runs for a while and succeeds. It creates no pods: the operator reads
 // them only to report why a Job does not end.
@@ -80,19 +63,4 @@ func (f *simulation) runJob(ctx context.Context, j *batchv1.Job) {
 		}
 	})
 	f.ended.Add(1)
-}
-
-// countCompleteNodeOps counts the NodeOps that are finished on every node.
-func (f *simulation) countCompleteNodeOps(ctx context.Context) (complete int, words string, err error) {
-	ops := &opv1.NodeOpList{}
-	if err := f.client.List(ctx, ops); err != nil {
-		return 0, "", fmt.Errorf("listing NodeOps: %w", err)
-	}
-	for _, o := range ops.Items {
-		words += fmt.Sprintf(" %s %d/%d", o.Status.Phase, o.Status.Completed, o.Status.Total)
-		if o.Status.Phase == opv1.PhaseCompleted && int(o.Status.Completed) == f.nodes {
-			complete++
-		}
-	}
-	return complete, words, nil
 }
