@@ -20,7 +20,7 @@ type progress func(f *simulation, ctx context.Context) (isComplete bool, count s
 type phase struct {
 	name       string
 	needs      string // the phase that must run before it; empty for none
-	isRollout  bool   // the bounds of rollouts apply
+	isRollout  bool   // the bounds of rollouts without interrupts apply
 	begin      func(*simulation, context.Context) error
 	isComplete progress
 }
@@ -33,7 +33,7 @@ var phases = []phase{
 	{"install", "", true, (*simulation).install, (*simulation).isSkyhookComplete},
 	{"upgrade", "install", true, (*simulation).upgrade, (*simulation).isSkyhookComplete},
 	{"config", "install", true, (*simulation).changeConfig, (*simulation).isSkyhookComplete},
-	{"reboot", "install", true, (*simulation).changeWithReboot, (*simulation).isSkyhookComplete},
+	{"reboot", "install", false, (*simulation).changeWithReboot, (*simulation).isSkyhookComplete},
 	{"nodeop", "", false, (*simulation).createNodeOp, (*simulation).isNodeOpComplete},
 	{name: phaseRest},
 	{"uninstall", "install", true, (*simulation).uninstall, (*simulation).isSkyhookGone},

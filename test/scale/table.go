@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Bounds of a rollout of two packages. A figure that misses its bound is bold.
+// Bounds of a rollout of two packages without interrupts. A figure that misses its bound is bold.
 const (
 	maxCPUPerNode       = 15 * time.Millisecond // with 1,000 nodes and no budget
 	maxCPUPerNodeBudget = 25 * time.Millisecond // with a budget, because nodes change one after another
