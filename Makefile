@@ -192,6 +192,7 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
 # The seed decides which faults happen when; a run prints its seed. SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
+# UNDISTURBED names a file that keeps how the undisturbed round of this tree ends, so that the next run need not begin with it.
 .PHONY: chaos
 chaos: image ## break the operator, the control plane and four real nodes for FOR (30m) while work runs, from a SEED (needs root)
 	@cluster() { go run -C $(CURDIR)/test/cluster . --name chaos "$$@"; }; \
@@ -201,7 +202,8 @@ chaos: image ## break the operator, the control plane and four real nodes for FO
 	  cluster up --nodes n1,n2,n3,n4 --apiserver-proxy; \
 	fi; \
 	cd test/e2e; \
-	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m)
+	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m) \
+	  $(if $(UNDISTURBED),-undisturbed $(abspath $(UNDISTURBED)))
 
 .PHONY: scale
 scale: ## measure the operator with 1,000 simulated nodes (ARGS="-help" for more)

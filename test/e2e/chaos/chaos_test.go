@@ -7,6 +7,7 @@ package chaos_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
 	"github.com/skyhook-k8s/skyhook/test/e2e/chaos/observer"
@@ -27,6 +30,7 @@ import (
 var (
 	seed   = flag.Uint64("seed", 0, "of the schedule; 0 draws one")
 	length = flag.Duration("for", 5*time.Minute, "how long faults happen")
+	saved  = flag.String("undisturbed", "", "file with the end of an undisturbed round of this tree, so that another run need not begin with one; it is written if it does not exist")
 )
 
 var cluster *suite.Cluster
@@ -52,6 +56,7 @@ func (r *run) say(format string, args ...any) {
 
 // TestChaos does the work once undisturbed, and then again and again while faults happen.
 func TestChaos(t *testing.T) {
+	klog.SetLogger(logr.Discard()) // the observer's watches are cut as well
 	r := &run{T: t, machines: cluster.LocalCluster(t, "breaking nodes and the control plane"), nodes: cluster.InterruptibleNodes(t, 4), begin: time.Now()}
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000) + 1
@@ -65,14 +70,14 @@ func TestChaos(t *testing.T) {
 	cluster.ScaleOperator(t, 2)
 	r.prepareHosts()
 
-	r.say("the undisturbed round begins")
-	undisturbed := r.work("undisturbed")
-	r.requireNoViolations()
-
+	undisturbed := r.workUndisturbed()
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	injector := newInjector(r)
 	over := injector.start(ctx, plan)
+	defer func() {
+		stop()
+		<-over
+	}()
 	for round, isOver := 1, false; !isOver; round++ {
 		r.say("round %d begins", round)
 		disturbed := r.work(fmt.Sprintf("round %d", round))
@@ -85,6 +90,31 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	r.say("%s", injector.summary())
+}
+
+// workUndisturbed returns how work without faults leaves the nodes.
+func (r *run) workUndisturbed() (ends map[string]observer.End) {
+	r.Helper()
+	if content, err := os.ReadFile(*saved); err == nil {
+		if err := json.Unmarshal(content, &ends); err != nil {
+			r.Fatalf("reading %s: %v", *saved, err)
+		}
+		return ends
+	}
+	r.say("the undisturbed round begins")
+	ends = r.work("undisturbed")
+	r.requireNoViolations()
+	if *saved == "" {
+		return ends
+	}
+	content, err := json.Marshal(ends)
+	if err == nil {
+		err = os.WriteFile(*saved, content, 0o600)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ends
 }
 
 // requireNoViolations fails the test with everything that was broken in the present round.

@@ -290,6 +290,7 @@ func (r *run) remove(kind schema.GroupVersionResource, name string) {
 		}
 		return err
 	})
+	r.say("  %s is gone", name)
 }
 
 // waitReleased waits a while until no node is cordoned; what stays cordoned is a violation.
