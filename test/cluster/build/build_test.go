@@ -161,31 +161,3 @@ func TestNoCacheDirectory(t *testing.T) {
 		t.Errorf("without a home the error is %v", err)
 	}
 }
-
-// TestKubernetesVersion checks that programs report the version of the go.mod that they are built from.
-func TestKubernetesVersion(t *testing.T) {
-	source, err := Source()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(source, "hyperkube", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := kubernetesVersion.FindSubmatch(mod)
-	if found == nil {
-		t.Fatal("go.mod names no version of k8s.io/kubernetes")
-	}
-	staging := strings.Replace(string(found[1]), "v1.", "v0.", 1)
-	for line := range strings.Lines(string(mod)) {
-		if _, version, replaced := strings.Cut(line, " => k8s.io/"); replaced && !strings.HasSuffix(strings.TrimSpace(version), " "+staging) {
-			t.Errorf("%s: with Kubernetes %s it must be %s", strings.TrimSpace(line), found[1], staging)
-		}
-	}
-	flags := kubernetesFlags(string(found[1]), string(found[2]))
-	for _, want := range []string{"version.gitVersion=" + string(found[1]), "version.gitMinor=" + string(found[2])} {
-		if strings.Count(flags, want) != 2 {
-			t.Errorf("the flags %q set %s not twice", flags, want)
-		}
-	}
-}

@@ -6,11 +6,9 @@ package build
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 )
@@ -20,56 +18,6 @@ const (
 	containerdVersion = "v2.4.2"
 	kwokVersion       = "v0.8.0"
 )
-
-// kubernetesPrograms are the names that the one Kubernetes binary answers to.
-var kubernetesPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
-
-var kubernetesVersion = regexp.MustCompile(`(?m)^\s+k8s\.io/kubernetes (v1\.(\d+)\.\d+)$`)
-
-// Kubernetes returns the directory with etcd, the control plane, kubelet, kube-proxy and kubectl.
-func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
-	source, err := Source()
-	if err != nil {
-		return "", err
-	}
-	source = filepath.Join(source, "hyperkube")
-	inputs, err := readFiles(source, "go.mod", "go.sum", "main.go")
-	if err != nil {
-		return "", fmt.Errorf("building kubernetes: %w", err)
-	}
-	version := kubernetesVersion.FindStringSubmatch(inputs[0])
-	if version == nil {
-		return "", fmt.Errorf("building kubernetes: %s/go.mod names no version of k8s.io/kubernetes", source)
-	}
-	flags := kubernetesFlags(version[1], version[2])
-	return c.getOrBuild(ctx, artifact{
-		name: "kubernetes-" + version[1], inputs: append(inputs, flags), needed: 1 << 30,
-		note: "about ten minutes on two cores, and 4 GiB of Go's build cache",
-		make: func(ctx context.Context, dir string) error {
-			build := goCommand(ctx, source, "build", "-trimpath", "-ldflags", flags, "-o", filepath.Join(dir, "hyperkube"), ".")
-			if err := c.runCommand(build); err != nil {
-				return err
-			}
-			for _, program := range kubernetesPrograms {
-				if err := os.Symlink("hyperkube", filepath.Join(dir, program)); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	})
-}
-
-// kubernetesFlags sets the version that the programs report; some clients refuse a server that reports none.
-func kubernetesFlags(version, minor string) string {
-	flags := "-s -w"
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		for _, v := range []string{"gitVersion=" + version, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean", "gitCommit=skyhook", "buildDate=2026-01-01T00:00:00Z"} {
-			flags += " -X " + pkg + "." + v
-		}
-	}
-	return flags
-}
 
 // Containerd returns the directory with containerd, its shim and ctr.
 func (c *Cache) Containerd(ctx context.Context) (string, error) {
