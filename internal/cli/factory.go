@@ -129,7 +129,7 @@ func supportedKinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Event"),
-		appsv1.SchemeGroupVersion.WithKind("Deployment"), batchv1.SchemeGroupVersion.WithKind("Job"),
+		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), batchv1.SchemeGroupVersion.WithKind("Job"),
 		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 		nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
 	} {

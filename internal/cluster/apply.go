@@ -27,14 +27,15 @@ const (
 // applier carries plans out. It remembers little between them, and all of it may be lost.
 type applier struct {
 	apiWriter
-	inFlight *inFlight
-	refusals *drain.Refusals
-	refused  *refusals
-	accepted map[string]bool // contents of objects that the API server would not refuse
-	gates    *gates.Checker
-	lastNode string                    // that was worked on when there were more than one pass may do
-	ledgers  map[rollout.Ref]time.Time // that were written a moment ago, and when
-	metadata *sync.Map                 // name of a ConfigMap with a node's metadata to the hash of what was written
+	inFlight  *inFlight
+	refusals  *drain.Refusals
+	refused   *refusals
+	revisions *revisions
+	accepted  map[string]bool // contents of objects that the API server would not refuse
+	gates     *gates.Checker
+	lastNode  string                    // that was worked on when there were more than one pass may do
+	ledgers   map[rollout.Ref]time.Time // that were written a moment ago, and when
+	metadata  *sync.Map                 // name of a ConfigMap with a node's metadata to the hash of what was written
 }
 
 // pass is one plan being applied.
@@ -85,6 +86,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	}
 	p.send(ctx, p.collectWork(withLedger, skip, false))
 
+	skyhooks.recordRevisions(limited)
 	skyhooks.cleanUpAll(limited)
 	nodeOps.cleanUpAll(limited)
 	p.protectPolicies(limited, plan)

@@ -85,6 +85,7 @@ func TestOrder(t *testing.T) {
 		"PATCH skyhooks/driver/status", // the ledger
 		"PATCH nodes/n1",               // admitted and cordoned
 		"POST pods/app/eviction",
+		"POST controllerrevisions",    // its packages began to roll out
 		"PATCH nodes/n1", "POST pods", // apply
 		"PATCH nodes/n1", "POST pods", "DELETE pods/…", // config
 		"PATCH nodes/n1", "POST pods", "DELETE pods/…", // interrupt

@@ -47,6 +47,7 @@ type Objects struct {
 
 	observedAt time.Time // when observing began
 	refused    refusedRequests
+	revisions  *revisions
 	inFlight   inFlightView       // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot   // as last made
 	durations  *rollout.Durations // of the operator; nil for another observer

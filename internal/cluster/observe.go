@@ -23,12 +23,13 @@ import (
 
 // observer lists what a decision needs. It remembers what it parsed, and what it saw before.
 type observer struct {
-	options  *Options
-	writes   *writecache.Set
-	inFlight *inFlight
-	refusals *drain.Refusals
-	refused  *refusals
-	gates    *gates.Checker
+	options   *Options
+	writes    *writecache.Set
+	inFlight  *inFlight
+	refusals  *drain.Refusals
+	refused   *refusals
+	gates     *gates.Checker
+	revisions *revisions
 
 	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -59,7 +60,8 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	unproven := findUnprovenNodes(o)
 	var listErr error
 	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven))
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.checkGates(ctx, o, unproven, now))
+	o.revisions = v.revisions
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil

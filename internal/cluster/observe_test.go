@@ -65,6 +65,7 @@ func TestDelayedCache(t *testing.T) {
 	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 2}", 1))
 	s.pass()
 	s.pass()
+	s.pass() // the status shows the revision that has begun
 	if got := s.podNames(); len(got) != 2 {
 		t.Fatalf("pods after two passes: %v", got)
 	}

@@ -58,6 +58,9 @@ package controller
 //
 // In the operator's own namespace, called skyhook here and renamed by the chart:
 //
+// The revisions of Skyhooks.
+// +kubebuilder:rbac:groups=apps,namespace=skyhook,resources=controllerrevisions,verbs=get;list;create;patch;delete
+//
 // The ConfigMaps that pods mount, and the lease of the leader. Kubelets read Secrets, not the operator.
 // +kubebuilder:rbac:groups="",namespace=skyhook,resources=configmaps,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skyhook,resources=leases,verbs=get;create;update

@@ -35,7 +35,7 @@ func Compile(in *Input) *Compiled {
 	s := in.Skyhook
 	c := &Compiled{
 		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*targetTasks{},
-		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), marks: newNodeMarks(s.Name),
+		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), marks: newNodeMarks(s.Name), revisionKeys: map[string]string{},
 	}
 	for name, p := range s.Spec.Packages {
 		d := newDefinition(name, p)

@@ -41,6 +41,7 @@ type Input struct {
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
 	Definitions   map[string]*Definition     // frozen definitions by hash: see ParseDefinition
 	Claims        map[string]string          // ConfigMap names that earlier Skyhooks use, to the Skyhook: see Claims
+	Revisions     []Revision                 // that exist, the newest first; nil when they are not known
 	Refused       node.Refusals              // tasks whose pods the API server refused at their last attempt
 	Config        Config
 	Now           time.Time // as in the Snapshot
@@ -94,17 +95,18 @@ type Compiled struct {
 	Adopt    []node.NamedEdit // edits to apply before the plan: records for nodes that a predecessor finished, removed status marks
 	Removed  bool             // deleted, and no node has anything of it: the finalizer may be removed
 
-	in      *Input
-	defs    map[string]*Definition // of the spec, by package name
-	byHash  map[string]*Definition // the same, by hash
-	extra   map[string]*Definition // used by a step, no longer in the spec and frozen nowhere
-	pods    map[string][]*podInfo  // by node name
-	all     []target
-	targets map[string]*target      // the same, by node name
-	alike   map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
-	marks   nodeMarks
-	pulls   []imagePull // of images without an explicit digest
-	unnamed []imagePull // without a digest that could be recorded
+	in           *Input
+	defs         map[string]*Definition // of the spec, by package name
+	byHash       map[string]*Definition // the same, by hash
+	extra        map[string]*Definition // used by a step, no longer in the spec and frozen nowhere
+	pods         map[string][]*podInfo  // by node name
+	all          []target
+	targets      map[string]*target      // the same, by node name
+	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
+	marks        nodeMarks
+	revisionKeys map[string]string // by the same
+	pulls        []imagePull       // of images without an explicit digest
+	unnamed      []imagePull       // without a digest that could be recorded
 }
 
 // Problem is something about a Skyhook that its author should change.

@@ -56,7 +56,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
 		NodePriority: c.reporter().admissionTimes(), ConfigUpdates: c.reporter().configUpdates(), PackageList: c.reporter().packageList(),
-		ImagePins: c.reporter().imagePins(), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
+		ImagePins: c.reporter().imagePins(), Revisions: c.reporter().revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
 	}
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,10 @@ var (
 	NodeOps    = Kind{GroupVersionKind: opv1.GroupVersion.WithKind("NodeOp"), Resource: "nodeops", Namespaced: true, Ours: true}
 	Upgrades   = Kind{GroupVersionKind: opv1.GroupVersion.WithKind("NodeOpUpgrade"), Resource: "nodeopupgrades", Namespaced: true, Ours: true}
 
-	allKinds = []Kind{Nodes, Pods, ConfigMaps, Jobs, Skyhooks, Policies, NodeOps, Upgrades}
+	// Revisions are written and never watched.
+	Revisions = Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Resource: "controllerrevisions", Namespaced: true}
+
+	allKinds = []Kind{Revisions, Nodes, Pods, ConfigMaps, Jobs, Skyhooks, Policies, NodeOps, Upgrades}
 )
 
 // Request is one request to the Server, before it is carried out.

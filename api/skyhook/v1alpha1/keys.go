@@ -57,6 +57,9 @@ const (
 	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
+	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds
+	AnnotationRevision       = Group + "/revision"          // its number
+	AnnotationRevisionKey    = Group + "/revision-key"      // the same for equal sets of packages
 	AnnotationPackage        = Group + "/package"           // what a pod runs, as JSON
 	AnnotationPackageName    = Group + "/Package.Name"
 	AnnotationPackageVersion = Group + "/Package.Version"

@@ -140,6 +140,13 @@ type SkyhookSpec struct {
 	// +optional
 	PinImages *bool `json:"pinImages,omitempty"`
 
+	// revisionHistoryLimit is how many earlier revisions, which are sets of packages, are kept as ControllerRevisions for kubectl
+	// skyhook history, diff and undo. A revision that nodes still have is kept beyond that. Absent means 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
 	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`

@@ -75,6 +75,14 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxItems=200
 	ImagePins []ImagePin `json:"imagePins,omitempty"`
 
+	// revisions are the sets of packages that began to roll out, the newest first, each with the number of nodes that have it.
+	// Their packages are in the ControllerRevisions of these names in the operator's namespace.
+	// +optional
+	// +listType=map
+	// +listMapKey=revision
+	// +kubebuilder:validation:MaxItems=200
+	Revisions []Revision `json:"revisions,omitempty"`
+
 	// admission lists nodes that are being admitted. It prevents two operators from exceeding a budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`
@@ -105,6 +113,25 @@ type SkyhookStatus struct {
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=8192
 	PackageList string `json:"packageList,omitempty"`
+}
+
+// Revision is a set of packages that began to roll out.
+type Revision struct {
+	// revision is its number, which grows. It becomes the highest again when its packages come back.
+	Revision int64 `json:"revision"`
+
+	// name is that of its ControllerRevision in the operator's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// changeCause is the annotation kubernetes.io/change-cause that the Skyhook had when the revision began.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	ChangeCause string `json:"changeCause,omitempty"`
+
+	// nodes is the number of selected nodes that have this set of packages, completely. A node between two revisions has none.
+	// +optional
+	Nodes int `json:"nodes,omitempty"`
 }
 
 // Status is the status of a Skyhook, or of one node in it.

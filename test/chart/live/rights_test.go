@@ -37,6 +37,7 @@ var unheard = map[string]string{
 	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
 	"cluster list leases.coordination.k8s.io 3c22c1ae.nvidia.com": "API servers that stream lists are asked to watch only",
 	"cluster list nodewrights.nodewright.nvidia.com":              "asked for where the CRD exists",
+	"namespace get controllerrevisions.apps":                      "asked for when one exists that was not listed",
 	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
 }
 
@@ -105,6 +106,7 @@ spec:
   deploymentPolicy: shared
   nodeSelectors: {matchLabels: {pool: gpu}}
   drainConfig: {timeout: 1s, onTimeout: Force}
+  revisionHistoryLimit: 1
   packages:
     driver:
       version: VERSION
@@ -160,6 +162,8 @@ spec: {nodeName: n1, terminationGracePeriodSeconds: 0, containers: [{name: c, im
 	say("1.0.0", "two") // the ConfigMap is updated
 	w.WaitComplete("rights")
 	rerunPackage(t, w)
+	say("1.0.0", "one") // an earlier revision becomes the newest
+	w.WaitComplete("rights")
 	// a ConfigMap of the documented name that the operator's cache does not show
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.Namespace, Name: "rights-driver-2.0.0", Labels: map[string]string{v1alpha1.LabelNodeMeta: "rights"},

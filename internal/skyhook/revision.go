@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
+
+// DefaultRevisionLimit is how many earlier revisions are kept for a Skyhook that does not say.
+const DefaultRevisionLimit = 10
+
+// annotationChangeCause is what kubectl and others write to say why an object was changed.
+const annotationChangeCause = "kubernetes.io/change-cause"
+
+// Revision is a set of packages that began to roll out: a ControllerRevision without its content.
+type Revision struct {
+	Number int64
+	Name   string // of the ControllerRevision
+	Key    string // of the set of packages
+	Cause  string // annotation kubernetes.io/change-cause, when it began
+}
+
+// ReadRevision reads a revision of a Skyhook from the metadata of its ControllerRevision. It returns false for those of others.
+func ReadRevision(m *metav1.ObjectMeta) (r Revision, isRevision bool) {
+	number, err := strconv.ParseInt(m.Annotations[v1alpha1.AnnotationRevision], 10, 64)
+	r = Revision{Number: number, Name: m.Name, Key: m.Annotations[v1alpha1.AnnotationRevisionKey], Cause: m.Annotations[annotationChangeCause]}
+	return r, err == nil && number > 0 && r.Key != ""
+}
+
+// revisionContent is the content of a ControllerRevision, in the shape of a Skyhook.
+type revisionContent struct {
+	Spec struct {
+		Packages map[string]v1alpha1.Package `json:"packages"`
+	} `json:"spec"`
+}
+
+// PackagesOf returns the packages of a ControllerRevision.
+func PackagesOf(r *appsv1.ControllerRevision) (map[string]v1alpha1.Package, error) {
+	var content revisionContent
+	if err := json.Unmarshal(r.Data.Raw, &content); err != nil {
+		return nil, fmt.Errorf("ControllerRevision %s/%s does not contain packages: %w", r.Namespace, r.Name, err)
+	}
+	return content.Spec.Packages, nil
+}
+
+// revisionKey returns the key of a set of packages, by the hashes of their definitions.
+func revisionKey(hashes map[string]string) string {
+	parts := make([]string, 0, 2*len(hashes))
+	for _, name := range sortedNames(hashes) {
+		parts = append(parts, name, hashes[name])
+	}
+	return hashID(parts...)
+}
+
+// RevisionKey returns the key of the packages of the spec.
+func (c *Compiled) RevisionKey() string {
+	hashes := make(map[string]string, len(c.defs))
+	for name, d := range c.defs {
+		hashes[name] = d.Hash
+	}
+	return revisionKey(hashes)
+}
+
+// revisionKey returns the key of the packages that are finished on a node. It is empty while a package is between two definitions.
+func (t *target) revisionKey() string {
+	hashes := make(map[string]string, len(t.on.State))
+	for key, e := range t.on.State {
+		rec := t.rec.Packages[key]
+		isFinished := rec != nil && rec.Goal == "" && rec.Hash != "" && e.State == v1alpha1.StateComplete
+		if _, isTwice := hashes[e.Name]; isTwice || !isFinished {
+			return ""
+		}
+		hashes[e.Name] = rec.Hash
+	}
+	if len(hashes) == 0 {
+		return ""
+	}
+	return revisionKey(hashes)
+}
+
+// revisionKeyOf returns the same; it is computed once for all nodes with equal records.
+func (c *Compiled) revisionKeyOf(t *target) string {
+	key, isKnown := c.revisionKeys[t.on.Shape]
+	if !isKnown {
+		key = t.revisionKey()
+		c.revisionKeys[t.on.Shape] = key
+	}
+	return key
+}
+
+// HasBegun reports whether the packages of the spec have begun to roll out: a node was admitted for them, or has them.
+func (c *Compiled) HasBegun() bool {
+	if c.Rollout.Broken != nil || c.Rollout.Deleting || len(c.defs) == 0 {
+		return false
+	}
+	key := c.RevisionKey()
+	for i := range c.all {
+		t := &c.all[i]
+		isAdmitted := t.rec.Admitted && t.rec.Generation == c.in.Skyhook.Generation
+		if t.selected && (isAdmitted || c.revisionKeyOf(t) == key) {
+			return true
+		}
+	}
+	return false
+}
+
+// NewRevision returns the ControllerRevision of the packages of the spec.
+func (c *Compiled) NewRevision(number int64) (*appsv1.ControllerRevision, error) {
+	s := c.in.Skyhook
+	var content revisionContent
+	content.Spec.Packages = WithoutUninstallRequests(s.Spec.Packages)
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the packages of a revision: %w", err)
+	}
+	key := c.RevisionKey()
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: revisionName(s.Name, key), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Labels:      map[string]string{v1alpha1.LabelRevisionOf: s.Name},
+			Annotations: revisionAnnotations(s, number, key),
+		},
+		Data: runtime.RawExtension{Raw: raw}, Revision: number,
+	}, nil
+}
+
+// revisionAnnotations returns the annotations of a revision: its number, because the field itself is not metadata, and its cause.
+func revisionAnnotations(s *v1alpha1.Skyhook, number int64, key string) map[string]string {
+	out := map[string]string{v1alpha1.AnnotationRevision: strconv.FormatInt(number, 10), v1alpha1.AnnotationRevisionKey: key}
+	if cause := s.Annotations[annotationChangeCause]; cause != "" {
+		out[annotationChangeCause] = node.Truncate(cause, 1024)
+	}
+	return out
+}
+
+// RenumberPatch returns the merge patch that gives an existing ControllerRevision the number and cause of this one. It says what an
+// earlier cause is replaced by, also when that is nothing.
+func RenumberPatch(r *appsv1.ControllerRevision) ([]byte, error) {
+	annotations := map[string]any{annotationChangeCause: nil}
+	for key, value := range r.Annotations {
+		annotations[key] = value
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}, "revision": r.Revision})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the number of a revision: %w", err)
+	}
+	return patch, nil
+}
+
+func revisionName(skyhook, key string) string {
+	most := 253 - 1 - len(key)
+	return strings.TrimRight(skyhook[:min(len(skyhook), most)], "-.") + "-" + key
+}
+
+// SuperfluousRevisions returns the revisions beyond the limit that no node has, of all that exist, the newest first.
+func (c *Compiled) SuperfluousRevisions(all []Revision) []Revision {
+	limit := DefaultRevisionLimit
+	if wanted := c.in.Skyhook.Spec.RevisionHistoryLimit; wanted != nil {
+		limit = int(*wanted)
+	}
+	if len(all) <= limit {
+		return nil
+	}
+	current, onNodes := c.RevisionKey(), map[string]bool{}
+	for i := range c.all {
+		onNodes[c.revisionKeyOf(&c.all[i])] = true
+	}
+	var out []Revision
+	earlier := 0
+	for _, r := range all {
+		if r.Key == current {
+			continue
+		}
+		if earlier++; earlier > limit && !onNodes[r.Key] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// revisions reports how many nodes have each revision. Before they are known, what was reported stays.
+func (rep reporter) revisions(nodes []nodeStatus) []v1alpha1.Revision {
+	if rep.in.Revisions == nil {
+		return rep.in.Skyhook.Status.Revisions
+	}
+	current, counts := rep.RevisionKey(), map[string]int{}
+	for _, n := range nodes {
+		key := current // of a complete node, also when its definition was edited in a way that runs nothing
+		if n.status != v1alpha1.StatusComplete {
+			key = rep.revisionKeyOf(n.target)
+		}
+		counts[key]++
+	}
+	var out []v1alpha1.Revision
+	for _, r := range rep.in.Revisions[:min(len(rep.in.Revisions), 200)] {
+		out = append(out, v1alpha1.Revision{Revision: r.Number, Name: r.Name, ChangeCause: node.Truncate(r.Cause, 1024), Nodes: counts[r.Key]})
+	}
+	return out
+}
+
+// HasSamePackages reports whether two sets of packages are the same revision.
+func HasSamePackages(a, b map[string]v1alpha1.Package) bool {
+	return keyOfPackages(a) == keyOfPackages(b)
+}
+
+func keyOfPackages(packages map[string]v1alpha1.Package) string {
+	hashes := make(map[string]string, len(packages))
+	for name, p := range packages {
+		hashes[name] = newDefinition(name, p).Hash
+	}
+	return revisionKey(hashes)
+}
+
+// WithoutUninstallRequests returns packages as a revision keeps them: going back must not uninstall again.
+func WithoutUninstallRequests(packages map[string]v1alpha1.Package) map[string]v1alpha1.Package {
+	out := make(map[string]v1alpha1.Package, len(packages))
+	for name, p := range packages {
+		if p.Uninstall != nil && p.Uninstall.Apply {
+			p.Uninstall = &v1alpha1.Uninstall{Enabled: p.Uninstall.Enabled}
+		}
+		out[name] = p
+	}
+	return out
+}
+
+// RepositoryOf returns an image without its tag and digest.
+func RepositoryOf(image string) string { return repository(image) }
