@@ -37,11 +37,14 @@ func TestUndo(t *testing.T) {
 		s.waitRevision(revision)
 	}
 	roll(fmt.Sprintf(historic, "first", 100, "1.0.0"), 1)
-	if _, said := s.runBoth(1, "undo", "demo"); !strings.Contains(said, "no earlier revision") {
+	if _, said := s.runBoth(1, "undo", "demo"); !strings.Contains(said, "there is no earlier revision of Skyhook demo") {
 		t.Errorf("undo of the only revision says %s", said)
 	}
 	roll(fmt.Sprintf(historic, "newer", 150, "1.1.0"), 2)
 
+	if status := s.run(0, "status", "demo"); !strings.Contains(status, "\n  revisions 2 on 2 nodes\n") {
+		t.Errorf("status does not show revisions:\n%s", status)
+	}
 	table := s.run(0, "history", "demo")
 	for _, want := range []string{"REVISION     NODES  AGE", "2 (current)  2 ", "tuning:1.1.0  newer", "tuning:1.0.0  first"} {
 		if !strings.Contains(table, want) {
@@ -51,7 +54,7 @@ func TestUndo(t *testing.T) {
 	if one := s.run(0, "history", "demo", "--revision", "1"); !strings.HasPrefix(one, "Skyhook demo, revision 1, on 0 nodes\nChange cause: first\n") || !strings.Contains(one, "    version: 1.0.0\n") {
 		t.Errorf("revision 1 is shown as\n%s", one)
 	}
-	if _, said := s.runBoth(1, "history", "demo", "--revision", "7"); !strings.Contains(said, "has no revision 7; it has 2, 1") {
+	if _, said := s.runBoth(1, "history", "demo", "--revision", "7"); !strings.Contains(said, "there is no revision 7 of Skyhook demo; it has 2, 1") {
 		t.Errorf("an unknown revision: %s", said)
 	}
 	if diff := s.run(2, "diff", "demo"); !strings.Contains(diff, "--- the spec\n+++ revision 1\n") || !strings.Contains(diff, "\n-    version: 1.1.0\n+    version: 1.0.0\n") {

@@ -69,7 +69,7 @@ func readRevisions(ctx context.Context, f *factory, c client.Client, name string
 		out.all = append(out.all, one)
 	}
 	if len(out.all) == 0 {
-		return nil, fmt.Errorf("Skyhook %s has no revisions in namespace %s: none has begun to roll out, its operator does not record them, or -n names another operator's namespace", name, f.namespace())
+		return nil, fmt.Errorf("there are no revisions of Skyhook %s in namespace %s: none has begun to roll out, its operator does not record them, or -n names another operator's namespace", name, f.namespace())
 	}
 	slices.SortFunc(out.all, func(a, b revision) int { return cmp.Compare(b.Revision, a.Revision) })
 	return out, nil
@@ -110,7 +110,7 @@ func (r *revisions) find(number int64) (*revision, error) {
 		}
 		known = append(known, fmt.Sprint(r.all[i].Revision))
 	}
-	return nil, fmt.Errorf("Skyhook %s has no revision %d; it has %s", r.skyhook.Name, number, output.List(known, 20))
+	return nil, fmt.Errorf("there is no revision %d of Skyhook %s; it has %s", number, r.skyhook.Name, output.List(known, 20))
 }
 
 // findPrevious returns the newest revision that is not what the spec says.
@@ -120,7 +120,7 @@ func (r *revisions) findPrevious() (*revision, error) {
 			return &r.all[i], nil
 		}
 	}
-	return nil, fmt.Errorf("Skyhook %s has no earlier revision: its only one is what the spec says", r.skyhook.Name)
+	return nil, fmt.Errorf("there is no earlier revision of Skyhook %s: its only one is what the spec says", r.skyhook.Name)
 }
 
 // diffPackages returns a unified diff between two sets of packages; nothing when they are equal.

@@ -76,6 +76,7 @@ func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	}
 	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n",
 		formatBar(s.Complete, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(s.Complete, s.Nodes), s.formatIncomplete())
+	b.WriteString(s.formatRevisions())
 	if s.PerHour > 0 {
 		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
 	}
@@ -95,6 +96,20 @@ func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	}
 	b.WriteString(s.formatFailures(wide))
 	return b.String()
+}
+
+// formatRevisions says how many nodes have which revision, once there are several.
+func (s *rolloutStatus) formatRevisions() string {
+	var parts []string
+	for i, r := range s.Revisions {
+		if i == 0 || r.Nodes > 0 {
+			parts = append(parts, fmt.Sprintf("%d on %s", r.Revision, output.Count(r.Nodes, "node")))
+		}
+	}
+	if len(s.Revisions) < 2 {
+		return ""
+	}
+	return "  revisions " + output.List(parts, 6) + "\n"
 }
 
 // formatIncomplete counts the nodes that are not complete.

@@ -12,30 +12,32 @@ import (
 	"time"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // rolloutStatus is the status of one rollout.
 type rolloutStatus struct {
-	Name       rollout.Ref    `json:"name"`
-	Status     string         `json:"status"`
-	Nodes      int            `json:"nodes"`
-	Complete   int            `json:"complete"`
-	InProgress int            `json:"inProgress"`
-	Failing    int            `json:"failing"`
-	Waiting    int            `json:"waiting"`
-	Blocked    int            `json:"blocked"`
-	Left       string         `json:"timeLeft,omitempty"`
-	PerHour    float64        `json:"nodesPerHour,omitempty"`
-	Groups     []groupStatus  `json:"groups"`
-	Reasons    []reasonCount  `json:"reasons"`
-	Failures   []failure      `json:"failures"`
-	Working    []runningTask  `json:"working"`
-	Packages   []string       `json:"packages,omitempty"`
-	Images     []packageImage `json:"images,omitempty"` // with pinImages
-	Problem    string         `json:"problem,omitempty"`
-	Ended      bool           `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+	Name       rollout.Ref         `json:"name"`
+	Status     string              `json:"status"`
+	Nodes      int                 `json:"nodes"`
+	Complete   int                 `json:"complete"`
+	InProgress int                 `json:"inProgress"`
+	Failing    int                 `json:"failing"`
+	Waiting    int                 `json:"waiting"`
+	Blocked    int                 `json:"blocked"`
+	Left       string              `json:"timeLeft,omitempty"`
+	PerHour    float64             `json:"nodesPerHour,omitempty"`
+	Groups     []groupStatus       `json:"groups"`
+	Reasons    []reasonCount       `json:"reasons"`
+	Failures   []failure           `json:"failures"`
+	Working    []runningTask       `json:"working"`
+	Packages   []string            `json:"packages,omitempty"`
+	Images     []packageImage      `json:"images,omitempty"`    // with pinImages
+	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"` // as the operator wrote them last
+	Problem    string              `json:"problem,omitempty"`
+	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
 }
 
 // groupStatus is the progress of one group.
@@ -92,6 +94,7 @@ func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
 	}
 	slices.Sort(s.Packages)
 	s.Images = v.listImages(r)
+	s.Revisions = v.listRevisions(r)
 	return s
 }
 
@@ -260,4 +263,12 @@ func summarizeEnded(op *nodeopv1.NodeOp) rolloutStatus {
 		s.Failures = append(s.Failures, failure{Node: node, Task: "command", Attempts: int(max(n.Attempts, 1)), Final: true, Text: text})
 	}
 	return s
+}
+
+// listRevisions returns the revisions of a Skyhook; nothing for a NodeOp.
+func (v *view) listRevisions(r *rollout.Rollout) []v1alpha1.Revision {
+	if hook := v.skyhookOf(r); hook != nil {
+		return hook.Status.Revisions
+	}
+	return nil
 }
