@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,7 +138,7 @@ func (w skyhookOwners) recordRevision(ctx context.Context, s *v1alpha1.Skyhook, 
 	}
 	newest, _ := skyhook.ReadRevision(&revision.ObjectMeta)
 	w.revisions.put(s, newest)
-	w.inFlight.retry(w.now) // the status shows it
+	w.inFlight.retry(w.now.Add(time.Second)) // the status shows it
 	return nil
 }
 
