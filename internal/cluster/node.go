@@ -157,6 +157,7 @@ func (w nodeWriter) buildEdit(ctx context.Context, n *node.Node, work *nodeWork)
 
 // tryBuildEdit makes that edit, or returns the first action that has none.
 func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, after *node.Node, failed rollout.Action, err error) {
+	was := n
 	add := func(e node.Edit) {
 		if !e.Empty() {
 			edit, n = edit.Plus(e), n.With(e)
@@ -173,7 +174,7 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 	for _, u := range work.updates {
 		add(u.by.Words(n, u.verdict))
 	}
-	return edit, n, rollout.Action{}, nil
+	return edit.WithoutUnchanged(was), n, rollout.Action{}, nil
 }
 
 // editOf is what an action changes on its node.

@@ -110,6 +110,28 @@ func (e Edit) Plus(next Edit) Edit {
 	return out
 }
 
+// WithoutUnchanged is the edit without the keys that the node has already as they become: of edits that were put together, one may undo
+// what another one did.
+func (e Edit) WithoutUnchanged(n *Node) Edit {
+	e.Annotations, e.Labels = withoutUnchanged(e.Annotations, n.Annotations), withoutUnchanged(e.Labels, n.Labels)
+	if e.Unschedulable != nil && *e.Unschedulable == n.Unschedulable {
+		e.Unschedulable = nil
+	}
+	return e
+}
+
+func withoutUnchanged(edit map[string]*string, current map[string]string) map[string]*string {
+	out := maps.Clone(edit)
+	maps.DeleteFunc(out, func(key string, value *string) bool {
+		now, exists := current[key]
+		if value == nil {
+			return !exists
+		}
+		return exists && now == *value
+	})
+	return out
+}
+
 func hasCondition(conditions []corev1.NodeCondition, t corev1.NodeConditionType) bool {
 	return slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
 }

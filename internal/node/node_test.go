@@ -235,3 +235,23 @@ func TestIsDownInReboot(t *testing.T) {
 		t.Error("the node is ready")
 	}
 }
+
+// TestWithoutUnchanged puts edits together of which the second undoes the first, in part.
+func TestWithoutUnchanged(t *testing.T) {
+	n := &Node{Annotations: map[string]string{"a": "1", "b": "1"}, Labels: map[string]string{"l": "1"}, Unschedulable: true}
+	two, yes, no := "2", true, false
+	first := Edit{Annotations: map[string]*string{"a": &two, "b": &two, "new": &two}, Labels: map[string]*string{"l": nil}, Unschedulable: &no}
+	after := n.With(first)
+	var second Edit
+	second.SetAnnotation(after, "a", "1")
+	second.RemoveAnnotation(after, "new")
+	second.SetLabel(after, "l", "1")
+	second.SetUnschedulable(after, true)
+	if got := first.Plus(second).WithoutUnchanged(n); len(got.Annotations) != 1 || got.Annotations["b"] != &two || len(got.Labels) != 0 || got.Unschedulable != nil {
+		t.Errorf("what is left is %+v", got)
+	}
+	second.Unschedulable = &yes
+	if !first.Plus(second).WithoutUnchanged(&Node{}).TouchesNode() {
+		t.Error("on another node nothing is left")
+	}
+}
