@@ -42,7 +42,7 @@ func (r *Run) annotate(key client.ObjectKey, name, value string) {
 		}
 	})
 	if strings.HasPrefix(name, v1alpha1.PrefixCordon) && value != "" { // a predecessor's holds look like this one
-		r.truth.unclear[r.uidOf(key)] = r.truth.cordoned[r.uidOf(key)]
+		r.truth.unclear[r.uidOf(key)] = r.truth.unclear[r.uidOf(key)] || r.truth.cordoned[r.uidOf(key)]
 		r.truth.cordoned[r.uidOf(key)] = false
 	}
 	isRecord := strings.HasPrefix(name, v1alpha1.PrefixRecord) || strings.HasPrefix(name, opv1.Group+"/")
