@@ -179,8 +179,10 @@ func (r *Run) checkFinished(s *v1alpha1.Skyhook) {
 
 func (r *Run) checkNodeAtRest(key client.ObjectKey) {
 	n := decode(r.server.objects[Nodes.Kind][key], &corev1.Node{})
-	for name := range n.Annotations {
-		if strings.HasPrefix(name, v1alpha1.PrefixCordon) {
+	for name, value := range n.Annotations {
+		owner, isMark := strings.CutPrefix(name, v1alpha1.PrefixCordon)
+		isOurs := r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: owner}] != nil
+		if isMark && (value == "true" || isOurs) { // what else people write below our prefix is theirs
 			r.violate("nothing is held", "node %s has %s at rest", key.Name, name)
 		}
 	}
