@@ -145,7 +145,7 @@ func (o *undoOptions) write(ctx context.Context, c client.Client, s *v1alpha1.Sk
 	o.Note("patching Skyhook %s: %s", s.Name, raw)
 	err = c.Patch(ctx, s, client.RawPatch(types.JSONPatchType, raw))
 	if apierrors.IsInvalid(err) && failedTest.MatchString(err.Error()) {
-		return fmt.Errorf("Skyhook %s was changed meanwhile, so nothing was written: run the command again", s.Name)
+		return fmt.Errorf("nothing was written, because Skyhook %s was changed meanwhile: run the command again", s.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
