@@ -115,6 +115,24 @@ func (o *operator) waitReady(ctx context.Context) error {
 	}
 }
 
+// waitIdle waits until the operator has written nothing for five seconds.
+func (o *operator) waitIdle(ctx context.Context) error {
+	for last := -1.0; ; {
+		s, err := o.takeSample()
+		if err != nil {
+			return err
+		}
+		writes := sum(growthBySeries(&sample{}, s, "skyhook_api_writes_total"))
+		if writes == last {
+			return nil
+		}
+		last = writes
+		if err := sleep(ctx, 5*time.Second); err != nil {
+			return err
+		}
+	}
+}
+
 // kubeconfigPath is the path of the operator's kubeconfig.
 func (o *operator) kubeconfigPath() string { return filepath.Join(o.dir, "kubeconfig") }
 

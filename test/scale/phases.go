@@ -96,7 +96,7 @@ func (r *run) measurePhases(ctx context.Context, f *simulation, o *operator) err
 // measurePhase measures the operator during one phase.
 func (r *run) measurePhase(ctx context.Context, f *simulation, o *operator, p phase) (measurement, error) {
 	m := measurement{phase: p}
-	if err := sleep(ctx, 5*time.Second); err != nil { // what the phase before it left ends
+	if err := o.waitIdle(ctx); err != nil { // what the phase before it left ends
 		return m, err
 	}
 	f.mostActive.Store(f.active.Load())
