@@ -23,6 +23,7 @@ type NodeOpStatus struct {
 
 	// nodeStatuses is the progress of each node that was started.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatuses map[string]NodeStatus `json:"nodeStatuses,omitempty"`
 
@@ -72,6 +73,7 @@ type NodeOpUpgradeStatus struct {
 
 	// nodeStatuses is the progress of each node, as in the NodeOp.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatuses map[string]NodeStatus `json:"nodeStatuses,omitempty"`
 

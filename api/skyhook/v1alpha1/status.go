@@ -18,11 +18,13 @@ type SkyhookStatus struct {
 
 	// nodeState repeats, by node, what the node records about each package, by name|version.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeState map[string]NodeState `json:"nodeState,omitempty"`
 
 	// nodeStatus is the status of each node.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeStatus map[string]Status `json:"nodeStatus,omitempty"`
 
@@ -40,11 +42,13 @@ type SkyhookStatus struct {
 
 	// nodeBootIds is the last observed boot ID, by node.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodeBootIDs map[string]BootID `json:"nodeBootIds,omitempty"`
 
 	// nodePriority is when each node in progress was admitted.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=10000
 	NodePriority map[string]metav1.Time `json:"nodePriority,omitempty"`
 
@@ -56,6 +60,7 @@ type SkyhookStatus struct {
 
 	// configUpdates lists, by package, the changed keys of configMap that nodes have not applied yet.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=100
 	ConfigUpdates map[string]ConfigKeys `json:"configUpdates,omitempty"`
 
@@ -94,6 +99,7 @@ type SkyhookStatus struct {
 
 	// nodeCounts is the number of selected nodes by status, including nodes that nodeStatus omits.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=8
 	NodeCounts map[Status]int `json:"nodeCounts,omitempty"`
 
