@@ -49,7 +49,7 @@ func (p Program) Compile(ctx context.Context, platform v1.Platform, out string) 
 		}
 		link = append(link, "-X", variable+"="+p.Set[variable])
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
 		"-ldflags", strings.Join(link, " "), "-o", out, p.Package)
 	cmd.Dir = p.Module
 	cmd.Env = buildEnvironment(os.Environ(), platform)

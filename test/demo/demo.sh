@@ -11,9 +11,9 @@ cd "$(dirname "$0")/../.."
 
 cluster=skyhook-demo namespace=skyhook deployment=skyhook-operator-controller-manager
 kubeconfig=${DEMO_KUBECONFIG:-} registry=${DEMO_REGISTRY:-}
-dist=$PWD/dist/demo images=() begin=$SECONDS step='' ticker=''
+dist=$PWD/dist/demo images=() begin=$SECONDS step='' ticker='' builds=''
 # All programs are compiled alike, so that Go compiles the packages that they share only once.
-export CGO_ENABLED=0
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -gcflags=all=-dwarf=false"
 
 print_heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 die() { printf 'make demo: %s\n' "$*" >&2; exit 1; }
@@ -28,7 +28,12 @@ stop_ticker() {
   [ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true
   ticker=''
 }
-trap stop_ticker EXIT
+
+stop_background() {
+  stop_ticker
+  [ -z "$builds" ] || kill "$builds" 2>/dev/null || true
+}
+trap stop_background EXIT
 
 begin_step() { # NAME [quiet]: ends the previous step; quiet for one that reports its progress itself
   stop_ticker
@@ -79,6 +84,25 @@ build_images() { # [FLAG…]
   run_shown go run -trimpath ./hack/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
 }
 
+# Downloads what the builds need while the first of them runs. A download that fails is repeated by the build.
+start_downloads() {
+  ( go list -C test/cluster/hyperkube -deps . >/dev/null 2>&1; go list -deps ./cmd/operator ./cmd/kubectl-skyhook ./hack/mkimage >/dev/null 2>&1 ) &
+}
+
+# Builds images and plugin while the cluster starts, which is mostly waiting.
+start_builds() {
+  ( build_images --platform "linux/$(go env GOARCH)" --version v0.1.0 >/dev/null && build_plugin ) >"$dist/build.log" 2>&1 3>&1 &
+  builds=$!
+}
+
+await_builds() {
+  local failed=''
+  wait "$builds" || failed=yes
+  builds=''
+  cat "$dist/build.log"
+  [ -z "$failed" ] || die "the build of the images or of the plugin failed, see above"
+}
+
 # The manifests that people without Helm install, with the images of this tree where there are some: NAME=IMAGE.
 write_manifests() {
   local edits=() image
@@ -98,6 +122,7 @@ use_own_cluster() {
   begin_step "Kubernetes, containerd and a Debian for nodes (the first time they are built; later they are in the cache)" quiet
   our_cluster build
   begin_step "Kubernetes on this machine, with two real nodes"
+  start_builds
   if ! our_cluster kubeconfig >/dev/null 2>&1; then
     remove_cluster # leftovers of a restart of this machine, or of an interrupted run
     our_cluster up --nodes node1,node2 --labels skyhook.nvidia.com/test-node=demo
@@ -105,8 +130,8 @@ use_own_cluster() {
   kubeconfig=$(our_cluster kubeconfig)
   kubectl=$(our_cluster assets)/kubectl
   run_shown kubectl get nodes
-  begin_step "images, built without Docker"
-  build_images --platform "linux/$(go env GOARCH)" --version v0.1.0 >/dev/null
+  begin_step "images, built without Docker, and kubectl skyhook"
+  await_builds
   local program digest
   for program in operator agent; do
     digest=$(our_cluster image push "$dist/images/$program.tar" "ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0")
@@ -207,13 +232,14 @@ up() {
   check_requirements
   if [ -z "$kubeconfig" ]; then
     begin_step "the program that starts clusters"
+    start_downloads
     build_cluster_program
     use_own_cluster
   else
     use_existing_cluster
+    begin_step "kubectl skyhook"
+    build_plugin
   fi
-  begin_step "kubectl skyhook"
-  build_plugin
   begin_step "the operator, from config/default/install.yaml"
   write_manifests
   run_shown kubectl apply --server-side --force-conflicts -f "$dist/install.yaml" >/dev/null

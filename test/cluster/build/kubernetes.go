@@ -134,7 +134,7 @@ func (c *Cache) buildOtherRelease(ctx context.Context, r release, hyperkube, dir
 
 // buildHyperkube builds the module in source, and links its program under each name that it answers to.
 func (c *Cache) buildHyperkube(ctx context.Context, r release, source, dir string, flags ...string) error {
-	arguments := append([]string{"build", "-trimpath", "-ldflags", r.linkerFlags(), "-o", filepath.Join(dir, "hyperkube")}, flags...)
+	arguments := append([]string{"build", "-trimpath", withoutDWARF, "-ldflags", r.linkerFlags(), "-o", filepath.Join(dir, "hyperkube")}, flags...)
 	if err := c.runCommand(goCommand(ctx, source, append(arguments, ".")...)); err != nil {
 		return err
 	}

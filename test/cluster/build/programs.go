@@ -50,7 +50,7 @@ func (c *Cache) goInstall(ctx context.Context, i installation) (string, error) {
 		name: i.name + "-" + i.version, needed: 1 << 30, note: i.note,
 		inputs: append([]string{i.version, i.tags, i.flags}, i.packages...),
 		make: func(ctx context.Context, dir string) error {
-			arguments := []string{"install", "-trimpath", "-tags", i.tags, "-ldflags", i.flags}
+			arguments := []string{"install", "-trimpath", withoutDWARF, "-tags", i.tags, "-ldflags", i.flags}
 			for _, p := range i.packages {
 				arguments = append(arguments, p+"@"+i.version)
 			}
@@ -60,6 +60,9 @@ func (c *Cache) goInstall(ctx context.Context, i installation) (string, error) {
 		},
 	})
 }
+
+// withoutDWARF saves a tenth of the time to compile. The linker would leave out that information anyway.
+const withoutDWARF = "-gcflags=all=-dwarf=false"
 
 // goCommand runs the Go tool so that it builds static programs for this machine.
 func goCommand(ctx context.Context, dir string, arguments ...string) *exec.Cmd {
