@@ -191,6 +191,16 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	cd test/e2e; \
 	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
+# The release before this one: a tag, or the commit of a release that has none.
+PREVIOUS ?= 559e5cca51c3ff8f56b140324c73592efd2895db
+
+.PHONY: skew
+skew: ## mix operator, agent and plugin of this tree and of the release PREVIOUS, and let each take over from the other, on real nodes (needs root)
+	rm -rf dist/previous && mkdir -p dist/previous && git archive $(PREVIOUS) | tar -x -C dist/previous
+	cd dist/previous && go build -o bin/kubectl-skyhook ./cmd/kubectl-skyhook && \
+	  go run ./hack/mkimage --only operator,agent --platform linux/$$(go env GOARCH) --revision $(PREVIOUS) --out dist/images
+	SKYHOOK_E2E_PREVIOUS=$(CURDIR)/dist/previous $(MAKE) e2e E2E="-run TestPreviousRelease ./skyhook"
+
 # The seed decides which faults happen when; a run prints its seed. SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
 # UNDISTURBED names a file that keeps how the undisturbed round of this tree ends, so that the next run need not begin with it.
 .PHONY: chaos

@@ -133,6 +133,12 @@ func (w *nodeWatch) record(o object, _ bool) {
 	w.mostCordoned = max(w.mostCordoned, len(w.cordoned))
 }
 
+func (w *nodeWatch) countReboots() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.rebooted)
+}
+
 // requireOneReboot stops the watch, and checks that each given node rebooted once, and that no two were cordoned together.
 func (w *nodeWatch) requireOneReboot(t *testing.T) {
 	t.Helper()

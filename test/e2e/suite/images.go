@@ -126,6 +126,19 @@ func (c *Cluster) pushImages(ctx context.Context) error {
 	return c.push(ctx, ToolsImage, tools)
 }
 
+// PushArchive pushes an image that is in an archive.
+func (c *Cluster) PushArchive(t *testing.T, archive, image string) {
+	t.Helper()
+	content, remove, err := registry.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	if err := c.push(t.Context(), image, content); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // push pushes an image under the name that manifests use, or below the prefix of a foreign registry.
 func (c *Cluster) push(ctx context.Context, image string, content partial.Describable) error {
 	digest, err := content.(interface{ Digest() (v1.Hash, error) }).Digest()

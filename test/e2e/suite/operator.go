@@ -30,8 +30,18 @@ controllerManager:
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}
 `
 
-func (c *Cluster) installOperator(flags ...string) error {
-	cmd := c.Command(c.helm, slices.Concat([]string{"upgrade", "--install", release, "chart", "--namespace", OperatorNamespace, "--create-namespace",
+func (c *Cluster) installOperator(flags ...string) error { return c.installChart("chart", flags...) }
+
+// InstallChart installs the chart in a directory, or goes over to it.
+func (c *Cluster) InstallChart(t *testing.T, chart string, flags ...string) {
+	t.Helper()
+	if err := c.installChart(chart, flags...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *Cluster) installChart(chart string, flags ...string) error {
+	cmd := c.Command(c.helm, slices.Concat([]string{"upgrade", "--install", release, chart, "--namespace", OperatorNamespace, "--create-namespace",
 		"--wait", "--timeout", Timeout.String(), "--values", "-"}, c.ImageFlags(), flags)...)
 	cmd.Stdin = strings.NewReader(operatorValues)
 	_, err := runCommand(cmd)
