@@ -26,7 +26,7 @@ func (a advancer) advance(t *targetState) {
 	recorder{b}.recordOutcomes()
 	switch {
 	case b.isDone():
-		retirer{b}.retireDone()
+		prover{b}.retireProven()
 	case t.target.Leaving:
 		retirer{b}.retireLeaving()
 	case t.passesGates:

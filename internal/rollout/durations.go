@@ -130,6 +130,7 @@ func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
 	bound("held", &t.HeldAt)
 	bound("admitted", &t.AdmittedAt)
 	bound("finished", &t.FinishedAt)
+	d.measureProof(t, key, now)
 	isShared := true // with other targets
 	for i := range t.Tasks {
 		k := t.Tasks[i]
@@ -142,6 +143,17 @@ func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
 		}
 		d.measureTask(&t.Tasks[i], key, now)
 	}
+}
+
+// measureProof measures how long a proof is waited for.
+func (d *Durations) measureProof(t *Target, key durationKey, now time.Time) {
+	if d == nil || t.Proof == nil || t.Proof.Since.IsZero() {
+		return
+	}
+	proof := *t.Proof // other snapshots may have it
+	key.kind, key.began = "proof", proof.Since.Unix()
+	proof.Observed = d.firstSeen(key, now)
+	t.Proof = &proof
 }
 
 // measureTask measures the running attempt, and bounds the time of the last failure.

@@ -92,6 +92,9 @@ func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 		for range r.Intn(4) {
 			g := rollout.Target{Node: name(), UID: name(), Group: rollout.ParseGroupRef(name()), Place: name(), Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)),
 				AdmittedAt: at(), FinishedAt: at(), HeldAt: at(), Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes(), PodsSeen: yes(), Skipped: yes()}
+			if yes() {
+				g.Proof = &rollout.Proof{Missing: why(), Since: at(), Observed: at(), Timeout: time.Duration(r.Intn(3)-1) * time.Second, Release: yes()}
+			}
 			for range r.Intn(3) {
 				g.Pods = append(g.Pods, rollout.Pod{Name: name(), Wait: yes(), Leaving: yes(), Refused: name(), RetryAt: at(), Keep: name()})
 			}

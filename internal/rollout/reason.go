@@ -41,6 +41,8 @@ const (
 	ReasonRebootNotStarted    Reason = "RebootNotStarted"
 	ReasonRebootTimeout       Reason = "RebootTimeout"
 	ReasonHealthGate          Reason = "HealthGate"
+	ReasonProof               Reason = "Proof"       // all work is done, and something is not true that must be before the node is given back
+	ReasonProofFailed         Reason = "ProofFailed" // it did not become true in time
 	ReasonSoak                Reason = "Soak"
 	ReasonPolicyMissing       Reason = "PolicyMissing"
 	ReasonInvalidSpec         Reason = "InvalidSpec"

@@ -45,6 +45,8 @@ var remedies = map[Reason]string{
 	ReasonRebootNotStarted:    "check the console of the node; reboot it manually if nothing happens",
 	ReasonRebootTimeout:       "check the console of the node: it has not come back",
 	ReasonHealthGate:          "fix what the gate checks",
+	ReasonProof:               "the node is given back when that is true; see spec.proof",
+	ReasonProofFailed:         "fix what is not true, and the node is given back; or change spec.proof",
 	ReasonSoak:                "it counts when the time is over",
 	ReasonPolicyMissing:       "create the DeploymentPolicy, or correct deploymentPolicy",
 	ReasonInvalidSpec:         "correct the spec; kubectl skyhook validate -f FILE checks it first",

@@ -217,6 +217,7 @@ type Target struct {
 	Batch         int64     // Action.Batch of its latest admission; kept after it retires
 	BatchOf       GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
 	FinishedAt    time.Time // when it retired without work; zero if unknown
+	Proof         *Proof    // what must be true of the node before it is given back; nil for nothing
 	Unproven      *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked       *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
 	Rebooted      bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
@@ -233,6 +234,16 @@ type Target struct {
 	GoneBy        time.Time // when all that are being deleted should be gone; zero if unknown
 	Wiped         bool      // nothing of the rollout is recorded on the node: only objects are left there
 	RequestFailed bool      // the last request for it failed: whatever is planned for it may not happen soon
+}
+
+// Proof is what must be true of a node, after the last task of an admission, before the node is given back.
+type Proof struct {
+	Missing *Why      // what is not true; nil if everything is
+	Since   time.Time // since when it is waited for, as recorded; zero before, and again when a task is recorded
+	// when this process observed that first, see Durations; zero if unknown
+	Observed time.Time
+	Timeout  time.Duration // how long it is waited for; 0 for no limit
+	Release  bool          // the node is given back after Timeout; otherwise it stays, as one that failed, until everything is true
 }
 
 // Pod is a workload that must leave a node before it counts as drained.
@@ -320,6 +331,7 @@ const (
 	VerbCover   Verb = "cover"   // record that another task covers this one
 	VerbRecord  Verb = "record"  // write a task's state to the node
 	VerbSweep   Verb = "sweep"   // delete an object of ours
+	VerbProve   Verb = "prove"   // write to the node's record that the proof is waited for
 	VerbRelease Verb = "release" // remove the hold of this rollout
 	VerbUntaint Verb = "untaint" // remove the runtime-required taint
 	VerbRetire  Verb = "retire"  // end the target's part in the rollout; Action.Wipe also removes its record

@@ -286,6 +286,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 		switch key, value := splitSetting(word); key {
 		case "blocked":
 			t.Blocked = parseReason(value)
+		case "proof":
+			t.Proof = parseProof(t.Proof, value)
 		case "unproven":
 			t.Unproven = parseReason(value)
 		case "leaving":
@@ -325,6 +327,24 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			panic("a target has no " + word)
 		}
 	}
+}
+
+// parseProof parses what must be true of a node: "NAME:what_is_not_true,10m", with ",release" where the node is given back then, or
+// "true" where nothing is missing.
+func parseProof(before *rollout.Proof, value string) *rollout.Proof {
+	missing, rest, _ := strings.Cut(value, ",")
+	timeout, release, _ := strings.Cut(rest, ",")
+	p := &rollout.Proof{Release: release == "release"}
+	if before != nil {
+		p.Since = before.Since
+	}
+	if missing != "true" {
+		p.Missing = parseReason(missing)
+	}
+	if timeout != "" {
+		p.Timeout = parseDuration(timeout)
+	}
+	return p
 }
 
 // parseVersions reads a version, or those of several rollouts: "demo:v1,kernel:v2".

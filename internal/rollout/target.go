@@ -22,6 +22,7 @@ type targetState struct {
 	exists        bool // the node exists, and is the one the target was compiled for
 	hasWork       bool
 	hasFailed     bool // its outcome is a final failure
+	isProofLate   bool // all work is done, and what must be true of the node did not become true in time
 	isHeld        bool // by its rollout
 	objects       int  // of the rollout that are on the node, or are going away there
 	occupiesNode  bool // it is not admitted, and its node is not given back: see isOccupied
@@ -58,6 +59,8 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.countAdmission()
 	}
 	t.occupiesNode = !t.target.Admitted && t.isOccupied()
+	t.isProofLate = t.isProofFailed(plan.now)
+	t.hasFailed = t.hasFailed || t.isProofLate
 	t.inspectSoak(plan)
 	if t.isUnfinished() {
 		t.rollout.unfinished++
@@ -171,8 +174,8 @@ func (t *targetState) isComplete() bool {
 	return !t.hasWork && !t.target.Admitted && !t.isUnproven()
 }
 
-// isLost reports whether the target failed for good and still has work.
-func (t *targetState) isLost() bool { return t.hasFailed && t.hasWork }
+// isLost reports whether the target failed for good, and still has work or is not proven.
+func (t *targetState) isLost() bool { return t.hasFailed && (t.hasWork || t.isProofLate) }
 
 // keepsHold reports whether the node stays held after a final failure.
 func (t *targetState) keepsHold() bool {

@@ -86,9 +86,12 @@ func (w actionWriter) patchNode() error {
 	case rollout.VerbCover:
 		return w.changeTask(func(k *rollout.Task) { k.CoveredBy = w.action.By })
 	case rollout.VerbRecord:
+		w.endProof()
 		return w.changeTask(w.record)
 	case rollout.VerbRun:
 		w.run()
+	case rollout.VerbProve:
+		w.startProof()
 	default:
 		return fmt.Errorf("verb %s is unknown", w.action.Verb)
 	}
@@ -126,6 +129,25 @@ func (w actionWriter) setCordon(after hold.Cordon) {
 	w.node.Cordoned, w.node.Kept, w.node.Holds = after.Unschedulable, after.Kept, after.Holds
 }
 
+// startProof records since when a proof is waited for.
+func (w actionWriter) startProof() {
+	if p := w.target.Proof; p != nil && p.Since.IsZero() {
+		w.setProofStart(w.now)
+	}
+}
+
+// endProof forgets since when a proof is waited for.
+func (w actionWriter) endProof() { w.setProofStart(time.Time{}) }
+
+func (w actionWriter) setProofStart(at time.Time) {
+	if w.target.Proof == nil {
+		return
+	}
+	proof := *w.target.Proof // views share the old one
+	proof.Since = at
+	w.target.Proof = &proof
+}
+
 func (w actionWriter) admit() {
 	t, a := w.target, w.action
 	if t.Admitted {
@@ -134,6 +156,7 @@ func (w actionWriter) admit() {
 	w.node.Known = true
 	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.now
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
+	w.endProof()
 	for i := range t.Tasks {
 		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
 	}

@@ -61,6 +61,11 @@ func (s *faultTest) eachRecordedTime(do func(*time.Time)) {
 			do(&t.AdmittedAt)
 			do(&t.FinishedAt)
 			do(&t.HeldAt)
+			if t.Proof != nil {
+				proof := *t.Proof
+				do(&proof.Since)
+				t.Proof = &proof
+			}
 			for k := range t.Tasks {
 				do(&t.Tasks[k].FailedAt)
 			}

@@ -188,6 +188,7 @@ func (s *faultTest) removeFaults() {
 			s.repairRecord(r, &r.Targets[j])
 		}
 	}
+	s.unproven = map[string]bool{}
 	s.compileAll()
 	s.addUnavailable()
 	for i := range s.cluster.State.Nodes {

@@ -23,6 +23,7 @@ type desiredRollout struct {
 	kept     map[string]map[string]installedPackage // by node UID, then package: what is installed
 	goals    map[string]map[string]goal             // by node UID, then package: the result of its tasks
 	forgets  bool                                   // finished tasks are not listed
+	proof    *rollout.Proof                         // what is asked for of each node; nil for nothing
 	chains   int                                    // created so far
 }
 
@@ -76,6 +77,9 @@ func (s *faultTest) addRollout(i int) {
 			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]}
 	}
 	w.forgets = s.chance(50)
+	if s.chance(30) {
+		w.proof = &rollout.Proof{Timeout: time.Duration(s.random.Intn(4)) * time.Minute, Release: s.chance(30)}
+	}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
@@ -177,8 +181,25 @@ func (s *faultTest) compileAll() {
 				continue
 			}
 			w.compileTarget(r, t, n)
+			s.compileProof(w, t)
 		}
 	}
+}
+
+// compileProof adds what is asked for of a node before it is given back.
+func (s *faultTest) compileProof(w *desiredRollout, t *rollout.Target) {
+	if w.proof == nil {
+		t.Proof = nil
+		return
+	}
+	proof := *w.proof
+	if t.Proof != nil {
+		proof.Since = t.Proof.Since
+	}
+	if s.unproven[t.Node] {
+		proof.Missing = &rollout.Why{Reason: rollout.ReasonProof, Text: "the validator found a fault"}
+	}
+	t.Proof = &proof
 }
 
 // damage is what a node recorded of a rollout before its annotations were damaged.

@@ -66,6 +66,7 @@ type faultTest struct {
 	notReady   map[string]int            // ticks until a node is ready again
 	cordoned   map[string]bool           // nodes that a user cordoned
 	unclear    map[string]bool           // nodes for which it is unknown who cordoned them
+	unproven   map[string]bool           // nodes of which something is not true that proofs ask for
 	ended      map[string]bool           // interrupts that succeeded, by admission
 	absent     map[rollout.Ref]int       // deleted owners of holds: ticks since then
 	done       map[string]int            // admission in which an interrupt was last recorded as done, by node UID and task
@@ -90,11 +91,12 @@ type faultRates struct {
 	refuse, arrive, reset int
 	slow, damage          int
 	clock, forge          int
+	unproven              int
 }
 
 func newFaultTest(t *testing.T, seed int64) *faultTest {
 	s := &faultTest{t: t, seed: seed, random: rand.New(rand.NewSource(seed)), notReady: map[string]int{}, cordoned: map[string]bool{},
-		unclear: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{},
+		unclear: map[string]bool{}, unproven: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{},
 		heldSince: map[string]time.Time{}, expired: map[string]int{}}
 	some := func(most int) int {
 		if s.random.Intn(3) == 0 {
@@ -107,6 +109,7 @@ func newFaultTest(t *testing.T, seed int64) *faultTest {
 		sick: some(5), boot: some(3), vanish: some(2), cordon: some(5), edit: some(20), steer: some(12),
 		refuse: some(60), arrive: some(20), reset: some(3), slow: some(30), damage: some(6),
 		clock: some(60), forge: some(4),
+		unproven: some(15),
 	}
 	s.cluster = sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})
 	s.cluster.SlowDeletion = true

@@ -61,6 +61,10 @@ func (s *faultTest) injectDamage() {
 }
 
 func (s *faultTest) injectNodeFault(n *rollout.Node) {
+	if s.chance(s.rates.unproven) {
+		s.unproven[n.Name] = !s.unproven[n.Name]
+		s.cluster.TouchNode(n.Name)
+	}
 	if s.notReady[n.Name] > 0 {
 		if s.notReady[n.Name]--; s.notReady[n.Name] == 0 {
 			n.Ready, n.ReadyAt = true, s.cluster.State.Now
@@ -291,7 +295,7 @@ func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 		delete(s.damaged, r.UID+t.UID)
 		t.Blocked = nil
 	}
-	t.Tasks, t.Admitted, t.Skipped, t.Batch = nil, false, false, 0
+	t.Tasks, t.Admitted, t.Skipped, t.Batch, t.Proof = nil, false, false, 0, nil
 	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	for _, w := range s.desired {
 		if w.name == r.Ref {

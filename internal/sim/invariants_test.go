@@ -45,7 +45,12 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		return s.checkSweep(a, t, seen)
 	case rollout.VerbEvict:
 		return s.checkEvict(v, a, r)
+	case rollout.VerbRelease:
+		return checkProof(v, a, seen, r)
 	case rollout.VerbRetire:
+		if problem := checkProof(v, a, seen, r); problem != "" {
+			return problem
+		}
 		return s.checkRetire(a, s.mergeObserved(t, seen), r)
 	case rollout.VerbTaint:
 		if findObservedNode(v, a.Node).Known {
@@ -105,6 +110,37 @@ func hasFinallyFailed(t *rollout.Target) bool {
 	})
 }
 
+// checkProof: a node is given back only after all its work was recorded, then its proof was waited for, and everything was true; or the
+// proof was late and allows it.
+func checkProof(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.Rollout) string {
+	isAsked := seen.Proof != nil && seen.Admitted && !seen.Leaving && !r.Deleting
+	switch {
+	case !isAsked:
+	case a.Why.Reason == rollout.ReasonProofFailed && !(seen.Proof.Release && isProofLate(v, seen)):
+		return "the proof is not late, or the node must stay"
+	case a.Why.Reason != rollout.ReasonFinished:
+	case seen.Proof.Since.IsZero() || seen.Proof.Missing != nil:
+		return "the node is not proven"
+	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone }):
+		return "the node was proven before its work was recorded"
+	}
+	return ""
+}
+
+// isProofLate reports whether all work of a target is done, and its proof is not complete in time.
+func isProofLate(v sim.View, t *rollout.Target) bool {
+	p := t.Proof
+	isWaitedFor := p != nil && p.Missing != nil && p.Timeout > 0 && !p.Since.IsZero()
+	if !isWaitedFor {
+		return false
+	}
+	since := p.Observed
+	if since.IsZero() {
+		since = p.Since
+	}
+	return !v.Now.Before(since.Add(p.Timeout))
+}
+
 // isOccupied reports whether a node is not given back though no admission is recorded: the rollout holds it, or has an
 // object there.
 func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
@@ -125,13 +161,13 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			n := s.cluster.FindNode(t.Node)
-			if t.Group != g.Ref || n == nil || n.UID != t.UID {
+			if t.Group != g.Ref || n == nil || n.UID != t.UID || s.isMoved(v, r, t) {
 				continue
 			}
 			if !t.Admitted && !isOccupied(r, t, n) {
 				continue
 			}
-			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && hasFinallyFailed(was) {
+			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && (hasFinallyFailed(was) || isProofLate(v, was)) {
 				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
@@ -156,12 +192,26 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 			if t.FinishedAt.After(r.Since) || !slices.ContainsFunc(t.Tasks, isPending) {
 				continue
 			}
-			isOfGroup := t.BatchOf.IsZero() || t.BatchOf == r.Group
-			if !isOfGroup || t.Batch < r.Batch {
+			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Rollout, Node: r.Node}); was != nil && (was.Admitted || hasBatch(was, r)) {
+				continue // it was written, and perhaps reset since
+			}
+			if !hasBatch(t, r) {
 				busy[r.Node] = true
 			}
 		}
 	}
+}
+
+// hasBatch reports whether the admission of a reservation was written to its node.
+func hasBatch(t *rollout.Target, r rollout.Reservation) bool {
+	isOfGroup := t.BatchOf.IsZero() || t.BatchOf == r.Group
+	return isOfGroup && t.Batch >= r.Batch
+}
+
+// isMoved reports whether a target changed its group since an operator has read it.
+func (s *faultTest) isMoved(v sim.View, r *rollout.Rollout, t *rollout.Target) bool {
+	was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node})
+	return was != nil && was.Group != t.Group
 }
 
 // takenNodes returns the nodes that the operator has read as unavailable and that still are.
@@ -179,7 +229,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
 	s.addAwaited(busy, v, g)
-	if isReserved(v, a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
+	if isReserved(v, a) || s.isWrittenFor(a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
 		delete(busy, a.Node) // it is counted already
 	}
 	if g.Limit != rollout.Unlimited && len(busy) >= g.Limit && !t.Admitted {
@@ -248,6 +298,15 @@ func isReserved(v sim.View, a rollout.Action) bool {
 		}
 	}
 	return false
+}
+
+// isWrittenFor reports whether the ledger has the admission of an action: its plan wrote that before.
+func (s *faultTest) isWrittenFor(a rollout.Action) bool {
+	return slices.ContainsFunc(s.cluster.State.Ledgers, func(l rollout.Ledger) bool {
+		return l.Owner == a.Ledger && slices.ContainsFunc(l.Admitting, func(r rollout.Reservation) bool {
+			return r.Rollout == a.Rollout && r.Node == a.Node && r.Batch == a.Batch
+		})
+	})
 }
 
 func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])%3) }
@@ -325,7 +384,8 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	for i := range s.cluster.State.Rollouts {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			if o := s.cluster.FindNode(r.Targets[j].Node); o != nil && r.Targets[j].Group == g.Ref && r.Targets[j].Admitted && holdsNode(o, r.Ref) {
+			other := &r.Targets[j]
+			if o := s.cluster.FindNode(other.Node); o != nil && other.Group == g.Ref && !s.isMoved(v, r, other) && other.Admitted && holdsNode(o, r.Ref) {
 				held[o.Name] = true
 			}
 		}
@@ -383,7 +443,8 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 				if t.Group != g.Group || !isMember || n == nil || n.UID != t.UID {
 					continue
 				}
-				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) {
+				isProofFailed := isProofLate(sim.View{Snapshot: snap}, &t) && !t.Proof.Release
+				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) && !isProofFailed {
 					s.failf("a batch of %s is closed while %s is in progress", g.Group, t.Node)
 				}
 			}
