@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,42 @@ func findUnprovenNodes(o *Objects) map[string][]*corev1.Node {
 		}
 	}
 	return out
+}
+
+// findProvingNodes returns the nodes on which the pods of DaemonSets are waited for before they are given back, by Skyhook.
+func findProvingNodes(o *Objects) map[string]gates.Pods {
+	out := map[string]gates.Pods{}
+	for _, s := range o.Skyhooks {
+		p, _ := o.policyOfSkyhook(s)
+		need := gates.Pods{}
+		for _, proof := range skyhook.Proofs(s, p) {
+			need.DaemonSets = append(need.DaemonSets, proof.DaemonSets...)
+		}
+		if len(need.DaemonSets) == 0 {
+			continue
+		}
+		for _, n := range o.Nodes {
+			if skyhook.IsProving(s, n) {
+				need.Nodes = append(need.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
+			}
+		}
+		if len(need.Nodes) > 0 {
+			out[s.Name] = need
+		}
+	}
+	return out
+}
+
+// checkProofs finds out which pods of DaemonSets are missing on the nodes that are to be given back.
+func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[string]gates.Pods) error {
+	o.Proofs = make(map[string]map[string]string, len(proving))
+	var errs []error
+	for name, need := range proving {
+		missing, err := need.FindMissing(ctx, v.options.Live, o.Workloads)
+		o.Proofs[name] = missing
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // checkGates evaluates the health gates of the policies in use.

@@ -57,11 +57,11 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.sort()
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
-	unproven := findUnprovenNodes(o)
+	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
 	var listErr error
-	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven))
+	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving))
 	o.revisions = v.revisions
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now))
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil
@@ -170,9 +170,14 @@ func (v *observer) findVanished(o *Objects) {
 }
 
 // nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
-// a health gate needs a pod.
-func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node) []string {
+// a health gate or a proof needs a pod.
+func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[string]gates.Pods) []string {
 	isUnproven := map[string]bool{}
+	for _, need := range proving {
+		for _, n := range need.Nodes {
+			isUnproven[n.Name] = true
+		}
+	}
 	for _, nodes := range unproven {
 		for _, n := range nodes {
 			isUnproven[n.Name] = true

@@ -268,24 +268,12 @@ spec:
 	t.Cleanup(func() {
 		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
 	})
-	owner := &metav1.PartialObjectMetadata{}
-	owner.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
-	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "plugin"}, owner))
-	s.Apply(fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: plugin-n1, namespace: default, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: plugin, uid: %s, controller: true}]}
-spec: {nodeName: n1, containers: [{name: main, image: registry.example/plugin:1}]}
-`, owner.UID))
-	p := &corev1.Pod{}
-	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "plugin-n1"}, p))
-	ready := p.DeepCopy()
-	ready.Status.Phase, ready.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
+	s.runDaemonPod("plugin", "n1")
 	s.passes(4)
 	if got := s.verdict("demo", "n1"); got != "Finished: no work is pending" {
 		t.Errorf("the verdict on n1 is %q", got)
 	}
+	owner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "plugin", Namespace: "default"}}
 	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
 	s.passUntilComplete("demo")
 }

@@ -26,7 +26,7 @@ package controller
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
 //
 // The health gates of a policy read the DaemonSets that they name.
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list
 // NodeOps are created for upgrades, which own them.
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeopupgrades,verbs=list;watch

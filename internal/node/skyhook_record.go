@@ -33,7 +33,8 @@ type SkyhookRecord struct {
 	Generation int64                     `json:"generation,omitempty"` // of the Skyhook at the admission
 	Skipped    bool                      `json:"skipped,omitempty"`    // gave the node back because the drain took too long
 	Interrupts int                       `json:"interrupts,omitempty"` // done in this admission
-	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates ask for
+	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
+	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
 }

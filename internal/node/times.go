@@ -15,7 +15,7 @@ func (r SkyhookRecord) LimitTimes(now time.Time) (out SkyhookRecord, isChanged b
 		return r, false
 	}
 	out = r.Clone()
-	out.At, out.FinishedAt = copied(r.At), copied(r.FinishedAt)
+	out.At, out.FinishedAt, out.Proving = copied(r.At), copied(r.FinishedAt), copied(r.Proving)
 	for _, p := range out.Packages {
 		p.FailedAt = copied(p.FailedAt)
 	}
@@ -57,6 +57,7 @@ func (r SkyhookRecord) eachTime(do func(*time.Time)) {
 	}
 	note(r.At)
 	note(r.FinishedAt)
+	note(r.Proving)
 	if r.Held != nil {
 		do(&r.Held.At)
 	}

@@ -12,7 +12,7 @@ import (
 func TestTimesInTheFutureAreLimited(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	const future = `"2099-01-01T00:00:00Z"`
-	skyhook, err := ParseSkyhookRecord(`{"node":"n","at":` + future + `,"finishedAt":` + future + `,"held":{"at":` + future + `},"packages":{"a|1":{"at":"apply/erroring","failedAt":` + future + `}}}`)
+	skyhook, err := ParseSkyhookRecord(`{"node":"n","at":` + future + `,"finishedAt":` + future + `,"proving":` + future + `,"held":{"at":` + future + `},"packages":{"a|1":{"at":"apply/erroring","failedAt":` + future + `}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func TestTimesInTheFutureAreLimited(t *testing.T) {
 			}
 		})
 	}
-	if count != 10 {
-		t.Errorf("%d times were limited, want 10", count)
+	if count != 11 {
+		t.Errorf("%d times were limited, want 11", count)
 	}
 	later := now.Add(maxClockSkew)
 	if _, isChanged := (SkyhookRecord{At: &later}).LimitTimes(now); isChanged {

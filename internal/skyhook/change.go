@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, release, untaint and
-// retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, release, untaint
+// and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
@@ -44,6 +44,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().recordCover(a, n)
 	case rollout.VerbRecord:
 		return c.recorder().recordOutcome(a, n)
+	case rollout.VerbProve:
+		return c.recorder().recordProving(n), nil
 	case rollout.VerbRetire:
 		return c.recorder().recordRetirement(a, n), nil
 	}
@@ -113,7 +115,7 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
-		rec.FinishedAt, rec.Offered = nil, r.resumeRequests(n)
+		rec.FinishedAt, rec.Proving, rec.Offered = nil, nil, r.offeredResources(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
 				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0
@@ -179,7 +181,7 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		return r.recordDeletion(n).Plus(r.removeConditions(n)) // the hold was released before
 	}
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		rec.Admitted, rec.Skipped = false, a.Skip
+		rec.Admitted, rec.Skipped, rec.Proving = false, a.Skip, nil
 		if t := r.targets[n.Name]; t != nil && t.selected && !a.Skip {
 			now := node.WholeSeconds(r.in.Now)
 			rec.FinishedAt = &now

@@ -96,6 +96,12 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		e := normal(v1alpha1.EventState, "Skyhook %s is deleted without %s being uninstalled: %s", name, rep.packagesLeftOn(a.Node), a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
+	case a.Verb == rollout.VerbRetire && a.Why.Reason == rollout.ReasonProofFailed:
+		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unproven: %s", name, a.Why.Text)
+		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+		return e
+	case a.Verb == rollout.VerbProve:
+		return normal(v1alpha1.EventState, "Skyhook %s has done all work on the node; it is given back when its proof is complete", name)
 	case a.Verb == rollout.VerbRetire && !a.Wipe:
 		return normal(v1alpha1.EventState, "Skyhook %s is complete on the node", name)
 	}

@@ -55,13 +55,19 @@ func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 	return policy.NewGrouping(&p)
 }
 
-// resumeRequests is how much of the resources that the gates ask for the node offers now; nil when they ask for none.
-func (r recorder) resumeRequests(n *node.Node) map[string]int64 {
-	if r.in.Policy == nil || r.in.Policy.Spec.Health == nil {
-		return nil
+// offeredResources is how much of the resources that gates and proofs ask for the node offers now; nil when they ask for none.
+func (r recorder) offeredResources(n *node.Node) map[string]int64 {
+	var names []string
+	if r.in.Policy != nil && r.in.Policy.Spec.Health != nil {
+		names = append(names, r.in.Policy.Spec.Health.Resources...)
+	}
+	for _, p := range Proofs(r.in.Skyhook, r.in.Policy) {
+		for _, resource := range p.Resources {
+			names = append(names, resource.Name)
+		}
 	}
 	var out map[string]int64
-	for _, name := range r.in.Policy.Spec.Health.Resources {
+	for _, name := range names {
 		if amount := n.Allocatable(name); amount > 0 {
 			if out == nil {
 				out = map[string]int64{}

@@ -39,6 +39,7 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	status := v1alpha1.StatusInProgress
 	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
+		rec.Proving = nil // what is true counts after the last outcome only
 		p := r.beginStage(st, state, rec, n)
 		if st.isInterrupt() {
 			r.beginInterrupt(a, st, state, rec, n, p)
@@ -212,6 +213,7 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 	status, rebootedFrom := v1alpha1.StatusInProgress, ""
 	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
+		rec.Proving = nil // what is true counts after the last outcome only
 		if entry, ok := state[st.key]; !ok || entry.Stage != st.stage || rec.Packages[st.key] == nil {
 			r.beginStage(st, state, rec, n)
 		}

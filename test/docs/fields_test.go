@@ -25,7 +25,9 @@ var pageOfKind = map[string]string{
 }
 
 // explainedElsewhere maps the suffix of a field's path to the page that explains its content. The page of the kind links to it.
-var explainedElsewhere = map[string]string{"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md"}
+var explainedElsewhere = map[string]string{
+	"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md",
+}
 
 // kubernetesField matches fields with types of Kubernetes, which its own documentation explains.
 var kubernetesField = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
@@ -94,7 +96,7 @@ type schemaCheck struct {
 // checkFields checks all fields below a path on a page.
 func (r *schemaCheck) checkFields(page, path string, of property) {
 	if other := explainedElsewhere[path]; other != "" && other != page {
-		if text, err := os.ReadFile(filepath.Join(r.dir, page)); err != nil || !strings.Contains(string(text), "]("+filepath.Base(other)+"#status)") {
+		if text, err := os.ReadFile(filepath.Join(r.dir, page)); err != nil || !strings.Contains(string(text), "]("+filepath.Base(other)) {
 			r.Errorf("%s: %s.%s is explained in %s, to which there is no link: %v", page, r.kind, path, other, err)
 		}
 		page = other

@@ -92,6 +92,10 @@ type DeploymentPolicySpec struct {
 	// health gates must pass before further nodes are started. Absent means none.
 	// +optional
 	Health *HealthGates `json:"health,omitempty"`
+
+	// proof is what must be true of a node before it is given back. Absent means nothing.
+	// +optional
+	Proof *Proof `json:"proof,omitempty"`
 }
 
 // Scope says who shares the budgets of a policy.

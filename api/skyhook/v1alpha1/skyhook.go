@@ -147,6 +147,11 @@ type SkyhookSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
+	// proof is what must be true of a node before it is given back. It is asked for together with that of the
+	// deploymentPolicy. Absent means nothing.
+	// +optional
+	Proof *Proof `json:"proof,omitempty"`
+
 	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`

@@ -33,6 +33,12 @@ type Result struct {
 	Unready map[string]string // by node: what is missing there, as a sentence without a full stop
 }
 
+// Pods says which DaemonSets need a ready pod on which nodes.
+type Pods struct {
+	DaemonSets []v1alpha1.DaemonSetProof
+	Nodes      []*corev1.Node
+}
+
 // Checker evaluates gates and remembers the answers of Prometheus servers. Losing them costs one query each.
 type Checker struct {
 	awaited map[string]bool // names of policies with nodes that wait to be admitted; nil before the first plan, when all count as such
@@ -109,32 +115,88 @@ func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolic
 
 // checkDaemonSets says of each unproven node which DaemonSet of the gates has no ready pod there.
 func checkDaemonSets(ctx context.Context, in Input, p *v1alpha1.DeploymentPolicy) (map[string]string, error) {
-	unready := map[string]string{}
-	nodes := in.Unproven[p.Name]
-	if len(nodes) == 0 {
-		return unready, nil
+	need := Pods{Nodes: in.Unproven[p.Name]}
+	for _, gate := range p.Spec.Health.DaemonSets {
+		need.DaemonSets = append(need.DaemonSets, v1alpha1.DaemonSetProof{Namespace: gate.Namespace, Name: gate.Name})
+	}
+	missing, err := need.FindMissing(ctx, in.Live, in.Pods)
+	for _, node := range need.Nodes {
+		text, isListed := missing[node.Name]
+		switch {
+		case !isListed && len(need.DaemonSets) > 0:
+			missing[node.Name] = "the pods on the node are not listed yet"
+		case text == "":
+			delete(missing, node.Name)
+		}
+	}
+	return missing, err
+}
+
+// FindMissing says of each node which DaemonSet has no ready pod there, as a sentence without a full stop; empty for a node that has
+// all. Pods are those on the nodes; a node whose pods are not listed is left out.
+func (p Pods) FindMissing(ctx context.Context, live client.Reader, pods map[string][]*corev1.Pod) (map[string]string, error) {
+	missing := map[string]string{}
+	if len(p.Nodes) == 0 {
+		return missing, nil
+	}
+	for _, node := range p.Nodes {
+		if _, isListed := pods[node.Name]; isListed {
+			missing[node.Name] = ""
+		}
 	}
 	var errs []error
-	for _, gate := range p.Spec.Health.DaemonSets {
-		set := &appsv1.DaemonSet{}
-		title := fmt.Sprintf("DaemonSet %s/%s", gate.Namespace, gate.Name)
-		err := in.Live.Get(ctx, client.ObjectKey{Namespace: gate.Namespace, Name: gate.Name}, set)
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("reading %s: %w", title, err))
-		}
-		for _, node := range nodes {
-			switch {
-			case unready[node.Name] != "":
-			case apierrors.IsNotFound(err):
-				unready[node.Name] = title + " does not exist"
-			case err != nil:
-				unready[node.Name] = title + " cannot be read now"
-			case selectsNode(set, node) && !hasReadyPod(set, in.Pods[node.Name]):
-				unready[node.Name] = title + " has no ready pod on the node"
+	for _, wanted := range p.DaemonSets {
+		sets, problem, err := readDaemonSets(ctx, live, wanted)
+		errs = append(errs, err)
+		for _, node := range p.Nodes {
+			text, isListed := missing[node.Name]
+			if !isListed || text != "" {
+				continue
+			}
+			if missing[node.Name] = problem; problem == "" {
+				missing[node.Name] = findUnready(sets, node, pods[node.Name])
 			}
 		}
 	}
-	return unready, errors.Join(errs...)
+	return missing, errors.Join(errs...)
+}
+
+// readDaemonSets reads one DaemonSet, or all that are selected. A problem is what to say of a node if that fails or none exists.
+func readDaemonSets(ctx context.Context, live client.Reader, wanted v1alpha1.DaemonSetProof) (sets []appsv1.DaemonSet, problem string, err error) {
+	if wanted.Selector == nil {
+		title := fmt.Sprintf("DaemonSet %s/%s", wanted.Namespace, wanted.Name)
+		set := appsv1.DaemonSet{}
+		switch err := live.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, &set); {
+		case apierrors.IsNotFound(err):
+			return nil, title + " does not exist", nil
+		case err != nil:
+			return nil, title + " cannot be read now", fmt.Errorf("reading %s: %w", title, err)
+		}
+		return []appsv1.DaemonSet{set}, "", nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(wanted.Selector.Kubernetes())
+	if err != nil {
+		return nil, "the selector of DaemonSets in " + wanted.Namespace + " cannot be used", nil
+	}
+	title := fmt.Sprintf("DaemonSets %s in %s", selector, wanted.Namespace)
+	var list appsv1.DaemonSetList
+	if err := live.List(ctx, &list, client.InNamespace(wanted.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, title + " cannot be read now", fmt.Errorf("reading %s: %w", title, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, "there are no " + title, nil
+	}
+	return list.Items, "", nil
+}
+
+// findUnready says which of some DaemonSets needs a pod on a node and has no ready one; empty for none.
+func findUnready(sets []appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) string {
+	for i := range sets {
+		if selectsNode(&sets[i], node) && !hasReadyPod(&sets[i], pods) {
+			return fmt.Sprintf("DaemonSet %s/%s has no ready pod on the node", sets[i].Namespace, sets[i].Name)
+		}
+	}
+	return ""
 }
 
 // selectsNode reports whether a DaemonSet selects this node by its labels.

@@ -121,7 +121,7 @@ func runSkyhook(t *testing.T, w *testenv.Env) {
 	t.Helper()
 	elsewhere := map[string]string{"app": "elsewhere"} // a DaemonSet that asks for no node here
 	w.Must(w.Client.Create(context.Background(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "elsewhere"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "elsewhere", Labels: elsewhere},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: elsewhere}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: elsewhere},
 			Spec:       corev1.PodSpec{NodeSelector: map[string]string{"pool": "none"}, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -135,6 +135,7 @@ spec:
   scope: Policy
   default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
   health: {daemonSets: [{namespace: ` + w.Namespace + `, name: elsewhere}]}
+  proof: {daemonSets: [{namespace: ` + w.Namespace + `, selector: {matchLabels: {app: elsewhere}}}]}
 `)
 	// a workload that its budget protects: it is evicted in vain, then deleted by force
 	w.Apply(`

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Proof is what must be true of a node before it is given back: after its last stage, while it is still cordoned and counts
+// against the budget.
+type Proof struct {
+	// nodeConditions are conditions that the node must have, at most 20.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=20
+	NodeConditions []NodeConditionGate `json:"nodeConditions,omitempty"`
+
+	// daemonSets are those whose pod on the node must be ready, at most 20. A node that a DaemonSet does not select needs no
+	// pod of it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	DaemonSets []DaemonSetProof `json:"daemonSets,omitempty"`
+
+	// resources are those that the node must offer again, such as nvidia.com/gpu, at most 20.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Resources []ResourceProof `json:"resources,omitempty"`
+
+	// timeout is how long everything may take to become true, up to 168h, such as 30m. 0s waits without a limit. Default
+	// 30m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('168h')",message="timeout is not a duration of at most 168h: use a number and a unit, such as 30m, or 0s to wait without a limit"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// onTimeout says what happens then. Hold (the default) keeps the node as it is and counts it as failed; it is given back
+	// when everything is true after all. Release gives the node back and reports it.
+	// +optional
+	// +kubebuilder:default=Hold
+	OnTimeout ProofTimeout `json:"onTimeout,omitempty"`
+}
+
+// ProofTimeout says what happens to a node that is not proven in time.
+// +kubebuilder:validation:Enum=Hold;Release
+type ProofTimeout string
+
+// The choices.
+const (
+	ProofHold    ProofTimeout = "Hold"
+	ProofRelease ProofTimeout = "Release"
+)
+
+// DaemonSetProof names a DaemonSet, or selects several.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="daemonSets entry needs exactly one of name and selector: keep one of them"
+type DaemonSetProof struct {
+	// namespace is the namespace of the DaemonSets.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name is the name of one DaemonSet.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// selector selects DaemonSets by their labels; one must exist.
+	// +optional
+	Selector *LabelSelector `json:"selector,omitempty"`
+}
+
+// ResourceProof is an amount of a resource that a node must offer.
+type ResourceProof struct {
+	// name is the name of the resource, such as nvidia.com/gpu.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[^/ ]+/[^/ ]+$`
+	Name string `json:"name"`
+
+	// atLeast is the amount, at least 1. Absent means as much as the node offered when it was admitted.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	AtLeast *int64 `json:"atLeast,omitempty"`
+}
