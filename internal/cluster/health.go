@@ -6,6 +6,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,13 +63,19 @@ func findProvingNodes(o *Objects) map[string]gates.Pods {
 	return out
 }
 
+// daemonSetInterval is how often DaemonSets are read again that nodes wait for. Their pods are watched, they themselves are not.
+const daemonSetInterval = 30 * time.Second
+
 // checkProofs finds out which pods of DaemonSets are missing on the nodes that are to be given back.
-func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[string]gates.Pods) error {
+func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[string]gates.Pods, now time.Time) error {
 	o.Proofs = make(map[string]map[string]string, len(proving))
 	var errs []error
 	for name, need := range proving {
 		missing, err := need.FindMissing(ctx, v.options.Live, o.Workloads)
 		o.Proofs[name] = missing
+		if slices.ContainsFunc(slices.Collect(maps.Values(missing)), func(text string) bool { return text != "" }) {
+			o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -92,6 +100,11 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 	}
 	results, retryAt, err := v.gates.Check(ctx, in)
 	o.Gates, o.RetryAt = results, node.Earlier(o.RetryAt, retryAt)
+	for _, r := range results {
+		if len(r.Unready) > 0 {
+			o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
+		}
+	}
 	return err
 }
 

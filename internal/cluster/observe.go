@@ -61,7 +61,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	var listErr error
 	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving))
 	o.revisions = v.revisions
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving))
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil

@@ -193,7 +193,7 @@ func (w *workloadWatcher) startWatch(ctx context.Context, node string) *podWatch
 	return &podWatch{pods: store, synced: follow.HasSynced, stop: stop}
 }
 
-// hasWorkloadChange compares what a drain reads of a pod.
+// hasWorkloadChange compares what a drain reads of a pod, and whether that of a DaemonSet is ready, which gates and proofs ask for.
 func hasWorkloadChange(before, after any) bool {
 	b, okBefore := before.(*corev1.Pod)
 	a, okAfter := after.(*corev1.Pod)
@@ -201,7 +201,13 @@ func hasWorkloadChange(before, after any) bool {
 		return true
 	}
 	startedToLeave := (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil)
-	return startedToLeave || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels)
+	changedReady := isOfDaemonSet(a) && !slices.Equal(b.Status.Conditions, a.Status.Conditions)
+	return startedToLeave || changedReady || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels)
+}
+
+func isOfDaemonSet(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(p)
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // stop stops all watches.
