@@ -191,6 +191,17 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	cd test/e2e; \
 	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
 
+# The oldest version of Kubernetes that is supported, in a release of which the module proxy has all modules.
+OLDEST ?= v1.30.4
+
+.PHONY: oldest-rules
+oldest-rules: ## check the API rules on an API server of the oldest supported Kubernetes; the first run builds it
+	KUBERNETES=$(OLDEST) go test -count=1 ./api
+
+.PHONY: oldest
+oldest: oldest-rules ## check also smoke tests, quick start and interrupts on real nodes of that version (needs root)
+	KUBERNETES=$(OLDEST) $(MAKE) e2e E2E="-run '^(TestNodes|TestPod|TestServiceRestart|TestReboot|TestQuickStart|TestServiceInterrupt|TestRebootInterrupt)' ./smoke ./skyhook"
+
 # The release before this one: a tag, or the commit of a release that has none.
 PREVIOUS ?= 559e5cca51c3ff8f56b140324c73592efd2895db
 
