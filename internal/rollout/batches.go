@@ -29,6 +29,7 @@ func (u batchUpdater) update(plan *draftPlan) {
 	if u.usesMemory() {
 		u.updateMemory()
 	}
+	u.memory.Gone += u.goneNow
 	u.free = unlimited
 	if u.Limit != Unlimited {
 		u.free = u.Limit - len(u.busy)

@@ -27,6 +27,7 @@ type groupState struct {
 	pendingNames []string        // a few targets of the open batch whose outcome is not final
 	failedNames  []string        // a few targets that failed for good
 	failedOf     map[Ref]bool    // the rollouts of all that did
+	goneNow      int             // targets of the open batch that this plan completes and removes, because their rollout is deleted
 	proving      *targetState    // the first target that is finished and does not count yet
 	places       map[string]int  // busy nodes by topology value
 	placed       map[string]bool // nodes counted there

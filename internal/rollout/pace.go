@@ -68,7 +68,7 @@ type tally struct {
 // afterBatch returns the memory after the open batch. Targets that left it without an outcome do not count; a batch of
 // only such targets changes nothing.
 func (m Memory) afterBatch(p Pace, t tally, epoch int64) Memory {
-	m.Open, m.From = 0, epoch+1
+	m.Open, m.From, m.Gone = 0, epoch+1, 0
 	ended := t.passed + t.lost
 	if ended == 0 {
 		return m
@@ -93,7 +93,7 @@ func (p Pace) isStoppedBy(m Memory, total int) bool {
 // withBatch returns the memory with a first batch. It is stored before any target is admitted.
 func (m Memory) withBatch(epoch int64) Memory {
 	if m.From == 0 {
-		m.From, m.Batch, m.Open = epoch+1, max(1, m.Batch), 0
+		m.From, m.Batch, m.Open, m.Gone = epoch+1, max(1, m.Batch), 0, 0
 	}
 	return m
 }

@@ -13,8 +13,14 @@ var doneReason = Why{Reason: ReasonFinished, Text: "no work is pending"}
 
 // retireDone retires a target whose outcomes are all recorded.
 func (r retirer) retireDone() {
-	if r.retireUnfailed(doneReason) {
-		r.target.verdict = Verdict{Phase: PhaseFinished, Why: doneReason}
+	if !r.retireUnfailed(doneReason) {
+		return
+	}
+	t := r.target
+	t.verdict = Verdict{Phase: PhaseFinished, Why: doneReason}
+	isRemoved := t.rollout.Deleting && !t.node.Sending
+	if isRemoved && t.group.usesBatches() && t.group.isMember(t) {
+		t.group.goneNow++
 	}
 }
 

@@ -144,6 +144,7 @@ type Memory struct {
 	Stopped             bool  `json:"shouldStop,omitempty"`
 	Open                int   `json:"open,omitempty"` // planned size of the open batch; 0 if none is open
 	From                int64 `json:"from,omitempty"` // targets whose Batch is not lower belong to the open batch; 0: Memory was reset
+	Gone                int   `json:"gone,omitempty"` // of the open batch: targets that succeeded and are gone, because their rollout is deleted
 
 	For     Versions `json:"rollout,omitempty"` // Group.For of the batches; of a stopped group, that of the rollouts that failed
 	Resumed string   `json:"resumed,omitempty"` // the last Group.Resume that had an effect

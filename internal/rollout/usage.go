@@ -20,6 +20,9 @@ func (c usageCounter) countUsage() {
 		for _, name := range g.Taken {
 			g.addUnavailable(name)
 		}
+		if g.usesBatches() {
+			g.members, g.passed = g.Memory.Gone, g.Memory.Gone
+		}
 	}
 	for i := range c.targets {
 		t := &c.targets[i]

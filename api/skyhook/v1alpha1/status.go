@@ -313,6 +313,11 @@ type BatchState struct {
 	// +optional
 	From int64 `json:"from,omitempty"`
 
+	// gone is the number of nodes of the open batch on which a Skyhook that is being deleted was uninstalled: nothing of it is
+	// recorded on them any more.
+	// +optional
+	Gone int `json:"gone,omitempty"`
+
 	// rollout is a hash of the package versions that the batches were for; with scope Policy, one for each Skyhook. When the
 	// versions change, batches start again. While the group is stopped, it has the versions of the Skyhooks that failed: the
 	// group continues when one of them changes or goes.
