@@ -15,18 +15,18 @@ func (p prover) retireProven() {
 	proof := t.openProof()
 	switch {
 	case proof == nil:
-		retirer{p.taskBoard}.retireDone()
+		retirer(p).retireDone()
 	case t.hasWork, proof.Since.IsZero(): // outcomes that this plan records are newer than the snapshot
 		p.plan.addAction(t, VerbProve, Why{Reason: ReasonProof, Text: "all work is done"})
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(p.plan.now)}
 	case proof.Missing == nil:
-		retirer{p.taskBoard}.retireDone()
+		retirer(p).retireDone()
 	case !proof.isLate(p.plan.now):
 		p.plan.requestNext(proof.expiresAt())
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(proof.Since)}
 	case proof.Release:
 		why := proof.failureReason()
-		if (retirer{p.taskBoard}).retireUnfailed(why) {
+		if retirer(p).retireUnfailed(why) {
 			t.verdict = Verdict{Phase: PhaseFinished, Why: why}
 		}
 	default:
