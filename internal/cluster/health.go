@@ -39,26 +39,30 @@ func findUnprovenNodes(o *Objects) map[string][]*corev1.Node {
 	return out
 }
 
-// findProvingNodes returns the nodes on which the pods of DaemonSets are waited for before they are given back, by Skyhook.
-func findProvingNodes(o *Objects) map[string]gates.Pods {
-	out := map[string]gates.Pods{}
-	for _, s := range o.Skyhooks {
-		p, _ := o.policyOfSkyhook(s)
-		need := gates.Pods{}
-		for _, proof := range skyhook.Proofs(s, p) {
-			need.DaemonSets = append(need.DaemonSets, proof.DaemonSets...)
-		}
+// findProvingNodes returns the nodes on which the pods of DaemonSets are waited for before they are given back, by rollout.
+func findProvingNodes(o *Objects) map[rollout.Ref]gates.Pods {
+	out := map[rollout.Ref]gates.Pods{}
+	add := func(ref rollout.Ref, proofs node.Proofs, isProving func(*node.Node) bool) {
+		need := gates.Pods{DaemonSets: proofs.DaemonSets()}
 		if len(need.DaemonSets) == 0 {
-			continue
+			return
 		}
 		for _, n := range o.Nodes {
-			if skyhook.IsProving(s, n) {
+			if isProving(n) {
 				need.Nodes = append(need.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
 			}
 		}
 		if len(need.Nodes) > 0 {
-			out[s.Name] = need
+			out[ref] = need
 		}
+	}
+	for _, s := range o.Skyhooks {
+		p, _ := o.policyOfSkyhook(s)
+		add(skyhook.Ref(s.Name), skyhook.Proofs(s, p), func(n *node.Node) bool { return skyhook.IsProving(s, n) })
+	}
+	for _, op := range o.NodeOps {
+		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
+		add(nodeop.Ref(op), nodeop.Proofs(op, p), func(n *node.Node) bool { return nodeop.IsProving(op, n) })
 	}
 	return out
 }
@@ -67,12 +71,12 @@ func findProvingNodes(o *Objects) map[string]gates.Pods {
 const daemonSetInterval = 30 * time.Second
 
 // checkProofs finds out which pods of DaemonSets are missing on the nodes that are to be given back.
-func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[string]gates.Pods, now time.Time) error {
-	o.Proofs = make(map[string]map[string]string, len(proving))
+func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[rollout.Ref]gates.Pods, now time.Time) error {
+	o.Proofs = make(map[rollout.Ref]map[string]string, len(proving))
 	var errs []error
-	for name, need := range proving {
+	for ref, need := range proving {
 		missing, err := need.FindMissing(ctx, v.options.Live, o.Workloads)
-		o.Proofs[name] = missing
+		o.Proofs[ref] = missing
 		if slices.ContainsFunc(slices.Collect(maps.Values(missing)), func(text string) bool { return text != "" }) {
 			o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
 		}

@@ -171,7 +171,7 @@ func (v *observer) findVanished(o *Objects) {
 
 // nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
 // a health gate or a proof needs a pod.
-func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[string]gates.Pods) []string {
+func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]gates.Pods) []string {
 	isUnproven := map[string]bool{}
 	for _, need := range proving {
 		for _, n := range need.Nodes {

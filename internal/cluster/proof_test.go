@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 )
 
 // requireVerdict checks what the engine says of a node.
@@ -116,4 +118,38 @@ spec: {nodeName: %s, containers: [{name: main, image: registry.example/plugin:1}
 	ready := p.DeepCopy()
 	ready.Status.Phase, ready.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
+}
+
+// TestProofOfNodeOp: the node of a NodeOp stays held until its proof and that of its policy are complete, and the NodeOp is running
+// meanwhile.
+func TestProofOfNodeOp(t *testing.T) {
+	s := newScenario(t, 2)
+	for _, n := range []string{"n1", "n2"} {
+		s.setNodeHealth(n, "8", corev1.ConditionTrue)
+	}
+	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu, atLeast: 8}]}\n"))
+	s.createNodeOp("up", `deploymentPolicy: careful
+  cordon: true
+  proof: {nodeConditions: [{type: KernelDeadlock, status: "False"}], timeout: 10m}`)
+	s.nodeOpPasses(6, time.Second)
+	s.endJobs(true)
+	s.nodeOpPasses(6, time.Second)
+	entry := s.getNodeOp("up").Status.NodeStatuses["n1"]
+	if !s.GetNode("n1").Spec.Unschedulable || entry.Phase != opv1.PhaseRunning || !strings.Contains(entry.Message, "condition KernelDeadlock of the node is True") {
+		t.Errorf("before the proof the node is schedulable, or its entry is wrong: %+v", entry)
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	s.nodeOpPasses(3, time.Second)
+	if entry := s.getNodeOp("up").Status.NodeStatuses["n1"]; !strings.Contains(entry.Message, "for 10m0s; the node is not given back") {
+		t.Errorf("after the timeout the entry is %+v", entry)
+	}
+	for _, n := range []string{"n1", "n2"} {
+		s.setNodeHealth(n, "8", corev1.ConditionFalse)
+	}
+	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted || done.Status.Completed != 2 {
+		t.Errorf("it ended as %+v", done.Status)
+	}
+	if s.GetNode("n1").Spec.Unschedulable {
+		t.Error("the node was not given back")
+	}
 }

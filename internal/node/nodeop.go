@@ -28,7 +28,9 @@ type OpRecord struct {
 	Command   *Step            `json:"command,omitempty"`
 	Reboot    *Step            `json:"reboot,omitempty"`
 	Job       string           `json:"job,omitempty"`
-	Boot      string           `json:"boot,omitempty"` // boot id when the command began
+	Boot      string           `json:"boot,omitempty"`    // boot id when the command began
+	Offered   map[string]int64 `json:"offered,omitempty"` // resources at the admission that proofs ask for
+	Proving   *time.Time       `json:"proving,omitempty"` // since when all work is done and the proof is waited for
 	Result    *Result          `json:"result,omitempty"`
 }
 
@@ -117,7 +119,7 @@ func (r OpRecord) String() string { return EncodeJSON(r) }
 func (r OpRecord) Clone() OpRecord {
 	out := r
 	out.Preflight, out.Command, out.Reboot = copied(r.Preflight), copied(r.Command), copied(r.Reboot)
-	out.Held, out.Result, out.At = copied(r.Held), copied(r.Result), copied(r.At)
+	out.Held, out.Result, out.At, out.Proving = copied(r.Held), copied(r.Result), copied(r.At), copied(r.Proving)
 	return out
 }
 

@@ -73,8 +73,10 @@ func (r OpRecord) eachTime(do func(*time.Time)) {
 			do(&s.At)
 		}
 	}
-	if r.At != nil {
-		do(r.At)
+	for _, at := range []*time.Time{r.At, r.Proving} {
+		if at != nil {
+			do(at)
+		}
 	}
 	if r.Held != nil {
 		do(&r.Held.At)

@@ -16,7 +16,7 @@ func TestTimesInTheFutureAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodeOp, err := ParseNodeOpRecord(`{"at":` + future + `,"held":{"at":` + future + `},"preflight":{"state":"done","at":` + future +
+	nodeOp, err := ParseNodeOpRecord(`{"at":` + future + `,"proving":` + future + `,"held":{"at":` + future + `},"preflight":{"state":"done","at":` + future +
 		`},"command":{"state":"done","at":` + future + `},"reboot":{"state":"done","at":` + future + `},"result":{"at":` + future + `}}`)
 	if err != nil {
 		t.Fatal(err)
@@ -41,8 +41,8 @@ func TestTimesInTheFutureAreLimited(t *testing.T) {
 			}
 		})
 	}
-	if count != 11 {
-		t.Errorf("%d times were limited, want 11", count)
+	if count != 12 {
+		t.Errorf("%d times were limited, want 12", count)
 	}
 	later := now.Add(maxClockSkew)
 	if _, isChanged := (SkyhookRecord{At: &later}).LimitTimes(now); isChanged {

@@ -48,7 +48,7 @@ func Compile(in *Input) *Compiled {
 const maxEnv = 1 << 20
 
 func newCompiler(in *Input) *compiler {
-	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused}
+	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, unproven: in.Unproven}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
 	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{

@@ -36,6 +36,9 @@ type operation struct {
 	timing *rollout.Durations
 
 	refused node.Refusals
+
+	proofs   node.Proofs
+	unproven map[string]string // see node.ProofState
 }
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }

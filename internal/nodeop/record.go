@@ -46,6 +46,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return r.startTask(a.Task), nil
 	case rollout.VerbRecord:
 		return r.recordOutcome(a), nil
+	case rollout.VerbProve:
+		return r.recordProving(), nil
 	case rollout.VerbRetire:
 		return r.retire(a), nil
 	}
@@ -94,7 +96,7 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 		}
 		*rec = node.OpRecord{
 			Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: new(node.WholeSeconds(r.now)),
-			Order: a.Order, Batch: a.Batch, Group: a.Group,
+			Order: a.Order, Batch: a.Batch, Group: a.Group, Offered: r.node.Offers(r.proofs.Resources()),
 		}
 	})
 }
@@ -154,6 +156,7 @@ func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 // are created again with the same content.
 func (r *recorder) startTask(task string) node.Edit {
 	return r.editRecord(func(rec *node.OpRecord) {
+		rec.Proving = nil // what is true counts after the last outcome only
 		step := r.newStep(node.StepRunning)
 		switch task {
 		case taskPreflight:
@@ -170,6 +173,7 @@ func (r *recorder) startTask(task string) node.Edit {
 // recordOutcome records how a task ended.
 func (r *recorder) recordOutcome(a rollout.Action) node.Edit {
 	return r.editRecord(func(rec *node.OpRecord) {
+		rec.Proving = nil
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}
@@ -251,7 +255,7 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 
 	return r.editRecord(func(rec *node.OpRecord) {
 		succeeded := rec.Command.Is(node.StepDone) && (!r.reboots() || rec.Reboot.Is(node.StepDone))
-		rec.Admitted = false
+		rec.Admitted, rec.Proving = false, nil
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}

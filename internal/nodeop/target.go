@@ -109,6 +109,9 @@ func (t *target) compile() rollout.Target {
 	if out.Admitted && t.rec.At != nil {
 		out.AdmittedAt = *t.rec.At
 	}
+	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
+		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.unproven})
+	}
 	if t.held {
 		out.HeldAt = t.op.now
 		if t.rec.Held != nil {

@@ -168,7 +168,8 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		out.FinishedAt = *rec.FinishedAt
 	}
 	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
-	out.Unproven, out.Proof = tc.unprovenReason(n, &rec), tc.compileProof(n, &rec)
+	out.Unproven = tc.unprovenReason(n, &rec)
+	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Unproven})
 	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At

@@ -61,21 +61,8 @@ func (r recorder) offeredResources(n *node.Node) map[string]int64 {
 	if r.in.Policy != nil && r.in.Policy.Spec.Health != nil {
 		names = append(names, r.in.Policy.Spec.Health.Resources...)
 	}
-	for _, p := range Proofs(r.in.Skyhook, r.in.Policy) {
-		for _, resource := range p.Resources {
-			names = append(names, resource.Name)
-		}
-	}
-	var out map[string]int64
-	for _, name := range names {
-		if amount := n.Allocatable(name); amount > 0 {
-			if out == nil {
-				out = map[string]int64{}
-			}
-			out[name] = amount
-		}
-	}
-	return out
+	names = append(names, Proofs(r.in.Skyhook, r.in.Policy).Resources()...)
+	return n.Offers(names)
 }
 
 // unprovenReason says which gate a finished node does not pass yet; nil when it passes all.

@@ -8,6 +8,7 @@
 package v1alpha1
 
 import (
+	skyhookv1alpha1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -285,6 +286,11 @@ func (in *NodeOpSpec) DeepCopyInto(out *NodeOpSpec) {
 	if in.DrainOptions != nil {
 		in, out := &in.DrainOptions, &out.DrainOptions
 		*out = new(DrainOptions)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.Proof != nil {
+		in, out := &in.Proof, &out.Proof
+		*out = new(skyhookv1alpha1.Proof)
 		(*in).DeepCopyInto(*out)
 	}
 	if in.RebootOnSuccess != nil {

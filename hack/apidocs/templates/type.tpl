@@ -11,7 +11,8 @@
 {{ end -}}
 {{ if $type.References -}}
 Used by:
-{{- range $i, $user := $type.SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $user }}{{ end }}.
+{{- range $i, $user := $type.SortedReferences }}{{ if $i }},{{ end }} {{ $link := markdownRenderTypeLink $user }}{{ if and (contains "/api/skyhook/" $type.Package) (contains "/api/nodeop/" $user.Package) -}}
+{{ $link | replace "(#" "(operator.kairos.io.md#" }}{{ else }}{{ $link }}{{ end }}{{ end }}.
 
 {{ end -}}
 {{ if $type.Members -}}
@@ -22,7 +23,9 @@ Used by:
 | `kind` | string | `{{ $type.GVK.Kind }}` | | |
 {{ end -}}
 {{ range $type.Members -}}
-| `{{ .Name }}` | {{ markdownRenderType .Type | replace "(#map[string]" "(#" }} | {{ template "type_members" . }} | {{ markdownRenderDefault .Default }} | {{ template "rules" .Validation }} |
+{{ $package := .Type.Package }}{{ if .Type.UnderlyingType }}{{ $package = .Type.UnderlyingType.Package }}{{ end -}}
+{{ $anchor := "(#" }}{{ if and (contains "/api/nodeop/" $type.Package) (contains "/api/skyhook/" $package) }}{{ $anchor = "(skyhook.nvidia.com.md#" }}{{ end -}}
+| `{{ .Name }}` | {{ markdownRenderType .Type | replace "(#map[string]" "(#" | replace "(#" $anchor }} | {{ template "type_members" . }} | {{ markdownRenderDefault .Default }} | {{ template "rules" .Validation }} |
 {{ end }}
 {{- end -}}
 {{ if $type.EnumValues -}}

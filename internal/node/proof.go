@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// defaultProofTimeout is how long a proof without a timeout is waited for.
+const defaultProofTimeout = 30 * time.Minute
+
+// Proofs are the proofs that an object and its policy ask for; all must be complete.
+type Proofs []*v1alpha1.Proof
+
+// NewProofs returns those proofs that there are.
+func NewProofs(proofs ...*v1alpha1.Proof) (out Proofs) {
+	for _, p := range proofs {
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// DaemonSets returns all DaemonSets that are asked for.
+func (ps Proofs) DaemonSets() (out []v1alpha1.DaemonSetProof) {
+	for _, p := range ps {
+		out = append(out, p.DaemonSets...)
+	}
+	return out
+}
+
+// Resources returns the names of all resources that are asked for.
+func (ps Proofs) Resources() (out []string) {
+	for _, p := range ps {
+		for _, r := range p.Resources {
+			out = append(out, r.Name)
+		}
+	}
+	return out
+}
+
+// Offers returns how much of some resources the node offers; nil if it offers none of them.
+func (n *Node) Offers(resources []string) (out map[string]int64) {
+	for _, name := range resources {
+		if amount := n.Allocatable(name); amount > 0 {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[name] = amount
+		}
+	}
+	return out
+}
+
+// ProofState is what is known of a node while its proof is waited for.
+type ProofState struct {
+	Since   *time.Time        // since when it is waited for, as recorded
+	Offered map[string]int64  // resources at the admission
+	Missing map[string]string // by node: what the pods of DaemonSets miss; empty for nothing, absent for a node that was not looked at
+}
+
+// Compile returns what must be true of a node before it is given back; nil if nothing must be. Of several proofs that are not
+// complete, one that holds the node comes first, then the one with the shorter timeout.
+func (ps Proofs) Compile(n *Node, state ProofState) *rollout.Proof {
+	var out *rollout.Proof
+	for _, p := range ps {
+		one := &rollout.Proof{Missing: state.findMissing(p, n), Timeout: defaultProofTimeout, Release: p.OnTimeout == v1alpha1.ProofRelease}
+		if p.Timeout != nil {
+			one.Timeout = p.Timeout.Duration
+		}
+		if state.Since != nil {
+			one.Since = *state.Since
+		}
+		if out == nil || isProofStricter(one, out) {
+			out = one
+		}
+	}
+	return out
+}
+
+func isProofStricter(a, b *rollout.Proof) bool {
+	switch {
+	case (a.Missing == nil) != (b.Missing == nil):
+		return b.Missing == nil
+	case a.Release != b.Release:
+		return b.Release
+	}
+	return a.Timeout > 0 && (b.Timeout <= 0 || a.Timeout < b.Timeout)
+}
+
+// findMissing says what of a proof is not true of a node; nil if everything is.
+func (s ProofState) findMissing(p *v1alpha1.Proof, n *Node) *rollout.Why {
+	missing := func(format string, args ...any) *rollout.Why {
+		return &rollout.Why{Reason: rollout.ReasonProof, About: "Node " + n.Name, Text: fmt.Sprintf(format, args...)}
+	}
+	if !n.Ready {
+		return missing("the node is not ready")
+	}
+	for _, c := range p.NodeConditions {
+		if is, want := n.Condition(c.Type), cmp.Or(string(c.Status), "True"); is != want {
+			return missing("condition %s of the node is %s, and must be %s", c.Type, cmp.Or(is, "absent"), want)
+		}
+	}
+	for _, r := range p.Resources {
+		is, want, before := n.Allocatable(r.Name), s.Offered[r.Name], " as when it was admitted"
+		if r.AtLeast != nil {
+			want, before = *r.AtLeast, ""
+		}
+		if is < want {
+			return missing("the node offers %d of %s, and must offer %d%s", is, r.Name, want, before)
+		}
+	}
+	if len(p.DaemonSets) == 0 {
+		return nil
+	}
+	text, isChecked := s.Missing[n.Name]
+	switch {
+	case !isChecked:
+		return missing("the pods of the DaemonSets are looked at next")
+	case text != "":
+		return missing("%s", text)
+	}
+	return nil
+}
