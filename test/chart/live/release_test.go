@@ -84,7 +84,30 @@ func mustHelm(t *testing.T, version, namespace string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitCRDs(t)
 	return out
+}
+
+// awaitCRDs returns when the API server serves all CRDs that it has: Helm does not wait for that, and neither does who answers
+// a request for what was created a moment ago.
+func awaitCRDs(t *testing.T) {
+	t.Helper()
+	all, discovery := &apiextensionsv1.CustomResourceDefinitionList{}, newClientset(t).Discovery()
+	if err := newCRDClient(t).List(context.Background(), all); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		crd := &all.Items[i]
+		isServed := func() bool {
+			resources, err := discovery.ServerResourcesForGroupVersion(crd.Spec.Group + "/" + crd.Spec.Versions[0].Name)
+			return err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural })
+		}
+		for deadline := time.Now().Add(time.Minute); !isServed(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("after a minute %s is not served", crd.Name)
+			}
+		}
+	}
 }
 
 // TestRelease takes a release through its life: an earlier operator's chart is upgraded to ours, ours is upgraded, rolled
