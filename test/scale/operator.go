@@ -221,5 +221,8 @@ func (o *operator) writeProfile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
 	return os.WriteFile(path, profile, 0o644)
 }
