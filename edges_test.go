@@ -39,6 +39,7 @@ var importRules = []importRule{
 	{"internal/skyhook", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
 	{"internal/nodeop", []string{"our:internal/skyhook", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "a front end knows its kind and the engine's nouns"},
 	{"internal/nodeop", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a front end compiles objects; it never talks to an API server"},
+	{"internal/expression", []string{"our:internal", "our:api"}, "an expression is a text about plain values"},
 	{"internal/policy", []string{"our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "both front ends read policies with this package; it knows neither"},
 	{"internal/node", []string{"our:internal/policy", "our:internal/skyhook", "our:internal/nodeop", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "both front ends and the back end read and change nodes with this package; it knows none of them"},
 	{"internal/node", []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a record is read and an edit is made; nothing is fetched or written"},
