@@ -34,7 +34,7 @@ type product struct {
 func products() []product {
 	return []product{
 		{name: "operator", title: "skyhook-operator", program: "cmd/operator", file: "/manager", entry: true,
-			user: "10001:10001", limit: 60, files: addRoots},
+			user: "10001:10001", limit: 66, files: addRoots},
 		// The agent is root: it changes its root to that of the host.
 		{name: "agent", title: "skyhook-agent", program: "cmd/skyhook-agent", file: "/usr/local/bin/skyhook-agent", entry: true,
 			user: "0:0", limit: 16, fileLimit: 12, files: addScratchFolders},

@@ -103,6 +103,19 @@ func (f *factory) newClient() (client.Client, error) {
 	return nodeTrimmer{c, core.RESTClient()}, nil
 }
 
+// newObjectReader returns a reader of objects of any kind, whose kinds are found when they are read. It sends no request.
+func (f *factory) newObjectReader() (client.Reader, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return c, nil
+}
+
 // coreClient is for logs, which the other client cannot read.
 func (f *factory) coreClient() (*corev1client.CoreV1Client, error) {
 	config, err := f.restConfig()

@@ -56,6 +56,7 @@ func (v *view) copySnapshot() rollout.Snapshot {
 		r := &snapshot.Rollouts[i]
 		for j := range r.Targets {
 			t := &r.Targets[j]
+			assumeProof(t, snapshot.Now)
 			if !isDisruptive(t) { // each rollout has rules of its own for the pods of a node
 				t.Pods = nil
 				continue
@@ -70,6 +71,19 @@ func (v *view) copySnapshot() rollout.Snapshot {
 		}
 	}
 	return snapshot
+}
+
+// assumeProof assumes that what must be true of a node will be true when its work is done. A proof that is late already stays late.
+func assumeProof(t *rollout.Target, now time.Time) {
+	if t.Proof == nil {
+		return
+	}
+	proof := *t.Proof
+	isLate := !proof.Since.IsZero() && proof.Timeout > 0 && !now.Before(proof.Since.Add(proof.Timeout))
+	if !isLate {
+		proof.Missing, proof.Start = nil, false
+		t.Proof = &proof
+	}
 }
 
 // record records the admissions and the started tasks of one simulated moment.

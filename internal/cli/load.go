@@ -143,8 +143,16 @@ func prefetchLists(ctx context.Context, f *factory, c *dump.Cluster) {
 
 // newView compiles the objects of a cluster, and decides.
 func newView(ctx context.Context, f *factory, c *dump.Cluster) (*view, error) {
+	var objects client.Reader // of kinds that a dump does not have
+	if c.Live() {
+		reader, err := f.newObjectReader()
+		if err != nil {
+			return nil, err
+		}
+		objects = reader
+	}
 	backend := cluster.New(cluster.Options{
-		Config: c.Operator.Skyhook(""), NodeOps: c.Operator.NodeOps(), Self: c.Operator.Node, Live: c, Workloads: c,
+		Config: c.Operator.Skyhook(""), NodeOps: c.Operator.NodeOps(), Self: c.Operator.Node, Live: c, Objects: objects, Workloads: c,
 		Clock: func() time.Time { return c.Taken },
 	})
 	v := &view{dump: c}

@@ -45,6 +45,7 @@ type Options struct {
 	Config        skyhook.Config
 	NodeOps       nodeop.Config
 	Live          client.Reader              // the API server itself
+	Objects       client.Reader              // objects of any kind, for proofs and health gates; nil where they cannot be read
 	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
 	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
 	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
@@ -113,7 +114,7 @@ func New(o Options) *Cluster {
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, revisions: history, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, accepted: map[string]bool{}, gates: checker,

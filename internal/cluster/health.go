@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
@@ -39,20 +40,26 @@ func findUnprovenNodes(o *Objects) map[string][]*corev1.Node {
 	return out
 }
 
-// findProvingNodes returns the nodes on which the pods of DaemonSets are waited for before they are given back, by rollout.
-func findProvingNodes(o *Objects) map[rollout.Ref]gates.Pods {
-	out := map[rollout.Ref]gates.Pods{}
+// provingNodes are the nodes of a rollout on which its proofs are waited for.
+type provingNodes struct {
+	proofs node.Proofs
+	nodes  []*corev1.Node
+}
+
+// findProvingNodes returns the nodes whose proofs ask for more than the Node object shows, by rollout.
+func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
+	out := map[rollout.Ref]provingNodes{}
 	add := func(ref rollout.Ref, proofs node.Proofs, isProving func(*node.Node) bool) {
-		need := gates.Pods{DaemonSets: proofs.DaemonSets()}
-		if len(need.DaemonSets) == 0 {
+		if !proofs.NeedsFindings() {
 			return
 		}
+		need := provingNodes{proofs: proofs}
 		for _, n := range o.Nodes {
 			if isProving(n) {
-				need.Nodes = append(need.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
+				need.nodes = append(need.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
 			}
 		}
-		if len(need.Nodes) > 0 {
+		if len(need.nodes) > 0 {
 			out[ref] = need
 		}
 	}
@@ -70,19 +77,51 @@ func findProvingNodes(o *Objects) map[rollout.Ref]gates.Pods {
 // daemonSetInterval is how often DaemonSets are read again that nodes wait for. Their pods are watched, they themselves are not.
 const daemonSetInterval = 30 * time.Second
 
-// checkProofs finds out which pods of DaemonSets are missing on the nodes that are to be given back.
-func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[rollout.Ref]gates.Pods, now time.Time) error {
-	o.Proofs = make(map[rollout.Ref]map[string]string, len(proving))
+// checkProofs finds out what the pods and objects around the nodes miss that are to be given back. Objects are read only for nodes
+// whose pods miss nothing.
+func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[rollout.Ref]provingNodes, now time.Time) error {
+	o.Findings = make(map[rollout.Ref]node.Findings, len(proving))
 	var errs []error
-	for ref, need := range proving {
-		missing, err := need.FindMissing(ctx, v.options.Live, o.Workloads)
-		o.Proofs[ref] = missing
-		if slices.ContainsFunc(slices.Collect(maps.Values(missing)), func(text string) bool { return text != "" }) {
-			o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
+	var questions []gates.Question
+	for _, ref := range slices.SortedFunc(maps.Keys(proving), rollout.Ref.Compare) {
+		need := proving[ref]
+		for i, proof := range need.proofs {
+			found, err := findMissingPods(ctx, v.options.Live, o, proof, need.nodes)
+			errs = append(errs, err)
+			o.Findings[ref] = append(o.Findings[ref], found)
+			for _, n := range need.nodes {
+				switch text, isListed := found[n.Name]; {
+				case text != "":
+					o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
+				case isListed && len(proof.Objects) > 0:
+					questions = append(questions, gates.Question{Rollout: ref, Proof: i, Node: n.Name, Checks: proof.Objects})
+				}
+			}
 		}
-		errs = append(errs, err)
+	}
+	missing, retryAt := v.objectChecks.Ask(ctx, v.options.Objects, questions, now)
+	o.RetryAt = node.Earlier(o.RetryAt, retryAt)
+	for i, q := range questions {
+		found := o.Findings[q.Rollout][q.Proof]
+		if text, isAnswered := missing[i]; isAnswered {
+			found[q.Node] = text
+		} else {
+			delete(found, q.Node)
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// findMissingPods returns which pods of the DaemonSets of a proof are missing, by node.
+func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof *v1alpha1.Proof, nodes []*corev1.Node) (map[string]string, error) {
+	if len(proof.DaemonSets) > 0 {
+		return gates.Pods{DaemonSets: proof.DaemonSets, Nodes: nodes}.FindMissing(ctx, live, o.Workloads)
+	}
+	found := make(map[string]string, len(nodes))
+	for _, n := range nodes {
+		found[n.Name] = ""
+	}
+	return found, nil
 }
 
 // checkGates evaluates the health gates of the policies in use.
@@ -95,7 +134,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 	for _, op := range o.NodeOps {
 		inUse[op.Spec.DeploymentPolicy] = true
 	}
-	in := gates.Input{Live: v.options.Live, Unproven: unproven, Pods: o.Workloads, Now: now}
+	in := gates.Input{Live: v.options.Live, Objects: v.options.Objects, Unproven: unproven, Pods: o.Workloads, Now: now}
 	in.Endpoints = gates.Endpoints{Allowed: o.Config.PrometheusEndpoints, Namespace: o.Config.Namespace, TokenFile: v.options.PrometheusTokenFile}
 	for _, p := range o.Policies {
 		if inUse[p.Name] {

@@ -71,7 +71,7 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 		w.failRollout(ctx, work, a, err)
 		return
 	}
-	changesObjects := a.Verb == rollout.VerbRun || a.Verb == rollout.VerbEvict
+	changesObjects := a.Verb == rollout.VerbRun || a.Verb == rollout.VerbCheck || a.Verb == rollout.VerbEvict
 	work.changed = work.changed || changesObjects
 	work.done = append(work.done, a)
 }
@@ -79,16 +79,21 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 // rememberRefusal remembers a refused request, and reports whether this is one. A refused task is observed as a failed attempt;
 // the other requests of the node are made all the same.
 func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
-	q := request{rollout: a.Rollout, node: a.Node, task: a.Task}
-	if a.Verb != rollout.VerbRun {
-		q.task, q.object = "", string(a.Verb)
+	q := request{rollout: a.Rollout, node: a.Node}
+	switch a.Verb {
+	case rollout.VerbRun:
+		q.task = a.Task
+	case rollout.VerbCheck:
+		q.task = node.TaskCheck
+	default:
+		q.object = string(a.Verb)
 	}
 	if !isRefused(err) {
 		w.refused.remove(q)
 		return false
 	}
 	w.inFlight.recordRefusal(a.Rollout, w.refused.add(q, err, w.now))
-	if a.Verb == rollout.VerbRun {
+	if q.task != "" {
 		w.inFlight.retry(w.now) // the next pass records it
 	}
 	return true

@@ -27,6 +27,8 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 	switch a.Verb {
 	case rollout.VerbRun:
 		return w.runTask(ctx, a, n)
+	case rollout.VerbCheck:
+		return w.startChecks(ctx, a, n)
 	case rollout.VerbEvict:
 		return w.evictPod(ctx, a)
 	case rollout.VerbRetire:
@@ -57,6 +59,32 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	w.writes.Pods.PutCreated(StripPod(pod))
+	return nil
+}
+
+// startChecks creates the pods that run the commands of proofs.
+func (w podWriter) startChecks(ctx context.Context, a rollout.Action, n *node.Node) error {
+	if op := w.nodeOp(a); op != nil {
+		for _, p := range op.CheckPods(n) {
+			if err := w.createOrAccept(ctx, op, p, &corev1.Pod{}); err != nil {
+				return err
+			}
+			w.writes.OpPods.PutCreated(StripNodeOpPod(p))
+		}
+		return nil
+	}
+	by := w.objects.skyhooks[a.Rollout]
+	for _, pod := range by.CheckPods(n) {
+		err := w.createPod(ctx, pod)
+		if apierrors.IsAlreadyExists(err) {
+			err = w.acceptExisting(ctx, by, pod, nil)
+		} else if err == nil {
+			w.writes.Pods.PutCreated(StripPod(pod))
+		}
+		if err != nil {
+			return fmt.Errorf("creating pod %s: %w", pod.Name, err)
+		}
+	}
 	return nil
 }
 

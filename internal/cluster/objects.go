@@ -36,15 +36,15 @@ type Objects struct {
 	Definitions map[string]*skyhook.Definition
 	NodeOps     []*opv1.NodeOp // by creation, then name
 	Upgrades    []*opv1.NodeOpUpgrade
-	Jobs        []*batchv1.Job                    // of NodeOps
-	NodeOpPods  []*corev1.Pod                     // of NodeOps and of their Jobs
-	Workloads   map[string][]*corev1.Pod          // by node, of the nodes that are held; missing: not listed yet
-	Refusals    map[types.UID]drain.Refusal       // evictions that were refused, by pod
-	Gates       map[string]gates.Result           // what health gates found, by policy
-	Proofs      map[rollout.Ref]map[string]string // by rollout and node: see node.ProofState
-	Orphans     map[rollout.Ref]bool              // owners of holds that are proven gone
-	Err         error                             // what could not be read; everything else here is true nevertheless
-	RetryAt     time.Time                         // when to observe again though nothing has changed; zero for never
+	Jobs        []*batchv1.Job                // of NodeOps
+	NodeOpPods  []*corev1.Pod                 // of NodeOps and of their Jobs
+	Workloads   map[string][]*corev1.Pod      // by node, of the nodes that are held; missing: not listed yet
+	Refusals    map[types.UID]drain.Refusal   // evictions that were refused, by pod
+	Gates       map[string]gates.Result       // what health gates found, by policy
+	Findings    map[rollout.Ref]node.Findings // of the nodes on which a proof is waited for
+	Orphans     map[rollout.Ref]bool          // owners of holds that are proven gone
+	Err         error                         // what could not be read; everything else here is true nevertheless
+	RetryAt     time.Time                     // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time // when observing began
 	refused    refusedRequests

@@ -23,13 +23,14 @@ import (
 
 // observer lists what a decision needs. It remembers what it parsed, and what it saw before.
 type observer struct {
-	options   *Options
-	writes    *writecache.Set
-	inFlight  *inFlight
-	refusals  *drain.Refusals
-	refused   *refusals
-	gates     *gates.Checker
-	revisions *revisions
+	options      *Options
+	writes       *writecache.Set
+	inFlight     *inFlight
+	refusals     *drain.Refusals
+	refused      *refusals
+	gates        *gates.Checker
+	objectChecks *gates.ObjectChecker
+	revisions    *revisions
 
 	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -171,10 +172,13 @@ func (v *observer) findVanished(o *Objects) {
 
 // nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
 // a health gate or a proof needs a pod.
-func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]gates.Pods) []string {
+func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]provingNodes) []string {
 	isUnproven := map[string]bool{}
 	for _, need := range proving {
-		for _, n := range need.Nodes {
+		if !need.proofs.NeedsPods() {
+			continue
+		}
+		for _, n := range need.nodes {
 			isUnproven[n.Name] = true
 		}
 	}

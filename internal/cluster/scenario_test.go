@@ -77,7 +77,7 @@ func (s *scenario) newCluster(r *recorder) *Cluster {
 	core, err := coreclient.NewForConfig(config)
 	s.Must(err)
 	return New(Options{
-		Live: c, Client: c, Core: core, Clock: func() time.Time { return s.now },
+		Live: c, Objects: c, Client: c, Core: core, Clock: func() time.Time { return s.now },
 		NodeOps: nodeop.Config{AgentImage: "registry.example/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook"},
 		Config: skyhook.Config{
 			Namespace: s.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",

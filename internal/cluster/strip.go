@@ -56,6 +56,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 	}
 	p.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions, InitContainerStatuses: statuses,
+		ContainerStatuses: summariseProof(p),
 	}
 	return p
 }
@@ -69,6 +70,14 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 		}
 	}
 	return out
+}
+
+// summariseProof returns how far the command of a proof is; nothing for other pods, whose main container only waits.
+func summariseProof(p *corev1.Pod) []corev1.ContainerStatus {
+	if p.Labels[v1alpha1.LabelProof] == "" {
+		return nil
+	}
+	return summariseContainers(p.Status.ContainerStatuses)
 }
 
 // StripNodeOpPod removes from a pod of a NodeOp or of its Job, in place, how it is to run.

@@ -188,7 +188,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
 		LedgerInterval: admitInterval, Newest: w.Newest, PrometheusTokenFile: o.PrometheusTokenFile,
 	})

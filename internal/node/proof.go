@@ -6,6 +6,7 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -28,12 +29,14 @@ func NewProofs(proofs ...*v1alpha1.Proof) (out Proofs) {
 	return out
 }
 
-// DaemonSets returns all DaemonSets that are asked for.
-func (ps Proofs) DaemonSets() (out []v1alpha1.DaemonSetProof) {
-	for _, p := range ps {
-		out = append(out, p.DaemonSets...)
-	}
-	return out
+// NeedsPods reports whether the pods on a node are asked about.
+func (ps Proofs) NeedsPods() bool {
+	return slices.ContainsFunc(ps, func(p *v1alpha1.Proof) bool { return len(p.DaemonSets) > 0 })
+}
+
+// NeedsFindings reports whether anything is asked about that the Node object does not show.
+func (ps Proofs) NeedsFindings() bool {
+	return ps.NeedsPods() || slices.ContainsFunc(ps, func(p *v1alpha1.Proof) bool { return len(p.Objects) > 0 })
 }
 
 // Resources returns the names of all resources that are asked for.
@@ -61,25 +64,54 @@ func (n *Node) Offers(resources []string) (out map[string]int64) {
 
 // ProofState is what is known of a node while its proof is waited for.
 type ProofState struct {
-	Since   *time.Time        // since when it is waited for, as recorded
-	Offered map[string]int64  // resources at the admission
-	Missing map[string]string // by node: what the pods of DaemonSets miss; empty for nothing, absent for a node that was not looked at
+	Since   *time.Time       // since when it is waited for, as recorded
+	Offered map[string]int64 // resources at the admission
+	Missing Findings
+
+	Commands CommandPods
+}
+
+// Findings are what the pods and objects around nodes miss: for each proof, in the order of Proofs, by node. Empty means nothing, and
+// absent that the node was not looked at.
+type Findings []map[string]string
+
+func (f Findings) of(proof int, node string) (text string, isChecked bool) {
+	if proof >= len(f) {
+		return "", false
+	}
+	text, isChecked = f[proof][node]
+	return text, isChecked
 }
 
 // Compile returns what must be true of a node before it is given back; nil if nothing must be. Of several proofs that are not
 // complete, one that holds the node comes first, then the one with the shorter timeout.
 func (ps Proofs) Compile(n *Node, state ProofState) *rollout.Proof {
 	var out *rollout.Proof
-	for _, p := range ps {
-		one := &rollout.Proof{Missing: state.findMissing(p, n), Timeout: defaultProofTimeout, Release: p.OnTimeout == v1alpha1.ProofRelease}
+	start := false
+	for i, p := range ps {
+		one := &rollout.Proof{Timeout: defaultProofTimeout, Release: p.OnTimeout == v1alpha1.ProofRelease}
 		if p.Timeout != nil {
 			one.Timeout = p.Timeout.Duration
 		}
 		if state.Since != nil {
 			one.Since = *state.Since
 		}
+		one.Missing = state.findMissing(i, p, n)
+		if p.Command != nil && one.Missing == nil {
+			one.Missing, one.Start = state.Commands.findMissing(p.Command)
+		}
+		start = start || one.Start
 		if out == nil || isProofStricter(one, out) {
 			out = one
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	out.Start = start && state.Since != nil
+	for _, p := range state.Commands.All {
+		if p.DeletionTimestamp == nil && ps.NeedsPod(state.Commands, p) {
+			out.Objects = append(out.Objects, state.Commands.Prefix+p.Name)
 		}
 	}
 	return out
@@ -96,7 +128,7 @@ func isProofStricter(a, b *rollout.Proof) bool {
 }
 
 // findMissing says what of a proof is not true of a node; nil if everything is.
-func (s ProofState) findMissing(p *v1alpha1.Proof, n *Node) *rollout.Why {
+func (s ProofState) findMissing(i int, p *v1alpha1.Proof, n *Node) *rollout.Why {
 	missing := func(format string, args ...any) *rollout.Why {
 		return &rollout.Why{Reason: rollout.ReasonProof, About: "Node " + n.Name, Text: fmt.Sprintf(format, args...)}
 	}
@@ -117,13 +149,13 @@ func (s ProofState) findMissing(p *v1alpha1.Proof, n *Node) *rollout.Why {
 			return missing("the node offers %d of %s, and must offer %d%s", is, r.Name, want, before)
 		}
 	}
-	if len(p.DaemonSets) == 0 {
+	if len(p.DaemonSets) == 0 && len(p.Objects) == 0 {
 		return nil
 	}
-	text, isChecked := s.Missing[n.Name]
+	text, isChecked := s.Missing.of(i, n.Name)
 	switch {
 	case !isChecked:
-		return missing("the pods of the DaemonSets are looked at next")
+		return missing("the DaemonSets and objects of the proof are looked at next")
 	case text != "":
 		return missing("%s", text)
 	}

@@ -273,8 +273,16 @@ func (n *Node) Restart(skyhook string) Edit {
 }
 
 // Rerun is the edit after which one version of a package begins again on the node: with its first stage, or with the
-// stage given. What the record has of the package no longer counts then, because nodeState wins.
+// stage given. What the record has of the package no longer counts then, because nodeState wins. A node that went back tries the
+// packages of the spec again.
 func (n *Node) Rerun(skyhook, name, version string, stage v1alpha1.Stage) (Edit, error) {
+	if on := n.Skyhook(skyhook); on.Problem == "" && on.Record.Rollback != nil {
+		rec := on.Record.Clone()
+		rec.Rollback, rec.Skipped = nil, false
+		e := Edit{}
+		e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, rec.String())
+		return e, nil
+	}
 	s, key, err := n.findPackage(skyhook, name, version)
 	if err != nil {
 		return Edit{}, err

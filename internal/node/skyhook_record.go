@@ -35,8 +35,18 @@ type SkyhookRecord struct {
 	Interrupts int                       `json:"interrupts,omitempty"` // done in this admission
 	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
 	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
+	Unproven   bool                      `json:"unproven,omitempty"`   // it was given back though its proof was late
+	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may go back: hashes of definitions by package
+	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+}
+
+// Rollback is what a node remembers of the packages that failed on it.
+type Rollback struct {
+	Of   string    `json:"of"` // key of the packages that failed
+	At   time.Time `json:"at"`
+	Text string    `json:"text"` // how they failed
 }
 
 // Goal is why a package has work on a node.
@@ -129,7 +139,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 	}
 	out := r
 	if len(state) == 0 {
-		out.Admitted, out.Skipped, out.Packages = false, false, nil
+		out.Admitted, out.Skipped, out.Packages, out.Complete, out.Rollback = false, false, nil, nil, nil
 		return out
 	}
 	out.Packages = maps.Clone(r.Packages)

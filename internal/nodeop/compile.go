@@ -13,6 +13,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -48,7 +49,7 @@ func Compile(in *Input) *Compiled {
 const maxEnv = 1 << 20
 
 func newCompiler(in *Input) *compiler {
-	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, unproven: in.Unproven}
+	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, findings: in.Findings}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
 	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
@@ -80,6 +81,11 @@ func (c *compiler) checkSpec() {
 	if c.in.PolicyMissing {
 		c.addProblem(rollout.ReasonPolicyMissing, "DeploymentPolicy "+o.Spec.DeploymentPolicy+
 			" does not exist: create it, or create a NodeOp that names another")
+	}
+	if p := o.Spec.Proof; p != nil {
+		for _, text := range policy.FindObjectProblems("proof.objects", p.Objects, true) {
+			c.addProblem(rollout.ReasonInvalidSpec, text)
+		}
 	}
 	env := 0
 	for _, e := range o.Spec.Env {

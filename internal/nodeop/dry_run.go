@@ -17,5 +17,8 @@ func (c *Compiled) DryRunObjects(n *node.Node) Objects {
 	if c.op.reboots() {
 		out.Pods = append(out.Pods, r.rebootPod(true))
 	}
+	for _, command := range c.op.proofs.Commands() {
+		out.Pods = append(out.Pods, r.checkPod(command, c.op.commandPods(n, &rec, nil).Name(command)))
+	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -30,6 +31,7 @@ type nodeObjects struct {
 	preflights []*corev1.Pod
 	reboots    []*corev1.Pod
 	workers    []*corev1.Pod // made by the Job controller
+	checks     []*corev1.Pod // run commands of proofs
 }
 
 // groupByNode selects the objects of a NodeOp and groups them by node.
@@ -56,6 +58,8 @@ func groupByNode(op *operation, jobs []*batchv1.Job, pods []*corev1.Pod) map[str
 			continue
 		case p.Labels[v1alpha1.LabelReboot] == "true":
 			on.reboots = append(on.reboots, p)
+		case p.Labels[skyhookv1.LabelProof] != "":
+			on.checks = append(on.checks, p)
 		case p.Labels[v1alpha1.LabelPreflight] == "true":
 			on.preflights = append(on.preflights, p)
 		}

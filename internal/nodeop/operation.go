@@ -38,7 +38,7 @@ type operation struct {
 	refused node.Refusals
 
 	proofs   node.Proofs
-	unproven map[string]string // see node.ProofState
+	findings node.Findings
 }
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }

@@ -31,7 +31,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	switch a.Verb { // valid for a node whose record cannot be read
 	case rollout.VerbRelease:
 		return r.releaseHold(holds), nil
-	case rollout.VerbSweep, rollout.VerbEvict: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := c.op.stateOn(n).Problem; p != "" {

@@ -110,7 +110,7 @@ func (t *target) compile() rollout.Target {
 		out.AdmittedAt = *t.rec.At
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
-		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.unproven})
+		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.findings, Commands: t.op.commandPods(t.node, &t.rec, t.objects.checks)})
 	}
 	if t.held {
 		out.HeldAt = t.op.now
@@ -171,7 +171,19 @@ func (t *target) strays() (strays, going []string) {
 			add(kindPod+p.Name, p)
 		}
 	}
+	for _, p := range t.objects.checks {
+		almostGone := p.DeletionTimestamp != nil && IsPodFinished(p)
+		if !almostGone && !t.needsCheck(p) {
+			add(kindPod+p.Name, p)
+		}
+	}
 	return strays, going
+}
+
+// needsCheck reports whether a pod runs a command of a proof that is waited for.
+func (t *target) needsCheck(p *corev1.Pod) bool {
+	isProving := t.hasTasks() && t.rec.Proving != nil && !t.leaving && !t.op.isDeleting()
+	return isProving && t.op.proofs.NeedsPod(t.op.commandPods(t.node, &t.rec, t.objects.checks), p)
 }
 
 func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }

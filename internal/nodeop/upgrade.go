@@ -51,6 +51,7 @@ func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 			Command:     []string{"/bin/sh", "-c", renderUpgradeScript(u, active, compare)},
 			Concurrency: u.Spec.Concurrency, StopOnFailure: new(isTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(isTrue(u.Spec.UncordonOnFailure)),
 			HostMountPath: defaultHostMount, Cordon: new(active), RebootOnSuccess: new(active), BackoffLimit: new(int32(upgradeRetries)),
+			Proof: u.Spec.Proof.DeepCopy(),
 		},
 	}
 	if active {

@@ -33,6 +33,8 @@ func TestUpgradeNodeOp(t *testing.T) {
 	u := newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
 	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, NewUpgradeNodeOp(u)))
+	proven := newUpgrade(t, `{image: x, proof: {nodeConditions: [{type: example.com/Tested}], timeout: 10m}}`)
+	requireEqual(t, "proof", NewUpgradeNodeOp(proven).Spec.Proof.NodeConditions[0].Type, "example.com/Tested")
 	c := NewUpgradeNodeOp(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
 	requireEqual(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
 	requireEqual(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed

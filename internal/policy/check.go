@@ -29,7 +29,7 @@ func FindProblems(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 		problems = append(problems, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s",
 			p.Name, rollout.Truncate(err.Error(), maxErrorText)))
 	}
-	return problems
+	return append(problems, findObjectProblems(p)...)
 }
 
 func checkWindows(w *v1alpha1.Windows, now time.Time) error {

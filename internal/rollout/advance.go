@@ -35,19 +35,25 @@ func (a advancer) advance(t *targetState) {
 }
 
 // advanceTasks starts tasks, unless the target is given up: on deletion if no task can succeed, and in a rollout that
-// tries each target once if it failed.
+// tries each target once if it failed. A target that can go back does so instead of trying again.
 func (a advancer) advanceTasks(b *taskBoard) {
 	r := b.target.rollout
 	isGivenUp := r.Deleting && b.isHopeless()
 	hasFailed := r.Once && b.target.hasFailed
+	failure := b.findFinalFailure()
 	switch {
 	case isGivenUp:
 		retirer{b}.giveUp()
+	case failure != nil && b.target.target.CanRollBack:
+		retirer{b}.rollBack(withDefaultReason(failure.Why, ReasonStageFailed))
 	case hasFailed && !b.isWorking():
 		retirer{b}.retireFailed()
 	default:
 		starter{b}.startTasks()
 		b.target.verdict = b.verdict
+		if b.target.target.RolledBack != nil {
+			b.target.verdict.Why.Text = truncate("on the way back: " + b.verdict.Why.Text)
+		}
 	}
 }
 
@@ -110,9 +116,14 @@ func (a advancer) releaseHold(t *targetState) {
 	a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "no work is in progress on the node"})
 }
 
-// sweepStrays deletes objects on the node of a target that belong to none of its tasks.
+// sweepStrays deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no
+// proof is waited for.
 func (p *draftPlan) sweepStrays(t *targetState) {
-	for _, object := range t.target.Strays {
+	objects := t.target.Strays
+	if t.hasWork || t.openProof() == nil {
+		objects = slices.Concat(objects, t.target.checkObjects())
+	}
+	for _, object := range objects {
 		why := Why{Reason: ReasonReplaced, Text: "no pending work needs " + object, About: object}
 		p.addAction(t, VerbSweep, why).Object = object
 	}

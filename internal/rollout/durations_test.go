@@ -113,13 +113,13 @@ func TestForceAsksFirst(t *testing.T) {
 	}
 }
 
-// TestDurationsOfAnotherClock measures an attempt and a reservation from when this process observed them, and forgets them.
+// TestDurationsOfAnotherClock measures an attempt, a proof and a reservation from when this process observed them, and forgets them.
 func TestDurationsOfAnotherClock(t *testing.T) {
 	d, ref := NewDurations(), Ref{Kind: "Skyhook", Name: "demo"}
 	snapshot := func(now time.Time, objects ...string) Snapshot {
 		s := Snapshot{Now: now, Ledgers: []Ledger{{Owner: ref, Admitting: []Reservation{{Rollout: ref, Node: "n1", Since: noon.Add(5 * time.Hour)}}}}}
 		for _, object := range objects {
-			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Tasks: []Task{{
+			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Proof: &Proof{Since: noon.Add(-5 * time.Hour)}, Tasks: []Task{{
 				ID: "apply", Object: object, Limit: time.Hour, Started: noon.Add(-5 * time.Hour), FailedAt: noon.Add(5 * time.Hour), Attempts: 1,
 			}}}}})
 		}
@@ -131,7 +131,7 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 	s := snapshot(later, "pod")
 	target := s.Rollouts[0].Targets[0]
 	for name, got := range map[string]time.Time{
-		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the reservation": s.Ledgers[0].Admitting[0].Since,
+		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the proof": target.Proof.Observed, "the reservation": s.Ledgers[0].Admitting[0].Since,
 	} {
 		if !got.Equal(noon) {
 			t.Errorf("%s counts from %s, want %s", name, got, noon)

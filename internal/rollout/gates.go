@@ -56,6 +56,9 @@ func finishedVerdict(t *targetState) Verdict {
 	if t.target.Leaving {
 		return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonLeft, Text: "the node is no longer selected"}}
 	}
+	if t.target.RolledBack != nil {
+		return Verdict{Phase: PhaseFailed, Why: withDefaultReason(t.target.RolledBack, ReasonRolledBack)}
+	}
 	return Verdict{Phase: PhaseFinished, Why: t.finishedReason()}
 }
 

@@ -102,7 +102,7 @@ func (n *nodeState) isIdle() bool {
 func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Admitted || t.target.Leaving
-	isUnsettled := t.isSoaking || t.target.Skipped || t.target.Unproven != nil
+	isUnsettled := t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}

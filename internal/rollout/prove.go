@@ -20,17 +20,39 @@ func (p prover) retireProven() {
 		p.plan.addAction(t, VerbProve, Why{Reason: ReasonProof, Text: "all work is done"})
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(p.plan.now)}
 	case proof.Missing == nil:
+		p.sweepChecks(proof)
 		retirer(p).retireDone()
 	case !proof.isLate(p.plan.now):
+		p.startChecks(proof)
 		p.plan.requestNext(proof.expiresAt())
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(proof.Since)}
+	case t.target.CanRollBackUnproven:
+		p.sweepChecks(proof)
+		retirer(p).rollBack(proof.failureReason("the node goes back"))
 	case proof.Release:
-		why := proof.failureReason()
+		why := proof.failureReason("the node is given back all the same")
+		p.sweepChecks(proof)
 		if retirer(p).retireUnfailed(why) {
 			t.verdict = Verdict{Phase: PhaseFinished, Why: why}
 		}
 	default:
-		t.verdict = Verdict{Phase: PhaseFailed, Why: proof.failureReason()}
+		p.startChecks(proof)
+		t.verdict = Verdict{Phase: PhaseFailed, Why: proof.failureReason("the node is not given back")}
+	}
+}
+
+// startChecks creates the objects that check the node, also when the proof is late: the node is given back once it is complete.
+func (p prover) startChecks(proof *Proof) {
+	if proof.Start && !p.target.rollout.Paused {
+		p.plan.addAction(p.target, VerbCheck, Why{Reason: ReasonProof, Text: "it is checked whether the node may be given back"})
+	}
+}
+
+// sweepChecks deletes these objects, because the node is given back.
+func (p prover) sweepChecks(proof *Proof) {
+	for _, object := range proof.Objects {
+		why := Why{Reason: ReasonEnded, Text: "the node is given back", About: object}
+		p.plan.addAction(p.target, VerbSweep, why).Object = object
 	}
 }
 
@@ -41,6 +63,14 @@ func (t *targetState) openProof() *Proof {
 		return nil
 	}
 	return t.target.Proof
+}
+
+// checkObjects returns the names of the objects that check the node.
+func (t *Target) checkObjects() []string {
+	if t.Proof == nil {
+		return nil
+	}
+	return t.Proof.Objects
 }
 
 // isProofFailed reports whether all work is done, the proof is late and the node stays.
@@ -75,11 +105,7 @@ func (p *Proof) waitReason(since time.Time) Why {
 	return why
 }
 
-func (p *Proof) failureReason() Why {
-	outlook := "the node is not given back"
-	if p.Release {
-		outlook = "the node is given back all the same"
-	}
+func (p *Proof) failureReason(outlook string) Why {
 	why := *p.Missing
 	why.Reason, why.Since = ReasonProofFailed, p.Since
 	why.Text = truncate(why.Text + " for " + p.Timeout.String() + "; " + outlook)

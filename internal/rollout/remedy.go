@@ -47,6 +47,7 @@ var remedies = map[Reason]string{
 	ReasonHealthGate:          "fix what the gate checks",
 	ReasonProof:               "the node is given back when that is true; see spec.proof",
 	ReasonProofFailed:         "fix what is not true, and the node is given back; or change spec.proof",
+	ReasonRolledBack:          "correct what failed and change the packages, or try them again: kubectl skyhook package rerun; kubectl skyhook undo SKYHOOK goes back on all nodes",
 	ReasonSoak:                "it counts when the time is over",
 	ReasonPolicyMissing:       "create the DeploymentPolicy, or correct deploymentPolicy",
 	ReasonInvalidSpec:         "correct the spec; kubectl skyhook validate -f FILE checks it first",

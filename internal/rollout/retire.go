@@ -11,8 +11,12 @@ type retirer struct{ *taskBoard }
 // doneReason is why a target without work is retired.
 var doneReason = Why{Reason: ReasonFinished, Text: "no work is pending"}
 
-// retireDone retires a target whose outcomes are all recorded.
+// retireDone retires a target whose outcomes are all recorded. One that went back stays a failure.
 func (r retirer) retireDone() {
+	if why := r.target.target.RolledBack; why != nil {
+		r.retireRolledBack(withDefaultReason(why, ReasonRolledBack))
+		return
+	}
 	if !r.retireUnfailed(doneReason) {
 		return
 	}
@@ -67,6 +71,29 @@ func (r retirer) retireFailed() {
 	if !r.target.rollout.KeepHeld {
 		r.release(why)
 	}
+	if r.awaitNodeNumber() {
+		return
+	}
+	r.plan.addAction(r.target, VerbRetire, why).Skip = true
+	r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
+}
+
+// rollBack records that the node goes back to what was complete there before. What runs there ends first.
+func (r retirer) rollBack(failure Why) {
+	if r.isWorking() {
+		why := Why{Reason: ReasonRolledBack, Text: truncate("the node goes back when what runs there has ended: " + failure.Text), About: failure.About}
+		r.target.verdict = Verdict{Phase: PhaseFailing, Why: why}
+		return
+	}
+	r.sweepFailing(failure)
+	r.plan.addAction(r.target, VerbRollback, failure)
+	why := Why{Reason: ReasonRolledBack, Text: truncate("the node goes back: " + failure.Text), About: failure.About}
+	r.target.verdict = Verdict{Phase: PhaseFailing, Why: why}
+}
+
+// retireRolledBack gives a node back that has again what was complete before.
+func (r retirer) retireRolledBack(why Why) {
+	r.release(why)
 	if r.awaitNodeNumber() {
 		return
 	}

@@ -205,36 +205,40 @@ const (
 
 // Target is one node of one rollout.
 type Target struct {
-	Node          string
-	UID           string   // of the node it was compiled for; the same name with another UID is another node
-	Group         GroupRef // Group.Ref
-	Class         int      // lower classes are admitted first: the control plane before workers
-	Place         string   // its rack or zone, see Spread; empty for none
-	Tasks         []Task   // in a stable order; the target is finished when all are Done
-	Admitted      bool
-	Admission     int // its number; increases by one with each admission
-	AdmittedAt    time.Time
-	Order         int       // position in the rollout, given at admission
-	Batch         int64     // Action.Batch of its latest admission; kept after it retires
-	BatchOf       GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
-	FinishedAt    time.Time // when it retired without work; zero if unknown
-	Proof         *Proof    // what must be true of the node before it is given back; nil for nothing
-	Unproven      *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
-	Blocked       *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
-	Rebooted      bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
-	Leaving       bool      // no longer selected: the running task ends, holds are released, the state stays
-	Gone          bool      // the node does not exist
-	Pods          []Pod     // workloads that must leave the node, if PodsSeen
-	PodsSeen      bool      // Pods were listed for this snapshot
-	HeldAt        time.Time // when the hold of this rollout was placed; zero without one
-	DrainAt       time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
-	Skipped       bool      // retired with Skip: it counts as a final failure and is not admitted again
-	Strays        []string  // objects of ours on the node that belong to no task
-	Going         []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended         []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy        time.Time // when all that are being deleted should be gone; zero if unknown
-	Wiped         bool      // nothing of the rollout is recorded on the node: only objects are left there
-	RequestFailed bool      // the last request for it failed: whatever is planned for it may not happen soon
+	Node       string
+	UID        string   // of the node it was compiled for; the same name with another UID is another node
+	Group      GroupRef // Group.Ref
+	Class      int      // lower classes are admitted first: the control plane before workers
+	Place      string   // its rack or zone, see Spread; empty for none
+	Tasks      []Task   // in a stable order; the target is finished when all are Done
+	Admitted   bool
+	Admission  int // its number; increases by one with each admission
+	AdmittedAt time.Time
+	Order      int       // position in the rollout, given at admission
+	Batch      int64     // Action.Batch of its latest admission; kept after it retires
+	BatchOf    GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
+	FinishedAt time.Time // when it retired without work; zero if unknown
+	Proof      *Proof    // what must be true of the node before it is given back; nil for nothing
+	RolledBack *Why      // what failed: the tasks lead back to what was complete before, and the target stays a failure
+	// what happens if the work fails for good, or the proof is late: the node goes back, once
+	CanRollBack         bool
+	CanRollBackUnproven bool
+	Unproven            *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
+	Blocked             *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Rebooted            bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
+	Leaving             bool      // no longer selected: the running task ends, holds are released, the state stays
+	Gone                bool      // the node does not exist
+	Pods                []Pod     // workloads that must leave the node, if PodsSeen
+	PodsSeen            bool      // Pods were listed for this snapshot
+	HeldAt              time.Time // when the hold of this rollout was placed; zero without one
+	DrainAt             time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
+	Skipped             bool      // retired with Skip: it counts as a final failure and is not admitted again
+	Strays              []string  // objects of ours on the node that belong to no task
+	Going               []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended               []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy              time.Time // when all that are being deleted should be gone; zero if unknown
+	Wiped               bool      // nothing of the rollout is recorded on the node: only objects are left there
+	RequestFailed       bool      // the last request for it failed: whatever is planned for it may not happen soon
 }
 
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
@@ -245,6 +249,8 @@ type Proof struct {
 	Observed time.Time
 	Timeout  time.Duration // how long it is waited for; 0 for no limit
 	Release  bool          // the node is given back after Timeout; otherwise it stays, as one that failed, until everything is true
+	Start    bool          // an object that checks the node does not exist and is needed now
+	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
 }
 
 // Pod is a workload that must leave a node before it counts as drained.
@@ -324,18 +330,21 @@ type Verb string
 
 // The verbs, in the order of a target's life cycle.
 const (
-	VerbTaint   Verb = "taint"   // put the runtime-required taint on a new node
-	VerbAdmit   Verb = "admit"   // write the admission to the node's record; failed attempts are counted anew
-	VerbHold    Verb = "hold"    // cordon the node for this rollout
-	VerbEvict   Verb = "evict"   // evict one pod; Action.Force deletes it
-	VerbRun     Verb = "run"     // create the task's object
-	VerbCover   Verb = "cover"   // record that another task covers this one
-	VerbRecord  Verb = "record"  // write a task's state to the node
-	VerbSweep   Verb = "sweep"   // delete an object of ours
-	VerbProve   Verb = "prove"   // write to the node's record that the proof is waited for
-	VerbRelease Verb = "release" // remove the hold of this rollout
-	VerbUntaint Verb = "untaint" // remove the runtime-required taint
-	VerbRetire  Verb = "retire"  // end the target's part in the rollout; Action.Wipe also removes its record
+	VerbTaint  Verb = "taint"  // put the runtime-required taint on a new node
+	VerbAdmit  Verb = "admit"  // write the admission to the node's record; failed attempts are counted anew
+	VerbHold   Verb = "hold"   // cordon the node for this rollout
+	VerbEvict  Verb = "evict"  // evict one pod; Action.Force deletes it
+	VerbRun    Verb = "run"    // create the task's object
+	VerbCover  Verb = "cover"  // record that another task covers this one
+	VerbRecord Verb = "record" // write a task's state to the node
+	VerbSweep  Verb = "sweep"  // delete an object of ours
+	VerbProve  Verb = "prove"  // write to the node's record that the proof is waited for
+	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
+	// record that the node goes back to what was complete there before; attempts are counted anew
+	VerbRollback Verb = "rollback"
+	VerbRelease  Verb = "release" // remove the hold of this rollout
+	VerbUntaint  Verb = "untaint" // remove the runtime-required taint
+	VerbRetire   Verb = "retire"  // end the target's part in the rollout; Action.Wipe also removes its record
 )
 
 // Action is one verb on one node, with its reason. Actions of one node are applied in order, nodes in parallel.

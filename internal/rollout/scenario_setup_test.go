@@ -290,6 +290,15 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Proof = parseProof(t.Proof, value)
 		case "unproven":
 			t.Unproven = parseReason(value)
+		case "can-roll-back":
+			t.CanRollBack = value != "no"
+		case "can-roll-back-unproven":
+			t.CanRollBackUnproven = value != "no"
+		case "rolled-back":
+			t.RolledBack = nil
+			if value != "no" {
+				t.RolledBack = parseReason(value)
+			}
 		case "leaving":
 			t.Leaving = value != "no"
 		case "gone":
@@ -333,8 +342,18 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 // "true" where nothing is missing.
 func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 	missing, rest, _ := strings.Cut(value, ",")
-	timeout, release, _ := strings.Cut(rest, ",")
-	p := &rollout.Proof{Release: release == "release"}
+	timeout, rest, _ := strings.Cut(rest, ",")
+	p := &rollout.Proof{}
+	for option := range strings.SplitSeq(rest, ",") {
+		switch name, value := splitSetting(option); name {
+		case "release":
+			p.Release = true
+		case "start":
+			p.Start = true
+		case "object":
+			p.Objects = append(p.Objects, value)
+		}
+	}
 	if before != nil {
 		p.Since = before.Since
 	}

@@ -51,7 +51,7 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.objects += len(t.target.Strays) + len(t.target.Going)
+	t.objects += len(t.target.Strays) + len(t.target.Going) + len(t.target.checkObjects())
 	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()
@@ -85,7 +85,7 @@ func (t inspector) setUnknownGroup() {
 
 // inspectTasks finds out whether the target has work, whether it failed for good, and what runs on its node.
 func (t inspector) inspectTasks() {
-	t.hasFailed, t.hasWork = t.target.Skipped, t.isUnreadable()
+	t.hasFailed, t.hasWork = t.target.Skipped || t.target.RolledBack != nil, t.isUnreadable()
 	for i := range t.target.Tasks {
 		task := &t.target.Tasks[i]
 		if task.State != StateDone {
@@ -155,10 +155,15 @@ func (t *targetState) isBusy() bool {
 		return false
 	case !t.target.Admitted:
 		return t.occupiesNode || t.isUnproven()
-	case !t.hasFailed:
+	case !t.hasFailed, t.goesBack():
 		return true
 	}
 	return t.isHeld || t.node.Sending || !t.node.Ready
+}
+
+// goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other.
+func (t *targetState) goesBack() bool {
+	return t.target.RolledBack != nil || t.target.CanRollBack && t.hasWork || t.target.CanRollBackUnproven && t.isProofLate
 }
 
 // isUnproven reports whether everything is done but does not count yet.
@@ -171,11 +176,13 @@ func (t *targetState) isUnproven() bool {
 
 // isComplete reports whether everything is done and counts.
 func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Admitted && !t.isUnproven()
+	return !t.hasWork && !t.target.Admitted && t.target.RolledBack == nil && !t.isUnproven()
 }
 
-// isLost reports whether the target failed for good, and still has work or is not proven.
-func (t *targetState) isLost() bool { return t.hasFailed && (t.hasWork || t.isProofLate) }
+// isLost reports whether the target failed for good, and still has work, is not proven or went back.
+func (t *targetState) isLost() bool {
+	return t.hasFailed && (t.hasWork || t.isProofLate || t.target.RolledBack != nil)
+}
 
 // keepsHold reports whether the node stays held after a final failure.
 func (t *targetState) keepsHold() bool {
@@ -190,7 +197,7 @@ func (t *targetState) isUnfinished() bool {
 	case t.rollout.Once && t.target.Skipped:
 		return false
 	}
-	return t.hasWork || t.target.Admitted || t.invalid != nil
+	return t.hasWork || t.target.Admitted || t.invalid != nil || t.target.RolledBack != nil
 }
 
 // isUnreadable reports whether the work of the target is unknown.

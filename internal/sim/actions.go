@@ -92,6 +92,10 @@ func (w actionWriter) patchNode() error {
 		w.run()
 	case rollout.VerbProve:
 		w.startProof()
+	case rollout.VerbCheck:
+		w.startCheck()
+	case rollout.VerbRollback:
+		w.rollBack()
 	default:
 		return fmt.Errorf("verb %s is unknown", w.action.Verb)
 	}
@@ -136,8 +140,25 @@ func (w actionWriter) startProof() {
 	}
 }
 
-// endProof forgets since when a proof is waited for.
-func (w actionWriter) endProof() { w.setProofStart(time.Time{}) }
+// startCheck creates the object that checks the node. What it finds out is for the caller to say.
+func (w actionWriter) startCheck() {
+	if p := w.target.Proof; p != nil && p.Start {
+		proof := *p
+		proof.Start, proof.Objects = false, []string{"check on " + w.action.Node}
+		w.target.Proof = &proof
+	}
+}
+
+// endProof forgets since when a proof is waited for. Nothing needs its objects any more.
+func (w actionWriter) endProof() {
+	if p := w.target.Proof; p != nil {
+		w.target.Strays = append(w.target.Strays, p.Objects...)
+		proof := *p
+		proof.Objects = nil
+		w.target.Proof = &proof
+	}
+	w.setProofStart(time.Time{})
+}
 
 func (w actionWriter) setProofStart(at time.Time) {
 	if w.target.Proof == nil {
@@ -146,6 +167,14 @@ func (w actionWriter) setProofStart(at time.Time) {
 	proof := *w.target.Proof // views share the old one
 	proof.Since = at
 	w.target.Proof = &proof
+}
+
+// rollBack records that the target goes back. Which tasks lead there is for the caller to say.
+func (w actionWriter) rollBack() {
+	t, why := w.target, w.action.Why
+	why.Reason = rollout.ReasonRolledBack
+	t.RolledBack, t.CanRollBack, t.CanRollBackUnproven = &why, false, false
+	w.endProof()
 }
 
 func (w actionWriter) admit() {
@@ -165,6 +194,7 @@ func (w actionWriter) admit() {
 func (w actionWriter) retire() {
 	t := w.target
 	t.Admitted = false
+	w.endProof()
 	if w.action.Skip {
 		t.Skipped = true
 	} else {
@@ -251,6 +281,12 @@ func (w actionWriter) sweep() {
 			t.Going = append(t.Going, object)
 		}
 		w.removeWiped()
+		return
+	}
+	if p := t.Proof; p != nil && slices.Contains(p.Objects, object) {
+		proof := *p
+		proof.Objects = slices.DeleteFunc(slices.Clone(p.Objects), func(o string) bool { return o == object })
+		t.Proof = &proof
 		return
 	}
 	for i := range t.Tasks {

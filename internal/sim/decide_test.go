@@ -186,7 +186,11 @@ func (s *faultTest) removeFaults() {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
 			s.repairRecord(r, &r.Targets[j])
+			r.Targets[j].RolledBack = nil // what failed is mended, and asked for again
 		}
+	}
+	for _, w := range s.desired {
+		w.goesBack = false
 	}
 	s.unproven = map[string]bool{}
 	s.compileAll()

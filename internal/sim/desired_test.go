@@ -16,15 +16,19 @@ import (
 
 // desiredRollout is the desired state of a rollout. It is compiled like an object by a front end.
 type desiredRollout struct {
-	name     rollout.Ref
-	shares   bool // its targets are in the shared group
-	packages map[string]desiredPackage
-	nodes    map[string]bool                        // by name
-	kept     map[string]map[string]installedPackage // by node UID, then package: what is installed
-	goals    map[string]map[string]goal             // by node UID, then package: the result of its tasks
-	forgets  bool                                   // finished tasks are not listed
-	proof    *rollout.Proof                         // what is asked for of each node; nil for nothing
-	chains   int                                    // created so far
+	name      rollout.Ref
+	shares    bool // its targets are in the shared group
+	packages  map[string]desiredPackage
+	nodes     map[string]bool                        // by name
+	kept      map[string]map[string]installedPackage // by node UID, then package: what is installed
+	goals     map[string]map[string]goal             // by node UID, then package: the result of its tasks
+	forgets   bool                                   // finished tasks are not listed
+	goesBack  bool                                   // nodes go back when their work fails for good
+	before    map[string]map[string]desiredPackage   // by node UID: what was complete there last
+	rollbacks map[string]int                         // by node UID and packages
+	failed    map[string]string                      // by node UID: the packages that it went back from, as text
+	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
+	chains    int                                    // created so far
 }
 
 // desiredPackage is the desired state of a package.
@@ -42,6 +46,7 @@ type goal struct {
 	kind string
 	desiredPackage
 	begun bool // some tasks are finished and not listed
+	once  bool // its first failure is final
 }
 
 var prototypes = []rollout.Pace{
@@ -77,6 +82,11 @@ func (s *faultTest) addRollout(i int) {
 			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]}
 	}
 	w.forgets = s.chance(50)
+	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
+	w.rollbacks = map[string]int{}
+	if w.goesBack && s.chance(60) {
+		w.installEarlier(s.cluster.State.Nodes)
+	}
 	if s.chance(30) {
 		w.proof = &rollout.Proof{Timeout: time.Duration(s.random.Intn(4)) * time.Minute, Release: s.chance(30)}
 	}
@@ -84,6 +94,17 @@ func (s *faultTest) addRollout(i int) {
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
 	s.addGroup(w.groupRef())
+}
+
+// installEarlier lets nodes begin with an earlier version of each package.
+func (w *desiredRollout) installEarlier(nodes []rollout.Node) {
+	for _, n := range nodes {
+		w.kept[n.UID], w.goals[n.UID], w.before[n.UID] = map[string]installedPackage{}, map[string]goal{}, map[string]desiredPackage{}
+		for name, p := range w.packages {
+			p.version--
+			w.before[n.UID][name], w.kept[n.UID][name] = p, installedPackage{p.version, p.config}
+		}
+	}
 }
 
 // sharedPolicy owns the groups that several rollouts share.
@@ -180,24 +201,68 @@ func (s *faultTest) compileAll() {
 			if t.Wiped || s.compileDamaged(r, t) {
 				continue
 			}
+			w.compileRollback(r, t)
 			w.compileTarget(r, t, n)
-			s.compileProof(w, t)
+			s.compileProof(w, r, t)
 		}
 	}
 }
 
+// compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.
+func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) {
+	isIdle := !t.Admitted && t.RolledBack == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""
+	if isIdle && !t.Leaving && !r.Deleting {
+		w.before[t.UID] = maps.Clone(w.packages)
+	}
+	wanted := fmt.Sprint(w.packages)
+	switch {
+	case t.RolledBack == nil:
+		delete(w.failed, t.UID)
+	case w.failed[t.UID] == "":
+		w.failed[t.UID] = wanted
+	case w.failed[t.UID] != wanted || r.Deleting:
+		t.RolledBack = nil
+	}
+	t.CanRollBack = w.goesBack && t.RolledBack == nil && t.Admitted && !t.Leaving && !r.Deleting &&
+		w.before[t.UID] != nil && fmt.Sprint(w.before[t.UID]) != wanted
+	t.CanRollBackUnproven = t.CanRollBack && (t.Proof == nil || !t.Proof.Release)
+}
+
+// packagesOn returns what a node is to have.
+func (w *desiredRollout) packagesOn(t *rollout.Target) map[string]desiredPackage {
+	if t.RolledBack != nil && w.before[t.UID] != nil {
+		return w.before[t.UID]
+	}
+	return w.packages
+}
+
+// findAnyGoal returns a package that has work on a node; empty if none has.
+func (w *desiredRollout) findAnyGoal(r *rollout.Rollout, t *rollout.Target) string {
+	names := slices.Concat(slices.Collect(maps.Keys(w.packages)), slices.Collect(maps.Keys(w.kept[t.UID])))
+	slices.Sort(names)
+	at := slices.IndexFunc(names, func(name string) bool { return w.findGoal(r, t, name).kind != "" })
+	if at < 0 {
+		return ""
+	}
+	return names[at]
+}
+
 // compileProof adds what is asked for of a node before it is given back.
-func (s *faultTest) compileProof(w *desiredRollout, t *rollout.Target) {
+func (s *faultTest) compileProof(w *desiredRollout, r *rollout.Rollout, t *rollout.Target) {
 	if w.proof == nil {
 		t.Proof = nil
 		return
 	}
 	proof := *w.proof
 	if t.Proof != nil {
-		proof.Since = t.Proof.Since
+		proof.Since, proof.Objects = t.Proof.Since, t.Proof.Objects
+	}
+	if isAsked := t.Admitted && !t.Leaving && !r.Deleting; !isAsked {
+		t.Strays, proof.Objects = append(t.Strays, proof.Objects...), nil
 	}
 	if s.unproven[t.Node] {
 		proof.Missing = &rollout.Why{Reason: rollout.ReasonProof, Text: "the validator found a fault"}
+		proof.Start = !proof.Since.IsZero() && len(proof.Objects) == 0
 	}
 	t.Proof = &proof
 }
@@ -273,7 +338,7 @@ func holdsNode(n *rollout.Node, owner rollout.Ref) bool {
 }
 
 func hasObjects(t *rollout.Target) bool {
-	return len(t.Strays) > 0 || len(t.Going) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object != "" })
+	return len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object != "" })
 }
 
 func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
@@ -283,7 +348,7 @@ func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n 
 		w.kept[t.UID], w.goals[t.UID] = kept, goals
 	}
 	names := map[string]bool{}
-	for name := range w.packages {
+	for name := range w.packagesOn(t) {
 		names[name] = true
 	}
 	for name := range kept {
@@ -366,6 +431,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		return nil
 	}
 	goals[name] = want
+	want.once = t.CanRollBack && w.chains%2 == 0
 	w.chains++
 	return want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
 }
@@ -379,7 +445,7 @@ func isReplaceable(chain []rollout.Task) bool {
 
 // findGoal returns the goal of one package on one node; zero if it has no work.
 func (w *desiredRollout) findGoal(r *rollout.Rollout, t *rollout.Target, name string) goal {
-	want, wanted := w.packages[name]
+	want, wanted := w.packagesOn(t)[name]
 	is, there := w.kept[t.UID][name]
 	if r.Deleting {
 		wanted = false
@@ -416,6 +482,9 @@ func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
 		}
 		if g.bounded {
 			k.Retries, k.Bounded = 2, true
+		}
+		if g.once {
+			k.Retries, k.Bounded = 1, true
 		}
 		switch {
 		case stage == "interrupt":

@@ -5,6 +5,7 @@ package sim_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -52,6 +53,8 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 			return problem
 		}
 		return s.checkRetire(a, s.mergeObserved(t, seen), r)
+	case rollout.VerbRollback:
+		return s.checkRollback(v, a, seen, t)
 	case rollout.VerbTaint:
 		if findObservedNode(v, a.Node).Known {
 			return "the node is not new"
@@ -141,6 +144,43 @@ func isProofLate(v sim.View, t *rollout.Target) bool {
 	return !v.Now.Before(since.Add(p.Timeout))
 }
 
+// goesBack reports whether a target that failed goes back, or is about to.
+func goesBack(v sim.View, t *rollout.Target) bool {
+	return t.RolledBack != nil || t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
+}
+
+// checkRollback: a node goes back when its work failed for good or its proof is late, if it may, when nothing runs there any more, and
+// once for each set of packages.
+func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout.Target) string {
+	isUnproven := seen.CanRollBackUnproven && isProofLate(v, seen)
+	switch {
+	case seen.RolledBack != nil:
+		return "it went back already"
+	case !(seen.CanRollBack && hasFinallyFailed(seen)) && !isUnproven:
+		return "nothing failed for good, or it may not go back"
+	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object != "" && k.State == rollout.StateRunning }):
+		return "something runs on the node"
+	}
+	for _, w := range s.desired {
+		if w.name != a.Rollout {
+			continue
+		}
+		w.rollbacks[t.UID+fmt.Sprint(w.packages)]++
+		if n := w.rollbacks[t.UID+fmt.Sprint(w.packages)]; n > 1 && t.RolledBack != nil {
+			return fmt.Sprintf("it goes back from the same packages for the %d. time", n)
+		}
+	}
+	return ""
+}
+
+// checksOf returns the objects that check a node.
+func checksOf(t *rollout.Target) []string {
+	if t.Proof == nil {
+		return nil
+	}
+	return t.Proof.Objects
+}
+
 // isOccupied reports whether a node is not given back though no admission is recorded: the rollout holds it, or has an
 // object there.
 func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
@@ -148,7 +188,7 @@ func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
 	isThere := func(k rollout.Task) bool {
 		return k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
 	}
-	hasObject := len(t.Strays)+len(t.Going) > 0 || slices.ContainsFunc(t.Tasks, isThere)
+	hasObject := len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
 	return hasObject || holdsNode(n, r.Ref) && !isGivenUp
 }
 
@@ -167,7 +207,7 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 			if !t.Admitted && !isOccupied(r, t, n) {
 				continue
 			}
-			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && (hasFinallyFailed(was) || isProofLate(v, was)) {
+			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
 				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
@@ -225,6 +265,21 @@ func (s *faultTest) takenNodes(g *rollout.Group) map[string]bool {
 	return out
 }
 
+// highestLimit returns the limit of a group as an operator has read it, or as it is now if it was raised since: others may have been
+// admitted by the new one.
+func (s *faultTest) highestLimit(g *rollout.Group) int {
+	limit := g.Limit
+	for i := range s.cluster.State.Groups {
+		if now := &s.cluster.State.Groups[i]; now.Ref == g.Ref && limit != rollout.Unlimited && (now.Limit == rollout.Unlimited || now.Limit > limit) {
+			limit = now.Limit
+		}
+	}
+	if limit == rollout.Unlimited {
+		return math.MaxInt
+	}
+	return limit
+}
+
 func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
@@ -232,8 +287,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	if isReserved(v, a) || s.isWrittenFor(a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
 		delete(busy, a.Node) // it is counted already
 	}
-	if g.Limit != rollout.Unlimited && len(busy) >= g.Limit && !t.Admitted {
-		return fmt.Sprintf("%d of %d slots are used: %v", len(busy), g.Limit, busy)
+	if limit := s.highestLimit(g); len(busy) >= limit && !t.Admitted {
+		return fmt.Sprintf("%d of %d slots are used: %v", len(busy), limit, busy)
 	}
 	n := findObservedNode(v, a.Node)
 	switch {
@@ -371,13 +426,14 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) string {
 	n := s.cluster.FindNode(a.Node)
 	g := findObservedGroup(v, t.Group)
-	if g == nil { // it was moved to a new group since
+	seen := s.findObservedTarget(v, a)
+	if isMoved := g == nil || seen != nil && seen.Group != t.Group; isMoved { // to another group since
 		return ""
 	}
 	if !t.Admitted {
 		return "the target is not admitted"
 	}
-	if holdsNode(n, a.Rollout) || g.Limit == rollout.Unlimited {
+	if holdsNode(n, a.Rollout) {
 		return ""
 	}
 	held := s.takenNodes(g)
@@ -391,8 +447,8 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 		}
 	}
 	delete(held, a.Node)
-	if len(held) >= g.Limit {
-		return fmt.Sprintf("%d of %d nodes are held already: %v", len(held), g.Limit, held)
+	if limit := s.highestLimit(g); len(held) >= limit {
+		return fmt.Sprintf("%d of %d nodes are held already: %v", len(held), limit, held)
 	}
 	return ""
 }
@@ -444,7 +500,7 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 					continue
 				}
 				isProofFailed := isProofLate(sim.View{Snapshot: snap}, &t) && !t.Proof.Release
-				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) && !isProofFailed {
+				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) && !isProofFailed && t.RolledBack == nil {
 					s.failf("a batch of %s is closed while %s is in progress", g.Group, t.Node)
 				}
 			}

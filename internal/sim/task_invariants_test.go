@@ -131,7 +131,7 @@ func (s *faultTest) countObjects(node string) (working, alone int) {
 		if n := s.cluster.FindNode(node); t == nil || n.UID != t.UID {
 			continue
 		}
-		working += len(t.Strays) + len(t.Going)
+		working += len(t.Strays) + len(t.Going) + len(checksOf(t))
 		for j := range t.Tasks {
 			if k := &t.Tasks[j]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 				working++

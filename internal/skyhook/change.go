@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, release, untaint
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, rollback, release, untaint
 // and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
@@ -27,7 +27,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().removeTaint(a, n), nil
 	case rollout.VerbRelease:
 		return c.recorder().releaseHold(n, holds), nil
-	case rollout.VerbSweep, rollout.VerbEvict: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := n.Skyhook(c.in.Skyhook.Name).Problem; p != "" && !a.Wipe {
@@ -46,6 +46,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().recordOutcome(a, n)
 	case rollout.VerbProve:
 		return c.recorder().recordProving(n), nil
+	case rollout.VerbRollback:
+		return c.recorder().recordRollback(a, n), nil
 	case rollout.VerbRetire:
 		return c.recorder().recordRetirement(a, n), nil
 	}
@@ -108,14 +110,15 @@ func autoTaintKey(t corev1.Taint) string {
 // run, so that work of an earlier admission does not count.
 func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 	now := node.WholeSeconds(r.in.Now)
-	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if rec.Admitted {
 			return
 		}
+		r.noteComplete(state, rec)
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
-		rec.FinishedAt, rec.Proving, rec.Offered = nil, nil, r.offeredResources(n)
+		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Offered = nil, false, nil, r.offeredResources(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
 				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0
@@ -184,13 +187,15 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		rec.Admitted, rec.Skipped, rec.Proving = false, a.Skip, nil
 		if t := r.targets[n.Name]; t != nil && t.selected && !a.Skip {
 			now := node.WholeSeconds(r.in.Now)
-			rec.FinishedAt = &now
+			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
 		}
 	})
 	switch t := r.targets[n.Name]; {
 	case t != nil && !t.selected:
 		e.RemoveSkyhookStatus(n, r.in.Skyhook.Name)
 		e = e.Plus(r.removeConditions(n))
+	case a.Why.Reason == rollout.ReasonRolledBack:
+		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
 	case a.Skip:
 		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusWaiting)
 	default:

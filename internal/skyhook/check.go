@@ -93,6 +93,11 @@ func checkSelectors(in *Input, refuse refusal) {
 	if _, err := Protected(s); err != nil {
 		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", node.Truncate(errors.Unwrap(err).Error(), 200))
 	}
+	if p := s.Spec.Proof; p != nil {
+		for _, text := range policy.FindObjectProblems("proof.objects", p.Objects, true) {
+			refuse("proof", "%s", text)
+		}
+	}
 	if in.Policy == nil {
 		return
 	}

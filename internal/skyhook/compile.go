@@ -27,6 +27,7 @@ type target struct {
 	edited   int
 	selected bool
 	stuck    *rollout.Why // a package cannot start because its dependency is uninstalled
+	wanted   wanted
 }
 
 // Compile turns a Skyhook into a rollout. An invalid Skyhook gives Problems and a Broken rollout that is rebuilt
@@ -118,6 +119,9 @@ func (c *Compiled) uninstalls(name string) bool {
 	return u != nil && u.Enabled && u.Apply
 }
 
+// isUninstalled reports whether a wanted package is to be uninstalled. Nodes that go back have nothing of that.
+func (c *Compiled) isUninstalled(w wanted, name string) bool { return !w.isBack && c.uninstalls(name) }
+
 // uninstallsOnDeletion reports whether a package of the spec must be uninstalled before the Skyhook is deleted.
 func (c *Compiled) uninstallsOnDeletion() bool {
 	for _, d := range c.defs {
@@ -169,7 +173,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	}
 	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
-	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Unproven})
+	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Findings, Commands: tc.commandPods(n, &rec)})
 	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if out.Admitted && rec.At != nil {
 		out.AdmittedAt = *rec.At
@@ -181,7 +185,8 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		}
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
-	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting})
+	tc.compileRollback(&rec, out)
+	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting, wanted: tc.wantedOn(&rec)})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t
 	if isWrong || on.Cordoned && !n.Unschedulable {
@@ -263,7 +268,7 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	if tc.isSettled(t) {
 		return
 	}
-	alone := out.Admitted || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(tc.in.Skyhook.Name) || tc.hasRebootedSince(t)
+	alone := out.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(tc.in.Skyhook.Name) || tc.hasRebootedSince(t)
 	d := tc.alike[t.on.Shape]
 	if d == nil || alone {
 		d = tc.deriveTasks(t, out.Admitted)
@@ -336,13 +341,13 @@ func (tc targetCompiler) hasRebootedSince(t *target) bool {
 
 // isSettled is the fast path for a node on which every package is finished, the state of most nodes.
 func (tc targetCompiler) isSettled(t *target) bool {
-	if tc.Rollout.Deleting || len(t.on.State) != len(tc.defs) || len(tc.pods[t.node.Name]) > 0 {
+	if tc.Rollout.Deleting || len(t.on.State) != len(t.wanted.defs) || len(tc.pods[t.node.Name]) > 0 {
 		return false
 	}
 	for key, rec := range t.rec.Packages {
 		name, _, _ := cutKey(key)
-		want := tc.defs[name]
-		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || tc.uninstalls(name) ||
+		want := t.wanted.defs[name]
+		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || tc.isUninstalled(t.wanted, name) ||
 			tc.in.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
 			return false
 		}
@@ -350,7 +355,7 @@ func (tc targetCompiler) isSettled(t *target) bool {
 			return false
 		}
 	}
-	return len(t.rec.Packages) == len(tc.defs)
+	return len(t.rec.Packages) == len(t.wanted.defs)
 }
 
 // hasMarks reports whether the node has annotations, labels or conditions of this Skyhook, other than the record of packages

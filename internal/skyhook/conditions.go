@@ -77,8 +77,13 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.Rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
 	message := rep.summarize(nodes, is)
-	t.set(v1alpha1.ConditionProgressing, busy, readyReasons[is.Status], message)
-	t.set(v1alpha1.ConditionReady, complete, readyReasons[is.Status], message)
+	reason := readyReasons[is.Status]
+	hasRolledBack := func(n nodeStatus) bool { return n.why.Reason == rollout.ReasonRolledBack }
+	if is.Status == v1alpha1.StatusErroring && slices.ContainsFunc(nodes, hasRolledBack) {
+		reason = v1alpha1.ReasonRolledBack
+	}
+	t.set(v1alpha1.ConditionProgressing, busy, reason, message)
+	t.set(v1alpha1.ConditionReady, complete, reason, message)
 	rep.setTransition(t, is, complete, message)
 	rep.setNodeConditions(t, nodes)
 	rep.setDrain(t, nodes)

@@ -143,8 +143,12 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 func (c *Compiled) recordedHashes() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range c.in.Nodes {
-		for _, p := range n.Skyhook(c.in.Skyhook.Name).Record.Packages {
+		rec := &n.Skyhook(c.in.Skyhook.Name).Record
+		for _, p := range rec.Packages {
 			out[p.Hash], out[p.From] = true, true
+		}
+		for _, hash := range rec.Complete {
+			out[hash] = true
 		}
 	}
 	return out

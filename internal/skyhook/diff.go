@@ -65,7 +65,8 @@ type packageDiff struct {
 	stuck    map[string]string  // package that cannot start, to its dependency that is uninstalled
 	aside    []*step            // steps of those packages
 	rebooted bool               // a finished package is applied again because the node booted
-	leaving  bool               // the node is no longer selected: nothing starts after the running step
+	wanted   wanted
+	leaving  bool // the node is no longer selected: nothing starts after the running step
 }
 
 // isUnderWay reports whether the entry's stage has begun and the node records no outcome of this attempt.
@@ -77,7 +78,7 @@ func (e entry) isUnderWay() bool {
 func (e entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e.isUnderWay() }
 
 func (c *Compiled) diffPackages(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *packageDiff {
-	w := &packageDiff{c: c, n: n, on: on, rec: rec, entries: map[string][]entry{}}
+	w := &packageDiff{c: c, n: n, on: on, rec: rec, wanted: c.wantedOn(&rec), entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(on.State)) {
 		e := entry{key: key, PackageStatus: on.State[key], rec: rec.Packages[key]}
 		w.entries[e.Name] = append(w.entries[e.Name], e)
@@ -94,7 +95,7 @@ func compareByVersion(a, b entry) int {
 
 // stepsFor returns the steps of one package: removals, then installs.
 func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
-	want, entries := w.c.defs[name], w.entries[name]
+	want, entries := w.wanted.defs[name], w.entries[name]
 	if w.c.Rollout.Deleting {
 		for _, e := range entries {
 			if def := w.definitionOf(e, want); def.isUninstallEnabled() {
@@ -103,7 +104,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 		}
 		return removal, nil
 	}
-	if want != nil && !w.c.uninstalls(name) {
+	if want != nil && !w.c.isUninstalled(w.wanted, name) {
 		return w.installSteps(want, entries)
 	}
 	for _, e := range entries {

@@ -31,5 +31,9 @@ func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 			out[hash] = r.stagePod(st, &rec, n)
 		}
 	}
+	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
+		hash := hashID("proof", node.HashCommand(command))
+		out[hash] = r.checkPod(command, safeName(maxPodName, c.in.Skyhook.Name, "proof", n.Name, hash), n)
+	}
 	return out
 }

@@ -88,6 +88,12 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		e := normal(v1alpha1.EventState, "package %s %s fails at stage %s, attempt %d: %s", st.name, st.version, st.stage, a.Attempts, text)
 		e.Type = corev1.EventTypeWarning
 		return e
+	case a.Verb == rollout.VerbRollback:
+		e := normal(v1alpha1.EventState, "Skyhook %s goes back to what was complete on the node: %s", name, a.Why.Text)
+		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+		return e
+	case a.Verb == rollout.VerbRetire && a.Why.Reason == rollout.ReasonRolledBack:
+		return normal(v1alpha1.EventState, "Skyhook %s gives the node back: %s", name, a.Why.Text)
 	case a.Verb == rollout.VerbRetire && a.Skip:
 		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unfinished: %s", name, a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true

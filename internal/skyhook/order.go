@@ -21,7 +21,7 @@ type packageSteps struct {
 // orderSteps returns all steps of the node in a total order, each with its predecessors.
 func (w *packageDiff) orderSteps() []*step {
 	names := slices.Collect(maps.Keys(w.entries))
-	for name := range w.c.defs {
+	for name := range w.wanted.defs {
 		if w.entries[name] == nil {
 			names = append(names, name)
 		}
@@ -95,7 +95,7 @@ func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step
 		w.c.recorder().beginStage(s, state, &rec, w.n)
 	}
 	w.c.recorder().completeStage(s, state, &rec, w.n, rec.Packages[s.key])
-	next := &packageDiff{c: w.c, n: w.n, on: w.on, rec: rec, entries: map[string][]entry{}}
+	next := &packageDiff{c: w.c, n: w.n, on: w.on, rec: rec, wanted: w.wanted, entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if e := state[key]; e.Name == name {
 			next.entries[name] = append(next.entries[name], entry{key: key, PackageStatus: e, rec: rec.Packages[key]})
@@ -112,7 +112,7 @@ func (w *packageDiff) startedStep(e entry) *step {
 	if !interrupt && (pod == nil || !pod.healthy && pod.state != succeeded) {
 		return nil
 	}
-	def := w.definitionOf(e, w.c.defs[e.Name])
+	def := w.definitionOf(e, w.wanted.defs[e.Name])
 	s := &step{stage: e.Stage, def: def, work: work{goal: node.GoalInstall, effect: normalised(def.Package.Interrupt)}}
 	if e.rec != nil {
 		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
@@ -192,7 +192,7 @@ func (w *packageDiff) orderInstalls(all []*packageSteps, byName map[string]*pack
 			case begun || d == nil:
 			case len(d.install) > 0:
 				first.after = append(first.after, d.install[len(d.install)-1].id)
-			case w.c.uninstalls(dep):
+			case w.c.isUninstalled(w.wanted, dep):
 				if w.stuck == nil {
 					w.stuck = map[string]string{}
 				}

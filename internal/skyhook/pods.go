@@ -61,6 +61,8 @@ type podInfo struct {
 	image     string // of the package, as the pod names it; empty for an interrupt
 	imageID   string // what the node pulled for it
 	isPulling bool   // the node has not pulled it yet, or has not said so
+
+	command *corev1.Pod // this pod, if it runs the command of a proof
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -90,6 +92,9 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	if s.leaving {
 		s.deleted = p.DeletionTimestamp.Time
+	}
+	if p.Labels[v1alpha1.LabelProof] != "" {
+		s.command = p
 	}
 	var understood bool
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {

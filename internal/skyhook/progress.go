@@ -188,8 +188,9 @@ func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error)
 
 // parkPackage records that a lower version waits until the higher one is uninstalled.
 func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-	want := r.defs[st.name]
-	if want == nil || r.uninstalls(st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
+	w := r.wantedOn(rec)
+	want := w.defs[st.name]
+	if want == nil || r.isUninstalled(w, st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
 		return
 	}
 	for key, e := range state { // entries below the higher version are outdated
@@ -289,7 +290,7 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 		r.completeInterrupt(st, state, rec, n, p)
 	}
 	if then.removesPackage {
-		r.removePackage(st, state)
+		r.removePackage(st, state, rec)
 	}
 	if then.next != "" {
 		entry.Stage, entry.State = then.next, v1alpha1.StateInProgress
@@ -308,9 +309,9 @@ func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 }
 
 // removePackage drops an uninstalled package; a lower version that waited for it is next.
-func (r recorder) removePackage(st *step, state v1alpha1.NodeState) {
+func (r recorder) removePackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	delete(state, st.key)
-	if want := r.defs[st.name]; want != nil {
+	if want := r.wantedOn(rec).defs[st.name]; want != nil {
 		if e, ok := state[want.key()]; ok && e.Stage == v1alpha1.StageUninstall && e.State == v1alpha1.StateSkipped {
 			e.State = v1alpha1.StateComplete
 			state[want.key()] = e
@@ -337,7 +338,7 @@ func (r recorder) completeInterrupt(st *step, state v1alpha1.NodeState, rec *nod
 		state[key], q.At = e, node.Position(e)
 		q.Interrupt, q.Payload, q.By, q.Boot = "", nil, "", ""
 		if e.Stage == v1alpha1.StageUninstallInterrupt {
-			r.removePackage(&step{key: key, name: e.Name}, state)
+			r.removePackage(&step{key: key, name: e.Name}, state, rec)
 		}
 	}
 	if reboot {

@@ -4,6 +4,12 @@
 package skyhook
 
 import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
@@ -20,6 +26,59 @@ func Proofs(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) node.Proofs {
 func IsProving(s *v1alpha1.Skyhook, n *node.Node) bool {
 	rec := n.Skyhook(s.Name).Record
 	return rec.Admitted && rec.Proving != nil && rec.Node == n.UID && rec.Skyhook == string(s.UID)
+}
+
+// commandPods returns the pods of a Skyhook on a node that run commands of proofs.
+func (c *Compiled) commandPods(n *node.Node, rec *node.SkyhookRecord) node.CommandPods {
+	out := node.CommandPods{Now: c.in.Now, Refused: c.in.Refused[n.Name], Name: func(command *v1alpha1.ProofCommand) string {
+		return safeName(maxPodName, c.in.Skyhook.Name, "proof", n.Name, strconv.Itoa(rec.Admission), node.HashCommand(command))
+	}}
+	for _, pod := range c.pods[n.Name] {
+		if pod.command != nil {
+			out.All = append(out.All, pod.command)
+		}
+	}
+	return out
+}
+
+// isCheckPod reports whether a pod runs a command of a proof that is waited for.
+func (tc taskCompiler) isCheckPod(t *target, pod *podInfo) bool {
+	if pod.command == nil || !t.selected || !IsProving(tc.in.Skyhook, t.node) {
+		return false
+	}
+	return Proofs(tc.in.Skyhook, tc.in.Policy).NeedsPod(tc.commandPods(t.node, &t.rec), pod.command)
+}
+
+// CheckPods returns the pods that run the commands of the proofs on a node and do not exist.
+func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
+	rec := n.Skyhook(c.in.Skyhook.Name).Record
+	pods := c.commandPods(n, &rec)
+	var out []*corev1.Pod
+	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
+		name := pods.Name(command)
+		if !slices.ContainsFunc(pods.All, func(p *corev1.Pod) bool { return p.Name == name }) {
+			out = append(out, c.renderer().checkPod(command, name, n))
+		}
+	}
+	return out
+}
+
+// checkPod runs the command of a proof.
+func (r renderer) checkPod(command *v1alpha1.ProofCommand, name string, n *node.Node) *corev1.Pod {
+	s := r.in.Skyhook
+	out := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Labels: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.LabelNode: nodeLabel(n.Name), v1alpha1.LabelProof: "True"},
+		},
+		Spec: node.CommandPodSpec(command, n.Name),
+	}
+	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.in.Config.ServiceAccount, r.tolerations()
+	if r.in.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.in.Config.ImagePullSecret}}
+	}
+	return out
 }
 
 // recordProving records that all work is done and the proof is waited for.

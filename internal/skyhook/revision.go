@@ -74,19 +74,29 @@ func (c *Compiled) RevisionKey() string {
 
 // revisionKey returns the key of the packages that are finished on a node. It is empty while a package is between two definitions.
 func (t *target) revisionKey() string {
-	hashes := make(map[string]string, len(t.on.State))
-	for key, e := range t.on.State {
-		rec := t.rec.Packages[key]
+	hashes := finishedHashes(t.on.State, t.rec.Packages)
+	if hashes == nil {
+		return ""
+	}
+	return revisionKey(hashes)
+}
+
+// finishedHashes returns the hashes of the packages that are finished on a node, by name; nil if there are none, or while one is
+// between two definitions.
+func finishedHashes(state v1alpha1.NodeState, packages map[string]*node.PackageRecord) map[string]string {
+	hashes := make(map[string]string, len(state))
+	for key, e := range state {
+		rec := packages[key]
 		isFinished := rec != nil && rec.Goal == "" && rec.Hash != "" && e.State == v1alpha1.StateComplete
 		if _, isTwice := hashes[e.Name]; isTwice || !isFinished {
-			return ""
+			return nil
 		}
 		hashes[e.Name] = rec.Hash
 	}
 	if len(hashes) == 0 {
-		return ""
+		return nil
 	}
-	return revisionKey(hashes)
+	return hashes
 }
 
 // revisionKeyOf returns the same; it is computed once for all nodes with equal records.

@@ -36,7 +36,7 @@ type Input struct {
 	Policy        *v1alpha1.DeploymentPolicy // nil when none is named, or when it is missing
 	PolicyMissing bool                       // a policy is named and does not exist
 	Closed        *rollout.Why               // a gate of the policy, for all nodes, that does not pass
-	Unproven      map[string]string          // by node on which the proof is waited for: what the pods of its DaemonSets miss; empty for nothing
+	Findings      node.Findings              // of the nodes on which the proof is waited for
 	Unready       map[string]string          // by node: what a gate of the policy misses there and the Node object does not show
 	Nodes         []*node.Node               // all nodes of the cluster, in a total order; Compile selects from them
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
@@ -105,6 +105,7 @@ type Compiled struct {
 	targets      map[string]*target      // the same, by node name
 	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
 	marks        nodeMarks
+	key          string            // of the packages of the spec: see specKey
 	revisionKeys map[string]string // by the same
 	pulls        []imagePull       // of images without an explicit digest
 	unnamed      []imagePull       // without a digest that could be recorded

@@ -59,7 +59,7 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 			out.Going = append(out.Going, pod.name)
 		case pod.leaving && tc.Rollout.Deleting:
 			out.Ended = append(out.Ended, pod.name)
-		case !used[pod] && !pod.leaving:
+		case !used[pod] && !pod.leaving && !tc.isCheckPod(t, pod):
 			out.Strays = append(out.Strays, pod.name)
 		}
 		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.GoneBy) {
@@ -288,7 +288,7 @@ func (tc taskCompiler) markStale(t *target, d *targetTasks) {
 	}
 	e := tc.recorder().editRecord(t.node, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for _, key := range adopt {
-			want := tc.defs[state[key].Name]
+			want := t.wanted.defs[state[key].Name]
 			rec.Packages[key] = &node.PackageRecord{At: node.Position(state[key]), Hash: want.Hash, Config: want.Config, Boot: t.node.BootID}
 		}
 		for _, key := range forget {

@@ -232,7 +232,13 @@ func StageOf(p *corev1.Pod) string {
 // a Kubelet that control every step themselves.
 func (e *Env) SettlePods() {
 	e.Helper()
-	k := &Kubelet{env: e, outcomeOf: func(*corev1.Pod) Outcome { return Succeeds }}
+	e.SettlePodsWith(func(*corev1.Pod) Outcome { return Succeeds })
+}
+
+// SettlePodsWith advances every pod by one step, as a kubelet on which pods end as judge says.
+func (e *Env) SettlePodsWith(judge func(*corev1.Pod) Outcome) {
+	e.Helper()
+	k := &Kubelet{env: e, outcomeOf: judge}
 	l := &corev1.PodList{}
 	e.Must(e.Client.List(context.Background(), l))
 	for i := range l.Items {

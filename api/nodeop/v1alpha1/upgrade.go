@@ -6,6 +6,8 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
 // NodeOpUpgrade upgrades the operating system of nodes that run Kairos. The operator creates a NodeOp of the same name
@@ -25,7 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName.size() == 0 || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency and suspend can change on the NodeOp of the same name"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName.size() == 0 || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency, proof and suspend can change on the NodeOp of the same name"
 type NodeOpUpgrade struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -107,4 +109,8 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=1024
 	ExcludePaths []string `json:"excludePaths,omitempty"`
+
+	// proof is what must be true of a node before it is given back, after its reboot. Absent means nothing.
+	// +optional
+	Proof *skyhookv1.Proof `json:"proof,omitempty"`
 }

@@ -133,6 +133,13 @@ type HealthGates struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	Prometheus []PrometheusGate `json:"prometheus,omitempty"`
+
+	// objects are conditions on objects of any kind that must hold before any node is started, at most 10. There is no node
+	// to ask about: the only variable is object. An administrator grants the operator the right to read them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Objects []ObjectCheck `json:"objects,omitempty"`
 }
 
 // NodeConditionGate is a condition that a finished node must have.

@@ -19,6 +19,13 @@ const (
 	InUseByNodeOps = "skyhook-operator-in-use-by-nodeops"
 )
 
+// LabelAggregate on a ClusterRole with the value "true" grants the operator the rights of that role, such as to read the objects
+// that proofs and health gates name.
+const LabelAggregate = Group + "/aggregate-to-operator"
+
+// NodeNameVariable in the name of an ObjectCheck is the name of the node.
+const NodeNameVariable = "$(NODE_NAME)"
+
 // DefaultCompartment is the compartment of nodes that no other selects.
 const DefaultCompartment = "__default__"
 
@@ -56,6 +63,7 @@ const (
 	LabelNode                = Group + "/node"              // its name, or a hash of a longer one
 	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
+	LabelProof               = Group + "/proof"             // "True" on pods that run the command of a proof
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
 	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds
 	AnnotationRevision       = Group + "/revision"          // its number
@@ -97,6 +105,7 @@ const (
 	ReasonProgressing    = "Progressing"
 	ReasonBlocked        = "Blocked"
 	ReasonErroring       = "Erroring"
+	ReasonRolledBack     = "RolledBack"
 	ReasonPaused         = "Paused"
 	ReasonWaiting        = "Waiting"
 	ReasonDisabled       = "Disabled"

@@ -29,6 +29,16 @@ type Proof struct {
 	// +kubebuilder:validation:MaxItems=20
 	Resources []ResourceProof `json:"resources,omitempty"`
 
+	// objects are conditions on objects of any kind, at most 10. An administrator grants the operator the right to read them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Objects []ObjectCheck `json:"objects,omitempty"`
+
+	// command must succeed on the node. It runs when everything else is true, and is repeated while it fails.
+	// +optional
+	Command *ProofCommand `json:"command,omitempty"`
+
 	// timeout is how long everything may take to become true, up to 168h, such as 30m. 0s waits without a limit. Default
 	// 30m.
 	// +optional
@@ -38,20 +48,22 @@ type Proof struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// onTimeout says what happens then. Hold (the default) keeps the node as it is and counts it as failed; it is given back
-	// when everything is true after all. Release gives the node back and reports it.
+	// when everything is true after all. Release gives the node back and reports it. Rollback goes back to the packages that
+	// were complete on the node before, as rollback of a Skyhook does; it is Hold where there are none.
 	// +optional
 	// +kubebuilder:default=Hold
 	OnTimeout ProofTimeout `json:"onTimeout,omitempty"`
 }
 
 // ProofTimeout says what happens to a node that is not proven in time.
-// +kubebuilder:validation:Enum=Hold;Release
+// +kubebuilder:validation:Enum=Hold;Release;Rollback
 type ProofTimeout string
 
 // The choices.
 const (
-	ProofHold    ProofTimeout = "Hold"
-	ProofRelease ProofTimeout = "Release"
+	ProofHold     ProofTimeout = "Hold"
+	ProofRelease  ProofTimeout = "Release"
+	ProofRollback ProofTimeout = "Rollback"
 )
 
 // DaemonSetProof names a DaemonSet, or selects several.
@@ -87,4 +99,88 @@ type ResourceProof struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	AtLeast *int64 `json:"atLeast,omitempty"`
+}
+
+// ObjectCheck is a condition on one object, or on each of several.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="objects entry needs exactly one of name and selector: keep one of them"
+type ObjectCheck struct {
+	// apiVersion is the group and version of the kind, such as ceph.rook.io/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the kind of the objects, such as CephCluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// namespace is the namespace of the objects. Absent for kinds without namespaces, and with a selector for all namespaces.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of one object. $(NODE_NAME) in it is the name of the node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// selector selects objects by their labels. One must exist, and the expression must be true of each.
+	// +optional
+	Selector *LabelSelector `json:"selector,omitempty"`
+
+	// cel is an expression that must be true. Its variables are object and, in a proof, node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	CEL string `json:"cel"`
+}
+
+// ProofCommand is a command that runs on the node, in a privileged container with the host's file system mounted.
+type ProofCommand struct {
+	// image is the container image, at most 1024 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="image contains blanks: use an image reference such as busybox:1.36"
+	Image string `json:"image"`
+
+	// command is what the container runs, at most 64 words. An empty list runs the entrypoint of the image.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	Command []string `json:"command"`
+
+	// hostMountPath is the path in the container at which the root of the host's file system is mounted. Default /host,
+	// also for an empty string.
+	// +optional
+	// +kubebuilder:default="/host"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/') && self.matches('[^/]') && !self.contains(':')",message="hostMountPath is not usable: use an absolute path below / without a colon, such as /host"
+	HostMountPath string `json:"hostMountPath,omitempty"`
+
+	// env are environment variables for the command, at most 20. NODE_NAME is always set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Env []ProofEnv `json:"env,omitempty"`
+}
+
+// ProofEnv is an environment variable of such a command.
+type ProofEnv struct {
+	// name is the name of the variable.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	Name string `json:"name"`
+
+	// value is the value of the variable, at most 4096 characters.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value,omitempty"`
 }

@@ -147,6 +147,11 @@ type SkyhookSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
+	// rollback lets a node go back to the packages that were complete there before, when those of the spec fail on it.
+	// Absent means that it stays as it is.
+	// +optional
+	Rollback *Rollback `json:"rollback,omitempty"`
+
 	// proof is what must be true of a node before it is given back. It is asked for together with that of the
 	// deploymentPolicy. Absent means nothing.
 	// +optional

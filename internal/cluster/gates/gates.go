@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gates evaluates the health gates of policies: Prometheus queries, and DaemonSets that need a ready pod on a node.
+// Package gates evaluates health gates and proofs: Prometheus queries, DaemonSets that need a ready pod on a node, and expressions
+// about objects of any kind.
 package gates
 
 import (
@@ -54,6 +55,7 @@ type answer struct {
 // Input is what a check needs.
 type Input struct {
 	Live     client.Reader                // the API server itself
+	Objects  client.Reader                // objects of any kind on the API server
 	Policies []*v1alpha1.DeploymentPolicy // those that are in use
 	Unproven map[string][]*corev1.Node    // by policy: finished nodes of an open batch, which need the DaemonSets' pods
 	Pods     map[string][]*corev1.Pod     // by node, of the unproven nodes
@@ -73,8 +75,8 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 			continue
 		}
 		var result Result
-		if len(p.Spec.Health.Prometheus) > 0 {
-			a := c.currentAnswer(ctx, p, in.Now, in.Endpoints)
+		if len(p.Spec.Health.Prometheus) > 0 || len(p.Spec.Health.Objects) > 0 {
+			a := c.currentAnswer(ctx, p, in)
 			answers[p.UID], result.Closed = a, a.closed
 			expires := a.at.Add(AnswerLifetime)
 			if c.awaited[p.Name] && (retryAt.IsZero() || expires.Before(retryAt)) {
@@ -101,16 +103,20 @@ func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.Deplo
 
 // currentAnswer returns what the queries of a policy say. They are made again when the answer is old and nodes
 // wait for it.
-func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, now time.Time, endpoints Endpoints) answer {
+func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, in Input) answer {
 	a, known := c.answers[p.UID]
-	if known && a.generation == p.Generation && now.Before(a.at.Add(AnswerLifetime)) {
+	if known && a.generation == p.Generation && in.Now.Before(a.at.Add(AnswerLifetime)) {
 		return a
 	}
 	if c.awaited != nil && !c.awaited[p.Name] {
 		return answer{generation: -1, closed: &rollout.Why{Reason: rollout.ReasonHealthGate,
 			About: policy.Kind + " " + p.Name, Text: "the health gates of " + policy.Kind + " " + p.Name + " are asked next"}}
 	}
-	return answer{generation: p.Generation, at: now, closed: queryAll(ctx, p, endpoints)}
+	closed := queryAll(ctx, p, in.Endpoints)
+	if closed == nil {
+		closed = checkObjects(ctx, in.Objects, p)
+	}
+	return answer{generation: p.Generation, at: in.Now, closed: closed}
 }
 
 // checkDaemonSets says of each unproven node which DaemonSet of the gates has no ready pod there.

@@ -136,6 +136,7 @@ var others = map[string]struct{ values, appears string }{
 	"limitRange.default.memory":                                                   {"limitRange: {default: {memory: 2Gi}}", `"default":{"cpu":"500m","memory":"2Gi"}`},
 	"limitRange.defaultRequest.cpu":                                               {"limitRange: {defaultRequest: {cpu: 1m}}", `"defaultRequest":{"cpu":"1m","memory":"256Mi"}`},
 	"limitRange.defaultRequest.memory":                                            {"limitRange: {defaultRequest: {memory: 1Mi}}", `"defaultRequest":{"cpu":"250m","memory":"1Mi"}`},
+	"rbac.aggregateToOperator":                                                    {"rbac: {aggregateToOperator: false}", ""},
 	"rbac.createSkyhookViewerRole":                                                {"rbac: {createSkyhookViewerRole: true}", `"name":"skyhook-viewer-role"`},
 	"rbac.createSkyhookEditorRole":                                                {"rbac: {createSkyhookEditorRole: true}", `"name":"skyhook-editor-role"`},
 	"crds.install":                                                                {"crds: {install: false}", ""},

@@ -69,3 +69,70 @@ func TestProof(t *testing.T) {
 	requireStages(t, n, "apply config post-interrupt")
 	cluster.RemoveSkyhook(t, name)
 }
+
+// lens is a kind that the operator knows nothing of.
+const lens = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: lenses.e2e.example.com}
+spec:
+  group: e2e.example.com
+  names: {kind: Lens, listKind: LensList, plural: lenses, singular: lens}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// lensReader grants the operator the right to read them.
+const lensReader = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: e2e-reads-lenses, labels: {skyhook.nvidia.com/aggregate-to-operator: "true"}}
+rules: [{apiGroups: [e2e.example.com], resources: [lenses], verbs: [get, list]}]
+`
+
+// TestProofOfObjects asks about an object of a foreign kind, named like the node. The node stays until an administrator grants the right
+// to read it, the object exists, and the expression is true.
+func TestProofOfObjects(t *testing.T) {
+	const name = "focused"
+	n := cluster.InterruptibleNodes(t, 1)[0]
+	selectNodes(t, name, n)
+	cluster.ApplyUntilCleanup(t, lens)
+	cluster.Kubectl(t, "wait", "--for=condition=Established", "crd/lenses.e2e.example.com", "--timeout="+suite.Timeout.String())
+	proof := `
+  proof: {objects: [{apiVersion: e2e.example.com/v1, kind: Lens, name: $(NODE_NAME), cel: "object.serial == node.status.nodeInfo.machineID"}], timeout: 1s}`
+	cluster.Apply(t, suite.Manifest(name, proof, "{lens: {version: 1.0.0, image: "+shellscript+", configMap: {apply.sh: \"true\"}}}"))
+	cluster.WaitErroring(t, name, `may not be read: grant "get" on lenses.e2e.example.com in a ClusterRole with the label skyhook.nvidia.com/aggregate-to-operator=true`)
+	cluster.ApplyUntilCleanup(t, lensReader)
+	cluster.WaitErroring(t, name, "Lens "+n+" does not exist")
+	cluster.ApplyUntilCleanup(t, "apiVersion: e2e.example.com/v1\nkind: Lens\nmetadata: {name: "+n+"}\nserial: other")
+	cluster.WaitErroring(t, name, "Lens "+n+" does not meet object.serial == node.status.nodeInfo.machineID")
+	id := cluster.Kubectl(t, "get", "node", n, "-o", "jsonpath={.status.nodeInfo.machineID}")
+	cluster.Kubectl(t, "patch", "lens", n, "--type=merge", "-p", `{"serial": "`+id+`"}`)
+	cluster.WaitComplete(t, name)
+	cluster.RemoveSkyhook(t, name)
+}
+
+// TestProofCommand runs a command on the node before it is given back. It fails until a file is there, which the kubelet finds by
+// repeating it.
+func TestProofCommand(t *testing.T) {
+	const name = "examined"
+	n := cluster.InterruptibleNodes(t, 1)[0]
+	selectNodes(t, name, n)
+	cluster.Exec(t, n, "rm -f /run/e2e-examined")
+	proof := `
+  proof:
+    timeout: 5s
+    command: {image: ` + suite.ToolsImage + `, command: [sh, -c, "echo looked at $NODE_NAME; test -e /host/run/e2e-examined"]}`
+	cluster.Apply(t, suite.Manifest(name, proof, "{lens: {version: 1.0.0, image: "+shellscript+", configMap: {apply.sh: \"true\"}}}"))
+	cluster.WaitErroring(t, name, "the command of the proof ended with exit code 1")
+	cluster.WaitErroring(t, name, "looked at "+n)
+	cluster.Exec(t, n, "touch /run/e2e-examined")
+	cluster.WaitComplete(t, name)
+	cluster.EventuallyPrints(t, "no pod checks a node", func(out string) bool { return strings.TrimSpace(out) == "" },
+		"get", "pods", "-n", suite.OperatorNamespace, "-l", "skyhook.nvidia.com/proof", "-o", "name")
+	cluster.RemoveSkyhook(t, name)
+}

@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gates
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/expression"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// An answer about objects counts for a time that begins with shortestAnswer and doubles up to AnswerLifetime while a node waits.
+const shortestAnswer = 2 * time.Second
+
+// What one pass reads at most. The remaining questions wait for the next pass.
+const (
+	maxReads    = 100
+	maxReadTime = time.Second
+	maxObjects  = 500 // of one selector
+)
+
+// maxQuoted is the most bytes of an expression or an error in a sentence.
+const maxQuoted = 160
+
+// Question asks whether objects allow that a node is given back.
+type Question struct {
+	Rollout rollout.Ref
+	Proof   int // which of the proofs of the rollout
+	Node    string
+	Checks  []v1alpha1.ObjectCheck
+}
+
+// ObjectChecker answers questions about objects. An answer counts for a while, so that not each pass reads the objects.
+type ObjectChecker struct{ answers map[questionKey]objectAnswer }
+
+type questionKey struct {
+	rollout rollout.Ref
+	proof   int
+	node    string
+}
+
+func (q Question) key() questionKey { return questionKey{q.Rollout, q.Proof, q.Node} }
+
+type objectAnswer struct {
+	checks   []v1alpha1.ObjectCheck
+	missing  string
+	at       time.Time
+	lifetime time.Duration
+}
+
+func (a objectAnswer) expires() time.Time { return a.at.Add(a.lifetime) }
+
+// Ask returns what is missing, by the position of the question: empty for nothing, absent for a question without an answer yet. It
+// also returns when to ask again; zero for never.
+func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions []Question, now time.Time) (missing map[int]string, retryAt time.Time) {
+	known := make(map[questionKey]objectAnswer, len(questions))
+	var due []int
+	for i, q := range questions {
+		a, isKnown := c.answers[q.key()]
+		if isKnown && !reflect.DeepEqual(a.checks, q.Checks) {
+			a, isKnown = objectAnswer{}, false
+		}
+		if isKnown {
+			known[q.key()] = a
+		}
+		if !isKnown || !now.Before(a.expires()) {
+			due = append(due, i)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b int) int { return known[questions[a].key()].at.Compare(known[questions[b].key()].at) })
+	r := newObjectReader(live)
+	for _, i := range due {
+		if r.isExhausted() {
+			retryAt = now
+			break
+		}
+		q := questions[i]
+		before := known[q.key()]
+		a := objectAnswer{checks: q.Checks, at: now, lifetime: min(max(2*before.lifetime, shortestAnswer), AnswerLifetime)}
+		a.missing = r.findMissing(ctx, q.Checks, q.Node)
+		known[q.key()] = a
+	}
+	c.answers = known
+	missing = make(map[int]string, len(questions))
+	for i, q := range questions {
+		a, isKnown := known[q.key()]
+		if !isKnown {
+			continue
+		}
+		missing[i] = a.missing
+		if a.missing != "" && (retryAt.IsZero() || a.expires().Before(retryAt)) {
+			retryAt = a.expires()
+		}
+	}
+	return missing, retryAt
+}
+
+// checkObjects returns why a policy may not admit; nil when all objects meet its health gates.
+func checkObjects(ctx context.Context, live client.Reader, p *v1alpha1.DeploymentPolicy) *rollout.Why {
+	text := newObjectReader(live).findMissing(ctx, p.Spec.Health.Objects, "")
+	if text == "" {
+		return nil
+	}
+	return &rollout.Why{Reason: rollout.ReasonHealthGate, About: policy.Kind + " " + p.Name, Text: text}
+}
+
+// objectReader reads each object once, for all checks of a pass.
+type objectReader struct {
+	live  client.Reader
+	known map[objectKey]objectsRead
+	reads int
+	began time.Time
+}
+
+type objectKey struct{ apiVersion, kind, namespace, name, selector string }
+
+type objectsRead struct {
+	objects []unstructured.Unstructured
+	problem string
+}
+
+func newObjectReader(live client.Reader) *objectReader {
+	return &objectReader{live: live, known: map[objectKey]objectsRead{}, began: time.Now()}
+}
+
+func (r *objectReader) isExhausted() bool {
+	return r.reads >= maxReads || time.Since(r.began) > maxReadTime
+}
+
+// findMissing returns the first check that does not pass, as a sentence without a full stop; empty when all pass. Without a node the
+// checks are about the cluster.
+func (r *objectReader) findMissing(ctx context.Context, checks []v1alpha1.ObjectCheck, node string) string {
+	for _, check := range checks {
+		if text := r.check(ctx, check, node); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, node string) string {
+	e, err := expression.Compile(check.CEL, node != "")
+	if err != nil { // the object was checked when it was compiled, by the same rules
+		return fmt.Sprintf("cel %q cannot be used: %s", rollout.Truncate(check.CEL, maxQuoted), rollout.Truncate(err.Error(), maxQuoted))
+	}
+	key := objectKey{check.APIVersion, check.Kind, check.Namespace, strings.ReplaceAll(check.Name, v1alpha1.NodeNameVariable, node), ""}
+	if check.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(check.Selector.Kubernetes())
+		if err != nil {
+			return fmt.Sprintf("the selector of %s cannot be used: %s", check.Kind, rollout.Truncate(err.Error(), maxQuoted))
+		}
+		key.selector = selector.String()
+	}
+	found := r.read(ctx, key)
+	if found.problem != "" {
+		return found.problem
+	}
+	var of map[string]any
+	if e.UsesNode() {
+		nodes := r.read(ctx, objectKey{apiVersion: "v1", kind: "Node", name: node})
+		if nodes.problem != "" {
+			return nodes.problem
+		}
+		of = nodes.objects[0].Object
+	}
+	for _, o := range found.objects {
+		switch isTrue, err := e.IsTrue(ctx, o.Object, of); {
+		case err != nil:
+			return fmt.Sprintf("cel %q gives no answer for %s: %s", rollout.Truncate(check.CEL, maxQuoted), titleOf(check.Kind, &o), rollout.Truncate(err.Error(), maxQuoted))
+		case !isTrue:
+			return fmt.Sprintf("%s does not meet %s", titleOf(check.Kind, &o), rollout.Truncate(check.CEL, maxQuoted))
+		}
+	}
+	return ""
+}
+
+func titleOf(kind string, o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return kind + " " + o.GetName()
+	}
+	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// read reads the objects of a key, unless they were read before.
+func (r *objectReader) read(ctx context.Context, key objectKey) objectsRead {
+	found, isKnown := r.known[key]
+	if !isKnown {
+		found = r.fetch(ctx, key)
+		r.known[key] = found
+		r.reads++
+	}
+	return found
+}
+
+// fetch reads objects of any kind. Nodes may only be listed.
+func (r *objectReader) fetch(ctx context.Context, key objectKey) objectsRead {
+	if r.live == nil {
+		return objectsRead{problem: key.title() + " cannot be read without a cluster"}
+	}
+	gvk := schema.FromAPIVersionAndKind(key.apiVersion, key.kind)
+	isNode := gvk == schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+	if key.name != "" && !isNode {
+		one := unstructured.Unstructured{}
+		one.SetGroupVersionKind(gvk)
+		if err := r.live.Get(ctx, client.ObjectKey{Namespace: key.namespace, Name: key.name}, &one); err != nil {
+			return objectsRead{problem: key.describe(err, "get")}
+		}
+		return objectsRead{objects: []unstructured.Unstructured{one}}
+	}
+	options := []client.ListOption{client.InNamespace(key.namespace), client.Limit(maxObjects)}
+	if key.name != "" {
+		options = append(options, client.MatchingFields{"metadata.name": key.name})
+	} else if selector, err := labels.Parse(key.selector); err == nil {
+		options = append(options, client.MatchingLabelsSelector{Selector: selector})
+	}
+	list := unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	switch err := r.live.List(ctx, &list, options...); {
+	case err != nil:
+		return objectsRead{problem: key.describe(err, "list")}
+	case len(list.Items) == 0 && key.name != "":
+		return objectsRead{problem: key.title() + " does not exist"}
+	case len(list.Items) == 0:
+		return objectsRead{problem: "there is no " + key.title()}
+	case list.GetContinue() != "":
+		return objectsRead{problem: fmt.Sprintf("there are more than %d of %s: narrow the selector", maxObjects, key.title())}
+	}
+	return objectsRead{objects: list.Items}
+}
+
+func (k objectKey) title() string {
+	switch {
+	case k.name == "" && k.namespace == "":
+		return k.kind + " with " + k.selector
+	case k.name == "":
+		return k.kind + " with " + k.selector + " in " + k.namespace
+	case k.namespace == "":
+		return k.kind + " " + k.name
+	}
+	return k.kind + " " + k.namespace + "/" + k.name
+}
+
+// describe says why objects could not be read, and what to do about it.
+func (k objectKey) describe(err error, verb string) string {
+	var status apierrors.APIStatus
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Sprintf("the API server does not know %s of %s: install it, or correct apiVersion and kind", k.kind, k.apiVersion)
+	case apierrors.IsForbidden(err) && errors.As(err, &status) && status.Status().Details != nil:
+		of := status.Status().Details
+		resource := schema.GroupResource{Group: of.Group, Resource: of.Kind}
+		return fmt.Sprintf("%s may not be read: grant %q on %s in a ClusterRole with the label %s=true", k.title(), verb, resource, v1alpha1.LabelAggregate)
+	case apierrors.IsNotFound(err):
+		return k.title() + " does not exist"
+	}
+	return fmt.Sprintf("%s cannot be read: %s", k.title(), cmp.Or(rollout.Truncate(err.Error(), maxQuoted), "unknown error"))
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/expression"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// FindObjectProblems returns what is invalid in checks on objects and not rejected by the API server, as sentences without a full stop
+// that begin with the field. Only the checks of a proof have a node.
+func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode bool) []string {
+	var problems []string
+	for i, c := range checks {
+		add := func(name, format string, args ...any) {
+			problems = append(problems, fmt.Sprintf("%s[%d].%s ", field, i, name)+fmt.Sprintf(format, args...))
+		}
+		if _, err := schema.ParseGroupVersion(c.APIVersion); err != nil {
+			add("apiVersion", "%q is not a group and version: write one such as ceph.rook.io/v1", c.APIVersion)
+		}
+		if c.Selector != nil {
+			if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
+				add("selector", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
+			}
+		}
+		if !hasNode && strings.Contains(c.Name, v1alpha1.NodeNameVariable) {
+			add("name", "has %s, and a health gate is not about one node: name one object, or use proof", v1alpha1.NodeNameVariable)
+		}
+		if _, err := expression.Compile(c.CEL, hasNode); err != nil {
+			add("cel", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
+		}
+	}
+	return problems
+}
+
+// findObjectProblems returns what is invalid in the checks on objects of a policy.
+func findObjectProblems(p *v1alpha1.DeploymentPolicy) []string {
+	var problems []string
+	if p.Spec.Health != nil {
+		problems = append(problems, FindObjectProblems("health.objects", p.Spec.Health.Objects, false)...)
+	}
+	if p.Spec.Proof != nil {
+		problems = append(problems, FindObjectProblems("proof.objects", p.Spec.Proof.Objects, true)...)
+	}
+	for i, text := range problems {
+		field, rest, _ := strings.Cut(text, " ")
+		problems[i] = fmt.Sprintf("%s of DeploymentPolicy %s %s", field, p.Name, rest)
+	}
+	return problems
+}

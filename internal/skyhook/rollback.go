@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// wanted are the packages that a node is to have: those of the spec, or those that it goes back to.
+type wanted struct {
+	defs   map[string]*Definition // by name
+	isBack bool
+}
+
+// wantedOn returns what a node is to have.
+func (c *Compiled) wantedOn(rec *node.SkyhookRecord) wanted {
+	if !c.hasRolledBack(rec) {
+		return wanted{defs: c.defs}
+	}
+	return wanted{defs: c.definitionsOf(rec.Complete), isBack: true}
+}
+
+// hasRolledBack reports whether the packages of the spec failed on a node, and it goes or went back. Other packages begin anew.
+func (c *Compiled) hasRolledBack(rec *node.SkyhookRecord) bool {
+	isOfSpec := rec.Rollback != nil && rec.Rollback.Of == c.specKey()
+	return isOfSpec && !c.Rollout.Deleting && c.definitionsOf(rec.Complete) != nil
+}
+
+// definitionsOf returns the definitions of a set of packages; nil if there are none, or if one is not known any more.
+func (c *Compiled) definitionsOf(hashes map[string]string) map[string]*Definition {
+	if len(hashes) == 0 {
+		return nil
+	}
+	out := make(map[string]*Definition, len(hashes))
+	for name, hash := range hashes {
+		d := c.definition(hash)
+		if d == nil {
+			return nil
+		}
+		out[name] = d
+	}
+	return out
+}
+
+// specKey is RevisionKey, computed once.
+func (c *Compiled) specKey() string {
+	if c.key == "" {
+		c.key = c.RevisionKey()
+	}
+	return c.key
+}
+
+// rollsBackFor reports whether nodes go back for a cause.
+func (c *Compiled) rollsBackFor(cause v1alpha1.RollbackCause) bool {
+	if r := c.in.Skyhook.Spec.Rollback; r != nil && (len(r.When) == 0 || slices.Contains(r.When, cause)) {
+		return true
+	}
+	asks := func(p *v1alpha1.Proof) bool { return p.OnTimeout == v1alpha1.ProofRollback }
+	return cause == v1alpha1.RollbackProofFailed && slices.ContainsFunc(Proofs(c.in.Skyhook, c.in.Policy), asks)
+}
+
+// compileRollback says whether a node may go back, and whether it did.
+func (c *Compiled) compileRollback(rec *node.SkyhookRecord, out *rollout.Target) {
+	if c.hasRolledBack(rec) {
+		out.RolledBack = c.rolledBackReason(rec)
+		return
+	}
+	mayRollBack := out.Admitted && !out.Leaving && !c.Rollout.Deleting && len(rec.Complete) > 0 &&
+		revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
+	if mayRollBack {
+		out.CanRollBack = c.rollsBackFor(v1alpha1.RollbackStageFailed)
+		isReleased := out.Proof != nil && out.Proof.Release
+		out.CanRollBackUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
+	}
+}
+
+// rolledBackReason says what failed, and what the node goes or went back to.
+func (c *Compiled) rolledBackReason(rec *node.SkyhookRecord) *rollout.Why {
+	verb := "went"
+	if rec.Admitted {
+		verb = "goes"
+	}
+	return &rollout.Why{
+		Reason: rollout.ReasonRolledBack, Since: rec.Rollback.At,
+		Text: fmt.Sprintf("%s failed, and the node %s back to %s: %s", c.describeRevision(rec.Rollback.Of), verb, c.describeRevision(revisionKey(rec.Complete)), rec.Rollback.Text),
+	}
+}
+
+// describeRevision names a set of packages by the number of its revision.
+func (c *Compiled) describeRevision(key string) string {
+	at := slices.IndexFunc(c.in.Revisions, func(r Revision) bool { return r.Key == key })
+	switch {
+	case at >= 0:
+		return fmt.Sprintf("revision %d", c.in.Revisions[at].Number)
+	case key == c.specKey():
+		return "the present revision"
+	}
+	return "an earlier revision"
+}
+
+// noteComplete notes at an admission what is complete on the node, so that it can go back to that. What was given back unproven does
+// not count, nor what it went back from.
+func (r recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	if rec.Rollback != nil && rec.Rollback.Of != r.specKey() {
+		rec.Rollback = nil
+	}
+	isEnabled := r.rollsBackFor(v1alpha1.RollbackStageFailed) || r.rollsBackFor(v1alpha1.RollbackProofFailed)
+	switch {
+	case !isEnabled:
+		rec.Complete, rec.Rollback = nil, nil
+	case rec.FinishedAt != nil && !rec.Unproven:
+		if hashes := finishedHashes(state, rec.Packages); hashes != nil {
+			rec.Complete = hashes
+		}
+	}
+}
+
+// recordRollback records that the node goes back.
+func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
+	now := node.WholeSeconds(r.in.Now)
+	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		if !r.hasRolledBack(rec) {
+			rec.Rollback = &node.Rollback{Of: r.specKey(), At: now, Text: node.Truncate(a.Why.Text, 300)}
+			rec.Proving = nil
+		}
+	})
+	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
+	return e
+}
