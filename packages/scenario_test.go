@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // TestScenarios runs testdata/PACKAGE/SCENARIO.txt: the agent runs the package on a simulated host, stage by stage. The output
 // has the result of each mode, the output of the steps, the differences of the host (+ - ~), and the recorded calls ($). Every
-// successful stage is repeated and must change nothing then.
+// successful stage is repeated and must change nothing then, and a check for drift must find nothing.
 //
 //	host OS [without=(PROGRAM…)]            a new host
 //	file PATH                               a file of the host, created by somebody else; remove PATH
@@ -217,7 +217,49 @@ func (s *scenario) repeatStages(name string, now install, modes []format.Mode, w
 	if changes := append(after.diff(was), calls...); failed || len(changes) > 0 {
 		return fmt.Errorf("the second run changed something:\n%s\n%s", strings.Join(changes, "\n"), strings.Join(lines, "\n"))
 	}
+	if err != nil || slices.Contains(modes, format.ModeUninstall) {
+		return err
+	}
+	return s.checkDrift(name, now, modes, after)
+}
+
+// checkDrift checks that the package counts as it was left, and that this changes nothing and calls no tool that changes something.
+func (s *scenario) checkDrift(name string, now install, modes []format.Mode, was hostTree) error {
+	image := s.t.TempDir()
+	if err := makeImage(image, now); err != nil {
+		return err
+	}
+	checks := []string{string(format.ModeApplyCheck), string(format.ModeConfigCheck)}
+	if slices.Contains(modes, format.ModePostInterrupt) {
+		checks = append(checks, string(format.ModePostInterruptCheck))
+	}
+	checked := now
+	checked.env = append(slices.Clone(now.env), format.EnvDriftChecks+"="+strings.Join(checks, ","), format.EnvReadOnlyRoot+"="+s.host.root)
+	lines, _, err := s.runAgent(name, checked, image, format.ModeDrift)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(messageFile(image))
+	if err != nil {
+		return err
+	}
+	if m, ok := format.DecodeMessage(string(content)); !ok || m.Drift == nil || m.Drift.IsDrifted() || m.Drift.NotCheckable != "" {
+		return fmt.Errorf("nothing has changed, and the check for drift found %s\n%s", content, strings.Join(lines, "\n"))
+	}
+	after, err := s.host.readTree()
+	if err != nil {
+		return err
+	}
+	calls, err := s.recordedCalls()
+	if changes := append(after.diff(was), calls...); len(changes) > 0 {
+		return fmt.Errorf("the check for drift changed something:\n%s", strings.Join(changes, "\n"))
+	}
 	return err
+}
+
+// messageFile is where the agent leaves its result for a copy of an image.
+func messageFile(image string) string {
+	return filepath.Join(image, "..", filepath.Base(image)+"-message")
 }
 
 func (s *scenario) recordedCalls() ([]string, error) {
@@ -260,7 +302,7 @@ var bashDifferences = regexp.MustCompile(`(: line \d+: syntax error).*`)
 func (s *scenario) runAgent(name string, now install, image string, mode format.Mode) ([]string, int, error) {
 	id := fmt.Sprintf("demo-%s-%d_%s_%s", s.uid, s.admission, name, now.version)
 	copyDir := fmt.Sprintf("/var/lib/skyhook/demo/%s-%s-%s-%d", name, now.version, s.uid, s.admission)
-	message := filepath.Join(image, "..", filepath.Base(image)+"-message")
+	message := messageFile(image)
 	var out bytes.Buffer
 	code := argv.Run(argv.Line{
 		Args: []string{string(mode), s.host.root, copyDir}, Stdout: &out, Stderr: &out, Version: "test",

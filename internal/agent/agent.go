@@ -201,8 +201,11 @@ func (a *Agent) dispatch(ctx context.Context) error {
 			return err
 		}
 	}
-	if a.Mode == pack.ModeInterrupt {
+	switch a.Mode {
+	case pack.ModeInterrupt:
 		return a.runInterrupt(ctx)
+	case pack.ModeDrift:
+		return a.runDrift(ctx)
 	}
 	return a.runStage(ctx)
 }

@@ -48,7 +48,7 @@ func (t *stageRun) runChecks(ctx context.Context) error {
 		}
 	}
 	if len(checks) > 0 {
-		t.logIgnored(t.trace.WriteChecks(t.Mode, checks))
+		t.logIgnored(t.trace.WriteChecks(t.mode, checks))
 	}
 	if first != nil {
 		t.revokeSelfManaged()
@@ -78,7 +78,7 @@ func summarizeChecks(checks []record.Check, first *Fault, total int) *Fault {
 // revokeSelfManaged removes the marks of done steps that are idempotent by themselves, so that the next attempt runs
 // them again after a failed check. Steps that the agent runs only once stay done.
 func (t *stageRun) revokeSelfManaged() {
-	action := string(t.Mode.Action())
+	action := string(t.mode.Action())
 	t.rec.RetainSteps(func(m record.Step) bool { return m.Mode != action || !m.SelfManaged })
 }
 
@@ -87,7 +87,7 @@ func (t *stageRun) recordPassed() error {
 	version := record.Version{
 		Version: t.config.Version, Release: t.releaseVersion(t.config), Run: t.Settings.admissionID(), At: time.Now().UTC(),
 	}
-	switch t.Mode {
+	switch t.mode {
 	case pack.ModeApplyCheck, pack.ModeUpgradeCheck:
 		digest, err := t.packageDigest()
 		if err != nil {
@@ -98,9 +98,18 @@ func (t *stageRun) recordPassed() error {
 		version.Version = pack.Uninstalled
 		t.rec.Steps = nil
 	default:
-		return nil
+		isChanged, err := t.noteDelivered()
+		if err != nil || !isChanged {
+			return err
+		}
+		return t.saveRecord()
 	}
-	if t.rec.SetInstalled(version) {
+	isNew := t.rec.SetInstalled(version)
+	isChanged, err := t.noteDelivered()
+	if err != nil {
+		return err
+	}
+	if isNew || isChanged {
 		if err := t.saveRecord(); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	t.Log.Info("running", "step", action.Name, "path", action.Path, "arguments", action.Arguments, "why", action.Why)
 	out, done := t.openOutput(path.Join(t.config.Name, t.config.Version), action.Path)
 	defer done()
-	out.WriteNote(string(t.Mode) + ": " + strings.Join(append([]string{action.Path}, action.Arguments...), " "))
+	out.WriteNote(string(t.mode) + ": " + strings.Join(append([]string{action.Path}, action.Arguments...), " "))
 	before := readMounts()
 	t.result.Ran++
 	grace, gentle := t.Grace, error(nil)
@@ -96,7 +96,7 @@ func (t *stageRun) stepEnv(action Action) []string {
 	maps.Copy(env, action.Step.Env)
 	env[pack.EnvStepRoot] = path.Join(t.CopyDir, pack.StepDir)
 	env[pack.EnvSkyhookDir] = t.CopyDir
-	if t.Mode.Upgrades() {
+	if t.mode.Upgrades() {
 		env[pack.EnvPreviousVersion], env[pack.EnvCurrentVersion] = t.plan.Previous, t.plan.Current
 	}
 	list := make([]string, 0, len(env))

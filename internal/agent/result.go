@@ -27,7 +27,7 @@ func (a *Agent) writeInterimResult() {
 
 // writeResult writes the result to the termination message.
 func (a *Agent) writeResult(m pack.Message) {
-	if err := writeMessageFile(a.MessageFile, m.Encode()); err != nil {
+	if err := writeMessageFile(a.MessageFile, m.EncodeWithin(a.MessageLimit)); err != nil {
 		a.Log.Warn("the result could not be left behind", "error", err)
 	}
 }

@@ -25,6 +25,7 @@ const lockWait = 2 * time.Minute
 // stageRun is one run of a mode that has steps, under the lock of its package.
 type stageRun struct {
 	*Agent
+	mode   pack.Mode // a check for drift has several
 	held   *record.Held
 	state  *host.Dir // the state root
 	copied *host.Dir // the package on the host
@@ -43,7 +44,7 @@ func (a *Agent) runStage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &stageRun{Agent: a}
+	t := &stageRun{Agent: a, mode: a.Mode}
 	// It is created before the private directory of the record below it, so that a step that changes its user still
 	// reaches its package.
 	if t.state, err = a.Host.MakeDir(a.StateDir, 0o755); err != nil {
@@ -119,7 +120,7 @@ func (t *stageRun) gatherSituation(name string) error {
 	if err := t.loadRecord(); err != nil {
 		return err
 	}
-	situation, err := t.describeSituation(t.copied, t.config, t.rec)
+	situation, err := t.describeSituation(t.mode, t.copied, t.config, t.rec)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (t *stageRun) gatherSituation(name string) error {
 
 // loadPackage reads and validates the package.
 func (t *stageRun) loadPackage() error {
-	config, problems := pack.Load(t.copied.FS(), t.Mode, pack.Want{Version: t.Resource.Version})
+	config, problems := pack.Load(t.copied.FS(), t.mode, pack.Want{Version: t.Resource.Version})
 	for _, p := range problems {
 		if p.Severity == pack.Warning {
 			t.Log.Warn(p.Message, "file", p.File, "path", p.Path, "fix", p.Fix)
@@ -146,7 +147,7 @@ func (t *stageRun) loadPackage() error {
 		return err
 	}
 	t.config = config
-	if t.Mode.Uninstalls() {
+	if t.mode.Uninstalls() {
 		return nil
 	}
 	var missing []string
@@ -189,12 +190,12 @@ func (t *stageRun) loadRecord() error {
 }
 
 // describeSituation returns the input of Decide for a package on the host.
-func (a *Agent) describeSituation(copied *host.Dir, config pack.Config, rec record.Package) (Situation, error) {
+func (a *Agent) describeSituation(mode pack.Mode, copied *host.Dir, config pack.Config, rec record.Package) (Situation, error) {
 	s := Situation{
-		Mode: a.Mode, Config: config, Scripts: map[string]string{}, Record: rec, Env: a.Env,
+		Mode: mode, Config: config, Scripts: map[string]string{}, Record: rec, Env: a.Env,
 		RunID: a.RunID, Run: a.admissionID(), Release: a.releaseVersion(config), AlwaysRun: a.AlwaysRun,
 	}
-	for _, step := range config.Steps(a.Mode) {
+	for _, step := range config.Steps(mode) {
 		file := step.File()
 		digest, err := copied.Digest(path.Join(pack.StepDir, file))
 		if err != nil {
@@ -211,15 +212,15 @@ func (a *Agent) describeSituation(copied *host.Dir, config pack.Config, rec reco
 func (t *stageRun) runPlan(ctx context.Context) error {
 	t.forgetStale()
 	if len(t.plan.Actions) == 0 {
-		t.Log.Warn("the package has no steps for this mode; nothing to run", "mode", t.Mode)
+		t.Log.Warn("the package has no steps for this mode; nothing to run", "mode", t.mode)
 	}
-	if t.Mode.IsCheck() {
+	if t.mode.IsCheck() {
 		return t.runChecks(ctx)
 	}
 	if err := t.held.Dir.CheckFreeSpace(); err != nil {
 		return err // a step whose success cannot be recorded would run again
 	}
-	if !t.Mode.Uninstalls() {
+	if !t.mode.Uninstalls() {
 		if err := t.applyOverlay(); err != nil {
 			return err
 		}
@@ -228,14 +229,14 @@ func (t *stageRun) runPlan(ctx context.Context) error {
 		if !action.Run {
 			t.result.Skipped++
 			t.Log.Info("skipping", "step", action.Name, "why", action.Why)
-			t.logIgnored(t.trace.WriteStepDone(t.Mode, action.Step, action.Key, time.Now(), false))
+			t.logIgnored(t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), false))
 			continue
 		}
 		if err := t.runAction(ctx, action); err != nil {
 			return err
 		}
 	}
-	if t.Mode.Uninstalls() {
+	if t.mode.Uninstalls() {
 		if err := t.removeOverlay(); err != nil {
 			return err
 		}
@@ -260,13 +261,13 @@ func (t *stageRun) runAction(ctx context.Context, action Action) error {
 		return f
 	}
 	t.rec.MarkDone(record.Step{
-		Mode: string(t.Mode), Name: action.Name, Key: action.Key, Run: t.Settings.admissionID(), Release: t.releaseVersion(t.config),
+		Mode: string(t.mode), Name: action.Name, Key: action.Key, Run: t.Settings.admissionID(), Release: t.releaseVersion(t.config),
 		Exit: result.Exit, At: time.Now().UTC(), SelfManaged: action.Step.Idempotence,
 	})
 	if err := t.saveRecord(); err != nil {
 		return err
 	}
-	t.logIgnored(t.trace.WriteStepDone(t.Mode, action.Step, action.Key, time.Now(), true))
+	t.logIgnored(t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), true))
 	return nil
 }
 
@@ -316,8 +317,8 @@ func (t *stageRun) recordFailure(err error) error {
 	switch {
 	case err != nil:
 		f := classify(err)
-		t.rec.Failure = &record.Failure{Mode: string(t.Mode), Step: f.Step, Outcome: string(f.Class), Detail: t.redact.Replace(f.Error()), At: time.Now().UTC()}
-	case past != nil && pack.Mode(past.Mode).Action() == t.Mode.Action() && (past.Mode == string(t.Mode) || t.Mode.IsCheck()):
+		t.rec.Failure = &record.Failure{Mode: string(t.mode), Step: f.Step, Outcome: string(f.Class), Detail: t.redact.Replace(f.Error()), At: time.Now().UTC()}
+	case past != nil && pack.Mode(past.Mode).Action() == t.mode.Action() && (past.Mode == string(t.mode) || t.mode.IsCheck()):
 		t.rec.Failure = nil
 	default:
 		return nil

@@ -4,6 +4,7 @@
 package agent_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,6 +175,36 @@ func tmpfsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(unix.Mount("tmpfs", at, "tmpfs", flags, options))
 	ts.Defer(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+}
+
+// treeCmd writes what is in a folder to a file, to compare it later: tree FOLDER FILE.
+func treeCmd(ts *testscript.TestScript, _ bool, args []string) {
+	from, out := ts.MkAbs(args[0]), ""
+	ts.Check(filepath.WalkDir(from, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st := must2(e.Info())
+		out += fmt.Sprintf("%s %s %s", st.Mode(), st.ModTime().Format(time.RFC3339Nano), must2(filepath.Rel(from, name)))
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			out += " -> " + must2(os.Readlink(name))
+		case e.Type().IsRegular():
+			out += fmt.Sprintf(" %x", sha256.Sum256(must2(os.ReadFile(name))))
+		}
+		out += "\n"
+		return nil
+	}))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(out), 0o644))
+}
+
+// readOnlyCmd mounts a folder read-only at another one: read-only FOLDER TO.
+func readOnlyCmd(ts *testscript.TestScript, _ bool, args []string) {
+	from, to := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	ts.Check(os.MkdirAll(to, 0o755))
+	ts.Check(unix.Mount(from, to, "", unix.MS_BIND, ""))
+	ts.Defer(func() { _ = unix.Unmount(to, unix.MNT_DETACH) })
+	ts.Check(unix.Mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 }
 
 // systemdCmd installs a fake systemctl and services on the host: systemd NAME[,KEY=VALUE…]….

@@ -55,6 +55,8 @@ var scenarios = map[string]string{
 	"delivery-in-place":         "a copy in the final directory gets a manifest and the config of the stage",
 	"delivery-from-image":       "without an init container the agent copies the package itself",
 	"downgrade":                 "a downgrade installs an earlier version again",
+	"drift":                     "a drift check finds what changed since the package was installed, shows it, and changes nothing",
+	"drift-unknown":             "a drift check says why nothing is known",
 	"environment":               "a step gets exactly the documented environment; values keep their lines",
 	"expected-config":           "a package does not run without the config files it expects",
 	"failed-check-doubts":       "a failed check makes self-managed steps run again within the same run",
@@ -140,6 +142,7 @@ func TestScenarios(t *testing.T) {
 			"mode":     modeCmd,
 			"count":    countCmd,
 			"numbered": numberedCmd, "digest": digestCmd, "deadline": deadlineCmd, "tmpfs": tmpfsCmd, "systemd": systemdCmd, "terminate": terminateCmd, "gone": goneCmd, "multiline": multilineCmd,
+			"tree": treeCmd, "read-only": readOnlyCmd,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "mounts" {

@@ -40,6 +40,9 @@ type Settings struct {
 	BufferLimit                 int
 	CopyResolv, AlwaysRun       bool
 	RunID, InterruptID          string
+	ReadOnlyRoot                string
+	DriftChecks                 []pack.Mode
+	MessageLimit                int
 	ConfigDigest, PodUID        string
 	// Deadline applies unless there is a StageTimeout.
 	Deadline     time.Time
@@ -74,11 +77,14 @@ func ReadSettings(environ []string) Settings {
 		PodUID:       env[pack.EnvPodUID],
 		Redact:       pack.SplitNames(env[pack.EnvRedact]),
 		MessageFile:  env[EnvMessageFile],
+		ReadOnlyRoot: env[pack.EnvReadOnlyRoot],
+		DriftChecks:  parseDriftChecks(env[pack.EnvDriftChecks]),
 	}
 	if text := env[pack.EnvResourceID]; text != "" {
 		s.Resource, s.ResourceErr = pack.ParseResourceID(text)
 	}
 	s.BufferLimit = s.readNumber(pack.EnvBufferLimit, step.DefaultLimit)
+	s.MessageLimit = min(s.readNumber(pack.EnvMessageLimit, pack.MaxMessage), pack.MaxMessage)
 	s.Grace = s.readDuration(EnvGrace, 0)
 	var err error
 	if s.Deadline, err = pack.ParseDeadline(env[pack.EnvDeadline]); err != nil {

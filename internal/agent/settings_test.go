@@ -15,6 +15,7 @@ import (
 // TestSettings checks the documented variables and their defaults.
 func TestSettings(t *testing.T) {
 	if d := cmp.Diff(Settings{
+		MessageLimit: 2048, DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModeConfigCheck},
 		Env: map[string]string{}, Redact: []string{}, SourceDir: "/skyhook-package", StateDir: "/etc/skyhook", LogDir: "/var/log/skyhook", WriteLogs: true, BufferLimit: 8192,
 	}, ReadSettings(nil)); d != "" {
 		t.Error(d)
@@ -24,6 +25,7 @@ func TestSettings(t *testing.T) {
 		"SKYHOOK_AGENT_WRITE_LOGS=yes", "SKYHOOK_AGENT_BUFFER_LIMIT=100", "COPY_RESOLV=True", "OVERLAY_ALWAYS_RUN_STEP=TRUE",
 		"SKYHOOK_RUN_ID=r", "SKYHOOK_INTERRUPT_ID=i", "SKYHOOK_CONFIG_DIGEST=d", "SKYHOOK_POD_UID=p", "SKYHOOK_REDACT=A,B",
 		"SKYHOOK_DEADLINE=2026-01-31T12:00:00Z", "SKYHOOK_STAGE_TIMEOUT=30m0s", "SKYHOOK_AGENT_GRACE=1s", "SKYHOOK_TERMINATION_LOG=/m",
+		"SKYHOOK_READ_ONLY_ROOT=/ro", "SKYHOOK_DRIFT_CHECKS=post-interrupt-check,apply-check,later", "SKYHOOK_MESSAGE_LIMIT=900",
 	}
 	got := ReadSettings(environ)
 	got.Env = nil
@@ -32,6 +34,7 @@ func TestSettings(t *testing.T) {
 		SourceDir: "/data", StateDir: "/state", LogDir: "/logs", WriteLogs: false, BufferLimit: 100, CopyResolv: true, AlwaysRun: true,
 		RunID: "r", InterruptID: "i", ConfigDigest: "d", PodUID: "p", Redact: []string{"A", "B"},
 		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), StageTimeout: 30 * time.Minute, Grace: time.Second, MessageFile: "/m",
+		ReadOnlyRoot: "/ro", DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModePostInterruptCheck}, MessageLimit: 900,
 	}, got); d != "" {
 		t.Error(d)
 	}

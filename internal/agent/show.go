@@ -43,7 +43,7 @@ func (a *Agent) Preview() (Preview, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return p, err
 	}
-	situation, err := a.describeSituation(copied, config, rec)
+	situation, err := a.describeSituation(a.Mode, copied, config, rec)
 	if err != nil {
 		return p, err
 	}

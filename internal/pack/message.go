@@ -42,6 +42,8 @@ type Message struct {
 	Skipped  int // steps done before
 	// Reboot is set by a reboot that was seen to happen.
 	Reboot *Reboot
+	// Drift is set by a check for drift that could look.
+	Drift *Drift
 	// Lines are the last lines of that step's output, redacted.
 	Lines []string
 }
@@ -76,13 +78,17 @@ type wireMessage struct {
 	Ran      int      `json:"ran,omitempty"`
 	Skipped  int      `json:"skipped,omitempty"`
 	Reboot   *Reboot  `json:"bootIDs,omitempty"`
+	Drift    *Drift   `json:"drift,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
 	Lines    []string `json:"lines,omitempty"`
 }
 
 // Encode is the message as one JSON object of at most MaxMessage bytes. What is
 // too long loses its oldest lines first, then the ends of its texts.
-func (m Message) Encode() []byte {
+func (m Message) Encode() []byte { return m.EncodeWithin(MaxMessage) }
+
+// EncodeWithin is Encode for fewer bytes, at least 400: more containers share what the kubelet keeps.
+func (m Message) EncodeWithin(limit int) []byte {
 	w := wireMessage{
 		Schema:  messageSchema,
 		Outcome: Outcome(clipToJSON(string(m.Outcome), 32)),
@@ -90,7 +96,7 @@ func (m Message) Encode() []byte {
 		Package: clipToJSON(m.Package, 96), Version: clipToJSON(m.Version, 96),
 		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
 		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
-		Ran: m.Ran, Skipped: m.Skipped, Agent: clipToJSON(m.Agent, 64),
+		Ran: m.Ran, Skipped: m.Skipped, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
 	}
 	if m.Duration > 0 {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
@@ -99,8 +105,10 @@ func (m Message) Encode() []byte {
 		r := m.Reboot
 		w.Reboot = &Reboot{From: clipToJSON(r.From, 64), To: clipToJSON(r.To, 64), Version: clipToJSON(r.Version, 128), System: clipToJSON(r.System, 32)}
 	}
+	for len(marshalCompact(w)) > limit && w.shorten() {
+	}
 	const longest = 400 // bytes of one line, so that one does not push out all others
-	room := MaxMessage - len(marshalCompact(w)) - len(`,"lines":[]`)
+	room := limit - len(marshalCompact(w)) - len(`,"lines":[]`)
 	first := len(m.Lines)
 	lines := make([]string, len(m.Lines))
 	for first > 0 {
@@ -135,7 +143,7 @@ func DecodeMessage(s string) (Message, bool) {
 		Agent: w.Agent, Package: w.Package, Version: w.Version, Mode: w.Mode,
 		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
 		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped,
-		Reboot: w.Reboot, Lines: w.Lines,
+		Reboot: w.Reboot, Drift: w.Drift, Lines: w.Lines,
 	}
 	if w.Duration != "" {
 		d, err := time.ParseDuration(w.Duration)

@@ -38,6 +38,34 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestMessageOfDrift: what a check for drift found comes back, also when the kubelet leaves little room; then the first file, the checks and how
+// many files differ stay.
+func TestMessageOfDrift(t *testing.T) {
+	d := &Drift{
+		Checks: []Mode{ModeConfigCheck}, Ran: []Mode{ModeApplyCheck, ModeConfigCheck}, Total: 7, Wrote: []string{"/etc/w"},
+		Files: []DriftFile{{Path: "/etc/a", What: DriftChanged}, {Path: "/copy/configmaps/b", What: DriftMissing, Config: true}},
+	}
+	m := Message{Mode: ModeDrift, Outcome: Succeeded, Package: "tuning", Version: "1.1.4", Agent: "1.0.0", Reason: strings.Repeat("r", 500), Drift: d, Lines: []string{"last"}}
+	if got, ok := DecodeMessage(string(m.Encode())); !ok || !cmp.Equal(m, got) || !got.Drift.IsDrifted() {
+		t.Errorf("decoded %v: %s", ok, cmp.Diff(m, got))
+	}
+	for i := range 40 {
+		d.Files = append(d.Files, DriftFile{Path: "/" + strings.Repeat("x", 300) + fmt.Sprint(i), What: DriftChanged})
+	}
+	for _, limit := range []int{MaxMessage, 1200, 600, 400} {
+		out := m.EncodeWithin(limit)
+		got, ok := DecodeMessage(string(out))
+		if len(out) > limit || !ok || got.Drift.Total != 7 || len(got.Drift.Files) == 0 || got.Drift.Files[0].Path != "/etc/a" || !cmp.Equal(got.Drift.Checks, d.Checks) {
+			t.Errorf("%d bytes of %d: %s", len(out), limit, out)
+		}
+	}
+	for _, clean := range []*Drift{{}, {Ran: []Mode{ModeApplyCheck}}, {NotCheckable: "no record"}} {
+		if clean.IsDrifted() {
+			t.Errorf("%+v drifted", clean)
+		}
+	}
+}
+
 // TestMessageFits: whatever is in it, a message is one whole JSON object that
 // the kubelet will not cut.
 func TestMessageFits(t *testing.T) {
@@ -46,6 +74,7 @@ func TestMessageFits(t *testing.T) {
 		return Message{
 			Agent: s, Package: s, Version: s, Mode: Mode(s), Outcome: Failed, Class: Class(s), Reason: s, Step: s, Signal: s,
 			Duration: 1<<63 - 1, Ran: 1 << 62, Skipped: 1 << 62, Reboot: &Reboot{From: s, To: s}, Lines: []string{s, s, s},
+			Drift: &Drift{Checks: []Mode{Mode(s)}, Files: []DriftFile{{Path: s, What: s}, {Path: s, What: s}}, Wrote: []string{s, s}, NotCheckable: s},
 		}
 	}
 	for name, s := range map[string]string{

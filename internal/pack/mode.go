@@ -39,7 +39,7 @@ func Modes() []Mode { return append([]Mode(nil), modes...) }
 // ParseMode finds the mode with this name. An unknown word is not an error for
 // the agent: one that is older than a stage does nothing for it.
 func ParseMode(word string) (Mode, bool) {
-	for _, m := range modes {
+	for _, m := range append(Modes(), ModeDrift) {
 		if string(m) == word {
 			return m, true
 		}
@@ -58,7 +58,7 @@ func (m Mode) Check() Mode {
 	if m.IsCheck() {
 		return m
 	}
-	if m == ModeInterrupt {
+	if !m.HasSteps() {
 		return ""
 	}
 	return m + checkSuffix
@@ -68,7 +68,7 @@ func (m Mode) Check() Mode {
 func (m Mode) Action() Mode { return Mode(strings.TrimSuffix(string(m), checkSuffix)) }
 
 // HasSteps says whether config.json can hold steps for the mode.
-func (m Mode) HasSteps() bool { return m != ModeInterrupt }
+func (m Mode) HasSteps() bool { return m != ModeInterrupt && m != ModeDrift }
 
 // Uninstalls says whether the mode takes the package away: the overlay and the
 // expected config files do not matter then.

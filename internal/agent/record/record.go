@@ -33,13 +33,16 @@ type Package struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"package"`
 	// Config is package_name in its config.json; logs, flags and history for people are named by it.
-	Config    string    `json:"configName,omitempty"`
-	Installed Version   `json:"installed"`
-	Previous  Version   `json:"previous"`
-	Steps     []Step    `json:"steps,omitempty"`
-	Overlay   Overlay   `json:"overlay"`
-	History   []Version `json:"history,omitempty"`
-	Failure   *Failure  `json:"failure,omitempty"`
+	Config    string  `json:"configName,omitempty"`
+	Installed Version `json:"installed"`
+	Previous  Version `json:"previous"`
+	Steps     []Step  `json:"steps,omitempty"`
+	Overlay   Overlay `json:"overlay"`
+	// Delivered are the files of the overlay and of the config as they were when the last check of a stage passed: steps may have
+	// changed them since they were delivered.
+	Delivered []Delivered `json:"delivered,omitempty"`
+	History   []Version   `json:"history,omitempty"`
+	Failure   *Failure    `json:"failure,omitempty"`
 	// Imported is true once the flags and history of an earlier agent have been imported.
 	Imported bool `json:"imported,omitempty"`
 }
@@ -107,6 +110,14 @@ type Content struct {
 	Mode   fs.FileMode `json:"mode,omitempty"`
 	UID    int         `json:"uid,omitempty"`
 	GID    int         `json:"gid,omitempty"`
+}
+
+// Delivered is a file that a package left on the host.
+type Delivered struct {
+	Path string `json:"path"`
+	// Config is true for a file of the configMap, in the copy of the package.
+	Config  bool    `json:"config,omitempty"`
+	Content Content `json:"content"`
 }
 
 // SetFile adds or replaces a file, sorted by path.
