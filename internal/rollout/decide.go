@@ -29,6 +29,7 @@ func (p *planner) decide() Plan {
 		admitter{p}.admitTargets(&p.rollouts[i])
 	}
 	tainter{p}.untaintFinished()
+	driftChecker{p}.checkNodes()
 	plan := reporter{p}.buildPlan()
 	plan.Actions = slices.DeleteFunc(plan.Actions, p.isOnSendingNode)
 	return plan

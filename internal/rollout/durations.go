@@ -131,6 +131,7 @@ func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
 	bound("admitted", &t.AdmittedAt)
 	bound("finished", &t.FinishedAt)
 	d.measureProof(t, key, now)
+	d.measureDrift(t, key, now)
 	isShared := true // with other targets
 	for i := range t.Tasks {
 		k := t.Tasks[i]
@@ -154,6 +155,17 @@ func (d *Durations) measureProof(t *Target, key durationKey, now time.Time) {
 	key.kind, key.began = "proof", proof.Since.Unix()
 	proof.Observed = d.firstSeen(key, now)
 	t.Proof = &proof
+}
+
+// measureDrift measures how long a check takes.
+func (d *Durations) measureDrift(t *Target, key durationKey, now time.Time) {
+	if d == nil || t.Drift == nil || t.Drift.Object == "" {
+		return
+	}
+	drift := *t.Drift // other snapshots may have it
+	key.kind, key.item, key.began = "drift", drift.Object, drift.Created.Unix()
+	drift.Observed = d.firstSeen(key, now)
+	t.Drift = &drift
 }
 
 // measureTask measures the running attempt, and bounds the time of the last failure.

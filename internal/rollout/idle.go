@@ -102,7 +102,8 @@ func (n *nodeState) isIdle() bool {
 func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Admitted || t.target.Leaving
-	isUnsettled := t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
+	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
+	isUnsettled := isChecked || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}

@@ -65,6 +65,7 @@ const (
 	ReasonNodeBooted Reason = "NodeBooted" // packages are applied again because the node booted
 	ReasonCovered    Reason = "Covered"    // a stronger interrupt covers this one
 	ReasonRetry      Reason = "Retry"
+	ReasonDrift      Reason = "Drift"  // it is time to check whether the node is still as it was left
 	ReasonOrphan     Reason = "Orphan" // the owner of a hold is deleted
 	ReasonGiveUp     Reason = "GiveUp" // the deletion continues without this node
 )

@@ -13,7 +13,7 @@ import (
 // TestWaitReasonsHaveRemedies checks that the reasons to wait, and no others, have a remedy.
 func TestWaitReasonsHaveRemedies(t *testing.T) {
 	others := []Reason{ReasonWorking, ReasonFinished, ReasonOwed, ReasonQuiet, ReasonEnded, ReasonReplaced, ReasonLeft, ReasonNewNode, ReasonNodeBooted,
-		ReasonCovered, ReasonRetry, ReasonOrphan, ReasonGiveUp}
+		ReasonCovered, ReasonRetry, ReasonDrift, ReasonOrphan, ReasonGiveUp}
 	all := parseReasons(t)
 	for name, r := range all {
 		if r.IsWait() == slices.Contains(others, r) {

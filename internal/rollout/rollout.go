@@ -174,6 +174,7 @@ type Rollout struct {
 	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
 	OnTheirWay int
+	DriftLimit int // of targets whose node is checked for drift at the same time
 	Targets    []Target
 	Omitted    []Omitted // targets that a Pruner left out
 }
@@ -223,6 +224,7 @@ type Target struct {
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool
+	Drift               *Drift    // when its node is checked, once it is finished; nil for never
 	Unproven            *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked             *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
 	Rebooted            bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
@@ -251,6 +253,20 @@ type Proof struct {
 	Release  bool          // the node is given back after Timeout; otherwise it stays, as one that failed, until everything is true
 	Start    bool          // an object that checks the node does not exist and is needed now
 	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
+}
+
+// Drift is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
+// ends as soon as something is done on the node.
+type Drift struct {
+	Due     time.Time     // of the next check
+	Object  string        // name of the object that checks the node, if one exists; none of Strays
+	Created time.Time     // when that was created
+	Ended   bool          // and has ended
+	Keep    bool          // and stays when that is noted, so that people can read its log
+	Old     []string      // names of objects of earlier checks that nobody needs any more
+	Limit   time.Duration // how long it may take
+	// when this process observed the object first, see Durations; zero if unknown
+	Observed time.Time
 }
 
 // Pod is a workload that must leave a node before it counts as drained.
@@ -342,6 +358,8 @@ const (
 	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
 	// record that the node goes back to what was complete there before; attempts are counted anew
 	VerbRollback Verb = "rollback"
+	VerbVerify   Verb = "verify"  // create the object that checks whether a finished node is still as it was left
+	VerbNote     Verb = "note"    // write what that found out to the node
 	VerbRelease  Verb = "release" // remove the hold of this rollout
 	VerbUntaint  Verb = "untaint" // remove the runtime-required taint
 	VerbRetire   Verb = "retire"  // end the target's part in the rollout; Action.Wipe also removes its record
@@ -356,7 +374,7 @@ type Action struct {
 	Task     string   // Run, Cover, Record, Sweep: Task.ID; empty for a stray
 	Covers   []string // Run of an Alone task: IDs of the tasks that it covers
 	By       string   // Cover: ID of the task that runs
-	Object   string   // Sweep: name of the object
+	Object   string   // Sweep, Note: name of the object
 	Pod      Pod      // Evict
 	Force    bool     // Evict: delete it
 	State    State    // Record: what to write

@@ -198,6 +198,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Once = yes
 	case "keep-held":
 		r.KeepHeld = yes
+	case "drift":
+		r.DriftLimit = parseNumber(value)
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain = rollout.Drain{Timeout: parseDuration(after), OnTimeout: rollout.DrainTimeout(what)}
@@ -288,6 +290,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Blocked = parseReason(value)
 		case "proof":
 			t.Proof = parseProof(t.Proof, value)
+		case "drift":
+			t.Drift = s.parseDrift(t.Drift, value)
 		case "unproven":
 			t.Unproven = parseReason(value)
 		case "can-roll-back":
@@ -364,6 +368,28 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 		p.Timeout = parseDuration(timeout)
 	}
 	return p
+}
+
+// parseDrift parses when the node is checked for drift, from now: "10m", and what is known of the object that checks it: ",ended"
+// or ",keep".
+func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drift {
+	d := rollout.Drift{Limit: 5 * time.Minute}
+	if before != nil {
+		d = *before
+	}
+	due, rest, _ := strings.Cut(value, ",")
+	if due != "" {
+		d.Due = s.cluster.State.Now.Add(parseDuration(due))
+	}
+	for option := range strings.SplitSeq(rest, ",") {
+		switch option {
+		case "ended":
+			d.Ended = true
+		case "keep":
+			d.Keep = true
+		}
+	}
+	return &d
 }
 
 // parseVersions reads a version, or those of several rollouts: "demo:v1,kernel:v2".

@@ -96,6 +96,8 @@ func (w actionWriter) patchNode() error {
 		w.startCheck()
 	case rollout.VerbRollback:
 		w.rollBack()
+	case rollout.VerbVerify, rollout.VerbNote:
+		w.checkDrift()
 	default:
 		return fmt.Errorf("verb %s is unknown", w.action.Verb)
 	}
@@ -147,6 +149,39 @@ func (w actionWriter) startCheck() {
 		proof.Start, proof.Objects = false, []string{"check on " + w.action.Node}
 		w.target.Proof = &proof
 	}
+}
+
+// driftInterval is the time from one check of a node to the next.
+const driftInterval = 5 * time.Minute
+
+// checkDrift creates the object that checks the node, or notes what it found: nothing.
+func (w actionWriter) checkDrift() {
+	if w.target.Drift == nil {
+		return
+	}
+	drift := *w.target.Drift
+	switch {
+	case w.action.Verb == rollout.VerbVerify:
+		drift.Object, drift.Created, drift.Ended = w.newObjectName(), w.now, false
+	case drift.Object == w.action.Object:
+		drift.Old, drift.Object = append(slices.Clone(drift.Old), drift.Object), ""
+		drift.Due = w.now.Add(driftInterval)
+	}
+	w.target.Drift = &drift
+}
+
+// sweepDrift deletes an object that checks the node, or checked it. It reports whether there was one.
+func (w actionWriter) sweepDrift(object string) bool {
+	if w.target.Drift == nil || w.target.Drift.Object != object && !slices.Contains(w.target.Drift.Old, object) {
+		return false
+	}
+	drift := *w.target.Drift
+	if drift.Object == object {
+		drift.Object = ""
+	}
+	drift.Old = slices.DeleteFunc(slices.Clone(drift.Old), func(o string) bool { return o == object })
+	w.target.Drift = &drift
+	return true
 }
 
 // endProof forgets since when a proof is waited for. Nothing needs its objects any more.
@@ -281,6 +316,9 @@ func (w actionWriter) sweep() {
 			t.Going = append(t.Going, object)
 		}
 		w.removeWiped()
+		return
+	}
+	if w.sweepDrift(object) {
 		return
 	}
 	if p := t.Proof; p != nil && slices.Contains(p.Objects, object) {

@@ -90,6 +90,9 @@ func (s *faultTest) addRollout(i int) {
 	if s.chance(30) {
 		w.proof = &rollout.Proof{Timeout: time.Duration(s.random.Intn(4)) * time.Minute, Release: s.chance(30)}
 	}
+	if s.chance(40) {
+		r.DriftLimit = 1 + s.random.Intn(2)
+	}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
@@ -204,8 +207,31 @@ func (s *faultTest) compileAll() {
 			w.compileRollback(r, t)
 			w.compileTarget(r, t, n)
 			s.compileProof(w, r, t)
+			s.compileDrift(r, t)
 		}
 	}
+}
+
+// compileDrift has the nodes of a rollout checked for drift. A check ends at some time; that of a node which is no longer selected, or
+// of a deleted rollout, belongs to nothing.
+func (s *faultTest) compileDrift(r *rollout.Rollout, t *rollout.Target) {
+	drift := rollout.Drift{}
+	if t.Drift != nil {
+		drift = *t.Drift
+	}
+	if r.DriftLimit == 0 || t.Leaving || r.Deleting {
+		t.Strays = append(t.Strays, drift.Old...)
+		if drift.Object != "" {
+			t.Strays = append(t.Strays, drift.Object)
+		}
+		t.Drift = nil
+		return
+	}
+	drift.Limit = time.Minute
+	if drift.Object != "" && s.chance(30) {
+		drift.Ended, drift.Keep = true, s.chance(30)
+	}
+	t.Drift = &drift
 }
 
 // compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.

@@ -55,6 +55,8 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		return s.checkRetire(a, s.mergeObserved(t, seen), r)
 	case rollout.VerbRollback:
 		return s.checkRollback(v, a, seen, t)
+	case rollout.VerbVerify:
+		return s.checkVerify(v, a, seen, r)
 	case rollout.VerbTaint:
 		if findObservedNode(v, a.Node).Known {
 			return "the node is not new"

@@ -60,6 +60,7 @@ func (o *operator) decide() {
 		}
 	}
 	o.durations.Measure(&o.view.Snapshot)
+	limitDrift(&o.view.Snapshot)
 	o.plan = s.decide(o.view.Snapshot)
 	o.durations.RecordDrains(o.view.Snapshot, o.plan)
 	o.stopped, o.refused = map[string]bool{}, map[rollout.Ref]bool{}

@@ -57,6 +57,9 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 		terminations: map[string]time.Time{},
 		draining:     map[string]bool{},
 	}
+	for i := range r.cluster.State.Rollouts {
+		r.cluster.State.Rollouts[i].DriftLimit = 0 // checks for drift never end
+	}
 	r.pruner = rollout.NewPruner(&r.cluster.State)
 	for node := range r.cluster.Workloads {
 		r.draining[node] = true

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// driftPoll is how often it is looked whether checks have ended: nobody waits for them, and a pass for each would cost more than they do.
+const driftPoll = 10 * time.Second
+
+// driftChecker checks whether finished nodes are still as they were left. It runs when everything else is decided, because nodes that
+// are worked on are not checked.
+type driftChecker struct{ *planner }
+
+func (d driftChecker) checkNodes() {
+	for i := range d.rollouts {
+		if r := &d.rollouts[i]; r.DriftLimit > 0 {
+			d.checkRollout(r)
+		}
+	}
+}
+
+// checkRollout continues the checks of a rollout and starts those that are due, the longest overdue first.
+func (d driftChecker) checkRollout(r *rolloutState) {
+	var due []*targetState
+	running := 0
+	for i := range r.targets {
+		t := &r.targets[i]
+		if t.target.Drift == nil || !t.exists {
+			continue
+		}
+		d.sweepOld(t)
+		switch {
+		case t.target.Drift.Object != "":
+			if d.continueCheck(t) {
+				running++
+			}
+		case !d.mayCheck(t):
+		case d.plan.now.Before(t.target.Drift.Due):
+			d.plan.requestNext(t.target.Drift.Due)
+		default:
+			due = append(due, t)
+		}
+	}
+	slices.SortFunc(due, func(a, b *targetState) int {
+		return cmp.Or(a.target.Drift.Due.Compare(b.target.Drift.Due), cmp.Compare(a.node.rank, b.node.rank))
+	})
+	for _, t := range due[:min(len(due), max(0, r.DriftLimit-running))] {
+		d.plan.addAction(t, VerbVerify, Why{Reason: ReasonDrift, Text: "it is checked whether the node is still as it was left"})
+	}
+}
+
+// sweepOld deletes what earlier checks left.
+func (d driftChecker) sweepOld(t *targetState) {
+	for _, object := range t.target.Drift.Old {
+		d.plan.addAction(t, VerbSweep, Why{Reason: ReasonReplaced, Text: "nobody needs " + object + " any more", About: object}).Object = object
+	}
+}
+
+// continueCheck ends a check that has ended, takes too long, or is in the way. It reports whether the check goes on.
+func (d driftChecker) continueCheck(t *targetState) bool {
+	drift := t.target.Drift
+	note := func(text string) {
+		why := Why{Reason: ReasonEnded, Text: text, About: drift.Object}
+		d.plan.addAction(t, VerbNote, why).Object = drift.Object
+		if !drift.Keep {
+			d.plan.addAction(t, VerbSweep, why).Object = drift.Object
+		}
+	}
+	switch {
+	case !t.isUntouched():
+		why := Why{Reason: ReasonReplaced, Text: "the node is worked on, so it is not checked", About: drift.Object}
+		d.plan.addAction(t, VerbSweep, why).Object = drift.Object
+	case drift.Ended:
+		note("the node was checked")
+	case !d.plan.now.Before(drift.expiresAt()):
+		note("the check took longer than " + drift.Limit.String())
+	default:
+		d.plan.requestNext(drift.expiresAt())
+		d.plan.requestNext(d.plan.now.Add(driftPoll))
+		return true
+	}
+	return false
+}
+
+// mayCheck reports whether a check may start on the node of a target: everything is done there, and nobody works on it or keeps it
+// from being used.
+func (d driftChecker) mayCheck(t *targetState) bool {
+	r := t.rollout
+	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
+	isDone := t.isComplete() && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
+	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
+}
+
+// isUntouched reports whether no rollout works on the node of a target, or begins to, and nobody holds it.
+func (t *targetState) isUntouched() bool {
+	n := t.node
+	isUsed := n.occupant != nil || n.objects > 0 || n.isReserved || len(n.Holds) > 0 || n.Cordoned
+	return !isUsed && n.findTarget(func(other *targetState) bool { return other.isAdmittedNow }) == nil
+}
+
+// expiresAt returns when a check takes too long. It counts from when the object was observed, because Created may be a time of another
+// clock.
+func (d *Drift) expiresAt() time.Time {
+	if d.Observed.IsZero() {
+		return d.Created.Add(d.Limit)
+	}
+	return d.Observed.Add(d.Limit)
+}
