@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,7 +72,7 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 		w.failRollout(ctx, work, a, err)
 		return
 	}
-	changesObjects := a.Verb == rollout.VerbRun || a.Verb == rollout.VerbCheck || a.Verb == rollout.VerbEvict
+	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbVerify, rollout.VerbEvict}, a.Verb)
 	work.changed = work.changed || changesObjects
 	work.done = append(work.done, a)
 }
@@ -85,6 +86,8 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 		q.task = a.Task
 	case rollout.VerbCheck:
 		q.task = node.TaskCheck
+	case rollout.VerbVerify:
+		q.task = node.TaskDrift
 	default:
 		q.object = string(a.Verb)
 	}

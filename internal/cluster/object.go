@@ -29,6 +29,8 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 		return w.runTask(ctx, a, n)
 	case rollout.VerbCheck:
 		return w.startChecks(ctx, a, n)
+	case rollout.VerbVerify:
+		return w.startDriftCheck(ctx, a, n)
 	case rollout.VerbEvict:
 		return w.evictPod(ctx, a)
 	case rollout.VerbRetire:
@@ -75,15 +77,31 @@ func (w podWriter) startChecks(ctx context.Context, a rollout.Action, n *node.No
 	}
 	by := w.objects.skyhooks[a.Rollout]
 	for _, pod := range by.CheckPods(n) {
-		err := w.createPod(ctx, pod)
-		if apierrors.IsAlreadyExists(err) {
-			err = w.acceptExisting(ctx, by, pod, nil)
-		} else if err == nil {
-			w.writes.Pods.PutCreated(StripPod(pod))
+		if err := w.createCheckPod(ctx, by, pod); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("creating pod %s: %w", pod.Name, err)
-		}
+	}
+	return nil
+}
+
+// startDriftCheck creates the pod that checks a node for drift.
+func (w podWriter) startDriftCheck(ctx context.Context, a rollout.Action, n *node.Node) error {
+	by := w.objects.skyhooks[a.Rollout]
+	if pod := by.DriftPod(n); pod != nil {
+		return w.createCheckPod(ctx, by, pod)
+	}
+	return nil
+}
+
+func (w podWriter) createCheckPod(ctx context.Context, by *skyhook.Compiled, pod *corev1.Pod) error {
+	err := w.createPod(ctx, pod)
+	if apierrors.IsAlreadyExists(err) {
+		err = w.acceptExisting(ctx, by, pod, nil)
+	} else if err == nil {
+		w.writes.Pods.PutCreated(StripPod(pod))
+	}
+	if err != nil {
+		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	return nil
 }

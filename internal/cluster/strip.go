@@ -56,7 +56,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 	}
 	p.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions, InitContainerStatuses: statuses,
-		ContainerStatuses: summariseProof(p),
+		ContainerStatuses: summariseChecks(p),
 	}
 	return p
 }
@@ -72,9 +72,10 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 	return out
 }
 
-// summariseProof returns how far the command of a proof is; nothing for other pods, whose main container only waits.
-func summariseProof(p *corev1.Pod) []corev1.ContainerStatus {
-	if p.Labels[v1alpha1.LabelProof] == "" {
+// summariseChecks returns how far the command of a proof is, or a check for drift; nothing for other pods, whose main container only
+// waits.
+func summariseChecks(p *corev1.Pod) []corev1.ContainerStatus {
+	if p.Labels[v1alpha1.LabelProof] == "" && p.Labels[v1alpha1.LabelDrift] == "" {
 		return nil
 	}
 	return summariseContainers(p.Status.ContainerStatuses)

@@ -46,7 +46,7 @@ func compileSkyhooks(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snaps
 			packages[fmt.Sprintf("p%d", p)] = v1alpha1.Package{Version: "1.0.0", Image: "registry.example/p", Interrupt: &v1alpha1.Interrupt{Type: v1alpha1.InterruptReboot}}
 		}
 		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("hook%d", h), UID: types.UID(fmt.Sprint("h", h))}}
-		hook.Spec.Packages = packages
+		hook.Spec.Packages, hook.Spec.Drift = packages, &v1alpha1.Drift{}
 		c := skyhook.Compile(&skyhook.Input{Skyhook: hook, Nodes: list, Now: s.Now, Config: skyhook.Config{Namespace: "skyhook"}})
 		s.Rollouts, s.Groups, s.Ledgers = append(s.Rollouts, c.Rollout), append(s.Groups, c.Groups...), append(s.Ledgers, c.Ledger)
 		all = append(all, c)

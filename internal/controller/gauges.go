@@ -24,6 +24,7 @@ var (
 	gaugeState       = newGauge("skyhook_package_state_count", "Nodes by the state of a package.", "skyhook_name", "package_name", "package_version", "state")
 	gaugeStage       = newGauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
 	gaugeRestarts    = newGauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
+	gaugeDrifted     = newGauge("skyhook_drifted_nodes", "Nodes on which a package is not as it was left.", "skyhook_name", "package_name")
 	gaugeMatched     = newCompartmentGauge("skyhook_rollout_matched_nodes", "Nodes in a compartment.")
 	gaugeCeiling     = newCompartmentGauge("skyhook_rollout_ceiling", "Nodes of a compartment that may be worked on at the same time.")
 	gaugeInProgress  = newCompartmentGauge("skyhook_rollout_in_progress", "Nodes of a compartment that are worked on.")
@@ -86,6 +87,9 @@ func (w gaugeWriter) writePackages(t skyhookSample) {
 			w.write(gaugeStage, c.Stages[s], name, c.Name, c.Version, string(s))
 		}
 		w.write(gaugeRestarts, c.Restarts, name, c.Name, c.Version)
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(t.drifted)) {
+		w.write(gaugeDrifted, t.drifted[pkg], name, pkg)
 	}
 }
 

@@ -70,6 +70,7 @@ func stoppedSample(now time.Time) skyhookSample {
 			States: map[v1alpha1.State]int{v1alpha1.StateComplete: 4, v1alpha1.StateErroring: 5},
 			Stages: map[v1alpha1.Stage]int{v1alpha1.StageConfig: 3, v1alpha1.StagePostInterrupt: 6},
 		}},
+		drifted:         map[string]int{"tuning": 2},
 		waiting:         map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
 		oldestAdmission: now.Add(-90 * time.Second),
 	}
@@ -175,6 +176,7 @@ var everyValue = []string{
 	"skyhook_budget_used{Skyhook/demo/gpu} 2",
 	"skyhook_budget_used{over} 4",
 	"skyhook_budget_used{unlimited} 5",
+	"skyhook_drifted_nodes{tuning,demo} 2",
 	"skyhook_evictions_total{accepted} 2",
 	"skyhook_evictions_total{error} 1",
 	"skyhook_evictions_total{gone} 1",

@@ -92,7 +92,7 @@ func (w watcher) watchAll(ctx context.Context, informers, nodeOps cache.Informer
 		{informers, &v1alpha1.Skyhook{}, hasNewVersion},
 		{informers, &v1alpha1.DeploymentPolicy{}, hasNewVersion},
 	} {
-		isRelevant := func(any) bool { return true }
+		isRelevant := isNoDriftPod
 		if _, isPod := watch.kind.(*corev1.Pod); isPod && watch.informers == nodeOps {
 			isRelevant = w.isNodeOpPod
 		}
@@ -101,6 +101,13 @@ func (w watcher) watchAll(ctx context.Context, informers, nodeOps cache.Informer
 		}
 	}
 	return nil
+}
+
+// isNoDriftPod reports whether an object may matter to a decision soon. A pod that checks a node for drift does not: nobody waits for
+// it, and the engine looks from time to time whether it has ended.
+func isNoDriftPod(o any) bool {
+	p, isPod := o.(*corev1.Pod)
+	return !isPod || p.Labels[v1alpha1.LabelDrift] == ""
 }
 
 // isNodeOpPod reports whether a pod may be one of a NodeOp, of its Job, or a probe of ours. The label that selects them is one that
@@ -214,6 +221,9 @@ func isSameCondition(a, b corev1.NodeCondition) bool {
 func ourAnnotations(n *corev1.Node) map[string]string {
 	ours := map[string]string{}
 	for key, value := range n.Annotations {
+		if strings.HasPrefix(key, v1alpha1.PrefixDrift) {
+			value = "" // of a check that nobody waits for
+		}
 		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") {
 			ours[key] = value
 		}

@@ -30,6 +30,9 @@ const (
 // TaskCheck stands for these pods where tasks are named.
 const TaskCheck = "proof"
 
+// TaskDrift stands for the pod that checks a node for drift where tasks are named.
+const TaskDrift = "drift"
+
 // CommandPods are the pods on a node that run commands of proofs.
 type CommandPods struct {
 	Name   func(*v1alpha1.ProofCommand) string // of the pod that runs a command in this admission

@@ -19,14 +19,16 @@ import (
 type SkyhookState struct {
 	StateText  string // the annotation nodeState_<skyhook>
 	RecordText string // the annotation record_<skyhook>
+	DriftText  string // the annotation drift_<skyhook>
 	StateHash  string
 	Shape      string // hash of everything that decides what is owed: equal on nodes with equal records
 	State      v1alpha1.NodeState
 	Record     SkyhookRecord
-	Problem    string // the annotations cannot be read: says which and why
-	Erroring   bool   // some package of it fails, or its state is unknown
-	Cordoned   bool   // by this Skyhook
-	HasStatus  bool   // the status annotation exists
+	Drift      DriftRecord // empty when it cannot be read: the node is checked again
+	Problem    string      // the annotations cannot be read: says which and why
+	Erroring   bool        // some package of it fails, or its state is unknown
+	Cordoned   bool        // by this Skyhook
+	HasStatus  bool        // the status annotation exists
 
 	RecordUnreadable bool // it is the record that cannot be read
 }
@@ -50,7 +52,7 @@ func (n *Node) Skyhooks() []string { return slices.Sorted(maps.Keys(n.skyhooks))
 
 // collectSkyhook keeps the text of an annotation for the Skyhook it belongs to, if it belongs to one.
 func (n *Node) collectSkyhook(key, value string) {
-	for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixCordon, v1alpha1.PrefixStatus, v1alpha1.PrefixVersion} {
+	for _, prefix := range []string{v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixDrift, v1alpha1.PrefixCordon, v1alpha1.PrefixStatus, v1alpha1.PrefixVersion} {
 		name, ok := strings.CutPrefix(key, prefix)
 		if !ok {
 			continue
@@ -65,6 +67,8 @@ func (n *Node) collectSkyhook(key, value string) {
 			s.StateText = value
 		case v1alpha1.PrefixRecord:
 			s.RecordText = value
+		case v1alpha1.PrefixDrift:
+			s.DriftText = value
 		case v1alpha1.PrefixCordon:
 			s.Cordoned = value == "true"
 		case v1alpha1.PrefixStatus:
@@ -76,10 +80,11 @@ func (n *Node) collectSkyhook(key, value string) {
 
 // parse reads the texts; from prev, the state on an earlier version of the node, when they are the same.
 func (s *SkyhookState) parse(name string, prev *SkyhookState) {
+	s.parseDrift(prev)
 	if prev != nil && prev.StateText == s.StateText && prev.RecordText == s.RecordText {
-		cordoned, hasStatus := s.Cordoned, s.HasStatus
+		own := *s
 		*s = *prev
-		s.Cordoned, s.HasStatus = cordoned, hasStatus
+		s.Cordoned, s.HasStatus, s.DriftText, s.Drift = own.Cordoned, own.HasStatus, own.DriftText, own.Drift
 		return
 	}
 	s.StateHash = HashState(s.StateText)
@@ -99,6 +104,17 @@ func (s *SkyhookState) parse(name string, prev *SkyhookState) {
 		s.Erroring = s.Erroring || e.State == v1alpha1.StateErroring || e.State == v1alpha1.StateUnknown
 	}
 	s.Shape = s.shape()
+}
+
+// parseDrift reads the text about drift; from prev when it is the same.
+func (s *SkyhookState) parseDrift(prev *SkyhookState) {
+	if prev != nil && prev.DriftText == s.DriftText {
+		s.Drift = prev.Drift
+		return
+	}
+	if s.DriftText != "" {
+		s.Drift, _ = ParseDriftRecord(s.DriftText)
+	}
 }
 
 // shape leaves out what differs from node to node and does not decide what is owed.
@@ -225,12 +241,12 @@ func (s *SkyhookState) IsKept() bool {
 // RemoveSkyhook returns the edit that removes everything that a Skyhook wrote to the node, except conditions. The node stays
 // marked as known. It is empty when the node has nothing of the Skyhook.
 func (n *Node) RemoveSkyhook(skyhook string) Edit {
-	return n.removeSkyhook(skyhook, v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixCordon, v1alpha1.PrefixVersion)
+	return n.removeSkyhook(skyhook, v1alpha1.PrefixNodeState, v1alpha1.PrefixRecord, v1alpha1.PrefixDrift, v1alpha1.PrefixCordon, v1alpha1.PrefixVersion)
 }
 
 // KeepSkyhook is like RemoveSkyhook, but keeps the nodeState and the record given, of packages that stay on the host.
 func (n *Node) KeepSkyhook(skyhook, state string, kept SkyhookRecord) Edit {
-	e := n.removeSkyhook(skyhook, v1alpha1.PrefixCordon)
+	e := n.removeSkyhook(skyhook, v1alpha1.PrefixDrift, v1alpha1.PrefixCordon)
 	e.SetAnnotation(n, v1alpha1.PrefixNodeState+skyhook, state)
 	e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, kept.String())
 	return e

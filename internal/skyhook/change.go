@@ -15,8 +15,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, rollback, release, untaint
-// and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, rollback, note, release,
+// untaint and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
@@ -27,7 +27,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().removeTaint(a, n), nil
 	case rollout.VerbRelease:
 		return c.recorder().releaseHold(n, holds), nil
-	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck, rollout.VerbVerify: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := n.Skyhook(c.in.Skyhook.Name).Problem; p != "" && !a.Wipe {
@@ -48,6 +48,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().recordProving(n), nil
 	case rollout.VerbRollback:
 		return c.recorder().recordRollback(a, n), nil
+	case rollout.VerbNote:
+		return c.recorder().recordDrift(a, n), nil
 	case rollout.VerbRetire:
 		return c.recorder().recordRetirement(a, n), nil
 	}

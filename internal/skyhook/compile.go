@@ -42,15 +42,15 @@ func Compile(in *Input) *Compiled {
 		d := newDefinition(name, p)
 		c.defs[name], c.byHash[d.Hash] = d, d
 	}
-	c.pods = podsByNode(in)
+	c.pods, c.driftPods = podsByNode(in)
 	c.Rollout = rollout.Rollout{
 		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter,
-		Drain:       drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter, DriftLimit: driftLimit(s),
+		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -100,17 +100,26 @@ func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	return out
 }
 
-func podsByNode(in *Input) map[string][]*podInfo {
-	out := map[string][]*podInfo{}
+// podsByNode returns the pods of a Skyhook, the oldest first. Those that check nodes for drift are apart: they are no work, unless the
+// Skyhook is being deleted and waits until they are gone.
+func podsByNode(in *Input) (work, drift map[string][]*podInfo) {
+	work, drift = map[string][]*podInfo{}, map[string][]*podInfo{}
 	for _, p := range in.Pods {
-		if Owns(in.Skyhook, in.Config, p) && p.Spec.NodeName != "" {
-			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], readPod(p))
+		if !Owns(in.Skyhook, in.Config, p) || p.Spec.NodeName == "" {
+			continue
+		}
+		out, info := work, readPod(p)
+		if info.drift != nil && in.Skyhook.DeletionTimestamp == nil {
+			out = drift
+		}
+		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], info)
+	}
+	for _, all := range []map[string][]*podInfo{work, drift} {
+		for _, pods := range all {
+			slices.SortFunc(pods, func(a, b *podInfo) int { return a.created.Compare(b.created) })
 		}
 	}
-	for _, pods := range out {
-		slices.SortFunc(pods, func(a, b *podInfo) int { return a.created.Compare(b.created) })
-	}
-	return out
+	return work, drift
 }
 
 // uninstalls reports whether the spec requests the uninstall of a package that stays in the list.
@@ -158,7 +167,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	leaving := !selected && !tc.Rollout.Deleting
 	switch {
 	case tc.Rollout.Deleting && len(pods) == 0 && !tc.hasMarks(n),
-		leaving && !rec.Admitted && !on.Cordoned && len(pods) == 0:
+		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(tc.driftPods[n.Name]) == 0:
 		if leaving {
 			tc.clearNodeStatus(n)
 		}
@@ -193,6 +202,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		tc.correctRecord(t)
 	}
 	tc.compileWork(t, out)
+	tc.compileDrift(t, out)
 }
 
 // isAdmittedByRecord reports whether the record says that the node is in flight though its nodeState cannot be read: that

@@ -89,6 +89,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	rep.setDrain(t, nodes)
 	rep.setApplyPaused(t)
 	rep.setImagesPinned(t, is.ImagePins)
+	rep.setDrifted(t)
 	rep.setUninstall(t, nodes)
 	for _, g := range groups {
 		if g.Memory.Stopped && rep.usesGroup(g.Group) {

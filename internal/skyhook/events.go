@@ -106,6 +106,8 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unproven: %s", name, a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
+	case a.Verb == rollout.VerbNote:
+		return rep.driftEvent(a)
 	case a.Verb == rollout.VerbProve:
 		return normal(v1alpha1.EventState, "Skyhook %s has done all work on the node; it is given back when its proof is complete", name)
 	case a.Verb == rollout.VerbRetire && !a.Wipe:

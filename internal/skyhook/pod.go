@@ -177,8 +177,13 @@ func (r renderer) agentEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
 	}
 }
 
-// stageEnv returns the package's own environment, then the agent's.
+// stageEnv returns the environment of a stage.
 func (r renderer) stageEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
+	return r.packageEnv(st, rec, r.deadlineEnv(st))
+}
+
+// packageEnv returns the package's own environment, then the agent's.
+func (r renderer) packageEnv(st *step, rec *node.SkyhookRecord, deadline []corev1.EnvVar) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	var secret []string
 	for _, e := range st.def.Package.Env {
@@ -189,7 +194,7 @@ func (r renderer) stageEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
 	}
 	out = append(out, r.agentEnv(st, rec)...)
 	out = append(out, corev1.EnvVar{Name: pack.EnvConfigDigest, Value: pack.ConfigDigest(st.def.config)})
-	out = append(out, r.deadlineEnv(st)...)
+	out = append(out, deadline...)
 	out = append(out, podUID())
 	if len(secret) > 0 {
 		out = append(out, corev1.EnvVar{Name: pack.EnvRedact, Value: pack.JoinNames(secret)})

@@ -63,6 +63,7 @@ type podInfo struct {
 	isPulling bool   // the node has not pulled it yet, or has not said so
 
 	command *corev1.Pod // this pod, if it runs the command of a proof
+	drift   *corev1.Pod // this pod, if it checks the node for drift
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -95,6 +96,9 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	if p.Labels[v1alpha1.LabelProof] != "" {
 		s.command = p
+	}
+	if p.Labels[v1alpha1.LabelDrift] != "" {
+		s.drift = p
 	}
 	var understood bool
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {

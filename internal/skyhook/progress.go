@@ -300,7 +300,11 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 
 // finishPackage records that nothing is left of the run: the definition is installed.
 func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
+	generation := p.Generation
 	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
+	if r.in.Skyhook.Spec.Drift != nil {
+		p.Generation = generation // names the package's copy on the host
+	}
 	if p.Config == "" {
 		if d := r.definition(p.Hash); d != nil {
 			p.Config = d.Config

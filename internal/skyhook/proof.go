@@ -65,14 +65,19 @@ func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
 
 // checkPod runs the command of a proof.
 func (r renderer) checkPod(command *v1alpha1.ProofCommand, name string, n *node.Node) *corev1.Pod {
+	return r.newCheckPod(name, v1alpha1.LabelProof, n, node.CommandPodSpec(command, n.Name))
+}
+
+// newCheckPod returns a pod that checks a node, marked by a label.
+func (r renderer) newCheckPod(name, label string, n *node.Node, spec corev1.PodSpec) *corev1.Pod {
 	s := r.in.Skyhook
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
-			Labels: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.LabelNode: nodeLabel(n.Name), v1alpha1.LabelProof: "True"},
+			Labels: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.LabelNode: nodeLabel(n.Name), label: "True"},
 		},
-		Spec: node.CommandPodSpec(command, n.Name),
+		Spec: spec,
 	}
 	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.in.Config.ServiceAccount, r.tolerations()
 	if r.in.Config.ImagePullSecret != "" {

@@ -101,6 +101,7 @@ type Compiled struct {
 	byHash       map[string]*Definition // the same, by hash
 	extra        map[string]*Definition // used by a step, no longer in the spec and frozen nowhere
 	pods         map[string][]*podInfo  // by node name
+	driftPods    map[string][]*podInfo  // that check nodes for drift, by the same
 	all          []target
 	targets      map[string]*target      // the same, by node name
 	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape

@@ -44,6 +44,7 @@ const (
 	PrefixStatus    = Group + "/status_"    // annotation and label: Status
 	PrefixCordon    = Group + "/cordon_"    // annotation: "true" while the Skyhook holds a cordon
 	PrefixVersion   = Group + "/version_"   // annotation: of the operator that last wrote
+	PrefixDrift     = Group + "/drift_"     // annotation: when the node was checked, and what had changed
 	PrefixAutoTaint = Group + "/autoTaint_" // annotation: "true"; the key of the taint follows, not a Skyhook
 )
 
@@ -64,6 +65,7 @@ const (
 	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
 	LabelProof               = Group + "/proof"             // "True" on pods that run the command of a proof
+	LabelDrift               = Group + "/drift"             // "True" on pods that check whether a node is as it was left
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
 	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds
 	AnnotationRevision       = Group + "/revision"          // its number
@@ -96,6 +98,7 @@ const (
 	ConditionDeletionBlocked          = "DeletionBlocked"
 	ConditionRolloutStopped           = "RolloutStopped"      // too many failures; on a DeploymentPolicy too
 	ConditionImagesPinned             = "ImagesPinned"        // with pinImages: every node pulled the recorded digests
+	ConditionDrifted                  = "Drifted"             // with drift: nodes are not as their packages left them
 	ConditionTransition               = Group + "/Transition" // written with the prefix only
 )
 
@@ -135,6 +138,8 @@ const (
 	ReasonDigestsRecorded              = "DigestsRecorded"
 	ReasonDigestsUnknown               = "DigestsUnknown"
 	ReasonTagMoved                     = "TagMoved"
+	ReasonNodesDrifted                 = "NodesDrifted"
+	ReasonNoDrift                      = "NoDrift"
 )
 
 // Reasons of events.
@@ -148,6 +153,7 @@ const (
 	EventDeletionBlocked = "DeletionBlocked"
 	EventFieldIgnored    = "FieldIgnored"
 	EventImagePinned     = "ImagePinned" // the digest of an image is recorded
+	EventDrift           = "Drift"       // a package on a node is not as it was left, or is again
 	EventTagMoved        = "TagMoved"    // a node pulled another digest than the recorded one
 )
 

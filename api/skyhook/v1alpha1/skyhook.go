@@ -157,6 +157,11 @@ type SkyhookSpec struct {
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 
+	// drift has complete nodes checked again and again: the checks of their packages, and the files that these delivered. Absent
+	// means that they are not.
+	// +optional
+	Drift *Drift `json:"drift,omitempty"`
+
 	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`

@@ -1,0 +1,407 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// Defaults of spec.drift, and how long a check of one package and the pod of a node may take.
+const (
+	defaultDriftInterval    = 6 * time.Hour
+	defaultDriftConcurrency = 10
+	driftTimeout            = 10 * time.Minute
+	driftPodTimeout         = 12 * time.Minute
+)
+
+// driftSlots is into how many parts the interval is divided: checks begin together at the end of one, so that they share passes.
+const driftSlots = 500
+
+func driftLimit(s *v1alpha1.Skyhook) int {
+	switch d := s.Spec.Drift; {
+	case d == nil:
+		return 0
+	case d.Concurrency == nil:
+		return defaultDriftConcurrency
+	default:
+		return int(*d.Concurrency)
+	}
+}
+
+// driftInterval returns how much time passes between two checks of a node.
+func driftInterval(s *v1alpha1.Skyhook) time.Duration {
+	if every := s.Spec.Drift.Every; every != nil {
+		return every.Duration
+	}
+	return defaultDriftInterval
+}
+
+// compileDrift says when a node is checked for drift, and how far a check is.
+func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
+	pods := tc.driftPods[t.node.Name]
+	if tc.in.Skyhook.Spec.Drift == nil || !t.selected || !tc.hasPackageToCheck(&t.rec) {
+		for _, pod := range pods {
+			if !pod.leaving {
+				out.Strays = append(out.Strays, pod.name)
+			}
+		}
+		return
+	}
+	rec := tc.driftOf(t)
+	out.Drift = &rollout.Drift{Due: tc.driftDue(t, rec), Limit: driftPodTimeout}
+	for _, pod := range pods {
+		switch {
+		case pod.leaving:
+		case pod.name != tc.driftPodName(t):
+			if pod.name != rec.Pod {
+				out.Drift.Old = append(out.Drift.Old, pod.name)
+			}
+		default:
+			phase := pod.drift.Status.Phase
+			out.Drift.Object, out.Drift.Created = pod.name, pod.created
+			out.Drift.Ended = phase == corev1.PodSucceeded || phase == corev1.PodFailed
+			found := tc.readDrift(t, pod.drift)
+			out.Drift.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
+		}
+	}
+}
+
+// driftOf returns what the last check found on a node, as far as it still counts: for packages that have not changed since, on a node
+// on which no work has been done since. A repair that is requested has not been done.
+func (c *Compiled) driftOf(t *target) node.DriftRecord {
+	rec := t.on.Drift.Effective(t.node.UID, string(c.in.Skyhook.UID), c.in.Now)
+	if len(rec.Packages) == 0 {
+		return rec
+	}
+	packages := map[string]node.PackageDrift{}
+	for key, found := range rec.Packages {
+		p := t.rec.Packages[key]
+		isInstalled := !t.rec.Admitted && p != nil && p.Goal == "" && p.Hash == found.Hash
+		if isInstalled || found.Repair != "" {
+			packages[key] = found
+		}
+	}
+	if t.rec.FinishedAt != nil && t.rec.FinishedAt.After(rec.CheckedAt) {
+		packages = nil
+	}
+	if rec.Packages = packages; len(rec.Drifted()) == 0 {
+		rec.Pod = ""
+	}
+	return rec
+}
+
+// driftDue returns when a node is checked next: within the interval after its last check or, the first time, after its work was done.
+// Hashes spread that, so that it is the same for every operator.
+func (c *Compiled) driftDue(t *target, rec node.DriftRecord) time.Time {
+	every, base, from := driftInterval(c.in.Skyhook), rec.CheckedAt, 0.8
+	if f := t.rec.FinishedAt; f != nil && f.After(base) {
+		base, from = *f, 0.1
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(t.node.UID + "\n" + string(c.in.Skyhook.UID) + "\n" + strconv.FormatInt(base.Unix(), 10)))
+	share := float64(hash.Sum32()) / (1 << 32)
+	wait := time.Duration(float64(every) * (from + (1-from)*share))
+	slot := max(every/driftSlots, time.Second)
+	due := base.Add(wait).Truncate(slot)
+	if refused, isRefused := c.in.Refused[t.node.Name][node.TaskDrift]; isRefused && refused.RetryAt().After(due) {
+		return refused.RetryAt()
+	}
+	return due
+}
+
+// driftPodName returns the name of the pod of the next check.
+func (c *Compiled) driftPodName(t *target) string {
+	last := t.on.Drift.Effective(t.node.UID, string(c.in.Skyhook.UID), c.in.Now).CheckedAt
+	return safeName(maxPodName, c.in.Skyhook.Name, "drift", t.node.Name, last.UTC().Format(time.RFC3339))
+}
+
+// DriftContainer returns the name of the container that checks a package, given as name|version.
+func DriftContainer(key string) string {
+	name, version, _ := cutKey(key)
+	return safeName(63, packageName(name), "drift", version)
+}
+
+// checkedPackages returns the packages that are finished on a node, with their definitions; nil for one that is not known any more.
+func (c *Compiled) checkedPackages(rec *node.SkyhookRecord) map[string]*Definition {
+	out := map[string]*Definition{}
+	for key, p := range rec.Packages {
+		if p.Goal == "" && !p.Kept {
+			out[key] = c.definition(p.Hash)
+		}
+	}
+	return out
+}
+
+func (c *Compiled) hasPackageToCheck(rec *node.SkyhookRecord) bool {
+	for _, p := range rec.Packages {
+		if p.Goal == "" && !p.Kept && c.definition(p.Hash) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// DriftPod returns the pod that checks a node for drift; nil if there is nothing to check.
+func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
+	t := c.targets[n.Name]
+	if t == nil || c.in.Skyhook.Spec.Drift == nil {
+		return nil
+	}
+	seconds := int64(driftPodTimeout.Seconds())
+	spec := corev1.PodSpec{
+		NodeName: n.Name, RestartPolicy: corev1.RestartPolicyNever, HostPID: true, HostNetwork: true, AutomountServiceAccountToken: new(false),
+		ActiveDeadlineSeconds: &seconds,
+		Volumes:               []corev1.Volume{{Name: volumeRoot, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
+	}
+	packages := c.checkedPackages(&t.rec)
+	maps.DeleteFunc(packages, func(_ string, def *Definition) bool { return def == nil })
+	for _, key := range sortedNames(packages) {
+		container, volume := c.renderer().driftContainer(key, packages[key], t)
+		container.Env = append(container.Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(maxMessages / len(packages))})
+		spec.Containers = append(spec.Containers, container)
+		if volume != nil {
+			spec.Volumes = append(spec.Volumes, *volume)
+		}
+	}
+	if len(spec.Containers) == 0 {
+		return nil
+	}
+	return c.renderer().newCheckPod(c.driftPodName(t), v1alpha1.LabelDrift, n, spec)
+}
+
+// maxMessages is the most bytes that the termination messages of a pod have together, less some that encoding adds.
+const maxMessages = 12<<10 - 512
+
+// readOnlyRoot is where the host's root is mounted read-only beside rootMount.
+const readOnlyRoot = "/root-read-only"
+
+// driftContainer checks one package by what is on the host: its image is not needed. Its configMap is mounted to show how files differ.
+func (r renderer) driftContainer(key string, def *Definition, t *target) (corev1.Container, *corev1.Volume) {
+	st := newStep(def, work{}, t.on.State[key].Stage)
+	st.setKey(key)
+	checks := []string{string(pack.ModeApplyCheck), string(pack.ModeConfigCheck)}
+	if st.stage == v1alpha1.StagePostInterrupt {
+		checks = append(checks, string(pack.ModePostInterruptCheck))
+	}
+	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: min(r.targetCompiler().deadlineOf(st), driftTimeout).String()}}
+	dir := r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(&t.rec), st.name, st.version, t.rec.Packages[key].Generation)
+	out := corev1.Container{
+		Name: DriftContainer(key), Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
+		Args: []string{string(pack.ModeDrift), rootMount, dir},
+		Env: append(r.packageEnv(st, &t.rec, timeout),
+			corev1.EnvVar{Name: pack.EnvReadOnlyRoot, Value: readOnlyRoot}, corev1.EnvVar{Name: pack.EnvDriftChecks, Value: strings.Join(checks, ",")}),
+		VolumeMounts: []corev1.VolumeMount{rootVolumeMount(), {Name: volumeRoot, MountPath: readOnlyRoot, ReadOnly: true}},
+		Resources:    driftResources(def.Package.Resources),
+	}
+	if len(def.config) == 0 {
+		return out, nil
+	}
+	volume, isOptional := r.configVolume(st), true
+	volume.ConfigMap.Optional = &isOptional
+	out.VolumeMounts = append(out.VolumeMounts, corev1.VolumeMount{Name: volume.Name, MountPath: configDir, ReadOnly: true})
+	return out, &volume
+}
+
+// driftResources limits a check as the stages of the package are, and requests little: the checks of all packages run side by side.
+func driftResources(of v1alpha1.Resources) corev1.ResourceRequirements {
+	out := resourceRequirements(of)
+	small := fixedResources("10m", "16Mi").Requests
+	if out.Limits == nil {
+		return corev1.ResourceRequirements{}
+	}
+	for name, request := range out.Requests {
+		if request.Cmp(small[name]) > 0 {
+			out.Requests[name] = small[name]
+		}
+	}
+	return out
+}
+
+// readDrift returns what a pod found that checked a node: the packages that drifted or could not be checked.
+func (c *Compiled) readDrift(t *target, p *corev1.Pod) map[string]node.PackageDrift {
+	out := map[string]node.PackageDrift{}
+	for key, def := range c.checkedPackages(&t.rec) {
+		found := node.PackageDrift{NotCheckable: true, Text: "its definition is not known any more"}
+		if def != nil {
+			found = readDriftContainer(p, DriftContainer(key))
+		}
+		if found.Text == "" {
+			continue
+		}
+		found.Hash, found.Since = t.rec.Packages[key].Hash, node.WholeSeconds(c.in.Now)
+		if before, isKnown := c.driftOf(t).Packages[key]; isKnown && before.NotCheckable == found.NotCheckable {
+			found.Since = before.Since
+		}
+		out[key] = found
+	}
+	return out
+}
+
+// readDriftContainer returns what a container found; nothing if the package is as it was left.
+func readDriftContainer(p *corev1.Pod, name string) node.PackageDrift {
+	notCheckable := func(format string, args ...any) node.PackageDrift {
+		return node.PackageDrift{NotCheckable: true, Text: node.Truncate(strings.TrimSpace(fmt.Sprintf(format, args...)), maxDriftText)}
+	}
+	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	if at < 0 {
+		return notCheckable("the check did not start: %s %s", p.Status.Reason, p.Status.Message)
+	}
+	state := p.Status.ContainerStatuses[at].State
+	switch {
+	case state.Terminated == nil && state.Waiting != nil:
+		return notCheckable("the check did not start: %s %s", state.Waiting.Reason, state.Waiting.Message)
+	case state.Terminated == nil:
+		return notCheckable("the check did not end in time")
+	}
+	m, isOurs := pack.DecodeMessage(state.Terminated.Message)
+	switch {
+	case isOurs && m.Drift != nil && m.Drift.NotCheckable != "":
+		return notCheckable("%s", m.Drift.NotCheckable)
+	case isOurs && m.Drift != nil && m.Drift.IsDrifted():
+		return describeDrift(m)
+	case isOurs && m.Drift != nil && m.Outcome == pack.Succeeded:
+		return node.PackageDrift{}
+	case !isOurs && state.Terminated.ExitCode == 0:
+		return notCheckable("the agent of the package is of a version that cannot check for drift")
+	}
+	return notCheckable("%s", failureText(name, state.Terminated))
+}
+
+// maxDriftText is the most bytes of what was found about a package, and mostDriftFiles the most files that are recorded.
+const (
+	maxDriftText   = 300
+	mostDriftFiles = 5
+)
+
+// describeDrift returns what a package's container found.
+func describeDrift(m pack.Message) node.PackageDrift {
+	d, out := m.Drift, node.PackageDrift{}
+	var parts, files []string
+	for _, mode := range d.Checks {
+		out.Checks = append(out.Checks, string(mode))
+	}
+	for _, f := range d.Files[:min(len(d.Files), mostDriftFiles)] {
+		out.Files = append(out.Files, f.Path)
+		files = append(files, f.Path+" ("+f.What+")")
+	}
+	if len(files) > 0 {
+		text := "delivered files differ: " + strings.Join(files, ", ")
+		if more := d.Total - len(files); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, text)
+	}
+	if len(d.Checks) > 0 {
+		text := strings.Join(out.Checks, " and ") + " failed"
+		if m.Reason != "" {
+			text += ": " + strings.TrimSuffix(m.Reason, ".")
+		}
+		if n := len(m.Lines); n > 0 {
+			text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
+		}
+		parts = append(parts, text)
+	}
+	if len(d.Wrote) > 0 {
+		parts = append(parts, "its own checks changed "+strings.Join(d.Wrote, ", "))
+	}
+	out.Repair = string(repairStage(d))
+	out.Text = node.Truncate(strings.Join(strings.Fields(strings.Join(parts, "; ")), " "), maxDriftText)
+	return out
+}
+
+// repairStage returns the stage from which a package runs again so that it is as it was left; empty if its own checks changed it.
+func repairStage(d *pack.Drift) v1alpha1.Stage {
+	isOfApply := slices.Contains(d.Checks, pack.ModeApplyCheck) || slices.ContainsFunc(d.Files, func(f pack.DriftFile) bool { return !f.Config })
+	switch {
+	case isOfApply:
+		return v1alpha1.StageApply
+	case slices.Contains(d.Checks, pack.ModeConfigCheck), len(d.Files) > 0:
+		return v1alpha1.StageConfig
+	case slices.Contains(d.Checks, pack.ModePostInterruptCheck):
+		return v1alpha1.StagePostInterrupt
+	}
+	return ""
+}
+
+// recordDrift records what a check found, and requests the stages that repair it, if the Skyhook wants that.
+func (r recorder) recordDrift(a rollout.Action, n *node.Node) node.Edit {
+	t := r.targets[n.Name]
+	if t == nil || r.in.Skyhook.Spec.Drift == nil {
+		return node.Edit{}
+	}
+	last := r.driftOf(t)
+	rec := node.DriftRecord{Node: n.UID, Skyhook: string(r.in.Skyhook.UID), CheckedAt: node.WholeSeconds(r.in.Now), Repairs: last.RecentRepairs(r.in.Now)}
+	if pod := r.findDriftPod(n.Name, a.Object); pod != nil {
+		rec.Packages = r.readDrift(t, pod)
+	}
+	if len(rec.Drifted()) > 0 {
+		rec.Pod = a.Object
+	}
+	edit := node.Edit{}
+	if r.in.Skyhook.Spec.Drift.Mode == v1alpha1.DriftRepair {
+		edit = r.requestRepairs(&rec, n)
+	} else {
+		clearRepairs(&rec)
+	}
+	edit.SetAnnotation(n, v1alpha1.PrefixDrift+r.in.Skyhook.Name, rec.String())
+	return edit
+}
+
+func (c *Compiled) findDriftPod(nodeName, name string) *corev1.Pod {
+	for _, pod := range c.driftPods[nodeName] {
+		if pod.name == name {
+			return pod.drift
+		}
+	}
+	return nil
+}
+
+func clearRepairs(rec *node.DriftRecord) {
+	for key, found := range rec.Packages {
+		found.Repair = ""
+		rec.Packages[key] = found
+	}
+}
+
+// requestRepairs returns the edit after which the packages that drifted run again, as a person would request it. What drifts again and
+// again is only reported, and so is what drifted on a node that went back.
+func (r recorder) requestRepairs(rec *node.DriftRecord, n *node.Node) node.Edit {
+	edit, after := node.Edit{}, n
+	rec.Packages = maps.Clone(rec.Packages)
+	for _, key := range rec.Drifted() {
+		found := rec.Packages[key]
+		name, version, _ := cutKey(key)
+		switch {
+		case found.Repair == "":
+		case n.Skyhook(r.in.Skyhook.Name).Record.Rollback != nil:
+			found.Repair = ""
+		case !rec.MayRepair(name, r.in.Now):
+			found.Repair = ""
+			found.Text = node.Truncate("it drifts again after three repairs within a day, and is only reported: "+found.Text, maxDriftText)
+		default:
+			e, err := after.Rerun(r.in.Skyhook.Name, name, version, v1alpha1.Stage(found.Repair))
+			if err != nil { // the package is not there any more
+				found.Repair = ""
+				break
+			}
+			edit, after = edit.Plus(e), after.With(e)
+			rec.Repairs = rec.NoteRepair(name, r.in.Now)
+		}
+		rec.Packages[key] = found
+	}
+	return edit
+}
