@@ -143,6 +143,9 @@ func TestDrift(t *testing.T) {
 	if left := s.findDriftPods(); len(left) > 0 || s.driftCondition("demo") != "none" {
 		t.Errorf("without drift the pods are %v, the condition %s", left, s.driftCondition("demo"))
 	}
+	if _, isThere := s.GetNode("n1").Annotations[v1alpha1.PrefixDrift+"demo"]; isThere {
+		t.Error("without drift the annotation is left")
+	}
 }
 
 // TestDriftRepair: what drifted runs again from the stage whose check failed, once, and at most three times a day.

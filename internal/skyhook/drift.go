@@ -53,6 +53,11 @@ func driftInterval(s *v1alpha1.Skyhook) time.Duration {
 // compileDrift says when a node is checked for drift, and how far a check is.
 func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 	pods := tc.driftPods[t.node.Name]
+	if tc.in.Skyhook.Spec.Drift == nil && t.on.DriftText != "" && t.selected {
+		e := node.Edit{}
+		e.RemoveAnnotation(t.node, v1alpha1.PrefixDrift+tc.in.Skyhook.Name)
+		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
+	}
 	if tc.in.Skyhook.Spec.Drift == nil || !t.selected || !tc.hasPackageToCheck(&t.rec) {
 		for _, pod := range pods {
 			if !pod.leaving {
