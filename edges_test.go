@@ -57,6 +57,8 @@ var importRules = []importRule{
 	{"internal/packagecli", []string{"k8s.io/", "sigs.k8s.io/controller-runtime"}, "authors of packages need no cluster"},
 	{"internal/output", []string{"our:internal", "our:api", "our:cmd"}, "commands of both kinds print through this package; it knows neither"},
 	{"internal/output", []string{"k8s.io/"}, "package commands print without Kubernetes"},
+	{"internal/ui", []string{"our:"}, "pages show what the plugin knows; they find out nothing and decide nothing"},
+	{"internal/ui", []string{"k8s.io/", "sigs.k8s.io/"}, "pages show what the plugin knows; they find out nothing and decide nothing"},
 	{"internal/image", kubernetes, "images are built without a cluster"},
 	{"internal/image", []string{"our:internal", "our:api"}, "the builder of images knows files and programs, not their purpose"},
 	{"cmd", []string{"our:internal/rollout"}, "a main wires one package; decisions are made below it"},

@@ -67,6 +67,11 @@ func openCluster(ctx context.Context, f *factory, from string) (*dump.Cluster, e
 	if err != nil {
 		return nil, err
 	}
+	return startReadingCluster(ctx, f, c)
+}
+
+// startReadingCluster requests the lists that every decision needs.
+func startReadingCluster(ctx context.Context, f *factory, c client.Reader) (*dump.Cluster, error) {
 	cluster, err := dump.New(c, time.Now())
 	if err != nil {
 		return nil, err

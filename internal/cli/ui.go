@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// uiOptions are the flags of ui.
+type uiOptions struct {
+	*factory
+	from   viewOptions
+	port   int
+	noOpen bool
+}
+
+func newUICommand(f *factory) *cobra.Command {
+	o := &uiOptions{factory: f}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the fleet and its rollouts in a browser",
+		Long: "Show the fleet and its rollouts in a browser. The pages are served on 127.0.0.1 of this machine until the command is\n" +
+			"interrupted, with the rights of your kubeconfig. Nothing runs in the cluster, and nothing is changed there.\n\n" +
+			"The address contains a random token: who has it can see what you can see.",
+		Example: "  kubectl skyhook ui\n" +
+			"  kubectl skyhook ui --no-open --port 8900\n" +
+			"  kubectl skyhook ui --from dump.yaml",
+		Args: output.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.from.addFromFlag(cmd)
+	cmd.Flags().IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 for any free one")
+	cmd.Flags().BoolVar(&o.noOpen, "no-open", false, "print the address without opening a browser")
+	return cmd
+}
+
+func (o *uiOptions) run(ctx context.Context) error {
+	if o.port < 0 || o.port > 65535 {
+		return fmt.Errorf("--port %d is no port: use 1 to 65535, or 0 for any free one", o.port)
+	}
+	source := newUISource(o.factory, o.from)
+	if err := source.loadDirectly(ctx); err != nil { // a wrong context or file is an error of the command, not of a page
+		return err
+	}
+	if o.from.from == "" {
+		if err := source.follow(ctx); err != nil {
+			return err
+		}
+	}
+	debug.SetGCPercent(100) // unlike other commands this one stays
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
+	if err != nil {
+		return fmt.Errorf("serving on 127.0.0.1: %w; --port 0 takes any free port", err)
+	}
+	server, err := ui.New(listener.Addr(), source.pages())
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(o.Out, "%s\n", server.Address()); err != nil {
+		return err
+	}
+	if !o.noOpen {
+		o.openBrowser(ctx, server)
+	}
+	return server.Serve(ctx, listener)
+}
+
+// openBrowser opens the first page, and warns when somebody else requested the address that the browser was given.
+func (o *uiOptions) openBrowser(ctx context.Context, server *ui.Server) {
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-server.OpenedAgain():
+			o.Warn("the address that the browser was opened with was requested again: if that was not you, another user of this machine did; then interrupt this command")
+		}
+	}()
+	name, args := "xdg-open", []string{server.OpeningAddress()}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", append([]string{"url.dll,FileProtocolHandler"}, args...)
+	}
+	if err := exec.CommandContext(ctx, name, args...).Start(); err != nil {
+		o.Warn("opening a browser: %v; open the address above", err)
+	}
+}

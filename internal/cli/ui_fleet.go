@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// fleet returns the data of the page of all nodes: what each does in the named rollout, or in the one that needs the most
+// attention there.
+func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.view
+	var args []string
+	if name != "" {
+		args = []string{name}
+		if err := v.checkName(name); err != nil {
+			return nil, err
+		}
+	}
+	statuses, cells := []rolloutStatus{}, map[string]ui.Cell{}
+	for _, r := range v.selectRollouts(args) {
+		statuses = append(statuses, summarizeRollout(v, r))
+		for i, verdict := range v.reportOf(r.Ref).Verdicts {
+			t := &r.Targets[i]
+			n := v.objects.Node(t.Node)
+			if t.Leaving || t.Gone || n == nil {
+				continue
+			}
+			c := v.newCell(r, t, verdict, n)
+			if was, ok := cells[t.Node]; !ok || c.State.IsMoreUrgent(was.State) {
+				cells[t.Node] = c
+			}
+		}
+	}
+	fleet := &ui.Fleet{Rollouts: statuses, Nodes: []ui.Cell{}}
+	for _, n := range v.objects.Nodes {
+		c, isSelected := cells[n.Name]
+		switch {
+		case !isSelected && name != "":
+			continue
+		case !isSelected:
+			c = ui.Cell{Node: n.Name, State: ui.StateIdle, Labels: n.Labels}
+			if !n.Ready {
+				c.State = ui.StateNotReady
+			}
+		}
+		fleet.Nodes = append(fleet.Nodes, c)
+	}
+	slices.SortFunc(fleet.Nodes, func(a, b ui.Cell) int { return strings.Compare(a.Node, b.Node) })
+	return fleet, nil
+}
+
+// newCell describes what a node does in one rollout.
+func (v *view) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Cell {
+	c := ui.Cell{
+		Node: t.Node, Rollout: shortName(r.Ref), Compartment: groupName(r, t.Group), Labels: n.Labels,
+		State: v.stateOf(r, t, verdict, n), Reason: string(verdict.Why.Reason), Text: verdict.Why.Text, Since: timeOrNil(verdict.Why.Since),
+	}
+	if k := currentTask(t); k != nil {
+		c.Stage = k.Label
+		if c.Since == nil {
+			c.Since = timeOrNil(k.Started)
+		}
+	}
+	if verdict.Phase == rollout.PhaseFinished {
+		c.Since = timeOrNil(t.FinishedAt)
+	}
+	return c
+}
+
+// currentTask returns the failing task of a target, otherwise a running one; nil when there is neither.
+func currentTask(t *rollout.Target) *rollout.Task {
+	var running *rollout.Task
+	for i := range t.Tasks {
+		switch k := &t.Tasks[i]; k.State {
+		case rollout.StateFailing:
+			return k
+		case rollout.StateRunning:
+			running = cmp.Or(running, k)
+		}
+	}
+	return running
+}
+
+// drainReasons are the reasons of a node whose pods have not left it.
+var drainReasons = []rollout.Reason{
+	rollout.ReasonProtectedPod, rollout.ReasonPodDisruptionBudget, rollout.ReasonPodLeaving, rollout.ReasonPodKept, rollout.ReasonDrainTimeout,
+}
+
+// stateOf returns what a node does in a rollout, in the words of the pages.
+func (v *view) stateOf(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.State {
+	switch {
+	case verdict.Phase == rollout.PhaseFailed || verdict.Phase == rollout.PhaseFailing:
+		return ui.StateFailed
+	case verdict.Phase == rollout.PhaseInFlight && v.isRebooting(r, t):
+		return ui.StateRebooting
+	case !n.Ready:
+		return ui.StateNotReady
+	case verdict.Phase == rollout.PhaseInFlight && slices.Contains(drainReasons, verdict.Why.Reason):
+		return ui.StateDraining
+	}
+	return phaseStates[verdict.Phase]
+}
+
+var phaseStates = map[rollout.Phase]ui.State{
+	rollout.PhaseFinished: ui.StateComplete, rollout.PhaseWaiting: ui.StateWaiting, rollout.PhaseInFlight: ui.StateWorking, rollout.PhaseBlocked: ui.StateBlocked,
+	rollout.PhasePaused: ui.StatePaused, rollout.PhaseDisabled: ui.StatePaused,
+}
+
+// isRebooting reports whether a reboot runs on the node of a target.
+func (v *view) isRebooting(r *rollout.Rollout, t *rollout.Target) bool {
+	hook := v.skyhookOf(r)
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool {
+		if k.State != rollout.StateRunning || k.Need != rollout.NeedAlone {
+			return false
+		}
+		if hook == nil { // the only task of a NodeOp that runs alone
+			return true
+		}
+		p, ok := v.objects.Compiled(hook).Purpose(t.Node, k.ID)
+		return ok && p.Interrupt != nil && p.Interrupt.Type == v1alpha1.InterruptReboot
+	})
+}

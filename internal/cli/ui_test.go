@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli"
+)
+
+// uiServer is a running "kubectl skyhook ui".
+type uiServer struct {
+	*testing.T
+	address string // without a slash at the end
+}
+
+// startUI runs the command until the test ends.
+func startUI(t *testing.T, args ...string) *uiServer {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	var problems bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Line{Args: append([]string{"ui", "--no-open"}, args...), Stdin: strings.NewReader(""), Stdout: in, Stderr: &problems, Version: "v0.9.0-test"})
+		_ = in.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != 0 {
+			t.Errorf("it ended with %d: %s", code, problems.String())
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("it printed no address: %v", err)
+	}
+	return &uiServer{t, strings.TrimSuffix(strings.TrimSpace(line), "/")}
+}
+
+// get requests a path below the first page.
+func (s *uiServer) get(path, accept string) (status int, body []byte) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.address+path, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if body, err = io.ReadAll(answer.Body); err != nil {
+		s.Fatal(err)
+	}
+	return answer.StatusCode, body
+}
+
+// getPart returns one field of the JSON behind a page.
+func (s *uiServer) getPart(path, field string) any {
+	s.Helper()
+	status, raw := s.get(path, "application/json")
+	var all map[string]any
+	if err := json.Unmarshal(raw, &all); err != nil || status != http.StatusOK {
+		s.Fatalf("%s: %d, %v: %s", path, status, err, raw)
+	}
+	part, ok := all[field]
+	if !ok {
+		s.Fatalf("%s has no %s: %s", path, field, raw)
+	}
+	return part
+}
+
+// printJSON returns what a command prints with -o json.
+func printJSON(t *testing.T, args ...string) any {
+	t.Helper()
+	var out, problems bytes.Buffer
+	line := cli.Line{Args: append(args, "-o", "json"), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems, Version: "v0.9.0-test"}
+	if code := cli.Run(context.Background(), line); code != 0 && code != 2 {
+		t.Fatalf("%v ended with %d: %s", args, code, problems.String())
+	}
+	var v any
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const stuckDump = "testdata/dumps/stuck.yaml"
+
+// TestUIShowsWhatCommandsPrint: the JSON behind a page has what the commands print.
+func TestUIShowsWhatCommandsPrint(t *testing.T) {
+	s := startUI(t, "--from", stuckDump)
+	for _, c := range []struct {
+		page, field string
+		command     []string
+	}{
+		{"/", "rollouts", []string{"status"}},
+		{"/rollouts/skyhook/base", "status", []string{"status", "base"}},
+		{"/rollouts/skyhook/driver", "status", []string{"status", "driver"}},
+		{"/rollouts/skyhook/driver", "why", []string{"why", "driver"}},
+		{"/nodes/n3", "why", []string{"why", "n3"}},
+	} {
+		got, want := s.getPart(c.page, c.field), printJSON(t, append(c.command, "--from", stuckDump)...)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s of %s is not what %v prints:\n%v\n%v", c.field, c.page, c.command, got, want)
+		}
+	}
+}
+
+// uiPages are the pages of the dump, by golden file.
+var uiPages = map[string]string{
+	"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3",
+}
+
+// TestUISimulation: the simulation of a page is that of the command, without its steps.
+func TestUISimulation(t *testing.T) {
+	s := startUI(t, "--from", stuckDump)
+	want, ok := printJSON(t, "simulate", "base", "--from", stuckDump).(map[string]any)
+	if !ok {
+		t.Fatal("simulate prints no object")
+	}
+	want["steps"] = []any{}
+	if got := s.getPart("/rollouts/skyhook/base", "simulation"); !reflect.DeepEqual(got, any(want)) {
+		t.Errorf("the page has\n%v\nand simulate prints\n%v", got, want)
+	}
+}
+
+// TestUIUnknownNames: a page of what does not exist names what exists.
+func TestUIUnknownNames(t *testing.T) {
+	s := startUI(t, "--from", stuckDump)
+	for path, want := range map[string]string{
+		"/rollouts/skyhook/nosuch": "there are base, driver, late", "/rollouts/nodeop/default/x": "there are base", "/nodes/nosuch": `there is no node \"nosuch\"`,
+	} {
+		if status, body := s.get(path, "application/json"); status != http.StatusNotFound || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d: %s", path, status, body)
+		}
+	}
+}
+
+// TestUIPages compares what pages show with golden files.
+func TestUIPages(t *testing.T) {
+	s := startUI(t, "--from", stuckDump)
+	token := regexp.MustCompile(`/[0-9a-f]{32}`)
+	for name, path := range uiPages {
+		status, page := s.get(path, "text/html")
+		if status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
+		}
+		page = token.ReplaceAll(page, nil)
+		_, page, _ = bytes.Cut(page, []byte("<main"))
+		page, _, _ = bytes.Cut(page, []byte("</main>"))
+		file := filepath.Join("testdata", "ui", name+".html")
+		if *update {
+			if err := os.WriteFile(file, page, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(page, want) {
+			t.Errorf("%s differs from %s: look at the difference with go test ./internal/cli -run TestUIPages -update", path, file)
+		}
+	}
+}
+
+// nextState returns the next state that a stream of events has.
+func nextState(t *testing.T, events *bufio.Scanner) (state struct {
+	Version int64
+	Problem string
+}) {
+	t.Helper()
+	for events.Scan() {
+		if data, ok := strings.CutPrefix(events.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &state); err != nil {
+				t.Fatal(err)
+			}
+			return state
+		}
+	}
+	t.Fatalf("the stream ended: %v", events.Err())
+	return state
+}
+
+// TestUIFollows: the stream of events announces a change of the cluster, pages show it, and a lost connection is announced too.
+func TestUIFollows(t *testing.T) {
+	w := newTestCluster(t, 2)
+	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/events", nil)
+	w.Must(err)
+	answer, err := http.DefaultClient.Do(r)
+	w.Must(err)
+	defer func() { _ = answer.Body.Close() }()
+	events := bufio.NewScanner(answer.Body)
+	first := nextState(t, events)
+	w.AddNode("n3", map[string]string{"pool": "gpu"})
+	hasNode := func() bool { return len(s.getPart("/", "nodes").([]any)) == 3 }
+	for !hasNode() {
+		if next := nextState(t, events); next.Version <= first.Version || next.Problem != "" {
+			t.Fatalf("after version %d comes %+v", first.Version, next)
+		}
+	}
+	w.Must(w.proxy.Listener.Close())
+	w.proxy.CloseClientConnections()
+	for nextState(t, events).Problem == "" {
+	}
+	if status, page := s.get("/", "text/html"); status != http.StatusOK || !hasNode() {
+		t.Errorf("without a connection the last view is gone: %d, %s", status, page)
+	}
+}
+
+// TestUIRefusals: a wrong port or file is an error of the command.
+func TestUIRefusals(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--port 70000", "--port 70000 is no port"},
+		{"--from " + stuckDump + "x", "reading the dump"},
+		{"--kubeconfig testdata/none --from= ", "finding the cluster"},
+	} {
+		var out, problems bytes.Buffer
+		line := cli.Line{Args: append([]string{"ui", "--no-open"}, strings.Fields(c.args)...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems}
+		if code := cli.Run(context.Background(), line); code != 1 || !strings.Contains(problems.String(), c.want) {
+			t.Errorf("%s: exit code %d, %s", c.args, code, problems.String())
+		}
+	}
+}

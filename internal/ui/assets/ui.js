@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The script of all pages. A page works without it; the script adds what a cell says, the keyboard, and times that pass.
+'use strict';
+
+const body = document.body;
+const tip = document.getElementById('tip');
+
+// formatAge says how long ago a time was, as the command line does: 1h5m.
+function formatAge(seconds) {
+  const units = [['d', 86400, 'h', 3600], ['h', 3600, 'm', 60], ['m', 60, 's', 1]];
+  for (const [unit, size, smaller, of] of units) {
+    if (seconds >= size) {
+      const rest = Math.floor(seconds % size / of);
+      return Math.floor(seconds / size) + unit + (rest ? rest + smaller : '');
+    }
+  }
+  return Math.max(0, Math.floor(seconds)) + 's';
+}
+
+// ageOf counts from now, or for a dump from when that was taken.
+function ageOf(element) {
+  const now = 'live' in body.dataset ? Date.now() / 1000 : Number(body.dataset.taken);
+  return formatAge(now - Number(element.dataset.s));
+}
+
+// showAges replaces times by how long ago they were. The time itself stays as the title.
+function showAges() {
+  for (const time of document.querySelectorAll('time[data-s]')) {
+    if (time.dataset.s) {
+      time.title = time.title || time.textContent;
+      time.textContent = ageOf(time);
+    }
+  }
+}
+
+// --- cells of nodes
+
+function describeCell(cell) {
+  const reasons = document.getElementById('reasons');
+  const [rollout, stage, reason, text] = reasons.children[Number(cell.dataset.r)].textContent.split('\n');
+  const words = [[rollout, stage].filter(Boolean).join(': '), [reason, text].filter(Boolean).join(': ')];
+  if (cell.dataset.s) {
+    words.push('for ' + ageOf(cell));
+  }
+  const name = document.createElement('b');
+  name.textContent = cell.dataset.n + ' ' + cell.className.replace(/ ?\bat\b/, '').replace('-', ' ');
+  tip.replaceChildren(name, words.filter(Boolean).join(' · '));
+  tip.hidden = false;
+}
+
+function cellOf(event) {
+  return event.target instanceof Element ? event.target.closest('.cells i') : null;
+}
+
+function openCell(cell) {
+  location.href = body.dataset.base + '/nodes/' + encodeURIComponent(cell.dataset.n);
+}
+
+// selectCell moves the mark of the keyboard.
+function selectCell(cell) {
+  for (const old of document.querySelectorAll('.cells i.at')) {
+    old.classList.remove('at');
+  }
+  cell.classList.add('at');
+  cell.scrollIntoView({block: 'nearest'});
+  tip.setAttribute('role', 'status');
+  describeCell(cell);
+}
+
+function moveInCells(event) {
+  const grid = event.target instanceof Element ? event.target.closest('.cells') : null;
+  if (!grid || !grid.children.length) {
+    return;
+  }
+  const cells = grid.children;
+  const at = Array.prototype.findIndex.call(cells, (cell) => cell.classList.contains('at'));
+  let columns = 1;
+  while (columns < cells.length && cells[columns].offsetTop === cells[0].offsetTop) {
+    columns++;
+  }
+  const steps = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -cells.length, End: cells.length};
+  if (event.key === 'Enter' && at >= 0) {
+    openCell(cells[at]);
+  } else if (event.key in steps) {
+    selectCell(cells[Math.min(cells.length - 1, Math.max(0, (at < 0 ? 0 : at + steps[event.key])))]);
+  } else {
+    return;
+  }
+  event.preventDefault();
+}
+
+document.addEventListener('mouseover', (event) => {
+  const cell = cellOf(event);
+  if (cell) {
+    describeCell(cell);
+  } else {
+    tip.hidden = true;
+  }
+});
+document.addEventListener('click', (event) => {
+  const cell = cellOf(event);
+  if (cell) {
+    openCell(cell);
+  }
+});
+document.addEventListener('keydown', moveInCells);
+document.addEventListener('focusout', () => { tip.hidden = true; });
+
+// --- filters are in the address
+
+for (const select of document.querySelectorAll('.filters select')) {
+  select.addEventListener('change', () => select.form.requestSubmit());
+}
+
+// --- live: the parts of the page that changed are replaced
+
+const live = document.getElementById('live');
+let shown = body.dataset.version;
+let wanted = shown;
+let isLoading = false;
+let lostAt = 0;
+
+function sayLive(text, isOff) {
+  if (live.textContent !== text) {
+    live.textContent = text;
+  }
+  live.classList.toggle('off', isOff);
+}
+
+// replaceParts takes over what differs from a newer page. What has the focus or was opened stays so.
+function replaceParts(page) {
+  for (const part of document.querySelectorAll('[data-part]')) {
+    if (!page.getElementById(part.id)) {
+      part.remove();
+    }
+  }
+  let last = null;
+  for (const part of page.querySelectorAll('[data-part]')) {
+    const old = document.getElementById(part.id);
+    if (!old) {
+      const parent = document.getElementById(part.parentElement.id);
+      if (parent) {
+        parent.insertBefore(part, last && last.parentElement === parent ? last.nextSibling : parent.firstChild);
+      }
+    } else if (old.innerHTML !== part.innerHTML) {
+      replacePart(old, part);
+    }
+    last = document.getElementById(part.id);
+  }
+  showAges();
+}
+
+function replacePart(old, part) {
+  const at = old.querySelector('.cells i.at');
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const open = Array.from(old.querySelectorAll('details[open][id]'), (details) => details.id);
+  const path = focused ? pathTo(old, focused) : null;
+  old.replaceChildren(...part.childNodes);
+  for (const id of open) {
+    const details = document.getElementById(id);
+    if (details) {
+      details.open = true;
+    }
+  }
+  const again = path && path.reduce((element, index) => element && element.children[index], old);
+  if (again) {
+    again.focus({preventScroll: true});
+  }
+  const cell = at && old.querySelector('.cells i[data-n="' + CSS.escape(at.dataset.n) + '"]');
+  if (cell) {
+    cell.classList.add('at');
+  }
+}
+
+// pathTo returns the places of an element and its parents, down from a part.
+function pathTo(part, element) {
+  const path = [];
+  for (let e = element; e !== part; e = e.parentElement) {
+    path.unshift(Array.prototype.indexOf.call(e.parentElement.children, e));
+  }
+  return path;
+}
+
+async function loadNewer() {
+  if (isLoading || document.hidden) {
+    return;
+  }
+  isLoading = true;
+  try {
+    while (shown !== wanted) {
+      const answer = await fetch(location.href, {headers: {Accept: 'text/html'}});
+      const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      const version = page.body.dataset.version;
+      replaceParts(page);
+      shown = version;
+      if (Number(shown) >= Number(wanted)) {
+        break;
+      }
+    }
+  } catch {
+    // the stream of events ends too, and says so
+  } finally {
+    isLoading = false;
+  }
+}
+
+function follow() {
+  const events = new EventSource(body.dataset.base + '/events');
+  events.addEventListener('state', (event) => {
+    const state = JSON.parse(event.data);
+    lostAt = 0;
+    wanted = String(state.version);
+    if (state.problem) {
+      sayLive('not up to date: ' + state.problem, true);
+    } else {
+      sayLive('live', false);
+    }
+    if (wanted !== shown) {
+      loadNewer();
+    }
+  });
+  events.addEventListener('error', () => {
+    lostAt = lostAt || Date.now();
+    if (events.readyState === EventSource.CLOSED) {
+      sayLive('disconnected: run kubectl skyhook ui again and take its new address', true);
+      return;
+    }
+    sayLive('disconnected since ' + new Date(lostAt).toLocaleTimeString() + ', trying again', true);
+  });
+}
+
+if ('live' in body.dataset) {
+  follow();
+  document.addEventListener('visibilitychange', () => {
+    if (wanted !== shown) {
+      loadNewer();
+    }
+  });
+}
+
+showAges();
+setInterval(showAges, 1000);
