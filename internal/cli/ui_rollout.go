@@ -43,14 +43,18 @@ type cachedForecast struct {
 	took    time.Duration
 }
 
-// forecast simulates a rollout to its end. One that took long serves for a while, because a page that is open asks for each version.
+// forecast simulates a rollout to its end, or all without a name. One that took long serves for a while, because a page that is open asks for each version.
 func (s *uiSource) forecast(name string) *forecast {
 	old, ok := s.forecasts[name]
 	if ok && (old.version == s.version || s.view.dump.Taken.Sub(old.start) < 20*old.took) {
 		return old.forecast
 	}
 	began := time.Now()
-	f := s.view.simulateRollouts(assumeDurations(uiStage), maxSimulatedTime, s.view.stopWhenDone([]string{name}))
+	var stop stopCondition
+	if name != "" {
+		stop = s.view.stopWhenDone([]string{name})
+	}
+	f := s.view.simulateRollouts(assumeDurations(uiStage), maxSimulatedTime, stop)
 	if s.forecasts == nil {
 		s.forecasts = map[string]cachedForecast{}
 	}
@@ -224,7 +228,7 @@ func (v *view) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span {
 	return nil
 }
 
-// findSpans returns the spans in which something holds. Of long times it looks at a thousand points.
+// findSpans returns the spans in which something holds. Of long times it looks at five thousand points.
 func findSpans(from, to time.Time, holds func(time.Time) bool) []ui.Span {
 	var out []ui.Span
 	step := max(calendarStep, to.Sub(from)/5000)

@@ -163,7 +163,7 @@ func (s *uiSource) reload(ctx context.Context) {
 }
 
 func (s *uiSource) pages() ui.Pages {
-	return ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node}
+	return ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node, Plan: s.plan, Policies: s.policies}
 }
 
 // context returns what every page shows.

@@ -99,7 +99,10 @@ func printJSON(t *testing.T, args ...string) any {
 	return v
 }
 
-const stuckDump = "testdata/dumps/stuck.yaml"
+const (
+	stuckDump   = "testdata/dumps/stuck.yaml"
+	windowsDump = "testdata/dumps/windows.yaml"
+)
 
 // TestUIShowsWhatCommandsPrint: the JSON behind a page has what the commands print.
 func TestUIShowsWhatCommandsPrint(t *testing.T) {
@@ -121,9 +124,10 @@ func TestUIShowsWhatCommandsPrint(t *testing.T) {
 	}
 }
 
-// uiPages are the pages of the dump, by golden file.
-var uiPages = map[string]string{
-	"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3",
+// uiPages are the pages of the dumps, by golden file.
+var uiPages = map[string]map[string]string{
+	stuckDump:   {"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3", "plan": "/plan"},
+	windowsDump: {"policies": "/policies", "rollout-with-windows": "/rollouts/skyhook/gpu", "fleet-by-zone": "/?by=zone"},
 }
 
 // TestUISimulation: the simulation of a page is that of the command, without its steps.
@@ -153,28 +157,87 @@ func TestUIUnknownNames(t *testing.T) {
 
 // TestUIPages compares what pages show with golden files.
 func TestUIPages(t *testing.T) {
+	for dump, pages := range uiPages {
+		s := startUI(t, "--from", dump)
+		for name, path := range pages {
+			s.comparePage(path, filepath.Join("testdata", "ui", name+".html"))
+		}
+	}
+}
+
+// comparePage compares the main part of a page with a golden file.
+func (s *uiServer) comparePage(path, file string) {
+	s.Helper()
+	status, page := s.get(path, "text/html")
+	if status != http.StatusOK {
+		s.Errorf("%s: %d", path, status)
+	}
+	page = tokens.ReplaceAll(page, nil)
+	_, page, _ = bytes.Cut(page, []byte("<main"))
+	page, _, _ = bytes.Cut(page, []byte("</main>"))
+	if *update {
+		if err := os.WriteFile(file, page, 0o600); err != nil {
+			s.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if !bytes.Equal(page, want) {
+		s.Errorf("%s differs from %s: look at the difference with go test ./internal/cli -run TestUIPages -update", path, file)
+	}
+}
+
+var tokens = regexp.MustCompile(`/[0-9a-f]{32}`)
+
+// post sends a text to a path below the first page, as its own page does.
+func (s *uiServer) post(path, text string) (status int, body string) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.address+path, strings.NewReader(text))
+	if err != nil {
+		s.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Origin", "http://"+r.URL.Host)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return answer.StatusCode, string(raw)
+}
+
+// TestUIPlanOfManifest: a manifest that is dropped on the page gives the simulation of simulate -f.
+func TestUIPlanOfManifest(t *testing.T) {
 	s := startUI(t, "--from", stuckDump)
-	token := regexp.MustCompile(`/[0-9a-f]{32}`)
-	for name, path := range uiPages {
-		status, page := s.get(path, "text/html")
-		if status != http.StatusOK {
-			t.Errorf("%s: %d", path, status)
+	const file = "testdata/reboot.yaml"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, raw := s.post("/plan", string(text))
+	var got map[string]any
+	if err := json.Unmarshal([]byte(raw), &got); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	for field, args := range map[string][]string{"simulation": {"simulate"}, "edited": {"simulate", "-f", file}} {
+		want, ok := printJSON(t, append(args, "--from", stuckDump)...).(map[string]any)
+		if !ok {
+			t.Fatal("simulate prints no object")
 		}
-		page = token.ReplaceAll(page, nil)
-		_, page, _ = bytes.Cut(page, []byte("<main"))
-		page, _, _ = bytes.Cut(page, []byte("</main>"))
-		file := filepath.Join("testdata", "ui", name+".html")
-		if *update {
-			if err := os.WriteFile(file, page, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		want["steps"] = []any{}
+		if !reflect.DeepEqual(got[field], any(want)) {
+			t.Errorf("%s has\n%v\nand %v prints\n%v", field, got[field], args, want)
 		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(page, want) {
-			t.Errorf("%s differs from %s: look at the difference with go test ./internal/cli -run TestUIPages -update", path, file)
+	}
+	for text, want := range map[string]string{"kind: [": "the manifest", "apiVersion: v1\nkind: Pod\nmetadata: {name: x": "the manifest", " ": "the manifest has no object"} {
+		if status, raw := s.post("/plan", text); status != http.StatusOK || !strings.Contains(raw, `"problem": "`) || !strings.Contains(raw, want) {
+			t.Errorf("%q: %d: %s", text, status, raw)
 		}
 	}
 }

@@ -20,6 +20,9 @@ func (s *Server) addRoutes() {
 	s.mux.HandleFunc("GET /{$}", s.serveFleet)
 	s.mux.HandleFunc("GET /rollouts/{kind}/{name...}", s.serveRollout)
 	s.mux.HandleFunc("GET /nodes/{name}", s.serveNode)
+	s.mux.HandleFunc("GET /plan", s.servePlan)
+	s.mux.HandleFunc("POST /plan", s.servePlan)
+	s.mux.HandleFunc("GET /policies", s.servePolicies)
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /assets/{file}", serveAsset)
 }
@@ -119,7 +122,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "plotOf": newPlot, "graphOf": newGraph,
+		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "graphOf": newGraph,
 		"sum":       func(a, b int) int { return a + b },
 		"groupings": func(labels []string) []string { return append([]string{byCompartment, byZone, byNothing}, labels...) },
 	}
@@ -152,6 +155,13 @@ func formatUnix(t *time.Time) string {
 		return ""
 	}
 	return fmt.Sprint(t.Unix())
+}
+
+func countNodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 // percent returns a share as a percentage for a coordinate.

@@ -33,6 +33,9 @@ type Pages struct {
 	Fleet   func(ctx context.Context, rollout string) (*Fleet, error) // of one rollout, or of all without a name
 	Rollout func(ctx context.Context, name string) (*Rollout, error)
 	Node    func(ctx context.Context, name string) (*Node, error)
+	Plan    func(ctx context.Context, manifest []byte) (*Plan, error) // of the cluster, and with a manifest if there is one
+
+	Policies func(ctx context.Context) (*Policies, error)
 }
 
 // Context is what every page shows.

@@ -114,6 +114,38 @@ for (const select of document.querySelectorAll('.filters select')) {
   select.addEventListener('change', () => select.form.requestSubmit());
 }
 
+// --- a manifest that is dropped on the page of the plan
+
+const drop = document.getElementById('drop');
+let manifest = null;
+
+async function showPlan(file) {
+  manifest = await file.text();
+  const answer = await fetch(drop.dataset.action, {method: 'POST', body: manifest, headers: {Accept: 'text/html'}});
+  const text = await answer.text();
+  replaceParts(new DOMParser().parseFromString(text, 'text/html'));
+}
+
+if (drop) {
+  drop.querySelector('input').addEventListener('change', (event) => {
+    if (event.target.files.length) {
+      showPlan(event.target.files[0]);
+    }
+  });
+  document.addEventListener('dragover', (event) => {
+    event.preventDefault();
+    drop.classList.add('over');
+  });
+  document.addEventListener('dragleave', () => drop.classList.remove('over'));
+  document.addEventListener('drop', (event) => {
+    event.preventDefault();
+    drop.classList.remove('over');
+    if (event.dataTransfer.files.length) {
+      showPlan(event.dataTransfer.files[0]);
+    }
+  });
+}
+
 // --- live: the parts of the page that changed are replaced
 
 const live = document.getElementById('live');
@@ -190,7 +222,8 @@ async function loadNewer() {
   isLoading = true;
   try {
     while (shown !== wanted) {
-      const answer = await fetch(location.href, {headers: {Accept: 'text/html'}});
+      const request = manifest === null ? {} : {method: 'POST', body: manifest};
+      const answer = await fetch(location.href, {...request, headers: {Accept: 'text/html'}});
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
       const version = page.body.dataset.version;
       replaceParts(page);
