@@ -24,6 +24,7 @@ type uiOptions struct {
 	from   viewOptions
 	port   int
 	noOpen bool
+	allow  bool // changes
 }
 
 func newUICommand(f *factory) *cobra.Command {
@@ -32,10 +33,12 @@ func newUICommand(f *factory) *cobra.Command {
 		Use:   "ui",
 		Short: "Show the fleet and its rollouts in a browser",
 		Long: "Show the fleet and its rollouts in a browser. The pages are served on 127.0.0.1 of this machine until the command is\n" +
-			"interrupted, with the rights of your kubeconfig. Nothing runs in the cluster, and nothing is changed there.\n\n" +
-			"The address contains a random token: who has it can see what you can see.",
+			"interrupted, with the rights of your kubeconfig. Nothing runs in the cluster. Nothing is changed there without\n" +
+			"--allow-changes; with it, each change shows the command that it stands for, and asks.\n\n" +
+			"The address contains a random token: who has it can see what you can see, and with --allow-changes do what it offers.",
 		Example: "  kubectl skyhook ui\n" +
 			"  kubectl skyhook ui --no-open --port 8900\n" +
+			"  kubectl skyhook ui --allow-changes --context production\n" +
 			"  kubectl skyhook ui --from dump.yaml",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -43,6 +46,7 @@ func newUICommand(f *factory) *cobra.Command {
 	o.from.addFromFlag(cmd)
 	cmd.Flags().IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 for any free one")
 	cmd.Flags().BoolVar(&o.noOpen, "no-open", false, "print the address without opening a browser")
+	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to run packages again and to ignore nodes")
 	return cmd
 }
 
@@ -50,7 +54,11 @@ func (o *uiOptions) run(ctx context.Context) error {
 	if o.port < 0 || o.port > 65535 {
 		return fmt.Errorf("--port %d is no port: use 1 to 65535, or 0 for any free one", o.port)
 	}
+	if o.allow && o.from.from != "" {
+		return fmt.Errorf("--allow-changes and --from exclude each other: a dump cannot be changed")
+	}
 	source := newUISource(o.factory, o.from)
+	source.mayChange = o.allow
 	if err := source.loadDirectly(ctx); err != nil { // a wrong context or file is an error of the command, not of a page
 		return err
 	}

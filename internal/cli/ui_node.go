@@ -31,6 +31,7 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 		return nil, fmt.Errorf("%w: there is no node %q", ui.ErrNotFound, name)
 	}
 	out := v.newNode(n)
+	out.Offers = s.offersOfNode(n)
 	s.mu.Unlock()
 	if s.watched == nil {
 		return out, nil

@@ -30,6 +30,7 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	r := v.findRollout(name)
 	name = shortName(r.Ref)
 	out := &ui.Rollout{Name: name, Status: summarizeRollout(v, r), Why: explainRollout(v, r), Packages: v.listPackages(r), Seats: v.listSeats(r)}
+	out.Offers = s.offersOfRollout(r)
 	forecast := s.forecast(name)
 	out.Simulation = newSimulation(v, forecast, []string{name})
 	out.Progress = v.newProgress(r, forecast)

@@ -18,11 +18,12 @@ import (
 
 // uiSource is the data behind the pages: the cluster with the decision of the engine, as the other commands have it.
 type uiSource struct {
-	factory *factory
-	log     *warningLog // what the factory warns of; the pages show it
-	from    viewOptions
-	cluster string
-	watched *watchedCluster // nil for a dump
+	factory   *factory
+	log       *warningLog // what the factory warns of; the pages show it
+	from      viewOptions
+	cluster   string
+	mayChange bool
+	watched   *watchedCluster // nil for a dump
 
 	mu        sync.Mutex // guards what follows
 	view      *view
@@ -163,7 +164,11 @@ func (s *uiSource) reload(ctx context.Context) {
 }
 
 func (s *uiSource) pages() ui.Pages {
-	return ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node, Plan: s.plan, Policies: s.policies}
+	p := ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node, Plan: s.plan, Policies: s.policies}
+	if s.mayChange {
+		p.Change = s.change
+	}
+	return p
 }
 
 // context returns what every page shows.

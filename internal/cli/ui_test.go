@@ -17,6 +17,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 )
 
@@ -287,11 +291,68 @@ func TestUIFollows(t *testing.T) {
 	}
 }
 
+// TestUIChanges: a page changes what the commands change, with --allow-changes only.
+func TestUIChanges(t *testing.T) {
+	w := newTestCluster(t, 2)
+	w.Apply(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
+`)
+	w.Must(w.Client.Status().Patch(t.Context(), w.GetSkyhook("demo"), client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`))))
+	readOnly := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	if status, body := readOnly.post("/changes", `{"verb":"pause","skyhook":"demo"}`); status != http.StatusForbidden || !strings.Contains(body, "--allow-changes") {
+		t.Errorf("without --allow-changes: %d: %s", status, body)
+	}
+	if _, page := readOnly.get("/rollouts/skyhook/demo", "text/html"); strings.Contains(string(page), "data-change") {
+		t.Error("a page that is read-only offers changes")
+	}
+	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace, "--allow-changes")
+	for path, command := range map[string]string{
+		"/rollouts/skyhook/demo": `data-command="kubectl skyhook pause demo --namespace ` + w.Namespace + `"`,
+		"/nodes/n1":              `data-command="kubectl skyhook node ignore n1 --namespace ` + w.Namespace + `"`,
+	} {
+		if _, page := s.get(path, "text/html"); !strings.Contains(string(page), command) {
+			t.Errorf("%s does not offer %s:\n%s", path, command, page)
+		}
+	}
+	for _, c := range []struct {
+		change string
+		status int
+		want   string
+	}{
+		{`{"verb":"pause","skyhook":"demo"}`, http.StatusOK, `paused`},
+		{`{"verb":"disable","skyhook":"demo"}`, http.StatusOK, `disabled`},
+		{`{"verb":"ignore","node":"n1"}`, http.StatusOK, `ignored`},
+		{`{"verb":"ignore","node":"n.*"}`, http.StatusNotFound, `there is no node`},
+		{`{"verb":"rerun","skyhook":"demo","package":"tuning","node":"n2"}`, http.StatusConflict, `nothing to run again`},
+		{`{"verb":"pause","skyhook":"nosuch"}`, http.StatusConflict, `nosuch`},
+		{`{"verb":"delete","skyhook":"demo"}`, http.StatusNotFound, `pages cannot`},
+		{`{"verb":"pause","skyhook":"demo","force":true}`, http.StatusBadRequest, `unknown field`},
+	} {
+		if status, body := s.post("/changes", c.change); status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d: %s", c.change, status, body)
+		}
+	}
+	annotations := w.GetSkyhook("demo").Annotations
+	if annotations[v1alpha1.AnnotationPause] != "true" || annotations[v1alpha1.AnnotationDisable] != "true" || w.GetNode("n1").Labels[v1alpha1.LabelIgnore] != "true" {
+		t.Errorf("annotations %v, labels %v", annotations, w.GetNode("n1").Labels)
+	}
+	if labels := w.GetNode("n2").Labels; labels[v1alpha1.LabelIgnore] != "" {
+		t.Errorf("an expression changed another node: %v", labels)
+	}
+}
+
 // TestUIRefusals: a wrong port or file is an error of the command.
 func TestUIRefusals(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--port 70000", "--port 70000 is no port"},
 		{"--from " + stuckDump + "x", "reading the dump"},
+		{"--allow-changes --from " + stuckDump, "--allow-changes and --from exclude each other"},
 		{"--kubeconfig testdata/none --from= ", "finding the cluster"},
 	} {
 		var out, problems bytes.Buffer

@@ -20,6 +20,7 @@ type Node struct {
 	Holds    []Hold      `json:"holds"`
 	Pods     []Pod       `json:"pods"`
 	Events   []NodeEvent `json:"events"`
+	Offers   []Offer     `json:"-"`
 }
 
 // Work is what a rollout does on a node.
@@ -80,8 +81,8 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	write(w, r, http.StatusOK, page)
 }
 
-// Axis returns the time that the stages of a rollout took, for their bars; false when none has a time.
-func (w Work) Axis(now time.Time) plot {
+// newWorkAxis returns the axis of the bars of stages.
+func newWorkAxis(w Work, now time.Time) plot {
 	p := plot{Progress: &Progress{}, from: now, to: now}
 	note := func(t *time.Time) {
 		if t != nil && t.Before(p.from) {

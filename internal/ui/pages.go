@@ -23,6 +23,7 @@ func (s *Server) addRoutes() {
 	s.mux.HandleFunc("GET /plan", s.servePlan)
 	s.mux.HandleFunc("POST /plan", s.servePlan)
 	s.mux.HandleFunc("GET /policies", s.servePolicies)
+	s.mux.HandleFunc("POST /changes", s.serveChange)
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /assets/{file}", serveAsset)
 }
@@ -32,13 +33,12 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	types := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 	kind, ok := types[path.Ext(name)]
-	raw, err := assets.ReadFile("assets/" + name)
-	if !ok || err != nil {
+	if !ok {
 		http.NotFound(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", kind)
-	_, _ = w.Write(raw)
+	http.ServeFileFS(w, r, assets, "assets/"+name)
 }
 
 func (s *Server) serveFleet(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +122,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "graphOf": newGraph,
+		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph,
 		"sum":       func(a, b int) int { return a + b },
 		"groupings": func(labels []string) []string { return append([]string{byCompartment, byZone, byNothing}, labels...) },
 	}

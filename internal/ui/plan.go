@@ -72,8 +72,8 @@ type gantt struct {
 // maxBars is how many waves one chart draws.
 const maxBars = 60
 
-// Charts returns the plan now, and the one with the manifest.
-func (p *Plan) Charts() []gantt {
+// newCharts returns the plan now, and the one with the manifest.
+func newCharts(p *Plan) []gantt {
 	axis := plot{Progress: &Progress{}, from: p.Now, to: p.Now.Add(time.Minute)}
 	for _, bars := range [][]Bar{p.Before, p.After} {
 		for i := range bars {

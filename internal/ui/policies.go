@@ -48,8 +48,8 @@ func (s *Server) servePolicies(w http.ResponseWriter, r *http.Request) {
 	write(w, r, http.StatusOK, page)
 }
 
-// Axis is the axis of a day.
-func (d Day) Axis() plot { return plot{Progress: &Progress{}, from: d.Date, to: d.End} }
+// newDayAxis returns the axis of a day.
+func newDayAxis(d Day) plot { return plot{Progress: &Progress{}, from: d.Date, to: d.End} }
 
 // Summary says when a window is open on a day.
 func (d Day) Summary() string {

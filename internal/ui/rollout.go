@@ -21,6 +21,7 @@ type Rollout struct {
 	Progress   Progress   `json:"progress"`
 	Packages   []Package  `json:"packages"`
 	Seats      []SeatList `json:"seats"`
+	Offers     []Offer    `json:"-"`
 }
 
 // Progress is how many nodes did what over time, by the records on nodes, and how that goes on in the simulation.

@@ -36,6 +36,7 @@ type Pages struct {
 	Plan    func(ctx context.Context, manifest []byte) (*Plan, error) // of the cluster, and with a manifest if there is one
 
 	Policies func(ctx context.Context) (*Policies, error)
+	Change   func(ctx context.Context, c Change) (output string, err error) // nil for pages that are read-only
 }
 
 // Context is what every page shows.

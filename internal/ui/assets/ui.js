@@ -146,6 +146,33 @@ if (drop) {
   });
 }
 
+// --- changes: each shows the command that it stands for, and asks
+
+const ask = document.getElementById('ask');
+let change = '';
+
+document.addEventListener('click', (event) => {
+  const button = event.target instanceof Element ? event.target.closest('button[data-change]') : null;
+  if (button) {
+    change = button.dataset.change;
+    document.getElementById('ask-command').textContent = button.dataset.command;
+    document.getElementById('ask-answer').textContent = '';
+    document.getElementById('ask-yes').disabled = false;
+    ask.showModal();
+  }
+});
+document.getElementById('ask-yes').addEventListener('click', async (event) => {
+  const answer = document.getElementById('ask-answer');
+  event.target.disabled = true;
+  answer.textContent = 'running…';
+  try {
+    const response = await fetch(body.dataset.base + '/changes', {method: 'POST', body: change, headers: {'Content-Type': 'application/json'}});
+    answer.textContent = response.ok ? (await response.json()).output : 'It was refused: ' + await response.text();
+  } catch (error) {
+    answer.textContent = 'The command kubectl skyhook ui does not answer: ' + error.message;
+  }
+});
+
 // --- live: the parts of the page that changed are replaced
 
 const live = document.getElementById('live');

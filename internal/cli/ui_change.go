@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// The changes that pages offer, by the commands that they stand for.
+const (
+	changeRerun    = "rerun"
+	changeIgnore   = "ignore"
+	changeUnignore = "unignore"
+)
+
+// offer returns a change with its words.
+func (s *uiSource) offer(title string, c ui.Change) ui.Offer {
+	return ui.Offer{Change: c, Title: title, Command: strings.Join(s.commandLine(c), " ")}
+}
+
+// commandLine returns the command that a change stands for.
+func (s *uiSource) commandLine(c ui.Change) []string {
+	line := []string{"kubectl", "skyhook"}
+	switch c.Verb {
+	case changeRerun:
+		line = append(line, "package", "rerun", c.Package, "--skyhook", c.Skyhook, "--node", c.Node)
+	case changeIgnore, changeUnignore:
+		line = append(line, "node", c.Verb, c.Node)
+	default:
+		line = append(line, c.Verb, c.Skyhook)
+	}
+	if name := *s.factory.kubeFlags.Context; name != "" {
+		line = append(line, "--context", name)
+	}
+	if name := s.factory.namespace(); name != defaultNamespace {
+		line = append(line, "--namespace", name)
+	}
+	return line
+}
+
+// offersOfRollout returns the changes of a Skyhook: pause or resume, disable or enable.
+func (s *uiSource) offersOfRollout(r *rollout.Rollout) []ui.Offer {
+	hook := s.view.skyhookOf(r)
+	if hook == nil || !s.mayChange {
+		return nil
+	}
+	var out []ui.Offer
+	for _, t := range toggles {
+		isSet := hook.Annotations[t.annotation] == "true"
+		if t.set != isSet {
+			out = append(out, s.offer(capitalize(t.verb), ui.Change{Verb: t.verb, Skyhook: hook.Name}))
+		}
+	}
+	return out
+}
+
+// offersOfNode returns the changes of a node: ignore it, and run a package again.
+func (s *uiSource) offersOfNode(n *node.Node) []ui.Offer {
+	if !s.mayChange {
+		return nil
+	}
+	out := []ui.Offer{s.offer("Ignore", ui.Change{Verb: changeIgnore, Node: n.Name})}
+	if _, isIgnored := n.Labels[v1alpha1.LabelIgnore]; isIgnored {
+		out[0] = s.offer("Do not ignore any longer", ui.Change{Verb: changeUnignore, Node: n.Name})
+	}
+	for _, hook := range s.view.objects.Skyhooks {
+		installed, err := n.Installed(hook.Name)
+		if err != nil {
+			continue
+		}
+		for _, i := range installed {
+			if isInSpec(hook, i) {
+				out = append(out, s.offer("Run "+i.Name+" of "+hook.Name+" again", ui.Change{Verb: changeRerun, Skyhook: hook.Name, Package: i.Name, Node: n.Name}))
+			}
+		}
+	}
+	return out
+}
+
+// change runs the command that a change stands for, and returns what it prints. The page has asked.
+func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
+	var out strings.Builder
+	printer := *s.factory.Printer
+	printer.Out, printer.Format = &out, output.Table
+	f := *s.factory
+	f.Printer = &printer
+	sure := confirmation{given: true}
+	if isOfNode := c.Verb == changeRerun || c.Verb == changeIgnore || c.Verb == changeUnignore; isOfNode {
+		s.mu.Lock()
+		isKnown := s.view.objects.Node(c.Node) != nil // otherwise the name could be an expression for several nodes
+		s.mu.Unlock()
+		if !isKnown {
+			return "", fmt.Errorf("%w: there is no node %q", ui.ErrNotFound, c.Node)
+		}
+	}
+	var err error
+	switch at := slices.IndexFunc(toggles, func(t toggle) bool { return t.verb == c.Verb }); {
+	case at >= 0:
+		err = toggles[at].run(ctx, &f, &sure, c.Skyhook)
+	case c.Verb == changeRerun:
+		err = (&rerunOptions{factory: &f, sure: sure, name: c.Skyhook, pkg: c.Package, nodeArgs: []string{c.Node}}).run(ctx)
+	case c.Verb == changeIgnore:
+		err = runIgnore(ctx, &f, []string{c.Node}, new("true"), "ignored")
+	case c.Verb == changeUnignore:
+		err = runIgnore(ctx, &f, []string{c.Node}, nil, "unignored")
+	default:
+		err = fmt.Errorf("%w: pages cannot %q", ui.ErrNotFound, c.Verb)
+	}
+	return out.String(), err
+}
