@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -75,12 +76,30 @@ type PackageRecord struct {
 	Payload    *v1alpha1.Interrupt `json:"payload,omitempty"`    // what that interrupt does, merged with those it covers
 	By         string              `json:"by,omitempty"`         // task whose interrupt covers this package's
 	Boot       string              `json:"boot,omitempty"`       // boot id before the interrupt; when finished, the one it finished in
+	Since      *time.Time          `json:"since,omitempty"`      // when this stage began, with all its attempts
+	Done       []StageTime         `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
 	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
 	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
 	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
+}
+
+// StageTime is when a stage ran.
+type StageTime struct {
+	Stage   v1alpha1.Stage `json:"stage"`
+	At      time.Time      `json:"at"`   // its begin
+	Seconds int64          `json:"took"` // with all attempts
+}
+
+// EndStage remembers how long the stage of a package took.
+func (p *PackageRecord) EndStage(stage v1alpha1.Stage, now time.Time) {
+	if p.Since == nil {
+		return
+	}
+	p.Done = append(slices.Clip(p.Done), StageTime{stage, *p.Since, max(0, int64(now.Sub(*p.Since).Seconds()))})
+	p.Since = nil
 }
 
 // Failure is how an attempt failed.

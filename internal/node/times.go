@@ -3,7 +3,10 @@
 
 package node
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // maxClockSkew is how much later than the clock a recorded time may be: another operator wrote it a moment ago.
 const maxClockSkew = 10 * time.Second
@@ -17,7 +20,7 @@ func (r SkyhookRecord) LimitTimes(now time.Time) (out SkyhookRecord, isChanged b
 	out = r.Clone()
 	out.At, out.FinishedAt, out.Proving = copied(r.At), copied(r.FinishedAt), copied(r.Proving)
 	for _, p := range out.Packages {
-		p.FailedAt = copied(p.FailedAt)
+		p.FailedAt, p.Since, p.Done = copied(p.FailedAt), copied(p.Since), slices.Clone(p.Done)
 	}
 	out.eachTime(limitTo(now))
 	return out, true
@@ -63,6 +66,10 @@ func (r SkyhookRecord) eachTime(do func(*time.Time)) {
 	}
 	for _, p := range r.Packages {
 		note(p.FailedAt)
+		note(p.Since)
+		for i := range p.Done {
+			do(&p.Done[i].At)
+		}
 	}
 }
 

@@ -79,8 +79,13 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 		}
 	}
 	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Keys: st.keys, Effect: st.effect}
+	began := node.WholeSeconds(r.in.Now)
+	p.Since = &began
 	if old != nil && old.Goal != "" {
-		p.Run, p.Generation, p.Config = old.Run, old.Generation, old.Config
+		p.Run, p.Generation, p.Config, p.Done = old.Run, old.Generation, old.Config, old.Done
+		if was.Stage == st.stage && old.Since != nil {
+			p.Since = old.Since
+		}
 		if was.Stage == st.stage && !wasEdited(st, old) {
 			p.Attempts, p.FailedAt, p.Failure = old.Attempts, old.FailedAt, old.Failure
 		}
@@ -278,6 +283,7 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
 	state[st.key], p.At = entry, node.Position(entry)
+	p.EndStage(entry.Stage, r.in.Now)
 	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
 	then := successOf(st.stage, p.Effect)
 	if then.dropsOtherVersions {
@@ -301,7 +307,7 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 // finishPackage records that nothing is left of the run: the definition is installed.
 func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 	generation := p.Generation
-	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID}
+	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID, Done: p.Done}
 	if r.in.Skyhook.Spec.Drift != nil {
 		p.Generation = generation // names the package's copy on the host
 	}
