@@ -15,6 +15,7 @@ type Durations struct {
 	Task func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration // from the creation of a task's object to its success
 	Pod  time.Duration                                                     // from an eviction until the pod is gone
 	Stop func(Step) bool                                                   // called after each step; true ends the run; nil never does
+	Keep func(*rollout.Action) bool                                        // which actions the timeline has; nil keeps all
 }
 
 // Step has the actions at one time.
@@ -73,7 +74,7 @@ func (r *runner) run(limit time.Duration) Timeline {
 	for {
 		r.advance()
 		v, plan := r.decide()
-		isStopped := out.addStep(v.Now, plan, r.durations.Stop)
+		isStopped := out.addStep(v.Now, plan, r.durations)
 		if isStopped {
 			out.Unfinished = r.findUnfinished()
 		}
@@ -95,13 +96,22 @@ func (r *runner) run(limit time.Duration) Timeline {
 }
 
 // addStep adds the actions of a plan and reports whether the run ends with them.
-func (t *Timeline) addStep(at time.Time, plan rollout.Plan, stop func(Step) bool) bool {
+func (t *Timeline) addStep(at time.Time, plan rollout.Plan, durations Durations) bool {
 	if len(plan.Actions) == 0 {
 		return false
 	}
 	step := Step{At: at, Actions: plan.Actions}
-	t.Steps = append(t.Steps, step)
-	return stop != nil && stop(step)
+	kept := step
+	if durations.Keep != nil {
+		kept.Actions = nil // in an array of its own, so that the plan's can be freed
+		for i := range plan.Actions {
+			if durations.Keep(&plan.Actions[i]) {
+				kept.Actions = append(kept.Actions, plan.Actions[i])
+			}
+		}
+	}
+	t.Steps = append(t.Steps, kept)
+	return durations.Stop != nil && durations.Stop(step)
 }
 
 func (r *runner) apply(v View, plan rollout.Plan) error {
