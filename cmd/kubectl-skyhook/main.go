@@ -17,14 +17,18 @@ import (
 var version = "dev"
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // it ends soon: a little more memory for a fifth less time
-	}
-	takeLargePages()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := cli.Run(ctx, cli.Line{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version,
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version, Hurry: hurry,
 	})
 	stop()
 	os.Exit(code)
+}
+
+// hurry takes more memory for less time: for commands that end soon.
+func hurry() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	takeLargePages()
 }

@@ -50,6 +50,8 @@ func newDriftCommand(f *factory) *cobra.Command {
 type driftReport struct {
 	Skyhooks []driftSummary   `json:"skyhooks"`
 	Packages []driftedPackage `json:"packages"` // that drifted, or cannot be checked
+
+	now time.Time // of the data
 }
 
 // driftSummary sums up the checks of one Skyhook.
@@ -117,7 +119,7 @@ const (
 
 // newDriftReport collects what is known of all Skyhooks, of one, or of those on one node.
 func (v *view) newDriftReport(name string) (*driftReport, error) {
-	report := &driftReport{Skyhooks: []driftSummary{}, Packages: []driftedPackage{}}
+	report := &driftReport{Skyhooks: []driftSummary{}, Packages: []driftedPackage{}, now: v.snapshot.Now}
 	isNode := v.objects.Node(name) != nil
 	isKnown := name == "" || isNode
 	for _, s := range v.objects.Skyhooks {
@@ -230,7 +232,7 @@ func (r *driftReport) format(f *factory) string {
 			fmt.Fprintf(&out, ", %d with packages that cannot be checked", s.Unknown)
 		}
 		if at, err := time.Parse(time.RFC3339, s.LastCheck); err == nil {
-			fmt.Fprintf(&out, ", last check %s ago", formatDuration(time.Since(at)))
+			fmt.Fprintf(&out, ", last check %s ago", formatDuration(r.now.Sub(at)))
 		}
 		out.WriteString("\n")
 	}
@@ -242,7 +244,7 @@ func (r *driftReport) format(f *factory) string {
 	for _, p := range r.Packages {
 		age := ""
 		if at, err := time.Parse(time.RFC3339, p.Since); err == nil {
-			age = formatDuration(time.Since(at))
+			age = formatDuration(r.now.Sub(at))
 		}
 		rows = append(rows, []string{p.Node, p.Skyhook, p.Package + ":" + p.Version, p.Result, age, p.Text})
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
+const uiName = "ui"
+
 // uiOptions are the flags of ui.
 type uiOptions struct {
 	*factory
@@ -30,7 +32,7 @@ type uiOptions struct {
 func newUICommand(f *factory) *cobra.Command {
 	o := &uiOptions{factory: f}
 	cmd := &cobra.Command{
-		Use:   "ui",
+		Use:   uiName,
 		Short: "Show the fleet and its rollouts in a browser",
 		Long: "Show the fleet and its rollouts in a browser. The pages are served on 127.0.0.1 of this machine until the command is\n" +
 			"interrupted, with the rights of your kubeconfig. Nothing runs in the cluster. Nothing is changed there without\n" +
@@ -57,6 +59,7 @@ func (o *uiOptions) run(ctx context.Context) error {
 	if o.allow && o.from.from != "" {
 		return fmt.Errorf("--allow-changes and --from exclude each other: a dump cannot be changed")
 	}
+	debug.SetGCPercent(50) // this command stays: it takes less memory, and more time
 	source := newUISource(o.factory, o.from)
 	source.mayChange = o.allow
 	if err := source.loadDirectly(ctx); err != nil { // a wrong context or file is an error of the command, not of a page
@@ -67,7 +70,6 @@ func (o *uiOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	debug.SetGCPercent(100) // unlike other commands this one stays
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
 	if err != nil {
 		return fmt.Errorf("serving on 127.0.0.1: %w; --port 0 takes any free port", err)

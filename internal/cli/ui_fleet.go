@@ -76,7 +76,24 @@ func (v *view) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Ve
 	if verdict.Phase == rollout.PhaseFinished {
 		c.Since = timeOrNil(t.FinishedAt)
 	}
+	if key, drift := v.firstDrift(r, t); c.State == ui.StateDrifted {
+		name, _, _ := strings.Cut(key, "|")
+		c.Reason, c.Text, c.Since = string(rollout.ReasonDrift), name+": "+drift.Text, timeOrNil(drift.Since)
+	}
 	return c
+}
+
+// firstDrift returns the first package of a target that is not as it was left; an empty key if there is none.
+func (v *view) firstDrift(r *rollout.Rollout, t *rollout.Target) (key string, found node.PackageDrift) {
+	hook := v.skyhookOf(r)
+	if hook == nil || hook.Spec.Drift == nil {
+		return "", node.PackageDrift{}
+	}
+	rec := v.objects.Compiled(hook).DriftOf(t.Node)
+	if keys := rec.Drifted(); len(keys) > 0 {
+		return keys[0], rec.Packages[keys[0]]
+	}
+	return "", node.PackageDrift{}
 }
 
 // currentTask returns the failing task of a target, otherwise a running one; nil when there is neither.
@@ -109,6 +126,10 @@ func (v *view) stateOf(r *rollout.Rollout, t *rollout.Target, verdict rollout.Ve
 		return ui.StateNotReady
 	case verdict.Phase == rollout.PhaseInFlight && slices.Contains(drainReasons, verdict.Why.Reason):
 		return ui.StateDraining
+	case verdict.Phase == rollout.PhaseFinished:
+		if key, _ := v.firstDrift(r, t); key != "" {
+			return ui.StateDrifted
+		}
 	}
 	return phaseStates[verdict.Phase]
 }

@@ -37,6 +37,11 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 		return out, nil
 	}
 	out.Events = s.listEvents(ctx, name)
+	if report, ok := out.Drift.(*driftReport); ok {
+		if err := report.readDiffs(ctx, s.factory); err != nil {
+			return nil, err
+		}
+	}
 	for i := range out.Work {
 		for j := range out.Work[i].Stages {
 			stage := &out.Work[i].Stages[j]
@@ -58,6 +63,9 @@ func (v *view) newNode(n *node.Node) *ui.Node {
 		summaries = append(summaries, summarizeNode(n, name, nil))
 	}
 	out.Status = summaries
+	if report, err := v.newDriftReport(n.Name); err == nil { // an error: nobody checks
+		out.Drift = report
+	}
 	if !n.Ready {
 		out.State = ui.StateNotReady
 	}
@@ -86,15 +94,40 @@ func (v *view) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Ve
 		Rollout: shortName(r.Ref), Path: "rollouts/" + strings.ToLower(r.Ref.Kind) + "/" + r.Ref.Path(), State: v.stateOf(r, t, verdict, n),
 		AdmittedAt: timeOrNil(t.AdmittedAt), FinishedAt: timeOrNil(t.FinishedAt), Stages: []ui.Stage{},
 	}
+	if hook := v.skyhookOf(r); hook != nil {
+		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
+		if len(t.Tasks) == 0 && len(work.Stages) == 0 { // it was finished by an operator that recorded no times
+			for _, p := range summarizeNode(n, hook.Name, hook).Packages {
+				work.Stages = append(work.Stages, ui.Stage{Package: p.Name, Label: p.Name + " " + p.Version, State: string(p.Stage) + " " + string(p.State), Attempts: int(p.Restarts)})
+			}
+		}
+	}
 	for i := range t.Tasks {
 		work.Stages = append(work.Stages, v.newStage(&t.Tasks[i]))
 	}
-	if hook := v.skyhookOf(r); hook != nil && len(t.Tasks) == 0 { // a finished target has no tasks
-		for _, p := range summarizeNode(n, hook.Name, hook).Packages {
-			work.Stages = append(work.Stages, ui.Stage{Package: p.Name, Label: p.Name + " " + p.Version, State: string(p.Stage) + " " + string(p.State), Attempts: int(p.Restarts)})
+	return work
+}
+
+// listDoneStages returns the stages that succeeded on a node, by their begin: those of the work that is under way, or of the last one.
+func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
+	var out []ui.Stage
+	for key, p := range n.Skyhook(name).Record.Packages {
+		pkg, _, _ := strings.Cut(key, "|")
+		for _, d := range p.Done {
+			if p.Goal == "" && t.Admitted && d.At.Before(t.AdmittedAt) {
+				continue // of earlier work
+			}
+			end := d.At.Add(time.Duration(d.Seconds) * time.Second)
+			out = append(out, ui.Stage{
+				Package: pkg, Label: pkg + " " + string(d.Stage), State: string(rollout.StateDone), Started: timeOrNil(d.At), Ended: timeOrNil(end),
+				Duration: formatDuration(end.Sub(d.At)),
+			})
 		}
 	}
-	return work
+	slices.SortFunc(out, func(a, b ui.Stage) int {
+		return cmp.Or(a.Started.Compare(*b.Started), strings.Compare(a.Label, b.Label))
+	})
+	return out
 }
 
 func (v *view) newStage(k *rollout.Task) ui.Stage {

@@ -35,7 +35,7 @@ func (s *uiSource) plan(ctx context.Context, text []byte) (*ui.Plan, error) {
 		out.Problem = err.Error()
 		return out, nil
 	}
-	f = edited.simulateRollouts(assumeDurations(uiStage), maxSimulatedTime, nil)
+	f = edited.simulateForPages(nil)
 	out.Edited, out.After = newSimulation(edited, f, nil), listBars(edited, f)
 	return out, nil
 }

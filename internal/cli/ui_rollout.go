@@ -29,7 +29,7 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	}
 	r := v.findRollout(name)
 	name = shortName(r.Ref)
-	out := &ui.Rollout{Name: name, Status: summarizeRollout(v, r), Why: explainRollout(v, r), Packages: v.listPackages(r), Seats: v.listSeats(r)}
+	out := &ui.Rollout{Name: name, Status: summarizeRollout(v, r), Why: explainRollout(v, r), Packages: v.listPackages(r), Budgets: v.listBudgets(r)}
 	out.Offers = s.offersOfRollout(r)
 	forecast := s.forecast(name)
 	out.Simulation = newSimulation(v, forecast, []string{name})
@@ -44,6 +44,9 @@ type cachedForecast struct {
 	took    time.Duration
 }
 
+// keepForecast is how long a simulation stays in memory that nobody looks at.
+const keepForecast = time.Minute
+
 // forecast simulates a rollout to its end, or all without a name. One that took long serves for a while, because a page that is open asks for each version.
 func (s *uiSource) forecast(name string) *forecast {
 	old, ok := s.forecasts[name]
@@ -55,11 +58,21 @@ func (s *uiSource) forecast(name string) *forecast {
 	if name != "" {
 		stop = s.view.stopWhenDone([]string{name})
 	}
-	f := s.view.simulateRollouts(assumeDurations(uiStage), maxSimulatedTime, stop)
+	f := s.view.simulateForPages(stop)
 	if s.forecasts == nil {
 		s.forecasts = map[string]cachedForecast{}
 	}
+	maps.DeleteFunc(s.forecasts, func(_ string, f cachedForecast) bool { return s.view.dump.Taken.Sub(f.start) > keepForecast })
 	s.forecasts[name] = cachedForecast{f, s.version, time.Since(began)}
+	return f
+}
+
+// simulateForPages simulates without remembering what pages do not show: a simulation stays in memory for a while.
+func (v *view) simulateForPages(isEnough stopCondition) *forecast {
+	times := assumeDurations(uiStage)
+	times.Keep = func(a *rollout.Action) bool { return a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRetire }
+	f := v.simulateRollouts(times, maxSimulatedTime, isEnough)
+	f.timeline.Final, f.runs = rollout.Snapshot{}, nil
 	return f
 }
 
@@ -293,34 +306,34 @@ func countPackage(p *ui.Package, t *rollout.Target) {
 	}
 }
 
-// maxSeats is how many nodes of one group a page lists.
-const maxSeats = 50
+// maxCounted is how many nodes of one group a page lists.
+const maxCounted = 50
 
-// listSeats returns what counts against the budgets of a rollout: its own nodes, those of other rollouts in the same groups, and
+// listBudgets returns what counts against the budgets of a rollout: its own nodes, those of other rollouts in the same groups, and
 // nodes that nobody of ours made unavailable.
-func (v *view) listSeats(r *rollout.Rollout) []ui.SeatList {
-	out := []ui.SeatList{}
+func (v *view) listBudgets(r *rollout.Rollout) []ui.Budget {
+	out := []ui.Budget{}
 	for _, g := range v.snapshot.Groups {
 		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Group == g.Ref }) {
 			continue
 		}
-		list := ui.SeatList{Group: groupName(r, g.Ref), Seats: []ui.Cell{}}
+		budget := ui.Budget{Group: groupName(r, g.Ref), Nodes: []ui.Cell{}}
 		for i := range v.snapshot.Rollouts {
 			other := &v.snapshot.Rollouts[i]
 			for j, verdict := range v.reportOf(other.Ref).Verdicts {
 				t := &other.Targets[j]
 				n := v.objects.Node(t.Node)
 				if t.Group == g.Ref && t.Admitted && n != nil {
-					list.Seats = append(list.Seats, v.newCell(other, t, verdict, n))
+					budget.Nodes = append(budget.Nodes, v.newCell(other, t, verdict, n))
 				}
 			}
 		}
 		for _, name := range g.Taken {
-			list.Seats = append(list.Seats, ui.Cell{Node: name, State: ui.StateNotReady, Reason: "not ready, or cordoned by somebody else"})
+			budget.Nodes = append(budget.Nodes, ui.Cell{Node: name, State: ui.StateNotReady, Reason: "not ready, or cordoned by somebody else"})
 		}
-		if len(list.Seats) > 0 {
-			list.Seats = list.Seats[:min(maxSeats, len(list.Seats))]
-			out = append(out, list)
+		if len(budget.Nodes) > 0 {
+			budget.Nodes = budget.Nodes[:min(maxCounted, len(budget.Nodes))]
+			out = append(out, budget)
 		}
 	}
 	return out

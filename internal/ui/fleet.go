@@ -42,6 +42,7 @@ const (
 	StateDraining  State = "draining"
 	StateWorking   State = "working"
 	StateBlocked   State = "blocked"
+	StateDrifted   State = "drifted"
 	StateWaiting   State = "waiting"
 	StatePaused    State = "paused"
 	StateComplete  State = "complete"
@@ -60,6 +61,7 @@ var stateTable = []struct {
 	{StateDraining, "▾", "Draining", "pods must leave the node first"},
 	{StateWorking, "▸", "Working", "stages run, or are about to"},
 	{StateBlocked, "◆", "Blocked", "work cannot begin without somebody's help"},
+	{StateDrifted, "≠", "Drifted", "it is complete, and is not any more as it was left"},
 	{StateWaiting, "…", "Waiting", "work begins by itself"},
 	{StatePaused, "‖", "Paused", "its rollout is paused or disabled"},
 	{StateComplete, "✓", "Complete", "nothing is left to do"},

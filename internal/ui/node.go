@@ -17,6 +17,7 @@ type Node struct {
 	Why      any         `json:"why"`    // as why NODE -o json prints it
 	Status   any         `json:"status"` // as node status NODE -o json prints it
 	Work     []Work      `json:"work"`   // of each rollout that selects the node
+	Drift    any         `json:"drift"`  // as drift NODE -o json prints it; nil if nobody checks
 	Holds    []Hold      `json:"holds"`
 	Pods     []Pod       `json:"pods"`
 	Events   []NodeEvent `json:"events"`

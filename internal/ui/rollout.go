@@ -14,14 +14,14 @@ import (
 
 // Rollout is the data behind the page of a Skyhook or NodeOp.
 type Rollout struct {
-	Name       string     `json:"name"`       // as commands take it
-	Status     any        `json:"status"`     // as status NAME -o json prints it
-	Why        any        `json:"why"`        // as why NAME -o json prints it
-	Simulation any        `json:"simulation"` // as simulate NAME -o json prints it, without the steps; nil if it was not simulated
-	Progress   Progress   `json:"progress"`
-	Packages   []Package  `json:"packages"`
-	Seats      []SeatList `json:"seats"`
-	Offers     []Offer    `json:"-"`
+	Name       string    `json:"name"`       // as commands take it
+	Status     any       `json:"status"`     // as status NAME -o json prints it
+	Why        any       `json:"why"`        // as why NAME -o json prints it
+	Simulation any       `json:"simulation"` // as simulate NAME -o json prints it, without the steps; nil if it was not simulated
+	Progress   Progress  `json:"progress"`
+	Packages   []Package `json:"packages"`
+	Budgets    []Budget  `json:"budgets"`
+	Offers     []Offer   `json:"-"`
 }
 
 // Progress is how many nodes did what over time, by the records on nodes, and how that goes on in the simulation.
@@ -68,10 +68,10 @@ type Package struct {
 	Waiting  int      `json:"waiting"`
 }
 
-// SeatList is what counts against the budget of a group.
-type SeatList struct {
+// Budget is what counts against the budget of a group.
+type Budget struct {
 	Group string `json:"group"`
-	Seats []Cell `json:"seats"`
+	Nodes []Cell `json:"nodes"`
 }
 
 func (s *Server) serveRollout(w http.ResponseWriter, r *http.Request) {
