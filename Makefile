@@ -91,8 +91,12 @@ demo-down: ## remove the demo
 	@test/demo/demo.sh down
 
 .PHONY: pictures
-pictures: ## record the picture of the README on the cluster of `make demo` or of DEMO_KUBECONFIG
+pictures: pictures-ui ## record the picture of the README on the cluster of `make demo` or of DEMO_KUBECONFIG, and the pages of `kubectl skyhook ui`
 	@test/demo/picture.sh
+
+.PHONY: pictures-ui
+pictures-ui: ## take the pictures of docs/ui.md, from 1,000 nodes on an API server of this machine, in Chromium
+	cd test/ui && SKYHOOK_UI_PICTURES=$(CURDIR)/docs/images go test -count=1 -v -run '^TestLive$$' .
 
 .PHONY: docs
 docs: ## check every example, command and link of the documentation, with an API server

@@ -36,8 +36,8 @@ func TestNewVersion(t *testing.T) {
 	if got, want := string(v.frontMatter("README.md")), "---\ntitle: \"The product\"\nurl: \"/index.html\"\npath: \"index.html\"\nsource: \"README.md\"\n---\n"; got != want {
 		t.Errorf("Hugo reads\n%s", got)
 	}
-	if isPicture("docs/images/x.png") || !isPicture("docs/images/x.svg") || isPicture("internal/x.svg") {
-		t.Error("pictures are SVGs below docs/")
+	if !isPicture("docs/images/x.png") || !isPicture("docs/images/x.svg") || isPicture("internal/x.svg") {
+		t.Error("pictures are SVGs and PNGs below docs/")
 	}
 }
 

@@ -56,7 +56,9 @@ func isPage(name string) bool {
 }
 
 // isPicture reports whether pages may show a file.
-func isPicture(name string) bool { return strings.HasPrefix(name, "docs/") && path.Ext(name) == ".svg" }
+func isPicture(name string) bool {
+	return strings.HasPrefix(name, "docs/") && (path.Ext(name) == ".svg" || path.Ext(name) == ".png")
+}
 
 func newVersion(name, revision string, files map[string][]byte) *version {
 	v := &version{Name: name, revision: revision, files: files, Files: map[string]string{}}

@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/controller"
+	"github.com/skyhook-k8s/skyhook/internal/options"
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
+)
+
+const (
+	nodesVariable    = "SKYHOOK_UI_NODES"    // how many nodes the rollout has; 1,000 without it
+	picturesVariable = "SKYHOOK_UI_PICTURES" // names a folder in which the test leaves the pictures of the documentation
+)
+
+var plane *controlplane.Plane
+
+// liveCluster is a real API server with a real operator, in the middle of a rollout.
+type liveCluster struct {
+	*testenv.Env
+	kubeconfig string
+	nodes      int
+}
+
+const liveObjects = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: racks}
+spec:
+  default: {budget: {percent: 10}, strategy: {fixed: {initialBatch: 100}}}
+  windows: {timeZone: Europe/Berlin, open: [{hours: "00:00-24:00"}]}
+---
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: gpu-stack}
+spec:
+  deploymentPolicy: racks
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages:
+    kernel: {version: 6.8.0, image: registry.example/packages/kernel}
+    tuning: {version: 1.2.0, image: registry.example/packages/tuning}
+    driver: {version: 2.0.0, image: registry.example/packages/driver, dependsOn: {kernel: 6.8.0}}
+`
+
+// startRollout starts a rollout that comes to about two thirds of the nodes: on the others the driver hangs, or fails.
+func startRollout(t *testing.T, nodes int) *liveCluster {
+	t.Helper()
+	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: nodes}
+	c.addNodes()
+	c.StartKubelet().SetOutcome(func(p *corev1.Pod) testenv.Outcome {
+		number, _ := strconv.Atoi(strings.TrimPrefix(p.Spec.NodeName, "node-"))
+		isDriver := strings.HasPrefix(p.Spec.InitContainers[0].Name, "driver")
+		switch {
+		case isDriver && number%50 == 7:
+			return testenv.Fails
+		case isDriver && number%10 == 9:
+			return testenv.Hangs
+		}
+		return testenv.Succeeds
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	settings := options.Defaults()
+	settings.Namespace, settings.AgentImage, settings.PauseImage = c.Namespace, "registry.example/agent:v1", "registry.example/pause:3"
+	go func() {
+		ended <- controller.Run(ctx, c.Config, controller.Options{
+			Skyhook: settings.Skyhook(""), NodeOps: settings.NodeOps(),
+			MetricsAddress: "0", ProbeAddress: "0", Log: logr.Discard(), Registry: prometheus.NewRegistry(),
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the operator ended: %v", err)
+		}
+	})
+	for _, object := range strings.Split(liveObjects, "---\n") {
+		c.Apply(object)
+	}
+	return c
+}
+
+// addNodes adds nodes in four zones, some of them at a time.
+func (c *liveCluster) addNodes() {
+	c.Helper()
+	var all sync.WaitGroup
+	numbers := make(chan int)
+	for range 16 {
+		all.Go(func() {
+			for i := range numbers {
+				c.AddNode(fmt.Sprintf("node-%04d", i), map[string]string{"pool": "gpu", "topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i%4)})
+			}
+		})
+	}
+	for i := range c.nodes {
+		numbers <- i
+	}
+	close(numbers)
+	all.Wait()
+}
+
+// rolloutStatus is what status -o json says of a rollout.
+type rolloutStatus struct {
+	Nodes, Complete, InProgress, Failing int
+}
+
+// readStatus runs status.
+func (c *liveCluster) readStatus() rolloutStatus {
+	c.Helper()
+	program, err := buildPlugin()
+	c.Must(err)
+	raw, err := exec.Command(program, "status", "gpu-stack", "-o", "json", "--kubeconfig", c.kubeconfig, "-n", c.Namespace).Output()
+	c.Must(err)
+	var s rolloutStatus
+	c.Must(json.Unmarshal(raw, &s))
+	return s
+}
+
+// waitUntil waits at most ten minutes: a rollout over 5,000 nodes takes several.
+func waitUntil(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after ten minutes: not %s", what)
+		}
+	}
+}
+
+// countCells returns how many nodes the page shows in a state.
+func countCells(b *browser, state string) int {
+	b.Helper()
+	return evaluate[int](b, `document.querySelectorAll('.cells i.`+state+`').length`)
+}
+
+// TestLive looks at a rollout over 1,000 nodes on a real API server, as a person would.
+func TestLive(t *testing.T) {
+	nodes := 1000
+	if text := os.Getenv(nodesVariable); text != "" {
+		var err error
+		if nodes, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := startBrowser(t)
+	c := startRollout(t, nodes)
+	address, pid := serve(t, "--allow-changes", "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
+	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
+	t.Run("counts", func(t *testing.T) { c.checkCounts(t, b, address) })
+	t.Run("speed", func(t *testing.T) { logSpeed(t, b, address) })
+	t.Run("follows", func(t *testing.T) { c.checkFollowing(t, b, address) })
+	t.Run("pages", func(t *testing.T) { checkPages(t, b, address) })
+	t.Run("changes", func(t *testing.T) { c.checkChanges(t, b, address) })
+	t.Run("others", func(t *testing.T) { c.checkOthers(t, b, address) })
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	c.Must(err)
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	peak, _, _ = strings.Cut(peak, "\n")
+	t.Logf("%d nodes: peak memory of the plugin %s", nodes, strings.TrimSpace(peak))
+	b.checkRequests(address)
+}
+
+// checkCounts: the page has the counts of status, when the rollout has come to rest: the budget is taken by nodes that hang or failed.
+func (c *liveCluster) checkCounts(t *testing.T, b *browser, address string) {
+	b.run(chromedp.Navigate(address), chromedp.WaitVisible(".cells"))
+	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != c.nodes {
+		t.Fatalf("the page shows %d nodes", count)
+	}
+	var last rolloutStatus
+	waitUntil(t, "at rest", func() bool {
+		was := last
+		last = c.readStatus()
+		time.Sleep(time.Second)
+		return last == was && last.Complete > 0 && last.Failing > 0
+	})
+	waitUntil(t, fmt.Sprintf("the counts of %+v", last), func() bool {
+		return countCells(b, "complete") == last.Complete && countCells(b, "failed") == last.Failing && countCells(b, "working") == last.InProgress
+	})
+	t.Logf("%+v", last)
+}
+
+// logSpeed logs what docs/ui.md says.
+func logSpeed(t *testing.T, b *browser, address string) {
+	for _, path := range []string{"", "rollouts/skyhook/gpu-stack", "plan"} {
+		b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.Sleep(500*time.Millisecond))
+		t.Logf("/%s: first paint after %.0f ms, %d KiB", path,
+			evaluate[float64](b, `performance.getEntriesByName('first-contentful-paint')[0].startTime`),
+			evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)>>10)
+	}
+}
+
+// checkFollowing: an open page shows what happens, without being loaded again.
+func (c *liveCluster) checkFollowing(t *testing.T, b *browser, address string) {
+	b.run(chromedp.Navigate(address+"?by=zone"), chromedp.WaitVisible(".cells"), chromedp.Evaluate(`window.mark = 1`, nil))
+	waitUntil(t, "live", func() bool { return evaluate[string](b, `document.getElementById('live').textContent`) == "live" })
+	if groups := evaluate[int](b, `document.querySelectorAll('.group').length`); groups != 4 {
+		t.Errorf("there are %d groups, want one for each zone", groups)
+	}
+	name := fmt.Sprintf("node-%04d", c.nodes-1)
+	state := func() string {
+		return evaluate[string](b, `document.querySelector('.cells i[data-n="`+name+`"]').className`)
+	}
+	for _, step := range []struct{ ready, want string }{{"False", "not-ready"}, {"True", state()}} {
+		patch := `{"status":{"conditions":[{"type":"Ready","status":"` + step.ready + `","reason":"Test"}]}}`
+		began := time.Now()
+		c.Must(c.Client.Status().Patch(t.Context(), c.GetNode(name), client.RawPatch(types.MergePatchType, []byte(patch))))
+		waitUntil(t, step.want, func() bool { return state() == step.want })
+		t.Logf("%s: the page shows it after %s", step.want, time.Since(began).Round(time.Millisecond))
+	}
+	if !evaluate[bool](b, `window.mark === 1`) {
+		t.Error("the page was loaded again")
+	}
+}
+
+// checkPages opens every page, applies the rules of checks.js, and takes the pictures of the documentation.
+func checkPages(t *testing.T, b *browser, address string) {
+	for name, path := range map[string]string{
+		"fleet": "?by=zone", "rollout": "rollouts/skyhook/gpu-stack", "node": "nodes/node-0007", "plan": "plan", "policies": "policies",
+	} {
+		var shot []byte
+		b.run(
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}),
+			chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.CaptureScreenshot(&shot),
+		)
+		for _, wrong := range evaluate[[]string](b, checks) {
+			t.Errorf("%s: %s", name, wrong)
+		}
+		if dir := os.Getenv(picturesVariable); dir != "" {
+			if err := os.WriteFile(filepath.Join(dir, "ui-"+name+".png"), shot, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	text := evaluate[string](b, `fetch('`+address+`nodes/node-0007').then((answer) => answer.text())`)
+	if !strings.Contains(text, "driver apply") || !strings.Contains(text, "StageFailed") {
+		t.Errorf("the page of a failed node does not say what failed:\n%s", text)
+	}
+}
+
+// checkChanges presses a button: the page shows the command, asks, and runs it.
+func (c *liveCluster) checkChanges(t *testing.T, b *browser, address string) {
+	var command string
+	isPaused := func() bool { return c.GetSkyhook("gpu-stack").Annotations[v1alpha1.AnnotationPause] == "true" }
+	b.run(
+		chromedp.Navigate(address+"rollouts/skyhook/gpu-stack"), chromedp.Click(`button[data-command*=" pause "]`), chromedp.WaitVisible("#ask"),
+		chromedp.Text("#ask-command", &command),
+	)
+	if !strings.HasPrefix(command, "kubectl skyhook pause gpu-stack") || isPaused() {
+		t.Errorf("it does not ask: %q, paused %v", command, isPaused())
+	}
+	b.run(chromedp.Click("#ask-yes"))
+	waitUntil(t, "paused", isPaused)
+	b.run(chromedp.WaitVisible(`button[data-command*=" resume "]`, chromedp.ByQuery))
+}
+
+// checkOthers: a page of another server reads nothing and changes nothing, even with the address.
+func (c *liveCluster) checkOthers(t *testing.T, b *browser, address string) {
+	for _, path := range []string{strings.Split(address, "/")[2], strings.Split(address, "/")[2] + "/" + strings.Repeat("0", 32) + "/"} {
+		answer, err := http.Get("http://" + path)
+		c.Must(err)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden {
+			t.Errorf("%s without the token: %s", path, answer.Status)
+		}
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprint(w, `<!doctype html><title>another page</title><link rel="icon" href="data:,"><p>another page</p>`)
+	}))
+	t.Cleanup(other.Close)
+	b.expectProblems = true
+	b.run(chromedp.Navigate(other.URL))
+	for _, request := range []string{`fetch('` + address + `')`, `fetch('` + address + `changes', {method: 'POST', body: '{"verb":"resume","skyhook":"gpu-stack"}'})`} {
+		if evaluate[bool](b, request+`.then((answer) => answer.ok, () => false)`) {
+			t.Errorf("another page may %s", request)
+		}
+	}
+	if c.GetSkyhook("gpu-stack").Annotations[v1alpha1.AnnotationPause] != "true" {
+		t.Error("another page resumed the Skyhook")
+	}
+	b.mu.Lock()
+	b.requests = b.requests[:1] // those of the other page were ours
+	b.mu.Unlock()
+}

@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ui opens the pages of kubectl skyhook ui in a browser.
+package ui
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	browserlog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
+)
+
+const (
+	repository = "../.."
+	dumps      = repository + "/internal/cli/testdata/dumps/"
+)
+
+// screenshotVariable names a folder in which the test leaves what the browser showed.
+const screenshotVariable = "SKYHOOK_SCREENSHOTS"
+
+//go:embed checks.js
+var checks string
+
+// browser is Chromium with what it did.
+type browser struct {
+	*testing.T
+	ctx      context.Context
+	mu       sync.Mutex
+	requests []string // addresses
+
+	expectProblems bool // a test makes the browser write errors to its console
+}
+
+// startBrowser starts Chromium. Whatever it writes to its console as an error fails the test.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("it needs Debian's package chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, end := chromedp.NewContext(ctx)
+	t.Cleanup(end)
+	b := &browser{T: t, ctx: ctx}
+	chromedp.ListenTarget(ctx, b.note)
+	b.run(network.Enable(), browserlog.Enable())
+	return b
+}
+
+func (b *browser) note(event any) {
+	switch event := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.Errorf("a script failed: %v", event.ExceptionDetails)
+	case *browserlog.EventEntryAdded:
+		if event.Entry.Level == browserlog.LevelError && !b.expectProblems {
+			b.Errorf("the console says: %s %s", event.Entry.Text, event.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.requests = append(b.requests, event.Request.URL)
+	}
+}
+
+func (b *browser) run(actions ...chromedp.Action) {
+	b.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// evaluate returns the value of an expression.
+func evaluate[T any](b *browser, expression string) (value T) {
+	b.Helper()
+	b.run(chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return value
+}
+
+// buildPlugin builds the plugin and returns its program.
+var buildPlugin = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "skyhook-ui")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "kubectl-skyhook")
+	build := exec.Command("go", "build", "-o", program, "./cmd/kubectl-skyhook")
+	build.Dir = repository
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the plugin: %w: %s", err, text)
+	}
+	return program, nil
+})
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	log.SetLogger(logr.Discard())
+	code := controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{repository + "/chart/files/crds"}})
+	if program, err := buildPlugin(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(program))
+	}
+	os.Exit(code)
+}
+
+// serveDump shows a dump until the test ends, and returns the address of the first page.
+func serveDump(t *testing.T, file string) string {
+	t.Helper()
+	address, _ := serve(t, "--from", file)
+	return address
+}
+
+// serve runs kubectl skyhook ui until the test ends, and returns the address of the first page and the number of the process.
+func serve(t *testing.T, args ...string) (address string, pid int) {
+	t.Helper()
+	program, err := buildPlugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, append([]string{"ui", "--no-open"}, args...)...)
+	cmd.Stderr = os.Stderr // what it warns of
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line), cmd.Process.Pid
+}
+
+// writeLargeDump writes a dump with this many nodes, of which a tenth are not ready.
+func writeLargeDump(t *testing.T, nodes int) string {
+	t.Helper()
+	raw, err := os.ReadFile(dumps + "windows.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Builder{}
+	text.Write(raw)
+	for i := range nodes {
+		ready := "True"
+		if i%10 == 3 {
+			ready = "False"
+		}
+		fmt.Fprintf(&text, "- {apiVersion: v1, kind: Node, metadata: {name: node-%04d, uid: 44444444-0000-4000-8000-%012d, creationTimestamp: \"2026-11-01T00:00:00Z\", "+
+			"labels: {pool: gpu, topology.kubernetes.io/zone: zone-%d}}, status: {conditions: [{type: Ready, status: %q, lastTransitionTime: \"2026-11-01T00:00:00Z\"}]}}\n",
+			i, i, i%4, ready)
+	}
+	file := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// pages are paths below the first page, by name.
+var pages = map[string]struct{ dump, path string }{
+	"fleet": {"stuck.yaml", ""}, "rollout": {"stuck.yaml", "rollouts/skyhook/base"}, "waiting": {"stuck.yaml", "rollouts/skyhook/driver"},
+	"node": {"stuck.yaml", "nodes/n3"}, "plan": {"stuck.yaml", "plan"}, "packages": {"windows.yaml", "rollouts/skyhook/gpu"}, "policies": {"windows.yaml", "policies"},
+}
+
+// TestAccessibility opens every page in light and dark, on a telephone and on a wall, and applies the rules of checks.js.
+func TestAccessibility(t *testing.T) {
+	b := startBrowser(t)
+	addresses := map[string]string{"stuck.yaml": serveDump(t, dumps+"stuck.yaml"), "windows.yaml": serveDump(t, dumps+"windows.yaml")}
+	for name, page := range pages {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{360, 1280, 3840} {
+				var shot []byte
+				b.run(
+					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+					chromedp.EmulateViewport(width, 900), chromedp.Navigate(addresses[page.dump]+page.path), chromedp.WaitVisible("main h1"),
+					chromedp.FullScreenshot(&shot, 100),
+				)
+				for _, wrong := range evaluate[[]string](b, checks) {
+					t.Errorf("%s, %s, %d pixels: %s", name, scheme, width, wrong)
+				}
+				if dir := os.Getenv(screenshotVariable); dir != "" {
+					if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), shot, 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+	b.checkRequests(addresses["stuck.yaml"], addresses["windows.yaml"])
+}
+
+// checkRequests fails if the browser asked for anything but the pages.
+func (b *browser) checkRequests(addresses ...string) {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.requests) == 0 {
+		b.Error("no request was noted")
+	}
+	for _, request := range b.requests {
+		isOurs := request == "about:blank"
+		for _, address := range addresses {
+			isOurs = isOurs || strings.HasPrefix(request, address)
+		}
+		if !isOurs {
+			b.Errorf("the browser asked for %s", request)
+		}
+	}
+}
+
+// TestKeyboard moves over the nodes with arrow keys and opens one.
+func TestKeyboard(t *testing.T) {
+	b := startBrowser(t)
+	address := serveDump(t, dumps+"stuck.yaml")
+	var at, tip string
+	b.run(
+		chromedp.Navigate(address), chromedp.WaitVisible(".cells"), chromedp.Focus(".cells"),
+		chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.WaitVisible("#tip"),
+		chromedp.Text("#tip", &tip), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#work"), chromedp.Location(&at),
+	)
+	if !strings.HasSuffix(at, "/nodes/n3") || !strings.Contains(tip, "n3 failed") || !strings.Contains(tip, "base: tuning config") || !strings.Contains(tip, "StageFailed") {
+		t.Errorf("it says %q and opens %s", tip, at)
+	}
+}
+
+// TestDroppedManifest shows the plan before and after a manifest.
+func TestDroppedManifest(t *testing.T) {
+	b := startBrowser(t)
+	file, err := filepath.Abs(repository + "/internal/cli/testdata/reboot.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after string
+	b.run(
+		chromedp.Navigate(serveDump(t, dumps+"stuck.yaml")+"plan"), chromedp.WaitVisible(".gantt"), chromedp.Text("#plan", &before),
+		chromedp.SetUploadFiles("#drop input", []string{file}), chromedp.WaitVisible("#plan section:nth-of-type(2)"), chromedp.Text("#plan", &after),
+	)
+	if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// scrollTimes scrolls the page and returns the times between frames in milliseconds.
+const scrollTimes = `new Promise((resolve) => {
+  const times = [];
+  let last = performance.now();
+  const step = () => {
+    const now = performance.now();
+    times.push(now - last);
+    last = now;
+    scrollBy(0, 40);
+    times.length < 120 ? requestAnimationFrame(step) : resolve(times.slice(1).sort((a, b) => a - b));
+  };
+  requestAnimationFrame(step);
+})`
+
+// TestLargeFleet opens a fleet of 5,000 nodes, filters it, and logs what docs/ui.md says about its speed.
+func TestLargeFleet(t *testing.T) {
+	b := startBrowser(t)
+	address := serveDump(t, writeLargeDump(t, 5000))
+	b.run(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address), chromedp.WaitVisible(".cells"))
+	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != 5003 {
+		t.Errorf("the page shows %d nodes, want 5003", count)
+	}
+	frames := evaluate[[]float64](b, scrollTimes)
+	t.Logf("first paint after %.0f ms, page of %d KiB, %d frames of a scroll: median %.1f ms, 95th percentile %.1f ms",
+		evaluate[float64](b, `performance.getEntriesByName('first-contentful-paint')[0].startTime`),
+		evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)>>10, len(frames), frames[len(frames)/2], frames[len(frames)*95/100])
+
+	// a choice is submitted with all filters as soon as it is made
+	b.run(chromedp.SendKeys(`input[name=q]`, "node-00"), chromedp.SetValue(`select[name=state]`, "not-ready"), chromedp.WaitVisible(`.legend a[aria-current]`))
+	b.run(chromedp.SetValue(`select[name=by]`, "zone"), chromedp.WaitVisible(`//h3[contains(., "zone-3")]`))
+	var at string
+	b.run(chromedp.Location(&at))
+	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != 10 {
+		t.Errorf("%s shows %d nodes, want 10", at, count)
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Query().Get("state") != "not-ready" || u.Query().Get("by") != "zone" || u.Query().Get("q") != "node-00" {
+		t.Errorf("the address does not say what is shown: %s", at)
+	}
+	b.checkRequests(address)
+}
