@@ -28,6 +28,9 @@ func (c *compiler) addGroups() {
 	}
 
 	c.out.Groups = []rollout.Group{c.ownGroup(own, frozen)}
+	if c.op.spec().CountUnavailable {
+		c.countFailedNodes(func(*target) rollout.GroupRef { return own })
+	}
 	for i := range c.out.Rollout.Targets {
 		c.out.Rollout.Targets[i].Group = own
 	}
@@ -44,14 +47,17 @@ func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.
 		pace.StopAfter, pace.SafetyLimit = 1, 101
 	}
 	remembered := c.in.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
-	return rollout.Group{Ref: name, Ledger: c.op.ref(), Limit: limit, Pace: pace, Memory: ReadBatchState(remembered), Frozen: frozen}
+	return rollout.Group{
+		Ref: name, Ledger: c.op.ref(), Limit: limit, CountUnavailable: c.op.spec().CountUnavailable,
+		Pace: pace, Memory: ReadBatchState(remembered), Frozen: frozen,
+	}
 }
 
 // useBudget uses the groups of a policy. Other rollouts may share them, so a failure blocks the targets and not the groups.
 func (c *compiler) useBudget(frozen *rollout.Why) {
 	budget := c.in.Budget
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
-	c.countFailedNodes()
+	c.countFailedNodes(func(t *target) rollout.GroupRef { return budget.Of[t.node.Name] })
 	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
 	for i := range c.out.Rollout.Targets {
 		t := &c.out.Rollout.Targets[i]
@@ -63,14 +69,14 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 	}
 }
 
-// countFailedNodes counts nodes that are unavailable because this NodeOp failed there against the budget of the policy.
+// countFailedNodes counts nodes that are unavailable because this NodeOp failed there against the budget of their group.
 // Otherwise one node after the other would become unavailable.
-func (c *compiler) countFailedNodes() {
+func (c *compiler) countFailedNodes(groupOf func(*target) rollout.GroupRef) {
 	for _, t := range c.out.order {
 		if t.rec.Admitted || !t.rec.Result.IsFailed() || t.isAvailable() {
 			continue
 		}
-		group := c.in.Budget.Of[t.node.Name]
+		group := groupOf(t)
 		at := slices.IndexFunc(c.out.Groups, func(g rollout.Group) bool { return g.Ref == group })
 		if at >= 0 {
 			c.out.Groups[at].Taken = append(slices.Clip(c.out.Groups[at].Taken), t.node.Name)

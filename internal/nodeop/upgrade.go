@@ -49,7 +49,7 @@ func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 		Spec: v1alpha1.NodeOpSpec{
 			NodeSelector: *u.Spec.NodeSelector.DeepCopy(), Image: u.Spec.Image, ImagePullSecrets: slices.Clone(u.Spec.ImagePullSecrets),
 			Command:     []string{"/bin/sh", "-c", renderUpgradeScript(u, active, compare)},
-			Concurrency: u.Spec.Concurrency, StopOnFailure: new(isTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(isTrue(u.Spec.UncordonOnFailure)),
+			Concurrency: u.Spec.Concurrency, CountUnavailable: u.Spec.CountUnavailable, StopOnFailure: new(isTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(isTrue(u.Spec.UncordonOnFailure)),
 			HostMountPath: defaultHostMount, Cordon: new(active), RebootOnSuccess: new(active), BackoffLimit: new(int32(upgradeRetries)),
 			Proof: u.Spec.Proof.DeepCopy(),
 		},

@@ -106,6 +106,7 @@ func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
 		group := g.template
 		group.Ref = g.groupRef(c.name)
 		group.Limit = c.budgetLimit(matched[group.Ref])
+		group.CountUnavailable = c.budget.CountUnavailable || group.Ref.Owner.Kind == Kind
 		group.Pace, group.Memory = c.rolloutPace(), c.memory
 		out = append(out, group)
 	}

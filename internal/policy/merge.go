@@ -23,13 +23,13 @@ func MergeGroups(a, b rollout.Group) rollout.Group {
 	return a
 }
 
-// AddUnavailable adds to each group of a policy the nodes that are not ready or cordoned though no rollout of the group
-// made them so. They count against the shared budget.
+// AddUnavailable adds to each group that counts them the nodes that are not ready or cordoned though no rollout of the group
+// made them so. They count against the budget.
 func AddUnavailable(s *rollout.Snapshot) {
 	shared := map[rollout.GroupRef]*sharedGroup{}
 	for i := range s.Groups {
 		g := &s.Groups[i]
-		if g.Ref.Owner.Kind == Kind {
+		if g.CountUnavailable {
 			shared[g.Ref] = &sharedGroup{Group: g, rollouts: map[rollout.Ref]bool{}}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestAddUnavailable checks that nodes that are unavailable for other reasons count against a shared budget, and no other.
+// TestAddUnavailable checks that nodes that are unavailable for other reasons count against the budgets that count them, and no
+// other.
 func TestAddUnavailable(t *testing.T) {
 	node := func(name string, ready, cordoned bool, holds ...rollout.Hold) rollout.Node {
 		return rollout.Node{Name: name, Ready: ready, Cordoned: cordoned, Holds: holds}
@@ -27,7 +28,9 @@ func TestAddUnavailable(t *testing.T) {
 			node("theirs", true, true, rollout.Hold{Owner: rollout.ParseRef("Skyhook/other")}),
 			node("left", false, false), node("elsewhere", false, true),
 		},
-		Groups: []rollout.Group{{Ref: rollout.ParseGroupRef("DeploymentPolicy/p/__default__")}, {Ref: rollout.ParseGroupRef("Skyhook/other/__default__")}},
+		Groups: []rollout.Group{
+			{Ref: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), CountUnavailable: true}, {Ref: rollout.ParseGroupRef("Skyhook/other/__default__")},
+		},
 	}
 	for _, ref := range []string{"Skyhook/a", "Skyhook/b"} {
 		r := rollout.Rollout{Ref: rollout.ParseRef(ref)}
@@ -44,6 +47,42 @@ func TestAddUnavailable(t *testing.T) {
 	AddUnavailable(&s)
 	if got, want := fmt.Sprint(s.Groups[0].Taken, s.Groups[1].Taken), "[down foreign found theirs] []"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestCountUnavailable checks which groups count nodes that are unavailable for other reasons.
+func TestCountUnavailable(t *testing.T) {
+	one := 1
+	fixed := v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{}}
+	budget := func(counts bool) v1alpha1.Budget { return v1alpha1.Budget{Count: &one, CountUnavailable: counts} }
+	for _, c := range []struct {
+		scope            v1alpha1.Scope
+		ofA, byDefault   bool
+		wantA, wantOther bool
+	}{
+		{v1alpha1.ScopeSkyhook, false, false, false, false},
+		{v1alpha1.ScopeSkyhook, true, false, true, false},
+		{v1alpha1.ScopeSkyhook, false, true, false, true},
+		{v1alpha1.ScopePolicy, false, false, true, true},
+	} {
+		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.DeploymentPolicySpec{
+			Scope: c.scope, Default: v1alpha1.PolicyDefault{Budget: budget(c.byDefault), Strategy: fixed},
+			Compartments: []v1alpha1.Compartment{{Name: "a", Budget: budget(c.ofA)}},
+		}}
+		groups := NewGrouping(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo")}).Groups(nil)
+		for _, g := range groups {
+			want := c.wantA
+			if g.Ref.Compartment == v1alpha1.DefaultCompartment {
+				want = c.wantOther
+			}
+			if g.CountUnavailable != want {
+				t.Errorf("%+v: %s counts unavailable nodes: %v", c, g.Ref, g.CountUnavailable)
+			}
+		}
+	}
+	own := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Budget: budget(true)}).Groups(nil)
+	if !own[0].CountUnavailable {
+		t.Error("the budget of a Skyhook does not count unavailable nodes")
 	}
 }
 

@@ -62,15 +62,17 @@ type Group struct {
 	Ledger Ref      // Ledger.Owner: where its admissions and its Memory are stored; zero: no ledger, no batches
 	Limit  int      // of targets in flight; Unlimited for none
 	Pace   Pace
-	Memory Memory        // as stored; targets are admitted from stored memory only
-	Taken  []string      // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by somebody else
-	Frozen *Why          // nothing is admitted, for this reason: paused policy, closed window, failing health gate
-	Until  time.Time     // when Frozen ends; zero if unknown
-	Soak   time.Duration // how long a finished node must stay ready before it counts
-	Spread Spread
-	Reset  bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
-	For    Versions // what is rolled out
-	Resume string   // each new value lets a stopped group continue; empty for none
+	Memory Memory    // as stored; targets are admitted from stored memory only
+	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by somebody else
+	Frozen *Why      // nothing is admitted, for this reason: paused policy, closed window, failing health gate
+	Until  time.Time // when Frozen ends; zero if unknown
+	// nodes that are not ready, or that somebody else cordoned, belong to Taken: see policy.AddUnavailable
+	CountUnavailable bool
+	Soak             time.Duration // how long a finished node must stay ready before it counts
+	Spread           Spread
+	Reset            bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
+	For              Versions // what is rolled out
+	Resume           string   // each new value lets a stopped group continue; empty for none
 }
 
 // Spread limits how many nodes of one rack or zone are busy at once.

@@ -52,6 +52,7 @@ type NodeOpUpgradeList struct {
 
 // NodeOpUpgradeSpec describes the upgrade.
 // +kubebuilder:validation:XValidation:rule="!has(self.upgradeActive) || self.upgradeActive || has(self.upgradeRecovery) && self.upgradeRecovery",fieldPath=".upgradeActive",message="upgradeActive and upgradeRecovery are both false, so there is nothing to upgrade: set one of them to true"
+// +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.concurrency) && self.concurrency > 0",fieldPath=".countUnavailable",message="countUnavailable has no effect without concurrency: set concurrency"
 type NodeOpUpgradeSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
 	// +optional
@@ -76,6 +77,11 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	Concurrency int32 `json:"concurrency,omitempty"`
+
+	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that the upgrade left
+	// cordoned after a failure. Default false. It needs concurrency.
+	// +optional
+	CountUnavailable bool `json:"countUnavailable,omitempty"`
 
 	// stopOnFailure starts no further node once the upgrade or the reboot of a node has failed. Absent means false.
 	// +optional

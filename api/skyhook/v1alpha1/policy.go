@@ -155,6 +155,11 @@ type Budget struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count *int `json:"count,omitempty"`
+
+	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
+	// nodes in progress count. With scope Policy they count always.
+	// +optional
+	CountUnavailable bool `json:"countUnavailable,omitempty"`
 }
 
 // Strategy says how the next batch follows from the last: exactly one of fixed, linear and exponential.

@@ -188,6 +188,7 @@ type DeploymentPolicyOptions struct {
 
 // InterruptionBudget limits how many nodes are in progress at the same time, by percent or by count.
 // +kubebuilder:validation:XValidation:rule="!(has(self.percent) && dyn(self.percent) != null && has(self.count) && dyn(self.count) != null)",message="interruptionBudget has both percent and count: keep one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.percent) && dyn(self.percent) != null || has(self.count) && dyn(self.count) != null",fieldPath=".countUnavailable",message="interruptionBudget has countUnavailable without a budget: set percent or count too"
 type InterruptionBudget struct {
 	// percent is a share of the selected nodes, 0 to 100, rounded down but at least one node. 0 starts no node. It
 	// excludes count.
@@ -202,6 +203,11 @@ type InterruptionBudget struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	Count *int `json:"count,omitempty"`
+
+	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
+	// nodes in progress count. It needs percent or count.
+	// +optional
+	CountUnavailable bool `json:"countUnavailable,omitempty"`
 }
 
 // DrainConfig configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in
