@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
@@ -58,6 +59,8 @@ type Agent struct {
 
 	resultLock    sync.Mutex // of the result
 	resultWritten bool
+
+	refusesRollback atomic.Bool // the package that runs does
 }
 
 // Fault is why a run did not succeed.
@@ -173,7 +176,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	}
 	err := a.dispatch(run)
 	m := a.result
-	m.Duration = time.Since(start)
+	m.Duration, m.RefusesRollback = time.Since(start), a.refusesRollback.Load()
 	if err != nil {
 		f := classify(err)
 		m.Outcome, m.Class, m.Step, m.Exit, m.Signal = f.Class.Outcome(), f.Class, f.Step, f.Exit, f.Signal

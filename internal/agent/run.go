@@ -147,6 +147,7 @@ func (t *stageRun) loadPackage() error {
 		return err
 	}
 	t.config = config
+	t.refusesRollback.Store(config.RefusesRollback())
 	if t.mode.Uninstalls() {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -64,6 +66,9 @@ func (s *scenario) follow(nodeName, failing string) string {
 		}
 		s.now = s.now.Add(time.Second)
 		s.SettlePodsWith(func(p *corev1.Pod) testenv.Outcome {
+			if refused := strings.TrimPrefix(failing, "refusing "); refused != failing && p.Labels[v1alpha1.LabelPackage]+" "+p.Labels[v1alpha1.LabelStage] == refused {
+				return testenv.Refuses
+			}
 			if failing != "" && p.Labels[v1alpha1.LabelPackage]+" "+p.Labels[v1alpha1.LabelStage] == failing {
 				return testenv.Fails
 			}
@@ -131,6 +136,36 @@ func TestRollbackOfConfig(t *testing.T) {
 		t.Errorf("what happened is %s", happened)
 	}
 	s.requireVerdict("demo", "n1", "RolledBack: revision 2 failed")
+}
+
+// TestRefusedRollback: a package whose config.json refuses it stays as the failure left it, which the reason says. What stands on the node
+// is enough: the pod is gone then.
+func TestRefusedRollback(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(undoableSkyhook("1.1.0", "echo hello"))
+	s.follow("n1", "")
+	s.Apply(undoableSkyhook("1.2.0", "echo hello"))
+	if happened := s.follow("n1", "refusing tuning-1.2.0 config"); happened != "run 1.2.0/upgrade, run 1.2.0/config" {
+		t.Errorf("what happened is %s", happened)
+	}
+	const refusal = "the node does not go back, because package tuning 1.2.0 refuses that in its config.json"
+	s.requireVerdict("demo", "n1", "StageFailed: step set exited with 1; it is not retried until its definition changes; "+refusal)
+	s.deletePackagePods()
+	s.pass()
+	s.requireVerdict("demo", "n1", "StageFailed: ")
+	if _, message := s.readyCondition(); !strings.Contains(message, refusal) {
+		t.Errorf("Ready says %s", message)
+	}
+}
+
+// deletePackagePods deletes all pods of packages, as somebody might.
+func (s *scenario) deletePackagePods() {
+	s.Helper()
+	pods := &corev1.PodList{}
+	s.Must(s.Client.List(context.Background(), pods, client.InNamespace(s.Namespace)))
+	for _, p := range pods.Items {
+		s.Must(s.Client.Delete(context.Background(), &p, client.GracePeriodSeconds(0)))
+	}
 }
 
 // TestFirstInstallIsNotRolledBack: there is nothing to go back to.

@@ -83,6 +83,7 @@ type PackageRecord struct {
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
 	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
 	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
+	Refuses    bool                `json:"refuses,omitempty"` // the node does not go back from this version: config.json says so
 	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
 }
 

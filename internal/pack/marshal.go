@@ -13,7 +13,7 @@ import (
 // rootKeys are the keys of the document that Config has fields for, in the
 // order they are written.
 var rootKeys = map[string]int{
-	"schema_version": 0, "package_name": 1, "package_version": 2, "expected_config_files": 3, "modes": 4,
+	"schema_version": 0, "package_name": 1, "package_version": 2, "expected_config_files": 3, "rollback": 4, "modes": 5,
 }
 
 // MarshalJSON writes the documented keys in the documented order, the modes in
@@ -25,6 +25,9 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	writeMember(&b, "package_name", c.Name)
 	writeMember(&b, "package_version", c.Version)
 	writeMember(&b, "expected_config_files", nonNil(c.ExpectedConfigFiles))
+	if c.Rollback != nil {
+		writeMember(&b, "rollback", *c.Rollback)
+	}
 	var steps bytes.Buffer
 	steps.WriteByte('{')
 	for _, m := range modes {

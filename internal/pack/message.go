@@ -42,6 +42,8 @@ type Message struct {
 	Skipped  int // steps done before
 	// Reboot is set by a reboot that was seen to happen.
 	Reboot *Reboot
+	// RefusesRollback is Config.RefusesRollback of the package that ran.
+	RefusesRollback bool
 	// Drift is set by a check for drift that could look.
 	Drift *Drift
 	// Lines are the last lines of that step's output, redacted.
@@ -81,6 +83,8 @@ type wireMessage struct {
 	Drift    *Drift   `json:"drift,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
 	Lines    []string `json:"lines,omitempty"`
+
+	RefusesRollback bool `json:"refusesRollback,omitempty"`
 }
 
 // Encode is the message as one JSON object of at most MaxMessage bytes. What is
@@ -97,6 +101,7 @@ func (m Message) EncodeWithin(limit int) []byte {
 		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
 		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
 		Ran: m.Ran, Skipped: m.Skipped, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
+		RefusesRollback: m.RefusesRollback,
 	}
 	if m.Duration > 0 {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
@@ -144,6 +149,7 @@ func DecodeMessage(s string) (Message, bool) {
 		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
 		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped,
 		Reboot: w.Reboot, Drift: w.Drift, Lines: w.Lines,
+		RefusesRollback: w.RefusesRollback,
 	}
 	if w.Duration != "" {
 		d, err := time.ParseDuration(w.Duration)

@@ -32,6 +32,10 @@ func TestMessage(t *testing.T) {
 	if diff := cmp.Diff(m, got); !ok || diff != "" {
 		t.Errorf("decoded %v: %s", ok, diff)
 	}
+	refusing := Message{Mode: ModeApply, Outcome: Succeeded, RefusesRollback: true}
+	if got, ok := DecodeMessage(string(refusing.Encode())); !ok || !cmp.Equal(refusing, got) {
+		t.Errorf("decoded %v: %s", ok, cmp.Diff(refusing, got))
+	}
 	reboot := Message{Mode: ModeInterrupt, Outcome: Succeeded, Reboot: &Reboot{From: "a", To: "b"}}
 	if got, ok := DecodeMessage(string(reboot.Encode())); !ok || !cmp.Equal(reboot, got) {
 		t.Errorf("decoded %v: %s", ok, cmp.Diff(reboot, got))

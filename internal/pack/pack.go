@@ -48,7 +48,9 @@ type Config struct {
 	// ExpectedConfigFiles names files that must be in ConfigMapDir before any
 	// mode but uninstall and uninstall-check runs.
 	ExpectedConfigFiles []string
-	Modes               map[Mode][]Step
+	// Rollback false means that no rollback undoes what the package did; nil when absent, which is like true.
+	Rollback *bool
+	Modes    map[Mode][]Step
 	// Extra keeps the root keys that the schema does not name, so that writing
 	// a Config gives back what was read.
 	Extra map[string]json.RawMessage
@@ -56,6 +58,9 @@ type Config struct {
 
 // Steps are the steps of a mode in the order they run.
 func (c Config) Steps(m Mode) []Step { return c.Modes[m] }
+
+// RefusesRollback reports whether a node does not go back if that would change the package.
+func (c Config) RefusesRollback() bool { return c.Rollback != nil && !*c.Rollback }
 
 // Step is one script (or program) of a package and how to run it.
 type Step struct {

@@ -169,6 +169,9 @@ func decodeConfig(root map[string]any) Config {
 		ExpectedConfigFiles: asStrings(root["expected_config_files"]),
 		Modes:               map[Mode][]Step{},
 	}
+	if b, ok := root["rollback"].(bool); ok {
+		c.Rollback = &b
+	}
 	modes, _ := root["modes"].(map[string]any)
 	for key, value := range modes {
 		list, ok := value.([]any)

@@ -226,7 +226,7 @@ var forms = map[string]form{
 
 func suggestTypeFix(key, got, want string) string {
 	switch key {
-	case "on_host", "idempotence", "upgrade_step", "requires_interrupt":
+	case "on_host", "idempotence", "upgrade_step", "requires_interrupt", "rollback":
 		return "write true or false without quotes"
 	case "returncodes":
 		return `write "returncodes": [0]`

@@ -132,6 +132,9 @@ func (i *inspectResult) formatText(wide bool) string {
 	if len(i.Config.ExpectedConfigFiles) > 0 {
 		text += "Expects:  " + strings.Join(i.Config.ExpectedConfigFiles, ", ") + "\n"
 	}
+	if i.Config.RefusesRollback() {
+		text += "Rollback: refused, nodes do not go back from this version\n"
+	}
 	if len(i.Images) > 0 {
 		text += "\n" + formatImages(i.Images)
 	}

@@ -44,7 +44,7 @@ func (a advancer) advanceTasks(b *taskBoard) {
 	switch {
 	case isGivenUp:
 		retirer{b}.giveUp()
-	case failure != nil && b.target.target.CanRollBack:
+	case failure != nil && b.target.target.rollsBack():
 		retirer{b}.rollBack(withDefaultReason(failure.Why, ReasonStageFailed))
 	case hasFailed && !b.isWorking():
 		retirer{b}.retireFailed()
@@ -53,6 +53,9 @@ func (a advancer) advanceTasks(b *taskBoard) {
 		b.target.verdict = b.verdict
 		if b.target.target.RolledBack != nil {
 			b.target.verdict.Why.Text = truncate("on the way back: " + b.verdict.Why.Text)
+		}
+		if failure != nil && b.target.target.CanRollBack {
+			b.target.verdict.Why = b.target.target.withRefusal(b.target.verdict.Why)
 		}
 	}
 }

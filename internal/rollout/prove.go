@@ -26,7 +26,7 @@ func (p prover) retireProven() {
 		p.startChecks(proof)
 		p.plan.requestNext(proof.expiresAt())
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(proof.Since)}
-	case t.target.CanRollBackUnproven:
+	case t.target.rollsBackUnproven():
 		p.sweepChecks(proof)
 		retirer(p).rollBack(proof.failureReason("the node goes back"))
 	case proof.Release:
@@ -38,6 +38,9 @@ func (p prover) retireProven() {
 	default:
 		p.startChecks(proof)
 		t.verdict = Verdict{Phase: PhaseFailed, Why: proof.failureReason("the node is not given back")}
+		if t.target.CanRollBackUnproven {
+			t.verdict.Why = t.target.withRefusal(t.verdict.Why)
+		}
 	}
 }
 

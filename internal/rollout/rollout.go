@@ -226,6 +226,7 @@ type Target struct {
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool
+	RollbackRefused     string    // it stays all the same, for this reason
 	Drift               *Drift    // when its node is checked, once it is finished; nil for never
 	Unproven            *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked             *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable

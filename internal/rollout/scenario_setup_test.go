@@ -298,6 +298,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.CanRollBack = value != "no"
 		case "can-roll-back-unproven":
 			t.CanRollBackUnproven = value != "no"
+		case "refuses-rollback":
+			t.RollbackRefused = strings.ReplaceAll(value, "_", " ")
 		case "rolled-back":
 			t.RolledBack = nil
 			if value != "no" {

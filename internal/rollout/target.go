@@ -163,7 +163,21 @@ func (t *targetState) isBusy() bool {
 
 // goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other.
 func (t *targetState) goesBack() bool {
-	return t.target.RolledBack != nil || t.target.CanRollBack && t.hasWork || t.target.CanRollBackUnproven && t.isProofLate
+	return t.target.RolledBack != nil || t.target.rollsBack() && t.hasWork || t.target.rollsBackUnproven() && t.isProofLate
+}
+
+// rollsBack reports whether the node goes back if the work fails for good.
+func (t *Target) rollsBack() bool { return t.CanRollBack && t.RollbackRefused == "" }
+
+// rollsBackUnproven reports whether the node goes back if its proof is late.
+func (t *Target) rollsBackUnproven() bool { return t.CanRollBackUnproven && t.RollbackRefused == "" }
+
+// withRefusal adds to a failure why the node does not go back, if that is refused.
+func (t *Target) withRefusal(why Why) Why {
+	if t.RollbackRefused != "" {
+		why.Text = Truncate(why.Text, maxText-len("; ")-len(t.RollbackRefused)) + "; " + t.RollbackRefused
+	}
+	return why
 }
 
 // isUnproven reports whether everything is done but does not count yet.

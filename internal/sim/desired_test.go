@@ -26,6 +26,7 @@ type desiredRollout struct {
 	goesBack  bool                                   // nodes go back when their work fails for good
 	before    map[string]map[string]desiredPackage   // by node UID: what was complete there last
 	rollbacks map[string]int                         // by node UID and packages
+	refuses   bool                                   // its packages refuse that
 	failed    map[string]string                      // by node UID: the packages that it went back from, as text
 	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
 	chains    int                                    // created so far
@@ -84,6 +85,7 @@ func (s *faultTest) addRollout(i int) {
 	w.forgets = s.chance(50)
 	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}
+	w.refuses = w.goesBack && s.chance(15)
 	if w.goesBack && s.chance(60) {
 		w.installEarlier(s.cluster.State.Nodes)
 	}
@@ -251,6 +253,10 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 	}
 	t.CanRollBack = w.goesBack && t.RolledBack == nil && t.Admitted && !t.Leaving && !r.Deleting &&
 		w.before[t.UID] != nil && fmt.Sprint(w.before[t.UID]) != wanted
+	t.RollbackRefused = ""
+	if t.CanRollBack && w.refuses {
+		t.RollbackRefused = "the node does not go back"
+	}
 	t.CanRollBackUnproven = t.CanRollBack && (t.Proof == nil || !t.Proof.Release)
 }
 

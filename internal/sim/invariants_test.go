@@ -148,6 +148,9 @@ func isProofLate(v sim.View, t *rollout.Target) bool {
 
 // goesBack reports whether a target that failed goes back, or is about to.
 func goesBack(v sim.View, t *rollout.Target) bool {
+	if t.RollbackRefused != "" {
+		return false
+	}
 	return t.RolledBack != nil || t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
 }
 
@@ -158,6 +161,8 @@ func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout
 	switch {
 	case seen.RolledBack != nil:
 		return "it went back already"
+	case seen.RollbackRefused != "":
+		return "its packages refuse that"
 	case !(seen.CanRollBack && hasFinallyFailed(seen)) && !isUnproven:
 		return "nothing failed for good, or it may not go back"
 	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object != "" && k.State == rollout.StateRunning }):

@@ -194,7 +194,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		}
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
-	tc.compileRollback(&rec, out)
+	tc.compileRollback(&rec, on.State, out)
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting, wanted: tc.wantedOn(&rec)})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
 	tc.targets[n.Name] = t

@@ -51,6 +51,10 @@ type entry struct {
 	rec *node.PackageRecord
 }
 
+func newEntry(key string, status v1alpha1.PackageStatus, rec *node.PackageRecord) entry {
+	return entry{key: key, PackageStatus: status, rec: rec}
+}
+
 // packageDiff compares the spec with the recorded state of one node. Work is never stored: it is the result of this
 // comparison.
 type packageDiff struct {

@@ -57,6 +57,7 @@ type podInfo struct {
 	created  time.Time
 	deleted  time.Time    // with leaving: when its grace period ends
 	reboot   *pack.Reboot // seen by the agent
+	refuses  *bool        // whether the package refuses that nodes go back; nil if no stage has said so
 
 	image     string // of the package, as the pod names it; empty for an interrupt
 	imageID   string // what the node pulled for it
@@ -105,6 +106,7 @@ func readPod(p *corev1.Pod) *podInfo {
 		s.tag = podAnnotation{} // it belongs to no task
 	}
 	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
+	s.refuses = readRefusal(p)
 	s.readStatus(p)
 	s.readImage(p)
 	if s.leaving && s.state != succeeded {

@@ -81,6 +81,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Keys: st.keys, Effect: st.effect}
 	began := node.WholeSeconds(r.in.Now)
 	p.Since = &began
+	p.Refuses = old != nil && old.Refuses
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config, p.Done = old.Run, old.Generation, old.Config, old.Done
 		if was.Stage == st.stage && old.Since != nil {
@@ -224,6 +225,9 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 			r.beginStage(st, state, rec, n)
 		}
 		entry, p := state[st.key], rec.Packages[st.key]
+		if pod := r.taskCompiler().findPod(n.Name, newEntry(st.key, entry, p)); pod != nil && pod.refuses != nil {
+			p.Refuses = *pod.refuses
+		}
 		switch a.State {
 		case rollout.StateDone:
 			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
@@ -307,7 +311,7 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 // finishPackage records that nothing is left of the run: the definition is installed.
 func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
 	generation := p.Generation
-	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID, Done: p.Done}
+	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID, Done: p.Done, Refuses: p.Refuses}
 	if r.in.Skyhook.Spec.Drift != nil {
 		p.Generation = generation // names the package's copy on the host
 	}

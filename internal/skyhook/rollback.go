@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -66,7 +69,7 @@ func (c *Compiled) rollsBackFor(cause v1alpha1.RollbackCause) bool {
 }
 
 // compileRollback says whether a node may go back, and whether it did.
-func (c *Compiled) compileRollback(rec *node.SkyhookRecord, out *rollout.Target) {
+func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
 	if c.hasRolledBack(rec) {
 		out.RolledBack = c.rolledBackReason(rec)
 		return
@@ -77,6 +80,7 @@ func (c *Compiled) compileRollback(rec *node.SkyhookRecord, out *rollout.Target)
 		out.CanRollBack = c.rollsBackFor(v1alpha1.RollbackStageFailed)
 		isReleased := out.Proof != nil && out.Proof.Release
 		out.CanRollBackUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
+		out.RollbackRefused = c.rollbackRefusal(rec, state, out.Node)
 	}
 }
 
@@ -132,4 +136,41 @@ func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
 	})
 	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
 	return e
+}
+
+// readRefusal returns whether the package of a pod refuses that nodes go back, as its stage or check reported last; nil if neither has.
+func readRefusal(p *corev1.Pod) (refuses *bool) {
+	for _, c := range p.Status.InitContainerStatuses {
+		for _, t := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
+			if t == nil {
+				continue
+			}
+			m, isOurs := pack.DecodeMessage(t.Message)
+			hasRead := m.RefusesRollback || m.Outcome == pack.Succeeded // another one may have failed before it read config.json
+			if isOurs && hasRead && m.Mode.HasSteps() {
+				refuses = &m.RefusesRollback
+			}
+		}
+	}
+	return refuses
+}
+
+// rollbackRefusal returns why a node does not go back: a package that would be changed refuses. It is empty if none does.
+func (c *Compiled) rollbackRefusal(rec *node.SkyhookRecord, state v1alpha1.NodeState, nodeName string) string {
+	for _, key := range sortedNames(state) {
+		p := rec.Packages[key]
+		e := newEntry(key, state[key], p)
+		isAsBefore := p != nil && p.Goal == "" && p.Hash == rec.Complete[e.Name] && e.State == v1alpha1.StateComplete
+		if isAsBefore {
+			continue
+		}
+		refuses := p != nil && p.Refuses
+		if pod := c.taskCompiler().findPod(nodeName, e); pod != nil && pod.refuses != nil {
+			refuses = *pod.refuses
+		}
+		if refuses {
+			return fmt.Sprintf("the node does not go back, because package %s %s refuses that in its config.json", e.Name, e.Version)
+		}
+	}
+	return ""
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
 // Kubelet is a fake kubelet for all nodes: it completes the init containers of pods of Skyhooks, reports other pods as
@@ -39,6 +41,7 @@ type Outcome string
 const (
 	Succeeds         Outcome = ""
 	Fails            Outcome = "its stage exits with 1"
+	Refuses          Outcome = "its stage exits with 1, and its package refuses a rollback"
 	Hangs            Outcome = "its stage begins and never ends"
 	Rejected         Outcome = "the kubelet rejects it"
 	StuckTerminating Outcome = "it stays terminating when it is deleted"
@@ -172,8 +175,11 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 		if runsStage && outcome == Hangs {
 			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 		}
-		if runsStage && outcome == Fails {
+		if runsStage && (outcome == Fails || outcome == Refuses) {
 			s.State = terminatedState(1)
+		}
+		if runsStage && outcome == Refuses {
+			s.State.Terminated.Message = string(pack.Message{Mode: pack.ModeConfig, Outcome: pack.Failed, Class: pack.StepFailed, Reason: "step set exited with 1", RefusesRollback: true}.Encode())
 		}
 		if c.Name == "interrupt" && outcome == Succeeds && strings.Contains(p.Name, "-reboot-") {
 			k.rebootNode(ctx, p.Spec.NodeName)

@@ -42,7 +42,7 @@ func Scripts(pkg fs.FS, c pack.Config) pack.Problems {
 	if c.Modes != nil && len(c.Steps(pack.ModeUninstall)) == 0 && len(c.Steps(pack.ModeApply))+len(c.Steps(pack.ModeConfig)) > 0 {
 		found = append(found, pack.Problem{
 			Severity: pack.Warning, Rule: "no-uninstall", File: pack.ConfigFile, Path: "$.modes",
-			Message: "no step undoes what the package did", Fix: "add uninstall steps and a check that nothing is left",
+			Message: "no step undoes what the package did", Fix: "add uninstall steps and a check that nothing is left; if no earlier version can follow this one, also write \"rollback\": false",
 		})
 	}
 	return found
