@@ -168,8 +168,69 @@ func (s *scenario) deletePackagePods() {
 	}
 }
 
-// TestFirstInstallIsNotRolledBack: there is nothing to go back to.
-func TestFirstInstallIsNotRolledBack(t *testing.T) {
+// firstInstall is a Skyhook of which two packages may be uninstalled: one that fails, and one that another package needs.
+const firstInstall = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  interruptionBudget: {count: 1}
+  rollback: {when: [StageFailed]}
+  packages:
+    base: {version: 1.0.0, image: registry.example/packages/base, uninstall: {enabled: true}}
+    stays: {version: 1.0.0, image: registry.example/packages/stays, dependsOn: {base: 1.0.0}}
+    tuning: {version: VERSION, image: registry.example/packages/tuning, dependsOn: {stays: 1.0.0}, uninstall: {enabled: true}, retries: 0}
+`
+
+// TestFirstInstallIsUninstalled: when nothing was complete before, what may be uninstalled is, once. What may not stays, and so does what
+// that needs. Other packages begin anew.
+func TestFirstInstallIsUninstalled(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(strings.ReplaceAll(firstInstall, "VERSION", "1.1.0"))
+	happened := s.follow("n1", "tuning-1.1.0 config")
+	if _, after, _ := strings.Cut(happened, "rollback"); after != ", run 1.1.0/uninstall, retire" {
+		t.Errorf("what happened is %s", happened)
+	}
+	n1 := node.Parse(s.GetNode("n1"), nil)
+	if state := n1.Skyhook("demo").State; len(state) != 2 || state["base|1.0.0"].State != v1alpha1.StateComplete || state["stays|1.0.0"].State != v1alpha1.StateComplete {
+		t.Errorf("the node has %v", state)
+	}
+	s.requireVerdict("demo", "n1", "RolledBack: revision 1 failed, and its packages were uninstalled: ")
+	if reason, message := s.readyCondition(); reason != "RolledBack" || !strings.Contains(message, "n1: revision 1 failed, and its packages were uninstalled") {
+		t.Errorf("Ready says %s: %s", reason, message)
+	}
+
+	again, err := n1.Rerun("demo", "tuning", "1.1.0", "")
+	s.Must(err)
+	raw, err := json.Marshal(again.MergePatch(n1))
+	s.Must(err)
+	s.Patch(s.GetNode("n1"), string(raw))
+	if happened := s.follow("n1", "tuning-1.1.0 apply"); happened != "run 1.1.0/apply, rollback, run 1.1.0/uninstall, retire" {
+		t.Errorf("after a rerun: %s", happened)
+	}
+	s.Apply(strings.ReplaceAll(firstInstall, "VERSION", "1.2.0"))
+	if happened := s.follow("n1", ""); happened != "run 1.2.0/apply, run 1.2.0/config, retire" {
+		t.Errorf("after an edit: %s", happened)
+	}
+	s.requireVerdict("demo", "n1", "Finished: no work is pending")
+}
+
+// TestLateRollback: a node that was admitted before rollback was asked for has nothing to go back to, and nothing on it is uninstalled.
+func TestLateRollback(t *testing.T) {
+	s := newScenario(t, 1)
+	late := strings.NewReplacer("VERSION", "1.1.0", "  rollback: {when: [StageFailed]}\n", "").Replace(firstInstall)
+	s.Apply(late)
+	s.pass()
+	s.Apply(strings.ReplaceAll(firstInstall, "VERSION", "1.1.0"))
+	if happened := s.follow("n1", "tuning-1.1.0 config"); strings.Contains(happened, "rollback") || strings.Contains(happened, "uninstall") {
+		t.Errorf("what happened is %s", happened)
+	}
+	s.requireVerdict("demo", "n1", "StageFailed: ")
+}
+
+// TestFirstInstallWithoutUninstall: there is nothing to go back to, and nothing that may be uninstalled: the node stays as it is.
+func TestFirstInstallWithoutUninstall(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(undoableSkyhook("1.1.0", "echo hello"))
 	if happened := s.follow("n1", "tuning-1.1.0 config"); happened != "run 1.1.0/apply, run 1.1.0/config" {

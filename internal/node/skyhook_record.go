@@ -38,7 +38,8 @@ type SkyhookRecord struct {
 	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
 	Unproven   bool                      `json:"unproven,omitempty"`   // it was given back though its proof was late
 	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may go back: hashes of definitions by package
-	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete
+	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may go back
+	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete, or to nothing if First
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
 }
@@ -159,7 +160,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 	}
 	out := r
 	if len(state) == 0 {
-		out.Admitted, out.Skipped, out.Packages, out.Complete, out.Rollback = false, false, nil, nil, nil
+		out.Admitted, out.Skipped, out.First, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil
 		return out
 	}
 	out.Packages = maps.Clone(r.Packages)

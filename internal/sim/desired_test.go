@@ -242,6 +242,10 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 	if isIdle && !t.Leaving && !r.Deleting {
 		w.before[t.UID] = maps.Clone(w.packages)
 	}
+	isFirst := !t.Admitted && t.RolledBack == nil && w.before[t.UID] == nil && len(w.kept[t.UID]) == 0
+	if isFirst && !t.Leaving && !r.Deleting {
+		w.before[t.UID] = map[string]desiredPackage{} // what fails is uninstalled
+	}
 	wanted := fmt.Sprint(w.packages)
 	switch {
 	case t.RolledBack == nil:

@@ -108,6 +108,9 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 		}
 		return removal, nil
 	}
+	if w.wanted.stays[name] {
+		return nil, nil
+	}
 	if want != nil && !w.c.isUninstalled(w.wanted, name) {
 		return w.installSteps(want, entries)
 	}

@@ -17,8 +17,9 @@ import (
 
 // wanted are the packages that a node is to have: those of the spec, or those that it goes back to.
 type wanted struct {
-	defs   map[string]*Definition // by name
+	defs   map[string]*Definition // by name; none if nothing was complete before
 	isBack bool
+	stays  map[string]bool // after a first install: packages that are not uninstalled
 }
 
 // wantedOn returns what a node is to have.
@@ -26,13 +27,57 @@ func (c *Compiled) wantedOn(rec *node.SkyhookRecord) wanted {
 	if !c.hasRolledBack(rec) {
 		return wanted{defs: c.defs}
 	}
-	return wanted{defs: c.definitionsOf(rec.Complete), isBack: true}
+	back := wanted{defs: c.definitionsOf(rec.Complete), isBack: true}
+	if back.defs == nil {
+		back.stays = c.packagesThatStay(rec.Packages)
+	}
+	return back
+}
+
+// packagesThatStay returns the packages on a node that are not uninstalled after a first install: those that do not say
+// uninstall.enabled, and what they depend on.
+func (c *Compiled) packagesThatStay(packages map[string]*node.PackageRecord) map[string]bool {
+	stays := map[string]bool{}
+	var add func(d *Definition)
+	add = func(d *Definition) {
+		if stays[d.Package.Name] {
+			return
+		}
+		stays[d.Package.Name] = true
+		for name := range d.Package.DependsOn {
+			if dependency := c.defs[name]; dependency != nil {
+				add(dependency)
+			}
+		}
+	}
+	for key, p := range packages {
+		name, _, _ := cutKey(key)
+		d := c.definition(p.Hash)
+		switch {
+		case d == nil:
+			stays[name] = true
+		case !d.isUninstallEnabled():
+			add(d)
+		}
+	}
+	return stays
+}
+
+// uninstallsFirst reports whether a node on which nothing was complete before has a package that is uninstalled again.
+func (c *Compiled) uninstallsFirst(rec *node.SkyhookRecord) bool {
+	stays := c.packagesThatStay(rec.Packages)
+	for key := range rec.Packages {
+		if name, _, _ := cutKey(key); !stays[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // hasRolledBack reports whether the packages of the spec failed on a node, and it goes or went back. Other packages begin anew.
 func (c *Compiled) hasRolledBack(rec *node.SkyhookRecord) bool {
 	isOfSpec := rec.Rollback != nil && rec.Rollback.Of == c.specKey()
-	return isOfSpec && !c.Rollout.Deleting && c.definitionsOf(rec.Complete) != nil
+	return isOfSpec && !c.Rollout.Deleting && (rec.First || c.definitionsOf(rec.Complete) != nil)
 }
 
 // definitionsOf returns the definitions of a set of packages; nil if there are none, or if one is not known any more.
@@ -74,9 +119,9 @@ func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeS
 		out.RolledBack = c.rolledBackReason(rec)
 		return
 	}
-	mayRollBack := out.Admitted && !out.Leaving && !c.Rollout.Deleting && len(rec.Complete) > 0 &&
-		revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
-	if mayRollBack {
+	isPossible := rec.First && c.uninstallsFirst(rec) ||
+		len(rec.Complete) > 0 && revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
+	if out.Admitted && !out.Leaving && !c.Rollout.Deleting && isPossible {
 		out.CanRollBack = c.rollsBackFor(v1alpha1.RollbackStageFailed)
 		isReleased := out.Proof != nil && out.Proof.Release
 		out.CanRollBackUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
@@ -86,13 +131,23 @@ func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeS
 
 // rolledBackReason says what failed, and what the node goes or went back to.
 func (c *Compiled) rolledBackReason(rec *node.SkyhookRecord) *rollout.Why {
-	verb := "went"
-	if rec.Admitted {
-		verb = "goes"
-	}
 	return &rollout.Why{
 		Reason: rollout.ReasonRolledBack, Since: rec.Rollback.At,
-		Text: fmt.Sprintf("%s failed, and the node %s back to %s: %s", c.describeRevision(rec.Rollback.Of), verb, c.describeRevision(revisionKey(rec.Complete)), rec.Rollback.Text),
+		Text: fmt.Sprintf("%s failed, and %s: %s", c.describeRevision(rec.Rollback.Of), c.describeWay(rec), rec.Rollback.Text),
+	}
+}
+
+// describeWay says what a node goes or went back to.
+func (c *Compiled) describeWay(rec *node.SkyhookRecord) string {
+	switch to := c.describeRevision(revisionKey(rec.Complete)); {
+	case rec.First && rec.Admitted:
+		return "its packages are uninstalled"
+	case rec.First:
+		return "its packages were uninstalled"
+	case rec.Admitted:
+		return "the node goes back to " + to
+	default:
+		return "the node went back to " + to
 	}
 }
 
@@ -117,9 +172,12 @@ func (r recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord
 	isEnabled := r.rollsBackFor(v1alpha1.RollbackStageFailed) || r.rollsBackFor(v1alpha1.RollbackProofFailed)
 	switch {
 	case !isEnabled:
-		rec.Complete, rec.Rollback = nil, nil
-	case rec.FinishedAt != nil && !rec.Unproven:
-		if hashes := finishedHashes(state, rec.Packages); hashes != nil {
+		rec.First, rec.Complete, rec.Rollback = false, nil, nil
+	case len(state) == 0:
+		rec.First, rec.Complete = true, nil
+	case rec.FinishedAt != nil:
+		rec.First = false
+		if hashes := finishedHashes(state, rec.Packages); hashes != nil && !rec.Unproven {
 			rec.Complete = hashes
 		}
 	}
@@ -157,11 +215,15 @@ func readRefusal(p *corev1.Pod) (refuses *bool) {
 
 // rollbackRefusal returns why a node does not go back: a package that would be changed refuses. It is empty if none does.
 func (c *Compiled) rollbackRefusal(rec *node.SkyhookRecord, state v1alpha1.NodeState, nodeName string) string {
+	var stays map[string]bool
+	if rec.First {
+		stays = c.packagesThatStay(rec.Packages)
+	}
 	for _, key := range sortedNames(state) {
 		p := rec.Packages[key]
 		e := newEntry(key, state[key], p)
 		isAsBefore := p != nil && p.Goal == "" && p.Hash == rec.Complete[e.Name] && e.State == v1alpha1.StateComplete
-		if isAsBefore {
+		if isAsBefore || stays[e.Name] {
 			continue
 		}
 		refuses := p != nil && p.Refuses
