@@ -97,7 +97,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 	}
 	sorted := policy.NewGrouping(&policy.Input{
 		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
-		Closed: c.objects.gatesOf(p).Closed, Now: c.snapshot.Now,
+		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
 	})
 	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all))}
 	for _, n := range c.objects.Nodes { // a node that is no longer selected stays in its group until it is released

@@ -127,17 +127,24 @@ func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof 
 // checkGates evaluates the health gates of the policies in use.
 func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[string][]*corev1.Node, now time.Time) error {
 	inUse := map[string]bool{}
+	in := gates.Input{Live: v.options.Live, Objects: v.options.Objects, Unproven: unproven, Pods: o.Workloads, Now: now, Resumed: map[string]string{}}
+	use := func(name string, user client.Object) {
+		inUse[name] = true
+		if at := user.GetAnnotations()[v1alpha1.AnnotationResume]; at != "" {
+			in.Resumed[name] += string(user.GetUID()) + "=" + at + " "
+		}
+	}
 	for _, s := range o.Skyhooks {
 		name, _ := skyhook.PolicyName(s, o.Config)
-		inUse[name] = true
+		use(name, s)
 	}
 	for _, op := range o.NodeOps {
-		inUse[op.Spec.DeploymentPolicy] = true
+		use(op.Spec.DeploymentPolicy, op)
 	}
-	in := gates.Input{Live: v.options.Live, Objects: v.options.Objects, Unproven: unproven, Pods: o.Workloads, Now: now}
 	in.Endpoints = gates.Endpoints{Allowed: o.Config.PrometheusEndpoints, Namespace: o.Config.Namespace, TokenFile: v.options.PrometheusTokenFile}
 	for _, p := range o.Policies {
 		if inUse[p.Name] {
+			use(p.Name, p)
 			in.Policies = append(in.Policies, p)
 		}
 	}
@@ -151,12 +158,18 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 	return err
 }
 
-// awaitGates notes for which policies nodes wait to be admitted, so that their gates are checked by the next pass.
+// awaitGates notes for which policies nodes wait to be admitted, or are in flight while a gate may stop the rollout, so that their
+// gates are checked by the next pass.
 func (p *pass) awaitGates(plan rollout.Plan) {
+	mayStop := map[string]bool{}
+	for _, by := range p.objects.Policies {
+		mayStop[by.Name] = gates.MayStop(by)
+	}
 	awaited := map[string]bool{}
 	for _, g := range plan.Groups {
-		if g.Waiting > 0 {
-			awaited[p.objects.policyOf(g.Group.Owner)] = true
+		name := p.objects.policyOf(g.Group.Owner)
+		if g.Waiting > 0 || g.InFlight > 0 && mayStop[name] {
+			awaited[name] = true
 		}
 	}
 	if p.gates.SetAwaited(awaited, p.objects.Policies) {

@@ -131,6 +131,7 @@ func ReadBatchState(b *v1alpha1.BatchState) rollout.Memory {
 	return rollout.Memory{
 		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
 		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From,
+		StoppedBy: b.StoppedBy, Resumed: b.Resumed,
 	}
 }
 
@@ -146,6 +147,7 @@ func compartmentStatuses(op *operation, groups []rollout.GroupReport) map[string
 			status.BatchState = &v1alpha1.BatchState{
 				CurrentBatch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, CompletedNodes: b.CompletedNodes, FailedNodes: b.FailedNodes,
 				LastBatchSize: b.LastBatchSize, LastBatchFailed: b.LastBatchFailed, ShouldStop: b.ShouldStop, Open: b.Open, From: b.From,
+				StoppedBy: b.StoppedBy, Resumed: b.Resumed,
 			}
 		}
 		out[name] = status

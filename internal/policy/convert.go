@@ -55,7 +55,7 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 	}
 	return rollout.Memory{
 		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
-		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From, Gone: b.Gone,
+		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, StoppedBy: b.StoppedBy, Open: b.Open, From: b.From, Gone: b.Gone,
 		For: rollout.Versions(b.Rollout), Resumed: b.Resumed,
 	}
 }
@@ -65,7 +65,7 @@ func toMemory(b *v1alpha1.BatchState) rollout.Memory {
 func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	return &v1alpha1.BatchState{
 		CurrentBatch: max(1, m.Batch), ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
-		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, Open: m.Open, From: m.From, Gone: m.Gone,
+		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone,
 		Rollout: string(m.For), Resumed: m.Resumed,
 	}
 }

@@ -45,7 +45,11 @@ func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode boo
 func findObjectProblems(p *v1alpha1.DeploymentPolicy) []string {
 	var problems []string
 	if p.Spec.Health != nil {
-		problems = append(problems, FindObjectProblems("health.objects", p.Spec.Health.Objects, false)...)
+		checks := make([]v1alpha1.ObjectCheck, 0, len(p.Spec.Health.Objects))
+		for _, g := range p.Spec.Health.Objects {
+			checks = append(checks, g.ObjectCheck)
+		}
+		problems = append(problems, FindObjectProblems("health.objects", checks, false)...)
 	}
 	if p.Spec.Proof != nil {
 		problems = append(problems, FindObjectProblems("proof.objects", p.Spec.Proof.Objects, true)...)

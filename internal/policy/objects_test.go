@@ -22,7 +22,7 @@ func TestFindObjectProblems(t *testing.T) {
 	if got := FindProblems(p, time.Time{}); got != nil {
 		t.Errorf("a valid policy: %q", got)
 	}
-	p.Spec.Health = &v1alpha1.HealthGates{Objects: []v1alpha1.ObjectCheck{good}}
+	p.Spec.Health = &v1alpha1.HealthGates{Objects: []v1alpha1.ObjectGate{{ObjectCheck: good}}}
 	p.Spec.Proof.Objects[0] = bad
 	want := []string{
 		"health.objects[0].name of DeploymentPolicy careful has $(NODE_NAME), and a health gate is not about one node: name one object, or use proof",

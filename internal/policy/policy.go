@@ -42,6 +42,7 @@ type Input struct {
 	Nodes        []map[string]string // labels of the nodes of the rollout
 	Cluster      []map[string]string // labels of all nodes
 	Closed       *rollout.Why        // a gate of the cluster that does not pass
+	Failed       *rollout.Why        // one that is false and stops the rollout
 	Now          time.Time
 }
 
@@ -101,7 +102,7 @@ func (g *Grouping) applyControls(in *Input) {
 	if t := spec.MaxUnavailablePerTopology; t != nil {
 		g.template.Spread = rollout.Spread{Key: t.TopologyKey, Limit: max(1, t.Count)}
 	}
-	g.template.Frozen = in.Closed
+	g.template.Frozen, g.template.Failed = in.Closed, in.Failed
 	about := Kind + " " + in.Policy.Name
 	if spec.Paused {
 		g.template.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, About: about, Text: about + " is paused"}

@@ -138,8 +138,16 @@ func (b *statusBuilder) addStopped() {
 	if stopped.Why != nil {
 		text = stopped.Why.Text
 	}
-	message := stopped.Group.Compartment + ": " + text
-	b.addCondition(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, message)
+	reason := v1alpha1.ReasonFailureThreshold
+	if gate := stopped.Memory.StoppedBy; gate != "" {
+		reason, text = v1alpha1.ReasonHealthGate, DescribeGateStop(gate)
+	}
+	b.addCondition(v1alpha1.ConditionRolloutStopped, true, reason, stopped.Group.Compartment+": "+text)
+}
+
+// DescribeGateStop says that a health gate stopped a group.
+func DescribeGateStop(gate string) string {
+	return "a health gate stopped it, and no further node starts until somebody resumes it: " + gate
 }
 
 func (b *statusBuilder) addDeletionBlocked() {

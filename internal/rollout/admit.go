@@ -128,6 +128,8 @@ func checkGroupOpen(t *targetState) *Why {
 		return g.Frozen
 	case g.memory.Stopped && !t.rollout.Deleting:
 		return groupReasons{g}.stopped()
+	case g.Failed != nil && !t.rollout.Deleting:
+		return g.Failed
 	case g.hasUnsavedMemory():
 		return groupReasons{g}.unsaved()
 	}

@@ -87,6 +87,16 @@ func (u batchUpdater) updateMemory() {
 	if u.memory.Stopped && !wasStopped {
 		u.memory.For = u.memory.For.restrict(u.failedOf)
 	}
+	u.stopByGate()
+}
+
+// stopByGate stops the group if a health gate is false that stops it, while targets are in flight or could start.
+func (u batchUpdater) stopByGate() {
+	isClosed := u.Frozen != nil && u.Frozen.Reason != ReasonHealthGate
+	isChecked := u.inFlight > 0 || u.candidates > 0 && !isClosed
+	if u.Failed != nil && isChecked && !u.memory.Stopped {
+		u.memory.Stopped, u.memory.StoppedBy = true, truncate(u.Failed.Text)
+	}
 }
 
 // updateFailures stops a group without batches that has too many failures.
@@ -118,7 +128,8 @@ func (u batchUpdater) resume() {
 	isNew := u.Resume != "" && u.Resume != u.memory.Resumed
 	isUsed := u.memory.Stopped || u.candidates > 0
 	if isNew && isUsed {
-		u.memory.Resumed, u.memory.Stopped, u.memory.ConsecutiveFailures = u.Resume, false, 0
+		u.memory = u.memory.resumed()
+		u.memory.Resumed = u.Resume
 	}
 }
 
@@ -145,7 +156,8 @@ func (u batchUpdater) updateFor() bool {
 		return false
 	}
 	if !u.Reset {
-		m.For, m.Stopped, m.ConsecutiveFailures = u.For, false, 0
+		*m = m.resumed()
+		m.For = u.For
 		return false
 	}
 	isBatchOpen := u.members > 0 && u.pending > 0

@@ -28,6 +28,9 @@ func (g groupReasons) cached(r Reason, variant string, text func() string) *Why 
 
 func (g groupReasons) stopped() *Why {
 	return g.cached(ReasonStopped, "", func() string {
+		if g.memory.StoppedBy != "" {
+			return "a health gate stopped the group: " + g.memory.StoppedBy
+		}
 		failures := countNoun(g.memory.ConsecutiveFailures, "failure", "failures")
 		if g.usesBatches() {
 			failures = countNoun(g.memory.ConsecutiveFailures, "failed batch in a row", "failed batches in a row")

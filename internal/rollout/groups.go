@@ -16,6 +16,7 @@ type groupState struct {
 	memory       Memory // as it should be stored
 	isComplete   bool   // every target of all groups with its ledger is finished
 	candidates   int
+	inFlight     int             // targets that are admitted
 	occupying    int             // candidates whose node is not given back
 	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
 	free         int             // how many more targets may be admitted

@@ -78,7 +78,7 @@ func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 		s.Nodes = append(s.Nodes, n)
 	}
 	for range r.Intn(3) {
-		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(name()), Ledger: rollout.ParseRef(name()), Limit: r.Intn(4) - 2, Taken: []string{name()}, Frozen: why(), Until: at(),
+		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(name()), Ledger: rollout.ParseRef(name()), Limit: r.Intn(4) - 2, Taken: []string{name()}, Frozen: why(), Failed: why(), Until: at(),
 			Pace: rollout.Pace{Kind: rollout.PaceKind([]string{"", "window", "fixed", "linear", "exponential", "whole"}[r.Intn(6)]),
 				Initial: r.Intn(4) - 1, Delta: r.Intn(4) - 1, Factor: r.Intn(4) - 1, StopAfter: r.Intn(3) - 1, SafetyLimit: r.Intn(200)},
 			Memory: rollout.Memory{Batch: r.Intn(3) - 1, Open: r.Intn(4) - 1, From: int64(r.Intn(4) - 1), LastSize: r.Intn(4) - 1, LastFailed: yes(), Stopped: yes()},

@@ -103,6 +103,12 @@ func (m Memory) isBlank() bool {
 	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From, For: m.For, Resumed: m.Resumed}
 }
 
+// resumed returns the memory of a group that continues.
+func (m Memory) resumed() Memory {
+	m.Stopped, m.StoppedBy, m.ConsecutiveFailures = false, "", 0
+	return m
+}
+
 // reset returns the memory without the results of earlier batches.
 func (m Memory) reset(epoch int64) Memory {
 	return Memory{For: m.For, Resumed: m.Resumed}.withBatch(epoch)

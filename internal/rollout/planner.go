@@ -116,6 +116,10 @@ func (p *planner) addGroups() {
 			why := withDefaultReason(g.Frozen, ReasonPaused)
 			g.Frozen = &why
 		}
+		if g.Failed != nil {
+			why := withDefaultReason(g.Failed, ReasonHealthGate)
+			g.Failed = &why
+		}
 		if !g.Ledger.IsZero() {
 			g.ledger = p.findOrAddLedger(g.Ledger)
 		}

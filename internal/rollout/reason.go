@@ -12,7 +12,7 @@ const (
 	ReasonBudget              Reason = "Budget"              // every slot is used
 	ReasonTopology            Reason = "Topology"            // enough nodes of the same rack or zone are busy
 	ReasonBatch               Reason = "Batch"               // the open batch has not ended
-	ReasonStopped             Reason = "Stopped"             // too many failures: the group stopped
+	ReasonStopped             Reason = "Stopped"             // too many failures, or a health gate: the group stopped
 	ReasonProtectedPod        Reason = "ProtectedPod"        // a pod that must not be interrupted runs there
 	ReasonPodDisruptionBudget Reason = "PodDisruptionBudget" // an eviction was refused
 	ReasonPodLeaving          Reason = "PodLeaving"          // an evicted pod has not terminated yet

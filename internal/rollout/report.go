@@ -93,6 +93,7 @@ func (g *groupState) buildReport() GroupReport {
 		Finished: g.finished,
 		Failed:   g.failed,
 		Waiting:  g.candidates,
+		InFlight: g.inFlight,
 	}
 	if g.Frozen != nil && g.candidates > 0 {
 		report.Why = g.Frozen

@@ -66,6 +66,7 @@ type Group struct {
 	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by somebody else
 	Frozen *Why      // nothing is admitted, for this reason: paused policy, closed window, failing health gate
 	Until  time.Time // when Frozen ends; zero if unknown
+	Failed *Why      // a health gate that stops the group is false now; nil if there is none
 	// nodes that are not ready, or that somebody else cordoned, belong to Taken: see policy.AddUnavailable
 	CountUnavailable bool
 	Soak             time.Duration // how long a finished node must stay ready before it counts
@@ -137,16 +138,18 @@ type Pace struct {
 // Memory has the results of earlier batches of a group. It is stored unchanged in the status of the ledger's object,
 // and nothing else is read back from there.
 type Memory struct {
-	Batch               int   `json:"currentBatch,omitempty"`
-	ConsecutiveFailures int   `json:"consecutiveFailures,omitempty"`
-	Completed           int   `json:"completedNodes,omitempty"` // at the end of the last batch
-	Failed              int   `json:"failedNodes,omitempty"`
-	LastSize            int   `json:"lastBatchSize,omitempty"`
-	LastFailed          bool  `json:"lastBatchFailed,omitempty"`
-	Stopped             bool  `json:"shouldStop,omitempty"`
-	Open                int   `json:"open,omitempty"` // planned size of the open batch; 0 if none is open
-	From                int64 `json:"from,omitempty"` // targets whose Batch is not lower belong to the open batch; 0: Memory was reset
-	Gone                int   `json:"gone,omitempty"` // of the open batch: targets that succeeded and are gone, because their rollout is deleted
+	Batch               int  `json:"currentBatch,omitempty"`
+	ConsecutiveFailures int  `json:"consecutiveFailures,omitempty"`
+	Completed           int  `json:"completedNodes,omitempty"` // at the end of the last batch
+	Failed              int  `json:"failedNodes,omitempty"`
+	LastSize            int  `json:"lastBatchSize,omitempty"`
+	LastFailed          bool `json:"lastBatchFailed,omitempty"`
+	Stopped             bool `json:"shouldStop,omitempty"`
+	// the health gate that stopped the group; empty if failures did
+	StoppedBy string `json:"stoppedBy,omitempty"`
+	Open      int    `json:"open,omitempty"` // planned size of the open batch; 0 if none is open
+	From      int64  `json:"from,omitempty"` // targets whose Batch is not lower belong to the open batch; 0: Memory was reset
+	Gone      int    `json:"gone,omitempty"` // of the open batch: targets that succeeded and are gone, because their rollout is deleted
 
 	For     Versions `json:"rollout,omitempty"` // Group.For of the batches; of a stopped group, that of the rollouts that failed
 	Resumed string   `json:"resumed,omitempty"` // the last Group.Resume that had an effect
@@ -437,6 +440,7 @@ type GroupReport struct {
 	Busy             int // nodes that count against it
 	Finished, Failed int
 	Waiting          int  // candidates for admission
+	InFlight         int  // targets
 	Why              *Why // why it admits none of them now
 }
 

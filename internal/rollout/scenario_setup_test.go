@@ -431,6 +431,8 @@ func changeGroup(g *rollout.Group, w []string) {
 			g.Taken = slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "none" })
 		case "frozen":
 			g.Frozen = parseReason(value)
+		case "failed":
+			g.Failed = parseReason(value)
 		case "soak":
 			g.Soak = parseDuration(value)
 		case "spread":

@@ -70,6 +70,9 @@ type memberCounter struct{ *groupState }
 // countTarget counts one target. An invalid one counts against the limit while it is admitted or its node is not given
 // back.
 func (g memberCounter) countTarget(t *targetState) {
+	if t.target.Admitted {
+		g.inFlight++
+	}
 	if t.invalid == nil {
 		g.countBusy(t)
 		g.countOutcome(t)

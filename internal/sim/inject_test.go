@@ -231,7 +231,12 @@ func (s *faultTest) changeControls() {
 			g.Limit = s.random.Intn(4)
 		}
 	case 7:
-		switch s.random.Intn(3) {
+		switch s.random.Intn(4) {
+		case 3:
+			g.Failed = nil
+			if s.chance(50) {
+				g.Failed = &rollout.Why{Reason: rollout.ReasonHealthGate, Text: "the query gives 7, and must give at most 1"}
+			}
 		case 0:
 			g.Memory = rollout.Memory{}
 		case 1:

@@ -307,6 +307,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the group is frozen"
 	case g.Memory.Stopped && !r.Deleting:
 		return "the group stopped"
+	case g.Failed != nil && !r.Deleting:
+		return "a health gate that stops the group is false"
 	case a.Ledger.IsZero() || a.Batch == 0:
 		return "the ledger is not written"
 	}

@@ -93,7 +93,8 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	rep.setUninstall(t, nodes)
 	for _, g := range groups {
 		if g.Memory.Stopped && rep.usesGroup(g.Group) {
-			t.set(v1alpha1.ConditionRolloutStopped, true, v1alpha1.ReasonFailureThreshold, rep.describeStopped(g, nodes))
+			reason, text := rep.describeStopped(g, nodes)
+			t.set(v1alpha1.ConditionRolloutStopped, true, reason, text)
 			break
 		}
 	}
@@ -312,9 +313,12 @@ func formatBatches(n int) string {
 	return fmt.Sprintf("%d batches", n)
 }
 
-// describeStopped describes the failures that stopped a group.
-func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) string {
-	text := fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
+// describeStopped describes the failures, or the health gate, that stopped a group.
+func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) (reason, text string) {
+	if gate := g.Memory.StoppedBy; gate != "" {
+		return v1alpha1.ReasonHealthGate, g.Group.Compartment + ": " + policy.DescribeGateStop(gate)
+	}
+	text = fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
 		if n.status == v1alpha1.StatusErroring && rep.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
@@ -324,5 +328,5 @@ func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) s
 	if len(first) > 0 {
 		text += "; " + strings.Join(first, "; ")
 	}
-	return text
+	return v1alpha1.ReasonFailureThreshold, text
 }

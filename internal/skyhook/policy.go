@@ -39,7 +39,7 @@ func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 	p := policy.Input{
 		Policy: in.Policy, Rollout: Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
 		Versions: hashID(tc.reporter().packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
-		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Now: in.Now,
+		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
 	}
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
 		p.Reset = o.ResetBatchStateOnCompletion

@@ -36,6 +36,7 @@ type Input struct {
 	Policy        *v1alpha1.DeploymentPolicy // nil when none is named, or when it is missing
 	PolicyMissing bool                       // a policy is named and does not exist
 	Closed        *rollout.Why               // a gate of the policy, for all nodes, that does not pass
+	Failed        *rollout.Why               // one that is false and stops the rollout
 	Findings      node.Findings              // of the nodes on which the proof is waited for
 	Unready       map[string]string          // by node: what a gate of the policy misses there and the Node object does not show
 	Nodes         []*node.Node               // all nodes of the cluster, in a total order; Compile selects from them

@@ -139,8 +139,30 @@ type HealthGates struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
-	Objects []ObjectCheck `json:"objects,omitempty"`
+	Objects []ObjectGate `json:"objects,omitempty"`
 }
+
+// ObjectGate is a condition on objects that must hold before any node is started.
+type ObjectGate struct {
+	ObjectCheck `json:",inline"`
+
+	// onFailure says what happens when the expression is false of an object. Wait (the default) starts no node until it is
+	// true. Stop also asks while nodes are in progress, and stops the rollout: nodes in progress finish, and no node is started
+	// until somebody resumes it. Without an answer, such as for an object that cannot be read, the gate waits.
+	// +optional
+	// +kubebuilder:default=Wait
+	OnFailure GateFailure `json:"onFailure,omitempty"`
+}
+
+// GateFailure says what a health gate that is false does.
+// +kubebuilder:validation:Enum=Wait;Stop
+type GateFailure string
+
+// The choices.
+const (
+	GateWait GateFailure = "Wait"
+	GateStop GateFailure = "Stop"
+)
 
 // NodeConditionGate is a condition that a finished node must have.
 type NodeConditionGate struct {
@@ -200,6 +222,14 @@ type PrometheusGate struct {
 	// atLeast is the minimum of every result, as a decimal number. It excludes atMost.
 	// +optional
 	AtLeast *Decimal `json:"atLeast,omitempty"`
+
+	// onFailure says what happens when a result is outside the threshold. Wait (the default) starts no node until it is
+	// within. Stop also asks while nodes are in progress, and stops the rollout: nodes in progress finish, and no node is
+	// started until somebody resumes it. Without an answer, such as from a server that cannot be reached or for a query without
+	// a result, the gate waits.
+	// +optional
+	// +kubebuilder:default=Wait
+	OnFailure GateFailure `json:"onFailure,omitempty"`
 }
 
 // Decimal is a decimal number in quotes, such as "0.05".

@@ -134,6 +134,7 @@ const (
 	ReasonPausedWithPendingUninstall   = "PausedWithPendingUninstall"
 	ReasonDisabledWithPendingUninstall = "DisabledWithPendingUninstall"
 	ReasonFailureThreshold             = "FailureThreshold"
+	ReasonHealthGate                   = "HealthGate"
 	ReasonInUse                        = "InUse"
 	ReasonDigestsRecorded              = "DigestsRecorded"
 	ReasonDigestsUnknown               = "DigestsUnknown"

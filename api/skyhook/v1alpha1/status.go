@@ -292,9 +292,15 @@ type BatchState struct {
 	// +optional
 	FailedNodes int `json:"failedNodes,omitempty"`
 
-	// shouldStop is true when no further batch starts because of failures.
+	// shouldStop is true when no further batch starts because of failures, or because of a health gate.
 	// +optional
 	ShouldStop bool `json:"shouldStop,omitempty"`
+
+	// stoppedBy says which health gate with onFailure Stop was false when the group stopped. It is absent if failures stopped
+	// it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	StoppedBy string `json:"stoppedBy,omitempty"`
 
 	// lastBatchSize is the number of nodes that finished in the last batch, failed ones included.
 	// +optional

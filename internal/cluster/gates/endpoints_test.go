@@ -60,7 +60,7 @@ func TestRedirect(t *testing.T) {
 	p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Health: &v1alpha1.HealthGates{
 		Prometheus: []v1alpha1.PrometheusGate{{Name: "g", URL: allowed.URL, Query: "q", AtMost: &most}},
 	}}}
-	why := queryAll(context.Background(), p, Endpoints{Allowed: []string{allowed.URL}})
+	why := queryAll(context.Background(), p, Endpoints{Allowed: []string{allowed.URL}}).closed
 	if why == nil || wasAsked || !strings.Contains(why.Text, "cannot be asked") {
 		t.Errorf("the gate says %v; the other server was asked: %v", why, wasAsked)
 	}

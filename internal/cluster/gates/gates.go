@@ -6,6 +6,7 @@
 package gates
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ const AnswerLifetime = 15 * time.Second
 // Result is what the health gates of a policy found.
 type Result struct {
 	Closed  *rollout.Why      // set when no node may be admitted
+	Failed  *rollout.Why      // set when a gate is false that stops the rollout
 	Unready map[string]string // by node: what is missing there, as a sentence without a full stop
 }
 
@@ -42,14 +44,22 @@ type Pods struct {
 
 // Checker evaluates gates and remembers the answers of Prometheus servers. Losing them costs one query each.
 type Checker struct {
-	awaited map[string]bool // names of policies with nodes that wait to be admitted; nil before the first plan, when all count as such
+	awaited map[string]bool // names of policies whose answers are needed; nil before the first plan, when all count as such
 	answers map[types.UID]answer
 }
 
 type answer struct {
 	generation int64
+	resumed    string // Input.Resumed
 	at         time.Time
 	closed     *rollout.Why
+	failed     *rollout.Why
+}
+
+// isCurrent reports whether an answer still counts. When somebody resumes a rollout, the gates are asked again.
+func (a answer) isCurrent(p *v1alpha1.DeploymentPolicy, in Input) bool {
+	isSame := a.generation == p.Generation && a.resumed == in.Resumed[p.Name]
+	return isSame && in.Now.Before(a.at.Add(AnswerLifetime))
 }
 
 // Input is what a check needs.
@@ -59,13 +69,14 @@ type Input struct {
 	Policies []*v1alpha1.DeploymentPolicy // those that are in use
 	Unproven map[string][]*corev1.Node    // by policy: finished nodes of an open batch, which need the DaemonSets' pods
 	Pods     map[string][]*corev1.Pod     // by node, of the unproven nodes
+	Resumed  map[string]string            // by policy: what its users say about being resumed
 	Now      time.Time
 
 	Endpoints Endpoints
 }
 
 // Check evaluates the gates that the nodes do not answer themselves. It returns the results by policy, and when to check
-// again; zero for never. Prometheus is only queried while nodes wait to be admitted.
+// again; zero for never. Prometheus servers are only queried, and objects only read, while somebody needs the answer: see SetAwaited.
 func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Result, retryAt time.Time, err error) {
 	results = map[string]Result{}
 	answers := map[types.UID]answer{}
@@ -77,7 +88,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 		var result Result
 		if len(p.Spec.Health.Prometheus) > 0 || len(p.Spec.Health.Objects) > 0 {
 			a := c.currentAnswer(ctx, p, in)
-			answers[p.UID], result.Closed = a, a.closed
+			answers[p.UID], result.Closed, result.Failed = a, a.closed, a.failed
 			expires := a.at.Add(AnswerLifetime)
 			if c.awaited[p.Name] && (retryAt.IsZero() || expires.Before(retryAt)) {
 				retryAt = expires
@@ -91,8 +102,8 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 	return results, retryAt, errors.Join(errs...)
 }
 
-// SetAwaited sets the policies with nodes that wait to be admitted. It reports whether one of these policies needs a
-// query that was not made yet.
+// SetAwaited sets the policies whose answers are needed: nodes wait to be admitted, or are in flight while a gate may stop the
+// rollout. It reports whether one of these policies needs a query that was not made yet.
 func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.DeploymentPolicy) (needsCheck bool) {
 	c.awaited = awaited
 	return slices.ContainsFunc(policies, func(p *v1alpha1.DeploymentPolicy) bool {
@@ -105,18 +116,54 @@ func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.Deplo
 // wait for it.
 func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, in Input) answer {
 	a, known := c.answers[p.UID]
-	if known && a.generation == p.Generation && in.Now.Before(a.at.Add(AnswerLifetime)) {
+	if known && a.isCurrent(p, in) {
 		return a
 	}
 	if c.awaited != nil && !c.awaited[p.Name] {
 		return answer{generation: -1, closed: &rollout.Why{Reason: rollout.ReasonHealthGate,
 			About: policy.Kind + " " + p.Name, Text: "the health gates of " + policy.Kind + " " + p.Name + " are asked next"}}
 	}
-	closed := queryAll(ctx, p, in.Endpoints)
-	if closed == nil {
-		closed = checkObjects(ctx, in.Objects, p)
+	a = answer{generation: p.Generation, resumed: in.Resumed[p.Name], at: in.Now}
+	found := queryAll(ctx, p, in.Endpoints)
+	found.add(checkObjects(ctx, in.Objects, p, found))
+	a.closed, a.failed = found.closed, found.failed
+	return a
+}
+
+// MayStop reports whether a gate of a policy stops a rollout when it is false.
+func MayStop(p *v1alpha1.DeploymentPolicy) bool {
+	h := p.Spec.Health
+	if h == nil {
+		return false
 	}
-	return answer{generation: p.Generation, at: in.Now, closed: closed}
+	return slices.ContainsFunc(h.Prometheus, func(g v1alpha1.PrometheusGate) bool { return g.OnFailure == v1alpha1.GateStop }) ||
+		slices.ContainsFunc(h.Objects, func(g v1alpha1.ObjectGate) bool { return g.OnFailure == v1alpha1.GateStop })
+}
+
+// findings are the first gate that closes a group, and the first one that stops it.
+type findings struct{ closed, failed *rollout.Why }
+
+// add adds what was found later.
+func (f *findings) add(o findings) {
+	f.closed, f.failed = cmp.Or(f.closed, o.closed), cmp.Or(f.failed, o.failed)
+}
+
+// finding is why a gate does not pass; empty when it does.
+type finding struct {
+	text    string // a sentence without a full stop
+	isFalse bool   // the answer is no; otherwise there is no answer
+}
+
+// classify returns what a finding does to a group. A gate without an answer closes the group, and never stops it.
+func (f finding) classify(p *v1alpha1.DeploymentPolicy, onFailure v1alpha1.GateFailure) findings {
+	if f.text == "" {
+		return findings{}
+	}
+	why := &rollout.Why{Reason: rollout.ReasonHealthGate, About: policy.Kind + " " + p.Name, Text: f.text}
+	if f.isFalse && onFailure == v1alpha1.GateStop {
+		return findings{failed: why}
+	}
+	return findings{closed: why}
 }
 
 // checkDaemonSets says of each unproven node which DaemonSet of the gates has no ready pod there.

@@ -23,7 +23,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/expression"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -113,13 +112,18 @@ func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions [
 	return missing, retryAt
 }
 
-// checkObjects returns why a policy may not admit; nil when all objects meet its health gates.
-func checkObjects(ctx context.Context, live client.Reader, p *v1alpha1.DeploymentPolicy) *rollout.Why {
-	text := newObjectReader(live).findMissing(ctx, p.Spec.Health.Objects, "")
-	if text == "" {
-		return nil
+// checkObjects returns the first gates on objects that do not pass. What is known of the other gates decides which are checked:
+// none if the rollout stops, and if nothing starts anyway only those that stop it.
+func checkObjects(ctx context.Context, live client.Reader, p *v1alpha1.DeploymentPolicy, known findings) (found findings) {
+	r := newObjectReader(live)
+	for _, g := range p.Spec.Health.Objects {
+		isClosed := known.closed != nil || found.closed != nil
+		isNeeded := !isClosed || g.OnFailure == v1alpha1.GateStop
+		if known.failed == nil && found.failed == nil && isNeeded {
+			found.add(r.check(ctx, g.ObjectCheck, "").classify(p, g.OnFailure))
+		}
 	}
-	return &rollout.Why{Reason: rollout.ReasonHealthGate, About: policy.Kind + " " + p.Name, Text: text}
+	return found
 }
 
 // objectReader reads each object once, for all checks of a pass.
@@ -149,47 +153,48 @@ func (r *objectReader) isExhausted() bool {
 // checks are about the cluster.
 func (r *objectReader) findMissing(ctx context.Context, checks []v1alpha1.ObjectCheck, node string) string {
 	for _, check := range checks {
-		if text := r.check(ctx, check, node); text != "" {
-			return text
+		if found := r.check(ctx, check, node); found.text != "" {
+			return found.text
 		}
 	}
 	return ""
 }
 
-func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, node string) string {
+// check checks the objects of one check. An object that does not meet it comes before one for which there is no answer.
+func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, node string) (first finding) {
 	e, err := expression.Compile(check.CEL, node != "")
 	if err != nil { // the object was checked when it was compiled, by the same rules
-		return fmt.Sprintf("cel %q cannot be used: %s", rollout.Truncate(check.CEL, maxQuoted), rollout.Truncate(err.Error(), maxQuoted))
+		return finding{text: fmt.Sprintf("cel %q cannot be used: %s", rollout.Truncate(check.CEL, maxQuoted), rollout.Truncate(err.Error(), maxQuoted))}
 	}
 	key := objectKey{check.APIVersion, check.Kind, check.Namespace, strings.ReplaceAll(check.Name, v1alpha1.NodeNameVariable, node), ""}
 	if check.Selector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(check.Selector.Kubernetes())
 		if err != nil {
-			return fmt.Sprintf("the selector of %s cannot be used: %s", check.Kind, rollout.Truncate(err.Error(), maxQuoted))
+			return finding{text: fmt.Sprintf("the selector of %s cannot be used: %s", check.Kind, rollout.Truncate(err.Error(), maxQuoted))}
 		}
 		key.selector = selector.String()
 	}
 	found := r.read(ctx, key)
 	if found.problem != "" {
-		return found.problem
+		return finding{text: found.problem}
 	}
 	var of map[string]any
 	if e.UsesNode() {
 		nodes := r.read(ctx, objectKey{apiVersion: "v1", kind: "Node", name: node})
 		if nodes.problem != "" {
-			return nodes.problem
+			return finding{text: nodes.problem}
 		}
 		of = nodes.objects[0].Object
 	}
 	for _, o := range found.objects {
 		switch isTrue, err := e.IsTrue(ctx, o.Object, of); {
-		case err != nil:
-			return fmt.Sprintf("cel %q gives no answer for %s: %s", rollout.Truncate(check.CEL, maxQuoted), titleOf(check.Kind, &o), rollout.Truncate(err.Error(), maxQuoted))
-		case !isTrue:
-			return fmt.Sprintf("%s does not meet %s", titleOf(check.Kind, &o), rollout.Truncate(check.CEL, maxQuoted))
+		case err != nil && first.text == "":
+			first.text = fmt.Sprintf("cel %q gives no answer for %s: %s", rollout.Truncate(check.CEL, maxQuoted), titleOf(check.Kind, &o), rollout.Truncate(err.Error(), maxQuoted))
+		case err == nil && !isTrue:
+			return finding{fmt.Sprintf("%s does not meet %s", titleOf(check.Kind, &o), rollout.Truncate(check.CEL, maxQuoted)), true}
 		}
 	}
-	return ""
+	return first
 }
 
 func titleOf(kind string, o *unstructured.Unstructured) string {

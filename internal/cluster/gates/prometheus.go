@@ -18,16 +18,27 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // queryTimeout bounds all queries of a policy together: the loop waits for them.
 const queryTimeout = 2 * time.Second
 
-// queryAll makes all Prometheus queries of a policy concurrently and returns the first in its list that does not pass. A
+// maxGateText is the most bytes of the sentence about a gate.
+const maxGateText = 300
+
+// errFalse is wrapped by errors of gates whose results are outside their threshold.
+var errFalse = errors.New("outside the threshold")
+
+// falseError says which result is outside a threshold.
+type falseError string
+
+func (e falseError) Error() string        { return string(e) }
+func (e falseError) Is(target error) bool { return target == errFalse }
+
+// queryAll makes all Prometheus queries of a policy concurrently and returns the first gates in its list that do not pass. A
 // server that does not answer does not pass.
-func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpoints) *rollout.Why {
+func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpoints) (found findings) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	gates := p.Spec.Health.Prometheus
@@ -39,11 +50,11 @@ func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpo
 	queries.Wait()
 	for i, err := range errs {
 		if err != nil {
-			text := fmt.Sprintf("gate %s: %v", gates[i].Name, err)
-			return &rollout.Why{Reason: rollout.ReasonHealthGate, About: policy.Kind + " " + p.Name, Text: text[:min(len(text), 300)]}
+			text := rollout.Truncate(fmt.Sprintf("gate %s: %v", gates[i].Name, err), maxGateText)
+			found.add(finding{text, errors.Is(err, errFalse)}.classify(p, gates[i].OnFailure))
 		}
 	}
-	return nil
+	return found
 }
 
 // newHTTPClient returns a client that does not follow an allowed server to another one.
@@ -91,14 +102,23 @@ func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoi
 		if len(v) == 0 {
 			return errors.New("the query gives no result")
 		}
-		for _, s := range v {
-			if err := checkBounds(g, float64(s.Value), s.Metric.String()); err != nil {
-				return err
-			}
-		}
-		return nil
+		return checkVector(g, v)
 	}
 	return fmt.Errorf("the query gives a %s, and must give numbers", value.Type())
+}
+
+// checkVector checks each result. One outside the threshold comes before one that is no number.
+func checkVector(g *v1alpha1.PrometheusGate, v model.Vector) (first error) {
+	for _, s := range v {
+		err := checkBounds(g, float64(s.Value), s.Metric.String())
+		if errors.Is(err, errFalse) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 func checkBounds(g *v1alpha1.PrometheusGate, value float64, metric string) error {
@@ -118,8 +138,13 @@ func checkBounds(g *v1alpha1.PrometheusGate, value float64, metric string) error
 		if err != nil {
 			return fmt.Errorf("%s is not a number", *bound.limit)
 		}
-		if math.IsNaN(value) || bound.sign*value > bound.sign*limit {
-			return fmt.Errorf("the query gives %s%s, and must give at %s %s", number, metric, bound.words, *bound.limit)
+		isOutside := bound.sign*value > bound.sign*limit
+		text := fmt.Sprintf("the query gives %s%s, and must give at %s %s", number, metric, bound.words, *bound.limit)
+		switch {
+		case isOutside:
+			return falseError(text)
+		case math.IsNaN(value): // such as a share of nothing
+			return errors.New(text)
 		}
 	}
 	return nil

@@ -37,14 +37,14 @@ func TestQueryAll(t *testing.T) {
 		}
 		p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Health: &v1alpha1.HealthGates{Prometheus: []v1alpha1.PrometheusGate{g}}}}
 		got := ""
-		if why := queryAll(context.Background(), p, Endpoints{Allowed: []string{AnyEndpoint}}); why != nil {
+		if why := queryAll(context.Background(), p, Endpoints{Allowed: []string{AnyEndpoint}}).closed; why != nil {
 			got = why.Text
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.answer, got, c.want)
 		}
 		server.Close()
-		if why := queryAll(context.Background(), p, Endpoints{Allowed: []string{AnyEndpoint}}); why == nil || !strings.Contains(why.Text, "cannot be asked") {
+		if why := queryAll(context.Background(), p, Endpoints{Allowed: []string{AnyEndpoint}}).closed; why == nil || !strings.Contains(why.Text, "cannot be asked") {
 			t.Errorf("a server that does not answer: %v", why)
 		}
 	}

@@ -56,7 +56,7 @@ func queryOnce(address string, e Endpoints) string {
 	p := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Health: &v1alpha1.HealthGates{
 		Prometheus: []v1alpha1.PrometheusGate{{Name: "g", URL: address, Query: "q", AtMost: &most}},
 	}}}
-	if why := queryAll(context.Background(), p, e); why != nil {
+	if why := queryAll(context.Background(), p, e).closed; why != nil {
 		return why.Text
 	}
 	return ""
