@@ -166,7 +166,8 @@ func (n *Node) MayBeDrained() bool {
 		}
 	}
 	for _, o := range n.nodeOps {
-		if o.Record.Held != nil && o.Record.Admitted && o.Record.Node == n.UID {
+		isHeld := o.Record.Held != nil || o.Record.NodeOp != "" && o.Record.NodeOp == n.Annotations[nodeopv1.AnnotationCordonedBy]
+		if isHeld && o.Record.Admitted && o.Record.Node == n.UID {
 			return true
 		}
 	}
