@@ -142,7 +142,7 @@ func isOwnedByUs(o client.Object) bool {
 }
 
 // newCleanupEdit returns the edit that removes everything of ours from a node. A cordon of ours is removed, unless the node
-// was cordoned before.
+// was cordoned before, and so are marks of ours.
 func newCleanupEdit(n *node.Node, config skyhook.Config) node.Edit {
 	edit := node.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}
 	isLabelledByUs := nodeop.HasOwnKairosLabels(n.Annotations)
@@ -169,5 +169,5 @@ func newCleanupEdit(n *node.Node, config skyhook.Config) node.Edit {
 	for _, c := range n.Conditions {
 		edit.RemoveConditions = append(edit.RemoveConditions, c.Type)
 	}
-	return edit
+	return edit.Plus(n.RemoveMarks())
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -36,6 +37,7 @@ func TestCleanup(t *testing.T) {
 	stop := s.startStuckRollout()
 	stop()
 	s.Patch(s.GetNode("n5"), taint)
+	s.markNode("n1")
 	s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine, namespace: " + s.Namespace + "}\ndata: {a: b}\n")
 	before := s.listRemains()
 	if len(before) < 10 {
@@ -43,7 +45,7 @@ func TestCleanup(t *testing.T) {
 	}
 	_, said := s.runBoth(1, "cleanup")
 	for _, want := range []string{
-		"NODE  UNCORDON  UNTAINT  SKYHOOKS", "n1    yes       -        base, driver", "n5    -         yes      base", "Finalizers: skyhook/base, skyhook/driver",
+		"NODE  UNCORDON  UNTAINT  SKYHOOKS", "n1    yes       yes      base, driver", "n5    -         yes      base", "Finalizers: skyhook/base, skyhook/driver",
 		"deploymentpolicy/canary", "Pods: ", "ConfigMaps: ", "Remove all of this? [y/N]:", "not confirmed, so nothing was changed",
 	} {
 		if !strings.Contains(said, want) {
@@ -61,6 +63,9 @@ func TestCleanup(t *testing.T) {
 	}
 	if after := s.listRemains(); !slices.Equal(after, []string{"n6 skyhook.nvidia.com/ignore"}) { // that is the administrator's
 		t.Errorf("left are %v", after)
+	}
+	if n := s.GetNode("n1"); len(n.Spec.Taints) > 0 || n.Labels[v1alpha1.LabelExcludeBalancers] != "" || n.Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || n.Annotations[v1alpha1.AnnotationScaleDown] != "theirs" {
+		t.Errorf("n1 has taints %v, labels %v and annotations %v", n.Spec.Taints, n.Labels, n.Annotations)
 	}
 	for node, cordoned := range map[string]bool{"n1": false, "n2": false, "n4": true} {
 		if s.GetNode(node).Spec.Unschedulable != cordoned {
@@ -82,6 +87,19 @@ func TestCleanup(t *testing.T) {
 	if _, said := s.runBoth(0, "cleanup", "--yes"); said != "Nothing is left behind\n" {
 		t.Errorf("the second time it says %s", said)
 	}
+}
+
+// markNode puts marks on a node, as for a hold of the Skyhook driver; one is somebody else's.
+func (s *testCluster) markNode(name string) {
+	s.Helper()
+	s.Patch(s.GetNode(name), `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"theirs"}}}`)
+	n := node.Parse(s.GetNode(name), nil)
+	options := v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true, Description: true}
+	e := n.PlaceMarks("Skyhook/driver", node.NewMarks(options, node.Description{By: "Skyhook driver"}))
+	e.AddTaints = []corev1.Taint{node.MaintenancePlanned}
+	patch, err := json.Marshal(e.MergePatch(n))
+	s.Must(err)
+	s.Patch(s.GetNode(name), string(patch))
 }
 
 // listRemains returns everything of ours.

@@ -44,6 +44,7 @@ type pass struct {
 	objects       *Objects
 	now           time.Time
 	probes        nodeop.KairosProbes
+	announced     announcements
 	denied        map[rollout.Ref]bool // ledgers that were not written
 	notReady      map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps
 	startsNothing map[rollout.Ref]bool // rollouts that lack these because they were refused: nothing begins
@@ -73,6 +74,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	p.dryRunObjects(limited, plan)
 	p.probes = p.probeKairos(limited)
 	p.markIncomplete(plan)
+	p.announced = p.newAnnouncements(plan)
 
 	withoutLedger, withLedger := splitByLedger(plan)
 	early := p.collectWork(withoutLedger, o.inFlight.nodes, true)

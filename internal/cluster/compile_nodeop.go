@@ -34,7 +34,7 @@ func (c *compiler) addNodeOps() {
 		in := &nodeop.Input{
 			NodeOp: op, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
 			Config: o.opConfig, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)],
-			Proofs: nodeop.Proofs(op, by), Findings: o.Findings[nodeop.Ref(op)],
+			Proofs: nodeop.Proofs(op, by), Findings: o.Findings[nodeop.Ref(op)], Marks: nodeop.Marks(op, by),
 		}
 		var shared rollout.Ledger
 		if by != nil {

@@ -182,6 +182,7 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 	for _, u := range work.updates {
 		add(u.by.Words(n, u.verdict))
 	}
+	add(w.announced.editOf(n))
 	return edit.WithoutUnchanged(was), n, rollout.Action{}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -22,7 +23,7 @@ func StripNode(n *corev1.Node) *corev1.Node {
 	var kept []corev1.NodeCondition
 	for _, c := range n.Status.Conditions {
 		switch {
-		case strings.HasPrefix(string(c.Type), v1alpha1.Group+"/"):
+		case node.IsOurCondition(c):
 			c.LastHeartbeatTime = metav1.Time{}
 			kept = append(kept, c)
 		case c.Type == corev1.NodeReady:

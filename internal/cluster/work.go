@@ -92,6 +92,7 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 			c.addReport(report, by)
 		}
 	}
+	c.addMarks()
 	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
 	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
 	if len(active) > maxActiveNodes || len(statusOnly) > maxStatusOnlyNodes {

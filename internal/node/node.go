@@ -47,6 +47,7 @@ type Node struct {
 	nodeOps     map[string]OpState       // by annotation
 	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
 	holds       []ownedHold
+	marks       markRecord // of holds
 	known       bool
 
 	annotationBytes int // keys and values
@@ -72,7 +73,7 @@ func Parse(n *corev1.Node, prev *Node) *Node {
 			if out.Ready = c.Status == corev1.ConditionTrue; out.Ready {
 				out.ReadySince = c.LastTransitionTime.Time
 			}
-		case strings.HasPrefix(string(c.Type), v1alpha1.Group+"/"):
+		case IsOurCondition(c):
 			out.Conditions = append(out.Conditions, c)
 		}
 	}
@@ -107,6 +108,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 	}
 	slices.Sort(n.rebootsFrom)
 	n.holds = n.findHolds()
+	n.marks = n.parseMarks()
 }
 
 // ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
@@ -232,7 +234,7 @@ func (n *Node) Allocatable(resource string) int64 {
 func facts(n *corev1.Node) []Fact {
 	var out []Fact
 	for _, c := range n.Status.Conditions {
-		if !strings.HasPrefix(string(c.Type), v1alpha1.Group+"/") {
+		if !IsOurCondition(c) {
 			out = append(out, Fact{conditionFact(string(c.Type)), string(c.Status)})
 		}
 	}

@@ -266,14 +266,18 @@ func (n *Node) removeSkyhook(skyhook string, prefixes ...string) Edit {
 }
 
 // Reset is RemoveSkyhook for a Skyhook that may still hold the node, with or without readable annotations. The cordon
-// goes as it does with a release: with the last hold, and only if it was ours.
+// goes as it does with a release: with the last hold, and only if it was ours. So do the marks of the hold.
 func (n *Node) Reset(skyhook string, holds []rollout.Hold) Edit {
 	e := n.RemoveSkyhook(skyhook)
 	if n.Skyhook(skyhook).Cordoned {
 		own := n.SkyhookHold(skyhook)
 		e.SetUnschedulable(n, n.Cordon(holds).With(own).Release(own.Owner).Unschedulable)
 	}
-	return e
+	after := n.With(e)
+	if len(after.holds) == 0 && n.HasMarks() { // a running operator announces again what is still planned
+		return e.Plus(after.RemoveMarks())
+	}
+	return e.Plus(after.RemoveUnheldMarks())
 }
 
 // IsDownInReboot reports whether the node is not ready and a reboot that a Skyhook requested is in progress there.

@@ -37,6 +37,7 @@ func Compile(in *Input) *Compiled {
 			c.addNode(n)
 		}
 	}
+	c.op.usualVisit = c.out.findUsualVisit()
 	c.addMissingNodes()
 	c.addGroups()
 
@@ -49,7 +50,7 @@ func Compile(in *Input) *Compiled {
 const maxEnv = 1 << 20
 
 func newCompiler(in *Input) *compiler {
-	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, findings: in.Findings}
+	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, findings: in.Findings, marks: in.Marks}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
 	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
@@ -61,6 +62,7 @@ func newCompiler(in *Input) *compiler {
 		Once:     true,
 		KeepHeld: !isTrue(op.spec().UncordonOnFailure) && !op.isDeleting(),
 		Drain:    translateDrain(op.spec().DrainOptions),
+		Announce: in.Marks.Conditions || in.Marks.PreferNoSchedule,
 	}
 	return c
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -35,14 +36,15 @@ const Kind = node.KindNodeOp
 // Input is everything that one NodeOp is compiled from.
 type Input struct {
 	NodeOp        *v1alpha1.NodeOp
-	Nodes         []*node.Node   // all nodes of the cluster, in a total order
-	Jobs          []*batchv1.Job // of the namespace; others than those of this NodeOp are ignored
-	Pods          []*corev1.Pod  // likewise
-	Budget        *Budget        // of the policy; nil when none is named or it does not exist
-	Proofs        node.Proofs    // of the NodeOp and of the policy
-	Findings      node.Findings  // of the nodes on which the proof is waited for
-	PolicyMissing bool           // a policy is named and does not exist
-	Refused       node.Refusals  // tasks whose objects the API server refused at their last attempt
+	Nodes         []*node.Node        // all nodes of the cluster, in a total order
+	Jobs          []*batchv1.Job      // of the namespace; others than those of this NodeOp are ignored
+	Pods          []*corev1.Pod       // likewise
+	Budget        *Budget             // of the policy; nil when none is named or it does not exist
+	Proofs        node.Proofs         // of the NodeOp and of the policy
+	Findings      node.Findings       // of the nodes on which the proof is waited for
+	Marks         skyhookv1.NodeMarks // of the NodeOp and of the policy
+	PolicyMissing bool                // a policy is named and does not exist
+	Refused       node.Refusals       // tasks whose objects the API server refused at their last attempt
 	Config        Config
 	Now           time.Time // as in the Snapshot
 	Durations     *rollout.Durations

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -36,6 +37,9 @@ type operation struct {
 	timing *rollout.Durations
 
 	refused node.Refusals
+
+	marks      skyhookv1.NodeMarks
+	usualVisit time.Duration // how long a node usually takes; 0 if unknown
 
 	proofs   node.Proofs
 	findings node.Findings
@@ -157,10 +161,17 @@ func (op *operation) rebootTimeout() time.Duration {
 
 // translateDrain translates the drain options. With a timeout the node is skipped after it.
 func translateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
-	if d == nil || d.TimeoutSeconds == nil || *d.TimeoutSeconds <= 0 {
-		return rollout.Drain{OnTimeout: rollout.DrainWait}
+	out := rollout.Drain{OnTimeout: rollout.DrainWait}
+	if d == nil {
+		return out
 	}
-	return rollout.Drain{Timeout: time.Duration(*d.TimeoutSeconds) * time.Second, OnTimeout: rollout.DrainSkip}
+	if d.TimeoutSeconds != nil && *d.TimeoutSeconds > 0 {
+		out.Timeout, out.OnTimeout = time.Duration(*d.TimeoutSeconds)*time.Second, rollout.DrainSkip
+	}
+	if d.LoadBalancerDelaySeconds != nil {
+		out.LoadBalancerDelay = time.Duration(*d.LoadBalancerDelaySeconds) * time.Second
+	}
+	return out
 }
 
 // isTrue reports whether an optional field is set to true.

@@ -41,7 +41,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	case rollout.VerbAdmit:
 		return r.admit(a), nil
 	case rollout.VerbHold:
-		return r.placeHold(holds), nil
+		return r.placeHold(a, holds), nil
 	case rollout.VerbRun:
 		return r.startTask(a.Task), nil
 	case rollout.VerbRecord:
@@ -102,7 +102,7 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 }
 
 // placeHold cordons the node in the name of this NodeOp.
-func (r *recorder) placeHold(holds []rollout.Hold) node.Edit {
+func (r *recorder) placeHold(a rollout.Action, holds []rollout.Hold) node.Edit {
 	e := node.Edit{}
 	if r.record().Held == nil {
 		placed := r.node.Cordon(holds).Place(r.owner, r.now).Of(r.owner)
@@ -112,6 +112,7 @@ func (r *recorder) placeHold(holds []rollout.Hold) node.Edit {
 		if !placed.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
 			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.mark())
 		}
+		e = e.Plus(r.placeMarks(a))
 	}
 	if !r.node.Unschedulable {
 		e = e.Plus(node.ClearWasCordoned(r.node.With(e)))

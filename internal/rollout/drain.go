@@ -18,6 +18,7 @@ func (d drainer) ensureQuiet(k *boardTask) bool {
 	if !d.isQuietKnown {
 		d.isQuietKnown = true
 		d.isQuiet = d.holdAndDrain(k)
+		d.target.isQuiet, d.target.isDraining = d.isQuiet, !d.isQuiet
 	}
 	return d.isQuiet
 }
@@ -27,7 +28,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 	why := Why{Reason: ReasonQuiet, Text: k.title() + " needs the node drained"}
 	if t.isHeld && t.node.Cordoned && t.target.PodsSeen {
 		if len(t.target.Pods) == 0 {
-			return true
+			return !d.awaitLoadBalancers()
 		}
 		d.drainNode(why)
 		return false
@@ -64,6 +65,9 @@ func (d drainer) drainNode(why Why) {
 		return
 	}
 	mayEvict := wait.Reason != ReasonProtectedPod && wait.Reason != ReasonPodKept
+	if mayEvict && d.awaitLoadBalancers() {
+		return
+	}
 	if mayEvict {
 		d.evictPods(why, isLate && drain.OnTimeout == DrainForce)
 	}

@@ -18,6 +18,7 @@ const (
 	ReasonPodLeaving          Reason = "PodLeaving"          // an evicted pod has not terminated yet
 	ReasonPodKept             Reason = "PodKept"             // the drain options do not allow the eviction of a pod
 	ReasonDrainTimeout        Reason = "DrainTimeout"        // the drain took too long
+	ReasonLoadBalancer        Reason = "LoadBalancer"        // load balancers have a time to stop sending requests to the node
 	ReasonImageDigest         Reason = "ImageDigest"         // another node pulls the image first, so that its digest is known
 	ReasonDependency          Reason = "Dependency"          // waits for another task on the node
 	ReasonSerial              Reason = "Serial"              // one package at a time

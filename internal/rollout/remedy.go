@@ -22,6 +22,7 @@ var remedies = map[Reason]string{
 	ReasonPodLeaving:          "the pod has its grace period to terminate; if its node is gone, delete it by force",
 	ReasonPodKept:             "delete the pod, or allow its eviction with drainConfig: force, deleteEmptyDirData or ignoreDaemonSets",
 	ReasonDrainTimeout:        "move the pods away, then: kubectl skyhook node reset NODE --skyhook SKYHOOK",
+	ReasonLoadBalancer:        "the drain begins when the time is over, see drainConfig.loadBalancerDelay",
 	ReasonImageDigest:         "it starts when that node has pulled the image; kubectl describe pod shows what the pull waits for",
 	ReasonDependency:          "it starts when the packages it depends on are complete on the node",
 	ReasonSerial:              "it starts when the package before it is done; serial: false lets packages run in parallel",

@@ -24,12 +24,14 @@ func (r reporter) buildPlan() Plan {
 	for i := range r.rollouts {
 		q := &r.rollouts[i]
 		plan.Reports[q.index] = q.buildReport()
+		plan.Maintenance = append(plan.Maintenance, q.listMaintenance()...)
 	}
 	plan.Groups = make([]GroupReport, len(r.groups))
 	for i := range r.groups {
 		plan.Groups[i] = r.groups[i].buildReport()
 	}
 	slices.SortFunc(plan.Draining, func(a, b Drained) int { return cmp.Or(a.Rollout.Compare(b.Rollout), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(plan.Maintenance, compareMaintenance)
 	return plan
 }
 

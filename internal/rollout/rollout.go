@@ -175,6 +175,7 @@ type Rollout struct {
 	KeepHeld    bool      // with Once: the node of such a target stays held
 	Limit       int       // of targets in flight, in addition to the limits of groups; 0 for none
 	Drain       Drain
+	Announce    bool // Plan.Maintenance has its targets
 	Numbered    bool // NextOrder is stored: a target retires only when the stored NextOrder is above its Order
 	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
@@ -197,6 +198,8 @@ type Drain struct {
 	Timeout   time.Duration // 0 for none
 	OnTimeout DrainTimeout
 	Delete    bool // pods are deleted instead of evicted
+	// how long a node is held before its first pod is evicted, and before other work on it begins
+	LoadBalancerDelay time.Duration
 }
 
 // DrainTimeout is what happens when a drain takes longer than its Timeout.
@@ -458,5 +461,7 @@ type Plan struct {
 	Groups  []GroupReport
 	// targets whose node is being drained and has pods in the way, for Durations; sorted
 	Draining []Drained
-	Next     time.Time // when to decide again though nothing has changed; zero for never
+	// what other programs are told about nodes; sorted
+	Maintenance []Maintenance
+	Next        time.Time // when to decide again though nothing has changed; zero for never
 }

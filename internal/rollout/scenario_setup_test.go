@@ -203,6 +203,10 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain = rollout.Drain{Timeout: parseDuration(after), OnTimeout: rollout.DrainTimeout(what)}
+	case "load-balancers":
+		r.Drain.LoadBalancerDelay = parseDuration(value)
+	case "announce":
+		r.Announce = yes
 	default:
 		panic("a rollout has no " + key)
 	}

@@ -29,7 +29,7 @@ import (
 //	wait                        advance the clock
 //	observe, apply NAME         decide now, and apply the plan later
 //	crash-after-ledger          write the ledgers of a plan only
-//	verdicts, groups, ledgers, cordoned   print the verdicts, the groups, the ledgers, the nodes
+//	verdicts, groups, ledgers, cordoned, maintenance   print the verdicts, the groups, the ledgers, the nodes, what others are told about them
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &scenario{t: t, observations: map[string]observation{}, cluster: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
@@ -144,6 +144,8 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 				return err.Error()
 			}
 		}
+	case "maintenance":
+		return s.formatMaintenance()
 	case "cordoned":
 		return s.formatNodes()
 	case "batches":
@@ -303,6 +305,14 @@ func (s *scenario) formatNodes() string {
 			out.WriteString(" " + h.Owner.String())
 		}
 		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func (s *scenario) formatMaintenance() string {
+	var out strings.Builder
+	for _, m := range rollout.Decide(s.cluster.View().Snapshot).Maintenance {
+		fmt.Fprintf(&out, "%s %s of %s\n", m.Node, m.State, m.Rollout.Name)
 	}
 	return out.String()
 }

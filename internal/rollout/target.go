@@ -24,6 +24,8 @@ type targetState struct {
 	hasFailed     bool // its outcome is a final failure
 	isProofLate   bool // all work is done, and what must be true of the node did not become true in time
 	isHeld        bool // by its rollout
+	isDraining    bool // a task waits until the node is drained
+	isQuiet       bool // the node is drained
 	objects       int  // of the rollout that are on the node, or are going away there
 	occupiesNode  bool // it is not admitted, and its node is not given back: see isOccupied
 	isSoaking     bool

@@ -37,7 +37,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	case rollout.VerbAdmit:
 		return c.recorder().recordAdmission(a, n), nil
 	case rollout.VerbHold:
-		return c.recorder().placeHold(n, holds), nil
+		return c.recorder().placeHold(a, n, holds), nil
 	case rollout.VerbRun:
 		return c.recorder().recordRun(a, n)
 	case rollout.VerbCover:
@@ -143,7 +143,7 @@ func (r recorder) inheritAdmission(rec *node.SkyhookRecord) {
 }
 
 // placeHold cordons the node for this Skyhook.
-func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
+func (r recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold) node.Edit {
 	name := r.in.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
 	if !on.Cordoned || on.Record.Held == nil {
@@ -151,6 +151,7 @@ func (r recorder) placeHold(n *node.Node, holds []rollout.Hold) node.Edit {
 		e = r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
 		})
+		e = e.Plus(r.placeMarks(a, n))
 	}
 	e.SetAnnotation(n, v1alpha1.PrefixCordon+name, "true")
 	if !n.Unschedulable {

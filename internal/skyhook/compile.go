@@ -51,6 +51,7 @@ func Compile(in *Input) *Compiled {
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
 		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter, DriftLimit: driftLimit(s),
 		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		Announce: announces(s, in.Policy),
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -92,6 +93,9 @@ func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	}
 	if d.Timeout != nil {
 		out.Timeout = d.Timeout.Duration
+	}
+	if d.LoadBalancerDelay != nil {
+		out.LoadBalancerDelay = d.LoadBalancerDelay.Duration
 	}
 	out.Delete = d.DisableEviction != nil && *d.DisableEviction
 	if d.OnTimeout != "" {

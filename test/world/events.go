@@ -25,6 +25,7 @@ const (
 	CreateNodeOp    Cause = "a user creates a NodeOp"
 	DeleteNodeOp    Cause = "a user deletes a NodeOp"
 	Cordon          Cause = "an administrator cordons or uncordons a node"
+	Mark            Cause = "an administrator sets or removes marks of nodes that the operator sets too"
 	Relabel         Cause = "an administrator changes the label that selects a node"
 	ResetNode       Cause = "an administrator resets a node"
 	Rerun           Cause = "an administrator runs a package again"
@@ -60,6 +61,7 @@ var causes = []struct {
 	{CreateNodeOp, 2, (*Run).createNodeOp},
 	{DeleteNodeOp, 1, (*Run).deleteNodeOp},
 	{Cordon, 5, (*Run).cordon},
+	{Mark, 6, (*Run).mark},
 	{Relabel, 2, (*Run).relabel},
 	{ResetNode, 3, (*Run).resetNode},
 	{Rerun, 2, (*Run).rerun},

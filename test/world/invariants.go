@@ -189,9 +189,10 @@ func (r *Run) checkNodeAtRest(key client.ObjectKey) {
 	if n.Spec.Unschedulable != r.truth.cordoned[string(n.UID)] && !r.truth.unclear[string(n.UID)] {
 		r.violate("nothing is held", "node %s is unschedulable=%v at rest, and an administrator left it %v", key.Name, n.Spec.Unschedulable, r.truth.cordoned[string(n.UID)])
 	}
-	if n.Spec.Taints != nil {
+	if len(n.Spec.Taints) > 0 {
 		r.violate("nothing is held", "node %s is tainted at rest", key.Name)
 	}
+	r.checkMarks(n)
 }
 
 // checkEmptyPlan decides with what the API server has: nothing may be left to do.

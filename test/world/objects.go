@@ -58,6 +58,12 @@ func newSkyhookSpec(random *rand.Rand) content {
 	if random.IntN(5) == 0 {
 		spec["serial"] = true
 	}
+	if random.IntN(2) == 0 {
+		spec["nodeMarks"] = newNodeMarks(random)
+	}
+	if random.IntN(4) == 0 {
+		spec["drainConfig"] = content{"loadBalancerDelay": "90s"}
+	}
 	return spec
 }
 
@@ -70,6 +76,9 @@ func newPolicy(random *rand.Rand) content {
 	if random.IntN(2) == 0 {
 		spec["scope"] = "Policy"
 	}
+	if random.IntN(3) == 0 {
+		spec["nodeMarks"] = newNodeMarks(random)
+	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
 }
 
@@ -80,7 +89,10 @@ func newNodeOp(name string, random *rand.Rand, hasPolicy bool) content {
 		"rebootOnSuccess": random.IntN(2) == 0, "backoffLimit": int64(0), "concurrency": int64(1 + random.IntN(2)),
 	}
 	if random.IntN(2) == 0 {
-		spec["drainOptions"] = content{"enabled": true}
+		spec["drainOptions"] = content{"enabled": true, "loadBalancerDelaySeconds": int64(random.IntN(2) * 60)}
+	}
+	if random.IntN(2) == 0 {
+		spec["nodeMarks"] = newNodeMarks(random)
 	}
 	if hasPolicy && random.IntN(2) == 0 {
 		spec["deploymentPolicy"] = "policy"

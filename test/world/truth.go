@@ -33,7 +33,8 @@ type truth struct {
 	limits     map[string]int             // by Skyhook: its budget when the operator last wrote its status
 	pins       map[pinKey]string          // digests that were recorded before this pass
 	pulled     map[string]bool            // images with their digests, as nodes pulled them
-	nextLeader *time.Duration             // another operator leads from the next pass on, with this offset of its clock
+	marks      foreignMarks
+	nextLeader *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
 	requests  int  // of this pass
 	refused   bool // something in this pass
@@ -45,6 +46,7 @@ func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
+		marks:  foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
 		pulled: map[string]bool{}, limits: map[string]int{},
 	}
 }

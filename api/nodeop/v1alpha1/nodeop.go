@@ -27,7 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof and ttlSecondsAfterFinished once the operation has started: create another NodeOp"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?nodeMarks)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?nodeMarks)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof and ttlSecondsAfterFinished once the operation has started: create another NodeOp"
 type NodeOp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -100,6 +100,11 @@ type NodeOpSpec struct {
 	// drainOptions configure the drain before the operation. They take effect only with cordon.
 	// +optional
 	DrainOptions *DrainOptions `json:"drainOptions,omitempty"`
+
+	// nodeMarks show other programs that a node is held for maintenance. They take effect only with cordon, and are added to
+	// those of the deploymentPolicy. Absent means none.
+	// +optional
+	NodeMarks *skyhookv1.NodeMarks `json:"nodeMarks,omitempty"`
 
 	// proof is what must be true of a node before it is given back, after a successful command and reboot. It is asked for
 	// together with that of the deploymentPolicy. Absent means nothing.
@@ -195,6 +200,7 @@ type NodeOpSpec struct {
 }
 
 // DrainOptions configure how a node is drained. Mirror pods and finished pods are never evicted.
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelaySeconds) || !has(self.timeoutSeconds) || self.timeoutSeconds <= 0 || self.loadBalancerDelaySeconds < self.timeoutSeconds",fieldPath=".loadBalancerDelaySeconds",message="drainOptions.loadBalancerDelaySeconds is not shorter than timeoutSeconds, which it is a part of: shorten it, or raise timeoutSeconds"
 type DrainOptions struct {
 	// enabled drains the node. Default false.
 	// +optional
@@ -229,6 +235,14 @@ type DrainOptions struct {
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=2147483647
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// loadBalancerDelaySeconds is how long a node is cordoned before its first pod is evicted, 0 to 3600, so that load balancers
+	// stop sending requests to it. They do so with nodeMarks.excludeFromLoadBalancers. It is a part of timeoutSeconds. Absent
+	// means 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	LoadBalancerDelaySeconds *int32 `json:"loadBalancerDelaySeconds,omitempty"`
 }
 
 // Preflight is a check that runs unprivileged, with the host's file system read-only. If it succeeds without a

@@ -54,6 +54,17 @@ const (
 	AnnotationKnown = Group + "/known"  // the node is not new to us: it is not tainted on sight any more
 	// "true": cordoned when its runtime-required taint was removed, until somebody makes the node schedulable
 	AnnotationRuntimeRequiredCordon = Group + "/runtimeRequiredCordon"
+	AnnotationNodeMarks             = Group + "/nodeMarks"   // which marks are ours, and whose: JSON
+	AnnotationMaintenance           = Group + "/maintenance" // who holds the node, and why: JSON
+)
+
+// Marks of others' domains: what these programs read of a node.
+const (
+	LabelExcludeBalancers      = "node.kubernetes.io/exclude-from-external-load-balancers" // service controllers
+	AnnotationScaleDown        = "cluster-autoscaler.kubernetes.io/scale-down-disabled"    // the cluster autoscaler
+	AnnotationDoNotDisrupt     = "karpenter.sh/do-not-disrupt"                             // Karpenter
+	TaintMaintenancePlanned    = Group + "/maintenance-planned"                            // the scheduler; ours
+	NodeConditionReasonSkyhook = "SkyhookMaintenance"                                      // reason of lifecycle conditions that are ours
 )
 
 // Labels and annotations on the pods and ConfigMaps that the operator creates.

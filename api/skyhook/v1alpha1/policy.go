@@ -96,6 +96,11 @@ type DeploymentPolicySpec struct {
 	// proof is what must be true of a node before it is given back. Absent means nothing.
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
+
+	// nodeMarks show other programs that a node is held for maintenance by a user of this policy. Those of the user are added.
+	// Absent means none.
+	// +optional
+	NodeMarks *NodeMarks `json:"nodeMarks,omitempty"`
 }
 
 // Scope says who shares the budgets of a policy.

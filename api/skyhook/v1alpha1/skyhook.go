@@ -165,6 +165,11 @@ type SkyhookSpec struct {
 	// drainConfig configures the drain before an interrupt. Absent means the defaults: evict, and wait without a limit.
 	// +optional
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`
+
+	// nodeMarks show other programs that a node is held for maintenance. They are added to those of the deploymentPolicy. Absent
+	// means none.
+	// +optional
+	NodeMarks *NodeMarks `json:"nodeMarks,omitempty"`
 }
 
 // Sequencing says what later Skyhooks wait for.
@@ -213,6 +218,7 @@ type InterruptionBudget struct {
 // DrainConfig configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in
 // kube-system and pods that tolerate an unschedulable node are never evicted.
 // +kubebuilder:validation:XValidation:rule="has(self.timeout) && !self.timeout.matches('^(0+([.]0+)?(ns|us|µs|ms|s|m|h))+$') || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drainConfig.timeout is missing: onTimeout Skip and Force need it"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelay) || !has(self.timeout) || !self.loadBalancerDelay.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') || !self.timeout.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') || duration(self.timeout) == duration('0s') || duration(self.loadBalancerDelay) < duration(self.timeout)",fieldPath=".loadBalancerDelay",message="drainConfig.loadBalancerDelay is not shorter than timeout, which it is a part of: shorten it, or raise timeout"
 type DrainConfig struct {
 	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent or 0s means no limit.
 	// +optional
@@ -226,6 +232,14 @@ type DrainConfig struct {
 	// +optional
 	// +kubebuilder:default=Wait
 	OnTimeout DrainTimeout `json:"onTimeout,omitempty"`
+
+	// loadBalancerDelay is how long a node is held before its first pod is evicted, up to 1h, such as 30s, so that load balancers stop
+	// sending requests to it. They do so with nodeMarks.excludeFromLoadBalancers. It is a part of timeout. Absent means 0s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('1h')",message="drainConfig.loadBalancerDelay is not a duration of 0s to 1h: use a number and a unit, such as 30s"
+	LoadBalancerDelay *metav1.Duration `json:"loadBalancerDelay,omitempty"`
 
 	// gracePeriod overrides the grace period of the evicted pods, 0s to 24h, in full seconds. Absent means that of each
 	// pod.
