@@ -61,10 +61,14 @@ func Compile(in *Input) *Compiled {
 	if err != nil { // checkSpec reported it: the rollout is broken and selects no node
 		selector = labels.Nothing()
 	}
-	selected := make([]bool, len(in.Nodes))
+	selected, count := make([]bool, len(in.Nodes)), 0
 	for i, n := range in.Nodes {
 		selected[i] = selector.Matches(labels.Set(n.Labels))
+		if selected[i] {
+			count++
+		}
 	}
+	c.warnUnlimited(count)
 	groups := c.targetCompiler().newGrouping(selected)
 	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
 	for i, n := range in.Nodes {

@@ -90,6 +90,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	rep.setApplyPaused(t)
 	rep.setImagesPinned(t, is.ImagePins)
 	rep.setDrifted(t)
+	rep.setUnlimited(t)
 	rep.setUninstall(t, nodes)
 	for _, g := range groups {
 		if g.Memory.Stopped && rep.usesGroup(g.Group) {
@@ -110,6 +111,9 @@ func (rep reporter) setAccepted(t *conditionWriter) {
 	var wrong, minor []string
 	reason := v1alpha1.ReasonInvalidSpec
 	for _, p := range rep.Problems {
+		if p.IsCondition {
+			continue
+		}
 		if !p.Refuses {
 			minor = append(minor, p.Text)
 			continue

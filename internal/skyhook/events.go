@@ -43,6 +43,7 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 	}
 	out = append(out, acceptanceEvents(was, is)...)
 	out = append(out, imageEvents(was, is)...)
+	out = append(out, unlimitedEvents(was, is)...)
 	return append(out, c.reporter().deletionEvents(was, is)...)
 }
 

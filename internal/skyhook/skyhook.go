@@ -111,6 +111,7 @@ type Compiled struct {
 	revisionKeys map[string]string // by the same
 	pulls        []imagePull       // of images without an explicit digest
 	unnamed      []imagePull       // without a digest that could be recorded
+	unlimited    string            // warning that packages interrupt many nodes without a budget
 }
 
 // Problem is something about a Skyhook that its author should change.
@@ -119,6 +120,8 @@ type Problem struct {
 	Text    string // a sentence without a full stop
 	Field   string // path below spec; empty for the object as a whole
 	Refuses bool   // the Skyhook is not accepted; otherwise it is a warning
+	// a warning that has a condition of its own
+	IsCondition bool
 }
 
 // Event is an event on a node, on the Skyhook, or on both.

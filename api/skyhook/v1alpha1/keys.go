@@ -110,6 +110,7 @@ const (
 	ConditionRolloutStopped           = "RolloutStopped"      // too many failures; on a DeploymentPolicy too
 	ConditionImagesPinned             = "ImagesPinned"        // with pinImages: every node pulled the recorded digests
 	ConditionDrifted                  = "Drifted"             // with drift: nodes are not as their packages left them
+	ConditionUnlimited                = "Unlimited"           // packages interrupt many nodes, and no budget limits how many at a time
 	ConditionTransition               = Group + "/Transition" // written with the prefix only
 )
 
@@ -146,6 +147,7 @@ const (
 	ReasonDisabledWithPendingUninstall = "DisabledWithPendingUninstall"
 	ReasonFailureThreshold             = "FailureThreshold"
 	ReasonHealthGate                   = "HealthGate"
+	ReasonNoBudget                     = "NoBudget"
 	ReasonInUse                        = "InUse"
 	ReasonDigestsRecorded              = "DigestsRecorded"
 	ReasonDigestsUnknown               = "DigestsUnknown"
