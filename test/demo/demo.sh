@@ -64,6 +64,7 @@ check_requirements() {
   for program in mmdebstrap:mmdebstrap systemd-nspawn:systemd-container busybox:busybox-static ip:iproute2 iptables:iptables; do
     command -v "${program%%:*}" >/dev/null || missing+=("${program##*:}")
   done
+  compgen -G '/usr/share/keyrings/debian-archive-keyring.*' >/dev/null || missing+=(debian-archive-keyring)
   [ ${#missing[@]} = 0 ] && return
   command -v apt-get >/dev/null || die "these programs are missing: ${missing[*]}. Install them, or name a cluster of yours with DEMO_KUBECONFIG=FILE"
   run_shown apt-get update -qq

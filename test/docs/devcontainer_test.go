@@ -28,6 +28,7 @@ func TestDevcontainer(t *testing.T) {
 	var container struct {
 		Image           string
 		OnCreateCommand string
+		RemoteUser      string
 	}
 	if err := json.Unmarshal([]byte(read(".devcontainer/devcontainer.json")), &container); err != nil {
 		t.Fatal(err)
@@ -35,6 +36,11 @@ func TestDevcontainer(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read("go.mod"))
 	if version == nil || !strings.HasPrefix(container.Image, "golang:"+version[1]+"-") {
 		t.Errorf("the image is %s, and go.mod needs Go %v", container.Image, version)
+	}
+	for command := range strings.SplitSeq(container.OnCreateCommand, " && ") {
+		if container.RemoteUser != "root" && !strings.HasPrefix(command, "sudo ") {
+			t.Errorf("%s, who is not root, runs %q without sudo", container.RemoteUser, command)
+		}
 	}
 	needed := regexp.MustCompile(`local want=\(([^)]*)\)`).FindStringSubmatch(read(".ci/run"))
 	if needed == nil {
