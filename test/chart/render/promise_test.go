@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -98,7 +99,7 @@ func TestRights(t *testing.T) {
 		}
 	}
 	for _, u := range slices.Concat(r.Objects, r.Hooks) {
-		if !strings.HasSuffix(u.GetKind(), "Binding") {
+		if !strings.HasSuffix(u.GetKind(), "RoleBinding") {
 			continue
 		}
 		b := findObject(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRoleBinding{})
@@ -307,6 +308,31 @@ func TestSelects(t *testing.T) {
 	r := renderChart(t, matrix["everything"])
 	if seen := requireSelected(t, r, findDeployment(t, r).Spec.Template.Labels); len(seen) != 5 {
 		t.Errorf("the chart has %v only", seen)
+	}
+}
+
+// TestPorts: other pods reach the ports for metrics and probes of the operator and no others, such as the one for profiles, whatever
+// ports it has.
+func TestPorts(t *testing.T) {
+	for values, want := range map[string][]int32{
+		"controllerManager: {manager: {env: {pprofPort: ':6060'}}}":                                       {8080, 8081},
+		"controllerManager: {manager: {env: {pprofPort: ':6060', metricsPort: ':9090', probePort: '0'}}}": {9090},
+		"controllerManager: {manager: {env: {pprofPort: ':6060', metricsPort: '0', probePort: '0'}}}":     nil,
+	} {
+		r := renderChart(t, values)
+		policy := findObject(t, r, "NetworkPolicy", full+"-controller-manager", &networkingv1.NetworkPolicy{})
+		var got []int32
+		for _, rule := range policy.Spec.Ingress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("%s: a rule admits every port", values)
+			}
+			for _, p := range rule.Ports {
+				got = append(got, p.Port.IntVal)
+			}
+		}
+		if !slices.Equal(got, want) || !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+			t.Errorf("%s: %v admits the ports %v, want %v", values, policy.Spec.PolicyTypes, got, want)
+		}
 	}
 }
 
