@@ -59,10 +59,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 # Packages that start goroutines, or that several goroutines use.
-RACY := ./internal/controller ./internal/wire ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim
+RACY := ./internal/controller ./internal/wire ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim ./internal/ui
 
 .PHONY: race
-race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the six
+race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the seven
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(or $(if $(PART),$(word $(PART),$(RACY))),$(RACY))
 
 .PHONY: vuln
@@ -204,7 +204,7 @@ oldest-rules: ## check the API rules on an API server of the oldest supported Ku
 
 .PHONY: oldest
 oldest: oldest-rules ## check also smoke tests, quick start and interrupts on real nodes of that version (needs root)
-	KUBERNETES=$(OLDEST) $(MAKE) e2e E2E="-run '^(TestNodes|TestPod|TestServiceRestart|TestReboot|TestQuickStart|TestServiceInterrupt|TestRebootInterrupt)' ./smoke ./skyhook"
+	KUBERNETES=$(OLDEST) $(MAKE) e2e E2E="-run '^(TestNodes|TestPod|TestServiceRestart|TestReboot|TestPowerCut|TestQuickStart|TestServiceInterrupt|TestRebootInterrupt)' ./smoke ./skyhook"
 
 # The release before this one: a tag, or the commit of a release that has none.
 PREVIOUS ?= 559e5cca51c3ff8f56b140324c73592efd2895db
