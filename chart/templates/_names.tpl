@@ -104,3 +104,11 @@ helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
+
+{{/*
+The name of the default DeploymentPolicy; empty for none.
+*/}}
+{{- define "skyhook.defaultPolicy" -}}
+{{- $name := .Values.controllerManager.manager.env.defaultDeploymentPolicy -}}
+{{- if .Values.defaultDeploymentPolicy.create }}{{ $name | default "skyhook-default" }}{{ else }}{{ $name }}{{ end }}
+{{- end }}

@@ -76,7 +76,7 @@ func run(o *options.Options, log logr.Logger) error {
 func controllerOptions(o *options.Options, log logr.Logger) controller.Options {
 	return controller.Options{
 		Skyhook: o.Skyhook(version), NodeOps: o.NodeOps(), Node: o.Node,
-		LeaderElection: o.LeaderElection, WaitForOthers: o.WaitForOthers, Parallel: o.Parallel, GuardRemoval: o.GuardRemoval,
+		LeaderElection: o.LeaderElection, WaitForOthers: o.WaitForOthers, Parallel: o.Parallel, GuardRemoval: o.GuardRemoval, DefaultPolicySpec: o.DefaultPolicySpec,
 		MetricsAddress: o.MetricsAddress, MetricsSecure: o.MetricsSecure, ProbeAddress: o.ProbeAddress, PprofAddress: o.PprofAddress,
 		PrometheusTokenFile: o.PrometheusTokenFile,
 		Log:                 log,

@@ -70,9 +70,11 @@ type Options struct {
 	ProbeAddress   string // "0" for none
 	PprofAddress   string // empty for none
 	Parallel       int    // nodes that are written to at the same time; 0 for the default
-	GuardRemoval   bool   // have the API server refuse to delete the operator while something needs it
-	Log            logr.Logger
-	Registry       metrics.RegistererGatherer // where metrics are registered; the default registry when nil
+	// spec, as JSON, with which the default policy is created if it does not exist; empty: it is not created
+	DefaultPolicySpec string
+	GuardRemoval      bool // have the API server refuse to delete the operator while something needs it
+	Log               logr.Logger
+	Registry          metrics.RegistererGatherer // where metrics are registered; the default registry when nil
 
 	// PrometheusTokenFile has the bearer token for Prometheus servers that the configuration names; empty for none.
 	PrometheusTokenFile string
@@ -201,6 +203,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	first := startup{
 		migration: &migrationCheck{client: direct, namespace: o.Skyhook.Namespace, events: others.events, log: o.Log},
 		webhooks:  &webhookRemover{client: direct, namespace: o.Skyhook.Namespace, log: o.Log}, loop: l,
+		policy: &policyCreator{client: direct, name: o.Skyhook.DefaultPolicy, spec: o.DefaultPolicySpec, log: o.Log},
 	}
 	if !o.LeaderElection {
 		first.others = others

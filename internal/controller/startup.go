@@ -6,11 +6,12 @@ package controller
 import "context"
 
 // startup is what a leader does before its first write: it waits until no other operator leads and no Skyhook must be migrated,
-// removes the webhook configurations of an earlier operator, and then runs the loop.
+// removes the webhook configurations of an earlier operator, creates the default policy, and then runs the loop.
 type startup struct {
 	others    *otherOperators // nil where the lease of the leader waits for them, or nothing does
 	migration *migrationCheck
 	webhooks  *webhookRemover
+	policy    *policyCreator
 	loop      *Loop
 }
 
@@ -24,6 +25,9 @@ func (s startup) Start(ctx context.Context) error {
 	}
 	if !s.webhooks.removeAll(ctx) {
 		go s.webhooks.retry(ctx)
+	}
+	if !s.policy.create(ctx) {
+		go s.policy.retry(ctx)
 	}
 	return s.loop.Start(ctx)
 }

@@ -42,6 +42,7 @@ type Options struct {
 	InterruptMemory     string          `json:"interruptMemory"`
 	KeepRemovedPackages bool            `json:"keepRemovedPackages,omitempty"`
 	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
+	DefaultPolicySpec   string          `json:"-"`
 	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
 	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
 	PrometheusEndpoints []string        `json:"prometheusEndpoints,omitempty"`

@@ -75,6 +75,8 @@ func (o *Options) Table() []*Option {
 			Help: "do not uninstall a package without an uninstall section that is removed from its Skyhook, or whose version is lowered"},
 		{Flag: "default-deployment-policy", Env: "DEFAULT_DEPLOYMENT_POLICY", target: &o.DefaultPolicy, check: checkNameOf("a DeploymentPolicy"),
 			Help: "DeploymentPolicy for Skyhooks that name none and have no interruptionBudget; empty for none"},
+		{Flag: "default-deployment-policy-spec", Env: "DEFAULT_DEPLOYMENT_POLICY_SPEC", Use: Process, target: &o.DefaultPolicySpec, check: checkOptionalObject,
+			Help: "spec, as JSON, with which the default-deployment-policy is created if it does not exist; empty: it is not created"},
 		{Flag: "prometheus-endpoints", Env: "PROMETHEUS_ENDPOINTS", target: &o.PrometheusEndpoints, check: checkEndpoints,
 			Help: "beginnings of URLs of Prometheus servers that policies may query beside Services of the cluster, separated by commas; * for all"},
 		{Flag: "prometheus-token-file", Env: "PROMETHEUS_TOKEN_FILE", Use: Process, target: &o.PrometheusTokenFile, check: checkOptionalPath,

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -175,6 +176,18 @@ func checkOptionalPath(text string) error {
 		return nil
 	}
 	return checkPath(text)
+}
+
+// checkOptionalObject rejects what is no JSON object; the API server checks its fields.
+func checkOptionalObject(text string) error {
+	var object map[string]any
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		return fmt.Errorf("it must be a JSON object such as {\"default\":{…}}: %w", err)
+	}
+	return nil
 }
 
 func checkPositive(text string) error {

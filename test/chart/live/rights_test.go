@@ -46,7 +46,7 @@ var unheard = map[string]string{
 func TestRights(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
-	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "defaultDeploymentPolicy.create=true")
 	w.StartKubelet()
 	createWebhooks(t, w)
 	p, end := startOperator(t, w.Namespace)
