@@ -96,6 +96,8 @@ func compareBool(a, b bool) int {
 // returns why the candidate waits; nil if it does not.
 var admissionChecks = []func(*targetState) *Why{
 	checkNodeFree,
+	checkGroupFrozen,
+	checkWave,
 	checkGroupOpen,
 	checkLimit,
 	checkTopology,
@@ -121,11 +123,11 @@ func checkNodeFree(t *targetState) *Why {
 	return &why
 }
 
+func checkGroupFrozen(t *targetState) *Why { return t.group.Frozen }
+
 func checkGroupOpen(t *targetState) *Why {
 	g := t.group
 	switch {
-	case g.Frozen != nil:
-		return g.Frozen
 	case g.memory.Stopped && !t.rollout.Deleting:
 		return groupReasons{g}.stopped()
 	case g.Failed != nil && !t.rollout.Deleting:

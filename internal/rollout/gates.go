@@ -99,11 +99,9 @@ func blockedVerdict(t *targetState) Verdict {
 // isExcludedBehindBarrier reports whether a label or a taint excludes the node while the rollout waits for a barrier. Its
 // target waits like all targets of the rollout: the label or the taint may be gone by then.
 func (t *targetState) isExcludedBehindBarrier() bool {
-	reason := t.target.Blocked.Reason
-	isExcluded := reason == ReasonIgnored || reason == ReasonTaintNotTolerated
 	r := t.rollout
 	isWaiting := r.barrier != nil && !r.Paused && r.Broken == nil
-	return isExcluded && isWaiting && !t.target.Admitted
+	return t.isExcluded() && isWaiting && !t.target.Admitted
 }
 
 func isNodeGone(t *targetState) bool { return !t.exists }

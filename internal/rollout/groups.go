@@ -12,6 +12,7 @@ import (
 type groupState struct {
 	*Group
 	tally
+	wave         wave
 	ledger       *ledgerState
 	memory       Memory // as it should be stored
 	isComplete   bool   // every target of all groups with its ledger is finished
@@ -70,6 +71,7 @@ func (g *groupState) isBatchFull() bool {
 // addCandidate counts a target that passed the gates and is not admitted.
 func (g *groupState) addCandidate(t *targetState) {
 	g.candidates++
+	g.wave.addAsking(t.rollout)
 	if t.occupiesNode {
 		g.occupying++
 	}

@@ -12,6 +12,7 @@ const (
 	roleFinished idleRole = iota
 	roleWaiting
 	roleBlocked
+	roleExcluded
 )
 
 // updateIdle finds out which of the nodes that were evaluated are idle after this plan.
@@ -73,16 +74,18 @@ func (o *Omitted) add(role idleRole, n int) {
 		o.Waiting += n
 	case roleBlocked:
 		o.Blocked += n
+	case roleExcluded:
+		o.Excluded += n
 	}
 }
 
-func (o *Omitted) total() int { return o.Finished + o.Waiting + o.Blocked }
+func (o *Omitted) total() int { return o.Finished + o.Waiting + o.Blocked + o.Excluded }
 
 // omittedWork returns how many targets with work a snapshot leaves out.
 func (r *Rollout) omittedWork() int {
 	n := 0
 	for _, o := range r.Omitted {
-		n += o.Waiting + o.Blocked
+		n += o.Waiting + o.Blocked + o.Excluded
 	}
 	return n
 }
@@ -117,6 +120,9 @@ func findIdleRole(t *targetState) idleRole {
 	if !t.hasWork {
 		return roleFinished
 	}
+	if t.isExcluded() {
+		return roleExcluded
+	}
 	isStopped := slices.ContainsFunc(gates, func(g gate) bool { return !g.ofRollout && g.stops(t) })
 	if isStopped {
 		return roleBlocked
@@ -134,7 +140,7 @@ func isRefusedForAllBehind(t *targetState) bool {
 		return false
 	}
 	switch t.verdict.Why.Reason {
-	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger:
+	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger, ReasonWave, ReasonApproval:
 		return true
 	}
 	return t.group.Frozen != nil

@@ -41,16 +41,18 @@ type nodeState struct {
 // rolloutState is a rollout and its targets.
 type rolloutState struct {
 	*Rollout
-	index       int // in Snapshot.Rollouts
-	targets     []targetState
-	unfinished  int           // targets that are not finished
-	barrier     *rolloutState // the earlier rollout of the sequence that must finish on all nodes first
-	nextOrder   int           // order of the next admission, above all orders that are given or reserved
-	givenOrder  int           // above all orders that are given
-	title       string
-	waitReasons map[Reason]Why
-	exclusive   map[string]exclusiveTask // by key; found when the first task asks for it
-	graphs      []*graph
+	index      int // in Snapshot.Rollouts
+	targets    []targetState
+	unfinished int           // targets that are not finished
+	barrier    *rolloutState // the earlier rollout of the sequence that must finish on all nodes first
+	// an unfinished target, in a group that others come after, waits for another rollout
+	isBehindOther bool
+	nextOrder     int // order of the next admission, above all orders that are given or reserved
+	givenOrder    int // above all orders that are given
+	title         string
+	waitReasons   map[Reason]Why
+	exclusive     map[string]exclusiveTask // by key; found when the first task asks for it
+	graphs        []*graph
 }
 
 // isBypassed reports whether later rollouts do not wait for this one: it is disabled, or cannot be compiled.
@@ -71,6 +73,7 @@ func newPlanner(s *Snapshot) *planner {
 		inspector{&p.targets[i]}.inspect(&p.plan)
 	}
 	p.findBarriers()
+	p.findWaves()
 	usageCounter{p}.countUsage()
 	return p
 }

@@ -53,12 +53,12 @@ type queuedCandidate struct {
 	isReady bool // on an idle node, with work, and only the limits stop it
 }
 
-// NewPruner returns nil for a snapshot in which targets disappear, because a rollout is being deleted, or in which two
-// nodes have the same name. Such a snapshot cannot be pruned.
+// NewPruner returns nil for a snapshot in which targets disappear, because a rollout is being deleted, in which two
+// nodes have the same name, or in which several rollouts share groups that come after others. Such a snapshot cannot be pruned.
 func NewPruner(s *Snapshot) *Pruner {
 	p := newPlanner(s)
 	isDeleting := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Deleting })
-	if isDeleting || len(p.byName) != len(s.Nodes) {
+	if isDeleting || len(p.byName) != len(s.Nodes) || p.hasSharedWaves() {
 		return nil
 	}
 	pr := &Pruner{

@@ -12,6 +12,8 @@ const (
 	ReasonBudget              Reason = "Budget"              // every slot is used
 	ReasonTopology            Reason = "Topology"            // enough nodes of the same rack or zone are busy
 	ReasonBatch               Reason = "Batch"               // the open batch has not ended
+	ReasonWave                Reason = "Wave"                // an earlier compartment is not complete
+	ReasonApproval            Reason = "Approval"            // a person must approve the compartment first
 	ReasonStopped             Reason = "Stopped"             // too many failures, or a health gate: the group stopped
 	ReasonProtectedPod        Reason = "ProtectedPod"        // a pod that must not be interrupted runs there
 	ReasonPodDisruptionBudget Reason = "PodDisruptionBudget" // an eviction was refused

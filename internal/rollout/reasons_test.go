@@ -151,6 +151,12 @@ func TestAdmissionChecksHaveReasons(t *testing.T) {
 		{ReasonLedger, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Pace = fixed }},
 		{ReasonBudget, func(s *Snapshot, _ *Rollout, _ *Target) { busy(s) }},
 		{ReasonBudget, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Limit = 0 }},
+		{ReasonWave, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].After = []GroupRef{ParseGroupRef("gone")} }},
+		{ReasonWave, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].After = []GroupRef{s.Groups[0].Ref} }},
+		{ReasonApproval, func(s *Snapshot, _ *Rollout, _ *Target) { s.Groups[0].Approval = Approval{Required: true, Of: "v1"} }},
+		{ReasonApproval, func(s *Snapshot, _ *Rollout, _ *Target) {
+			s.Groups[0].Approval = Approval{Required: true, Of: "v1", Given: "v0", By: "alice"}
+		}},
 		{ReasonBatch, func(s *Snapshot, _ *Rollout, _ *Target) {
 			busy(s)
 			s.Groups[0].Limit, s.Groups[0].Pace, s.Groups[0].Memory = 2, fixed, Memory{Batch: 1, Open: 1, From: 1}

@@ -11,11 +11,14 @@ import (
 )
 
 // remedies says what ends a wait, by reason. SKYHOOK, NODE and PACKAGE stand for the names.
+// GROUP is the group that the reason is about.
 var remedies = map[Reason]string{
 	ReasonWindow:              "it starts when the window opens",
 	ReasonBudget:              "it starts when one of the nodes in flight is done; a larger budget admits more at once",
 	ReasonTopology:            "it starts when one of the nodes of the same rack or zone is done",
 	ReasonBatch:               "the next batch starts when the nodes of this one are done",
+	ReasonWave:                "it starts when every node there is finished and counts: fix, reset or ignore those that failed",
+	ReasonApproval:            "kubectl skyhook approve GROUP",
 	ReasonStopped:             "fix what failed, then: kubectl skyhook deployment-policy reset SKYHOOK",
 	ReasonProtectedPod:        "the pod is never evicted: wait until it ends, move it, or remove it from podNonInterruptLabels",
 	ReasonPodDisruptionBudget: "give the workload more ready replicas, or raise maxUnavailable; the eviction is retried",
@@ -79,7 +82,23 @@ func (w Why) Remedy(rollout, node, pkg string) string {
 	if pkg == "" {
 		pkg = "PACKAGE"
 	}
-	return strings.NewReplacer("SKYHOOK", rollout, "NODE", node, "PACKAGE", pkg).Replace(remedies[w.Reason])
+	return strings.NewReplacer("SKYHOOK", rollout, "NODE", node, "PACKAGE", pkg, "GROUP", w.describeGroup()).Replace(remedies[w.Reason])
+}
+
+// describeGroup returns the group that a reason is about as arguments of the plugin: "skyhook/demo rest".
+func (w Why) describeGroup() string {
+	g := ParseGroupRef(w.About)
+	name := g.Compartment
+	if strings.ContainsFunc(name, needsQuotes) {
+		name = "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return strings.ToLower(g.Owner.Kind) + "/" + g.Owner.Path() + " " + name
+}
+
+// needsQuotes reports whether a shell may read a character as something else.
+func needsQuotes(c rune) bool {
+	isPlain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c)
+	return !isPlain
 }
 
 // Sentence describes a verdict: what the target waits for, since when, and what ends the wait. Status, events and the

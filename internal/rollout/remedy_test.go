@@ -56,3 +56,44 @@ func TestVerdictsHaveSince(t *testing.T) {
 		}
 	}
 }
+
+// TestApprovalRemedy checks that the remedy is a command that a shell reads as it is meant.
+func TestApprovalRemedy(t *testing.T) {
+	for about, want := range map[string]string{
+		"Skyhook/demo/rest":                  "kubectl skyhook approve skyhook/demo rest",
+		"DeploymentPolicy/careful/2. it's":   `kubectl skyhook approve deploymentpolicy/careful '2. it'\''s'`,
+		"NodeOp/ops/reboot/__default__":      "kubectl skyhook approve nodeop/ops/reboot __default__",
+		"Skyhook/demo/$(touch x);echo `id`":  "kubectl skyhook approve skyhook/demo '$(touch x);echo `id`'",
+		"DeploymentPolicy/careful/canary-10": "kubectl skyhook approve deploymentpolicy/careful canary-10",
+	} {
+		if got := (Why{Reason: ReasonApproval, About: about}).Remedy("other", "n1", ""); got != want {
+			t.Errorf("%s: %s", about, got)
+		}
+	}
+}
+
+// TestApprovalsAreForOneThing checks that an approval is for exactly what a rollout begins.
+func TestApprovalsAreForOneThing(t *testing.T) {
+	a, b := ParseRef("Skyhook/a"), ParseRef("Skyhook/b")
+	both := NewVersions(a, "1").Merge(NewVersions(b, "2"))
+	for _, c := range []struct {
+		name     string
+		approval Approval
+		want     bool
+	}{
+		{"none is required", Approval{}, true},
+		{"nothing is approved", Approval{Required: true, Of: "1"}, false},
+		{"the same", Approval{Required: true, Of: "1", Given: "1"}, true},
+		{"something else", Approval{Required: true, Of: "1", Given: "2"}, false},
+		{"unknown", Approval{Required: true}, false},
+		{"the same of one of two", Approval{Required: true, Of: both, Given: NewVersions(a, "1")}, true},
+		{"the other of two", Approval{Required: true, Of: both, Given: NewVersions(b, "2")}, false},
+		{"the hash of another", Approval{Required: true, Of: both, Given: NewVersions(a, "2")}, false},
+		{"the scope changed", Approval{Required: true, Of: both, Given: "1"}, false},
+		{"one hash for too many", Approval{Required: true, Of: "12", Given: "12"}, true},
+	} {
+		if got := c.approval.Includes(a); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -84,6 +84,15 @@ func (t *targetState) waitsSince() (since time.Time) {
 	return since
 }
 
+// findReason returns why candidates wait, if one does for this reason. What rollouts wait for differs with the first wave only.
+func (g *groupState) findReason(reason Reason) *Why {
+	why := g.waitReasons[string(reason)]
+	for i := 0; why == nil && reason == ReasonWave && i < len(g.wave.asking); i++ {
+		why = g.waitReasons[string(reason)+g.wave.asking[i].Ref.String()]
+	}
+	return why
+}
+
 // buildReport reports how far the group is. Of several reasons to wait it reports the most important one.
 func (g *groupState) buildReport() GroupReport {
 	report := GroupReport{
@@ -101,8 +110,8 @@ func (g *groupState) buildReport() GroupReport {
 		report.Why = g.Frozen
 		return report
 	}
-	for _, reason := range []Reason{ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {
-		if why := g.waitReasons[string(reason)]; why != nil {
+	for _, reason := range []Reason{ReasonWave, ReasonApproval, ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {
+		if why := g.findReason(reason); why != nil {
 			report.Why = why
 			break
 		}

@@ -74,6 +74,9 @@ type Group struct {
 	Reset            bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
 	For              Versions // what is rolled out
 	Resume           string   // each new value lets a stopped group continue; empty for none
+
+	After    []GroupRef // groups that must be complete before a target of this one is admitted
+	Approval Approval   // of a person, before a target is admitted
 }
 
 // Spread limits how many nodes of one rack or zone are busy at once.
@@ -191,6 +194,7 @@ type Omitted struct {
 	Finished int
 	Waiting  int // for admission, behind other targets of the rollout and group
 	Blocked  int // they have work, and a gate stops them
+	Excluded int // they have work, and a label or a taint excludes their node
 }
 
 // Drain defines what happens to pods that do not leave their node.

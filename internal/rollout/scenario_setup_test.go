@@ -450,10 +450,28 @@ func changeGroup(g *rollout.Group, w []string) {
 			g.For = parseVersions(value)
 		case "resume":
 			g.Resume = value
+		case "after":
+			g.After = nil
+			for _, name := range strings.Split(value, ",") {
+				g.After = append(g.After, rollout.ParseGroupRef(name))
+			}
+		case "approval":
+			g.Approval = parseApproval(value)
 		default:
 			panic("a group has no " + word)
 		}
 	}
+}
+
+// parseApproval parses what is rolled out and what a person approved: "new" needs an approval, "new|old|alice" has one of
+// alice for something else, and "none" needs none.
+func parseApproval(value string) rollout.Approval {
+	if value == "none" {
+		return rollout.Approval{}
+	}
+	now, given, _ := strings.Cut(value, "|")
+	given, by, _ := strings.Cut(given, "|")
+	return rollout.Approval{Required: true, Of: parseVersions(now), Given: parseVersions(given), By: by}
 }
 
 func (s *scenario) addPods(node string, pods [][]string) {

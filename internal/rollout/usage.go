@@ -28,6 +28,7 @@ func (c usageCounter) countUsage() {
 		t := &c.targets[i]
 		if t.exists {
 			memberCounter{t.group}.countTarget(t)
+			t.group.wave.addAwaited(t)
 		}
 	}
 	for i := range c.ledgers {
@@ -56,11 +57,13 @@ func (c usageCounter) countOmitted(r *rolloutState) {
 		if g == nil {
 			continue
 		}
-		g.total += o.Finished + o.Waiting + o.Blocked
+		g.total += o.Finished + o.Waiting + o.Blocked + o.Excluded
 		g.finished += o.Finished
-		if mayAdmit {
+		if mayAdmit && o.Waiting > 0 {
 			g.candidates += o.Waiting
+			g.wave.addAsking(r)
 		}
+		g.wave.addOmitted(r, &o)
 	}
 }
 

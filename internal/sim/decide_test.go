@@ -154,7 +154,7 @@ func (s *faultTest) runWithoutFaults() {
 
 // retrySkipped requests a retry of the targets that were given up.
 func (s *faultTest) retrySkipped() bool {
-	more := false
+	more := s.approve()
 	for i := range s.cluster.State.Groups {
 		if g := &s.cluster.State.Groups[i]; g.Memory.Stopped {
 			more = true

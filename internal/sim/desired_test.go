@@ -18,6 +18,7 @@ import (
 type desiredRollout struct {
 	name      rollout.Ref
 	shares    bool // its targets are in the shared group
+	hasWaves  bool // some of its nodes come after the others
 	packages  map[string]desiredPackage
 	nodes     map[string]bool                        // by name
 	kept      map[string]map[string]installedPackage // by node UID, then package: what is installed
@@ -98,7 +99,8 @@ func (s *faultTest) addRollout(i int) {
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
-	s.addGroup(w.groupRef())
+	w.hasWaves = s.chance(35)
+	s.addGroups(w)
 }
 
 // installEarlier lets nodes begin with an earlier version of each package.
@@ -173,6 +175,7 @@ func (s *faultTest) newUID() string {
 
 // compileAll compiles every rollout: the work on a node is the difference between the desired state and the node.
 func (s *faultTest) compileAll() {
+	s.compileApprovals()
 	for _, w := range s.desired {
 		r := s.cluster.FindRollout(w.name)
 		if r == nil {
@@ -180,7 +183,7 @@ func (s *faultTest) compileAll() {
 		}
 		for _, n := range s.cluster.State.Nodes {
 			if s.cluster.FindTarget(w.name, n.Name) == nil && w.nodes[n.Name] && !r.Deleting {
-				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.groupRef(), Place: zoneOf(n.Name)})
+				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.groupOf(n.Name), Place: zoneOf(n.Name)})
 				s.cluster.Reindex()
 			}
 		}
@@ -202,7 +205,7 @@ func (s *faultTest) compileAll() {
 				continue
 			}
 			t.Leaving = !w.nodes[t.Node] && !r.Deleting
-			t.Group = w.groupRef()
+			t.Group = w.groupOf(t.Node)
 			if t.Wiped || s.compileDamaged(r, t) {
 				continue
 			}

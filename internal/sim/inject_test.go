@@ -204,7 +204,9 @@ func (s *faultTest) changeControls() {
 	}
 	r := &s.cluster.State.Rollouts[s.random.Intn(len(s.cluster.State.Rollouts))]
 	g := &s.cluster.State.Groups[s.random.Intn(len(s.cluster.State.Groups))]
-	switch s.random.Intn(13) {
+	switch s.random.Intn(14) {
+	case 13:
+		s.logf("a person approves: %v", s.approve())
 	case 12:
 		s.changeScope(r.Ref)
 	case 0, 1:
@@ -275,7 +277,7 @@ func (s *faultTest) changeScope(name rollout.Ref) {
 	for _, w := range s.desired {
 		if w.name == name {
 			w.shares = !w.shares
-			s.addGroup(w.groupRef())
+			s.addGroups(w)
 			s.logf("%s is in %s now", name, w.groupRef())
 		}
 	}

@@ -309,6 +309,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the group stopped"
 	case g.Failed != nil && !r.Deleting:
 		return "a health gate that stops the group is false"
+	case checkWave(v, g, r) != "":
+		return checkWave(v, g, r)
 	case a.Ledger.IsZero() || a.Batch == 0:
 		return "the ledger is not written"
 	}

@@ -153,6 +153,10 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 				g.Ref.Owner, g.Ledger = sharedPolicy, sharedPolicy
 			}
 			changeGroup(r, s, &g)
+			if j > 0 && chance(40) {
+				g.After = []rollout.GroupRef{{Owner: g.Ref.Owner, Compartment: "g0"}}
+			}
+			g.Approval = rollout.Approval{Required: chance(5), Of: "v1", Given: []rollout.Versions{"v0", "v1"}[r.Intn(2)]}
 			if find(s.Groups, g.Ref) == nil {
 				s.Groups = append(s.Groups, g)
 			}
