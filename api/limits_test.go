@@ -61,7 +61,7 @@ func TestLargeObjects(t *testing.T) {
 	requireAccepted(t, "deploymentpolicy", map[string]any{
 		"default": map[string]any{"budget": map[string]any{"count": int64(1)}, "strategy": map[string]any{"fixed": map[string]any{}}},
 		"compartments": list(100, func(i int) any {
-			return map[string]any{"name": name("rack", i), "budget": map[string]any{"count": int64(1)}, "selector": map[string]any{
+			return map[string]any{"name": name("rack", i), "budget": map[string]any{"count": int64(1)}, "after": list(min(i, 8), func(k int) any { return name("rack", k) }), "selector": map[string]any{
 				"matchLabels":      map[string]any{"topology.kubernetes.io/rack": name("rack", i)},
 				"matchExpressions": list(4, func(k int) any { return map[string]any{"key": name("key", k), "operator": "Exists"} }),
 			}}

@@ -88,20 +88,23 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		selector = labels.Nothing()
 	}
 	var selected []*node.Node
-	var all, mine []map[string]string
+	var all []map[string]string
+	var mine []policy.Node
 	for _, n := range c.objects.Nodes {
 		all = append(all, n.Labels)
 		if selector.Matches(labels.Set(n.Labels)) {
-			selected, mine = append(selected, n), append(mine, n.Labels)
+			selected, mine = append(selected, n), append(mine, nodeop.PolicyNode(op, n))
 		}
 	}
 	sorted := policy.NewGrouping(&policy.Input{
 		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
 		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
+		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
 	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all))}
 	for _, n := range c.objects.Nodes { // a node that is no longer selected stays in its group until it is released
-		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n.Labels), policy.FindTopologyValue(p, n.Labels)
+		of := nodeop.PolicyNode(op, n)
+		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(&of), policy.FindTopologyValue(p, n.Labels)
 	}
 	targets := make([]rollout.Target, 0, len(mine))
 	for _, n := range selected {

@@ -20,13 +20,18 @@ type compartment struct {
 	selector labels.Selector // nil for all remaining nodes
 	budget   v1alpha1.Budget
 	strategy *v1alpha1.Strategy
-	isWindow bool // a sliding window, without a policy
-	ceiling  int  // for the nodes that the selector matches; of overlapping compartments the smaller one comes first
+	wave     v1alpha1.Wave
+	soak     *metav1.Duration // nil for that of the policy
+	canary   *v1alpha1.Canary // nil for all nodes that are selected
+	size     int              // how many nodes the canary has
+	nodes    map[string]bool  // of the canary, by name
+	isWindow bool             // a sliding window, without a policy
+	ceiling  int              // for the nodes that the selector matches; of overlapping compartments the smaller one comes first
 	memory   rollout.Memory
 }
 
-// matchCompartments returns the compartments of a policy in the order in which they select nodes: by strategy, careful
-// ones first, then by the smaller ceiling, then by name.
+// matchCompartments returns the compartments of a policy in the order in which they select nodes: canaries, the fewest first, then by
+// strategy, careful ones first, then by the smaller ceiling, then by name.
 func matchCompartments(p *v1alpha1.DeploymentPolicy, nodes []map[string]string) []compartment {
 	var out []compartment
 	for _, spec := range p.Spec.Compartments {
@@ -34,6 +39,8 @@ func matchCompartments(p *v1alpha1.DeploymentPolicy, nodes []map[string]string) 
 	}
 	slices.SortFunc(out, func(a, b compartment) int {
 		return cmp.Or(
+			compareBool(a.canary == nil, b.canary == nil),
+			cmp.Compare(a.size, b.size),
 			cmp.Compare(strategyRank(a.strategy), strategyRank(b.strategy)),
 			cmp.Compare(a.ceiling, b.ceiling),
 			cmp.Compare(a.name, b.name),
@@ -43,6 +50,7 @@ func matchCompartments(p *v1alpha1.DeploymentPolicy, nodes []map[string]string) 
 		name:     v1alpha1.DefaultCompartment,
 		budget:   p.Spec.Default.Budget,
 		strategy: &p.Spec.Default.Strategy,
+		wave:     p.Spec.Default.Wave,
 	})
 }
 
@@ -52,12 +60,19 @@ func newCompartment(spec v1alpha1.Compartment, nodes []map[string]string) compar
 	if err != nil {
 		selector = labels.Nothing()
 	}
-	c := compartment{name: spec.Name, selector: selector, budget: spec.Budget, strategy: spec.Strategy}
+	c := compartment{
+		name: spec.Name, selector: selector, budget: spec.Budget, strategy: spec.Strategy,
+		wave: spec.Wave, soak: spec.Soak, canary: spec.Canary,
+	}
 	matched := 0
 	for _, n := range nodes {
 		if c.selects(n) {
 			matched++
 		}
+	}
+	if c.canary != nil {
+		c.size = canarySize(c.canary, matched)
+		matched = min(matched, c.size)
 	}
 	c.ceiling = max(1, c.budgetLimit(matched))
 	return c
@@ -81,10 +96,13 @@ func strategyRank(s *v1alpha1.Strategy) int {
 	return 2
 }
 
-// GroupOf returns the group of a node with these labels.
-func (g *Grouping) GroupOf(node map[string]string) rollout.GroupRef {
+// GroupOf returns the group of a node.
+func (g *Grouping) GroupOf(n *Node) rollout.GroupRef {
+	if ref, isCanary := g.findCanaryGroup(n); isCanary {
+		return ref
+	}
 	for i := range g.compartments {
-		if c := &g.compartments[i]; c.selects(node) {
+		if c := &g.compartments[i]; c.canary == nil && c.selects(n.Labels) {
 			return g.groupRef(c.name)
 		}
 	}
@@ -108,6 +126,13 @@ func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
 		group.Limit = c.budgetLimit(matched[group.Ref])
 		group.CountUnavailable = c.budget.CountUnavailable || group.Ref.Owner.Kind == Kind
 		group.Pace, group.Memory = c.rolloutPace(), c.memory
+		if c.soak != nil {
+			group.Soak = c.soak.Duration
+		}
+		for _, name := range c.wave.After {
+			group.After = append(group.After, g.groupRef(name))
+		}
+		group.Approval = g.approval(&c)
 		out = append(out, group)
 	}
 	slices.SortFunc(out, func(a, b rollout.Group) int {

@@ -17,7 +17,7 @@ func MergeGroups(a, b rollout.Group) rollout.Group {
 	if isLarger || b.Limit == rollout.Unlimited {
 		a.Limit = b.Limit
 	}
-	a.For = a.For.Merge(b.For)
+	a.For, a.Approval.Of = a.For.Merge(b.For), a.Approval.Of.Merge(b.Approval.Of)
 	a.Reset = a.Reset && b.Reset
 	a.Taken = append(slices.Clip(a.Taken), b.Taken...)
 	return a

@@ -110,9 +110,9 @@ func TestOverlap(t *testing.T) {
 		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.DeploymentPolicySpec{
 			Default: v1alpha1.PolicyDefault{Budget: v1alpha1.Budget{Count: n(1)}, Strategy: *fixed}, Compartments: c.compartments,
 		}}
-		labels := []map[string]string{{"a": "1", "b": "2"}, {"a": "1"}}
-		g := NewGrouping(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo"), Nodes: labels, Cluster: labels})
-		if got := g.GroupOf(labels[0]); got.String() != "Skyhook/demo/"+c.want {
+		nodes := []Node{{Name: "n1", Labels: map[string]string{"a": "1", "b": "2"}}, {Name: "n2", Labels: map[string]string{"a": "1"}}}
+		g := NewGrouping(&Input{Policy: p, Rollout: rollout.ParseRef("Skyhook/demo"), Nodes: nodes, Cluster: labelsOf(nodes)})
+		if got := g.GroupOf(&nodes[0]); got.String() != "Skyhook/demo/"+c.want {
 			t.Errorf("%+v: the node belongs to %s, want %s", c.compartments, got, c.want)
 		}
 	}

@@ -5,7 +5,7 @@
 // become groups of the engine, with budgets, strategies, windows and gates. It is pure.
 //
 //	g := policy.NewGrouping(&policy.Input{…})
-//	g.GroupOf(labels)                  // Target.Group of a node
+//	g.GroupOf(node)                    // Target.Group of a node
 //	g.Groups(targets), g.Ledger()      // for the Snapshot
 //	policy.AddUnavailable(&snapshot)   // nodes that count against shared budgets
 package policy
@@ -39,7 +39,9 @@ type Input struct {
 	Resume       string                     // value of the resume annotation of the rollout's object
 	Admission    *v1alpha1.Admission        // in the status of the rollout's object
 	Compartments map[string]v1alpha1.CompartmentStatus
-	Nodes        []map[string]string // labels of the nodes of the rollout
+	Revision     string              // hash of everything that is rolled out: what a person approves
+	Approvals    map[string]string   // annotations of the rollout's object: see ReadApprovals
+	Nodes        []Node              // of the rollout
 	Cluster      []map[string]string // labels of all nodes
 	Closed       *rollout.Why        // a gate of the cluster that does not pass
 	Failed       *rollout.Why        // one that is false and stops the rollout
@@ -53,23 +55,31 @@ type Grouping struct {
 	compartments []compartment // in the order in which they select nodes
 	admission    *v1alpha1.Admission
 	template     rollout.Group // the fields that are the same for all groups
+
+	isOfRollout      map[string]bool // nodes, by name, if there are canaries
+	revision         rollout.Versions
+	approvals        map[string]GivenApproval
+	approvalsProblem error
 }
 
 // NewGrouping compiles the compartments for the nodes of a rollout. Without a policy there is one, with a sliding window.
 func NewGrouping(in *Input) *Grouping {
 	g := &Grouping{rollout: in.Rollout, owner: in.Rollout, admission: in.Admission}
 	g.template = rollout.Group{Reset: true, For: rollout.Versions(in.Versions), Resume: in.Resume}
+	g.revision = rollout.Versions(in.Revision)
 	statuses := in.Compartments
 	if in.Policy == nil {
 		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, isWindow: true}}
 	} else {
-		nodes := in.Nodes
+		annotations, nodes := in.Approvals, labelsOf(in.Nodes)
 		if in.Policy.Spec.Scope == v1alpha1.ScopePolicy {
 			g.setPolicyOwner(in.Policy)
-			g.template.For = rollout.NewVersions(in.Rollout, in.Versions)
-			statuses, nodes = in.Policy.Status.CompartmentStatuses, in.Cluster
+			g.template.For, g.revision = rollout.NewVersions(in.Rollout, in.Versions), rollout.NewVersions(in.Rollout, in.Revision)
+			statuses, annotations, nodes = in.Policy.Status.CompartmentStatuses, in.Policy.Annotations, in.Cluster
 		}
+		g.approvals, g.approvalsProblem = ReadApprovals(annotations)
 		g.compartments = matchCompartments(in.Policy, nodes)
+		g.chooseCanaries(in.Nodes)
 		g.applyControls(in)
 	}
 	if in.Reset != nil {
@@ -82,6 +92,14 @@ func NewGrouping(in *Input) *Grouping {
 		c.memory = toMemory(statuses[c.name].BatchState)
 	}
 	return g
+}
+
+func labelsOf(nodes []Node) []map[string]string {
+	out := make([]map[string]string, 0, len(nodes))
+	for i := range nodes {
+		out = append(out, nodes[i].Labels)
+	}
+	return out
 }
 
 // setPolicyOwner makes a policy of scope Policy the owner of the groups and of the ledger.

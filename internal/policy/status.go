@@ -112,9 +112,15 @@ func (b *statusBuilder) addAccepted() {
 
 func (b *statusBuilder) addReady() {
 	message := b.status.CompleteNodes + " nodes complete"
-	waiting := b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil })
+	waiting := b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil && g.Why.Reason == rollout.ReasonApproval })
+	if waiting == nil {
+		waiting = b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil })
+	}
 	if waiting != nil {
 		message += "; " + waiting.Group.Compartment + ": " + waiting.Why.Text
+		if waiting.Why.Reason == rollout.ReasonApproval {
+			message += " (" + waiting.Why.Remedy("", "", "") + ")"
+		}
 	}
 	isComplete := b.status.CompleteNodes == fmt.Sprintf("%d/%[1]d", b.status.NodesTotal)
 	reason := v1alpha1.ReasonWaiting

@@ -188,7 +188,11 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
 	}
-	out.Group, out.Place = groups.GroupOf(n.Labels), policy.FindTopologyValue(tc.in.Policy, n.Labels)
+	of := policy.Node{Name: n.Name, Labels: n.Labels}
+	if groups.HasCanaries() {
+		of = tc.policyNode(n)
+	}
+	out.Group, out.Place = groups.GroupOf(&of), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Findings, Commands: tc.commandPods(n, &rec)})
 	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
@@ -235,7 +239,7 @@ func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
 		tc.compileLeaving(t, out)
 	default:
 		tc.compileTasks(t, out)
-		if why := tc.blockedReason(t); why != nil {
+		if why := tc.excludedReason(t.node); why != nil {
 			out.Blocked = why
 		}
 	}
@@ -384,14 +388,14 @@ func (tc targetCompiler) hasMarks(n *node.Node) bool {
 	return hasAnnotations || labelled || tc.reporter().hasOwnCondition(n)
 }
 
-// blockedReason returns why a node cannot be worked on; nil when it can.
-func (tc targetCompiler) blockedReason(t *target) *rollout.Why {
-	if t.node.Labels[v1alpha1.LabelIgnore] == "true" {
-		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
+// excludedReason returns which label or taint excludes a node; nil for none.
+func (tc targetCompiler) excludedReason(n *node.Node) *rollout.Why {
+	if n.Labels[v1alpha1.LabelIgnore] == "true" {
+		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + n.Name,
 			Text: "the node has the label " + v1alpha1.LabelIgnore + "=true: remove it to go on"}
 	}
-	if taint := tc.firstUntoleratedTaint(t.node); taint != nil {
-		return &rollout.Why{Reason: rollout.ReasonTaintNotTolerated, About: "Node " + t.node.Name,
+	if taint := tc.firstUntoleratedTaint(n); taint != nil {
+		return &rollout.Why{Reason: rollout.ReasonTaintNotTolerated, About: "Node " + n.Name,
 			Text: fmt.Sprintf("taint %s is not tolerated: add it to additionalTolerations, or remove it from the node", taint.ToString())}
 	}
 	return nil

@@ -181,6 +181,9 @@ func (rep reporter) listReasons(nodes []nodeStatus) string {
 			}
 		}
 	}
+	if at := slices.Index(order, rollout.ReasonApproval); at >= mostReasons { // a person is waited for: that is never left out
+		order = slices.Insert(slices.Delete(order, at, at+1), mostReasons-1, rollout.ReasonApproval)
+	}
 	text := ""
 	for i, r := range order {
 		if i == mostReasons {

@@ -44,15 +44,30 @@ func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
 		p.Reset = o.ResetBatchStateOnCompletion
 	}
+	if in.Policy != nil {
+		p.Revision, p.Approvals = tc.RevisionKey(), s.Annotations
+	}
 	if in.Policy != nil && len(in.Policy.Spec.Compartments) > 0 {
 		for i, n := range in.Nodes {
 			p.Cluster = append(p.Cluster, n.Labels)
 			if selected[i] {
-				p.Nodes = append(p.Nodes, n.Labels)
+				p.Nodes = append(p.Nodes, tc.policyNode(n))
 			}
 		}
 	}
 	return policy.NewGrouping(&p)
+}
+
+// policyNode returns what the compartment of a node depends on.
+func (tc targetCompiler) policyNode(n *node.Node) policy.Node {
+	s := tc.in.Skyhook
+	out := policy.Node{
+		Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: tc.excludedReason(n) != nil,
+	}
+	if rec := &n.Skyhook(s.Name).Record; rec.Node == n.UID && rec.Skyhook == string(s.UID) {
+		out.Group = rec.Group
+	}
+	return out
 }
 
 // offeredResources is how much of the resources that gates and proofs ask for the node offers now; nil when they ask for none.

@@ -35,6 +35,8 @@ const (
 	AnnotationDisable = Group + "/disable"
 	AnnotationVersion = Group + "/version" // of the operator that last wrote
 	AnnotationResume  = Group + "/resume"  // on a DeploymentPolicy too: each new value resumes batches that stopped
+	// on a NodeOp and a DeploymentPolicy too: who approved which compartment for what, as JSON
+	AnnotationApprovals = Group + "/approvals"
 )
 
 // Annotations and labels on a node that concern one Skyhook; its name follows the underscore.

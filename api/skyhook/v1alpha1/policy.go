@@ -41,6 +41,7 @@ type DeploymentPolicyList struct {
 }
 
 // DeploymentPolicySpec describes the policy.
+// +kubebuilder:validation:XValidation:rule="!has(self.default.after) || self.default.after.all(a, has(self.compartments) && self.compartments.exists(c, c.name == a))",fieldPath=".default.after",message="after of default names a compartment that does not exist: correct the name, or add the compartment"
 type DeploymentPolicySpec struct {
 	// scope says who shares the budgets. With Skyhook (the default) each Skyhook and NodeOp has its own. With Policy
 	// all users of this policy share one, and nodes that are not ready or were cordoned by others count against it.
@@ -59,7 +60,8 @@ type DeploymentPolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.name == b.name || a.selector != b.selector))",messageExpression="'compartments has several with the same selector %s: change the selectors, or keep one of them'.format([self.filter(a, self.exists(b, a.name != b.name && a.selector == b.selector)).map(a, a.name)])",message="compartments has several with the same selector: change the selectors, or keep one of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.after) || c.after.all(a, a == '__default__' || self.exists(b, b.name == a)))",messageExpression="'compartments has %s with a name in after that no compartment has: correct the name, or add the compartment'.format([self.filter(c, has(c.after) && c.after.exists(a, a != '__default__' && !self.exists(b, b.name == a))).map(c, c.name)])",message="compartments has one with a name in after that no compartment has: correct the name, or add the compartment"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, has(a.canary) || self.all(b, a.name == b.name || has(b.canary) || a.selector != b.selector))",messageExpression="'compartments has several with the same selector %s: change the selectors, or keep one of them'.format([self.filter(a, !has(a.canary) && self.exists(b, a.name != b.name && !has(b.canary) && a.selector == b.selector)).map(a, a.name)])",message="compartments has several with the same selector: change the selectors, or keep one of them"
 	Compartments []Compartment `json:"compartments,omitempty"`
 
 	// resetBatchStateOnCompletion starts again with the first batch when a Skyhook is complete or its packages change.
@@ -114,6 +116,7 @@ const (
 )
 
 // PolicyDefault is the budget and strategy for nodes that no compartment selects.
+// +kubebuilder:validation:XValidation:rule="!has(self.after) || !('__default__' in self.after)",message="after of default names __default__, which is default itself: remove it"
 type PolicyDefault struct {
 	// budget limits how many nodes are in progress at the same time.
 	// +required
@@ -122,9 +125,12 @@ type PolicyDefault struct {
 	// strategy says how batches grow.
 	// +required
 	Strategy Strategy `json:"strategy"`
+
+	Wave `json:",inline"`
 }
 
 // Compartment is a group of nodes with its own budget and strategy.
+// +kubebuilder:validation:XValidation:rule="!has(self.after) || !(self.name in self.after)",message="after names the compartment itself: remove it"
 type Compartment struct {
 	// name is the name of the compartment, unique in the policy, 1 to 253 characters, not __default__.
 	// +required
@@ -137,6 +143,11 @@ type Compartment struct {
 	// +required
 	Selector LabelSelector `json:"selector"`
 
+	// canary lets the operator choose some of the selected nodes. A node that it chooses belongs to no other compartment.
+	// Absent means that the compartment has every node that is selected.
+	// +optional
+	Canary *Canary `json:"canary,omitempty"`
+
 	// budget limits how many nodes of the compartment are in progress at the same time.
 	// +required
 	Budget Budget `json:"budget"`
@@ -145,6 +156,16 @@ type Compartment struct {
 	// default does not apply here.
 	// +optional
 	Strategy *Strategy `json:"strategy,omitempty"`
+
+	Wave `json:",inline"`
+
+	// soak is how long a finished node of the compartment must stay ready before it counts, up to 168h, such as 1h; 0s for no
+	// soak time. Absent means that of the policy.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('168h')",message="soak is not a duration of at most 168h: use a number and a unit, such as 10m, or leave it out"
+	Soak *metav1.Duration `json:"soak,omitempty"`
 }
 
 // Budget limits how many nodes are in progress at the same time, by percent or by count.
