@@ -71,7 +71,7 @@ func Command(l Line) *cobra.Command {
 		root.AddCommand(newToggleCommand(f, t))
 	}
 	root.AddCommand(
-		newResetCommand(f), newDeploymentPolicyCommand(f), newNodeCommand(f), newPackageCommand(f),
+		newResetCommand(f), newApproveCommand(f), newDeploymentPolicyCommand(f), newNodeCommand(f), newPackageCommand(f),
 		newStatusCommand(f), newWhyCommand(f), newPlanCommand(f), newSimulateCommand(f), newDriftCommand(f), newHistoryCommand(f), newDiffCommand(f), newUndoCommand(f), newValidateCommand(f),
 		newCleanupCommand(f), newMigrateCommand(f), newSupportBundleCommand(f), newDumpCommand(f), newUICommand(f), newOptionsCommand(f), newVersionCommand(f),
 	)

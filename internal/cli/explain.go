@@ -69,6 +69,8 @@ func (x *explainer) explainCauses(r *rollout.Rollout, verdict rollout.Verdict) [
 			return nil
 		}
 		return x.explainFirst(other, func(_ *rollout.Target, v rollout.Verdict) bool { return v.Phase != rollout.PhaseFinished })
+	case rollout.ReasonWave:
+		return x.explainWave(verdict)
 	case rollout.ReasonBudget, rollout.ReasonBatch, rollout.ReasonStopped, rollout.ReasonTopology:
 		return x.explainGroup(r, verdict)
 	}
@@ -86,6 +88,20 @@ func (x *explainer) explainGroup(r *rollout.Rollout, verdict rollout.Verdict) []
 		all = append(all, x.explainFirst(&x.snapshot.Rollouts[i], func(t *rollout.Target, v rollout.Verdict) bool {
 			isOther := t.Group == group && t.Node != verdict.Node
 			return isOther && (t.Admitted || v.Phase == rollout.PhaseFailed)
+		})...)
+	}
+	return all[:min(len(all), maxCauses)]
+}
+
+// explainWave explains why the targets of an earlier compartment are not complete.
+func (x *explainer) explainWave(verdict rollout.Verdict) []explanation {
+	before := rollout.ParseGroupRef(verdict.Why.About)
+	var all []explanation
+	for i := range x.snapshot.Rollouts {
+		all = append(all, x.explainFirst(&x.snapshot.Rollouts[i], func(t *rollout.Target, v rollout.Verdict) bool {
+			isOpen := v.Phase != rollout.PhaseFinished || v.Why.Reason == rollout.ReasonSoak || v.Why.Reason == rollout.ReasonHealthGate
+			isExcluded := v.Why.Reason == rollout.ReasonIgnored || v.Why.Reason == rollout.ReasonTaintNotTolerated
+			return t.Group == before && t.Node != verdict.Node && isOpen && !isExcluded
 		})...)
 	}
 	return all[:min(len(all), maxCauses)]

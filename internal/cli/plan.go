@@ -77,18 +77,20 @@ type plan struct {
 
 // rolloutPlan is the plan of one rollout.
 type rolloutPlan struct {
-	Name     rollout.Ref    `json:"name"`
-	Nodes    int            `json:"nodes"`    // selected
-	Changing int            `json:"changing"` // of these, with work that can start
-	Work     []planWork     `json:"work"`
-	Waves    []wave         `json:"waves"`
-	Closed   []closedGroup  `json:"closed,omitempty"` // groups that start nothing now
-	Later    int            `json:"later"`            // nodes that start after the printed waves
-	Never    []reasonCount  `json:"waiting,omitempty"`
-	Pods     []nodePods     `json:"pods,omitempty"`
-	Images   []packageImage `json:"images,omitempty"` // of packages, with pinImages
-	Warnings []string       `json:"warnings,omitempty"`
-	Problem  string         `json:"problem,omitempty"`
+	Name     rollout.Ref `json:"name"`
+	Nodes    int         `json:"nodes"`    // selected
+	Changing int         `json:"changing"` // of these, with work that can start
+	Work     []planWork  `json:"work"`
+	Waves    []wave      `json:"waves"`
+	// compartments that begin after each other, or after an approval
+	Compartments []compartmentPlan `json:"compartments,omitempty"`
+	Closed       []closedGroup     `json:"closed,omitempty"` // groups that start nothing now
+	Later        int               `json:"later"`            // nodes that start after the printed waves
+	Never        []reasonCount     `json:"waiting,omitempty"`
+	Pods         []nodePods        `json:"pods,omitempty"`
+	Images       []packageImage    `json:"images,omitempty"` // of packages, with pinImages
+	Warnings     []string          `json:"warnings,omitempty"`
+	Problem      string            `json:"problem,omitempty"`
 }
 
 // planWork is the work of nodes with the same tasks.

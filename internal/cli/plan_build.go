@@ -67,6 +67,7 @@ func (b *planBuilder) buildRollout(r *rollout.Rollout) rolloutPlan {
 	out.Work = b.collectWork(r, started)
 	out.Pods = b.listPods(r)
 	out.Images = b.listImages(r)
+	out.Compartments = b.listCompartments(r)
 	out.Warnings = b.findWarnings(r, &out)
 	return out
 }

@@ -46,6 +46,7 @@ func (r *rolloutPlan) formatText(wide bool) string {
 		b.WriteString("\n" + w.formatText())
 	}
 	b.WriteString(formatImages(r.Images))
+	b.WriteString(formatCompartments(r.Compartments, wide))
 	if len(r.Closed) > 0 {
 		b.WriteString("\n  Not now:\n")
 	}

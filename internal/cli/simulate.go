@@ -30,6 +30,7 @@ type simulateOptions struct {
 	durations []string // TASK=DURATION
 	nodes     []string
 	waves     int
+	approve   bool
 }
 
 func newSimulateCommand(f *factory) *cobra.Command {
@@ -39,7 +40,8 @@ func newSimulateCommand(f *factory) *cobra.Command {
 		Short: "Simulate rollouts to their end",
 		Long: "Simulate rollouts to their end on a virtual clock: when each wave starts and ends, and how long everything takes. With\n" +
 			"names the simulation ends when these are done. Every stage succeeds and takes as long as --stage says; --duration sets\n" +
-			"other durations by package and stage. Nothing is changed.",
+			"other durations by package and stage. Compartments that wait for an approval do not begin, unless --approve says so.\n" +
+			"Nothing is changed.",
 		Example: "  kubectl skyhook simulate -f skyhook.yaml\n" +
 			"  kubectl skyhook simulate demo --stage 90s --duration 'driver interrupt=8m' --duration 'driver=5m'\n" +
 			"  kubectl skyhook simulate --from stuck.yaml -o wide --node worker-1",
@@ -54,6 +56,7 @@ func newSimulateCommand(f *factory) *cobra.Command {
 	flags.DurationVar(&o.pod, "pod", 30*time.Second, "time until an evicted pod is gone")
 	flags.DurationVar(&o.limit, "limit", maxSimulatedTime, "end the simulation after this time")
 	flags.StringSliceVar(&o.nodes, "node", nil, "with -o wide: only the steps on this `node`; may be repeated")
+	flags.BoolVar(&o.approve, "approve", false, "assume that every compartment that waits for an approval gets it")
 	flags.IntVar(&o.waves, "waves", -1, fmt.Sprintf("number of waves to print; 0 for all; default: all up to %d nodes, otherwise 20", maxNodesSimulated))
 	return cmd
 }
@@ -123,6 +126,9 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 	}
 	if err := v.checkNames(args); err != nil {
 		return err
+	}
+	if o.approve {
+		v.assumeApprovals()
 	}
 	c := v.simulateRollouts(times, o.limit, v.stopWhenDone(args))
 	s := newSimulation(v, c, args)

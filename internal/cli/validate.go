@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -160,9 +161,12 @@ func (v *objectValidator) validate() []validatedObject {
 // validateReferences checks what the API server does not check: the policy, and what the compiler of Skyhooks finds.
 func (v *objectValidator) validateReferences(o *manifest.Object, result *validatedObject) {
 	policyName, _, _ := unstructured.NestedString(o.Object, "spec", "deploymentPolicy")
-	policy, isValid := v.policies[policyName]
+	named, isValid := v.policies[policyName]
 	if policyName != "" && !isValid && !v.hasPolicy(policyName) {
 		result.Warnings = append(result.Warnings, "deploymentPolicy "+policyName+" is in none of the files")
+	}
+	if p := v.policies[o.GetName()]; o.GetKind() == policy.Kind && p != nil {
+		result.Errors = append(result.Errors, policy.FindProblems(p, time.Unix(0, 0))...)
 	}
 	if o.GetKind() != "Skyhook" {
 		return
@@ -172,7 +176,7 @@ func (v *objectValidator) validateReferences(o *manifest.Object, result *validat
 		result.Errors = append(result.Errors, err.Error())
 		return
 	}
-	compiled := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: policy, Claims: v.claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
+	compiled := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: named, Claims: v.claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
 	for _, name := range skyhook.Claims(s) {
 		if _, isClaimed := v.claims[name]; !isClaimed {
 			v.claims[name] = s.Name
