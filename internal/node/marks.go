@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// excludedBySkyhook is the value of our label LabelExcludeBalancers, of which only the presence counts: it shows whose it is.
+// excludedBySkyhook is the value of our label LabelExcludeBalancers, of which every value but false counts: it shows whose it is.
 const excludedBySkyhook = "skyhook"
 
 // Marks are what one hold shows other programs on its node.
