@@ -46,7 +46,7 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 		for j := range out.Work[i].Stages {
 			stage := &out.Work[i].Stages[j]
 			if isLive := stage.State == string(rollout.StateRunning) || stage.State == string(rollout.StateFailing); isLive {
-				stage.Log = s.readLog(ctx, out.Work[i].Rollout, name, stage)
+				stage.Log = s.readLog(ctx, v, out.Work[i].Rollout, name, stage)
 			}
 		}
 	}
@@ -74,6 +74,9 @@ func (v *view) newNode(n *node.Node) *ui.Node {
 		verdict, ok := v.findVerdict(r.Ref, n.Name)
 		t := v.findTarget(r.Ref, n.Name)
 		if !ok || t == nil {
+			if op := v.endedNodeOp(r); op != nil {
+				out.Work = append(out.Work, listEndedWork(op, n.Name)...)
+			}
 			continue
 		}
 		work := v.newWork(r, t, verdict, n)
@@ -91,8 +94,12 @@ func (v *view) newNode(n *node.Node) *ui.Node {
 
 func (v *view) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Work {
 	work := ui.Work{
-		Rollout: shortName(r.Ref), Path: "rollouts/" + strings.ToLower(r.Ref.Kind) + "/" + r.Ref.Path(), State: v.stateOf(r, t, verdict, n),
-		AdmittedAt: timeOrNil(t.AdmittedAt), FinishedAt: timeOrNil(t.FinishedAt), Stages: []ui.Stage{},
+		Rollout: shortName(r.Ref), Path: rolloutPath(r.Ref), State: v.stateOf(r, t, verdict, n),
+		AdmittedAt: timeOrNil(t.LastAdmittedAt), FinishedAt: timeOrNil(t.FinishedAt), Stages: []ui.Stage{},
+	}
+	if op := v.nodeOpOf(r); op != nil {
+		work.Stages = append(work.Stages, v.listSteps(op, n, t)...)
+		return work
 	}
 	if hook := v.skyhookOf(r); hook != nil {
 		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
@@ -120,7 +127,7 @@ func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
 			end := d.At.Add(time.Duration(d.Seconds) * time.Second)
 			out = append(out, ui.Stage{
 				Package: pkg, Label: pkg + " " + string(d.Stage), State: string(rollout.StateDone), Started: timeOrNil(d.At), Ended: timeOrNil(end),
-				Duration: formatDuration(end.Sub(d.At)),
+				Duration: formatDuration(end.Sub(d.At)), Attempts: d.Failed,
 			})
 		}
 	}
@@ -206,13 +213,17 @@ func (s *uiSource) listEvents(ctx context.Context, name string) []ui.NodeEvent {
 // logLines is how much of the log of a stage a page shows.
 const logLines = 50
 
-// readLog returns the end of the log of a stage, as package logs prints it.
-func (s *uiSource) readLog(ctx context.Context, of, nodeName string, stage *ui.Stage) string {
-	if strings.Contains(of, "/") { // a NodeOp; what it printed last is in its reason
-		return ""
-	}
+// readLog returns the end of the log of a stage, as package logs prints it, or of a step of a NodeOp.
+func (s *uiSource) readLog(ctx context.Context, v *view, of, nodeName string, stage *ui.Stage) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	if r := v.findRollout(of); r != nil && v.nodeOpOf(r) != nil {
+		p := v.podOfStep(v.nodeOpOf(r), nodeName, stage.Label)
+		if p == nil {
+			return ""
+		}
+		return s.readPodLog(ctx, p.Namespace, p.Name)
+	}
 	var out strings.Builder
 	printer := *s.factory.Printer
 	printer.Out = &out

@@ -147,12 +147,13 @@ func addCalendar(p *ui.Policy, windows *v1alpha1.Windows, now time.Time) {
 	}
 	year, month, day := now.In(zone).Date()
 	from := time.Date(year, month, day, 0, 0, 0, 0, zone)
-	p.Open = findSpans(from, from.AddDate(0, 0, calendarDays), calendar.IsOpen)
+	horizon := from.AddDate(0, 0, calendarDays)
+	p.Open = findSpans(from, horizon, calendar.IsOpen)
 	p.Days = ui.CalendarDays(from, calendarDays, p.Open)
 	p.IsOpen = calendar.IsOpen(now)
 	for _, span := range p.Open {
 		switch {
-		case p.IsOpen && !now.Before(span.From) && now.Before(span.To):
+		case p.IsOpen && !now.Before(span.From) && now.Before(span.To) && span.To.Before(horizon): // what is after the horizon is unknown
 			p.Next = span.To.UTC()
 		case !p.IsOpen && p.Next.IsZero() && span.From.After(now):
 			p.Next = span.From.UTC()

@@ -91,16 +91,17 @@ type PackageRecord struct {
 // StageTime is when a stage ran.
 type StageTime struct {
 	Stage   v1alpha1.Stage `json:"stage"`
-	At      time.Time      `json:"at"`   // its begin
-	Seconds int64          `json:"took"` // with all attempts
+	At      time.Time      `json:"at"`               // its begin
+	Seconds int64          `json:"took"`             // with all attempts
+	Failed  int            `json:"failed,omitempty"` // attempts before the one that succeeded
 }
 
-// EndStage remembers how long the stage of a package took.
+// EndStage remembers how long the stage of a package took, and how often it failed before.
 func (p *PackageRecord) EndStage(stage v1alpha1.Stage, now time.Time) {
 	if p.Since == nil {
 		return
 	}
-	p.Done = append(slices.Clip(p.Done), StageTime{stage, *p.Since, max(0, int64(now.Sub(*p.Since).Seconds()))})
+	p.Done = append(slices.Clip(p.Done), StageTime{stage, *p.Since, max(0, int64(now.Sub(*p.Since).Seconds())), p.Attempts})
 	p.Since = nil
 }
 

@@ -106,8 +106,11 @@ func (t *target) compile() rollout.Target {
 		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
 		Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group,
 	}
-	if out.Admitted && t.rec.At != nil {
-		out.AdmittedAt = *t.rec.At
+	if t.rec.At != nil {
+		out.LastAdmittedAt = *t.rec.At
+		if out.Admitted {
+			out.AdmittedAt = *t.rec.At
+		}
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
 		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.findings, Commands: t.op.commandPods(t.node, &t.rec, t.objects.checks)})

@@ -227,12 +227,14 @@ type Target struct {
 	Admitted   bool
 	Admission  int // its number; increases by one with each admission
 	AdmittedAt time.Time
-	Order      int       // position in the rollout, given at admission
-	Batch      int64     // Action.Batch of its latest admission; kept after it retires
-	BatchOf    GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
-	FinishedAt time.Time // when it retired without work; zero if unknown
-	Proof      *Proof    // what must be true of the node before it is given back; nil for nothing
-	RolledBack *Why      // what failed: the tasks lead back to what was complete before, and the target stays a failure
+	// of the latest admission, also after it ended; zero if unknown. Decisions do not depend on it
+	LastAdmittedAt time.Time
+	Order          int       // position in the rollout, given at admission
+	Batch          int64     // Action.Batch of its latest admission; kept after it retires
+	BatchOf        GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
+	FinishedAt     time.Time // when it retired without work; zero if unknown
+	Proof          *Proof    // what must be true of the node before it is given back; nil for nothing
+	RolledBack     *Why      // what failed: the tasks lead back to what was complete before, and the target stays a failure
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool

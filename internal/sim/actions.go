@@ -218,7 +218,7 @@ func (w actionWriter) admit() {
 		return
 	}
 	w.node.Known = true
-	t.Admitted, t.Admission, t.AdmittedAt = true, t.Admission+1, w.now
+	t.Admitted, t.Admission, t.AdmittedAt, t.LastAdmittedAt = true, t.Admission+1, w.now, w.now
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	w.endProof()
 	for i := range t.Tasks {

@@ -196,8 +196,11 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Findings, Commands: tc.commandPods(n, &rec)})
 	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
-	if out.Admitted && rec.At != nil {
-		out.AdmittedAt = *rec.At
+	if rec.At != nil {
+		out.LastAdmittedAt = *rec.At
+		if out.Admitted {
+			out.AdmittedAt = *rec.At
+		}
 	}
 	if on.Cordoned {
 		out.HeldAt = tc.in.Now

@@ -4,7 +4,9 @@
 package ui
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -103,6 +105,35 @@ func newWorkAxis(w Work, now time.Time) plot {
 	}
 	return p
 }
+
+// EventsIn returns the events during the axis, the first one first.
+func (p plot) EventsIn(events []NodeEvent) []NodeEvent {
+	var out []NodeEvent
+	for _, e := range slices.Backward(events) {
+		if !e.At.Before(p.from) && !e.At.After(p.to) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// eventWords says which events a time line has.
+func eventWords(events []NodeEvent) string {
+	words := fmt.Sprintf("%d events", len(events))
+	if len(events) == 1 {
+		words = "1 event"
+	}
+	for i, e := range events {
+		if i == maxSpokenEvents {
+			return words + ", …"
+		}
+		words += fmt.Sprintf("%s %s at %s", map[bool]string{true: ":", false: ","}[i == 0], e.Reason, formatClock(e.At))
+	}
+	return words
+}
+
+// maxSpokenEvents is how many events a screen reader says of a time line; all are in the table.
+const maxSpokenEvents = 8
 
 // SpanOf returns when a stage ran; it still runs when it has no end.
 func (p plot) SpanOf(s Stage, now time.Time) Span {

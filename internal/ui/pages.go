@@ -122,7 +122,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph,
+		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
 		"sum":       func(a, b int) int { return a + b },
 		"groupings": func(labels []string) []string { return append([]string{byCompartment, byZone, byNothing}, labels...) },
 	}

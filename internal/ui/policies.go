@@ -24,7 +24,7 @@ type Policy struct {
 	TimeZone string    `json:"timeZone,omitempty"`
 	Problem  string    `json:"problem,omitempty"` // why its windows cannot be used
 	IsOpen   bool      `json:"open"`
-	Next     time.Time `json:"nextChange,omitzero"` // when it opens or closes
+	Next     time.Time `json:"nextChange,omitzero"` // when it opens or closes; zero if that is not in the two weeks
 	Open     []Span    `json:"openSpans,omitempty"`
 	Days     []Day     `json:"-"`
 }

@@ -72,6 +72,7 @@ type Package struct {
 type Budget struct {
 	Group string `json:"group"`
 	Nodes []Cell `json:"nodes"`
+	More  int    `json:"more,omitempty"` // nodes that are left out
 }
 
 func (s *Server) serveRollout(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// nodeWork is when a rollout worked on a node last. Times are zero if they are unknown or still to come.
+type nodeWork struct {
+	group        rollout.GroupRef
+	began, ended time.Time
+	isComplete   bool
+	isFailed     bool
+	isUnderWay   bool
+}
+
+// listWork returns when a rollout worked on which of its nodes. After a NodeOp has ended only its status knows.
+func (v *view) listWork(r *rollout.Rollout) []nodeWork {
+	var out []nodeWork
+	if op := v.endedNodeOp(r); op != nil {
+		for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+			out = append(out, v.workOfEntry(r, name, op.Status.NodeStatuses[name]))
+		}
+		return out
+	}
+	for i, verdict := range v.reportOf(r.Ref).Verdicts {
+		t := &r.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		work := nodeWork{group: t.Group, began: t.LastAdmittedAt, isUnderWay: t.Admitted}
+		switch verdict.Phase {
+		case rollout.PhaseFinished:
+			work.isComplete, work.ended = true, t.FinishedAt
+		case rollout.PhaseFailing, rollout.PhaseFailed:
+			work.isFailed, work.ended = true, verdict.Why.Since
+		}
+		out = append(out, work)
+	}
+	return out
+}
+
+func (v *view) workOfEntry(r *rollout.Rollout, name string, entry nodeopv1.NodeStatus) nodeWork {
+	work := nodeWork{isComplete: entry.Phase == nodeopv1.PhaseCompleted, isFailed: entry.Phase == nodeopv1.PhaseFailed}
+	if t := v.findTarget(r.Ref, name); t != nil {
+		work.group = t.Group
+	}
+	if entry.StartTime != nil {
+		work.began = entry.StartTime.Time
+	}
+	if entry.CompletionTime != nil {
+		work.ended = entry.CompletionTime.Time
+	}
+	return work
+}
+
+// newProgress counts nodes over time: by the records on nodes until now, and by the simulation from now on.
+func (v *view) newProgress(r *rollout.Rollout, f *forecast) ui.Progress {
+	all := v.listWork(r)
+	p := ui.Progress{Now: v.snapshot.Now.UTC(), Nodes: len(all)}
+	begin := v.findBegin(r, all)
+	p.Past = sumPoints(ui.Point{At: begin}, countWork(all, begin))
+	v.addFuture(&p, r, f)
+	v.addBatches(&p, r, f, all)
+	p.Closed = v.closedSpans(r, begin, cmp.Or(lastTime(p.Future), p.Now))
+	return p
+}
+
+// countWork returns how the numbers of nodes change over time. What was before the begin counts from there.
+func countWork(all []nodeWork, begin time.Time) map[time.Time]ui.Point {
+	changes := map[time.Time]ui.Point{}
+	add := func(at time.Time, complete, working, failed int) {
+		at = at.UTC()
+		if at.Before(begin) {
+			at = begin
+		}
+		was := changes[at]
+		changes[at] = ui.Point{Complete: was.Complete + complete, Working: was.Working + working, Failed: was.Failed + failed}
+	}
+	for _, work := range all {
+		isEnd := work.isComplete || work.isFailed
+		hasBegin := !work.began.IsZero() && work.began.Before(work.ended)
+		complete, failed := boolToInt(work.isComplete), boolToInt(work.isFailed)
+		switch {
+		case isEnd && hasBegin:
+			add(work.began, 0, 1, 0)
+			add(work.ended, complete, -1, failed)
+		case isEnd:
+			add(work.ended, complete, 0, failed)
+		case work.isUnderWay:
+			add(work.began, 0, 1, 0)
+		}
+	}
+	return changes
+}
+
+// findBegin returns when the present work of a rollout began.
+func (v *view) findBegin(r *rollout.Rollout, all []nodeWork) time.Time {
+	begin := v.snapshot.Now
+	for _, work := range all {
+		for _, t := range []time.Time{work.began, work.ended} {
+			if !t.IsZero() && t.Before(begin) {
+				begin = t
+			}
+		}
+	}
+	if r.Since.After(begin) && r.Since.Before(v.snapshot.Now) {
+		begin = r.Since
+	}
+	return begin.UTC()
+}
+
+func lastTime(points []ui.Point) time.Time {
+	if len(points) == 0 {
+		return time.Time{}
+	}
+	return points[len(points)-1].At
+}
+
+// sumPoints adds differences up, from a first point on.
+func sumPoints(first ui.Point, changes map[time.Time]ui.Point) []ui.Point {
+	out := []ui.Point{first}
+	for _, at := range slices.SortedFunc(maps.Keys(changes), time.Time.Compare) {
+		last, change := out[len(out)-1], changes[at]
+		next := ui.Point{At: at, Complete: last.Complete + change.Complete, Working: last.Working + change.Working, Failed: last.Failed + change.Failed}
+		if !at.After(last.At) {
+			out[len(out)-1] = next
+			continue
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// addFuture adds what the simulation says.
+func (v *view) addFuture(p *ui.Progress, r *rollout.Rollout, f *forecast) {
+	if r.Paused || r.Broken != nil {
+		return
+	}
+	now := p.Past[len(p.Past)-1]
+	now.At = p.Now
+	failed := map[string]bool{}
+	for _, verdict := range v.reportOf(r.Ref).Verdicts {
+		failed[verdict.Node] = verdict.Phase == rollout.PhaseFailing || verdict.Phase == rollout.PhaseFailed
+	}
+	shift := v.snapshot.Now.Sub(f.start) // an older simulation serves for a while
+	changes := map[time.Time]ui.Point{}
+	for _, step := range f.timeline.Steps {
+		at := step.At.Add(shift).UTC()
+		for _, act := range step.Actions {
+			change := changes[at]
+			switch {
+			case act.Rollout != r.Ref:
+				continue
+			case act.Verb == rollout.VerbAdmit && !failed[act.Node]:
+				change.Working++
+			case act.Verb == rollout.VerbRetire && failed[act.Node]:
+				change.Complete, change.Failed = change.Complete+1, change.Failed-1
+			case act.Verb == rollout.VerbRetire:
+				change.Complete, change.Working = change.Complete+1, change.Working-1
+			}
+			changes[at] = change
+		}
+	}
+	p.Future = sumPoints(now, changes)
+	if len(f.waitingVerdicts(r)) == 0 && len(p.Future) > 1 {
+		end := lastTime(p.Future)
+		p.End = &end
+	}
+}
+
+// addBatches adds when nodes began together, and when they would in the simulation.
+func (v *view) addBatches(p *ui.Progress, r *rollout.Rollout, f *forecast, all []nodeWork) {
+	type batch struct {
+		group rollout.GroupRef
+		at    time.Time
+	}
+	nodes := map[batch]int{}
+	for _, work := range all {
+		if !work.began.IsZero() && !work.began.Before(p.Past[0].At) {
+			nodes[batch{work.group, work.began.UTC()}]++
+		}
+	}
+	for b, count := range nodes {
+		p.Batches = append(p.Batches, ui.Batch{At: b.at, Group: groupName(r, b.group), Nodes: count})
+	}
+	if len(p.Future) > 0 {
+		for _, w := range f.waves[r.Ref] {
+			p.Batches = append(p.Batches, ui.Batch{At: p.Now.Add(w.after), Group: groupName(r, w.group), Nodes: len(w.Nodes), Simulated: true})
+		}
+	}
+	slices.SortFunc(p.Batches, func(a, b ui.Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
+}
+
+// calendarStep is how exactly the pages show windows.
+const calendarStep = 5 * time.Minute
+
+// policyOf returns the name of the policy of a rollout; empty when it has none.
+func (v *view) policyOf(r *rollout.Rollout) string {
+	if hook := v.skyhookOf(r); hook != nil {
+		return v.objects.Compiled(hook).PolicyName()
+	}
+	if op := v.nodeOpOf(r); op != nil {
+		return op.Spec.DeploymentPolicy
+	}
+	return ""
+}
+
+// closedSpans returns when no window of the policy of a rollout is open; nothing when it has none.
+func (v *view) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span {
+	name := v.policyOf(r)
+	for _, p := range v.objects.Policies {
+		if p.Name != name || p.Spec.Windows == nil {
+			continue
+		}
+		calendar, err := policy.NewCalendar(p.Spec.Windows)
+		if err != nil {
+			return nil
+		}
+		return findSpans(from, to, func(at time.Time) bool { return !calendar.IsOpen(at) })
+	}
+	return nil
+}
+
+// findSpans returns the spans in which something holds. Of long times it looks at five thousand points.
+func findSpans(from, to time.Time, holds func(time.Time) bool) []ui.Span {
+	var out []ui.Span
+	step := max(calendarStep, to.Sub(from)/5000)
+	for at := from; at.Before(to); at = at.Add(step) {
+		if !holds(at) {
+			continue
+		}
+		end := at.Add(step)
+		if end.After(to) {
+			end = to
+		}
+		if last := len(out) - 1; last >= 0 && out[last].To.Equal(at) {
+			out[last].To = end
+		} else {
+			out = append(out, ui.Span{From: at, To: end})
+		}
+	}
+	return out
+}
