@@ -90,6 +90,7 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	r.say("%s", injector.summary())
+	injector.requireKills(*length)
 }
 
 // workUndisturbed returns how work without faults leaves the nodes.

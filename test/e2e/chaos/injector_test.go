@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,11 +36,12 @@ type injector struct {
 	mu     sync.Mutex
 	rules  map[schedule.Kind][]faults.Fault // before the API server
 	counts map[schedule.Kind]int
-	kills  int
+	kills  int            // of operators that ran
+	cuts   map[string]int // cuts of the power during a stage, by its name; of all others by ""
 }
 
 func newInjector(r *run) *injector {
-	return &injector{run: r, rules: map[schedule.Kind][]faults.Fault{}, counts: map[schedule.Kind]int{}}
+	return &injector{run: r, rules: map[schedule.Kind][]faults.Fault{}, counts: map[schedule.Kind]int{}, cuts: map[string]int{}}
 }
 
 // start makes the events of a plan happen from now on, each lane after the other. The channel is closed when all are over.
@@ -81,8 +83,31 @@ func (i *injector) happen(ctx context.Context, e schedule.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.counts[e.Kind]++
-	if e.IsKill() {
-		i.kills++
+}
+
+// noteKill counts a kill of operators that ran.
+func (i *injector) noteKill() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kills++
+}
+
+// noteCut counts a cut of the power during a stage; empty for one that met no pod of the stage that was waited for.
+func (i *injector) noteCut(stage string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cuts[stage]++
+}
+
+// leastKills is how many kills half an hour of faults has at least.
+const leastKills = 50
+
+// requireKills fails a long run that killed the operator too rarely to show anything.
+func (i *injector) requireKills(length time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if length >= 30*time.Minute && i.kills < leastKills {
+		i.Errorf("seed %d: the operator was killed %d times only, want %d", *seed, i.kills, leastKills)
 	}
 }
 
@@ -93,7 +118,11 @@ func (i *injector) summary() string {
 	for _, count := range i.counts {
 		n += count
 	}
-	return fmt.Sprintf("%d faults of %d kinds happened; the operator was killed %d times", n, len(i.counts), i.kills)
+	text := fmt.Sprintf("%d faults of %d kinds happened; the operator was killed %d times; the power was cut", n, len(i.counts), i.kills)
+	for _, stage := range schedule.Stages {
+		text += fmt.Sprintf(" during %s %d times,", stage, i.cuts[stage])
+	}
+	return text + fmt.Sprintf(" and %d times while no pod of the stage was there", i.cuts[""])
 }
 
 func (i *injector) inject(ctx context.Context, e schedule.Event) error {
@@ -102,7 +131,7 @@ func (i *injector) inject(ctx context.Context, e schedule.Event) error {
 	case schedule.KillPods:
 		return i.killOperators(ctx)
 	case schedule.KillProcess:
-		return i.signalLeader(ctx, "KILL")
+		return i.killLeader(ctx)
 	case schedule.DieBefore:
 		return i.dieAtWrite(ctx, e, faults.Fault{User: operatorUser, Method: operatorWrites, Path: exceptLease, Skip: e.Index, Hangup: faults.Before})
 	case schedule.DieAfter:
@@ -185,11 +214,21 @@ func (i *injector) dieAtWrite(ctx context.Context, e schedule.Event, rules ...fa
 
 // killOperators deletes all pods of the operator at once.
 func (i *injector) killOperators(ctx context.Context) error {
-	grace := int64(0)
-	return i.retry(ctx, func(ctx context.Context) error {
-		return i.machines.Client.CoreV1().Pods(suite.OperatorNamespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace},
-			metav1.ListOptions{LabelSelector: suite.OperatorSelector})
+	grace, selector := int64(0), metav1.ListOptions{LabelSelector: suite.OperatorSelector}
+	pods := i.machines.Client.CoreV1().Pods(suite.OperatorNamespace)
+	isRunning := false
+	err := i.retry(ctx, func(ctx context.Context) error {
+		list, err := pods.List(ctx, selector)
+		if err != nil {
+			return err
+		}
+		isRunning = isRunning || slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		return pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, selector)
 	})
+	if err == nil && isRunning {
+		i.noteKill()
+	}
+	return err
 }
 
 // retry calls a function until the API server answers.
@@ -222,21 +261,23 @@ func (i *injector) findLeader(ctx context.Context) string {
 	return p.Spec.NodeName
 }
 
-// signalLeader sends a signal to the operators, whose program is /manager, on the leader's node. There may be none at the moment.
-func (i *injector) signalLeader(ctx context.Context, signal string) error {
-	if n := i.findLeader(ctx); n != "" {
-		i.try(ctx, n, "pkill -"+signal+" -x manager")
+// killLeader kills the operators, whose program is /manager, on the leader's node. There may be none at the moment.
+func (i *injector) killLeader(ctx context.Context) error {
+	if n := i.findLeader(ctx); n != "" && i.try(ctx, n, "pkill -KILL -x manager") {
+		i.noteKill()
 	}
 	return nil
 }
 
-// try runs a script on a host that may be down, or where there may be nothing to do.
-func (i *injector) try(ctx context.Context, node, script string) {
+// try runs a script on a host that may be down, or where there may be nothing to do, and reports whether it succeeded.
+func (i *injector) try(ctx context.Context, node, script string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if out, err := i.machines.Exec(ctx, node, "/bin/bash", "-c", script); err != nil {
 		i.say("  on %s nothing came of it: %v %s", node, err, strings.TrimSpace(out))
+		return false
 	}
+	return true
 }
 
 func (i *injector) freezeLeader(ctx context.Context, d time.Duration) error {

@@ -65,8 +65,8 @@ func (i *injector) breakNode(ctx context.Context, e schedule.Event) error {
 
 // cutPower waits for a pod of a stage, cuts the power of its node, and switches it on again.
 func (i *injector) cutPower(ctx context.Context, e schedule.Event) error {
-	node, begin := e.Node, time.Now()
-	for isFound := false; !isFound && time.Since(begin) < e.For/2; {
+	node, begin, isFound := e.Node, time.Now(), false
+	for !isFound && time.Since(begin) < e.For/2 {
 		list, err := i.machines.Client.CoreV1().Pods(suite.OperatorNamespace).List(ctx, metav1.ListOptions{LabelSelector: "skyhook.nvidia.com/stage=" + e.Stage})
 		if isFound = err == nil && len(list.Items) > 0; isFound {
 			node = list.Items[e.Index%len(list.Items)].Spec.NodeName
@@ -84,6 +84,11 @@ func (i *injector) cutPower(ctx context.Context, e schedule.Event) error {
 	if err != nil {
 		return fmt.Errorf("cutting the power of %s: %w", node, err)
 	}
+	during := ""
+	if isFound {
+		during = e.Stage
+	}
+	i.noteCut(during)
 	err = sleep(ctx, e.For-time.Since(begin))
 	return errors.Join(err, i.machines.Start(context.WithoutCancel(ctx), node))
 }

@@ -52,6 +52,9 @@ var killing = []Kind{KillPods, KillProcess, DieBefore, DieAfter}
 // Stages are the stages during which CutPower cuts the power.
 var Stages = []string{"apply", "config", "interrupt", "post-interrupt", "upgrade", "uninstall"}
 
+// codes are the HTTP statuses with which RefuseWrites answers, in turn.
+var codes = []int{409, 422, 429, 500}
+
 // Event is one fault.
 type Event struct {
 	At    time.Duration // since the beginning
@@ -125,16 +128,21 @@ func New(seed uint64, length time.Duration, nodes []string) []Event {
 // fill draws the events of a lane. All kinds come before one comes again.
 func (l lane) fill(random *rand.Rand, length time.Duration, nodes []string, alternatesWithKills bool) (events []Event) {
 	others, kills := &bag{kinds: l.kinds}, &bag{kinds: killing}
-	cuts := random.IntN(len(Stages))
+	cuts, refusals := random.IntN(len(Stages)), random.IntN(len(codes))
 	for at := between(random, l.min, l.max); ; {
 		kinds := others
 		if alternatesWithKills && len(events)%2 == 0 {
 			kinds = kills
 		}
 		e := drawEvent(random, kinds.draw(random), nodes)
-		if e.At = at; e.Kind == CutPower {
+		e.At = at
+		switch e.Kind {
+		case CutPower:
 			e.Stage = Stages[cuts%len(Stages)]
 			cuts++
+		case RefuseWrites:
+			e.Code = codes[refusals%len(codes)]
+			refusals++
 		}
 		if e.Kind == CutNetwork && length < 10*time.Minute {
 			e.For = 40 * time.Second // a short run is not spent on waiting
@@ -149,14 +157,11 @@ func (l lane) fill(random *rand.Rand, length time.Duration, nodes []string, alte
 
 func drawEvent(random *rand.Rand, kind Kind, nodes []string) Event {
 	e := Event{Kind: kind, Index: random.IntN(12), Node: nodes[random.IntN(len(nodes))]}
-	code := []int{409, 422, 429, 500}[random.IntN(4)]
 	skew := []time.Duration{-2 * time.Hour, -time.Minute, time.Minute, 26 * time.Hour}[random.IntN(4)]
 	if most := longest[kind]; most > 0 {
 		e.For = between(random, most/2, most)
 	}
 	switch kind {
-	case RefuseWrites:
-		e.Code = code
 	case WrongClock:
 		e.Skew = skew
 	case FreezeLeader, CutNetwork:
