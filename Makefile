@@ -153,7 +153,7 @@ sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key co
 .PHONY: github-release
 github-release: ## make a draft of a release of VERSION on GitHub from dist/release (needs gh)
 	gh release create $(VERSION) --verify-tag --draft --title $(VERSION) $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
-	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/digests.txt
+	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/*.spdx.json dist/release/images/digests.txt
 
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))

@@ -46,9 +46,9 @@ const (
 const builtPrefix = "ghcr.io/skyhook-k8s/skyhook/"
 
 type publisher struct {
-	root, from, images, charts, list string
-	registry                         image.Registry
-	published                        []string // references by digest
+	root, from, images, charts, list, sums string
+	registry                               image.Registry
+	published                              []string // references by digest
 }
 
 func main() {
@@ -69,6 +69,7 @@ func run(ctx context.Context, args []string) error {
 	f.StringVar(&p.images, "images", "", "push the images below this `repository`")
 	f.StringVar(&p.charts, "charts", "", "push the chart below this `repository`")
 	f.StringVar(&p.list, "list", "dist/published.txt", "the `file` for the references by digest")
+	f.StringVar(&p.sums, "sums", "dist/published.sha256", "the `file` for the digests and repositories, as sha256sum writes it, for those who attest them")
 	f.BoolVar(&p.registry.PlainHTTP, "plain-http", false, "push to a registry without TLS")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -82,8 +83,23 @@ func run(ctx context.Context, args []string) error {
 	if err := p.pushChart(ctx); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.list, []byte(strings.Join(p.published, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // G306: a release is for everybody to read
-		return fmt.Errorf("writing what was published: %w", err)
+	return p.writeLists()
+}
+
+// writeLists writes the references by digest, and the same as checksums.
+func (p *publisher) writeLists() error {
+	var sums strings.Builder
+	for _, ref := range p.published {
+		repository, digest, isFound := strings.Cut(ref, "@sha256:")
+		if !isFound {
+			return fmt.Errorf("%s was pushed without a SHA-256 digest", ref)
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", digest, repository)
+	}
+	for file, content := range map[string]string{p.list: strings.Join(p.published, "\n") + "\n", p.sums: sums.String()} {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil { //nolint:gosec // G306: a release is for everybody to read
+			return fmt.Errorf("writing what was published: %w", err)
+		}
 	}
 	return nil
 }

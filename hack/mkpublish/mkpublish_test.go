@@ -32,11 +32,12 @@ func TestPublish(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	at := strings.TrimPrefix(server.URL, "http://")
-	from, list := t.TempDir(), filepath.Join(t.TempDir(), "published.txt")
+	from, lists := t.TempDir(), t.TempDir()
+	list, sums := filepath.Join(lists, "published.txt"), filepath.Join(lists, "published.sha256")
 	built := writeImage(t, from, builtPrefix+"pause:v1.2.3")
 	packed := writeChart(t, from)
 
-	if err := run(t.Context(), []string{"--module", "../..", "--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--plain-http"}); err != nil {
+	if err := run(t.Context(), []string{"--module", "../..", "--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--sums", sums, "--plain-http"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -74,6 +75,14 @@ func TestPublish(t *testing.T) {
 	want := at + "/copy/pause@" + built.String() + "\n" + at + "/charts/skyhook-operator@" + chart + "\n"
 	if string(published) != want {
 		t.Errorf("published is listed as\n%s\nwant\n%s", published, want)
+	}
+	attested, err := os.ReadFile(sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = built.Hex + "  " + at + "/copy/pause\n" + strings.TrimPrefix(chart, "sha256:") + "  " + at + "/charts/skyhook-operator\n"
+	if string(attested) != want {
+		t.Errorf("the checksums are\n%s\nwant\n%s", attested, want)
 	}
 }
 
