@@ -29,6 +29,10 @@ test: ## run every test that needs no root (the first run builds an API server);
 	@for m in $(MODULES); do echo "== $$m"; \
 	  (cd $$m && go test -cover -timeout 20m $$([ $$m != test/chart ] || echo -short) $$(go list ./... | grep -Ev '/cluster/testcluster$$|/test/e2e/[a-z]+$$')); done
 
+.PHONY: packages
+packages: ## install the packages of Debian or Ubuntu that the tests need (needs root if one is missing)
+	@hack/packages.sh
+
 .PHONY: test-cluster
 test-cluster: ## run the tests of test/cluster, which start and stop whole clusters (needs root)
 	cd test/cluster && go test -count=1 -timeout 20m ./testcluster

@@ -42,14 +42,14 @@ func TestDevcontainer(t *testing.T) {
 			t.Errorf("%s, who is not root, runs %q without sudo", container.RemoteUser, command)
 		}
 	}
-	needed := regexp.MustCompile(`local want=\(([^)]*)\)`).FindStringSubmatch(read(".ci/run"))
+	needed := regexp.MustCompile(`want=\(([^)]*)\)`).FindStringSubmatch(read("hack/packages.sh"))
 	if needed == nil {
-		t.Fatal(".ci/run lists no packages")
+		t.Fatal("hack/packages.sh lists no packages")
 	}
 	for name := range strings.FieldsSeq(needed[1]) {
 		isInImage := name == "make" || name == "git"
 		if !isInImage && !strings.Contains(container.OnCreateCommand+" ", " "+name+" ") {
-			t.Errorf("the development container does not install %s, which .ci/run does", name)
+			t.Errorf("the development container does not install %s, which hack/packages.sh does", name)
 		}
 	}
 }
