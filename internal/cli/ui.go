@@ -48,7 +48,7 @@ func newUICommand(f *factory) *cobra.Command {
 	o.from.addFromFlag(cmd)
 	cmd.Flags().IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 for any free one")
 	cmd.Flags().BoolVar(&o.noOpen, "no-open", false, "print the address without opening a browser")
-	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to run packages again and to ignore nodes")
+	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to approve compartments, to run packages again and to ignore nodes")
 	return cmd
 }
 

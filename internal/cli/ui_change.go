@@ -21,6 +21,7 @@ const (
 	changeRerun    = "rerun"
 	changeIgnore   = "ignore"
 	changeUnignore = "unignore"
+	changeApprove  = "approve"
 )
 
 // offer returns a change with its words.
@@ -36,6 +37,8 @@ func (s *uiSource) commandLine(c ui.Change) []string {
 		line = append(line, "package", "rerun", c.Package, "--skyhook", c.Skyhook, "--node", c.Node)
 	case changeIgnore, changeUnignore:
 		line = append(line, "node", c.Verb, c.Node)
+	case changeApprove:
+		line = append(line, c.Verb, c.Skyhook, quoteWord(c.Compartment))
 	default:
 		line = append(line, c.Verb, c.Skyhook)
 	}
@@ -48,19 +51,47 @@ func (s *uiSource) commandLine(c ui.Change) []string {
 	return line
 }
 
-// offersOfRollout returns the changes of a Skyhook: pause or resume, disable or enable.
+// quoteWord quotes a word for a shell if it may read something else.
+func quoteWord(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// offersOfRollout returns the changes of a rollout: approve a compartment that waits for that, and of a Skyhook pause or resume,
+// disable or enable.
 func (s *uiSource) offersOfRollout(r *rollout.Rollout) []ui.Offer {
-	hook := s.view.skyhookOf(r)
-	if hook == nil || !s.mayChange {
+	if !s.mayChange {
 		return nil
 	}
 	var out []ui.Offer
+	for _, c := range s.findUnapproved(r) {
+		out = append(out, s.offer("Approve "+c.Compartment, ui.Change{Verb: changeApprove, Skyhook: strings.ToLower(c.Owner.Kind) + "/" + c.Owner.Path(), Compartment: c.Compartment}))
+	}
+	hook := s.view.skyhookOf(r)
+	if hook == nil {
+		return out
+	}
 	for _, t := range toggles {
 		isSet := hook.Annotations[t.annotation] == "true"
 		if t.set != isSet {
 			out = append(out, s.offer(capitalize(t.verb), ui.Change{Verb: t.verb, Skyhook: hook.Name}))
 		}
 	}
+	return out
+}
+
+// findUnapproved returns the compartments in which nodes of a rollout wait for an approval.
+func (s *uiSource) findUnapproved(r *rollout.Rollout) []rollout.GroupRef {
+	var out []rollout.GroupRef
+	for i, verdict := range s.view.reportOf(r.Ref).Verdicts {
+		group := r.Targets[i].Group
+		if verdict.Why.Reason == rollout.ReasonApproval && !slices.Contains(out, group) {
+			out = append(out, group)
+		}
+	}
+	slices.SortFunc(out, rollout.GroupRef.Compare)
 	return out
 }
 
@@ -107,6 +138,8 @@ func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 	switch at := slices.IndexFunc(toggles, func(t toggle) bool { return t.verb == c.Verb }); {
 	case at >= 0:
 		err = toggles[at].run(ctx, &f, &sure, c.Skyhook)
+	case c.Verb == changeApprove:
+		err = (&approveOptions{factory: &f, owner: c.Skyhook, compartment: c.Compartment}).run(ctx)
 	case c.Verb == changeRerun:
 		err = (&rerunOptions{factory: &f, sure: sure, name: c.Skyhook, pkg: c.Package, nodeArgs: []string{c.Node}}).run(ctx)
 	case c.Verb == changeIgnore:

@@ -347,6 +347,40 @@ spec:
 	}
 }
 
+// TestUIApproves: the page of a rollout offers to approve a compartment that waits for that.
+func TestUIApproves(t *testing.T) {
+	w := newTestCluster(t, 2)
+	w.Apply(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: careful}
+spec: {default: {budget: {count: 1}, strategy: {fixed: {}}, approval: Required}}
+`)
+	w.Apply(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  deploymentPolicy: careful
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
+`)
+	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace, "--allow-changes")
+	command := `data-command="kubectl skyhook approve skyhook/demo __default__ --namespace ` + w.Namespace + `"`
+	if _, page := s.get("/rollouts/skyhook/demo", "text/html"); !strings.Contains(string(page), command) {
+		t.Errorf("the page does not offer %s:\n%s", command, page)
+	}
+	if status, body := s.post("/changes", `{"verb":"approve","skyhook":"skyhook/demo","compartment":"__default__"}`); status != http.StatusOK || !strings.Contains(body, "begins now: 1 node: n1") {
+		t.Errorf("%d: %s", status, body)
+	}
+	if text := w.GetSkyhook("demo").Annotations[v1alpha1.AnnotationApprovals]; !strings.Contains(text, `"__default__":{"revision":"`) {
+		t.Errorf("the annotation is %q", text)
+	}
+	if status, body := s.post("/changes", `{"verb":"approve","skyhook":"skyhook/demo","compartment":"gpu"}`); status != http.StatusConflict || !strings.Contains(body, "has no compartment gpu") {
+		t.Errorf("%d: %s", status, body)
+	}
+}
+
 // TestUIRefusals: a wrong port or file is an error of the command.
 func TestUIRefusals(t *testing.T) {
 	for _, c := range []struct{ args, want string }{

@@ -15,6 +15,8 @@ type Change struct {
 	Skyhook string `json:"skyhook,omitempty"`
 	Package string `json:"package,omitempty"`
 	Node    string `json:"node,omitempty"`
+	// that a person approves, of the object that Skyhook names
+	Compartment string `json:"compartment,omitempty"`
 }
 
 // Offer is a change with its words.
