@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -184,7 +185,27 @@ func newView(ctx context.Context, f *factory, c *dump.Cluster) (*view, error) {
 		}
 	}
 	v.decide()
-	return v, nil
+	return v, v.loadLooked(ctx, f)
+}
+
+// maxLookRounds bounds how often the pods of further nodes are loaded that the plan asks for.
+const maxLookRounds = 10
+
+// loadLooked loads the pods on nodes that the plan asks for, because protected pods are waited for before a node is cordoned,
+// and decides again until it asks for no more.
+func (v *view) loadLooked(ctx context.Context, f *factory) error {
+	for range maxLookRounds {
+		isLoaded := func(node string) bool { return v.objects.Workloads[node] != nil }
+		missing := slices.DeleteFunc(slices.Clone(v.plan.Look), isLoaded)
+		if len(missing) == 0 {
+			return nil
+		}
+		if err := v.loadPods(ctx, f, missing); err != nil {
+			return err
+		}
+		v.decide()
+	}
+	return nil
 }
 
 // loadBudgets finds the loaded pods that a disruption budget protects now.
@@ -222,6 +243,11 @@ func (v *view) loadNextPods(ctx context.Context, f *factory) error {
 	if len(nodes) == 0 {
 		return nil
 	}
+	return v.loadPods(ctx, f, nodes)
+}
+
+// loadPods loads the pods on nodes, and their disruption budgets.
+func (v *view) loadPods(ctx context.Context, f *factory, nodes []string) error {
 	pods, err := v.dump.On(ctx, nodes)
 	if err != nil {
 		return err

@@ -226,11 +226,11 @@ func (v *view) podsToEvict(r *rollout.Rollout, node string) ([]rollout.Pod, bool
 	if !isLoaded || hook == nil {
 		return nil, false
 	}
-	protected, err := skyhook.Protected(hook)
+	rules, err := drain.SkyhookRules(hook)
 	if err != nil {
 		return nil, false
 	}
-	return drain.SkyhookRules(hook, protected).BlockingPods(pods, v.objects.IsOurs, nil), true
+	return rules.BlockingPods(pods, v.objects.IsOurs, nil), true
 }
 
 // isDisruptive reports whether an open task of a target needs the node drained.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -31,6 +32,7 @@ type applier struct {
 	refusals  *drain.Refusals
 	refused   *refusals
 	revisions *revisions
+	look      *lookList
 	accepted  map[string]bool // contents of objects that the API server would not refuse
 	gates     *gates.Checker
 	lastNode  string                    // that was worked on when there were more than one pass may do
@@ -95,6 +97,9 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	p.awaitGates(plan)
 	out, err := p.inFlight.takeOutcome()
 	out.Incomplete = p.incomplete
+	if a.look.set(plan.Look) {
+		out.RetryAt = node.Earlier(out.RetryAt, p.now) // the next pass lists their pods
+	}
 	return out, err
 }
 

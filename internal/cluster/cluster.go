@@ -109,15 +109,15 @@ func New(o Options) *Cluster {
 		o.OnPodCreate = func(string) {}
 	}
 	inFlight, evictions, refused, checker := newInFlight(o.Parallel), drain.NewRefusals(), newRefusals(), &gates.Checker{}
-	history := &revisions{}
+	history, look := &revisions{}, &lookList{}
 	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
+			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},
 		applier: &applier{
-			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, accepted: map[string]bool{}, gates: checker,
+			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,
 			ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{},
 		},
 	}

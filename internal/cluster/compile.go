@@ -153,16 +153,16 @@ func (c *compiler) checkConfigMapOwners(s *v1alpha1.Skyhook, compiled *skyhook.C
 
 // addPodsOfSkyhook fills in the pods that block the nodes that were looked at.
 func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compiled) {
-	protected, err := skyhook.Protected(s)
+	rules, err := drain.SkyhookRules(s)
 	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
 		return
 	}
-	rules := drain.SkyhookRules(s, protected)
 	o := c.objects
 	for i := range compiled.Rollout.Targets {
 		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
-		if listed && !t.HeldAt.IsZero() {
+		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst
+		if listed && mayMatter {
 			t.PodsSeen = true
 			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
 			for j := range t.Pods {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ type observer struct {
 	gates        *gates.Checker
 	objectChecks *gates.ObjectChecker
 	revisions    *revisions
+	look         *lookList
 
 	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -60,7 +62,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
 	var listErr error
-	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving))
+	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving, v.look.nodes))
 	o.revisions = v.revisions
 	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
@@ -170,9 +172,19 @@ func (v *observer) findVanished(o *Objects) {
 	}
 }
 
-// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, and those on which
-// a health gate or a proof needs a pod.
-func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]provingNodes) []string {
+// lookList has the nodes whose pods the last plan asked for. It may be lost: then the next plan asks again.
+type lookList struct{ nodes []string }
+
+// set replaces the list, and reports whether it has a node that it had not.
+func (l *lookList) set(nodes []string) (hasNew bool) {
+	before := l.nodes
+	l.nodes = nodes
+	return slices.ContainsFunc(nodes, func(n string) bool { return !slices.Contains(before, n) })
+}
+
+// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, those on which a health
+// gate or a proof needs a pod, and last those that the engine looks at.
+func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]provingNodes, look []string) []string {
 	isUnproven := map[string]bool{}
 	for _, need := range proving {
 		if !need.proofs.NeedsPods() {
@@ -188,9 +200,16 @@ func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map
 		}
 	}
 	var out []string
+	isListed := make(map[string]bool, len(look))
 	for _, n := range o.Nodes {
 		if n.MayBeDrained() || isUnproven[n.Name] {
+			isListed[n.Name] = true
 			out = append(out, n.Name)
+		}
+	}
+	for _, name := range look {
+		if !isListed[name] && o.nodes[name] != nil {
+			out = append(out, name)
 		}
 	}
 	return out

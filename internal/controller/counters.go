@@ -95,7 +95,7 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 		}
 		switch a.Verb {
 		case rollout.VerbRetire:
-			if !target.AdmittedAt.IsZero() && !a.Skip {
+			if !target.AdmittedAt.IsZero() && !a.Skip && !a.Postpone {
 				t.nodeDuration.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
 			}
 		case rollout.VerbRecord:

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 )
 
@@ -202,7 +203,9 @@ func hasWorkloadChange(before, after any) bool {
 	}
 	startedToLeave := (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil)
 	changedReady := isOfDaemonSet(a) && !slices.Equal(b.Status.Conditions, a.Status.Conditions)
-	return startedToLeave || changedReady || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels)
+	changedProtection := b.Annotations[v1alpha1.AnnotationDoNotInterrupt] != a.Annotations[v1alpha1.AnnotationDoNotInterrupt] ||
+		b.Annotations[v1alpha1.AnnotationDoNotDisrupt] != a.Annotations[v1alpha1.AnnotationDoNotDisrupt]
+	return startedToLeave || changedReady || changedProtection || b.Status.Phase != a.Status.Phase || !maps.Equal(b.Labels, a.Labels)
 }
 
 func isOfDaemonSet(p *corev1.Pod) bool {

@@ -11,13 +11,21 @@ type admitter struct{ *planner }
 // admitTargets admits candidates of a rollout, in the total order, and reports to the others what they wait for.
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
+	looker := podLooker{plan: &a.plan}
 	for _, t := range r.sortedCandidates() {
 		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
-		why := checkAdmission(t)
+		why := checkAdmission(t, &looker)
 		if why == nil && isOverLimit {
 			full := r.reasonToWait(ReasonBudget)
 			why = &full
+		}
+		if why == nil {
+			why = looker.look(t, left)
+		}
+		if looker.isGivenUp {
+			a.giveUpWaiting(t, *why)
+			continue
 		}
 		if why != nil {
 			t.verdict = Verdict{Phase: PhaseWaiting, Why: *why}
@@ -28,6 +36,14 @@ func (a admitter) admitTargets(r *rolloutState) {
 		}
 		a.admitTarget(t)
 	}
+}
+
+// giveUpWaiting retires a candidate whose node has protected pods for too long.
+func (a admitter) giveUpWaiting(t *targetState, why Why) {
+	if !t.node.Sending { // otherwise an earlier plan may be admitting it
+		retirer{a.newBoard(t)}.retireSkipped(why)
+	}
+	t.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }
 
 // remainingLimit returns how many more targets a rollout may have in flight, whatever its groups allow.
@@ -95,17 +111,19 @@ func compareBool(a, b bool) int {
 // admissionChecks are the conditions under which a candidate is admitted, in the order in which they are checked. Each
 // returns why the candidate waits; nil if it does not.
 var admissionChecks = []func(*targetState) *Why{
-	checkNodeFree,
-	checkGroupFrozen,
-	checkWave,
-	checkGroupOpen,
 	checkLimit,
 	checkTopology,
 	checkLedger,
 }
 
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.
-func checkAdmission(t *targetState) *Why {
+func checkAdmission(t *targetState, looker *podLooker) *Why {
+	looker.isGivenUp = false
+	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, looker.checkProtected} {
+		if why := check(t); why != nil {
+			return why
+		}
+	}
 	for _, check := range admissionChecks {
 		if why := check(t); why != nil {
 			return why

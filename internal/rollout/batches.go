@@ -47,7 +47,7 @@ func (u batchUpdater) update(plan *draftPlan) {
 func (u batchUpdater) planBatch() {
 	mayAdmit := !u.memory.Stopped && u.mayBeginAny() || u.deletions > 0
 	slots := u.admissibleCount()
-	hasCandidates := u.candidates > 0 && slots > 0 && mayAdmit
+	hasCandidates := u.admissible() > 0 && slots > 0 && mayAdmit
 	if u.members > 0 || !hasCandidates {
 		return
 	}
@@ -112,11 +112,11 @@ func (u batchUpdater) updateFailures() {
 
 // updateBatch begins the first batch, and ends the open one when all its outcomes are final and no target may join it.
 func (u batchUpdater) updateBatch() {
-	if u.candidates > 0 {
+	if u.admissible() > 0 {
 		u.memory = u.memory.withBatch(u.ledger.Epoch)
 	}
 	isOpen := u.Memory.From > 0 && u.members > 0
-	isAllAdmitted := u.members >= u.memory.Open || u.candidates == 0
+	isAllAdmitted := u.members >= u.memory.Open || u.admissible() == 0
 	if isOpen && u.pending == 0 && isAllAdmitted {
 		u.memory = u.memory.afterBatch(u.Pace, u.tally, u.ledger.Epoch)
 		u.members = 0

@@ -19,6 +19,7 @@ func (p *planner) decide() Plan {
 	for i := range p.targets {
 		t := &p.targets[i]
 		t.verdict = evaluateGates(t)
+		p.countProtected(t)
 		advancer{p}.advance(t)
 	}
 	p.markComplete()

@@ -30,7 +30,9 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 		if len(t.target.Pods) == 0 {
 			return !d.awaitLoadBalancers()
 		}
-		d.drainNode(why)
+		return d.drainNode(why)
+	}
+	if t.waitsFirst() && !d.mayCordon() {
 		return false
 	}
 	if !t.isHeld {
@@ -50,10 +52,60 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 	return false
 }
 
-// drainNode evicts the pods in the way. While one of them is protected or may not be evicted, no pod is: the eviction
-// would be in vain.
-func (d drainer) drainNode(why Why) {
+// mayCordon reports whether no protected pod keeps the node of an admitted target from being cordoned. If one does, the
+// node is given back.
+func (d drainer) mayCordon() bool {
 	t := d.target
+	if !t.target.PodsSeen {
+		d.plan.lookAt(t)
+		d.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "its pods are listed before it is cordoned"})
+		return false
+	}
+	outcome, wait := d.plan.checkProtected(t)
+	switch outcome {
+	case waitOver:
+		return true
+	case waitGiveUp:
+		retirer(d).retireSkipped(wait)
+	case waitOn:
+		d.plan.lookAt(t)
+		retirer(d).postpone(wait)
+	}
+	return false
+}
+
+// waitForProtected reports whether the drain waits for protected pods, or the node is given back because of them. With
+// Drain.WaitFirst that is so when one began to run at the time of the cordon.
+func (d drainer) waitForProtected() bool {
+	outcome, wait := d.plan.checkProtected(d.target)
+	switch {
+	case outcome == waitGiveUp:
+		retirer(d).retireSkipped(wait)
+	case outcome == waitOver:
+		return false
+	case d.target.rollout.Drain.WaitFirst && !d.hasBegunDrained():
+		d.plan.lookAt(d.target)
+		retirer(d).postpone(wait)
+	case wait.Reason == ReasonDrainTimeout:
+		d.reportVerdict(weightWaiting, PhaseInFlight, wait)
+	}
+	return true
+}
+
+// drainNode evicts the pods in the way, and reports whether there are none after all. While one of them is protected or may
+// not be evicted, no pod is: the eviction would be in vain.
+func (d drainer) drainNode(why Why) (isDrained bool) {
+	t := d.target
+	waits := d.waitForProtected()
+	if d.isNodeReturned {
+		return false
+	}
+	if !waits && t.target.hasProtectedPod() { // they were waited for long enough
+		t.pods = unprotectedPods(t.pods)
+		if len(t.pods) == 0 {
+			return !d.awaitLoadBalancers()
+		}
+	}
 	d.plan.Draining = append(d.plan.Draining, Drained{t.rollout.Ref, t.target.UID})
 	drain := t.rollout.Drain
 	wait := t.drainReason()
@@ -62,11 +114,11 @@ func (d drainer) drainNode(why Why) {
 		wait.Reason = ReasonDrainTimeout
 		wait.Text = truncate("the drain took longer than " + drain.Timeout.String() + ", so the node is released: " + wait.Text)
 		retirer(d).retireSkipped(wait)
-		return
+		return false
 	}
 	mayEvict := wait.Reason != ReasonProtectedPod && wait.Reason != ReasonPodKept
 	if mayEvict && d.awaitLoadBalancers() {
-		return
+		return false
 	}
 	if mayEvict {
 		d.evictPods(why, isLate && drain.OnTimeout == DrainForce)
@@ -76,6 +128,16 @@ func (d drainer) drainNode(why Why) {
 		wait.Text = truncate("the drain takes longer than " + drain.Timeout.String() + ": " + wait.Text)
 	}
 	d.reportVerdict(weightWaiting, PhaseInFlight, wait)
+	return false
+}
+
+// unprotectedPods returns the pods that have to leave a node when protected pods are no longer waited for.
+func unprotectedPods(pods []Pod) []Pod {
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Stays })
+	for i := range pods {
+		pods[i].Wait = false
+	}
+	return pods
 }
 
 // checkDeadline reports whether the drain takes longer than its timeout. If it does not yet, the next pass is requested
@@ -135,8 +197,8 @@ var podObstacles = []struct {
 func (t *targetState) drainReason() Why {
 	for _, obstacle := range podObstacles {
 		var pods []*Pod
-		for i := range t.target.Pods {
-			if d := &t.target.Pods[i]; obstacle.applies(d) {
+		for i := range t.pods {
+			if d := &t.pods[i]; obstacle.applies(d) {
 				pods = append(pods, d)
 			}
 		}
@@ -163,7 +225,7 @@ func (d *Pod) path() string { return d.Namespace + "/" + d.Name }
 // evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. With force it deletes pods that were asked
 // to leave and did not terminate in time.
 func (d drainer) evictPods(why Why, force bool) {
-	pods := slices.Clone(d.target.target.Pods)
+	pods := slices.Clone(d.target.pods)
 	slices.SortFunc(pods, func(a, b Pod) int {
 		return cmp.Or(
 			cmp.Compare(a.Namespace, b.Namespace),
@@ -171,9 +233,18 @@ func (d drainer) evictPods(why Why, force bool) {
 			cmp.Compare(a.UID, b.UID),
 		)
 	})
+	if d.target.rollout.Drain.ByPriority && !force {
+		pods = lowestPriority(pods)
+	}
 	for i := range pods {
 		d.evictPod(&pods[i], why, force)
 	}
+}
+
+// lowestPriority returns the pods of the lowest priority.
+func lowestPriority(pods []Pod) []Pod {
+	lowest := slices.MinFunc(pods, func(a, b Pod) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
+	return slices.DeleteFunc(pods, func(p Pod) bool { return p.Priority != lowest })
 }
 
 func (d drainer) evictPod(pod *Pod, why Why, force bool) {

@@ -15,6 +15,7 @@ type Durations struct {
 	pass   int
 	seen   map[durationKey]observed
 	drains map[drainKey]time.Time // since when the drains of the last plan wait for pods
+	waits  map[drainKey]podWait   // for protected pods
 }
 
 // durationKey identifies what is measured.
@@ -36,6 +37,9 @@ type drainKey struct {
 	rollout Ref
 	node    string // UID
 }
+
+// podWait is how long protected pods are waited for.
+type podWait struct{ since, seen time.Time }
 
 // NewDurations returns Durations that have observed nothing.
 func NewDurations() *Durations {
@@ -82,19 +86,20 @@ func (d *Durations) Measure(s *Snapshot) {
 		n.ReadyAt = d.limit(durationKey{kind: "ready", node: n.UID, began: n.ReadyAt.Unix()}, n.ReadyAt, s.Now)
 	}
 	d.measureLedgers(s)
-	drains := map[drainKey]time.Time{}
+	drains, waits := map[drainKey]time.Time{}, map[drainKey]podWait{}
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			d.measureTarget(r, t, s.Now)
 			d.measureDrain(drains, r, t, s.Now)
+			d.measureWait(waits, r, t, s.Now)
 		}
 	}
 	if d == nil {
 		return
 	}
-	d.drains = drains
+	d.drains, d.waits = drains, waits
 	for key, o := range d.seen {
 		if o.pass != d.pass {
 			delete(d.seen, key)
@@ -195,6 +200,25 @@ func (d *Durations) measureDrain(drains map[drainKey]time.Time, r *Rollout, t *T
 	}
 	t.DrainAt = earlierOf(began, now)
 	drains[key] = t.DrainAt
+}
+
+// measureWait measures since when protected pods of a target are waited for, until they are seen to have ended.
+func (d *Durations) measureWait(waits map[drainKey]podWait, r *Rollout, t *Target, now time.Time) {
+	if d == nil || !t.PodsSeen && !r.Drain.WaitFirst {
+		return
+	}
+	key := drainKey{r.Ref, t.UID}
+	wait, isKnown := d.waits[key]
+	switch hasProtected := t.hasProtectedPod(); {
+	case hasProtected && !isKnown:
+		wait = podWait{now, now}
+	case hasProtected:
+		wait = podWait{earlierOf(wait.since, now), now}
+	case t.PodsSeen, !isKnown:
+		return
+	}
+	waits[key] = wait
+	t.ProtectedSince, t.ProtectedAt = wait.since, wait.seen
 }
 
 // RecordDrains notes which drains a plan has begun and which it no longer needs.

@@ -18,6 +18,7 @@ type groupState struct {
 	isComplete   bool   // every target of all groups with its ledger is finished
 	candidates   int
 	inFlight     int             // targets that are admitted
+	protected    int             // candidates that wait for protected pods: none of them is admitted now
 	occupying    int             // candidates whose node is not given back
 	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
 	free         int             // how many more targets may be admitted
@@ -79,6 +80,9 @@ func (g *groupState) addCandidate(t *targetState) {
 		g.deletions++
 	}
 }
+
+// admissible returns how many candidates may be admitted as far as their own nodes are concerned.
+func (g *groupState) admissible() int { return g.candidates - g.protected }
 
 // addBusy counts a node against the limit. A node counts once, however often it is added.
 func (g *groupState) addBusy(node string) {

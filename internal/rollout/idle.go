@@ -106,7 +106,7 @@ func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Admitted || t.target.Leaving
 	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
-	isUnsettled := isChecked || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
+	isUnsettled := isChecked || t.waitsFirst() || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}

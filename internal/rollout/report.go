@@ -30,6 +30,8 @@ func (r reporter) buildPlan() Plan {
 	for i := range r.groups {
 		plan.Groups[i] = r.groups[i].buildReport()
 	}
+	slices.Sort(plan.Look)
+	plan.Look = slices.Compact(plan.Look)
 	slices.SortFunc(plan.Draining, func(a, b Drained) int { return cmp.Or(a.Rollout.Compare(b.Rollout), cmp.Compare(a.UID, b.UID)) })
 	slices.SortFunc(plan.Maintenance, compareMaintenance)
 	return plan

@@ -147,7 +147,8 @@ func (r retirer) release(why Why) {
 // the node were given back now, the next node could get the same number. The status stores the next number soon.
 func (r retirer) awaitNodeNumber() bool {
 	t := r.target
-	isStored := !t.rollout.Numbered || t.rollout.NextOrder > t.target.Order
+	hasNumber := t.rollout.Numbered && (t.target.Admitted || t.isAdmittedNow)
+	isStored := !hasNumber || t.rollout.NextOrder > t.target.Order
 	if isStored || !t.rollout.isOwnOrder(t.target.Order) {
 		return false
 	}

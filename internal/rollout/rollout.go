@@ -204,9 +204,14 @@ type Drain struct {
 	Delete    bool // pods are deleted instead of evicted
 	// how long a node is held before its first pod is evicted, and before other work on it begins
 	LoadBalancerDelay time.Duration
+	// protected pods are waited for before the node is cordoned: it takes no slot until they have ended
+	WaitFirst     bool
+	WaitTimeout   time.Duration // how long protected pods are waited for; 0 for no limit
+	OnWaitTimeout DrainTimeout  // Force evicts them like other pods
+	ByPriority    bool          // pods of the lowest priority leave first
 }
 
-// DrainTimeout is what happens when a drain takes longer than its Timeout.
+// DrainTimeout is what happens when a drain takes longer than its Timeout, or protected pods run longer than WaitTimeout.
 type DrainTimeout string
 
 // The choices: continue to wait, release the node and continue with others, or delete the pods.
@@ -238,24 +243,26 @@ type Target struct {
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool
-	RollbackRefused     string    // it stays all the same, for this reason
-	Drift               *Drift    // when its node is checked, once it is finished; nil for never
-	Unproven            *Why      // finished, but a health gate of its group does not pass on its node: it does not count yet
-	Blocked             *Why      // cannot be worked on: ignored, taint not tolerated, state unreadable
-	Rebooted            bool      // the node booted for other reasons than an interrupt, so that finished tasks are pending again
-	Leaving             bool      // no longer selected: the running task ends, holds are released, the state stays
-	Gone                bool      // the node does not exist
-	Pods                []Pod     // workloads that must leave the node, if PodsSeen
-	PodsSeen            bool      // Pods were listed for this snapshot
-	HeldAt              time.Time // when the hold of this rollout was placed; zero without one
-	DrainAt             time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
-	Skipped             bool      // retired with Skip: it counts as a final failure and is not admitted again
-	Strays              []string  // objects of ours on the node that belong to no task
-	Going               []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended               []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy              time.Time // when all that are being deleted should be gone; zero if unknown
-	Wiped               bool      // nothing of the rollout is recorded on the node: only objects are left there
-	RequestFailed       bool      // the last request for it failed: whatever is planned for it may not happen soon
+	RollbackRefused     string // it stays all the same, for this reason
+	Drift               *Drift // when its node is checked, once it is finished; nil for never
+	Unproven            *Why   // finished, but a health gate of its group does not pass on its node: it does not count yet
+	Blocked             *Why   // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Rebooted            bool   // the node booted for other reasons than an interrupt, so that finished tasks are pending again
+	Leaving             bool   // no longer selected: the running task ends, holds are released, the state stays
+	Gone                bool   // the node does not exist
+	Pods                []Pod  // workloads that must leave the node, if PodsSeen
+	PodsSeen            bool   // Pods were listed for this snapshot
+	// since when protected pods are waited for, and when they were seen last, see Durations; zero if unknown
+	ProtectedSince, ProtectedAt time.Time
+	HeldAt                      time.Time // when the hold of this rollout was placed; zero without one
+	DrainAt                     time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
+	Skipped                     bool      // retired with Skip: it counts as a final failure and is not admitted again
+	Strays                      []string  // objects of ours on the node that belong to no task
+	Going                       []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended                       []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy                      time.Time // when all that are being deleted should be gone; zero if unknown
+	Wiped                       bool      // nothing of the rollout is recorded on the node: only objects are left there
+	RequestFailed               bool      // the last request for it failed: whatever is planned for it may not happen soon
 }
 
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
@@ -294,6 +301,8 @@ type Pod struct {
 	Asked                bool      // its eviction was requested before; only then it is deleted because the drain takes too long
 	RetryAt              time.Time // neither evicted nor deleted again before; zero for now
 	Keep                 string    // why the drain options do not allow its eviction (bare pod without force, …); blocks the node
+	Stays                bool      // with Wait: it need not leave the node when nobody waits for it any more
+	Priority             int32     // of its priority class
 }
 
 // The values of Pod.Keep.
@@ -399,6 +408,7 @@ type Action struct {
 	Group    GroupRef // Admit: becomes Target.BatchOf
 	Wipe     bool     // Retire: also remove the record
 	Skip     bool     // Retire: the target is unfinished, see Target.Skipped
+	Postpone bool     // Retire: the target is unfinished, and becomes a candidate again
 	Cordon   bool     // Untaint: cordon the node in the same step, see Rollout.CordonAfter
 	Why      Why      // Record of a failure: stored, and Task.Why if there is no object
 }
@@ -467,6 +477,7 @@ type Plan struct {
 	Groups  []GroupReport
 	// targets whose node is being drained and has pods in the way, for Durations; sorted
 	Draining []Drained
+	Look     []string // nodes whose pods the next snapshot must list, beyond those that are held; sorted
 	// what other programs are told about nodes; sorted
 	Maintenance []Maintenance
 	Next        time.Time // when to decide again though nothing has changed; zero for never

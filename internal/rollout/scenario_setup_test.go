@@ -202,7 +202,14 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.DriftLimit = parseNumber(value)
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
-		r.Drain = rollout.Drain{Timeout: parseDuration(after), OnTimeout: rollout.DrainTimeout(what)}
+		r.Drain.Timeout, r.Drain.OnTimeout = parseDuration(after), rollout.DrainTimeout(what)
+	case "wait-first":
+		r.Drain.WaitFirst = yes
+	case "wait":
+		after, what, _ := strings.Cut(value, ",")
+		r.Drain.WaitTimeout, r.Drain.OnWaitTimeout = parseDuration(after), rollout.DrainTimeout(what)
+	case "by-priority":
+		r.Drain.ByPriority = yes
 	case "load-balancers":
 		r.Drain.LoadBalancerDelay = parseDuration(value)
 	case "announce":
@@ -484,6 +491,10 @@ func (s *scenario) addPods(node string, pods [][]string) {
 				p.Wait = true
 			case "leaving":
 				p.Leaving = true
+			case "priority":
+				p.Priority = int32(parseNumber(value))
+			case "stays":
+				p.Stays = true
 			case "keep":
 				p.Keep = strings.ReplaceAll(value, "_", " ")
 			default:

@@ -27,6 +27,7 @@ import (
 //	finish, fail, lose, gone    a task succeeds or fails, its object is lost, a pod is gone
 //	batches                     run a rollout of one task to its end and list the nodes that were admitted together
 //	wait                        advance the clock
+//	measure                     from now on measure how long things take, as one process
 //	observe, apply NAME         decide now, and apply the plan later
 //	crash-after-ledger          write the ledgers of a plan only
 //	verdicts, groups, ledgers, cordoned, maintenance   print the verdicts, the groups, the ledgers, the nodes, what others are told about them
@@ -49,6 +50,16 @@ type scenario struct {
 	cluster      *sim.Cluster
 	refusal      string // why evictions are refused
 	observations map[string]observation
+	durations    *rollout.Durations // nil: recorded times count
+}
+
+// view returns what an operator observes.
+func (s *scenario) view() sim.View {
+	v := s.cluster.View()
+	if s.durations != nil {
+		s.durations.Measure(&v.Snapshot)
+	}
+	return v
 }
 
 // observation is a view of an operator, and its plan.
@@ -90,6 +101,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.changeTarget(s.findTarget(parseWords(d)), parseWords(d)[2:])
 	case "task":
 		changeTask(s.findTask(parseWords(d)), parseWords(d)[3:])
+	case "measure":
+		s.durations = rollout.NewDurations()
 	case "pods":
 		s.addPods(parseWords(d)[0], parseLines(d.Input))
 	case "refuse":
@@ -109,15 +122,15 @@ func (s *scenario) run(d *datadriven.TestData) string {
 func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "plan":
-		return s.formatActions(rollout.Decide(s.cluster.View().Snapshot))
+		return s.formatActions(rollout.Decide(s.view().Snapshot))
 	case "apply":
 		if w := parseWords(d); len(w) > 0 {
 			return s.applyPlan(s.observations[w[0]])
 		}
-		v := s.cluster.View()
+		v := s.view()
 		return s.applyPlan(observation{v, rollout.Decide(v.Snapshot)})
 	case "act":
-		v := s.cluster.View()
+		v := s.view()
 		p := rollout.Decide(v.Snapshot)
 		if err := s.cluster.ApplyActions(v, p); err != nil {
 			return err.Error()
@@ -135,10 +148,10 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	case "gone":
 		s.cluster.RemovePod(parseWords(d)[0], parseWords(d)[1])
 	case "observe":
-		v := s.cluster.View()
+		v := s.view()
 		s.observations[parseWords(d)[0]] = observation{v, rollout.Decide(v.Snapshot)}
 	case "crash-after-ledger":
-		v := s.cluster.View()
+		v := s.view()
 		for _, l := range rollout.Decide(v.Snapshot).Ledgers {
 			if err := s.cluster.WriteLedger(l); err != nil {
 				return err.Error()
@@ -163,6 +176,7 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 }
 
 func (s *scenario) applyPlan(o observation) string {
+	s.durations.RecordDrains(o.view.Snapshot, o.plan)
 	out := s.formatActions(o.plan)
 	if err := s.cluster.Apply(o.view, o.plan); err != nil {
 		out += err.Error() + "\n"
@@ -176,7 +190,7 @@ func (s *scenario) stabilize() string {
 		if pass == 100 {
 			s.t.Fatal("after 100 passes there are still actions")
 		}
-		v := s.cluster.View()
+		v := s.view()
 		p := rollout.Decide(v.Snapshot)
 		if len(p.Actions) == 0 && !sim.HasStatusChange(v, p) && !s.finishAll() {
 			s.cluster.SaveStatus(p)
@@ -254,7 +268,7 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 		for _, flag := range []struct {
 			is   bool
 			name string
-		}{{a.Force, "force"}, {a.Wipe, "wipe"}, {a.Skip, "skip"}} {
+		}{{a.Force, "force"}, {a.Wipe, "wipe"}, {a.Skip, "skip"}, {a.Postpone, "postpone"}} {
 			if flag.is {
 				what = strings.TrimSpace(what + " " + flag.name)
 			}
@@ -265,6 +279,9 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 		}
 		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
 	}
+	if len(p.Look) > 0 {
+		fmt.Fprintf(&out, "look at %s\n", strings.Join(p.Look, " "))
+	}
 	if !p.Next.IsZero() {
 		fmt.Fprintf(&out, "next pass in %s\n", p.Next.Sub(s.cluster.State.Now))
 	}
@@ -273,7 +290,7 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 
 func (s *scenario) formatVerdicts() string {
 	var out strings.Builder
-	p := rollout.Decide(s.cluster.View().Snapshot)
+	p := rollout.Decide(s.view().Snapshot)
 	for _, r := range p.Reports {
 		for _, v := range r.Verdicts {
 			name := v.Node
@@ -319,7 +336,7 @@ func (s *scenario) formatMaintenance() string {
 
 func (s *scenario) formatGroups() string {
 	var out strings.Builder
-	for _, g := range rollout.Decide(s.cluster.View().Snapshot).Groups {
+	for _, g := range rollout.Decide(s.view().Snapshot).Groups {
 		m := g.Memory
 		fmt.Fprintf(&out, "%s: %d of %d finished, %d failed, %d of %d slots used; batch %d, open %d, last %d", g.Group,
 			g.Finished, g.Matched, g.Failed, g.Busy, g.Ceiling, m.Batch, m.Open, m.LastSize)

@@ -21,13 +21,14 @@ type targetState struct {
 	graph         *graph
 	exists        bool // the node exists, and is the one the target was compiled for
 	hasWork       bool
-	hasFailed     bool // its outcome is a final failure
-	isProofLate   bool // all work is done, and what must be true of the node did not become true in time
-	isHeld        bool // by its rollout
-	isDraining    bool // a task waits until the node is drained
-	isQuiet       bool // the node is drained
-	objects       int  // of the rollout that are on the node, or are going away there
-	occupiesNode  bool // it is not admitted, and its node is not given back: see isOccupied
+	hasFailed     bool  // its outcome is a final failure
+	isProofLate   bool  // all work is done, and what must be true of the node did not become true in time
+	isHeld        bool  // by its rollout
+	isDraining    bool  // a task waits until the node is drained
+	isQuiet       bool  // the node is drained
+	pods          []Pod // that have to leave the node: Target.Pods, until those that are protected are waited for no longer
+	objects       int   // of the rollout that are on the node, or are going away there
+	occupiesNode  bool  // it is not admitted, and its node is not given back: see isOccupied
 	isSoaking     bool
 	soakedAt      time.Time // when soaking ends
 	isReserved    bool      // its admission is written in the ledger
@@ -48,6 +49,7 @@ func (t inspector) inspect(plan *draftPlan) {
 	if t.group == nil {
 		t.setUnknownGroup()
 	}
+	t.pods = t.target.Pods
 	t.inspectTasks()
 	if !t.exists {
 		t.hasWork = t.hasWork && t.rollout.Deleting

@@ -230,9 +230,10 @@ func (w actionWriter) retire() {
 	t := w.target
 	t.Admitted = false
 	w.endProof()
-	if w.action.Skip {
+	switch {
+	case w.action.Skip:
 		t.Skipped = true
-	} else {
+	case !w.action.Postpone:
 		t.FinishedAt = w.now
 	}
 	if w.action.Wipe {

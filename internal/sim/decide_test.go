@@ -126,6 +126,7 @@ func (s *faultTest) runWithoutFaults() {
 		o.durations.Measure(&v.Snapshot)
 		limitDrift(&v.Snapshot)
 		plan := s.decide(v.Snapshot)
+		s.cluster.LookAt(plan.Look)
 		o.durations.RecordDrains(v.Snapshot, plan)
 		o.observation = observation{view: v, plan: plan, decision: s.decisions, since: s.cluster.State.Now, stopped: map[string]bool{}, refused: map[rollout.Ref]bool{}}
 		for _, l := range plan.Ledgers {
@@ -250,6 +251,7 @@ func (s *faultTest) finishAll() bool {
 				moved = true
 			}
 		}
+		s.noteProtected(n.Name)
 	}
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {

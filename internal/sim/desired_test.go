@@ -83,6 +83,11 @@ func (s *faultTest) addRollout(i int) {
 		r.Drain = rollout.Drain{Timeout: time.Duration(20+s.random.Intn(100)) * time.Second,
 			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]}
 	}
+	if s.chance(40) {
+		r.Drain.WaitFirst, r.Drain.ByPriority = s.chance(70), s.chance(40)
+		r.Drain.WaitTimeout = time.Duration(s.random.Intn(3)*40) * time.Second
+		r.Drain.OnWaitTimeout = []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]
+	}
 	w.forgets = s.chance(50)
 	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}

@@ -73,6 +73,7 @@ type faultTest struct {
 	numbers    map[string]map[int]number // by rollout: the node of each number, since the end of the last rollout was stored
 	damaged    map[string]damage         // records that cannot be read, by UID of rollout and node
 	heldSince  map[string]time.Time      // by rollout and node UID
+	protected  map[string]time.Time      // since when nodes have protected pods
 	expired    map[string]int            // process that recorded the deadline of an object
 	processes  int
 	decisions  int
@@ -97,7 +98,7 @@ type faultRates struct {
 func newFaultTest(t *testing.T, seed int64) *faultTest {
 	s := &faultTest{t: t, seed: seed, random: rand.New(rand.NewSource(seed)), notReady: map[string]int{}, cordoned: map[string]bool{},
 		unclear: map[string]bool{}, unproven: map[string]bool{}, ended: map[string]bool{}, absent: map[rollout.Ref]int{}, done: map[string]int{}, numbers: map[string]map[int]number{}, damaged: map[string]damage{},
-		heldSince: map[string]time.Time{}, expired: map[string]int{}}
+		heldSince: map[string]time.Time{}, protected: map[string]time.Time{}, expired: map[string]int{}}
 	some := func(most int) int {
 		if s.random.Intn(3) == 0 {
 			return 0

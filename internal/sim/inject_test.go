@@ -93,9 +93,11 @@ func (s *faultTest) injectNodeFault(n *rollout.Node) {
 		if !p.Wait && s.chance(5) {
 			p.Keep = "nothing recreates it"
 		}
+		p.Priority, p.Stays = int32(s.random.Intn(3)), p.Wait && s.chance(20)
 		p.UID = p.Name
 		s.cluster.Workloads[n.Name] = append(s.cluster.Workloads[n.Name], p)
 	}
+	s.noteProtected(n.Name)
 }
 
 func (s *faultTest) makeNotReady(n *rollout.Node, ticks int) {

@@ -4,6 +4,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,9 +36,9 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
-		return s.checkAdmit(v, a, t, seen, r)
+		return cmp.Or(s.checkWait(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
 	case rollout.VerbHold:
-		return s.checkHold(v, a, t)
+		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
 	case rollout.VerbRun:
 		return s.checkRun(v, a, t, seen, r)
 	case rollout.VerbRecord:

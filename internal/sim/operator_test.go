@@ -62,6 +62,7 @@ func (o *operator) decide() {
 	o.durations.Measure(&o.view.Snapshot)
 	limitDrift(&o.view.Snapshot)
 	o.plan = s.decide(o.view.Snapshot)
+	s.cluster.LookAt(o.plan.Look)
 	o.durations.RecordDrains(o.view.Snapshot, o.plan)
 	o.stopped, o.refused = map[string]bool{}, map[rollout.Ref]bool{}
 	o.pending = nil

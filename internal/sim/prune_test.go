@@ -145,6 +145,7 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 		if chance(5) {
 			o.Broken = &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "it is wrong"}
 		}
+		o.Drain.WaitFirst = chance(15)
 		shared := chance(25)
 		groups := 1 + r.Intn(2)
 		for j := range groups {
@@ -167,7 +168,11 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 				group.Owner = sharedPolicy
 			}
 			if chance(90) {
-				o.Targets = append(o.Targets, newRandomTarget(r, n, find(s.Groups, group)))
+				t := newRandomTarget(r, n, find(s.Groups, group))
+				if o.Drain.WaitFirst && chance(20) {
+					t.Pods = append(t.Pods, rollout.Pod{Namespace: "jobs", Name: n.Name, UID: n.Name, Wait: true})
+				}
+				o.Targets = append(o.Targets, t)
 			}
 		}
 		s.Rollouts = append(s.Rollouts, o)

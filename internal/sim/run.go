@@ -58,14 +58,26 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 		terminations: map[string]time.Time{},
 		draining:     map[string]bool{},
 	}
+	isProtected := hasProtectedPod(r.cluster.Workloads)
 	for i := range r.cluster.State.Rollouts {
-		r.cluster.State.Rollouts[i].DriftLimit = 0 // checks for drift never end
+		of := &r.cluster.State.Rollouts[i]
+		of.DriftLimit = 0                                      // checks for drift never end
+		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}
 	r.pruner = rollout.NewPruner(&r.cluster.State)
 	for node := range r.cluster.Workloads {
 		r.draining[node] = true
 	}
 	return r
+}
+
+func hasProtectedPod(workloads map[string][]rollout.Pod) bool {
+	for _, pods := range workloads {
+		if slices.ContainsFunc(pods, func(p rollout.Pod) bool { return p.Wait }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *runner) run(limit time.Duration) Timeline {
@@ -293,12 +305,16 @@ func (r *runner) firstOf(times map[string]time.Time, next time.Time) time.Time {
 	return next
 }
 
-// HasStatusChange reports whether a plan has something to store: the memory of a group, or the next order of a rollout.
+// HasStatusChange reports whether the next pass sees something else: the memory of a group, the next order of a rollout, or
+// pods that the plan asks for.
 func HasStatusChange(v View, p rollout.Plan) bool {
 	for i := range p.Groups {
 		if p.Groups[i].Memory != v.Groups[i].Memory {
 			return true
 		}
+	}
+	if hasNewLook(&v.Snapshot, p.Look) {
+		return true
 	}
 	for i := range p.Reports {
 		r := &v.Rollouts[i]
@@ -307,4 +323,14 @@ func HasStatusChange(v View, p rollout.Plan) bool {
 		}
 	}
 	return false
+}
+
+// hasNewLook reports whether pods of one of these nodes are not listed yet.
+func hasNewLook(s *rollout.Snapshot, nodes []string) bool {
+	if len(nodes) == 0 {
+		return false
+	}
+	listed := map[string]bool{}
+	eachTarget(s, func(_ *rollout.Rollout, t *rollout.Target) { listed[t.Node] = listed[t.Node] || t.PodsSeen })
+	return slices.ContainsFunc(nodes, func(node string) bool { return !listed[node] })
 }

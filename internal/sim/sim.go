@@ -26,8 +26,9 @@ type Cluster struct {
 	SlowDeletion   bool           // objects that are deleted before they finished stay until RemoveObject
 	WriteCount     map[string]int // requests so far, by node or ledger
 
-	revisions map[string]int // of each node: increases with each change
-	objects   int            // created so far
+	looked    map[string]bool // nodes whose pods the last plan asked for
+	revisions map[string]int  // of each node: increases with each change
+	objects   int             // created so far
 	targets   map[targetKey]targetIndex
 	nodeIndex map[string]int // where each node was found last
 }
@@ -128,14 +129,14 @@ func eachTarget(s *rollout.Snapshot, do func(*rollout.Rollout, *rollout.Target))
 	}
 }
 
-// View returns the current state. Workloads are listed on nodes with a hold.
+// View returns the current state. Workloads are listed on nodes with a hold, and on those that the last plan asked for.
 func (c *Cluster) View() View {
 	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions)}
 	c.addPods(&v.Snapshot)
 	return v
 }
 
-// addPods lists the workloads on nodes that a rollout holds.
+// addPods lists the workloads on nodes that a rollout holds, or whose pods it asked for.
 func (c *Cluster) addPods(s *rollout.Snapshot) {
 	held := map[targetKey]bool{}
 	for i := range s.Nodes {
@@ -143,11 +144,12 @@ func (c *Cluster) addPods(s *rollout.Snapshot) {
 			held[targetKey{h.Owner, s.Nodes[i].Name}] = true
 		}
 	}
-	if len(held) == 0 {
+	if len(held)+len(c.looked) == 0 {
 		return
 	}
 	eachTarget(s, func(r *rollout.Rollout, t *rollout.Target) {
-		if held[targetKey{r.Ref, t.Node}] {
+		isLooked := r.Drain.WaitFirst && c.looked[t.Node]
+		if isLooked || held[targetKey{r.Ref, t.Node}] {
 			t.Pods, t.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
 		}
 	})
@@ -214,8 +216,17 @@ func (c *Cluster) Apply(v View, p rollout.Plan) error {
 	return err
 }
 
+// LookAt has the next views list the workloads on these nodes, beyond those with a hold.
+func (c *Cluster) LookAt(nodes []string) {
+	c.looked = make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		c.looked[node] = true
+	}
+}
+
 // ApplyActions applies a plan without storing the status. An error or conflict stops its node only.
 func (c *Cluster) ApplyActions(v View, p rollout.Plan) error {
+	c.LookAt(p.Look)
 	var errs []error
 	refused := map[rollout.Ref]bool{}
 	for _, l := range p.Ledgers {

@@ -30,7 +30,7 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 		switch {
 		case !holdsNode(n, a.Rollout) || !n.Cordoned:
 			return "the node is not held"
-		case !seen.PodsSeen || len(s.cluster.Workloads[a.Node]) > 0:
+		case !seen.PodsSeen || s.hasPodLeft(a.Node, r):
 			return fmt.Sprintf("pods are left: %v", s.cluster.Workloads[a.Node])
 		}
 	}
@@ -196,6 +196,10 @@ func (s *faultTest) checkEvict(v sim.View, a rollout.Action, r *rollout.Rollout)
 	switch {
 	case !holdsNode(n, a.Rollout) && !s.cluster.HasNodeChanged(v, a.Node): // an eviction cannot depend on the node's version
 		return "the node is not held"
+	case s.isProtected(a.Node, a.Pod.UID) && !s.mayForceProtected(a.Node, r):
+		return "the pod is protected"
+	case r.Drain.ByPriority && r.Drain.OnTimeout != rollout.DrainForce && s.hasLowerPriority(v, a):
+		return "a pod of a lower priority is still there"
 	case a.Pod.Wait || a.Pod.Keep != "" && !a.Pod.Leaving:
 		return "the pod must not be evicted"
 	case a.Force && (r.Drain.OnTimeout != rollout.DrainForce):

@@ -187,8 +187,12 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		return r.recordDeletion(n).Plus(r.removeConditions(n)) // the hold was released before
 	}
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		if !rec.Admitted { // it is skipped without an admission, until the Skyhook changes
+			rec.Generation = r.in.Skyhook.Generation
+		}
 		rec.Admitted, rec.Skipped, rec.Proving = false, a.Skip, nil
-		if t := r.targets[n.Name]; t != nil && t.selected && !a.Skip {
+		isUnfinished := a.Skip || a.Postpone
+		if t := r.targets[n.Name]; t != nil && t.selected && !isUnfinished {
 			now := node.WholeSeconds(r.in.Now)
 			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
 		}
@@ -199,7 +203,7 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		e = e.Plus(r.removeConditions(n))
 	case a.Why.Reason == rollout.ReasonRolledBack:
 		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
-	case a.Skip:
+	case a.Skip, a.Postpone:
 		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusWaiting)
 	default:
 		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusComplete)

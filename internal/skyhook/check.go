@@ -93,6 +93,9 @@ func checkSelectors(in *Input, refuse refusal) {
 	if _, err := Protected(s); err != nil {
 		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", node.Truncate(errors.Unwrap(err).Error(), 200))
 	}
+	if _, _, err := DrainSelectors(s); err != nil {
+		refuse("drainConfig", "%s: correct the selector", node.Truncate(err.Error(), 200))
+	}
 	if p := s.Spec.Proof; p != nil {
 		for _, text := range policy.FindObjectProblems("proof.objects", p.Objects, true) {
 			refuse("proof", "%s", text)
@@ -213,13 +216,30 @@ func findCycle(defs map[string]*Definition) []string {
 
 // Protected selects the pods that are never evicted; nil when there is no such selector.
 func Protected(s *v1alpha1.Skyhook) (labels.Selector, error) {
-	l := s.Spec.PodNonInterruptLabels
-	if len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 {
+	return parseSelector("podNonInterruptLabels", &s.Spec.PodNonInterruptLabels)
+}
+
+// DrainSelectors returns which pods have to leave a node, and which of them stay; nil for a selector that is absent or empty.
+func DrainSelectors(s *v1alpha1.Skyhook) (leave, stay labels.Selector, err error) {
+	d := s.Spec.DrainConfig
+	if d == nil {
+		return nil, nil, nil
+	}
+	if leave, err = parseSelector("drainConfig.podSelector", d.PodSelector); err != nil {
+		return nil, nil, err
+	}
+	stay, err = parseSelector("drainConfig.skipSelector", d.SkipSelector)
+	return leave, stay, err
+}
+
+// parseSelector reads a selector of pods; nil for one that is absent or empty.
+func parseSelector(field string, l *v1alpha1.LabelSelector) (labels.Selector, error) {
+	if l == nil || len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 {
 		return nil, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(l.Kubernetes())
 	if err != nil {
-		return nil, fmt.Errorf("reading podNonInterruptLabels: %w", err)
+		return nil, fmt.Errorf("reading %s: %w", field, err)
 	}
 	return selector, nil
 }

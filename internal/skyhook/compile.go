@@ -105,6 +105,11 @@ func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	if d.OnTimeout != "" {
 		out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
 	}
+	if d.WaitTimeout != nil {
+		out.WaitTimeout = d.WaitTimeout.Duration
+	}
+	out.WaitFirst, out.OnWaitTimeout = d.Wait == v1alpha1.WaitBeforeCordon, rollout.DrainTimeout(d.OnWaitTimeout)
+	out.ByPriority = d.Order == v1alpha1.DrainByPriority
 	return out
 }
 

@@ -23,6 +23,7 @@ var drainCauses = map[string]string{
 // drainCause returns why a pod cannot be evicted; empty when it can.
 func drainCause(p rollout.Pod) (reason, text string) {
 	switch {
+	case p.Wait:
 	case p.Keep != "":
 		return drainCauses[p.Keep], p.Keep
 	case p.Refused != "":
@@ -34,11 +35,14 @@ func drainCause(p rollout.Pod) (reason, text string) {
 // setDrain sets the conditions about nodes whose drain cannot go on: DrainBlocked for pods that cannot be evicted, and Blocked
 // for pods that are protected from interrupts, unless Blocked has another reason.
 func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
-	var draining, protected []string
+	var draining, protected, waiting []string
 	var blocked []string
 	causes := map[string]bool{}
 	for _, n := range nodes {
 		target := &rep.Rollout.Targets[n.index]
+		if target.HeldAt.IsZero() && n.why.Reason == rollout.ReasonProtectedPod {
+			waiting = append(waiting, n.name)
+		}
 		if target.HeldAt.IsZero() || len(target.Pods) == 0 {
 			continue
 		}
@@ -63,11 +67,23 @@ func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 		}
 		t.set(v1alpha1.ConditionDrainBlocked, true, reason, text)
 	}
-	if len(protected) > 0 && !t.has(v1alpha1.ConditionBlocked) {
-		slices.Sort(protected)
-		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonNonInterruptPodsRunning,
-			"pods that podNonInterruptLabels protects run on "+formatNames(protected)+": the drain begins when they have ended")
+	if text := protectedText(protected, waiting); text != "" && !t.has(v1alpha1.ConditionBlocked) {
+		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonNonInterruptPodsRunning, text)
 	}
+}
+
+// protectedText says on which nodes protected pods delay the drain, and on which the cordon; empty if there are none.
+func protectedText(draining, waiting []string) string {
+	slices.Sort(draining)
+	slices.Sort(waiting)
+	var out []string
+	if len(draining) > 0 {
+		out = append(out, "pods that podNonInterruptLabels protects run on "+formatNames(draining)+": the drain begins when they have ended")
+	}
+	if len(waiting) > 0 {
+		out = append(out, "protected pods run on "+formatNames(waiting)+": other nodes go first until they have ended")
+	}
+	return strings.Join(out, "; ")
 }
 
 // blockedDrain returns why a node cannot be drained: the reason, and the first pod with its text. It is empty when every pod can

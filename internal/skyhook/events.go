@@ -95,6 +95,8 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		return e
 	case a.Verb == rollout.VerbRetire && a.Why.Reason == rollout.ReasonRolledBack:
 		return normal(v1alpha1.EventState, "Skyhook %s gives the node back: %s", name, a.Why.Text)
+	case a.Verb == rollout.VerbRetire && a.Postpone:
+		return normal(v1alpha1.EventDrain, "Skyhook %s gives the node back and continues there later: %s", name, a.Why.Text)
 	case a.Verb == rollout.VerbRetire && a.Skip:
 		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unfinished: %s", name, a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true

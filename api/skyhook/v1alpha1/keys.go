@@ -39,6 +39,10 @@ const (
 	AnnotationApprovals = Group + "/approvals"
 )
 
+// AnnotationDoNotInterrupt on a pod protects it from interrupts. Only the value "true" counts. With
+// drainConfig.honorDoNotDisrupt AnnotationDoNotDisrupt protects it too.
+const AnnotationDoNotInterrupt = Group + "/do-not-interrupt"
+
 // Annotations and labels on a node that concern one Skyhook; its name follows the underscore.
 const (
 	PrefixNodeState = Group + "/nodeState_" // annotation: the source of truth, a NodeState as JSON

@@ -446,6 +446,26 @@ func (in *DrainConfig) DeepCopyInto(out *DrainConfig) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.WaitTimeout != nil {
+		in, out := &in.WaitTimeout, &out.WaitTimeout
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.HonorDoNotDisrupt != nil {
+		in, out := &in.HonorDoNotDisrupt, &out.HonorDoNotDisrupt
+		*out = new(bool)
+		**out = **in
+	}
+	if in.PodSelector != nil {
+		in, out := &in.PodSelector, &out.PodSelector
+		*out = new(LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.SkipSelector != nil {
+		in, out := &in.SkipSelector, &out.SkipSelector
+		*out = new(LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.GracePeriod != nil {
 		in, out := &in.GracePeriod, &out.GracePeriod
 		*out = new(v1.Duration)

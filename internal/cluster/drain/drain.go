@@ -19,6 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // Rules say which pods block a node and which may be evicted.
@@ -30,17 +31,29 @@ type Rules struct {
 	IgnoreTolerating   bool            // pods that tolerate an unschedulable node stay: they would come right back
 	IgnoreBare         bool            // without Force, pods without a controller stay and do not block the node
 	DaemonSetsBlock    bool            // DaemonSet pods block the node for good
+	HonorDoNotDisrupt  bool            // Karpenter's annotation protects pods like ours
+	Only               labels.Selector // pods that have to leave: all others stay; nil for all
+	Skip               labels.Selector // pods that stay; nil for none
 }
 
-// SkyhookRules are the rules of a Skyhook.
-func SkyhookRules(s *v1alpha1.Skyhook, protected labels.Selector) Rules {
-	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
+// SkyhookRules are the rules of a Skyhook. An error means that one of its selectors is invalid.
+func SkyhookRules(s *v1alpha1.Skyhook) (Rules, error) {
+	protected, err := skyhook.Protected(s)
+	if err != nil {
+		return Rules{}, err
+	}
+	only, skip, err := skyhook.DrainSelectors(s)
+	if err != nil {
+		return Rules{}, err
+	}
+	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true, Only: only, Skip: skip}
 	if d := s.Spec.DrainConfig; d != nil {
 		rules.Force = ptr.Deref(d.Force, true)
 		rules.DeleteEmptyDirData = ptr.Deref(d.DeleteEmptyDirData, true)
 		rules.DaemonSetsBlock = !ptr.Deref(d.IgnoreDaemonSets, true)
+		rules.HonorDoNotDisrupt = ptr.Deref(d.HonorDoNotDisrupt, false)
 	}
-	return rules
+	return rules, nil
 }
 
 // NodeOpRules are the rules of a NodeOp. Nothing blocks a node when the NodeOp does not drain it.
@@ -63,13 +76,12 @@ func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, r
 			continue
 		}
 		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Leaving: p.DeletionTimestamp != nil}
-		switch {
-		case r.Protected != nil && r.Protected.Matches(labels.Set(p.Labels)):
-			blocking.Wait = true
-		case r.ignores(p):
+		blocking.Wait, blocking.Stays = r.isProtected(p), r.ignores(p)
+		if blocking.Stays && !blocking.Wait {
 			continue
-		default:
-			blocking.Keep = r.reasonToKeep(p)
+		}
+		if !blocking.Stays {
+			blocking.Keep, blocking.Priority = r.reasonToKeep(p), ptr.Deref(p.Spec.Priority, 0)
 			answer, isAsked := refused[p.UID]
 			blocking.Refused, blocking.Denied, blocking.RetryAt, blocking.Asked = answer.Why, answer.Denied, answer.RetryAt, isAsked
 		}
@@ -93,11 +105,24 @@ func (r Rules) IgnoredBarePods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool
 	return out
 }
 
+// isProtected reports whether a pod must not be interrupted. The annotations do not protect pods of DaemonSets and mirror pods,
+// which never end.
+func (r Rules) isProtected(p *corev1.Pod) bool {
+	if r.Protected != nil && r.Protected.Matches(labels.Set(p.Labels)) {
+		return true
+	}
+	isMarked := p.Annotations[v1alpha1.AnnotationDoNotInterrupt] == "true" ||
+		r.HonorDoNotDisrupt && p.Annotations[v1alpha1.AnnotationDoNotDisrupt] == "true"
+	return isMarked && !isDaemonSetPod(p) && !isMirrorPod(p)
+}
+
 // ignores reports whether a pod stays and does not block the node. These rules and those of reasonToKeep are kubectl
 // drain's; a test compares them with kubectl itself. Linking kubectl here would double the program and its memory.
 func (r Rules) ignores(p *corev1.Pod) bool {
 	switch {
 	case isMirrorPod(p):
+		return true
+	case r.Only != nil && !r.Only.Matches(labels.Set(p.Labels)), r.Skip != nil && r.Skip.Matches(labels.Set(p.Labels)):
 		return true
 	case r.IgnoreSystem && p.Namespace == metav1.NamespaceSystem:
 		return true

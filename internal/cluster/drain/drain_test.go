@@ -110,8 +110,18 @@ func TestBlockingPods(t *testing.T) {
 		}
 	}
 	protect := func(p *corev1.Pod) { p.Labels = map[string]string{"protect": "yes"} }
+	mark := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+	}
+	label := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
+	}
 	now := time.Unix(1000, 0)
 	skyhook := Rules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
+	karpenter, only, skip := skyhook, skyhook, skyhook
+	karpenter.HonorDoNotDisrupt = true
+	only.Only = labels.SelectorFromSet(labels.Set{"gpu": "yes"})
+	skip.Skip = labels.SelectorFromSet(labels.Set{"app": "longhorn"})
 	blocksDaemonSets := skyhook
 	blocksDaemonSets.DaemonSetsBlock = true
 	ofDaemonSet := func(p *corev1.Pod) {
@@ -132,7 +142,7 @@ func TestBlockingPods(t *testing.T) {
 		{"also when it is pending", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodPending }), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
 		{"also in kube-system", pod("a", func(p *corev1.Pod) { protect(p); p.Namespace = "kube-system" }), skyhook,
-			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true}}},
+			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true, Stays: true}}},
 		{"a finished protected pod is not", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodSucceeded }), skyhook, nil},
 		{"kube-system stays", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), skyhook, nil},
 		{"but not by other rules", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), Rules{Force: true},
@@ -150,6 +160,23 @@ func TestBlockingPods(t *testing.T) {
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Keep: "nothing recreates it, and force is false"}}},
 		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", Asked: true, RetryAt: now}}},
+		{"our annotation protects a pod", pod("a", mark("skyhook.nvidia.com/do-not-interrupt", "true")), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+		{"with the value true only", pod("a", mark("skyhook.nvidia.com/do-not-interrupt", "yes")), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"but no pod of a DaemonSet", pod("a", func(p *corev1.Pod) { ofDaemonSet(p); mark("skyhook.nvidia.com/do-not-interrupt", "true")(p) }), skyhook, nil},
+		{"Karpenter's annotation does not", pod("a", mark("karpenter.sh/do-not-disrupt", "true")), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"unless it is honored", pod("a", mark("karpenter.sh/do-not-disrupt", "true")), karpenter,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+		{"only pods of podSelector leave", pod("a", label("gpu", "yes")), only, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"others stay", pod("a", label("gpu", "no")), only, nil},
+		{"protected ones among them are waited for", pod("a", protect), only,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Stays: true}}},
+		{"pods of skipSelector stay", pod("a", label("app", "longhorn")), skip, nil},
+		{"all others leave", pod("a", label("app", "web")), skip, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"priorities are read", pod("a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2000000000)) }), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Priority: 2000000000}}},
 		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},
 	} {
 		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}
