@@ -74,6 +74,9 @@ func TestRelease(t *testing.T) {
 	if chart["skyhook-operator/files/crds/skyhook.nvidia.com_skyhooks.yaml"] == "" || chart["skyhook-operator/values.schema.json"] == "" {
 		t.Error("the chart is not whole")
 	}
+	if !strings.Contains(chart["skyhook-operator/LICENSE"], "Apache License") || chart["skyhook-operator/NOTICE"] == "" {
+		t.Error("the chart has no LICENSE or NOTICE")
+	}
 	programs := unpack(t, made[0][program+".tar.gz"])
 	for _, name := range []string{"LICENSE", "NOTICE", "THIRD_PARTY_LICENSES"} {
 		if programs[name] == "" {

@@ -57,6 +57,13 @@ func (r *release) packChart() error {
 	if err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		content, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return fmt.Errorf("packing the chart: %w", err)
+		}
+		members = append(members, member{name: "skyhook-operator/" + name, content: content})
+	}
 	packed, err := writeTarball(members)
 	if err != nil {
 		return err
