@@ -208,7 +208,27 @@ func (r *Run) repair() {
 		}
 	}
 	for _, key := range r.server.keys(Policies) {
-		r.changeAsUser(Policies, key, "resumed", func(c content) { part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now" })
+		r.changeAsUser(Policies, key, "resumed, and needs no approval", func(c content) {
+			part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = "now"
+			delete(part(c, "spec", "default"), "approval")
+		})
+	}
+	r.deleteFailedNodeOps()
+}
+
+// deleteFailedNodeOps deletes the NodeOps of the policy that failed on a node: that is final, and their other nodes, which may come after
+// it, would wait for ever.
+func (r *Run) deleteFailedNodeOps() {
+	for _, key := range r.server.keys(NodeOps) {
+		o := r.server.objects[NodeOps.Kind][key]
+		hasFailed := false
+		for _, entry := range nestedMap(o, "status", "nodeStatuses") {
+			fields, _ := entry.(content)
+			hasFailed = hasFailed || fields["phase"] == "Failed"
+		}
+		if hasFailed && nestedMap(o, "spec")["deploymentPolicy"] != nil {
+			r.deleteAsUser(NodeOps, key)
+		}
 	}
 }
 

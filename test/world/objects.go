@@ -79,7 +79,24 @@ func newPolicy(random *rand.Rand) content {
 	if random.IntN(3) == 0 {
 		spec["nodeMarks"] = newNodeMarks(random)
 	}
+	if random.IntN(3) == 0 {
+		addWaves(spec, random)
+	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
+}
+
+// addWaves lets a policy begin with canaries that the operator chooses, and perhaps wait for a person then.
+func addWaves(policy content, random *rand.Rand) {
+	canary := content{"name": "canary", "selector": content{}, "budget": content{"count": int64(1)}, "canary": content{"count": int64(1 + random.IntN(2)), "spreadBy": "zone"}}
+	if random.IntN(2) == 0 {
+		canary["soak"] = "30s"
+	}
+	policy["compartments"] = []any{canary}
+	rest := nestedMap(policy, "default")
+	rest["after"] = []any{"canary"}
+	if random.IntN(3) == 0 {
+		rest["approval"] = "Required"
+	}
 }
 
 // newNodeOp runs a command on every node, and perhaps reboots it.
