@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -19,6 +20,9 @@ import (
 )
 
 const uiName = "ui"
+
+// uiMemory is the memory from which on the plugin collects garbage more often.
+const uiMemory = 128 << 20
 
 // uiOptions are the flags of ui.
 type uiOptions struct {
@@ -60,6 +64,9 @@ func (o *uiOptions) run(ctx context.Context) error {
 		return fmt.Errorf("--allow-changes and --from exclude each other: a dump cannot be changed")
 	}
 	debug.SetGCPercent(50) // this command stays: it takes less memory, and more time
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(uiMemory)
+	}
 	source := newUISource(o.factory, o.from)
 	source.mayChange = o.allow
 	if err := source.loadDirectly(ctx); err != nil { // a wrong context or file is an error of the command, not of a page

@@ -220,13 +220,14 @@ print_next_steps() {
    export PATH=$(dirname "$kubectl"):$dist/bin:\$PATH
 
    kubectl describe skyhook demo                  what its conditions say
-   kubectl skyhook ui                             the nodes and the rollout in a browser
    kubectl edit skyhook demo                      change config.sh, and watch the config stage run again
    kubectl apply -f examples/interrupt.yaml       a package that restarts a service, with cordon and drain
    kubectl skyhook --help                         pause, resume, reset, rerun, logs, packages
    docs/README.md                                 everything else
 
    make demo-down                                 removes all of it
+
+   kubectl skyhook ui                             the nodes and the rollout in a browser
 TEXT
 }
 

@@ -53,7 +53,7 @@ kind: DeploymentPolicy
 metadata: {name: racks}
 spec:
   default: {budget: {percent: 10}, strategy: {fixed: {initialBatch: 100}}}
-  windows: {timeZone: Europe/Berlin, open: [{hours: "00:00-24:00"}]}
+  windows: {timeZone: Europe/Berlin, open: [{hours: "00:00-24:00"}], blackouts: [{from: "2099-12-24", to: "2099-12-26"}]}
 ---
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
@@ -171,16 +171,12 @@ func TestLive(t *testing.T) {
 	address, pid := serve(t, "--allow-changes", "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
 	t.Run("counts", func(t *testing.T) { c.checkCounts(t, b, address) })
-	t.Run("speed", func(t *testing.T) { logSpeed(t, b, address) })
+	t.Run("speed", func(t *testing.T) { checkSpeed(t, b, address, nodes) })
 	t.Run("follows", func(t *testing.T) { c.checkFollowing(t, b, address) })
 	t.Run("pages", func(t *testing.T) { checkPages(t, b, address) })
 	t.Run("changes", func(t *testing.T) { c.checkChanges(t, b, address) })
 	t.Run("others", func(t *testing.T) { c.checkOthers(t, b, address) })
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	c.Must(err)
-	_, peak, _ := strings.Cut(string(status), "VmHWM:")
-	peak, _, _ = strings.Cut(peak, "\n")
-	t.Logf("%d nodes: peak memory of the plugin %s", nodes, strings.TrimSpace(peak))
+	t.Logf("%d nodes: memory of the plugin %s", nodes, readMemory(t, pid))
 	b.checkRequests(address)
 }
 
@@ -203,13 +199,19 @@ func (c *liveCluster) checkCounts(t *testing.T, b *browser, address string) {
 	t.Logf("%+v", last)
 }
 
-// logSpeed logs what docs/ui.md says.
-func logSpeed(t *testing.T, b *browser, address string) {
+// slow is how much longer than docs/ui.md says a page may take here: the machine has other work.
+const slow = 10
+
+// checkSpeed logs what docs/ui.md says, and fails when it is far from that.
+func checkSpeed(t *testing.T, b *browser, address string, nodes int) {
 	for _, path := range []string{"", "rollouts/skyhook/gpu-stack", "plan"} {
 		b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.Sleep(500*time.Millisecond))
-		t.Logf("/%s: first paint after %.0f ms, %d KiB", path,
-			evaluate[float64](b, `performance.getEntriesByName('first-contentful-paint')[0].startTime`),
-			evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)>>10)
+		paint := evaluate[float64](b, `performance.getEntriesByName('first-contentful-paint')[0].startTime`)
+		size := evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)
+		t.Logf("/%s: first paint after %.0f ms, %d KiB", path, paint, size>>10)
+		if path == "" && (paint > slow*max(300, 0.2*float64(nodes)) || size > max(300_000, 100*nodes)) {
+			t.Errorf("the first paint of %d nodes takes %.0f ms and %d bytes", nodes, paint, size)
+		}
 	}
 }
 
@@ -229,7 +231,11 @@ func (c *liveCluster) checkFollowing(t *testing.T, b *browser, address string) {
 		began := time.Now()
 		c.Must(c.Client.Status().Patch(t.Context(), c.GetNode(name), client.RawPatch(types.MergePatchType, []byte(patch))))
 		waitUntil(t, step.want, func() bool { return state() == step.want })
-		t.Logf("%s: the page shows it after %s", step.want, time.Since(began).Round(time.Millisecond))
+		took := time.Since(began)
+		t.Logf("%s: the page shows it after %s", step.want, took.Round(time.Millisecond))
+		if took > slow*time.Second {
+			t.Errorf("the page shows a change after %s", took)
+		}
 	}
 	if !evaluate[bool](b, `window.mark === 1`) {
 		t.Error("the page was loaded again")

@@ -10,16 +10,23 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"io"
+	stdlog "log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	browserlog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -29,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
+	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
 const (
@@ -56,6 +64,9 @@ type browser struct {
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("it needs Debian's package chromium, and CI must not leave it out")
+		}
 		t.Skip("it needs Debian's package chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
@@ -251,20 +262,117 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// TestDroppedManifest shows the plan before and after a manifest.
+// TestPointer hovers over a node: the page says what it does, and no more when the pointer leaves.
+func TestPointer(t *testing.T) {
+	b := startBrowser(t)
+	b.run(chromedp.Navigate(serveDump(t, dumps+"stuck.yaml")), chromedp.WaitVisible(".cells"))
+	at := evaluate[[]float64](b, `(() => { const r = document.querySelector('.cells i[data-n=n3]').getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
+	var tip string
+	b.run(chromedp.MouseEvent(input.MouseMoved, at[0], at[1]), chromedp.WaitVisible("#tip"), chromedp.Text("#tip", &tip))
+	if !strings.Contains(tip, "n3 failed") || !strings.Contains(tip, "StageFailed") {
+		t.Errorf("over n3 it says %q", tip)
+	}
+	b.run(chromedp.MouseEvent(input.MouseMoved, 2, 2), chromedp.WaitNotVisible("#tip"))
+}
+
+// dropFile drops a file on the page, as a browser does it with one from the desktop.
+const dropFile = `((name, text) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name));
+  const at = document.getElementById('drop');
+  for (const type of ['dragenter', 'dragover', 'drop']) {
+    at.dispatchEvent(new DragEvent(type, {dataTransfer: data, bubbles: true, cancelable: true}));
+  }
+})`
+
+// TestDroppedManifest shows the plan before and after a manifest that is chosen, and one that is dropped.
 func TestDroppedManifest(t *testing.T) {
 	b := startBrowser(t)
 	file, err := filepath.Abs(repository + "/internal/cli/testdata/reboot.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var before, after string
-	b.run(
-		chromedp.Navigate(serveDump(t, dumps+"stuck.yaml")+"plan"), chromedp.WaitVisible(".gantt"), chromedp.Text("#plan", &before),
-		chromedp.SetUploadFiles("#drop input", []string{file}), chromedp.WaitVisible("#plan section:nth-of-type(2)"), chromedp.Text("#plan", &after),
-	)
-	if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serveDump(t, dumps+"stuck.yaml") + "plan"
+	for name, give := range map[string]chromedp.Action{
+		"chosen": chromedp.SetUploadFiles("#drop input", []string{file}), "dropped": chromedp.Evaluate(fmt.Sprintf("%s('reboot.yaml', %q)", dropFile, raw), nil),
+	} {
+		var before, after string
+		b.run(
+			chromedp.Navigate(address), chromedp.WaitVisible(".gantt"), chromedp.Text("#plan", &before),
+			give, chromedp.WaitVisible("#plan section:nth-of-type(2)"), chromedp.Text("#plan", &after),
+		)
+		if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") {
+			t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
+		}
+	}
+}
+
+// line passes requests on to the plugin until it is cut.
+type line struct {
+	server *httptest.Server
+	isCut  atomic.Bool
+}
+
+// startLine returns a line to an address, and the address at its other end.
+func startLine(t *testing.T, to string) (l *line, address string) {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = &line{}
+	pass := &httputil.ReverseProxy{
+		FlushInterval: -1, ErrorLog: stdlog.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", target.Host, target.Host
+		},
+	}
+	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.isCut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		l.cut()
+		l.server.Close()
+	})
+	return l, l.server.URL + target.Path
+}
+
+func (l *line) cut() {
+	l.isCut.Store(true)
+	l.server.CloseClientConnections()
+}
+
+// TestDisconnected: a page says that the plugin does not answer, and catches up by itself when it does again.
+func TestDisconnected(t *testing.T) {
+	b := startBrowser(t)
+	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: 2}
+	c.addNodes()
+	direct, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
+	line, address := startLine(t, direct)
+	live := func() string { return evaluate[string](b, `document.getElementById('live').textContent`) }
+	b.run(chromedp.Navigate(address), chromedp.WaitVisible(".cells"), chromedp.Evaluate(`window.mark = 1`, nil))
+	waitUntil(t, "live", func() bool { return live() == "live" })
+	b.expectProblems = true // requests that fail are on the console
+	line.cut()
+	waitUntil(t, "disconnected", func() bool { return strings.HasPrefix(live(), "disconnected since ") })
+	c.AddNode("late", map[string]string{"pool": "gpu"})
+	time.Sleep(time.Second)
+	if evaluate[bool](b, `document.querySelector('.cells i[data-n=late]') !== null`) {
+		t.Error("a page without a connection shows a new node")
+	}
+	line.isCut.Store(false)
+	waitUntil(t, "caught up", func() bool {
+		return live() == "live" && evaluate[bool](b, `document.querySelector('.cells i[data-n=late]') !== null`)
+	})
+	if !evaluate[bool](b, `window.mark === 1`) {
+		t.Error("the page was loaded again")
 	}
 }
 
@@ -285,7 +393,7 @@ const scrollTimes = `new Promise((resolve) => {
 // TestLargeFleet opens a fleet of 5,000 nodes, filters it, and logs what docs/ui.md says about its speed.
 func TestLargeFleet(t *testing.T) {
 	b := startBrowser(t)
-	address := serveDump(t, writeLargeDump(t, 5000))
+	address, pid := serve(t, "--from", writeLargeDump(t, 5000))
 	b.run(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address), chromedp.WaitVisible(".cells"))
 	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != 5003 {
 		t.Errorf("the page shows %d nodes, want 5003", count)
@@ -307,5 +415,23 @@ func TestLargeFleet(t *testing.T) {
 	if err != nil || u.Query().Get("state") != "not-ready" || u.Query().Get("by") != "zone" || u.Query().Get("q") != "node-00" {
 		t.Errorf("the address does not say what is shown: %s", at)
 	}
+	b.run(chromedp.Navigate(address+"rollouts/skyhook/gpu"), chromedp.WaitVisible("main h1"), chromedp.Navigate(address+"plan"), chromedp.WaitVisible("main h1"))
+	t.Logf("memory of the plugin with a dump of 5,000 nodes: %s", readMemory(t, pid))
 	b.checkRequests(address)
+}
+
+// readMemory returns what Linux says of the memory of a process: its own now, and the peak with the pages of its program.
+func readMemory(t *testing.T, pid int) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "RssAnon:") || strings.HasPrefix(line, "VmHWM:") {
+			words = append(words, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(words, ", ")
 }
