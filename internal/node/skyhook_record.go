@@ -49,6 +49,8 @@ type Rollback struct {
 	Of   string    `json:"of"` // key of the packages that failed
 	At   time.Time `json:"at"`
 	Text string    `json:"text"` // how they failed
+
+	Others bool `json:"others,omitempty"` // on another node: this one goes back with it
 }
 
 // Goal is why a package has work on a node.

@@ -146,9 +146,9 @@ func checkGroupFrozen(t *targetState) *Why { return t.group.Frozen }
 func checkGroupOpen(t *targetState) *Why {
 	g := t.group
 	switch {
-	case g.memory.Stopped && !t.rollout.Deleting:
+	case g.memory.Stopped && !t.rollout.Deleting && !t.target.TakenBack:
 		return groupReasons{g}.stopped()
-	case g.Failed != nil && !t.rollout.Deleting:
+	case g.Failed != nil && !t.rollout.Deleting && !t.target.TakenBack:
 		return g.Failed
 	case g.hasUnsavedMemory():
 		return groupReasons{g}.unsaved()
@@ -193,7 +193,11 @@ func checkLedger(t *targetState) *Why {
 
 // admitTarget admits a candidate and starts its first tasks. Its failures are counted anew.
 func (a admitter) admitTarget(t *targetState) {
-	action := a.plan.addAction(t, VerbAdmit, Why{Reason: ReasonOwed, Text: "it has pending work and a slot is free"})
+	why := Why{Reason: ReasonOwed, Text: "it has pending work and a slot is free"}
+	if t.target.TakenBack {
+		why = withDefaultReason(t.target.RolledBack, ReasonRolledBack)
+	}
+	action := a.plan.addAction(t, VerbAdmit, why)
 	action.Ledger, action.Order, action.Group = t.requireLedgerWrite(), a.nextOrder(t), t.group.Ref
 	if !t.node.Sending { // otherwise an earlier plan gave the order
 		t.rollout.addOrder(action.Order)

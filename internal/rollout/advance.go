@@ -25,6 +25,8 @@ func (a advancer) advance(t *targetState) {
 	b := a.newBoard(t)
 	recorder{b}.recordOutcomes()
 	switch {
+	case t.mustBeTakenBack():
+		retirer{b}.rollBack(withDefaultReason(t.rollout.stopReason(), ReasonRolledBack))
 	case b.isDone():
 		prover{b}.retireProven()
 	case t.target.Leaving:

@@ -45,7 +45,7 @@ func (u batchUpdater) update(plan *draftPlan) {
 
 // planBatch plans the size of the open batch. Until a target of it is admitted it may still grow.
 func (u batchUpdater) planBatch() {
-	mayAdmit := !u.memory.Stopped && u.mayBeginAny() || u.deletions > 0
+	mayAdmit := !u.memory.Stopped && u.mayBeginAny() || u.unstoppable > 0
 	slots := u.admissibleCount()
 	hasCandidates := u.admissible() > 0 && slots > 0 && mayAdmit
 	if u.members > 0 || !hasCandidates {

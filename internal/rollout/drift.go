@@ -92,7 +92,7 @@ func (d driftChecker) continueCheck(t *targetState) bool {
 func (d driftChecker) mayCheck(t *targetState) bool {
 	r := t.rollout
 	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
+	isDone := t.isComplete() && t.target.RolledBack == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
 	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
 }
 

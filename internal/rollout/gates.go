@@ -18,6 +18,7 @@ var gates = []gate{
 	{stops: isNodeGone, verdict: nodeGoneVerdict},
 	{stops: isPaused, verdict: pausedVerdict, ofRollout: true},
 	{stops: isGivenUp, verdict: givenUpVerdict, onlyNew: true},
+	{stops: isStoppedByRollback, verdict: rollbackVerdict, onlyNew: true},
 	{stops: isBehindBarrier, verdict: barrierVerdict, onlyNew: true, ofRollout: true},
 	{stops: isBehindEarlier, verdict: earlierVerdict, onlyNew: true},
 	{stops: isNodeOccupied, verdict: occupiedVerdict, onlyNew: true},

@@ -20,7 +20,7 @@ type groupState struct {
 	inFlight     int             // targets that are admitted
 	protected    int             // candidates that wait for protected pods: none of them is admitted now
 	occupying    int             // candidates whose node is not given back
-	deletions    int             // candidates whose rollout is being deleted: they are admitted though the group stopped
+	unstoppable  int             // candidates that are admitted though the group stopped: their rollout is being deleted, or they go back
 	free         int             // how many more targets may be admitted
 	busy         []string        // nodes that count against the limit
 	useCount     map[string]int  // how often each of them was counted
@@ -76,8 +76,8 @@ func (g *groupState) addCandidate(t *targetState) {
 	if t.occupiesNode {
 		g.occupying++
 	}
-	if t.rollout.Deleting {
-		g.deletions++
+	if t.rollout.Deleting || t.target.TakenBack {
+		g.unstoppable++
 	}
 }
 

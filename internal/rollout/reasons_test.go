@@ -106,6 +106,9 @@ func TestGatesHaveReasons(t *testing.T) {
 		{ReasonNodeGone, func(_ *Snapshot, _ *Rollout, t *Target) { t.Node = "n9" }},
 		{ReasonPaused, func(_ *Snapshot, r *Rollout, _ *Target) { r.Paused = true }},
 		{ReasonDrainTimeout, func(_ *Snapshot, _ *Rollout, t *Target) { t.Skipped = true }},
+		{ReasonRolledBack, func(_ *Snapshot, r *Rollout, _ *Target) {
+			r.TakesBack, r.WentBack = true, &Why{Reason: ReasonRolledBack}
+		}},
 		{ReasonBarrier, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n2").Barrier = true }},
 		{ReasonEarlierRollout, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n1") }},
 		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) {

@@ -97,7 +97,7 @@ func (r retirer) retireRolledBack(why Why) {
 	if r.awaitNodeNumber() {
 		return
 	}
-	r.plan.addAction(r.target, VerbRetire, why).Skip = true
+	r.plan.addAction(r.target, VerbRetire, why).Skip = !r.target.target.TakenBack
 	r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }
 

@@ -183,7 +183,10 @@ type Rollout struct {
 	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
 	OnTheirWay int
-	DriftLimit int // of targets whose node is checked for drift at the same time
+	// when a target goes back, no further one gets new work, and those in flight go back too
+	TakesBack  bool
+	WentBack   *Why // with TakesBack: the work failed on a target, which may be gone
+	DriftLimit int  // of targets whose node is checked for drift at the same time
 	Targets    []Target
 	Omitted    []Omitted // targets that a Pruner left out
 }
@@ -240,9 +243,11 @@ type Target struct {
 	FinishedAt     time.Time // when it retired without work; zero if unknown
 	Proof          *Proof    // what must be true of the node before it is given back; nil for nothing
 	RolledBack     *Why      // what failed: the tasks lead back to what was complete before, and the target stays a failure
+	TakenBack      bool      // with RolledBack: on another target, so that this one is no failure
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool
+	CanBeTakenBack      bool   // it goes back if another one does, see Rollout.TakesBack
 	RollbackRefused     string // it stays all the same, for this reason
 	Drift               *Drift // when its node is checked, once it is finished; nil for never
 	Unproven            *Why   // finished, but a health gate of its group does not pass on its node: it does not count yet

@@ -196,6 +196,10 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Required, r.CordonAfter = yes, yes
 	case "once":
 		r.Once = yes
+	case "takes-back":
+		r.TakesBack = yes
+	case "went-back":
+		r.WentBack = parseReason(value)
 	case "keep-held":
 		r.KeepHeld = yes
 	case "drift":
@@ -309,6 +313,10 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.CanRollBack = value != "no"
 		case "can-roll-back-unproven":
 			t.CanRollBackUnproven = value != "no"
+		case "can-be-taken-back":
+			t.CanBeTakenBack = value != "no"
+		case "taken-back":
+			t.TakenBack = value != "no"
 		case "refuses-rollback":
 			t.RollbackRefused = strings.ReplaceAll(value, "_", " ")
 		case "rolled-back":

@@ -66,6 +66,7 @@ func (t inspector) inspect(plan *draftPlan) {
 	t.isProofLate = t.isProofFailed(plan.now)
 	t.hasFailed = t.hasFailed || t.isProofLate
 	t.inspectSoak(plan)
+	t.rollout.noteRollback(t.targetState)
 	if t.isUnfinished() {
 		t.rollout.unfinished++
 	}
@@ -89,7 +90,7 @@ func (t inspector) setUnknownGroup() {
 
 // inspectTasks finds out whether the target has work, whether it failed for good, and what runs on its node.
 func (t inspector) inspectTasks() {
-	t.hasFailed, t.hasWork = t.target.Skipped || t.target.RolledBack != nil, t.isUnreadable()
+	t.hasFailed, t.hasWork = t.target.Skipped || t.wentBackItself(), t.isUnreadable()
 	for i := range t.target.Tasks {
 		task := &t.target.Tasks[i]
 		if task.State != StateDone {
@@ -165,25 +166,6 @@ func (t *targetState) isBusy() bool {
 	return t.isHeld || t.node.Sending || !t.node.Ready
 }
 
-// goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other.
-func (t *targetState) goesBack() bool {
-	return t.target.RolledBack != nil || t.target.rollsBack() && t.hasWork || t.target.rollsBackUnproven() && t.isProofLate
-}
-
-// rollsBack reports whether the node goes back if the work fails for good.
-func (t *Target) rollsBack() bool { return t.CanRollBack && t.RollbackRefused == "" }
-
-// rollsBackUnproven reports whether the node goes back if its proof is late.
-func (t *Target) rollsBackUnproven() bool { return t.CanRollBackUnproven && t.RollbackRefused == "" }
-
-// withRefusal adds to a failure why the node does not go back, if that is refused.
-func (t *Target) withRefusal(why Why) Why {
-	if t.RollbackRefused != "" {
-		why.Text = Truncate(why.Text, maxText-len("; ")-len(t.RollbackRefused)) + "; " + t.RollbackRefused
-	}
-	return why
-}
-
 // isUnproven reports whether everything is done but does not count yet.
 func (t *targetState) isUnproven() bool {
 	if t.hasWork {
@@ -194,12 +176,12 @@ func (t *targetState) isUnproven() bool {
 
 // isComplete reports whether everything is done and counts.
 func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Admitted && t.target.RolledBack == nil && !t.isUnproven()
+	return !t.hasWork && !t.target.Admitted && !t.wentBackItself() && !t.isUnproven()
 }
 
 // isLost reports whether the target failed for good, and still has work, is not proven or went back.
 func (t *targetState) isLost() bool {
-	return t.hasFailed && (t.hasWork || t.isProofLate || t.target.RolledBack != nil)
+	return t.hasFailed && (t.hasWork || t.isProofLate || t.wentBackItself())
 }
 
 // keepsHold reports whether the node stays held after a final failure.

@@ -51,7 +51,7 @@ func compareAdmissions(a, b *targetState) int {
 
 // countOmitted counts the targets that a snapshot leaves out.
 func (c usageCounter) countOmitted(r *rolloutState) {
-	mayAdmit := !r.Paused && r.Broken == nil && r.barrier == nil
+	mayAdmit := !r.Paused && r.Broken == nil && r.barrier == nil && r.stopReason() == nil
 	for _, o := range r.Omitted {
 		g := c.findGroup(o.Group)
 		if g == nil {

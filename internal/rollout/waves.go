@@ -189,7 +189,8 @@ func (g *groupState) findBehind(r *rolloutState) *groupState {
 	return first
 }
 
-// checkWave stops candidates while an earlier group is not complete, and before a person approved the group. A deletion always goes on.
+// checkWave stops candidates while an earlier group is not complete, and before a person approved the group. A deletion always goes on, and so do
+// the nodes of a rollout that go back.
 func checkWave(t *targetState) *Why {
 	g, r := t.group, t.rollout
 	switch {
@@ -203,7 +204,7 @@ func checkWave(t *targetState) *Why {
 
 // mayBegin reports whether targets of a rollout may be admitted to the group: it is its turn, and a person approved it.
 func (g *groupState) mayBegin(r *rolloutState) bool {
-	return r.Deleting || g.findBehind(r) == nil && g.isApproved(r)
+	return r.Deleting || r.stopReason() != nil || g.findBehind(r) == nil && g.isApproved(r)
 }
 
 // addAsking notes that a rollout has candidates.

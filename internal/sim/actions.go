@@ -208,7 +208,8 @@ func (w actionWriter) setProofStart(at time.Time) {
 func (w actionWriter) rollBack() {
 	t, why := w.target, w.action.Why
 	why.Reason = rollout.ReasonRolledBack
-	t.RolledBack, t.CanRollBack, t.CanRollBackUnproven = &why, false, false
+	t.TakenBack = w.action.Why.Reason == rollout.ReasonRolledBack
+	t.RolledBack, t.CanRollBack, t.CanRollBackUnproven, t.CanBeTakenBack = &why, false, false, false
 	w.endProof()
 }
 

@@ -189,7 +189,7 @@ func (s *faultTest) removeFaults() {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
 			s.repairRecord(r, &r.Targets[j])
-			r.Targets[j].RolledBack = nil // what failed is mended, and asked for again
+			r.Targets[j].RolledBack, r.Targets[j].TakenBack = nil, false // what failed is mended, and asked for again
 		}
 	}
 	for i := range s.cluster.State.Rollouts {
@@ -197,6 +197,9 @@ func (s *faultTest) removeFaults() {
 	}
 	for _, w := range s.desired {
 		w.goesBack = false
+		if r := s.cluster.FindRollout(w.name); r != nil {
+			r.TakesBack = false
+		}
 	}
 	s.unproven = map[string]bool{}
 	s.compileAll()

@@ -28,6 +28,8 @@ type desiredRollout struct {
 	before    map[string]map[string]desiredPackage   // by node UID: what was complete there last
 	rollbacks map[string]int                         // by node UID and packages
 	refuses   bool                                   // its packages refuse that
+	takesBack bool                                   // nodes that are complete go back with those that failed
+	previous  map[string]map[string]desiredPackage   // by node UID: what was complete there before
 	failed    map[string]string                      // by node UID: the packages that it went back from, as text
 	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
 	chains    int                                    // created so far
@@ -92,6 +94,8 @@ func (s *faultTest) addRollout(i int) {
 	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}
 	w.refuses = w.goesBack && s.chance(15)
+	w.takesBack, w.previous = w.goesBack && s.chance(50), map[string]map[string]desiredPackage{}
+	r.TakesBack = w.takesBack
 	if w.goesBack && s.chance(60) {
 		w.installEarlier(s.cluster.State.Nodes)
 	}
@@ -247,8 +251,8 @@ func (s *faultTest) compileDrift(r *rollout.Rollout, t *rollout.Target) {
 // compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.
 func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) {
 	isIdle := !t.Admitted && t.RolledBack == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""
-	if isIdle && !t.Leaving && !r.Deleting {
-		w.before[t.UID] = maps.Clone(w.packages)
+	if isIdle && !t.Leaving && !r.Deleting && !w.takeBack(r, t) && fmt.Sprint(w.before[t.UID]) != fmt.Sprint(w.packages) {
+		w.previous[t.UID], w.before[t.UID] = w.before[t.UID], maps.Clone(w.packages)
 	}
 	isFirst := !t.Admitted && t.RolledBack == nil && w.before[t.UID] == nil && len(w.kept[t.UID]) == 0
 	if isFirst && !t.Leaving && !r.Deleting {
@@ -261,15 +265,31 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 	case w.failed[t.UID] == "":
 		w.failed[t.UID] = wanted
 	case w.failed[t.UID] != wanted || r.Deleting:
-		t.RolledBack = nil
+		t.RolledBack, t.TakenBack = nil, false
 	}
 	t.CanRollBack = w.goesBack && t.RolledBack == nil && t.Admitted && !t.Leaving && !r.Deleting &&
 		w.before[t.UID] != nil && fmt.Sprint(w.before[t.UID]) != wanted
+	t.CanBeTakenBack = t.CanRollBack && w.takesBack
 	t.RollbackRefused = ""
 	if t.CanRollBack && w.refuses {
 		t.RollbackRefused = "the node does not go back"
 	}
 	t.CanRollBackUnproven = t.CanRollBack && (t.Proof == nil || !t.Proof.Release)
+}
+
+// takeBack makes a complete node go back when the same packages failed on another one, if something else was there before.
+func (w *desiredRollout) takeBack(r *rollout.Rollout, t *rollout.Target) bool {
+	hasFailed := func(o rollout.Target) bool {
+		return o.RolledBack != nil && !o.TakenBack && !o.Leaving && w.failed[o.UID] == fmt.Sprint(w.packages)
+	}
+	isNew := w.previous[t.UID] != nil && fmt.Sprint(w.previous[t.UID]) != fmt.Sprint(w.packages)
+	if !w.takesBack || w.refuses || !w.goesBack || !isNew || len(w.kept[t.UID]) == 0 || !slices.ContainsFunc(r.Targets, hasFailed) {
+		return false
+	}
+	w.before[t.UID] = w.previous[t.UID]
+	t.RolledBack, t.TakenBack = &rollout.Why{Reason: rollout.ReasonRolledBack, Text: "another node went back"}, true
+	w.rollbacks[t.UID+fmt.Sprint(w.packages)]++
+	return true
 }
 
 // packagesOn returns what a node is to have.

@@ -43,8 +43,9 @@ func (s *faultTest) checkDriftChangesNothing(snap rollout.Snapshot, plan rollout
 		switch {
 		case a.Verb == rollout.VerbVerify:
 			checks[a.Rollout]++
-		case a.Verb == rollout.VerbSweep && running[a.Object]: // the node is worked on, or the check takes too long
+		case (a.Verb == rollout.VerbSweep || a.Verb == rollout.VerbNote) && running[a.Object]: // the node is worked on, or the check takes too long
 			checks[a.Rollout]--
+			delete(running, a.Object)
 		}
 	}
 	for i := range snap.Rollouts {

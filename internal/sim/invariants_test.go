@@ -36,6 +36,9 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
+		if isStoppedByRollback(v, seen, r) {
+			return "another target goes or went back"
+		}
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
 	case rollout.VerbHold:
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
@@ -155,16 +158,32 @@ func goesBack(v sim.View, t *rollout.Target) bool {
 	return t.RolledBack != nil || t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
 }
 
+// isStoppedByRollback reports whether a target must not begin, because another one goes or went back, or is about to.
+func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool {
+	if !r.TakesBack || r.Deleting || t.RolledBack != nil {
+		return false
+	}
+	for i := range r.Targets {
+		o := &r.Targets[i]
+		n := findObservedNode(v, o.Node)
+		if n != nil && n.UID == o.UID && !o.Leaving && o.Node != t.Node && goesBack(v, o) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkRollback: a node goes back when its work failed for good or its proof is late, if it may, when nothing runs there any more, and
 // once for each set of packages.
 func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout.Target) string {
 	isUnproven := seen.CanRollBackUnproven && isProofLate(v, seen)
+	isTakenBack := seen.CanBeTakenBack && isStoppedByRollback(v, seen, s.findObservedRollout(v, a.Rollout))
 	switch {
 	case seen.RolledBack != nil:
 		return "it went back already"
 	case seen.RollbackRefused != "":
 		return "its packages refuse that"
-	case !(seen.CanRollBack && hasFinallyFailed(seen)) && !isUnproven:
+	case !(seen.CanRollBack && hasFinallyFailed(seen)) && !isUnproven && !isTakenBack:
 		return "nothing failed for good, or it may not go back"
 	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object != "" && k.State == rollout.StateRunning }):
 		return "something runs on the node"

@@ -116,7 +116,11 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		if rec.Admitted {
 			return
 		}
-		r.noteComplete(state, rec)
+		if back := r.takenBackOn(n.Name); back != nil {
+			rec.Rollback = back
+		} else {
+			r.noteComplete(state, rec)
+		}
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation

@@ -69,6 +69,7 @@ func Compile(in *Input) *Compiled {
 		}
 	}
 	c.warnUnlimited(count)
+	c.findRollback()
 	groups := c.targetCompiler().newGrouping(selected)
 	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
 	for i, n := range in.Nodes {
@@ -214,6 +215,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		}
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
+	if selected {
+		tc.takeBack(&rec, on.State)
+	}
 	tc.compileRollback(&rec, on.State, out)
 	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting, wanted: tc.wantedOn(&rec)})
 	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient

@@ -83,6 +83,9 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionProgressing, busy, reason, message)
+	if rep.Rollout.WentBack != nil && !complete {
+		reason = v1alpha1.ReasonRolledBack
+	}
 	t.set(v1alpha1.ConditionReady, complete, reason, message)
 	rep.setTransition(t, is, complete, message)
 	rep.setNodeConditions(t, nodes)
@@ -145,6 +148,9 @@ func (rep reporter) summarize(nodes []nodeStatus, is *v1alpha1.SkyhookStatus) st
 		}
 	}
 	text := strings.Join(parts, ", ")
+	if is.Rollback != nil {
+		text += "; " + rep.describeRollback(is.Rollback)
+	}
 	if rep.Rollout.Broken != nil {
 		text += "; " + rep.Rollout.Broken.Text
 	} else {

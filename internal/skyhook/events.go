@@ -68,6 +68,9 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 	}
 	switch {
 	case a.Verb == rollout.VerbAdmit:
+		if a.Why.Reason == rollout.ReasonRolledBack {
+			return normal(v1alpha1.EventState, "Skyhook %s goes back to what was complete on the node: %s", name, a.Why.Text)
+		}
 		if t := rep.targets[a.Node]; t != nil && t.reapplies() {
 			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
 			e.OnSkyhook = true

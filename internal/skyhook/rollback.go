@@ -116,35 +116,43 @@ func (c *Compiled) rollsBackFor(cause v1alpha1.RollbackCause) bool {
 // compileRollback says whether a node may go back, and whether it did.
 func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
 	if c.hasRolledBack(rec) {
-		out.RolledBack = c.rolledBackReason(rec)
+		out.RolledBack, out.TakenBack = c.rolledBackReason(rec, state), rec.Rollback.Others
 		return
 	}
-	isPossible := rec.First && c.uninstallsFirst(rec) ||
-		len(rec.Complete) > 0 && revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
-	if out.Admitted && !out.Leaving && !c.Rollout.Deleting && isPossible {
+	if out.Admitted && !out.Leaving && !c.Rollout.Deleting && c.hasWayBack(rec) {
 		out.CanRollBack = c.rollsBackFor(v1alpha1.RollbackStageFailed)
 		isReleased := out.Proof != nil && out.Proof.Release
 		out.CanRollBackUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
+		out.CanBeTakenBack = c.Rollout.TakesBack
 		out.RollbackRefused = c.rollbackRefusal(rec, state, out.Node)
 	}
 }
 
+// hasWayBack reports whether something else was complete on a node before, or nothing was and something is uninstalled.
+func (c *Compiled) hasWayBack(rec *node.SkyhookRecord) bool {
+	if rec.First {
+		return c.uninstallsFirst(rec)
+	}
+	return len(rec.Complete) > 0 && revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
+}
+
 // rolledBackReason says what failed, and what the node goes or went back to.
-func (c *Compiled) rolledBackReason(rec *node.SkyhookRecord) *rollout.Why {
+func (c *Compiled) rolledBackReason(rec *node.SkyhookRecord, state v1alpha1.NodeState) *rollout.Why {
 	return &rollout.Why{
 		Reason: rollout.ReasonRolledBack, Since: rec.Rollback.At,
-		Text: fmt.Sprintf("%s failed, and %s: %s", c.describeRevision(rec.Rollback.Of), c.describeWay(rec), rec.Rollback.Text),
+		Text: fmt.Sprintf("%s failed, and %s: %s", c.describeRevision(rec.Rollback.Of), c.describeWay(rec, state), rec.Rollback.Text),
 	}
 }
 
 // describeWay says what a node goes or went back to.
-func (c *Compiled) describeWay(rec *node.SkyhookRecord) string {
+func (c *Compiled) describeWay(rec *node.SkyhookRecord, state v1alpha1.NodeState) string {
+	isOnItsWay := rec.Admitted || rec.Rollback.Others && revisionKey(finishedHashes(state, rec.Packages)) == c.specKey()
 	switch to := c.describeRevision(revisionKey(rec.Complete)); {
-	case rec.First && rec.Admitted:
+	case rec.First && isOnItsWay:
 		return "its packages are uninstalled"
 	case rec.First:
 		return "its packages were uninstalled"
-	case rec.Admitted:
+	case isOnItsWay:
 		return "the node goes back to " + to
 	default:
 		return "the node went back to " + to
@@ -153,10 +161,9 @@ func (c *Compiled) describeWay(rec *node.SkyhookRecord) string {
 
 // describeRevision names a set of packages by the number of its revision.
 func (c *Compiled) describeRevision(key string) string {
-	at := slices.IndexFunc(c.in.Revisions, func(r Revision) bool { return r.Key == key })
-	switch {
-	case at >= 0:
-		return fmt.Sprintf("revision %d", c.in.Revisions[at].Number)
+	switch number := c.revisionNumber(key); {
+	case number > 0:
+		return fmt.Sprintf("revision %d", number)
 	case key == c.specKey():
 		return "the present revision"
 	}
@@ -185,10 +192,15 @@ func (r recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord
 
 // recordRollback records that the node goes back.
 func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
-	now := node.WholeSeconds(r.in.Now)
+	back := node.Rollback{Of: r.specKey(), At: node.WholeSeconds(r.in.Now), Text: node.Truncate(a.Why.Text, 300)}
+	if a.Why.Reason == rollout.ReasonRolledBack {
+		if back.Others = true; r.wentBack != nil {
+			back.Text = r.wentBack.text()
+		}
+	}
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if !r.hasRolledBack(rec) {
-			rec.Rollback = &node.Rollback{Of: r.specKey(), At: now, Text: node.Truncate(a.Why.Text, 300)}
+			rec.Rollback = &back
 			rec.Proving = nil
 		}
 	})

@@ -107,6 +107,7 @@ type Compiled struct {
 	targets      map[string]*target      // the same, by node name
 	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
 	marks        nodeMarks
+	wentBack     *wentBack         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	key          string            // of the packages of the spec: see specKey
 	revisionKeys map[string]string // by the same
 	pulls        []imagePull       // of images without an explicit digest

@@ -65,6 +65,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 	out.CompleteNodes = fmt.Sprintf("%d/%d", out.NodeCounts[v1alpha1.StatusComplete], len(nodes))
 	out.Status = c.reporter().rollUp(out.NodeCounts, len(nodes))
 	c.reporter().fillNodeMaps(&out, nodes)
+	out.Rollback = c.reporter().rollbackStatus()
 	out.Conditions = c.reporter().buildConditions(nodes, &out, groups)
 	return out
 }

@@ -88,6 +88,10 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxItems=200
 	Revisions []Revision `json:"revisions,omitempty"`
 
+	// rollback says from which packages nodes went back, and how many. Absent when none did.
+	// +optional
+	Rollback *RollbackStatus `json:"rollback,omitempty"`
+
 	// admission lists nodes that are being admitted. It prevents two operators from exceeding a budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+// goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other.
+func (t *targetState) goesBack() bool {
+	return t.target.RolledBack != nil || t.target.rollsBack() && t.hasWork || t.target.rollsBackUnproven() && t.isProofLate
+}
+
+// rollsBack reports whether the node goes back if the work fails for good.
+func (t *Target) rollsBack() bool { return t.CanRollBack && t.RollbackRefused == "" }
+
+// rollsBackUnproven reports whether the node goes back if its proof is late.
+func (t *Target) rollsBackUnproven() bool { return t.CanRollBackUnproven && t.RollbackRefused == "" }
+
+// withRefusal adds to a failure why the node does not go back, if that is refused.
+func (t *Target) withRefusal(why Why) Why {
+	if t.RollbackRefused != "" {
+		why.Text = Truncate(why.Text, maxText-len("; ")-len(t.RollbackRefused)) + "; " + t.RollbackRefused
+	}
+	return why
+}
+
+// wentBackItself reports whether the target goes or went back because its own work failed.
+func (t *targetState) wentBackItself() bool { return t.target.RolledBack != nil && !t.target.TakenBack }
+
+// isGoingBack reports whether a target goes or went back, or is about to.
+func (t *targetState) isGoingBack() bool {
+	return t.target.RolledBack != nil || t.hasFailed && t.goesBack()
+}
+
+// noteRollback notes that a target goes back, if that concerns the others: nothing new begins on them.
+func (r *rolloutState) noteRollback(t *targetState) {
+	if !r.TakesBack || r.Deleting || r.rollback != nil || t.invalid != nil || t.target.Leaving || !t.isGoingBack() {
+		return
+	}
+	r.rollback = &Why{
+		Reason: ReasonRolledBack,
+		Text:   "no further node gets these packages: they failed, and " + t.target.Node + " goes or went back",
+		About:  "Node " + t.target.Node,
+	}
+}
+
+// stopReason returns why nothing new begins on the targets of a rollout: one goes or went back. It is nil if none does.
+func (r *rolloutState) stopReason() *Why {
+	if r.TakesBack && !r.Deleting && r.WentBack != nil {
+		return r.WentBack
+	}
+	return r.rollback
+}
+
+// isStoppedByRollback reports whether a target does not get its work because others of its rollout go back.
+func isStoppedByRollback(t *targetState) bool {
+	isNew := t.target.RolledBack == nil && !t.target.Leaving
+	return isNew && t.rollout.stopReason() != nil
+}
+
+func rollbackVerdict(t *targetState) Verdict {
+	return Verdict{Phase: PhaseWaiting, Why: withDefaultReason(t.rollout.stopReason(), ReasonRolledBack)}
+}
+
+// mustBeTakenBack reports whether a target in flight goes back because another one does.
+func (t *targetState) mustBeTakenBack() bool {
+	isAble := t.target.CanBeTakenBack && t.target.RollbackRefused == ""
+	isStopped := t.rollout.Paused || t.target.Leaving
+	return isAble && !isStopped && !t.isGoingBack() && isStoppedByRollback(t)
+}
