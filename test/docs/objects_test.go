@@ -113,7 +113,7 @@ func connect(t *testing.T) {
 var frames = map[string]string{
 	"packages": "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: piece}, spec: {packages: {}}}",
 	"spec":     "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: piece}, spec: {}}",
-	"policy":   "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: DeploymentPolicy, metadata: {name: piece}, spec: {}}",
+	"policy":   "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: DeploymentPolicy, metadata: {name: piece}, spec: {default: {budget: {count: 1}, strategy: {fixed: {}}}}}",
 	"nodeop":   "{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: piece, namespace: default}, spec: {}}",
 }
 
