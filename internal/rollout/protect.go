@@ -91,10 +91,13 @@ func (p *planner) countProtected(t *targetState) {
 	if !isCandidate || !t.waitsFirst() {
 		return
 	}
-	isWaiting := !t.target.ProtectedAt.IsZero()
+	due := t.target.ProtectedAt.Add(lookInterval) // then its pods are listed again, for which it needs a place in a batch
+	isWaiting := !t.target.ProtectedAt.IsZero() && p.Now.Before(due)
 	if t.target.PodsSeen {
 		outcome, _ := p.plan.checkProtected(t)
 		isWaiting = outcome != waitOver
+	} else if isWaiting {
+		p.plan.requestNext(due)
 	}
 	if isWaiting {
 		t.group.protected++
