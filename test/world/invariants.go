@@ -41,7 +41,8 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 	before := r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]]
 	r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]] = now
 	isNew := slices.ContainsFunc(now, func(uid string) bool { return !slices.Contains(before, uid) })
-	if !isNew || len(now) <= limit {
+	known := slices.DeleteFunc(slices.Clone(now), func(uid string) bool { return !r.isSeenByLeader(uid) })
+	if !isNew || len(known) <= limit {
 		return
 	}
 	var names []string
@@ -49,6 +50,13 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 		names = append(names, r.nameOf(uid))
 	}
 	r.violate("the budget is never exceeded", "%s Skyhook %s are now %s, and it may have %d", what, skyhook, strings.Join(names, ", "), limit)
+}
+
+// isSeenByLeader reports whether the leader can know that a node exists. A pod that it made for a node which was deleted meanwhile
+// lands on another one of the same name, and takes a seat there that no operator can count before it sees that node.
+func (r *Run) isSeenByLeader(uid string) bool {
+	seen, isSeen := r.leader.caches[0].watchedOf(Nodes).objects[client.ObjectKey{Name: r.nameOf(uid)}]
+	return isSeen && string(seen.GetUID()) == uid
 }
 
 // limitOf is how many nodes a Skyhook may take by its own budget, as it is now or was when the operator last wrote its status: an
