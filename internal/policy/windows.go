@@ -27,6 +27,27 @@ type Calendar struct {
 type recurringWindow struct {
 	schedule cron.Schedule
 	duration time.Duration
+	ending
+}
+
+// ending is what a window says about its end.
+type ending struct {
+	margin   time.Duration // 0 for none
+	isLearnt bool          // the margin follows from finished nodes
+	isHeld   bool          // nodes in flight are not cordoned after it
+}
+
+func newEnding(w *v1alpha1.Window) (ending, error) {
+	out := ending{isLearnt: w.Margin == v1alpha1.MarginLearnt, isHeld: w.AtEnd == v1alpha1.WindowHold}
+	if w.Margin == "" || out.isLearnt {
+		return out, nil
+	}
+	margin, err := time.ParseDuration(string(w.Margin))
+	if err != nil {
+		return out, fmt.Errorf("margin %q cannot be used: write a number and a unit, such as 30m, or Learnt", w.Margin)
+	}
+	out.margin = min(margin, maxMargin)
+	return out, nil
 }
 
 func (w recurringWindow) isOpen(now time.Time) bool {
@@ -38,6 +59,7 @@ func (w recurringWindow) isOpen(now time.Time) bool {
 type weeklyWindow struct {
 	days     [7]bool // on which it starts
 	from, to int     // minutes of the day; a window over midnight has a to that is not above from
+	ending
 }
 
 func (w weeklyWindow) isOpen(now time.Time) bool {
@@ -120,12 +142,17 @@ func (c *Calendar) addRecurring(w *v1alpha1.Window) error {
 	if !hasDuration {
 		return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
 	}
-	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration})
-	return nil
+	ending, err := newEnding(w)
+	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration, ending})
+	return err
 }
 
 func (c *Calendar) addWeekly(w *v1alpha1.Window) error {
-	weekly := weeklyWindow{to: dayMinutes}
+	ending, err := newEnding(w)
+	if err != nil {
+		return err
+	}
+	weekly := weeklyWindow{to: dayMinutes, ending: ending}
 	if w.Hours != "" {
 		var fromHour, fromMinute, toHour, toMinute int
 		if _, err := fmt.Sscanf(w.Hours, "%2d:%2d-%2d:%2d", &fromHour, &fromMinute, &toHour, &toMinute); err != nil {

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,6 +192,13 @@ func compare(t *testing.T, c *Calendar, o *oracle) {
 			got, _ := c.FindNextOpening(at)
 			if next := o.first.Add(time.Duration(o.opens[i]) * time.Minute); !got.Equal(next) {
 				t.Errorf("%s: opens %s, want %s", at.In(c.zone), got, next.In(c.zone))
+				wrong++
+			}
+		}
+		if closed := slices.Index(o.open[i:min(len(o.open), i+3*24*60)], false); i%97 == 0 && closed >= 0 {
+			got, _ := c.findClosing(at, at.Add(maxMargin))
+			if next := at.Add(time.Duration(closed) * time.Minute); !got.Equal(next) {
+				t.Errorf("%s: closes %s, want %s", at.In(c.zone), got, next.In(c.zone))
 				wrong++
 			}
 		}

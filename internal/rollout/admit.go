@@ -119,7 +119,7 @@ var admissionChecks = []func(*targetState) *Why{
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.
 func checkAdmission(t *targetState, looker *podLooker) *Why {
 	looker.isGivenUp = false
-	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, looker.checkProtected} {
+	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing, looker.checkProtected} {
 		if why := check(t); why != nil {
 			return why
 		}

@@ -41,6 +41,9 @@ func (u batchUpdater) update(plan *draftPlan) {
 	if u.Frozen != nil && u.candidates > 0 {
 		plan.requestNext(u.Until)
 	}
+	if u.Closing != nil && u.candidates > 0 {
+		plan.requestNext(u.Opens)
+	}
 }
 
 // planBatch plans the size of the open batch. Until a target of it is admitted it may still grow.
@@ -93,7 +96,7 @@ func (u batchUpdater) updateMemory() {
 // stopByGate stops the group if a health gate is false that stops it, while targets are in flight or could start.
 func (u batchUpdater) stopByGate() {
 	isClosed := u.Frozen != nil && u.Frozen.Reason != ReasonHealthGate
-	isChecked := u.inFlight > 0 || u.candidates > 0 && !isClosed
+	isChecked := u.inFlight > 0 || u.candidates > 0 && !isClosed && u.mayBeginAny()
 	if u.Failed != nil && isChecked && !u.memory.Stopped {
 		u.memory.Stopped, u.memory.StoppedBy = true, truncate(u.Failed.Text)
 	}

@@ -36,6 +36,10 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 		return false
 	}
 	if !t.isHeld {
+		if why := d.checkHeld(); why != nil {
+			d.reportVerdict(weightWaiting, PhaseInFlight, *why)
+			return false
+		}
 		if full := t.group.reserve(t); full != nil {
 			d.reportVerdict(weightWaiting, PhaseInFlight, *full)
 			return false

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // groupReasons has the reasons why candidates of a group wait. Candidates with the same reason share it.
@@ -40,6 +41,20 @@ func (g groupReasons) stopped() *Why {
 		}
 		return "the group stopped after " + failures
 	})
+}
+
+func (g groupReasons) closing(r *rolloutState, margin time.Duration) *Why {
+	c := g.Closing
+	why := g.cached(ReasonWindow, r.title, func() string {
+		if margin == r.Usual && c.Learnt {
+			return c.Text + "; a node usually takes up to " + margin.String()
+		}
+		return c.Text + "; nothing starts in the " + margin.String() + " before"
+	})
+	if c.About != "" {
+		why.About = c.About
+	}
+	return why
 }
 
 func (g groupReasons) unsaved() *Why {

@@ -6,6 +6,7 @@ package rollout
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // groupState is a group and how much of its limit is used.
@@ -35,6 +36,8 @@ type groupState struct {
 	places       map[string]int  // busy nodes by topology value
 	placed       map[string]bool // nodes counted there
 	waitReasons  map[string]*Why
+	now          time.Time
+	closing      *Why // why nothing begins though the window is open
 }
 
 // maxListed bounds the names that are kept for a sentence.

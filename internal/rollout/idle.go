@@ -140,7 +140,7 @@ func isRefusedForAllBehind(t *targetState) bool {
 		return false
 	}
 	switch t.verdict.Why.Reason {
-	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger, ReasonWave, ReasonApproval:
+	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger, ReasonWave, ReasonApproval, ReasonWindow, ReasonHealthGate:
 		return true
 	}
 	return t.group.Frozen != nil

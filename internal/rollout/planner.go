@@ -115,7 +115,8 @@ func (p *planner) addGroups() {
 	p.groups = make([]groupState, len(groups))
 	for i := range groups {
 		g := &p.groups[i]
-		g.Group, g.memory = &groups[i], groups[i].Memory
+		g.Group, g.memory, g.now = &groups[i], groups[i].Memory, p.Now
+		g.forgetWindow()
 		if g.Frozen != nil {
 			why := withDefaultReason(g.Frozen, ReasonPaused)
 			g.Frozen = &why

@@ -21,10 +21,12 @@ func (r reporter) buildPlan() Plan {
 	}
 	slices.SortFunc(plan.Ledgers, func(a, b Ledger) int { return a.Owner.Compare(b.Owner) })
 	plan.Reports = make([]Report, len(r.rollouts))
+	estimates := newEstimator(r.planner)
 	for i := range r.rollouts {
 		q := &r.rollouts[i]
 		plan.Reports[q.index] = q.buildReport()
 		plan.Maintenance = append(plan.Maintenance, q.listMaintenance()...)
+		plan.Reports[q.index].Completion = estimates.estimate(q)
 	}
 	plan.Groups = make([]GroupReport, len(r.groups))
 	for i := range r.groups {
@@ -110,6 +112,9 @@ func (g *groupState) buildReport() GroupReport {
 	}
 	if g.Frozen != nil && g.candidates > 0 {
 		report.Why = g.Frozen
+		return report
+	}
+	if report.Why = g.closing; report.Why != nil {
 		return report
 	}
 	for _, reason := range []Reason{ReasonWave, ReasonApproval, ReasonStopped, ReasonLedger, ReasonBudget, ReasonBatch} {

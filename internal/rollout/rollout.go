@@ -67,6 +67,10 @@ type Group struct {
 	Frozen *Why      // nothing is admitted, for this reason: paused policy, closed window, failing health gate
 	Until  time.Time // when Frozen ends; zero if unknown
 	Failed *Why      // a health gate that stops the group is false now; nil if there is none
+	// the window is closed, and admitted targets do not cordon their node before the next one; nil if they do
+	Held    *Why
+	Closing *Closing  // the window is open, and nothing begins that does not end in it; nil if everything may begin
+	Opens   time.Time // the next window, with Held or Closing; zero if unknown
 	// nodes that are not ready, or that somebody else cordoned, belong to Taken: see policy.AddUnavailable
 	CountUnavailable bool
 	Soak             time.Duration // how long a finished node must stay ready before it counts
@@ -77,6 +81,15 @@ type Group struct {
 
 	After    []GroupRef // groups that must be complete before a target of this one is admitted
 	Approval Approval   // of a person, before a target is admitted
+}
+
+// Closing is when the present window ends, and how long before nothing is admitted any more.
+type Closing struct {
+	At     time.Time
+	Margin time.Duration // 0 for none
+	Learnt bool          // Rollout.Usual is a margin, too; the smaller one counts
+	Text   string        // when the window closes, for the reason
+	About  string
 }
 
 // Spread limits how many nodes of one rack or zone are busy at once.
@@ -183,6 +196,8 @@ type Rollout struct {
 	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
 	OnTheirWay int
+	// how long a visit takes at most for nine of ten finished targets, see FindUsual; 0 if unknown
+	Usual time.Duration
 	// when a target goes back, no further one gets new work, and those in flight go back too
 	TakesBack  bool
 	WentBack   *Why // with TakesBack: the work failed on a target, which may be gone
@@ -237,13 +252,14 @@ type Target struct {
 	AdmittedAt time.Time
 	// of the latest admission, also after it ended; zero if unknown. Decisions do not depend on it
 	LastAdmittedAt time.Time
-	Order          int       // position in the rollout, given at admission
-	Batch          int64     // Action.Batch of its latest admission; kept after it retires
-	BatchOf        GroupRef  // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
-	FinishedAt     time.Time // when it retired without work; zero if unknown
-	Proof          *Proof    // what must be true of the node before it is given back; nil for nothing
-	RolledBack     *Why      // what failed: the tasks lead back to what was complete before, and the target stays a failure
-	TakenBack      bool      // with RolledBack: on another target, so that this one is no failure
+	Order          int           // position in the rollout, given at admission
+	Batch          int64         // Action.Batch of its latest admission; kept after it retires
+	BatchOf        GroupRef      // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
+	FinishedAt     time.Time     // when it retired without work; zero if unknown
+	Took           time.Duration // from its last admission to FinishedAt; 0 if unknown
+	Proof          *Proof        // what must be true of the node before it is given back; nil for nothing
+	RolledBack     *Why          // what failed: the tasks lead back to what was complete before, and the target stays a failure
+	TakenBack      bool          // with RolledBack: on another target, so that this one is no failure
 	// what happens if the work fails for good, or the proof is late: the node goes back, once
 	CanRollBack         bool
 	CanRollBackUnproven bool
@@ -453,6 +469,8 @@ type Report struct {
 	Rollout   Ref
 	Verdicts  []Verdict // one per target, in the order of the targets
 	NextOrder int
+
+	Completion Completion
 }
 
 // GroupReport is the progress of a group. Memory must be stored if it differs from the stored one.

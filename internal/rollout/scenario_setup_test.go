@@ -202,6 +202,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.WentBack = parseReason(value)
 	case "keep-held":
 		r.KeepHeld = yes
+	case "usual":
+		r.Usual = parseDuration(value)
 	case "drift":
 		r.DriftLimit = parseNumber(value)
 	case "drain":
@@ -425,7 +427,7 @@ func parseVersions(text string) (out rollout.Versions) {
 	return out
 }
 
-func changeGroup(g *rollout.Group, w []string) {
+func changeGroup(g *rollout.Group, w []string, now time.Time) {
 	for _, word := range w {
 		switch key, value := splitSetting(word); key {
 		case "limit":
@@ -450,6 +452,17 @@ func changeGroup(g *rollout.Group, w []string) {
 			g.Taken = slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "none" })
 		case "frozen":
 			g.Frozen = parseReason(value)
+		case "held":
+			g.Held = parseReason(value)
+		case "closing": // at, margin or learnt, opens: all from now
+			w := strings.Split(value, ",")
+			c := &rollout.Closing{At: now.Add(parseDuration(w[0])), Learnt: strings.Contains(w[1], "learnt"), Text: "the window closes in " + w[0]}
+			if margin := strings.TrimPrefix(w[1], "learnt"); margin != "" {
+				c.Margin = parseDuration(margin)
+			}
+			g.Closing, g.Opens = c, now.Add(parseDuration(w[2]))
+		case "opens":
+			g.Opens = now.Add(parseDuration(value))
 		case "failed":
 			g.Failed = parseReason(value)
 		case "soak":

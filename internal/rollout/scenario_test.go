@@ -89,7 +89,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "rollout":
 		s.setRollout(parseWords(d), parseLines(d.Input))
 	case "group":
-		changeGroup(s.findOrAddGroup(parseWords(d)[0]), parseWords(d)[1:])
+		changeGroup(s.findOrAddGroup(parseWords(d)[0]), parseWords(d)[1:], s.cluster.State.Now)
 	case "move":
 		r := s.cluster.FindRollout(rollout.Ref{Kind: "Skyhook", Name: parseWords(d)[0]})
 		for i := range r.Targets {

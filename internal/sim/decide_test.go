@@ -215,7 +215,7 @@ func (s *faultTest) removeFaults() {
 	}
 	for i := range s.cluster.State.Groups {
 		g := &s.cluster.State.Groups[i]
-		g.Frozen, g.Failed, g.Memory = nil, nil, rollout.Memory{}
+		g.Frozen, g.Failed, g.Held, g.Closing, g.Memory = nil, nil, nil, nil, rollout.Memory{}
 		if g.Limit == 0 {
 			g.Limit = 1
 		}

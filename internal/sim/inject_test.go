@@ -230,6 +230,12 @@ func (s *faultTest) changeControls() {
 		if s.chance(50) {
 			g.Frozen = &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window is closed"}
 		}
+		if g.Held = nil; s.chance(30) {
+			g.Held = g.Frozen
+		}
+		if g.Closing = nil; s.chance(30) {
+			g.Closing = &rollout.Closing{At: s.cluster.State.Now.Add(10 * time.Minute), Margin: 20 * time.Minute, Text: "the window closes"}
+		}
 	case 6:
 		if g.Limit != rollout.Unlimited {
 			g.Limit = s.random.Intn(4)

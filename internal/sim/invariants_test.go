@@ -327,6 +327,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the group is frozen"
 	case g.Memory.Stopped && !r.Deleting:
 		return "the group stopped"
+	case g.Closing != nil && v.Now.Add(g.Closing.Margin).After(g.Closing.At):
+		return "the window closes too soon"
 	case g.Failed != nil && !r.Deleting:
 		return "a health gate that stops the group is false"
 	case checkWave(v, g, r) != "":
@@ -466,6 +468,9 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	}
 	if holdsNode(n, a.Rollout) {
 		return ""
+	}
+	if g.Held != nil {
+		return "the window is closed, and nodes in flight are held"
 	}
 	held := s.takenNodes(g)
 	for i := range s.cluster.State.Rollouts {

@@ -194,6 +194,10 @@ func changeGroup(r *rand.Rand, s rollout.Snapshot, g *rollout.Group) {
 		g.Frozen, g.Until = &rollout.Why{Reason: rollout.ReasonWindow, Text: "the window is closed"}, s.Now.Add(time.Hour)
 	case 5:
 		g.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, Text: "the policy is paused"}
+	case 8:
+		g.Closing, g.Opens = &rollout.Closing{At: s.Now.Add(10 * time.Minute), Margin: 20 * time.Minute, Text: "the window closes"}, s.Now.Add(time.Hour)
+	case 9:
+		g.Failed = &rollout.Why{Reason: rollout.ReasonHealthGate, Text: "the query gives 7, and must give at most 1"}
 	case 6:
 		g.Taken = []string{s.Nodes[0].Name}
 	case 7:

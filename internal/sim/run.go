@@ -180,7 +180,7 @@ func (r *runner) advance() {
 		g := &state.Groups[i]
 		isTimed := g.Frozen != nil && !g.Until.IsZero()
 		if isTimed && !state.Now.Before(g.Until) {
-			g.Frozen = nil
+			g.Frozen, g.Held = nil, nil
 		}
 	}
 	r.eachBusyTarget(func(of, target int) {

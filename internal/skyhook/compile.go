@@ -75,6 +75,7 @@ func Compile(in *Input) *Compiled {
 	for i, n := range in.Nodes {
 		c.targetCompiler().compileTarget(n, selected[i], groups)
 	}
+	c.Rollout.Usual = rollout.FindUsual(c.Rollout.Targets)
 	c.Groups, c.Ledger = groups.Groups(c.Rollout.Targets), groups.Ledger()
 	c.Removed = c.Rollout.Deleting && len(c.Rollout.Targets) == 0
 	return c
@@ -193,6 +194,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	out := &tc.Rollout.Targets[len(tc.Rollout.Targets)-1]
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
+		if rec.At != nil && !rec.Skipped {
+			out.Took = max(0, rec.FinishedAt.Sub(*rec.At))
+		}
 	}
 	of := policy.Node{Name: n.Name, Labels: n.Labels}
 	if groups.HasCanaries() {

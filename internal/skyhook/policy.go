@@ -33,6 +33,14 @@ func (c *Compiled) PolicyName() string {
 	return name
 }
 
+// windows returns the windows of the policy; nil for none.
+func (c *Compiled) windows() *v1alpha1.Windows {
+	if c.in.Policy == nil {
+		return nil
+	}
+	return c.in.Policy.Spec.Windows
+}
+
 // newGrouping sorts the nodes of a Skyhook into compartments.
 func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 	s, in := tc.in.Skyhook, tc.in

@@ -58,6 +58,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 		NodePriority: c.reporter().admissionTimes(), ConfigUpdates: c.reporter().configUpdates(), PackageList: c.reporter().packageList(),
 		ImagePins: c.reporter().imagePins(), Revisions: c.reporter().revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
 	}
+	out.EstimatedCompletion = policy.EstimateCompletion(c.windows(), r.Completion, s.Status.EstimatedCompletion, c.in.Now)
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++
 	}

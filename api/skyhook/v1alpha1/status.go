@@ -118,6 +118,12 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	CompleteNodes string `json:"completeNodes,omitempty"`
 
+	// estimatedCompletion is when all nodes should be complete, from how long finished nodes of this rollout took. It is
+	// absent while that is unknown: before the first node has finished, while the rollout is paused, stopped or waits for
+	// something without a known end.
+	// +optional
+	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`
+
 	// packageList lists the packages as name:version, sorted, separated by commas.
 	// +optional
 	// +kubebuilder:default=""

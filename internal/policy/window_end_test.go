@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// groupAt compiles windows at a time and returns the group of all nodes.
+func groupAt(t *testing.T, w v1alpha1.Windows, paused bool, now time.Time) rollout.Group {
+	t.Helper()
+	p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}
+	p.Spec.Windows, p.Spec.Paused = &w, paused
+	groups := NewGrouping(&Input{Policy: p, Rollout: rollout.Ref{Kind: "Skyhook", Name: "demo"}, Now: now}).Groups(nil)
+	if len(groups) != 1 {
+		t.Fatalf("%d groups", len(groups))
+	}
+	return groups[0]
+}
+
+// TestMargins: a margin counts back from the time at which every window is closed. Of several open windows the one that allows most
+// counts.
+func TestMargins(t *testing.T) {
+	friday := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	day := func(margin v1alpha1.WindowMargin) v1alpha1.Window {
+		return v1alpha1.Window{Hours: "08:00-18:00", Margin: margin}
+	}
+	evening := v1alpha1.Window{Hours: "17:00-20:00"}
+	for name, c := range map[string]struct {
+		open   []v1alpha1.Window
+		margin time.Duration
+		learnt bool
+		closes int // hour; 0 if everything may start
+	}{
+		"none":              {open: []v1alpha1.Window{day("")}},
+		"given":             {open: []v1alpha1.Window{day("30m")}, margin: 30 * time.Minute, closes: 18},
+		"learnt":            {open: []v1alpha1.Window{day("Learnt")}, learnt: true, closes: 18},
+		"both":              {open: []v1alpha1.Window{day("Learnt"), day("2h")}, margin: 2 * time.Hour, learnt: true, closes: 18},
+		"one without":       {open: []v1alpha1.Window{day("30m"), {Hours: "10:00-13:00"}}},
+		"the smaller":       {open: []v1alpha1.Window{day("30m"), day("20m")}, margin: 20 * time.Minute, closes: 18},
+		"another continues": {open: []v1alpha1.Window{day("30m"), evening}, margin: 30 * time.Minute, closes: 20},
+		"cron":              {open: []v1alpha1.Window{{Start: "0 11 * * *", Duration: lasts(4 * time.Hour), Margin: "1h"}}, margin: time.Hour, closes: 15},
+	} {
+		g := groupAt(t, v1alpha1.Windows{Open: c.open}, false, friday)
+		if c.closes == 0 {
+			if g.Closing != nil {
+				t.Errorf("%s: %+v", name, *g.Closing)
+			}
+			continue
+		}
+		at := time.Date(2026, 5, 1, c.closes, 0, 0, 0, time.UTC)
+		if g.Closing == nil || !g.Closing.At.Equal(at) || g.Closing.Margin != c.margin || g.Closing.Learnt != c.learnt || !g.Opens.After(at) {
+			t.Errorf("%s: %+v, opens %s", name, g.Closing, g.Opens)
+		}
+	}
+}
+
+// TestAtEnd: the window that ended last says what happens to nodes in flight, whatever else holds the rollout.
+func TestAtEnd(t *testing.T) {
+	hold := v1alpha1.Window{Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "08:00-18:00", AtEnd: v1alpha1.WindowHold}
+	over := v1alpha1.Window{Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "22:00-02:00", AtEnd: v1alpha1.WindowFinish}
+	cron := v1alpha1.Window{Start: "30 18 1 * *", Duration: lasts(time.Hour), AtEnd: v1alpha1.WindowHold}
+	hour := func(day, hour int) time.Time { return time.Date(2026, 5, day, hour, 0, 0, 0, time.UTC) } // the first is a Friday
+	for name, c := range map[string]struct {
+		windows v1alpha1.Windows
+		paused  bool
+		now     time.Time
+		isHeld  bool
+	}{
+		"open":             {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 12), false},
+		"after it":         {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 19), true},
+		"days later":       {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(8, 7), true},
+		"finishes":         {v1alpha1.Windows{Open: []v1alpha1.Window{over}}, false, hour(2, 3), false},
+		"the last one":     {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(2, 3), false},
+		"the other one":    {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(1, 19), true},
+		"cron":             {v1alpha1.Windows{Open: []v1alpha1.Window{cron, over}}, false, hour(1, 20), true},
+		"cron, weeks ago":  {v1alpha1.Windows{Open: []v1alpha1.Window{cron}}, false, hour(28, 20), true},
+		"cron before over": {v1alpha1.Windows{Open: []v1alpha1.Window{cron, over}}, false, hour(3, 20), false},
+		"blackout":         {v1alpha1.Windows{Open: []v1alpha1.Window{hold}, Blackouts: []v1alpha1.Blackout{{From: "2026-05-01"}}}, false, hour(1, 12), true},
+		"paused":           {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, true, hour(1, 19), true},
+	} {
+		g := groupAt(t, c.windows, c.paused, c.now)
+		if got := g.Held != nil; got != c.isHeld || got && !g.Opens.After(c.now) {
+			t.Errorf("%s: held is %+v, opens %s", name, g.Held, g.Opens)
+		}
+		if c.paused && (g.Frozen.Reason != rollout.ReasonPaused || !g.Until.IsZero()) {
+			t.Errorf("%s: %+v until %s", name, g.Frozen, g.Until)
+		}
+	}
+}
