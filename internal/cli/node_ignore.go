@@ -19,7 +19,7 @@ func newNodeIgnoreCommand(f *factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ignore NODE…",
 		Short: "Exclude nodes from all Skyhooks",
-		Long:  "Exclude nodes from all Skyhooks with the label " + v1alpha1.LabelIgnore + "=true.",
+		Long:  "Exclude nodes from all Skyhooks and NodeOps with the label " + v1alpha1.LabelIgnore + "=true.",
 		Example: "  kubectl skyhook node ignore worker-1\n" +
 			"  kubectl skyhook node ignore 'gpu-.*' --dry-run",
 		Args: output.Args("NODE…"), ValidArgsFunction: f.completeNodes,

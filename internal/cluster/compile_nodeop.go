@@ -101,7 +101,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
 		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
-	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all))}
+	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all)), Windows: p.Spec.Windows}
 	for _, n := range c.objects.Nodes { // a node that is no longer selected stays in its group until it is released
 		of := nodeop.PolicyNode(op, n)
 		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(&of), policy.FindTopologyValue(p, n.Labels)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -93,8 +94,24 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		isOver := c.Removed || c.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
 		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
 			w.tryCleanUp(name, "finalizer", func() error { return w.removeFinalizers(ctx, o) })
+		} else if isOver && expired && o.Spec.TTLIncludesNodeOp {
+			w.tryCleanUp(name, "NodeOp", func() error { return w.deleteExpired(ctx, o) })
 		}
 	}
+}
+
+// deleteExpired deletes a NodeOp of which nothing is left on any node, as it was when that was decided.
+func (w nodeOpOwners) deleteExpired(ctx context.Context, o *opv1.NodeOp) error {
+	latest := w.writes.NodeOps.Latest(o)
+	uid, version := latest.UID, latest.ResourceVersion
+	err := w.options.Client.Delete(ctx, latest, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the next pass decides again
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting it after ttlSecondsAfterFinished: %w", err)
+	}
+	return nil
 }
 
 // tryCleanUp removes something of a NodeOp, unless that was refused a moment ago.

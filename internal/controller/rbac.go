@@ -18,7 +18,7 @@ package controller
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 //
-// Of our own kinds the operator writes the finalizer, its version and the status; it creates and deletes none. API servers
+// Of our own kinds the operator writes the finalizer, its version and the status; it creates and deletes NodeOps only. API servers
 // with OwnerReferencesPermissionEnforcement require the permission for finalizers.
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/finalizers,verbs=update
@@ -27,8 +27,8 @@ package controller
 //
 // The health gates of a policy read the DaemonSets that they name.
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list
-// NodeOps are created for upgrades, which own them.
-// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch
+// NodeOps are created for upgrades, which own them, and deleted when they ask for it after they have finished.
+// +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeopupgrades,verbs=list;watch
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/finalizers;nodeopupgrades/finalizers,verbs=update
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops/status;nodeopupgrades/status,verbs=patch

@@ -25,12 +25,16 @@ type compiler struct {
 	selector labels.Selector
 	objects  map[string]nodeObjects // by node
 	failed   string                 // the first node on which the operation failed
+
+	isMember   func(*node.Node) bool // of the nodes of the start; nil if all selected nodes belong to the operation
+	isStarting bool                  // these nodes are not recorded yet
 }
 
 // Compile turns a NodeOp into a rollout. An invalid one gives Problems and a rollout that is Broken.
 func Compile(in *Input) *Compiled {
 	c := newCompiler(in)
 	c.checkSpec()
+	c.compileStart()
 
 	for _, n := range in.Nodes {
 		if c.op.selectsNodes() || c.op.isOn(n) {
@@ -40,6 +44,7 @@ func Compile(in *Input) *Compiled {
 	c.op.usualVisit = c.out.findUsualVisit()
 	c.addMissingNodes()
 	c.addGroups()
+	c.out.Rollout.Usual = rollout.FindUsual(c.out.Rollout.Targets)
 
 	c.out.Ledger = readLedger(c.op)
 	c.out.Removed = c.op.isDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Edits) == 0
@@ -52,7 +57,7 @@ const maxEnv = 1 << 20
 func newCompiler(in *Input) *compiler {
 	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, findings: in.Findings, marks: in.Marks}
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
-	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, targets: map[string]*target{}, LeftPods: map[string][]string{}}
+	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, budget: in.Budget, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
 		Ref:      op.ref(),
 		UID:      string(in.NodeOp.UID),
@@ -108,7 +113,7 @@ func (c *compiler) addProblem(reason rollout.Reason, text string) {
 // addNode compiles one node, unless this NodeOp has nothing to do with it.
 func (c *compiler) addNode(n *node.Node) {
 	t := newTarget(c.op, n, c.objects[n.Name])
-	selected := c.op.selectsNodes() && c.selector.Matches(labels.Set(n.Labels))
+	selected := c.selects(n)
 
 	if selected || t.hasBegun() || t.rec.Result != nil {
 		c.out.targets[n.Name] = t
@@ -116,7 +121,11 @@ func (c *compiler) addNode(n *node.Node) {
 	}
 	if selected || t.hasBegun() { // others that have finished only count
 		t.leaving = !selected && (!c.op.isFinished() || t.rec.Admitted || c.op.isDeleting())
-		c.out.Rollout.Targets = append(c.out.Rollout.Targets, t.compile())
+		compiled := t.compile()
+		if c.isStarting && compiled.Blocked == nil {
+			compiled.Blocked = awaitsStart()
+		}
+		c.out.Rollout.Targets = append(c.out.Rollout.Targets, compiled)
 	}
 	if limit := t.attemptLimit(); limit != nil {
 		c.out.Limits = append(c.out.Limits, *limit)

@@ -55,6 +55,8 @@ type Budget struct {
 	Groups []rollout.Group
 	Of     map[string]rollout.GroupRef // Group.Ref by node
 	Place  map[string]string           // Target.Place by node
+
+	Windows *skyhookv1.Windows
 }
 
 // Config is the configuration of the operator.
@@ -87,6 +89,8 @@ type Compiled struct {
 	targets      map[string]*target
 	order        []*target
 	missing      []string // nodes that were started and do not exist any more
+	budget       *Budget
+	start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
 }
 
 // IsFinished reports whether the NodeOp has finished.

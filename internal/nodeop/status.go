@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -42,6 +44,14 @@ func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v
 	out.Phase = r.phase(out.Counters, len(entries))
 	out.NodeStatuses = limitEntries(entries)
 	out.CompartmentStatuses = compartmentStatuses(c.op, groups)
+	var windows *skyhookv1.Windows
+	if budget := c.budget; budget != nil {
+		windows = budget.Windows
+	}
+	out.EstimatedCompletion = policy.EstimateCompletion(windows, report.Completion, was.EstimatedCompletion, c.op.now)
+	if c.op.spec().Targets == v1alpha1.TargetsAtStart {
+		out.StartTargets = cmp.Or(was.StartTargets.DeepCopy(), c.start)
+	}
 	out.Conditions = r.conditions(&out)
 	setUpdateTimes(&out, &was, c.op.now)
 	return out
@@ -78,7 +88,7 @@ func setUpdateTimes(out, was *v1alpha1.NodeOpStatus, t time.Time) {
 
 	a, b := out.DeepCopy(), was.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission = metav1.Time{}, nil
+		s.LastUpdated, s.Admission, s.EstimatedCompletion = metav1.Time{}, nil, nil
 		clearTimes(s.Conditions, s.NodeStatuses)
 	}
 	if !equality.Semantic.DeepEqual(a, b) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -132,6 +133,10 @@ func (t *target) compile() rollout.Target {
 	default:
 		out.Tasks = (&taskCompiler{t}).tasks()
 	}
+	if out.Blocked == nil && t.node.Labels[skyhookv1.LabelIgnore] == "true" {
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
+			Text: "the node has the label " + skyhookv1.LabelIgnore + "=true: remove it to go on"}
+	}
 	out.Strays, out.Going = t.strays()
 	return out
 }
@@ -145,6 +150,9 @@ func (t *target) compileResult(out *rollout.Target) {
 	}
 	if r.Phase == v1alpha1.PhaseCompleted {
 		out.FinishedAt = r.At
+		if t.rec.At != nil && !r.Skipped {
+			out.Took = max(0, r.At.Sub(*t.rec.At))
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 func Revision(op *v1alpha1.NodeOp) string {
 	spec := op.Spec
 	spec.Suspend, spec.Concurrency, spec.CountUnavailable = nil, 0, false
+	spec.TTLSecondsAfterFinished, spec.TTLIncludesNodeOp = nil, false
 	sum := sha256.Sum256([]byte(string(op.UID) + node.EncodeJSON(spec)))
 	return hex.EncodeToString(sum[:8])
 }

@@ -27,7 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?nodeMarks)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?nodeMarks)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof and ttlSecondsAfterFinished once the operation has started: create another NodeOp"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?targets), dyn(self.spec.?nodeMarks)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?targets), dyn(oldSelf.spec.?nodeMarks)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof, ttlSecondsAfterFinished and ttlIncludesNodeOp once the operation has started: create another NodeOp"
 type NodeOp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -51,13 +51,20 @@ type NodeOpList struct {
 	Items           []NodeOp `json:"items"`
 }
 
-// NodeOpSpec describes the operation. Once it has started, only suspend, concurrency, countUnavailable, proof and
-// ttlSecondsAfterFinished can change.
+// NodeOpSpec describes the operation. Once it has started, only suspend, concurrency, countUnavailable, proof,
+// ttlSecondsAfterFinished and ttlIncludesNodeOp can change.
+// +kubebuilder:validation:XValidation:rule="!has(self.ttlIncludesNodeOp) || !self.ttlIncludesNodeOp || has(self.ttlSecondsAfterFinished)",fieldPath=".ttlIncludesNodeOp",message="ttlIncludesNodeOp has no effect without ttlSecondsAfterFinished: set ttlSecondsAfterFinished, or remove ttlIncludesNodeOp"
 // +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.concurrency) && self.concurrency > 0",fieldPath=".countUnavailable",message="countUnavailable has no effect without concurrency: set concurrency, or use countUnavailable in the budget of the deploymentPolicy"
 type NodeOpSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
 	// +optional
 	NodeSelector LabelSelector `json:"nodeSelector,omitzero"`
+
+	// targets says which of the selected nodes belong to the operation. Current (the default) are all, including those that are
+	// created or labelled while it runs. AtStart are those that nodeSelector selects when the operation starts; nodes that
+	// are created or labelled later are no part of it. Absent means Current.
+	// +optional
+	Targets Targets `json:"targets,omitempty"`
 
 	// command is what the privileged container runs, at most 256 words. An empty list runs the entrypoint of the image.
 	// +required
@@ -167,6 +174,11 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
+	// ttlIncludesNodeOp deletes the NodeOp itself, too, after ttlSecondsAfterFinished, and with it the results in status. It stays while
+	// it keeps a node cordoned after a failure. Default false. It needs ttlSecondsAfterFinished.
+	// +optional
+	TTLIncludesNodeOp bool `json:"ttlIncludesNodeOp,omitempty"`
+
 	// tolerations are added to the pods of the operation, at most 64.
 	// +optional
 	// +listType=atomic
@@ -198,6 +210,16 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
 }
+
+// Targets says which of the selected nodes belong to an operation.
+// +kubebuilder:validation:Enum=Current;AtStart
+type Targets string
+
+// The choices.
+const (
+	TargetsCurrent Targets = "Current"
+	TargetsAtStart Targets = "AtStart"
+)
 
 // DrainOptions configure how a node is drained. Mirror pods and finished pods are never evicted.
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelaySeconds) || !has(self.timeoutSeconds) || self.timeoutSeconds <= 0 || self.loadBalancerDelaySeconds < self.timeoutSeconds",fieldPath=".loadBalancerDelaySeconds",message="drainOptions.loadBalancerDelaySeconds is not shorter than timeoutSeconds, which it is a part of: shorten it, or raise timeoutSeconds"

@@ -49,6 +49,28 @@ type NodeOpStatus struct {
 	// admission lists nodes that are being admitted. It prevents two operators from exceeding concurrency together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`
+
+	// estimatedCompletion is when the operation should be finished, from how long its finished nodes took. It is absent while that is
+	// unknown.
+	// +optional
+	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`
+
+	// startTargets are the nodes that belong to an operation with targets AtStart. It is written before the first of them starts.
+	// +optional
+	StartTargets *StartTargets `json:"startTargets,omitempty"`
+}
+
+// StartTargets are the nodes that nodeSelector selected when an operation started.
+type StartTargets struct {
+	// count is the number of nodes.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Count int32 `json:"count"`
+
+	// nodes has five bytes of a hash of the UID of each node, sorted, in base64.
+	// +optional
+	// +kubebuilder:validation:MaxLength=262144
+	Nodes string `json:"nodes,omitempty"`
 }
 
 // NodeOpUpgradeStatus mirrors the status of the NodeOp that carries out the upgrade.

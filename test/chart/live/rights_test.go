@@ -217,6 +217,16 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfte
 		err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "check"}, o)
 		return err == nil && o.Status.Completed == 2 && hasRequested(t, w, "delete", "jobs")
 	})
+	w.Apply(`
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: passing, namespace: ` + w.Namespace + `}
+spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfterFinished: 0, ttlIncludesNodeOp: true}
+`)
+	w.Eventually("the NodeOp is deleted by itself", func() bool {
+		finishJobs(w, true)
+		return hasRequested(t, w, "delete", "nodeops")
+	})
 	deleteRunningNodeOp(t, w)
 }
 

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeop
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+const startOp = `{metadata: {name: check}, spec: {command: [x], concurrency: 1, targets: AtStart, nodeSelector: {matchLabels: {pool: a}}}}`
+
+// With targets AtStart nodes that are created, replaced or labelled after the start are no part of the operation, also for another
+// leader: only the status is kept. Without a node it has not started.
+func TestTargetsAtStart(t *testing.T) {
+	w := newEnvironment(t, "n1", "n2", "n3")
+	o := w.applyYAML(startOp)
+	w.tick()
+	if o.Status.StartTargets != nil {
+		t.Fatalf("recorded without a node: %+v", o.Status.StartTargets)
+	}
+	w.node("n1").Labels["pool"], w.node("n2").Labels["pool"] = "a", "a"
+	c := w.compile(o)
+	for _, target := range c.Rollout.Targets {
+		if target.Blocked == nil || target.Blocked.Reason != rollout.ReasonLedger {
+			t.Errorf("before the nodes are recorded %s is blocked by %+v", target.Node, target.Blocked)
+		}
+	}
+	w.tick()
+	requireEqual(t, "count", o.Status.StartTargets.Count, 2)
+	w.node("n3").Labels["pool"] = "a"
+	w.addNode("n4")
+	w.node("n4").Labels["pool"] = "a"
+	w.node("n2").UID = "another node of that name"
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "total", o.Status.Total, 1)
+	requireEqual(t, "jobs", len(w.jobs), 1)
+
+	w = newEnvironment(t, "n1", "n2")
+	w.node("n1").Labels["pool"] = "a"
+	current := w.applyYAML(strings.Replace(startOp, "targets: AtStart, ", "", 1))
+	w.tick()
+	w.node("n2").Labels["pool"] = "a"
+	w.runToEnd()
+	requireEqual(t, "total of current targets", current.Status.Total, 2)
+	if current.Status.StartTargets != nil {
+		t.Error("the nodes are recorded without being needed")
+	}
+}
+
+// A suspended or invalid operation has not started.
+func TestStartWaits(t *testing.T) {
+	w := newEnvironment(t, "n1", "n2")
+	w.node("n1").Labels["pool"] = "a"
+	o := w.applyYAML(strings.Replace(startOp, "concurrency: 1", "suspend: true", 1))
+	w.tick()
+	if o.Status.StartTargets != nil {
+		t.Fatal("recorded while suspended")
+	}
+	w.node("n2").Labels["pool"] = "a"
+	*o.Spec.Suspend = false
+	w.runToEnd()
+	requireEqual(t, "total", o.Status.Total, 2)
+}
+
+// The record is bounded, and one that cannot be read stops the operation with what to do about it.
+func TestStartTargetsRecord(t *testing.T) {
+	var nodes []*node.Node
+	for i := range 10000 {
+		nodes = append(nodes, &node.Node{Name: "n", UID: strconv.Itoa(i)})
+	}
+	recorded := newStartTargets(nodes)
+	if len(recorded.Nodes) > 70<<10 {
+		t.Errorf("10,000 nodes have %d bytes", len(recorded.Nodes))
+	}
+	members, err := parseStartTargets(recorded)
+	if err != nil || len(members) != len(nodes) || !members[hashNode(nodes[7])] || members[hashNode(&node.Node{UID: "other"})] {
+		t.Errorf("%d nodes, %v", len(members), err)
+	}
+	w := newEnvironment(t, "n1")
+	w.node("n1").Labels["pool"] = "a"
+	o := w.applyYAML(startOp)
+	o.Status.StartTargets = &v1alpha1.StartTargets{Count: 2, Nodes: "AAAA"}
+	w.runToEnd()
+	condition := findCondition(o, v1alpha1.ConditionAccepted)
+	if condition.Reason != string(rollout.ReasonInvalidSpec) || !strings.Contains(condition.Message, "status.startTargets cannot be read: remove it") {
+		t.Errorf("%+v", condition)
+	}
+}
+
+// A node with the label ignore is not touched, and the operation waits for it and says so.
+func TestIgnoredNode(t *testing.T) {
+	w := newEnvironment(t, "n1", "n2")
+	w.node("n1").Labels[skyhookv1.LabelIgnore] = "true"
+	o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x]}}`)
+	w.runToEnd()
+	requireEqual(t, "completed", o.Status.Completed, 1)
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseRunning)
+	requireEqual(t, "jobs", len(w.jobs), 1)
+	if got := findCondition(o, v1alpha1.ConditionReady); !strings.Contains(got.Message, "node n1 waits: the node has the label skyhook.nvidia.com/ignore=true") {
+		t.Errorf("the message is %q", got.Message)
+	}
+	delete(w.node("n1").Labels, skyhookv1.LabelIgnore)
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "jobs", len(w.jobs), 2)
+}
