@@ -74,6 +74,7 @@ var podSpec = part{
 		24: all, // restartPolicy
 	},
 	22: all, // tolerations
+	25: all, // priority
 }
 
 var podStatus = part{
