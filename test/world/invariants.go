@@ -41,7 +41,7 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 	before := r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]]
 	r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]] = now
 	isNew := slices.ContainsFunc(now, func(uid string) bool { return !slices.Contains(before, uid) })
-	known := slices.DeleteFunc(slices.Clone(now), func(uid string) bool { return !r.isSeenByLeader(uid) })
+	known := slices.DeleteFunc(slices.Clone(now), func(uid string) bool { return r.hasOnlyPods(skyhook, uid) && !r.isSeenByLeader(uid) })
 	if !isNew || len(known) <= limit {
 		return
 	}
@@ -50,6 +50,11 @@ func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 		names = append(names, r.nameOf(uid))
 	}
 	r.violate("the budget is never exceeded", "%s Skyhook %s are now %s, and it may have %d", what, skyhook, strings.Join(names, ", "), limit)
+}
+
+// hasOnlyPods reports whether nothing but pods of a Skyhook takes its seat on a node: it is neither admitted nor held.
+func (r *Run) hasOnlyPods(skyhook, uid string) bool {
+	return !r.truth.held[uid][skyhook] && !r.truth.admitted[uid][skyhook]
 }
 
 // isSeenByLeader reports whether the leader can know that a node exists. A pod that it made for a node which was deleted meanwhile
