@@ -21,13 +21,24 @@ import (
 // screenshotVariable names a folder in which the test leaves what the browser showed.
 const screenshotVariable = "SKYHOOK_SCREENSHOTS"
 
+// findBrowser returns the program of Chromium, or of Chrome, which the machines of GitHub have; empty for none.
+func findBrowser() string {
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if program, err := exec.LookPath(name); err == nil {
+			return program
+		}
+	}
+	return ""
+}
+
 // startBrowser starts Chromium. Errors of scripts and of requests fail the test.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
+	program := findBrowser()
+	if program == "" {
 		t.Skip("it needs Debian's package chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)

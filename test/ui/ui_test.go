@@ -60,16 +60,27 @@ type browser struct {
 	expectProblems bool // a test makes the browser write errors to its console
 }
 
+// findBrowser returns the program of Chromium, or of Chrome, which the machines of GitHub have; empty for none.
+func findBrowser() string {
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if program, err := exec.LookPath(name); err == nil {
+			return program
+		}
+	}
+	return ""
+}
+
 // startBrowser starts Chromium. Whatever it writes to its console as an error fails the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
+	program := findBrowser()
+	if program == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("it needs Debian's package chromium, and CI must not leave it out")
 		}
 		t.Skip("it needs Debian's package chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
