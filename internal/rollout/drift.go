@@ -34,11 +34,12 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 			continue
 		}
 		d.sweepOld(t)
+		if t.isBeingChecked() {
+			running++
+		}
 		switch {
 		case t.target.Drift.Object != "":
-			if d.continueCheck(t) {
-				running++
-			}
+			d.continueCheck(t)
 		case !d.mayCheck(t):
 		case d.plan.now.Before(t.target.Drift.Due):
 			d.plan.requestNext(t.target.Drift.Due)
@@ -61,8 +62,15 @@ func (d driftChecker) sweepOld(t *targetState) {
 	}
 }
 
-// continueCheck ends a check that has ended, takes too long, or is in the way. It reports whether the check goes on.
-func (d driftChecker) continueCheck(t *targetState) bool {
+// isBeingChecked reports whether a check runs on the node of a target. One that is to end, or is being deleted, runs until its object is
+// gone, because the request may be on its way or be lost. On a node that is not ready nothing goes, and nothing runs that others wait for.
+func (t *targetState) isBeingChecked() bool {
+	drift := t.target.Drift
+	return drift.Object != "" && !drift.Ended || drift.Going && t.node.Ready
+}
+
+// continueCheck ends a check that has ended, takes too long, or is in the way.
+func (d driftChecker) continueCheck(t *targetState) {
 	drift := t.target.Drift
 	note := func(text string) {
 		why := Why{Reason: ReasonEnded, Text: text, About: drift.Object}
@@ -82,9 +90,7 @@ func (d driftChecker) continueCheck(t *targetState) bool {
 	default:
 		d.plan.requestNext(drift.expiresAt())
 		d.plan.requestNext(d.plan.now.Add(driftPoll))
-		return true
 	}
-	return false
 }
 
 // mayCheck reports whether a check may start on the node of a target: everything is done there, and nobody works on it or keeps it
@@ -92,7 +98,7 @@ func (d driftChecker) continueCheck(t *targetState) bool {
 func (d driftChecker) mayCheck(t *targetState) bool {
 	r := t.rollout
 	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && t.target.RolledBack == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
+	isDone := t.isComplete() && !t.target.Drift.Going && t.target.RolledBack == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
 	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
 }
 

@@ -306,6 +306,7 @@ type Drift struct {
 	Created time.Time     // when that was created
 	Ended   bool          // and has ended
 	Keep    bool          // and stays when that is noted, so that people can read its log
+	Going   bool          // an object of an earlier check has not ended: it is being deleted, or will be
 	Old     []string      // names of objects of earlier checks that nobody needs any more
 	Limit   time.Duration // how long it may take
 	// when this process observed the object first, see Durations; zero if unknown

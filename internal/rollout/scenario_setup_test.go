@@ -394,7 +394,7 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 }
 
 // parseDrift parses when the node is checked for drift, from now: "10m", and what is known of the object that checks it: ",ended"
-// or ",keep".
+// or ",keep"; ",going" while that is being deleted.
 func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drift {
 	d := rollout.Drift{Limit: 5 * time.Minute}
 	if before != nil {
@@ -410,6 +410,8 @@ func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drif
 			d.Ended = true
 		case "keep":
 			d.Keep = true
+		case "going":
+			d.Object, d.Going = "", true
 		}
 	}
 	return &d

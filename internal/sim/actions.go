@@ -164,21 +164,23 @@ func (w actionWriter) checkDrift() {
 	case w.action.Verb == rollout.VerbVerify:
 		drift.Object, drift.Created, drift.Ended = w.newObjectName(), w.now, false
 	case drift.Object == w.action.Object:
-		drift.Old, drift.Object = append(slices.Clone(drift.Old), drift.Object), ""
+		drift.Old, drift.Object, drift.Going = append(slices.Clone(drift.Old), drift.Object), "", !drift.Ended
 		drift.Due = w.now.Add(driftInterval)
 	}
 	w.target.Drift = &drift
 }
 
-// sweepDrift deletes an object that checks the node, or checked it. It reports whether there was one.
+// sweepDrift deletes an object that checks the node, or checked it. It reports whether there was one. With SlowDeletion, one that has not
+// ended stays until Drift.Going is reset.
 func (w actionWriter) sweepDrift(object string) bool {
 	if w.target.Drift == nil || w.target.Drift.Object != object && !slices.Contains(w.target.Drift.Old, object) {
 		return false
 	}
 	drift := *w.target.Drift
 	if drift.Object == object {
-		drift.Object = ""
+		drift.Object, drift.Going = "", !drift.Ended
 	}
+	drift.Going = drift.Going && w.SlowDeletion
 	drift.Old = slices.DeleteFunc(slices.Clone(drift.Old), func(o string) bool { return o == object })
 	w.target.Drift = &drift
 	return true

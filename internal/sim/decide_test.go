@@ -25,6 +25,7 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	}
 	plan := rollout.Decide(snap)
 	s.checkReasons(plan)
+	s.checkDriftLimit(snap, plan)
 	s.checkBatchEnd(snap, plan)
 	if !plan.Next.IsZero() && !plan.Next.After(snap.Now) {
 		s.failf("the next pass is in the past: %s", plan.Next)

@@ -226,28 +226,6 @@ func (s *faultTest) compileAll() {
 	}
 }
 
-// compileDrift has the nodes of a rollout checked for drift. A check ends at some time; that of a node which is no longer selected, or
-// of a deleted rollout, belongs to nothing.
-func (s *faultTest) compileDrift(r *rollout.Rollout, t *rollout.Target) {
-	drift := rollout.Drift{}
-	if t.Drift != nil {
-		drift = *t.Drift
-	}
-	if r.DriftLimit == 0 || t.Leaving || r.Deleting {
-		t.Strays = append(t.Strays, drift.Old...)
-		if drift.Object != "" {
-			t.Strays = append(t.Strays, drift.Object)
-		}
-		t.Drift = nil
-		return
-	}
-	drift.Limit = time.Minute
-	if drift.Object != "" && s.chance(30) {
-		drift.Ended, drift.Keep = true, s.chance(30)
-	}
-	t.Drift = &drift
-}
-
 // compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.
 func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) {
 	isIdle := !t.Admitted && t.RolledBack == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""

@@ -12,21 +12,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
-// checkDriftChangesNothing: without the checks for drift the plan is the same. No more nodes of a rollout are checked at the same time
-// than its limit.
+// checkDriftChangesNothing: without the checks for drift the plan is the same.
 func (s *faultTest) checkDriftChangesNothing(snap rollout.Snapshot, plan rollout.Plan) {
-	checks := map[rollout.Ref]int{}
-	objects, running := map[string]bool{}, map[string]bool{}
+	objects := map[string]bool{}
 	without := sim.Clone(snap)
 	for i := range without.Rollouts {
 		r := &without.Rollouts[i]
 		for j := range r.Targets {
 			if drift := r.Targets[j].Drift; drift != nil {
-				isGone := !slices.ContainsFunc(snap.Nodes, func(n rollout.Node) bool { return n.Name == r.Targets[j].Node && n.UID == r.Targets[j].UID })
-				if drift.Object != "" && !drift.Ended && !isGone {
-					checks[r.Ref]++
-					running[drift.Object] = true
-				}
 				objects[drift.Object] = true
 				for _, o := range drift.Old {
 					objects[o] = true
@@ -39,22 +32,6 @@ func (s *faultTest) checkDriftChangesNothing(snap rollout.Snapshot, plan rollout
 	isOfDrift := func(a rollout.Action) bool {
 		return a.Verb == rollout.VerbVerify || a.Verb == rollout.VerbNote || a.Verb == rollout.VerbSweep && objects[a.Object]
 	}
-	for _, a := range plan.Actions {
-		switch {
-		case a.Verb == rollout.VerbVerify:
-			checks[a.Rollout]++
-		case (a.Verb == rollout.VerbSweep || a.Verb == rollout.VerbNote) && running[a.Object]: // the node is worked on, or the check takes too long
-			checks[a.Rollout]--
-			delete(running, a.Object)
-		}
-	}
-	for i := range snap.Rollouts {
-		r := &snap.Rollouts[i]
-		startsAny := slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbVerify && a.Rollout == r.Ref })
-		if startsAny && checks[r.Ref] > r.DriftLimit {
-			s.failf("%s checks %d nodes for drift, at most %d may be", r.Ref, checks[r.Ref], r.DriftLimit)
-		}
-	}
 	plan.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), isOfDrift)
 	one, two := sortPlan(plan), sortPlan(rollout.Decide(without))
 	one.Next, two.Next = snap.Now, snap.Now
@@ -64,6 +41,59 @@ func (s *faultTest) checkDriftChangesNothing(snap rollout.Snapshot, plan rollout
 	if !reflect.DeepEqual(one, two) {
 		s.failf("checks for drift change the plan:\n%+v\n%+v", one, two)
 	}
+}
+
+// checkDriftLimit: a check starts only while fewer nodes of its rollout are checked than may be. A check lasts until its object has
+// ended or is gone, whatever is planned for it.
+func (s *faultTest) checkDriftLimit(snap rollout.Snapshot, plan rollout.Plan) {
+	checks, starts := map[rollout.Ref]int{}, map[rollout.Ref]bool{}
+	for _, r := range snap.Rollouts {
+		for _, t := range r.Targets {
+			at := slices.IndexFunc(snap.Nodes, func(n rollout.Node) bool { return n.Name == t.Node && n.UID == t.UID })
+			if drift := t.Drift; drift != nil && at >= 0 {
+				isGoing := drift.Going && snap.Nodes[at].Ready
+				if isGoing || drift.Object != "" && !drift.Ended {
+					checks[r.Ref]++
+				}
+			}
+		}
+	}
+	for _, a := range plan.Actions {
+		if a.Verb == rollout.VerbVerify {
+			checks[a.Rollout]++
+			starts[a.Rollout] = true
+		}
+	}
+	for _, r := range snap.Rollouts {
+		if starts[r.Ref] && checks[r.Ref] > r.DriftLimit {
+			s.failf("%s checks %d nodes for drift, at most %d may be", r.Ref, checks[r.Ref], r.DriftLimit)
+		}
+	}
+}
+
+// compileDrift has the nodes of a rollout checked for drift. A check ends at some time; that of a node which is no longer selected, or
+// of a deleted rollout, belongs to nothing.
+func (s *faultTest) compileDrift(r *rollout.Rollout, t *rollout.Target) {
+	drift := rollout.Drift{}
+	if t.Drift != nil {
+		drift = *t.Drift
+	}
+	if r.DriftLimit == 0 || t.Leaving || r.Deleting {
+		t.Strays = append(t.Strays, drift.Old...)
+		if drift.Object != "" {
+			t.Strays = append(t.Strays, drift.Object)
+		}
+		t.Drift = nil
+		return
+	}
+	drift.Limit = time.Minute
+	if drift.Object != "" && s.chance(30) {
+		drift.Ended, drift.Keep = true, s.chance(30)
+	}
+	if drift.Going && s.chance(40) {
+		drift.Going = false
+	}
+	t.Drift = &drift
 }
 
 // limitDrift bounds the times of checks that an operator with another clock recorded.

@@ -69,16 +69,18 @@ func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 	rec := tc.driftOf(t)
 	out.Drift = &rollout.Drift{Due: tc.driftDue(t, rec), Limit: driftPodTimeout}
 	for _, pod := range pods {
+		phase := pod.drift.Status.Phase
+		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
 		case pod.leaving:
+			out.Drift.Going = out.Drift.Going || !hasEnded
 		case pod.name != tc.driftPodName(t):
+			out.Drift.Going = out.Drift.Going || !hasEnded
 			if pod.name != rec.Pod {
 				out.Drift.Old = append(out.Drift.Old, pod.name)
 			}
 		default:
-			phase := pod.drift.Status.Phase
-			out.Drift.Object, out.Drift.Created = pod.name, pod.created
-			out.Drift.Ended = phase == corev1.PodSucceeded || phase == corev1.PodFailed
+			out.Drift.Object, out.Drift.Created, out.Drift.Ended = pod.name, pod.created, hasEnded
 			found := tc.readDrift(t, pod.drift)
 			out.Drift.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
 		}
