@@ -15,10 +15,10 @@ import (
 func newDeploymentPolicyCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deployment-policy", Aliases: []string{"dp"},
-		Short: "Control the batches of a DeploymentPolicy",
+		Short: "Show DeploymentPolicies, and control their batches",
 		RunE:  runGroup,
 	}
-	cmd.AddCommand(newDeploymentPolicyResetCommand(f))
+	cmd.AddCommand(newPolicyStatusCommand(f), newDeploymentPolicyResetCommand(f))
 	return cmd
 }
 

@@ -22,7 +22,7 @@ func newNodeCommand(f *factory) *cobra.Command {
 			"NODE is a name, or a regular expression for the whole name when it contains one of .*+?^${}[]|()\\",
 		RunE: runGroup,
 	}
-	cmd.AddCommand(newNodeListCommand(f), newNodeStatusCommand(f), newNodeIgnoreCommand(f), newNodeUnignoreCommand(f), newNodeResetCommand(f),
+	cmd.AddCommand(newNodeListCommand(f), newNodeStatusCommand(f), newNodeDescribeCommand(f), newNodeIgnoreCommand(f), newNodeUnignoreCommand(f), newNodeResetCommand(f),
 		newNodeRebootCommand(f), newNodeDrainCommand(f), newNodeRunCommand(f))
 	return cmd
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // simulateOptions are the flags of simulate.
@@ -31,6 +32,7 @@ type simulateOptions struct {
 	nodes     []string
 	waves     int
 	approve   bool
+	steps     bool
 }
 
 func newSimulateCommand(f *factory) *cobra.Command {
@@ -56,6 +58,7 @@ func newSimulateCommand(f *factory) *cobra.Command {
 	flags.DurationVar(&o.pod, "pod", 30*time.Second, "time until an evicted pod is gone")
 	flags.DurationVar(&o.limit, "limit", maxSimulatedTime, "end the simulation after this time")
 	flags.StringSliceVar(&o.nodes, "node", nil, "with -o wide: only the steps on this `node`; may be repeated")
+	flags.BoolVar(&o.steps, "steps", true, "with -o wide, json and yaml: list the steps on nodes")
 	flags.BoolVar(&o.approve, "approve", false, "assume that every compartment that waits for an approval gets it")
 	flags.IntVar(&o.waves, "waves", -1, fmt.Sprintf("number of waves to print; 0 for all; default: all up to %d nodes, otherwise 20", maxNodesSimulated))
 	return cmd
@@ -85,6 +88,7 @@ func (o *simulateOptions) parseDurations() (sim.Durations, error) {
 
 // simulation is what the simulate command prints.
 type simulation struct {
+	Now      time.Time          `json:"now"` // when it begins
 	Took     string             `json:"took"`
 	Complete bool               `json:"complete"`
 	Rollouts []simulatedRollout `json:"rollouts"`
@@ -96,11 +100,14 @@ type simulatedRollout struct {
 	Name  rollout.Ref     `json:"name"`
 	Waves []simulatedWave `json:"waves"`
 	Left  []reasonCount   `json:"left,omitempty"`
+
+	Progress *ui.Progress `json:"progress"`
 }
 
 type simulatedWave struct {
 	wave
 	Ended string `json:"ended,omitempty"`
+	ui.WaveTimes
 }
 
 type simulatedStep struct {
@@ -132,7 +139,7 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 	}
 	c := v.simulateRollouts(times, o.limit, v.stopWhenDone(args))
 	s := newSimulation(v, c, args)
-	if format != output.Table && format != output.Name {
+	if o.steps && format != output.Table && format != output.Name {
 		s.Steps = listSteps(v, c, args, o.nodes)
 	}
 	s.maxWaves = limitWaves(o.waves, 20, len(v.snapshot.Nodes))
@@ -140,26 +147,31 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 }
 
 func newSimulation(v *view, c *forecast, args []string) *simulation {
-	s := &simulation{Took: formatDuration(c.timeline.End.Sub(c.start)), Complete: true, Rollouts: []simulatedRollout{}, Steps: []simulatedStep{}}
+	now := v.snapshot.Now.UTC()
+	s := &simulation{Now: now, Took: formatDuration(c.timeline.End.Sub(c.start)), Complete: true, Rollouts: []simulatedRollout{}, Steps: []simulatedStep{}}
 	ends := c.findEnds()
 	for _, r := range v.selectRollouts(args) {
 		sr := simulatedRollout{Name: r.Ref, Waves: []simulatedWave{}}
 		for _, w := range c.waves[r.Ref] {
 			sw := simulatedWave{wave: w}
 			sw.Group = groupName(r, w.group)
-			last, haveAllEnded := time.Duration(0), true
+			last, haveAllEnded := w.after, true
 			for _, node := range w.Nodes {
 				end, ok := ends[targetKey{r.Ref, node}]
 				last, haveAllEnded = max(last, end), haveAllEnded && ok
 			}
 			if haveAllEnded {
 				sw.Ended = formatDuration(last)
+			} else {
+				last = c.timeline.End.Sub(c.start)
 			}
+			sw.WaveTimes = ui.WaveTimes{From: now.Add(w.after), To: now.Add(last), Open: !haveAllEnded}
 			sr.Waves = append(sr.Waves, sw)
 		}
 		sr.Left = countReasons(slices.SortedFunc(maps.Values(c.waitingVerdicts(r)), func(a, b rollout.Verdict) int {
 			return strings.Compare(a.Node, b.Node)
 		}))
+		sr.Progress = v.newProgress(r, c)
 		s.Complete = s.Complete && len(sr.Left) == 0
 		s.Rollouts = append(s.Rollouts, sr)
 	}

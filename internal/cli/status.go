@@ -5,12 +5,15 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // statusOptions are the flags of status.
@@ -20,6 +23,9 @@ type statusOptions struct {
 	watch    bool
 	interval time.Duration
 	args     []string // a rollout; none for all
+	nodes    bool
+	state    string
+	search   string
 }
 
 func newStatusCommand(f *factory) *cobra.Command {
@@ -28,9 +34,12 @@ func newStatusCommand(f *factory) *cobra.Command {
 		Use:   "status [SKYHOOK|nodeop/NAME]",
 		Short: "Show the progress, speed and problems of rollouts",
 		Long: "Show the progress, speed and problems of rollouts: one line for each rollout, or details of the named one.\n\n" +
+			"With --nodes it lists what each node does in the rollout that needs the most attention there, or in the named one: the most\n" +
+			"urgent nodes first, as kubectl skyhook ui shows them.\n\n" +
 			"With -w it continues until everything is done or interrupted. A terminal is redrawn; elsewhere changes are appended.",
 		Example: "  kubectl skyhook status\n" +
 			"  kubectl skyhook status demo -w\n" +
+			"  kubectl skyhook status --nodes --state failed\n" +
 			"  kubectl skyhook status nodeop/kernel-version -o json",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.completeSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,6 +55,9 @@ func newStatusCommand(f *factory) *cobra.Command {
 		},
 	}
 	o.from.addFromFlag(cmd)
+	cmd.Flags().BoolVar(&o.nodes, "nodes", false, "list what each node does, instead of rollouts")
+	cmd.Flags().StringVar(&o.state, "state", "", "with --nodes: only nodes in this `state`, such as failed, draining or waiting")
+	cmd.Flags().StringVar(&o.search, "search", "", "with --nodes: only nodes with this `text` in their name, stage or reason")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "watch for changes")
 	cmd.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "with -w: time between updates")
 	return cmd
@@ -55,6 +67,13 @@ func newStatusCommand(f *factory) *cobra.Command {
 func (o *statusOptions) load(ctx context.Context) (output.Answer, bool, error) {
 	if _, err := o.CheckFormat(); err != nil {
 		return output.Answer{}, false, err
+	}
+	filter := ui.FleetFilter{State: ui.State(o.state), Query: o.search}
+	if err := filter.Check(); err != nil {
+		return output.Answer{}, false, fmt.Errorf("--state: %w", err)
+	}
+	if filter != (ui.FleetFilter{}) && !o.nodes {
+		return output.Answer{}, false, errors.New("--state and --search choose nodes: add --nodes")
 	}
 	v, err := loadView(ctx, o.factory, o.from)
 	if err != nil {
@@ -69,7 +88,11 @@ func (o *statusOptions) load(ctx context.Context) (output.Answer, bool, error) {
 		all, names = append(all, s), append(names, strings.ToLower(s.Name.String()))
 		isDone = isDone && (s.Ended || s.Complete == s.Nodes)
 	}
+	if o.nodes {
+		return newFleetAnswer(o.Printer, v.newFleet(o.args), filter, v.snapshot.Now), isDone, nil
+	}
 	if len(o.args) > 0 {
+		all[0] = describeRollout(v, v.selectRollouts(o.args)[0])
 		details := func(wide bool) string { return all[0].formatDetails(o.Printer, wide) }
 		return output.Answer{Value: all[0], Names: names, Text: details}, isDone, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // rolloutStatus is the status of one rollout.
@@ -34,8 +35,9 @@ type rolloutStatus struct {
 	Failures   []failure           `json:"failures"`
 	Working    []runningTask       `json:"working"`
 	Packages   []string            `json:"packages,omitempty"`
-	Images     []packageImage      `json:"images,omitempty"`    // with pinImages
-	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"` // as the operator wrote them last
+	PerPackage []ui.Package        `json:"packageProgress,omitempty"` // of one rollout
+	Images     []packageImage      `json:"images,omitempty"`          // with pinImages
+	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
 	Problem    string              `json:"problem,omitempty"`
 	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
 }
@@ -51,6 +53,11 @@ type groupStatus struct {
 	Batch    int    `json:"batch"`
 	Stopped  bool   `json:"stopped,omitempty"`
 	Why      string `json:"why,omitempty"`
+
+	Counted   []ui.Cell `json:"counted,omitempty"`   // of one rollout: the nodes that count against the budget, at most fifty
+	NotListed int       `json:"notListed,omitempty"` // further nodes that do
+
+	ref rollout.GroupRef
 }
 
 // failure is a failing node.
@@ -199,7 +206,7 @@ func (s *rolloutStatus) addGroups(v *view, r *rollout.Rollout) {
 		report := reports[ref]
 		g := groupStatus{
 			Name: groupName(r, ref), Nodes: report.Matched, Complete: report.Finished, Failed: report.Failed, Busy: report.Busy,
-			Budget: report.Ceiling, Batch: report.Memory.Batch, Stopped: report.Memory.Stopped,
+			Budget: report.Ceiling, Batch: report.Memory.Batch, Stopped: report.Memory.Stopped, ref: ref,
 		}
 		if report.Why != nil {
 			g.Why = report.Why.Text

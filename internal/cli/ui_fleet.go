@@ -15,19 +15,21 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
-// fleet returns the data of the page of all nodes: what each does in the named rollout, or in the one that needs the most
-// attention there.
+// fleet returns the data of the page of all nodes.
 func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.view
-	var args []string
-	if name != "" {
-		args = []string{name}
-		if err := v.checkName(name); err != nil {
-			return nil, err
-		}
+	if name == "" {
+		return s.view.newFleet(nil), nil
 	}
+	if err := s.view.checkName(name); err != nil {
+		return nil, err
+	}
+	return s.view.newFleet([]string{name}), nil
+}
+
+// newFleet says what each node does in the named rollout, or in the one that needs the most attention there.
+func (v *view) newFleet(args []string) *ui.Fleet {
 	statuses, cells := []rolloutStatus{}, map[string]ui.Cell{}
 	for _, r := range v.selectRollouts(args) {
 		statuses = append(statuses, summarizeRollout(v, r))
@@ -47,7 +49,7 @@ func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
 	for _, n := range v.objects.Nodes {
 		c, isSelected := cells[n.Name]
 		switch {
-		case !isSelected && name != "":
+		case !isSelected && len(args) > 0:
 			continue
 		case !isSelected:
 			c = ui.Cell{Node: n.Name, State: ui.StateIdle, Labels: n.Labels}
@@ -58,7 +60,7 @@ func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
 		fleet.Nodes = append(fleet.Nodes, c)
 	}
 	slices.SortFunc(fleet.Nodes, func(a, b ui.Cell) int { return strings.Compare(a.Node, b.Node) })
-	return fleet, nil
+	return fleet
 }
 
 // newCell describes what a node does in one rollout.

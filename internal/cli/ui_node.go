@@ -33,24 +33,29 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 	out := v.newNode(n)
 	out.Offers = s.offersOfNode(n)
 	s.mu.Unlock()
-	if s.watched == nil {
-		return out, nil
+	return out, v.addRead(ctx, s.factory, out)
+}
+
+// addRead adds what only the API server knows of a node: events, logs of stages, and differences of files. A dump has none.
+func (v *view) addRead(ctx context.Context, f *factory, out *ui.Node) error {
+	if !v.dump.Live() {
+		return nil
 	}
-	out.Events = s.listEvents(ctx, name)
+	out.Events = listEvents(ctx, f, out.Name)
 	if report, ok := out.Drift.(*driftReport); ok {
-		if err := report.readDiffs(ctx, s.factory); err != nil {
-			return nil, err
+		if err := report.readDiffs(ctx, f); err != nil {
+			return err
 		}
 	}
 	for i := range out.Work {
 		for j := range out.Work[i].Stages {
 			stage := &out.Work[i].Stages[j]
 			if isLive := stage.State == string(rollout.StateRunning) || stage.State == string(rollout.StateFailing); isLive {
-				stage.Log = s.readLog(ctx, v, out.Work[i].Rollout, name, stage)
+				stage.Log = v.readLog(ctx, f, out.Work[i].Rollout, out.Name, stage)
 			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func (v *view) newNode(n *node.Node) *ui.Node {
@@ -183,9 +188,9 @@ func (v *view) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.Pod 
 }
 
 // listEvents returns the events of a node, the newest first. Without the right to list events there are none.
-func (s *uiSource) listEvents(ctx context.Context, name string) []ui.NodeEvent {
+func listEvents(ctx context.Context, f *factory, name string) []ui.NodeEvent {
 	out := []ui.NodeEvent{}
-	core, err := s.factory.coreClient()
+	core, err := f.coreClient()
 	if err != nil {
 		return out
 	}
@@ -214,7 +219,7 @@ func (s *uiSource) listEvents(ctx context.Context, name string) []ui.NodeEvent {
 const logLines = 50
 
 // readLog returns the end of the log of a stage, as package logs prints it, or of a step of a NodeOp.
-func (s *uiSource) readLog(ctx context.Context, v *view, of, nodeName string, stage *ui.Stage) string {
+func (v *view) readLog(ctx context.Context, f *factory, of, nodeName string, stage *ui.Stage) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if r := v.findRollout(of); r != nil && v.nodeOpOf(r) != nil {
@@ -222,15 +227,15 @@ func (s *uiSource) readLog(ctx context.Context, v *view, of, nodeName string, st
 		if p == nil {
 			return ""
 		}
-		return s.readPodLog(ctx, p.Namespace, p.Name)
+		return readPodLog(ctx, f, p.Namespace, p.Name)
 	}
 	var out strings.Builder
-	printer := *s.factory.Printer
+	printer := *f.Printer
 	printer.Out = &out
-	f := *s.factory
-	f.Printer = &printer
+	silent := *f
+	silent.Printer = &printer
 	_, stageName, _ := strings.Cut(stage.Label, " ")
-	o := &logsOptions{factory: &f, name: of, pkg: stage.Package, nodeArgs: []string{nodeName}, tail: logLines}
+	o := &logsOptions{factory: &silent, name: of, pkg: stage.Package, nodeArgs: []string{nodeName}, tail: logLines}
 	if slices.Contains(logStages, stageName) {
 		o.stage = stageName
 	}

@@ -193,8 +193,8 @@ func (v *view) isOfStep(p *corev1.Pod, op *nodeopv1.NodeOp, step string) bool {
 }
 
 // readPodLog returns the end of the log of each container of a pod that has one.
-func (s *uiSource) readPodLog(ctx context.Context, namespace, name string) string {
-	core, err := s.factory.coreClient()
+func readPodLog(ctx context.Context, f *factory, namespace, name string) string {
+	core, err := f.coreClient()
 	if err != nil {
 		return ""
 	}

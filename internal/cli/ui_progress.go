@@ -66,13 +66,13 @@ func (v *view) workOfEntry(r *rollout.Rollout, name string, entry nodeopv1.NodeS
 }
 
 // newProgress counts nodes over time: by the records on nodes until now, and by the simulation from now on.
-func (v *view) newProgress(r *rollout.Rollout, f *forecast) ui.Progress {
+func (v *view) newProgress(r *rollout.Rollout, f *forecast) *ui.Progress {
 	all := v.listWork(r)
-	p := ui.Progress{Now: v.snapshot.Now.UTC(), Nodes: len(all)}
+	p := &ui.Progress{Now: v.snapshot.Now.UTC(), Nodes: len(all)}
 	begin := v.findBegin(r, all)
 	p.Past = sumPoints(ui.Point{At: begin}, countWork(all, begin))
-	v.addFuture(&p, r, f)
-	v.addBatches(&p, r, f, all)
+	v.addFuture(p, r, f)
+	v.addBatches(p, r, f, all)
 	p.Closed = v.closedSpans(r, begin, cmp.Or(lastTime(p.Future), p.Now))
 	return p
 }
@@ -169,6 +169,8 @@ func (v *view) addFuture(p *ui.Progress, r *rollout.Rollout, f *forecast) {
 				change.Complete, change.Failed = change.Complete+1, change.Failed-1
 			case act.Verb == rollout.VerbRetire:
 				change.Complete, change.Working = change.Complete+1, change.Working-1
+			default:
+				continue
 			}
 			changes[at] = change
 		}

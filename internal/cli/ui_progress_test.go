@@ -28,10 +28,23 @@ func getJSON[T any](s *uiServer, path string) (out T) {
 	return out
 }
 
+// rolloutPage is the part of the JSON behind the page of a rollout that tests look at.
+type rolloutPage struct {
+	Status struct {
+		Groups []struct {
+			Counted   []ui.Cell
+			NotListed int
+		}
+	}
+	Simulation struct {
+		Rollouts []struct{ Progress ui.Progress }
+	}
+}
+
 // TestUIProgress: nodes that are complete now were working before, and began together with those that still work.
 func TestUIProgress(t *testing.T) {
 	s := startUI(t, "--from", stuckDump)
-	p := getJSON[ui.Rollout](s, "/rollouts/skyhook/base").Progress
+	p := getJSON[rolloutPage](s, "/rollouts/skyhook/base").Simulation.Rollouts[0].Progress
 	if len(p.Past) < 2 || p.Past[0].Working != 5 || p.Past[0].Complete != 0 {
 		t.Errorf("it does not begin with five working nodes: %+v", p.Past)
 	}
@@ -83,9 +96,9 @@ func TestUIManyCounted(t *testing.T) {
 			"labels: {pool: many}}, status: {conditions: [{type: Ready, status: \"False\", lastTransitionTime: \"2026-11-01T00:00:00Z\"}]}}\n", i, i)
 	}
 	s := startUI(t, "--from", writeLongerDump(t, nodes.String()))
-	budgets := getJSON[ui.Rollout](s, "/rollouts/skyhook/many").Budgets
-	if len(budgets) != 1 || len(budgets[0].Nodes) != 50 || budgets[0].More != 10 {
-		t.Errorf("it does not list 50 of 60 nodes: %+v", budgets)
+	groups := getJSON[rolloutPage](s, "/rollouts/skyhook/many").Status.Groups
+	if len(groups) != 1 || len(groups[0].Counted) != 50 || groups[0].NotListed != 10 {
+		t.Errorf("it does not list 50 of 60 nodes: %+v", groups)
 	}
 	if _, page := s.get("/rollouts/skyhook/many", "text/html"); !strings.Contains(string(page), "and 10 more") {
 		t.Error("the page does not say that 10 nodes are left out")
@@ -106,7 +119,7 @@ func TestUINodeOpWindows(t *testing.T) {
   metadata: {name: check, namespace: default, uid: 55555555-0000-4000-8000-000000000001, generation: 1, creationTimestamp: "2026-11-22T00:00:00Z"}
   spec: {deploymentPolicy: nights-of-ops, nodeSelector: {matchLabels: {pool: cpu}}, image: registry.example/tools, command: ["true"]}
 `))
-	if p := getJSON[ui.Rollout](s, "/rollouts/nodeop/default/check").Progress; len(p.Closed) == 0 {
+	if p := getJSON[rolloutPage](s, "/rollouts/nodeop/default/check").Simulation.Rollouts[0].Progress; len(p.Closed) == 0 {
 		t.Errorf("it has no closed window: %+v", p)
 	}
 }

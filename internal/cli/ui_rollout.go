@@ -6,8 +6,6 @@ package cli
 import (
 	"context"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -27,12 +25,12 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	}
 	r := v.findRollout(name)
 	name = shortName(r.Ref)
-	out := &ui.Rollout{Name: name, Status: summarizeRollout(v, r), Why: explainRollout(v, r), Packages: v.listPackages(r), Budgets: v.listBudgets(r)}
-	out.Offers = s.offersOfRollout(r)
-	forecast := s.forecast(name)
-	out.Simulation = newSimulation(v, forecast, []string{name})
-	out.Progress = v.newProgress(r, forecast)
-	return out, nil
+	status := describeRollout(v, r)
+	simulation := newSimulation(v, s.forecast(name), []string{name})
+	return &ui.Rollout{
+		Status: status, Why: explainRollout(v, r), Simulation: simulation,
+		Name: name, Progress: simulation.Rollouts[0].Progress, Packages: status.PerPackage, Offers: s.offersOfRollout(r),
+	}, nil
 }
 
 // cachedForecast is a simulation of one version of the data.
@@ -72,81 +70,4 @@ func (v *view) simulateForPages(isEnough stopCondition) *forecast {
 	f := v.simulateRollouts(times, maxSimulatedTime, isEnough)
 	f.timeline.Final, f.runs = rollout.Snapshot{}, nil
 	return f
-}
-
-// listPackages counts, for each package of a Skyhook, on how many nodes it is how far.
-func (v *view) listPackages(r *rollout.Rollout) []ui.Package {
-	out := []ui.Package{}
-	hook := v.skyhookOf(r)
-	if hook == nil {
-		return out
-	}
-	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
-		p := ui.Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
-		for i := range r.Targets {
-			if t := &r.Targets[i]; !t.Leaving && !t.Gone {
-				countPackage(&p, t)
-			}
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-// countPackage counts a package on one node. What has no open task there is complete.
-func countPackage(p *ui.Package, t *rollout.Target) {
-	isOpen, isRunning, isFailing := false, false, false
-	for i := range t.Tasks {
-		k := &t.Tasks[i]
-		if pkg, _, _ := strings.Cut(k.Label, " "); pkg != p.Name || k.State == rollout.StateDone {
-			continue
-		}
-		isOpen = true
-		isRunning = isRunning || k.State == rollout.StateRunning || k.State == rollout.StateSucceeded
-		isFailing = isFailing || k.State == rollout.StateFailing
-	}
-	switch {
-	case isFailing:
-		p.Failed++
-	case isRunning:
-		p.Working++
-	case isOpen:
-		p.Waiting++
-	default:
-		p.Complete++
-	}
-}
-
-// maxCounted is how many nodes of one group a page lists.
-const maxCounted = 50
-
-// listBudgets returns what counts against the budgets of a rollout: its own nodes, those of other rollouts in the same groups, and
-// nodes that nobody of ours made unavailable.
-func (v *view) listBudgets(r *rollout.Rollout) []ui.Budget {
-	out := []ui.Budget{}
-	for _, g := range v.snapshot.Groups {
-		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Group == g.Ref }) {
-			continue
-		}
-		budget := ui.Budget{Group: groupName(r, g.Ref), Nodes: []ui.Cell{}}
-		for i := range v.snapshot.Rollouts {
-			other := &v.snapshot.Rollouts[i]
-			for j, verdict := range v.reportOf(other.Ref).Verdicts {
-				t := &other.Targets[j]
-				n := v.objects.Node(t.Node)
-				if t.Group == g.Ref && t.Admitted && n != nil {
-					budget.Nodes = append(budget.Nodes, v.newCell(other, t, verdict, n))
-				}
-			}
-		}
-		for _, name := range g.Taken {
-			budget.Nodes = append(budget.Nodes, ui.Cell{Node: name, State: ui.StateNotReady, Reason: "not ready, or cordoned by somebody else"})
-		}
-		if len(budget.Nodes) > 0 {
-			budget.More = max(0, len(budget.Nodes)-maxCounted)
-			budget.Nodes = budget.Nodes[:len(budget.Nodes)-budget.More]
-			out = append(out, budget)
-		}
-	}
-	return out
 }

@@ -9,11 +9,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,22 +110,86 @@ const (
 	windowsDump = "testdata/dumps/windows.yaml"
 )
 
-// TestUIShowsWhatCommandsPrint: the JSON behind a page has what the commands print.
+// asPrinted returns what a command prints of a dump with -o json.
+func asPrinted(t *testing.T, dump, command string) any {
+	t.Helper()
+	return printJSON(t, append(strings.Fields(command), "--from", dump)...)
+}
+
+// pageCommands are the commands whose JSON a page has: all of it, or one for each field.
+var pageCommands = []struct {
+	dump, page string
+	whole      string
+	fields     map[string]string
+}{
+	{dump: stuckDump, page: "/", whole: "status --nodes"},
+	{dump: stuckDump, page: "/?rollout=base&by=none&state=failed", whole: "status base --nodes --state failed"},
+	{dump: stuckDump, page: "/?q=Protected", whole: "status --nodes --search protected"},
+	{dump: stuckDump, page: "/?by=zone", fields: map[string]string{"rollouts": "status", "nodes": ""}},
+	{dump: stuckDump, page: "/rollouts/skyhook/base", fields: map[string]string{"status": "status base", "why": "why base", "simulation": "simulate base --steps=false"}},
+	{dump: stuckDump, page: "/rollouts/skyhook/driver", fields: map[string]string{"status": "status driver", "why": "why driver", "simulation": "simulate driver --steps=false"}},
+	{dump: windowsDump, page: "/rollouts/skyhook/gpu", fields: map[string]string{"status": "status gpu", "why": "why gpu", "simulation": "simulate gpu --steps=false"}},
+	{dump: stuckDump, page: "/nodes/n3", whole: "node describe n3"},
+	{dump: stuckDump, page: "/nodes/n3", fields: map[string]string{"why": "why n3", "name": "", "state": "", "ready": "", "cordoned": "", "status": "", "work": "", "drift": "", "holds": "", "pods": "", "events": ""}},
+	{dump: stuckDump, page: "/plan", fields: map[string]string{"simulation": "simulate --steps=false"}},
+	{dump: windowsDump, page: "/plan", fields: map[string]string{"simulation": "simulate --steps=false"}},
+	{dump: windowsDump, page: "/policies", whole: "deployment-policy status"},
+}
+
+// TestUIShowsWhatCommandsPrint: the JSON behind a page is what commands print, and nothing else. Fields with an empty command are
+// those of another line.
 func TestUIShowsWhatCommandsPrint(t *testing.T) {
-	s := startUI(t, "--from", stuckDump)
-	for _, c := range []struct {
-		page, field string
-		command     []string
-	}{
-		{"/", "rollouts", []string{"status"}},
-		{"/rollouts/skyhook/base", "status", []string{"status", "base"}},
-		{"/rollouts/skyhook/driver", "status", []string{"status", "driver"}},
-		{"/rollouts/skyhook/driver", "why", []string{"why", "driver"}},
-		{"/nodes/n3", "why", []string{"why", "n3"}},
+	servers := map[string]*uiServer{stuckDump: startUI(t, "--from", stuckDump), windowsDump: startUI(t, "--from", windowsDump)}
+	for _, c := range pageCommands {
+		got := getJSON[map[string]any](servers[c.dump], c.page)
+		if c.whole != "" {
+			if want := asPrinted(t, c.dump, c.whole); !reflect.DeepEqual(any(got), want) {
+				t.Errorf("%s is not what %s prints:\n%v\n%v", c.page, c.whole, got, want)
+			}
+			continue
+		}
+		for field, part := range got {
+			command, isKnown := c.fields[field]
+			if !isKnown {
+				t.Errorf("%s has %s, which no command prints", c.page, field)
+			}
+			if command == "" {
+				continue
+			}
+			if want := asPrinted(t, c.dump, command); !reflect.DeepEqual(part, want) {
+				t.Errorf("%s of %s is not what %s prints:\n%v\n%v", field, c.page, command, part, want)
+			}
+		}
+		if len(got) != len(c.fields) {
+			t.Errorf("%s has the fields %v", c.page, slices.Sorted(maps.Keys(got)))
+		}
+	}
+}
+
+// TestUIIsNotEmpty: what the pages of the dumps have in common with the commands is not nothing.
+func TestUIIsNotEmpty(t *testing.T) {
+	for dump, commands := range map[string]map[string][]string{
+		stuckDump: {
+			"status --nodes": {`"state":"failed"`, `"reason":"StageFailed"`, `"since":`, `"stage":"tuning config"`},
+			"status base":    {`"packageProgress":[{"complete":3,"failed":1,"name":"tuning","version":"1.2.0","waiting":1,"working":1}]`, `"counted":[{`},
+			"simulate base":  {`"progress":{"batches":[{`, `"past":[{`, `"future":[{`, `"steps":[{`},
+			"simulate":       {`"from":"2026-`, `"to":"2026-`},
+		},
+		windowsDump: {
+			"simulate gpu":             {`"closed":[{"from":`},
+			"deployment-policy status": {`"openSpans":[{`, `"nextChange":"2026-`, `"users":["gpu"]`},
+		},
 	} {
-		got, want := s.getPart(c.page, c.field), printJSON(t, append(c.command, "--from", stuckDump)...)
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s of %s is not what %v prints:\n%v\n%v", c.field, c.page, c.command, got, want)
+		for command, wants := range commands {
+			raw, err := json.Marshal(asPrinted(t, dump, command))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range wants {
+				if !strings.Contains(string(raw), want) {
+					t.Errorf("%s does not print %s:\n%s", command, want, raw)
+				}
+			}
 		}
 	}
 }
@@ -132,19 +198,6 @@ func TestUIShowsWhatCommandsPrint(t *testing.T) {
 var uiPages = map[string]map[string]string{
 	stuckDump:   {"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3", "plan": "/plan"},
 	windowsDump: {"policies": "/policies", "rollout-with-windows": "/rollouts/skyhook/gpu", "fleet-by-zone": "/?by=zone"},
-}
-
-// TestUISimulation: the simulation of a page is that of the command, without its steps.
-func TestUISimulation(t *testing.T) {
-	s := startUI(t, "--from", stuckDump)
-	want, ok := printJSON(t, "simulate", "base", "--from", stuckDump).(map[string]any)
-	if !ok {
-		t.Fatal("simulate prints no object")
-	}
-	want["steps"] = []any{}
-	if got := s.getPart("/rollouts/skyhook/base", "simulation"); !reflect.DeepEqual(got, any(want)) {
-		t.Errorf("the page has\n%v\nand simulate prints\n%v", got, want)
-	}
 }
 
 // TestUIUnknownNames: a page of what does not exist names what exists.
@@ -229,15 +282,9 @@ func TestUIPlanOfManifest(t *testing.T) {
 	if err := json.Unmarshal([]byte(raw), &got); err != nil {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	for field, args := range map[string][]string{"simulation": {"simulate"}, "edited": {"simulate", "-f", file}} {
-		want, ok := printJSON(t, append(args, "--from", stuckDump)...).(map[string]any)
-		if !ok {
-			t.Fatal("simulate prints no object")
-		}
-		want["steps"] = []any{}
-		if !reflect.DeepEqual(got[field], any(want)) {
-			t.Errorf("%s has\n%v\nand %v prints\n%v", field, got[field], args, want)
-		}
+	want := map[string]any{"simulation": asPrinted(t, stuckDump, "simulate --steps=false"), "edited": asPrinted(t, stuckDump, "simulate --steps=false -f "+file)}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the page has\n%v\nand simulate prints\n%v", got, want)
 	}
 	for text, want := range map[string]string{"kind: [": "the manifest", "apiVersion: v1\nkind: Pod\nmetadata: {name: x": "the manifest", " ": "the manifest has no object"} {
 		if status, raw := s.post("/plan", text); status != http.StatusOK || !strings.Contains(raw, `"problem": "`) || !strings.Contains(raw, want) {

@@ -12,10 +12,17 @@ import (
 	"time"
 )
 
-// Fleet is the data behind the page of all nodes.
+// Fleet is the data behind the page of all nodes. status --nodes -o json prints it.
 type Fleet struct {
 	Rollouts any    `json:"rollouts"` // as status -o json prints them
-	Nodes    []Cell `json:"nodes"`    // those that the filters of the address select
+	Nodes    []Cell `json:"nodes"`    // those that the filter selects
+}
+
+// SortByUrgency returns the nodes, the most urgent first.
+func (f *Fleet) SortByUrgency() []Cell {
+	return slices.SortedStableFunc(slices.Values(f.Nodes), func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.State.rank(), b.State.rank()), strings.Compare(a.Node, b.Node))
+	})
 }
 
 // Cell is one node: what it does in the rollout that needs the most attention there.
@@ -96,22 +103,22 @@ const (
 	ourLabels     = "skyhook.nvidia.com/" // they say what other columns say better
 )
 
-// fleetFilter is what the address of the page says.
-type fleetFilter struct {
+// FleetFilter is which nodes are shown, as the address of the page or the flags of status say.
+type FleetFilter struct {
 	Rollout string
 	By      string // compartment, zone, none or the key of a label
 	State   State
 	Query   string // part of a name, a stage or a reason
 }
 
-func newFleetFilter(q url.Values) fleetFilter {
-	return fleetFilter{
+func newFleetFilter(q url.Values) FleetFilter {
+	return FleetFilter{
 		Rollout: q.Get("rollout"), By: cmp.Or(q.Get("by"), byCompartment), State: State(q.Get("state")), Query: strings.TrimSpace(q.Get("q")),
 	}
 }
 
-// checkState returns an error for a state that does not exist.
-func (f fleetFilter) checkState() error {
+// Check returns an error for a state that does not exist.
+func (f FleetFilter) Check() error {
 	if f.State == "" || stateTable[f.State.rank()].State == f.State {
 		return nil
 	}
@@ -119,11 +126,11 @@ func (f fleetFilter) checkState() error {
 	for _, s := range stateTable {
 		known = append(known, string(s.State))
 	}
-	return fmt.Errorf("state=%s in the address is not one of %s", f.State, strings.Join(known, ", "))
+	return fmt.Errorf("state %q is not one of %s", f.State, strings.Join(known, ", "))
 }
 
 // With returns the query of the address with another state.
-func (f fleetFilter) With(state State) string {
+func (f FleetFilter) With(state State) string {
 	q := url.Values{}
 	for key, value := range map[string]string{"rollout": f.Rollout, "by": f.By, "state": string(state), "q": f.Query} {
 		if value != "" {
@@ -133,7 +140,8 @@ func (f fleetFilter) With(state State) string {
 	return "?" + q.Encode()
 }
 
-func (f fleetFilter) matches(c *Cell) bool {
+// Matches reports whether a node is shown.
+func (f FleetFilter) Matches(c *Cell) bool {
 	if f.State != "" && c.State != f.State {
 		return false
 	}
@@ -146,7 +154,7 @@ func (f fleetFilter) matches(c *Cell) bool {
 	return false
 }
 
-func (f fleetFilter) groupOf(c *Cell) string {
+func (f FleetFilter) groupOf(c *Cell) string {
 	switch f.By {
 	case byNothing:
 		return ""
@@ -186,7 +194,7 @@ const maxListed = 100
 // fleetView is what the page shows.
 type fleetView struct {
 	*Fleet
-	Filter  fleetFilter
+	Filter  FleetFilter
 	Total   int          // nodes before filters
 	Counts  []stateCount // before the filter of states
 	Groups  []*cellGroup
@@ -197,13 +205,13 @@ type fleetView struct {
 }
 
 // newFleetView filters and groups nodes. The filters also apply to the JSON.
-func newFleetView(fleet *Fleet, filter fleetFilter) *fleetView {
+func newFleetView(fleet *Fleet, filter FleetFilter) *fleetView {
 	v := &fleetView{Fleet: fleet, Filter: filter, Total: len(fleet.Nodes), Labels: groupingLabels(fleet.Nodes), numbers: map[string]int{}}
 	anyState := filter
 	anyState.State = ""
-	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c Cell) bool { return !anyState.matches(&c) })
+	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c Cell) bool { return !anyState.Matches(&c) })
 	v.Counts = countStates(fleet.Nodes)
-	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c Cell) bool { return !filter.matches(&c) })
+	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c Cell) bool { return !filter.Matches(&c) })
 	groups := map[string]*cellGroup{}
 	for i := range fleet.Nodes {
 		c := &fleet.Nodes[i]
@@ -220,9 +228,7 @@ func newFleetView(fleet *Fleet, filter fleetFilter) *fleetView {
 	for i, g := range v.Groups {
 		g.ID, g.Counts = fmt.Sprintf("group-%d", i), countStates(g.Cells)
 	}
-	v.Listed = slices.SortedStableFunc(slices.Values(fleet.Nodes), func(a, b Cell) int {
-		return cmp.Or(cmp.Compare(a.State.rank(), b.State.rank()), strings.Compare(a.Node, b.Node))
-	})
+	v.Listed = fleet.SortByUrgency()
 	v.Listed = v.Listed[:min(maxListed, len(v.Listed))]
 	return v
 }

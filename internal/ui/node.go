@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Node is the data behind the page of a node.
+// Node is the data behind the page of a node. node describe NODE -o json prints it.
 type Node struct {
 	Name     string      `json:"name"`
 	State    State       `json:"state"`

@@ -43,7 +43,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveFleet(w http.ResponseWriter, r *http.Request) {
 	filter := newFleetFilter(r.URL.Query())
-	if err := filter.checkState(); err != nil {
+	if err := filter.Check(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

@@ -13,24 +13,29 @@ import (
 
 // Plan is the data behind the page of what comes next.
 type Plan struct {
-	Simulation any       `json:"simulation"`       // as simulate -o json prints it, without the steps
-	Edited     any       `json:"edited,omitempty"` // the same with the manifest
-	Problem    string    `json:"problem,omitempty"`
-	Manifest   string    `json:"-"`
-	Now        time.Time `json:"now"`
-	Before     []Bar     `json:"waves"`
-	After      []Bar     `json:"wavesEdited,omitempty"`
+	Simulation any    `json:"simulation"`       // as simulate --steps=false -o json prints it
+	Edited     any    `json:"edited,omitempty"` // as simulate --steps=false -f MANIFEST -o json prints it
+	Problem    string `json:"problem,omitempty"`
+
+	Manifest string    `json:"-"`
+	Now      time.Time `json:"-"`
+	Before   []Bar     `json:"-"` // the waves of Simulation
+	After    []Bar     `json:"-"` // those of Edited
 }
 
 // Bar is a wave of a rollout: nodes of one group that begin together.
 type Bar struct {
-	Rollout string    `json:"rollout"`
-	Group   string    `json:"group"`
-	Wave    int       `json:"wave"`
-	From    time.Time `json:"from"`
-	To      time.Time `json:"to"`
-	Open    bool      `json:"open,omitempty"` // it does not end in the simulation
-	Nodes   []string  `json:"nodes"`
+	Rollout, Group string
+	Wave           int
+	Nodes          []string
+	WaveTimes
+}
+
+// WaveTimes is when a wave begins and ends in a simulation.
+type WaveTimes struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`             // of the simulation, if the wave does not end in it
+	Open bool      `json:"open,omitempty"` // it does not end in the simulation
 }
 
 // maxManifest limits what may be dropped on the page.

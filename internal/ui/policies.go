@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Policies is the data behind the page of DeploymentPolicies.
+// Policies is the data behind the page of DeploymentPolicies. deployment-policy status -o json prints it.
 type Policies struct {
 	Now      time.Time `json:"now"`
 	Policies []Policy  `json:"policies"`

@@ -14,14 +14,14 @@ import (
 
 // Rollout is the data behind the page of a Skyhook or NodeOp.
 type Rollout struct {
-	Name       string    `json:"name"`       // as commands take it
-	Status     any       `json:"status"`     // as status NAME -o json prints it
-	Why        any       `json:"why"`        // as why NAME -o json prints it
-	Simulation any       `json:"simulation"` // as simulate NAME -o json prints it, without the steps; nil if it was not simulated
-	Progress   Progress  `json:"progress"`
-	Packages   []Package `json:"packages"`
-	Budgets    []Budget  `json:"budgets"`
-	Offers     []Offer   `json:"-"`
+	Status     any `json:"status"`     // as status NAME -o json prints it
+	Why        any `json:"why"`        // as why NAME -o json prints it
+	Simulation any `json:"simulation"` // as simulate NAME --steps=false -o json prints it
+
+	Name     string    `json:"-"` // as commands take it
+	Progress *Progress `json:"-"` // of the simulation
+	Packages []Package `json:"-"` // of the status
+	Offers   []Offer   `json:"-"`
 }
 
 // Progress is how many nodes did what over time, by the records on nodes, and how that goes on in the simulation.
@@ -68,13 +68,6 @@ type Package struct {
 	Waiting  int      `json:"waiting"`
 }
 
-// Budget is what counts against the budget of a group.
-type Budget struct {
-	Group string `json:"group"`
-	Nodes []Cell `json:"nodes"`
-	More  int    `json:"more,omitempty"` // nodes that are left out
-}
-
 func (s *Server) serveRollout(w http.ResponseWriter, r *http.Request) {
 	page := s.newScreen("rollout", r.PathValue("name"))
 	data, err := s.pages.Rollout(r.Context(), r.PathValue("kind")+"/"+r.PathValue("name"))
@@ -95,8 +88,8 @@ type plot struct {
 	from, to time.Time
 }
 
-func newPlot(p Progress) plot {
-	out := plot{Progress: &p, from: p.Now, to: p.Now}
+func newPlot(p *Progress) plot {
+	out := plot{Progress: p, from: p.Now, to: p.Now}
 	if len(p.Past) > 0 {
 		out.from = p.Past[0].At
 	}
