@@ -50,13 +50,39 @@ func ParseDriftRecord(raw string) (DriftRecord, error) {
 // String is the value of the annotation drift_<skyhook>; there is no other writer.
 func (r DriftRecord) String() string { return EncodeJSON(r) }
 
-// Effective returns the record if it is of this node and this Skyhook, with no time in the future, and otherwise an empty one.
+// Effective returns the record if it is of this node and this Skyhook, with no time in the future, and otherwise an empty one. A check
+// that was noted in the future does not count: if now took its place in every pass, the next check would never be due.
 func (r DriftRecord) Effective(nodeUID, skyhookUID string, now time.Time) DriftRecord {
 	if r.Node != nodeUID || r.Skyhook != skyhookUID {
 		return DriftRecord{Node: nodeUID, Skyhook: skyhookUID}
 	}
-	limitTo(now)(&r.CheckedAt)
+	if isInFuture(r.CheckedAt, now) {
+		r.CheckedAt = time.Time{}
+	}
+	if !isAnyInFuture(r.eachTime, now) {
+		return r
+	}
+	r.Repairs, r.Packages = maps.Clone(r.Repairs), maps.Clone(r.Packages)
+	for name, repairs := range r.Repairs {
+		r.Repairs[name] = slices.Clone(repairs)
+	}
+	r.eachTime(limitTo(now))
 	return r
+}
+
+// eachTime calls a function with every time of the record but CheckedAt.
+func (r DriftRecord) eachTime(do func(*time.Time)) {
+	for _, repairs := range r.Repairs {
+		for i := range repairs {
+			do(&repairs[i])
+		}
+	}
+	for key, found := range r.Packages {
+		before := found.Since
+		if do(&found.Since); !found.Since.Equal(before) {
+			r.Packages[key] = found
+		}
+	}
 }
 
 // Drifted returns the keys of the packages that are not as they were left, sorted.
