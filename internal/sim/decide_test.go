@@ -117,7 +117,8 @@ func (s *faultTest) runWithoutFaults() {
 	s.removeFaults()
 	o := &operator{name: "C", s: s}
 	o.restart()
-	for pass := 0; pass < 600; pass++ {
+	for pass := range 600 {
+		s.checkRepairs(pass)
 		s.compileAll()
 		s.addUnavailable()
 		o.correctTimes()
@@ -125,7 +126,7 @@ func (s *faultTest) runWithoutFaults() {
 		o.view = v
 		o.readClock()
 		o.durations.Measure(&v.Snapshot)
-		limitDrift(&v.Snapshot)
+		ignoreFutureChecks(&v.Snapshot)
 		plan := s.decide(v.Snapshot)
 		s.cluster.LookAt(plan.Look)
 		o.durations.RecordDrains(v.Snapshot, plan)
@@ -192,9 +193,6 @@ func (s *faultTest) removeFaults() {
 			s.repairRecord(r, &r.Targets[j])
 			r.Targets[j].RolledBack, r.Targets[j].TakenBack = nil, false // what failed is mended, and asked for again
 		}
-	}
-	for i := range s.cluster.State.Rollouts {
-		s.cluster.State.Rollouts[i].DriftLimit = 0 // checks never end
 	}
 	for _, w := range s.desired {
 		w.goesBack = false

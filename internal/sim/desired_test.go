@@ -32,6 +32,7 @@ type desiredRollout struct {
 	previous  map[string]map[string]desiredPackage   // by node UID: what was complete there before
 	failed    map[string]string                      // by node UID: the packages that it went back from, as text
 	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
+	drift     hostDrift                              // what changed on hosts since the work was done
 	chains    int                                    // created so far
 }
 
@@ -42,8 +43,13 @@ type desiredPackage struct {
 	bounded                    bool
 }
 
-// installedPackage is a package on a node.
+// installedPackage is a package on a node. A negative config is none: it is configured again, with toApply also applied again.
 type installedPackage struct{ version, config int }
+
+const (
+	toConfigure = -1
+	toApply     = -2
+)
 
 // goal is the result of a chain of tasks; empty for an uninstall.
 type goal struct {
@@ -105,6 +111,7 @@ func (s *faultTest) addRollout(i int) {
 	if s.chance(40) {
 		r.DriftLimit = 1 + s.random.Intn(2)
 	}
+	w.drift = hostDrift{isRepaired: kind == "Skyhook" && s.chance(60), changed: map[string]map[string]int{}, found: map[string]map[string]int{}, repairs: map[string][]time.Time{}}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
 	w.shares = s.chance(40)
@@ -221,7 +228,7 @@ func (s *faultTest) compileAll() {
 			w.compileRollback(r, t)
 			w.compileTarget(r, t, n)
 			s.compileProof(w, r, t)
-			s.compileDrift(r, t)
+			s.compileDrift(w, r, t)
 		}
 	}
 }
@@ -441,6 +448,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		if kept[name] = (installedPackage{g.version, g.config}); g.kind == "uninstall" {
 			delete(kept, name)
 		}
+		w.drift.undo(t.UID, name, g.kind)
 		delete(goals, name)
 		chain = nil
 	}
@@ -465,7 +473,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		return chain
 	}
 	if len(chain) > 0 && (goals[name].begun || chain[0].Recorded != rollout.StatePending) && goals[name].kind != "uninstall" {
-		kept[name] = installedPackage{goals[name].version, -1} // it is partly installed
+		kept[name] = installedPackage{goals[name].version, toConfigure} // it is partly installed
 		want = w.findGoal(r, t, name)
 	}
 	delete(goals, name)
@@ -505,6 +513,8 @@ func (w *desiredRollout) findGoal(r *rollout.Rollout, t *rollout.Target, name st
 		return goal{kind: "uninstall", desiredPackage: desiredPackage{version: is.version}}
 	case want.version > is.version:
 		return goal{kind: "upgrade", desiredPackage: want}
+	case is.config == toApply:
+		return goal{kind: "install", desiredPackage: want}
 	case want.config != is.config:
 		return goal{kind: "config", desiredPackage: want}
 	}

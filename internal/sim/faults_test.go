@@ -92,7 +92,7 @@ type faultRates struct {
 	refuse, arrive, reset int
 	slow, damage          int
 	clock, forge          int
-	unproven              int
+	unproven, drift       int
 }
 
 func newFaultTest(t *testing.T, seed int64) *faultTest {
@@ -110,7 +110,7 @@ func newFaultTest(t *testing.T, seed int64) *faultTest {
 		sick: some(5), boot: some(3), vanish: some(2), cordon: some(5), edit: some(20), steer: some(12),
 		refuse: some(60), arrive: some(20), reset: some(3), slow: some(30), damage: some(6),
 		clock: some(60), forge: some(4),
-		unproven: some(15),
+		unproven: some(15), drift: some(12),
 	}
 	s.cluster = sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})
 	s.cluster.SlowDeletion = true

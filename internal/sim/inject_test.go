@@ -38,6 +38,7 @@ func (s *faultTest) injectFaults() {
 		s.changeControls()
 	}
 	s.injectDamage()
+	s.injectDrift()
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			s.runTarget(&s.cluster.State.Rollouts[i].Targets[j])

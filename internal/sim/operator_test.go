@@ -60,7 +60,7 @@ func (o *operator) decide() {
 		}
 	}
 	o.durations.Measure(&o.view.Snapshot)
-	limitDrift(&o.view.Snapshot)
+	ignoreFutureChecks(&o.view.Snapshot)
 	o.plan = s.decide(o.view.Snapshot)
 	s.cluster.LookAt(o.plan.Look)
 	o.durations.RecordDrains(o.view.Snapshot, o.plan)
@@ -271,6 +271,9 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 	}
 	if t := s.cluster.FindTarget(a.Rollout, a.Node); t != nil && a.Verb == rollout.VerbRecord && a.State == rollout.StateDone {
 		s.done[t.UID+a.Task] = t.Admission
+	}
+	if a.Verb == rollout.VerbNote {
+		s.noteDrift(a)
 	}
 	s.checkState(a)
 	if a.Verb == rollout.VerbAdmit {
