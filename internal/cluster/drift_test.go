@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,4 +210,97 @@ func TestDriftYields(t *testing.T) {
 	if _, isThere := s.GetNode("n1").Annotations[v1alpha1.PrefixDrift+"demo"]; isThere {
 		t.Error("the annotation is left")
 	}
+}
+
+// endDrifts is endDrift for every check that runs.
+func (s *scenario) endDrifts(m *pack.Message) {
+	s.Helper()
+	for _, pod := range s.findDriftPods() {
+		if pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		p := pod.DeepCopy()
+		ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.Now(), Message: string(m.Encode())}
+		p.Status.Phase = corev1.PodSucceeded
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: ended}}}
+		s.Must(s.Client.Status().Patch(context.Background(), p, client.MergeFrom(&pod)))
+	}
+}
+
+// TestDriftRequests: a check makes three write requests when nothing drifted, and none to the Skyhook; as many when something did that
+// is only reported, and the status once.
+func TestDriftRequests(t *testing.T) {
+	s := newScenario(t, 3)
+	s.Apply(withDrift("{every: 1h}"))
+	s.passUntilComplete("demo")
+	s.passes(5)
+	round := func(m *pack.Message) map[string]int {
+		t.Helper()
+		s.requests.reset()
+		s.now = s.now.Add(time.Hour)
+		s.pass()
+		s.pass()
+		s.endDrifts(m)
+		for range 5 {
+			s.pass()
+			s.now = s.now.Add(time.Second)
+		}
+		count := map[string]int{}
+		for _, r := range s.requests.list() {
+			if strings.HasPrefix(r, "DELETE pods/") {
+				r = "DELETE pods"
+			}
+			count[r]++
+		}
+		return count
+	}
+	fine := &pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{}}
+	drifted := &pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{Checks: []pack.Mode{pack.ModeApplyCheck}}}
+	perCheck := map[string]int{"POST pods": 3, "PATCH nodes/n1": 1, "PATCH nodes/n2": 1, "PATCH nodes/n3": 1, "DELETE pods": 3}
+	for range 2 {
+		if d := cmp.Diff(perCheck, round(fine)); d != "" {
+			t.Errorf("nothing drifted; requests (-want +got):\n%s", d)
+		}
+	}
+	got := round(drifted)
+	if status := got["PATCH skyhooks/demo/status"]; status < 1 || status > 2 {
+		t.Errorf("the status was written %d times", status)
+	}
+	delete(got, "PATCH skyhooks/demo/status")
+	if d := cmp.Diff(map[string]int{"POST pods": 3, "PATCH nodes/n1": 1, "PATCH nodes/n2": 1, "PATCH nodes/n3": 1}, got); d != "" {
+		t.Errorf("it drifted; requests (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(perCheck, round(drifted)); d != "" { // the pods of the checks before go
+		t.Errorf("it drifted before; requests (-want +got):\n%s", d)
+	}
+}
+
+// TestDriftRepairsWait: what drifted is repaired within the budget, one node after the other.
+func TestDriftRepairsWait(t *testing.T) {
+	s := newScenario(t, 3)
+	s.Apply(strings.Replace(withDrift("{every: 1h, mode: Repair}"), "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	s.passUntilComplete("demo")
+	s.now = s.now.Add(time.Hour)
+	s.pass()
+	s.pass()
+	s.endDrifts(&pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{Checks: []pack.Mode{pack.ModeConfigCheck}}})
+	waited := false
+	for range 30 {
+		s.passes(1)
+		if s.CountAdmitted() > 1 {
+			t.Fatalf("%d nodes are repaired at the same time, with a budget of 1", s.CountAdmitted())
+		}
+		waited = waited || strings.HasPrefix(s.verdict("demo", "n3"), "Budget: ")
+	}
+	if !waited {
+		t.Error("no node waited for the budget")
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		rec, err := node.ParseDriftRecord(s.GetNode(n).Annotations[v1alpha1.PrefixDrift+"demo"])
+		if err != nil || len(rec.Repairs["tuning"]) != 1 {
+			t.Errorf("the record of %s is %+v, %v", n, rec, err)
+		}
+	}
+	s.requireDrift("False NoDrift")
+	s.requireVerdict("demo", "n3", "Finished: no work is pending")
 }
