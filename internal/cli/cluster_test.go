@@ -279,6 +279,9 @@ func newKubelet(t *testing.T) (port string) {
 		var b bytes.Buffer
 		parts := strings.Split(r.URL.Path, "/") // /containerLogs/NAMESPACE/POD/CONTAINER
 		fmt.Fprintf(&b, "%s says", parts[len(parts)-1])
+		if strings.Contains(parts[len(parts)-1], "-drift") {
+			fmt.Fprint(&b, " what the agent logs\ndrift| --- delivered/etc/a\ndrift| +++ host/etc/a\ndrift| @@ -1 +1 @@\ndrift| -a=1\ndrift| +a=2\n")
+		}
 		for _, key := range []string{"previous", "follow", "tailLines"} {
 			if v := r.URL.Query().Get(key); v != "" {
 				fmt.Fprintf(&b, " %s=%s", key, v)

@@ -4,14 +4,21 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
@@ -28,7 +35,7 @@ spec:
 const exitDrifted = 2
 
 // writeDrift records on a node that a package is not as it was left, as a check does.
-func (s *testCluster) writeDrift(nodeName, key string, found node.PackageDrift) {
+func (s *testCluster) writeDrift(nodeName, key string, found node.PackageDrift, pod ...string) {
 	s.Helper()
 	n, hook := s.GetNode(nodeName), s.GetSkyhook("demo")
 	rec, err := node.ParseSkyhookRecord(n.Annotations[v1alpha1.PrefixRecord+"demo"])
@@ -36,6 +43,9 @@ func (s *testCluster) writeDrift(nodeName, key string, found node.PackageDrift) 
 	found.Hash, found.Since = rec.Packages[key].Hash, time.Now().UTC().Add(-10*time.Minute)
 	drift := node.DriftRecord{
 		Node: string(n.UID), Skyhook: string(hook.UID), CheckedAt: time.Now().UTC().Add(time.Second), Packages: map[string]node.PackageDrift{key: found},
+	}
+	if len(pod) > 0 {
+		drift.Pod = pod[0]
 	}
 	value := strings.ReplaceAll(drift.String(), `"`, `\"`)
 	s.Patch(n, `{"metadata":{"annotations":{"`+v1alpha1.PrefixDrift+`demo":"`+value+`"}}}`)
@@ -83,6 +93,49 @@ func TestDrift(t *testing.T) {
 	}
 	if _, page := s.get("/nodes/n2", "text/html"); !strings.Contains(string(page), "vm.swappiness is 60") {
 		t.Errorf("the page of the node does not show what drifted:\n%s", page)
+	}
+}
+
+// TestDriftDiff: with a name drift shows how text files differ, from the log of the container that checked the package.
+func TestDriftDiff(t *testing.T) {
+	w := newTestCluster(t, 2)
+	stop := w.startOperator()
+	w.Apply(checkedHook)
+	w.WaitComplete("demo")
+	stop()
+	time.Sleep(time.Second) // times in records are whole seconds
+	found := node.PackageDrift{Text: "delivered files differ: /etc/a (changed)", Files: []string{"/etc/a"}}
+	w.writeDrift("n1", "tuning|1.0.0", found, "demo-drift-n1")
+	w.writeDrift("n2", "tuning|1.0.0", found, "demo-drift-n2")
+	time.Sleep(time.Second)
+
+	n := w.GetNode("n1")
+	w.Must(w.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":`+newKubelet(t)+`}}}}`))))
+	container := skyhook.DriftContainer("tuning|1.0.0")
+	w.Must(w.Client.Create(context.Background(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo-drift-n1", Namespace: w.Namespace},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: container, Image: "registry.example/agent"}}},
+	}))
+	shown, warned := w.runBoth(exitDrifted, "drift", "demo")
+	want := "\nPackage tuning on node n1:\n--- delivered/etc/a\n+++ host/etc/a\n@@ -1 +1 @@\n-a=1\n+a=2\n"
+	if !strings.HasSuffix(shown, want) || strings.Contains(shown, "what the agent logs") {
+		t.Errorf("it prints\n%s", shown)
+	}
+	if want := `the differences of package tuning on node n2 cannot be read: pods "demo-drift-n2" not found`; !strings.Contains(warned, want) {
+		t.Errorf("of a pod that is gone it says\n%s", warned)
+	}
+	var report struct {
+		Packages []struct {
+			Node string
+			Diff []string
+		}
+	}
+	w.Must(json.Unmarshal([]byte(w.run(exitDrifted, "drift", "n1", "-o", "json")), &report))
+	if len(report.Packages) != 1 || len(report.Packages[0].Diff) != 5 || report.Packages[0].Diff[4] != "+a=2" {
+		t.Errorf("as JSON it is %+v", report)
+	}
+	if shown := w.run(exitDrifted, "drift"); strings.Contains(shown, "+a=2") {
+		t.Errorf("without a name it reads logs:\n%s", shown)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestRules(t *testing.T) {
 			alerts[r.Alert] = true
 		}
 	}
-	for _, want := range []string{"SkyhookRolloutStopped", "SkyhookNodeStuck", "SkyhookDrainBlocked", "SkyhookRebootOverdue", "SkyhookOperatorNotReconciling"} {
+	for _, want := range []string{"SkyhookRolloutStopped", "SkyhookNodeStuck", "SkyhookDrainBlocked", "SkyhookRebootOverdue", "SkyhookDrifted", "SkyhookOperatorNotReconciling"} {
 		if !alerts[want] {
 			t.Errorf("there is no alert %s", want)
 		}
