@@ -31,6 +31,11 @@ func (x *explainer) explain(r *rollout.Rollout, verdict rollout.Verdict) explana
 	if since := verdict.Why.Since; !since.IsZero() && x.snapshot.Now.After(since) && verdict.Phase != rollout.PhaseFinished {
 		e.Since = formatDuration(x.snapshot.Now.Sub(since))
 	}
+	for _, d := range describeDrains(x.snapshot.Now, x.reportOf(r.Ref).Draining) {
+		if d.Node == verdict.Node {
+			e.Drain = &d
+		}
+	}
 	if x.explained[e.Subject] || len(x.explained) >= maxExplained {
 		return e
 	}

@@ -88,6 +88,7 @@ func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	for _, w := range s.Working[:min(len(s.Working), maxReasons)] {
 		fmt.Fprintf(&b, "  %5d  %s (%s)\n", w.Nodes, w.Task, output.ListOf(w.First, w.Nodes))
 	}
+	b.WriteString(s.formatDrains(wide))
 	if len(s.Reasons) > 0 {
 		b.WriteString("\nWaiting:\n")
 	}

@@ -34,6 +34,7 @@ type rolloutStatus struct {
 	Reasons    []reasonCount       `json:"reasons"`
 	Failures   []failure           `json:"failures"`
 	Working    []runningTask       `json:"working"`
+	Drains     []drainStatus       `json:"drains,omitempty"` // of nodes with pods in the way
 	Packages   []string            `json:"packages,omitempty"`
 	PerPackage []ui.Package        `json:"packageProgress,omitempty"` // of one rollout
 	Images     []packageImage      `json:"images,omitempty"`          // with pinImages
@@ -86,6 +87,7 @@ func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
 	}
 	report := v.reportOf(r.Ref)
 	s.addVerdicts(r, report.Verdicts)
+	s.Drains = describeDrains(v.snapshot.Now, report.Draining)
 	s.addGroups(v, r)
 	if !r.Paused { // a paused rollout has no estimate
 		s.PerHour, s.Left = estimateSpeed(v.snapshot.Now, r, s.Nodes-s.Complete-s.Blocked)

@@ -44,6 +44,7 @@ type explanation struct {
 	Text    string        `json:"text"`
 	Since   string        `json:"since,omitempty"` // how long ago it began
 	Help    string        `json:"help,omitempty"`
+	Drain   *drainStatus  `json:"drain,omitempty"` // of the node, if pods are in the way
 	Causes  []explanation `json:"behind,omitempty"`
 }
 
@@ -197,6 +198,9 @@ func formatExplanations(all []explanation, depth int) string {
 		fmt.Fprintf(&b, "%s%s%s\n%s  %s: %s\n", prefix, arrow, title, prefix, e.Reason, e.Text)
 		if e.Help != "" {
 			fmt.Fprintf(&b, "%s  → %s\n", prefix, e.Help)
+		}
+		if e.Drain != nil {
+			b.WriteString(e.Drain.format(prefix + "  "))
 		}
 		b.WriteString(formatExplanations(e.Causes, depth+1))
 	}

@@ -63,11 +63,16 @@ func (c *compiler) addNodeOps() {
 // addPodsOfNodeOp fills in the pods that block the nodes that were looked at, and notes those that are ignored.
 func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	o := c.objects
-	rules, drains := drain.NodeOpRules(op.Spec.DrainOptions)
+	rules, drains, err := drain.NodeOpRules(op.Spec.DrainOptions)
+	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
+		return
+	}
+	waitsFirst := drains && compiled.Rollout.Drain.WaitFirst
 	for i := range compiled.Rollout.Targets {
 		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
-		if t.HeldAt.IsZero() || drains && !listed {
+		isNeeded := !t.HeldAt.IsZero() || waitsFirst
+		if !isNeeded || drains && !listed {
 			continue
 		}
 		t.PodsSeen = true
@@ -75,6 +80,9 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 			continue
 		}
 		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+		if t.HeldAt.IsZero() {
+			continue
+		}
 		if ignored := rules.IgnoredBarePods(pods, o.IsOurs); len(ignored) > 0 {
 			compiled.LeftPods[t.Node] = ignored
 		}

@@ -43,10 +43,11 @@ type skyhookSample struct {
 	drifted         map[string]int         // nodes on which a package drifted, by its name
 	waiting         map[rollout.Reason]int // nodes that wait
 	oldestAdmission time.Time              // zero for none
+	drains          drainSample
 }
 
 func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
-	t := skyhookSample{skyhook: s, policy: compiled.PolicyName(), status: status, packages: compiled.Tallies(), drifted: compiled.DriftedNodes(), waiting: map[rollout.Reason]int{}}
+	t := skyhookSample{skyhook: s, policy: compiled.PolicyName(), status: status, packages: compiled.Tallies(), drifted: compiled.DriftedNodes(), waiting: map[rollout.Reason]int{}, drains: newDrainSample(report)}
 	for _, v := range report.Verdicts {
 		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++
@@ -91,6 +92,7 @@ func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
 		p.writeCompartments(policies, t)
 		p.writeWaiting(t)
 		p.writeOldestAdmission(t, now)
+		p.writeDrains(skyhookDrains, t.drains, now, t.skyhook.Name)
 	}
 }
 

@@ -73,6 +73,10 @@ func stoppedSample(now time.Time) skyhookSample {
 		drifted:         map[string]int{"tuning": 2},
 		waiting:         map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
 		oldestAdmission: now.Add(-90 * time.Second),
+		drains: newDrainSample(rollout.Report{Draining: []rollout.Drained{
+			{Since: now.Add(-70 * time.Second), All: 5, Waiting: []rollout.PodCount{{Reason: rollout.ReasonPodLeaving, Pods: 3}}},
+			{Since: now.Add(-80 * time.Second), All: 2, Waiting: []rollout.PodCount{{Reason: rollout.ReasonProtectedPod, Pods: 1}, {Reason: rollout.ReasonPodLeaving, Pods: 1}}},
+		}}),
 	}
 }
 
@@ -176,6 +180,10 @@ var everyValue = []string{
 	"skyhook_budget_used{Skyhook/demo/gpu} 2",
 	"skyhook_budget_used{over} 4",
 	"skyhook_budget_used{unlimited} 5",
+	"skyhook_drain_pods{demo} 7",
+	"skyhook_drain_pods_left{PodLeaving,demo} 4",
+	"skyhook_drain_pods_left{ProtectedPod,demo} 1",
+	"skyhook_draining_nodes{demo} 2",
 	"skyhook_drifted_nodes{tuning,demo} 2",
 	"skyhook_evictions_total{accepted} 2",
 	"skyhook_evictions_total{error} 1",
@@ -192,6 +200,7 @@ var everyValue = []string{
 	"skyhook_node_status_count{demo,waiting} 2",
 	"skyhook_node_target_count{demo} 9",
 	"skyhook_oldest_admission_seconds{demo} 90",
+	"skyhook_oldest_drain_seconds{demo} 80",
 	"skyhook_package_restarts_count{tuning,1.1.0,demo} 7",
 	"skyhook_package_stage_count{tuning,1.1.0,demo,config} 3",
 	"skyhook_package_stage_count{tuning,1.1.0,demo,post-interrupt} 6",

@@ -68,7 +68,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	plan := rollout.Decide(s)
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
-	one.waiting[rollout.ReasonBudget] = 1
+	one.waiting[rollout.ReasonBudget], one.drains.left[rollout.ReasonPodLeaving] = 1, 1
 	b.publish(&cluster.Objects{}, []skyhookSample{one}, plan.Groups, s.Now)
 	b.stageDuration.WithLabelValues("apply").Observe(1)
 	b.failures.WithLabelValues("apply", "StageFailed").Inc()

@@ -21,10 +21,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// statusInterval is the least time between two writes of one object's status.
-const statusInterval = time.Second
+// The least time between two writes of one object's status, and before one that tells no more than how far drains are.
+const (
+	statusInterval   = time.Second
+	progressInterval = 10 * time.Second
+)
 
 // reporter writes statuses, events and log lines about what a pass decided and did.
 type reporter struct {
@@ -83,7 +87,11 @@ func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan roll
 
 // writeStatus writes a status unless that of the object was written a moment ago. It reports whether it was written.
 func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool {
-	if due := p.lastWrites[uid].Add(statusInterval); due.After(p.clock()) {
+	return p.writeStatusAfter(statusInterval, uid, write)
+}
+
+func (p *passReport) writeStatusAfter(interval time.Duration, uid types.UID, write func() (bool, error)) bool {
+	if due := p.lastWrites[uid].Add(interval); due.After(p.clock()) {
 		p.keepLastWrite(uid)
 		p.next = node.Earlier(p.next, due) // there may be more to write by then
 		return false
@@ -96,6 +104,21 @@ func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool
 		p.written[uid] = p.clock()
 	}
 	return wrote
+}
+
+// requestProgress requests the next pass for when a drain of a rollout takes long enough to be in its status. It returns how long to
+// wait between two writes: hasNews is false when only the progress of drains differs from what is stored.
+func (p *passReport) requestProgress(report rollout.Report, hasNews bool) time.Duration {
+	now := p.clock()
+	for _, d := range report.Draining {
+		if due := d.Since.Add(rollout.LongDrain); !d.Long && due.After(now) {
+			p.next = node.Earlier(p.next, due)
+		}
+	}
+	if hasNews {
+		return statusInterval
+	}
+	return progressInterval
 }
 
 func (p *passReport) keepLastWrite(uid types.UID) { p.written[uid] = p.lastWrites[uid] }
@@ -128,7 +151,8 @@ func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
 			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
 			continue
 		}
-		p.writeStatus(s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
+		interval := p.requestProgress(report, skyhook.HasNews(s.Status, status))
+		p.writeStatusAfter(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
 	}
 	p.statuses = statuses
 	return samples
@@ -157,7 +181,8 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 			p.keepLastWrite(op.UID)
 			continue
 		}
-		p.writeStatus(op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
+		interval := p.requestProgress(report, nodeop.HasNews(op.Status, status))
+		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
 	p.nodeOpStatuses = statuses
 }

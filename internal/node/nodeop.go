@@ -38,7 +38,14 @@ type OpRecord struct {
 type Held struct {
 	At          time.Time `json:"at"`
 	WasCordoned bool      `json:"wasCordoned,omitempty"` // by an administrator, before any hold of ours or after the node was uncordoned
+	Pods        int       `json:"pods,omitempty"`        // that had to leave when the present drain began, if it takes long
 }
+
+// maxPods limits what a record says about pods. Annotations are written by people, too.
+const maxPods = 10000
+
+// CountedPods returns how many pods had to leave when the present drain began; 0 if that is not recorded.
+func (h *Held) CountedPods() int { return min(max(0, h.Pods), maxPods) }
 
 // Step is how far one task is.
 type Step struct {

@@ -94,6 +94,7 @@ func (c *compiler) checkSpec() {
 			c.addProblem(rollout.ReasonInvalidSpec, text)
 		}
 	}
+	c.checkDrain()
 	env := 0
 	for _, e := range o.Spec.Env {
 		env += len(e.Name) + len(e.Value)

@@ -14,6 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -159,7 +160,7 @@ func (op *operation) rebootTimeout() time.Duration {
 	return defaultRebootTimeout
 }
 
-// translateDrain translates the drain options. With a timeout the node is skipped after it.
+// translateDrain translates the drain options. With a timeout the node is skipped after it, unless onTimeout says otherwise.
 func translateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
 	out := rollout.Drain{OnTimeout: rollout.DrainWait}
 	if d == nil {
@@ -167,6 +168,13 @@ func translateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
 	}
 	if d.TimeoutSeconds != nil && *d.TimeoutSeconds > 0 {
 		out.Timeout, out.OnTimeout = time.Duration(*d.TimeoutSeconds)*time.Second, rollout.DrainSkip
+		if d.OnTimeout != "" {
+			out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
+		}
+	}
+	if isTrue(d.Enabled) {
+		out.Delete = isTrue(d.DisableEviction)
+		policy.AddPodOptions(&out, &d.DrainPodOptions)
 	}
 	if d.LoadBalancerDelaySeconds != nil {
 		out.LoadBalancerDelay = time.Duration(*d.LoadBalancerDelaySeconds) * time.Second

@@ -42,8 +42,10 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return r.admit(a), nil
 	case rollout.VerbHold:
 		return r.placeHold(a, holds), nil
+	case rollout.VerbCount:
+		return r.recordPods(a), nil
 	case rollout.VerbRun:
-		return r.startTask(a.Task), nil
+		return r.startTask(a), nil
 	case rollout.VerbRecord:
 		return r.recordOutcome(a), nil
 	case rollout.VerbProve:
@@ -121,6 +123,15 @@ func (r *recorder) placeHold(a rollout.Action, holds []rollout.Hold) node.Edit {
 	return e
 }
 
+// recordPods records how many pods had to leave the held node when its drain began.
+func (r *recorder) recordPods(a rollout.Action) node.Edit {
+	return r.editRecord(func(rec *node.OpRecord) {
+		if rec.Held != nil {
+			rec.Held.Pods = a.Pods
+		}
+	})
+}
+
 // releaseHold removes the hold of this NodeOp. A node whose record cannot be read stays cordoned, because it may have been
 // cordoned before.
 func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
@@ -155,11 +166,14 @@ func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 
 // startTask records that a task runs, with everything that its objects are rendered from, so that objects that are lost
 // are created again with the same content.
-func (r *recorder) startTask(task string) node.Edit {
+func (r *recorder) startTask(a rollout.Action) node.Edit {
 	return r.editRecord(func(rec *node.OpRecord) {
 		rec.Proving = nil // what is true counts after the last outcome only
+		if a.Drained && rec.Held != nil {
+			rec.Held.Pods = 0
+		}
 		step := r.newStep(node.StepRunning)
-		switch task {
+		switch a.Task {
 		case taskPreflight:
 			rec.Preflight = step
 		case taskCommand:
@@ -249,6 +263,11 @@ func (t *target) recordCommand(result *node.Result) {
 // retire ends the admission and records the result. A node that is not selected any more and has not begun keeps no record.
 func (r *recorder) retire(a rollout.Action) node.Edit {
 	rec := r.record()
+	if a.Postpone { // it is a candidate again, as if it had never been admitted
+		return r.editRecord(func(rec *node.OpRecord) {
+			*rec = node.OpRecord{Held: rec.Held, Admission: rec.Admission, At: rec.At, Order: rec.Order, Batch: rec.Batch, Group: rec.Group}
+		})
+	}
 	leftBeforeStart := a.Why.Reason == rollout.ReasonLeft && rec.Command == nil && rec.Held == nil
 	if a.Wipe || r.isDeleting() || leftBeforeStart {
 		return r.removeRecord()

@@ -96,6 +96,31 @@ func setUpdateTimes(out, was *v1alpha1.NodeOpStatus, t time.Time) {
 	}
 }
 
+// HasNews reports whether a status says more than the stored one about anything but the progress of drains.
+func HasNews(stored, status v1alpha1.NodeOpStatus) bool {
+	isDraining := func(s v1alpha1.NodeOpStatus) bool {
+		for _, e := range s.NodeStatuses {
+			if e.Drain != nil {
+				return true
+			}
+		}
+		return false
+	}
+	if !isDraining(stored) && !isDraining(status) {
+		return true
+	}
+	a, b := stored.DeepCopy(), status.DeepCopy()
+	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
+		s.LastUpdated, s.Admission = metav1.Time{}, nil
+		clearTimes(s.Conditions, s.NodeStatuses)
+		for name, e := range s.NodeStatuses {
+			e.Drain = nil
+			s.NodeStatuses[name] = e
+		}
+	}
+	return !equality.Semantic.DeepEqual(a, b)
+}
+
 // clearTimes makes statuses comparable that differ in the times of their updates.
 func clearTimes(conditions []metav1.Condition, entries map[string]v1alpha1.NodeStatus) {
 	for i := range conditions {
@@ -126,6 +151,12 @@ func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int3
 		}
 		if started || !t.leaving {
 			total++
+		}
+	}
+	for _, d := range r.report.Draining {
+		if e, ok := entries[d.Node]; ok {
+			e.Drain = policy.DescribeDrain(d)
+			entries[d.Node] = e
 		}
 	}
 	for _, name := range r.compiled.missing {

@@ -119,7 +119,7 @@ func (t *target) compile() rollout.Target {
 	if t.held {
 		out.HeldAt = t.op.now
 		if t.rec.Held != nil {
-			out.HeldAt = t.rec.Held.At
+			out.HeldAt, out.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
 		}
 	}
 

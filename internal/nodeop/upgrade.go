@@ -4,6 +4,7 @@
 package nodeop
 
 import (
+	"cmp"
 	_ "embed"
 	"slices"
 	"strings"
@@ -55,13 +56,24 @@ func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 		},
 	}
 	if active {
-		out.Spec.DrainOptions = &v1alpha1.DrainOptions{Enabled: new(true), DeleteEmptyDirData: new(true), IgnoreDaemonSets: new(true), Force: new(false)}
+		out.Spec.DrainOptions = upgradeDrain(u.Spec.DrainOptions)
 	}
 	if compare {
 		out.Spec.Preflight = &v1alpha1.Preflight{
 			Command: []string{"/bin/sh", "-c", preflightScript}, ActiveDeadlineSeconds: new(int32(defaultPreflightTimeout / time.Second)),
 		}
 	}
+	return out
+}
+
+// upgradeDrain returns the drain options of the NodeOp of an upgrade.
+func upgradeDrain(d *v1alpha1.UpgradeDrainOptions) *v1alpha1.DrainOptions {
+	out := &v1alpha1.DrainOptions{Enabled: new(true), DeleteEmptyDirData: new(true), IgnoreDaemonSets: new(true), Force: new(false)}
+	if d == nil {
+		return out
+	}
+	out.DrainSettings = *d.DrainSettings.DeepCopy()
+	out.Force, out.DeleteEmptyDirData, out.IgnoreDaemonSets = cmp.Or(d.Force, out.Force), cmp.Or(d.DeleteEmptyDirData, out.DeleteEmptyDirData), cmp.Or(d.IgnoreDaemonSets, out.IgnoreDaemonSets)
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
@@ -214,6 +215,45 @@ func TestUpgradeJob(t *testing.T) {
 	command := p.InitContainers[0].Command[2]
 	for _, path := range []string{"/etc/hostname", "/etc/hosts"} {
 		requireEqual(t, "leaves out "+path, strings.Contains(command, "--exclude-path '"+path+"'"), true)
+	}
+}
+
+// Options of the drain replace the defaults of an upgrade one by one. Without an upgrade of the active system nothing is drained.
+func TestUpgradeDrainOptions(t *testing.T) {
+	describe := func(spec string) string {
+		return strings.TrimSpace(toYAML(t, NewUpgradeNodeOp(newUpgrade(t, spec)).Spec.DrainOptions))
+	}
+	requireEqual(t, "by default", describe(`{image: x}`), "deleteEmptyDirData: true\nenabled: true\nforce: false\nignoreDaemonSets: true")
+	requireEqual(t, "with options", describe(`{image: x, drainOptions: {force: true, deleteEmptyDirData: false, timeoutSeconds: 60, onTimeout: Force, wait: BeforeCordon, waitTimeout: 2h0m0s}}`),
+		"deleteEmptyDirData: false\nenabled: true\nforce: true\nignoreDaemonSets: true\nonTimeout: Force\ntimeoutSeconds: 60\nwait: BeforeCordon\nwaitTimeout: 2h0m0s")
+	requireEqual(t, "without a drain", describe(`{image: x, upgradeActive: false, upgradeRecovery: true, drainOptions: {force: true}}`), "null")
+}
+
+// A change of nothing but the progress of a drain is no news.
+func TestHasNews(t *testing.T) {
+	status := func(left int32, message string) v1alpha1.NodeOpStatus {
+		entry := v1alpha1.NodeStatus{Message: message, LastUpdated: metav1.Unix(int64(left), 0)}
+		if left > 0 {
+			entry.Drain = &skyhookv1.DrainProgress{PodsLeft: left}
+		}
+		return v1alpha1.NodeOpStatus{LastUpdated: metav1.Unix(int64(left), 0), NodeStatuses: map[string]v1alpha1.NodeStatus{"n1": entry}}
+	}
+	for _, c := range []struct {
+		stored, status v1alpha1.NodeOpStatus
+		want           bool
+	}{
+		{status(3, "waits"), status(2, "waits"), false},
+		{status(0, "waits"), status(2, "waits"), false},
+		{status(3, "waits"), status(0, "waits"), false},
+		{status(3, "waits"), status(2, "runs"), true},
+		{status(0, "waits"), status(0, "waits"), true},
+	} {
+		if got := HasNews(c.stored, c.status); got != c.want {
+			t.Errorf("from %+v to %+v: %v", c.stored, c.status, got)
+		}
+		if c.stored.NodeStatuses["n1"].Drain != nil && c.stored.NodeStatuses["n1"].Drain.PodsLeft != 3 {
+			t.Error("the stored status was changed")
+		}
 	}
 }
 

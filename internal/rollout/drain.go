@@ -110,9 +110,9 @@ func (d drainer) drainNode(why Why) (isDrained bool) {
 			return !d.awaitLoadBalancers()
 		}
 	}
-	d.plan.Draining = append(d.plan.Draining, Drained{t.rollout.Ref, t.target.UID})
+	d.noteProgress()
 	drain := t.rollout.Drain
-	wait := t.drainReason()
+	wait := t.drainReason(d.plan.now)
 	isLate := d.checkDeadline()
 	if isLate && drain.OnTimeout == DrainSkip {
 		wait.Reason = ReasonDrainTimeout
@@ -164,41 +164,44 @@ func (t *Target) drainBegan() time.Time {
 	return t.DrainAt
 }
 
-// podObstacles are the reasons why pods are still on a node, the most important first, and their sentences.
-var podObstacles = []struct {
+// podObstacle is a reason why a pod is still on a node, and its sentence.
+type podObstacle struct {
 	reason  Reason
 	applies func(*Pod) bool
-	text    func(*Pod) string
-}{
+	text    func(*Pod, time.Time) string
+}
+
+// podObstacles are the reasons why pods are still on a node, the most important first, and their sentences.
+var podObstacles = []podObstacle{
 	{
 		ReasonProtectedPod,
 		func(d *Pod) bool { return d.Wait },
-		func(*Pod) string { return " must not be interrupted" },
+		func(*Pod, time.Time) string { return " must not be interrupted" },
 	},
 	{
 		ReasonPodKept,
 		func(d *Pod) bool { return d.Keep != "" && !d.Leaving },
-		func(d *Pod) string { return " may not be evicted: " + d.Keep },
+		func(d *Pod, _ time.Time) string { return " may not be evicted: " + d.Keep },
 	},
 	{
 		ReasonRefused,
 		func(d *Pod) bool { return d.Refused != "" && d.Denied && !d.Leaving },
-		func(d *Pod) string { return " cannot be evicted: " + d.Refused },
+		func(d *Pod, _ time.Time) string { return " cannot be evicted: " + d.Refused },
 	},
 	{
 		ReasonPodDisruptionBudget,
 		func(d *Pod) bool { return d.Refused != "" && !d.Leaving },
-		func(d *Pod) string { return " cannot be evicted now: " + d.Refused },
+		func(d *Pod, _ time.Time) string { return " cannot be evicted now: " + d.Refused },
 	},
 	{
 		ReasonPodLeaving,
 		func(*Pod) bool { return true },
-		func(*Pod) string { return " has not terminated yet" },
+		describeLeaving,
 	},
 }
 
 // drainReason returns what the drain of the node waits for: the most important obstacle.
-func (t *targetState) drainReason() Why {
+func (t *targetState) drainReason(now time.Time) Why {
 	for _, obstacle := range podObstacles {
 		var pods []*Pod
 		for i := range t.pods {
@@ -210,7 +213,7 @@ func (t *targetState) drainReason() Why {
 			continue
 		}
 		first := slices.MinFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.path(), b.path()) })
-		text := "pod " + first.path() + obstacle.text(first)
+		text := "pod " + first.path() + obstacle.text(first, now)
 		if others := len(pods) - 1; others > 0 {
 			text += ", and " + countNoun(others, "more pod", "more pods")
 		}
@@ -218,6 +221,7 @@ func (t *targetState) drainReason() Why {
 			Reason: obstacle.reason,
 			Text:   truncate(text),
 			About:  "Pod " + first.path(),
+			By:     first.Protection,
 			Since:  t.target.drainBegan(),
 		}
 	}

@@ -14,8 +14,8 @@ import "time"
 type Durations struct {
 	pass   int
 	seen   map[durationKey]observed
-	drains map[drainKey]time.Time // since when the drains of the last plan wait for pods
-	waits  map[drainKey]podWait   // for protected pods
+	drains map[drainKey]podDrain // the drains of the last plan
+	waits  map[drainKey]podWait  // for protected pods
 }
 
 // durationKey identifies what is measured.
@@ -38,12 +38,18 @@ type drainKey struct {
 	node    string // UID
 }
 
+// podDrain is since when a drain waits for pods, and how many there were.
+type podDrain struct {
+	since time.Time
+	pods  int
+}
+
 // podWait is how long protected pods are waited for.
 type podWait struct{ since, seen time.Time }
 
 // NewDurations returns Durations that have observed nothing.
 func NewDurations() *Durations {
-	return &Durations{seen: map[durationKey]observed{}, drains: map[drainKey]time.Time{}}
+	return &Durations{seen: map[durationKey]observed{}, drains: map[drainKey]podDrain{}}
 }
 
 // Since returns when something was observed first, given by the UID of its object and what it does: now, if that was never
@@ -86,7 +92,7 @@ func (d *Durations) Measure(s *Snapshot) {
 		n.ReadyAt = d.limit(durationKey{kind: "ready", node: n.UID, began: n.ReadyAt.Unix()}, n.ReadyAt, s.Now)
 	}
 	d.measureLedgers(s)
-	drains, waits := map[drainKey]time.Time{}, map[drainKey]podWait{}
+	drains, waits := map[drainKey]podDrain{}, map[drainKey]podWait{}
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
@@ -186,8 +192,8 @@ func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
 	}
 }
 
-// measureDrain sets since when the drain of a target waits for pods, and keeps that until no pod is left.
-func (d *Durations) measureDrain(drains map[drainKey]time.Time, r *Rollout, t *Target, now time.Time) {
+// measureDrain sets since when the drain of a target waits for pods, and for how many, and keeps that until no pod is left.
+func (d *Durations) measureDrain(drains map[drainKey]podDrain, r *Rollout, t *Target, now time.Time) {
 	if d == nil || t.HeldAt.IsZero() {
 		return
 	}
@@ -198,8 +204,8 @@ func (d *Durations) measureDrain(drains map[drainKey]time.Time, r *Rollout, t *T
 	if !isKnown || isOver {
 		return
 	}
-	t.DrainAt = earlierOf(began, now)
-	drains[key] = t.DrainAt
+	t.DrainAt, t.PodsCounted = earlierOf(began.since, now), began.pods
+	drains[key] = podDrain{t.DrainAt, began.pods}
 }
 
 // measureWait measures since when protected pods of a target are waited for, until they are seen to have ended.
@@ -226,9 +232,9 @@ func (d *Durations) RecordDrains(s Snapshot, p Plan) {
 	if d == nil {
 		return
 	}
-	drains := map[drainKey]bool{}
+	drains := map[drainKey]int{} // pods
 	for _, drain := range p.Draining {
-		drains[drainKey{drain.Rollout, drain.UID}] = true
+		drains[drainKey{drain.Rollout, drain.UID}] = drain.All
 	}
 	sending := map[string]bool{}
 	for i := range s.Nodes {
@@ -241,9 +247,9 @@ func (d *Durations) RecordDrains(s Snapshot, p Plan) {
 			key := drainKey{r.Ref, t.UID}
 			_, isKnown := d.drains[key]
 			switch {
-			case drains[key] && !isKnown:
-				d.drains[key] = t.DrainAt
-			case isKnown && !drains[key] && t.PodsSeen && !sending[t.Node]:
+			case drains[key] > 0:
+				d.drains[key] = podDrain{t.DrainAt, drains[key]}
+			case isKnown && t.PodsSeen && !sending[t.Node]:
 				delete(d.drains, key)
 			}
 		}

@@ -76,12 +76,16 @@ func compareMaintenance(a, b Maintenance) int {
 	return cmp.Or(a.Rollout.Compare(b.Rollout), cmp.Compare(a.Node, b.Node))
 }
 
+// hasTimedHold reports whether the node records since when the rollout holds it. A hold of a predecessor has no time.
+func (t *targetState) hasTimedHold() bool {
+	return slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref && !h.Since.IsZero() })
+}
+
 // awaitLoadBalancers reports whether load balancers may still send requests to the node. The next pass is requested for the end of that
 // time. A hold of a predecessor, whose time is not recorded, is long enough.
 func (d drainer) awaitLoadBalancers() bool {
 	t, delay := d.target, d.target.rollout.Drain.LoadBalancerDelay
-	isTimed := slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref && !h.Since.IsZero() })
-	if delay <= 0 || !isTimed {
+	if delay <= 0 || !t.hasTimedHold() {
 		return false
 	}
 	until := t.target.HeldAt.Add(delay)

@@ -50,7 +50,7 @@ func (p *draftPlan) checkProtected(t *targetState) (waitOutcome, Why) {
 	if !t.target.hasProtectedPod() {
 		return waitOver, Why{}
 	}
-	why := t.drainReason()
+	why := t.drainReason(p.now)
 	if since := t.target.ProtectedSince; !since.IsZero() {
 		why.Since = since
 	}

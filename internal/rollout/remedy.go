@@ -11,7 +11,7 @@ import (
 )
 
 // remedies says what ends a wait, by reason. SKYHOOK, NODE and PACKAGE stand for the names.
-// GROUP is the group that the reason is about.
+// GROUP is the group that the reason is about, POD the pod.
 var remedies = map[Reason]string{
 	ReasonWindow:              "it starts when the window opens",
 	ReasonBudget:              "it starts when one of the nodes in flight is done; a larger budget admits more at once",
@@ -20,7 +20,7 @@ var remedies = map[Reason]string{
 	ReasonWave:                "it starts when every node there is finished and counts: fix, reset or ignore those that failed",
 	ReasonApproval:            "kubectl skyhook approve GROUP",
 	ReasonStopped:             "fix what failed, then: kubectl skyhook deployment-policy reset SKYHOOK",
-	ReasonProtectedPod:        "the pod is never evicted: wait until it ends, move it, or remove it from podNonInterruptLabels",
+	ReasonProtectedPod:        "the pod is never evicted: wait until it ends, or end it: kubectl delete pod POD",
 	ReasonPodDisruptionBudget: "give the workload more ready replicas, or raise maxUnavailable; the eviction is retried",
 	ReasonPodLeaving:          "the pod has its grace period to terminate; if its node is gone, delete it by force",
 	ReasonPodKept:             "delete the pod, or allow its eviction with drainConfig: force, deleteEmptyDirData or ignoreDaemonSets",
@@ -60,6 +60,13 @@ var remedies = map[Reason]string{
 	ReasonUpNext:              "it continues automatically",
 }
 
+// protectedRemedies says what ends the wait for a protected pod, by Why.By.
+var protectedRemedies = map[string]string{
+	ProtectedByLabels:       "the pod matches podNonInterruptLabels and is never evicted: wait until it ends, or end it: kubectl delete pod POD",
+	ProtectedByAnnotation:   "its annotation protects it: wait until it ends, or allow its eviction: kubectl annotate pod POD " + ProtectedByAnnotation + "-",
+	ProtectedByDoNotDisrupt: "its annotation protects it: wait until it ends, or allow its eviction: kubectl annotate pod POD " + ProtectedByDoNotDisrupt + "-",
+}
+
 // IsWait reports whether a target with this reason waits: it has a remedy.
 func (r Reason) IsWait() bool { return remedies[r] != "" }
 
@@ -82,7 +89,20 @@ func (w Why) Remedy(rollout, node, pkg string) string {
 	if pkg == "" {
 		pkg = "PACKAGE"
 	}
-	return strings.NewReplacer("SKYHOOK", rollout, "NODE", node, "PACKAGE", pkg, "GROUP", w.describeGroup()).Replace(remedies[w.Reason])
+	text := remedies[w.Reason]
+	if protected := protectedRemedies[w.By]; w.Reason == ReasonProtectedPod && protected != "" {
+		text = protected
+	}
+	return strings.NewReplacer("SKYHOOK", rollout, "NODE", node, "PACKAGE", pkg, "GROUP", w.describeGroup(), "POD", w.describePod()).Replace(text)
+}
+
+// describePod returns the pod that a reason is about as arguments of kubectl: "job-1 --namespace batch".
+func (w Why) describePod() string {
+	namespace, name, isPod := strings.Cut(strings.TrimPrefix(w.About, "Pod "), "/")
+	if !isPod {
+		return "NAME"
+	}
+	return name + " --namespace " + namespace
 }
 
 // describeGroup returns the group that a reason is about as arguments of the plugin: "skyhook/demo rest".

@@ -25,6 +25,7 @@ func (r reporter) buildPlan() Plan {
 	for i := range r.rollouts {
 		q := &r.rollouts[i]
 		plan.Reports[q.index] = q.buildReport()
+		plan.Reports[q.index].Draining = q.listDrains(plan.Draining)
 		plan.Maintenance = append(plan.Maintenance, q.listMaintenance()...)
 		plan.Reports[q.index].Completion = estimates.estimate(q)
 	}

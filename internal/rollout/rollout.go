@@ -277,13 +277,15 @@ type Target struct {
 	ProtectedSince, ProtectedAt time.Time
 	HeldAt                      time.Time // when the hold of this rollout was placed; zero without one
 	DrainAt                     time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
-	Skipped                     bool      // retired with Skip: it counts as a final failure and is not admitted again
-	Strays                      []string  // objects of ours on the node that belong to no task
-	Going                       []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended                       []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy                      time.Time // when all that are being deleted should be gone; zero if unknown
-	Wiped                       bool      // nothing of the rollout is recorded on the node: only objects are left there
-	RequestFailed               bool      // the last request for it failed: whatever is planned for it may not happen soon
+	// pods that had to leave when the present drain began, as recorded, and as this process counted them, see Durations; 0 if unknown
+	PodsRecorded, PodsCounted int
+	Skipped                   bool      // retired with Skip: it counts as a final failure and is not admitted again
+	Strays                    []string  // objects of ours on the node that belong to no task
+	Going                     []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended                     []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy                    time.Time // when all that are being deleted should be gone; zero if unknown
+	Wiped                     bool      // nothing of the rollout is recorded on the node: only objects are left there
+	RequestFailed             bool      // the last request for it failed: whatever is planned for it may not happen soon
 }
 
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
@@ -317,7 +319,11 @@ type Drift struct {
 type Pod struct {
 	Namespace, Name, UID string
 	Wait                 bool      // protected: it is never evicted, the drain waits for it
+	Protection           string    // with Wait: what protects it, one of the Protected constants; empty if unknown
+	EndsAt               time.Time // with Wait: when it ends by itself at the latest; zero if unknown
 	Leaving              bool      // already being deleted
+	LeavesAt             time.Time // with Leaving: end of its grace period; zero if unknown
+	Finalizers           []string  // with Leaving: it stays until those who set them have removed them
 	Refused              string    // why the last eviction was refused, for example the disruption budget that forbids it
 	Denied               bool      // an admission policy refused it, not a disruption budget
 	Asked                bool      // its eviction was requested before; only then it is deleted because the drain takes too long
@@ -332,6 +338,13 @@ const (
 	KeepDaemonSet = "its DaemonSet would recreate it, and ignoreDaemonSets is false"
 	KeepEmptyDir  = "it would lose its emptyDir volume, and deleteEmptyDirData is false"
 	KeepUnmanaged = "nothing recreates it, and force is false"
+)
+
+// The values of Pod.Protection.
+const (
+	ProtectedByLabels       = "podNonInterruptLabels"
+	ProtectedByAnnotation   = "skyhook.nvidia.com/do-not-interrupt"
+	ProtectedByDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 // Need is what a task requires of its node.
@@ -395,6 +408,7 @@ const (
 	VerbTaint  Verb = "taint"  // put the runtime-required taint on a new node
 	VerbAdmit  Verb = "admit"  // write the admission to the node's record; failed attempts are counted anew
 	VerbHold   Verb = "hold"   // cordon the node for this rollout
+	VerbCount  Verb = "count"  // write how many pods have to leave to the node's record, for a drain that takes long
 	VerbEvict  Verb = "evict"  // evict one pod; Action.Force deletes it
 	VerbRun    Verb = "run"    // create the task's object
 	VerbCover  Verb = "cover"  // record that another task covers this one
@@ -422,6 +436,8 @@ type Action struct {
 	By       string   // Cover: ID of the task that runs
 	Object   string   // Sweep, Note: name of the object
 	Pod      Pod      // Evict
+	Pods     int      // Count: pods that had to leave when the drain began
+	Drained  bool     // Run: the node was drained for it, so that what is recorded of its drain is over
 	Force    bool     // Evict: delete it
 	State    State    // Record: what to write
 	Attempts int      // Record: failed attempts so far
@@ -455,6 +471,7 @@ type Why struct {
 	Reason Reason
 	Text   string    // a sentence without a full stop, deterministic and bounded
 	About  string    // the object waited for: "Pod ns/name", "Skyhook other", …
+	By     string    // with ReasonProtectedPod: Pod.Protection
 	Since  time.Time // of a verdict: since when it waits; zero if unknown
 }
 
@@ -470,6 +487,7 @@ type Report struct {
 	Rollout   Ref
 	Verdicts  []Verdict // one per target, in the order of the targets
 	NextOrder int
+	Draining  []Drained // the drains that take the longest first
 
 	Completion Completion
 }
@@ -487,19 +505,13 @@ type GroupReport struct {
 	Why              *Why // why it admits none of them now
 }
 
-// Drained is a target whose node is being drained.
-type Drained struct {
-	Rollout Ref
-	UID     string // of the node
-}
-
 // Plan is the outcome of a decision.
 type Plan struct {
 	Ledgers []Ledger // to be written, if Epoch is still one less, before the actions that name them
 	Actions []Action
 	Reports []Report
 	Groups  []GroupReport
-	// targets whose node is being drained and has pods in the way, for Durations; sorted
+	// targets whose node is being drained and has pods in the way; sorted
 	Draining []Drained
 	Look     []string // nodes whose pods the next snapshot must list, beyond those that are held; sorted
 	// what other programs are told about nodes; sorted

@@ -511,7 +511,13 @@ func (s *scenario) addPods(node string, pods [][]string) {
 		for _, word := range w[1:] {
 			switch key, value := splitSetting(word); key {
 			case "protected":
-				p.Wait = true
+				p.Wait, p.Protection = true, value
+			case "ends-in":
+				p.EndsAt = s.cluster.State.Now.Add(parseDuration(value))
+			case "leaves-in":
+				p.Leaving, p.LeavesAt = true, s.cluster.State.Now.Add(parseDuration(value))
+			case "finalizer":
+				p.Finalizers = append(p.Finalizers, value)
 			case "leaving":
 				p.Leaving = true
 			case "priority":

@@ -30,7 +30,9 @@ import (
 //	measure                     from now on measure how long things take, as one process
 //	observe, apply NAME         decide now, and apply the plan later
 //	crash-after-ledger          write the ledgers of a plan only
+//	restart                     measure anew, as the next leader
 //	verdicts, groups, ledgers, cordoned, maintenance   print the verdicts, the groups, the ledgers, the nodes, what others are told about them
+//	drains                      print the progress of drains, with the remedy of each verdict
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &scenario{t: t, observations: map[string]observation{}, cluster: sim.New(rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)})}
@@ -159,6 +161,10 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 		}
 	case "maintenance":
 		return s.formatMaintenance()
+	case "drains":
+		return s.formatDrains()
+	case "restart":
+		s.durations = rollout.NewDurations()
 	case "cordoned":
 		return s.formatNodes()
 	case "batches":
@@ -255,6 +261,8 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 			what += " " + string(a.State)
 		case rollout.VerbCover:
 			what += " by " + a.By
+		case rollout.VerbCount:
+			what = strconv.Itoa(a.Pods)
 		case rollout.VerbAdmit:
 			what = "#" + strconv.Itoa(a.Order)
 		case rollout.VerbRun:
@@ -322,6 +330,36 @@ func (s *scenario) formatNodes() string {
 			out.WriteString(" " + h.Owner.String())
 		}
 		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func (s *scenario) formatDrains() string {
+	var out strings.Builder
+	p := rollout.Decide(s.view().Snapshot)
+	for _, d := range p.Draining {
+		fmt.Fprintf(&out, "%s %d of %d pods left, for %s", d.Node, d.Left, d.All, s.cluster.State.Now.Sub(d.Since))
+		if d.Long {
+			out.WriteString(", long")
+		}
+		for _, c := range d.Waiting {
+			fmt.Fprintf(&out, ", %d %s", c.Pods, c.Reason)
+		}
+		out.WriteString("\n")
+		for _, pod := range d.Slowest {
+			fmt.Fprintf(&out, "  %s %s: %s", pod.Pod, pod.Reason, pod.Text)
+			if !pod.Ends.IsZero() {
+				fmt.Fprintf(&out, ", until %s", pod.Ends.Format(time.TimeOnly))
+			}
+			out.WriteString("\n")
+		}
+	}
+	for _, r := range p.Reports {
+		for _, v := range r.Verdicts {
+			if remedy := v.Why.Remedy("demo", v.Node, ""); remedy != "" {
+				fmt.Fprintf(&out, "%s → %s\n", v.Node, remedy)
+			}
+		}
 	}
 	return out.String()
 }

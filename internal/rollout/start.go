@@ -211,6 +211,6 @@ func (s starter) startTask(k *boardTask) *Action {
 	s.target.node.objects++
 	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " is starting"})
 	a := s.plan.addAction(s.target, VerbRun, why)
-	a.Task = k.ID
+	a.Task, a.Drained = k.ID, k.Need != NeedNothing
 	return a
 }

@@ -88,7 +88,12 @@ func (w actionWriter) patchNode() error {
 	case rollout.VerbRecord:
 		w.endProof()
 		return w.changeTask(w.record)
+	case rollout.VerbCount:
+		w.target.PodsRecorded = w.action.Pods
 	case rollout.VerbRun:
+		if w.action.Drained {
+			w.target.PodsRecorded = 0
+		}
 		w.run()
 	case rollout.VerbProve:
 		w.startProof()
@@ -123,7 +128,7 @@ func (w actionWriter) placeHold() {
 func (w actionWriter) releaseHold() {
 	w.setCordon(w.cordon().Release(w.action.Rollout))
 	if w.target != nil {
-		w.target.HeldAt = time.Time{}
+		w.target.HeldAt, w.target.PodsRecorded = time.Time{}, 0
 	}
 }
 

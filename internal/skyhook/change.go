@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, run, cover, record, prove, rollback, note, release,
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, count, run, cover, record, prove, rollback, note, release,
 // untaint and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
@@ -38,6 +38,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().recordAdmission(a, n), nil
 	case rollout.VerbHold:
 		return c.recorder().placeHold(a, n, holds), nil
+	case rollout.VerbCount:
+		return c.recorder().recordPods(a, n), nil
 	case rollout.VerbRun:
 		return c.recorder().recordRun(a, n)
 	case rollout.VerbCover:
@@ -163,6 +165,15 @@ func (r recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold
 	}
 	e.SetUnschedulable(n, true)
 	return e
+}
+
+// recordPods records how many pods had to leave the held node when its drain began.
+func (r recorder) recordPods(a rollout.Action, n *node.Node) node.Edit {
+	return r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		if rec.Held != nil {
+			rec.Held.Pods = a.Pods
+		}
+	})
 }
 
 // releaseHold releases this Skyhook's hold. When the record cannot be read the node stays cordoned, because it is unknown

@@ -103,15 +103,11 @@ func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	if d.LoadBalancerDelay != nil {
 		out.LoadBalancerDelay = d.LoadBalancerDelay.Duration
 	}
-	out.Delete = d.DisableEviction != nil && *d.DisableEviction
 	if d.OnTimeout != "" {
 		out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
 	}
-	if d.WaitTimeout != nil {
-		out.WaitTimeout = d.WaitTimeout.Duration
-	}
-	out.WaitFirst, out.OnWaitTimeout = d.Wait == v1alpha1.WaitBeforeCordon, rollout.DrainTimeout(d.OnWaitTimeout)
-	out.ByPriority = d.Order == v1alpha1.DrainByPriority
+	out.Delete = d.DisableEviction != nil && *d.DisableEviction
+	policy.AddPodOptions(&out, &d.DrainPodOptions)
 	return out
 }
 
@@ -215,7 +211,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	if on.Cordoned {
 		out.HeldAt = tc.in.Now
 		if rec.Held != nil {
-			out.HeldAt = rec.Held.At
+			out.HeldAt, out.PodsRecorded = rec.Held.At, rec.Held.CountedPods()
 		}
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again

@@ -36,7 +36,7 @@ func drainCause(p rollout.Pod) (reason, text string) {
 // for pods that are protected from interrupts, unless Blocked has another reason.
 func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 	var draining, protected, waiting []string
-	var blocked []string
+	var blocked, protections []string
 	causes := map[string]bool{}
 	for _, n := range nodes {
 		target := &rep.Rollout.Targets[n.index]
@@ -47,8 +47,8 @@ func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 			continue
 		}
 		draining = append(draining, n.name)
-		if slices.ContainsFunc(target.Pods, func(p rollout.Pod) bool { return p.Wait }) {
-			protected = append(protected, n.name)
+		if i := slices.IndexFunc(target.Pods, func(p rollout.Pod) bool { return p.Wait }); i >= 0 {
+			protected, protections = append(protected, n.name), append(protections, target.Pods[i].Protection)
 		}
 		if reason, text := blockedDrain(target.Pods); reason != "" {
 			causes[reason] = true
@@ -67,18 +67,29 @@ func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 		}
 		t.set(v1alpha1.ConditionDrainBlocked, true, reason, text)
 	}
-	if text := protectedText(protected, waiting); text != "" && !t.has(v1alpha1.ConditionBlocked) {
+	if text := protectedText(protected, waiting, protections); text != "" && !t.has(v1alpha1.ConditionBlocked) {
 		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonNonInterruptPodsRunning, text)
 	}
 }
 
-// protectedText says on which nodes protected pods delay the drain, and on which the cordon; empty if there are none.
-func protectedText(draining, waiting []string) string {
+// protectedText says on which nodes protected pods delay the drain, and on which the cordon; empty if there are none. What protects
+// them is named if it is the same everywhere.
+func protectedText(draining, waiting, protections []string) string {
+	slices.Sort(protections)
+	protections = slices.Compact(protections)
+	what := "protected pods"
+	switch {
+	case len(protections) != 1 || protections[0] == "":
+	case protections[0] == rollout.ProtectedByLabels:
+		what = "pods that " + rollout.ProtectedByLabels + " protects"
+	default:
+		what = "pods that the annotation " + protections[0] + " protects"
+	}
 	slices.Sort(draining)
 	slices.Sort(waiting)
 	var out []string
 	if len(draining) > 0 {
-		out = append(out, "pods that podNonInterruptLabels protects run on "+formatNames(draining)+": the drain begins when they have ended")
+		out = append(out, what+" run on "+formatNames(draining)+": the drain begins when they have ended")
 	}
 	if len(waiting) > 0 {
 		out = append(out, "protected pods run on "+formatNames(waiting)+": other nodes go first until they have ended")

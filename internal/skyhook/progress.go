@@ -40,6 +40,9 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
 		rec.Proving = nil // what is true counts after the last outcome only
+		if a.Drained && rec.Held != nil {
+			rec.Held.Pods = 0
+		}
 		p := r.beginStage(st, state, rec, n)
 		if st.isInterrupt() {
 			r.beginInterrupt(a, st, state, rec, n, p)

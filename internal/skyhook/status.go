@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -67,8 +68,33 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 	out.Status = c.reporter().rollUp(out.NodeCounts, len(nodes))
 	c.reporter().fillNodeMaps(&out, nodes)
 	out.Rollback = c.reporter().rollbackStatus()
+	out.Drains = describeDrains(r.Draining)
 	out.Conditions = c.reporter().buildConditions(nodes, &out, groups)
 	return out
+}
+
+// mostDrains limits the drains in a status.
+const mostDrains = 20
+
+// describeDrains returns the drains that take long, the longest first.
+func describeDrains(all []rollout.Drained) []v1alpha1.NodeDrain {
+	var out []v1alpha1.NodeDrain
+	for _, d := range all {
+		if progress := policy.DescribeDrain(d); progress != nil && len(out) < mostDrains {
+			out = append(out, v1alpha1.NodeDrain{Node: d.Node, DrainProgress: *progress})
+		}
+	}
+	return out
+}
+
+// HasNews reports whether a status says more than the stored one about anything but the progress of drains.
+func HasNews(stored, status v1alpha1.SkyhookStatus) bool {
+	if len(stored.Drains)+len(status.Drains) == 0 {
+		return true
+	}
+	stored.Drains, status.Drains = nil, nil
+	stored.Admission, status.Admission = nil, nil
+	return !equality.Semantic.DeepEqual(stored, status)
 }
 
 // nodeStatuses returns the status of every selected node, in the order of the targets.

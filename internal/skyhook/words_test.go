@@ -355,7 +355,9 @@ func TestDrainConditions(t *testing.T) {
 			map[string]string{"DrainBlocked": "UnmanagedPod 1 of 1 draining node cannot be drained: n1 (pod default/bare: " + rollout.KeepUnmanaged + ", and 1 pod more)"}},
 		{"several", []rollout.Pod{{Namespace: "default", Name: "data", Keep: rollout.KeepEmptyDir}, {Namespace: "default", Name: "web", Refused: refusal}},
 			map[string]string{"DrainBlocked": "MultipleCauses 1 of 1 draining node cannot be drained: n1 (pod default/data: " + rollout.KeepEmptyDir + ", and 1 pod more)"}},
-		{"protected", []rollout.Pod{{Namespace: "default", Name: "training", Wait: true}},
+		{"protected by an annotation", []rollout.Pod{{Namespace: "default", Name: "training", Wait: true, Protection: rollout.ProtectedByAnnotation}},
+			map[string]string{"Blocked": "NonInterruptPodsRunning pods that the annotation skyhook.nvidia.com/do-not-interrupt protects run on [n1]: the drain begins when they have ended"}},
+		{"protected", []rollout.Pod{{Namespace: "default", Name: "training", Wait: true, Protection: rollout.ProtectedByLabels}},
 			map[string]string{"Blocked": "NonInterruptPodsRunning pods that podNonInterruptLabels protects run on [n1]: the drain begins when they have ended"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,6 +66,7 @@ var podSpec = part{
 		1: all,              // name
 		2: part{2: nothing}, // volumeSource: whether it is an emptyDir
 	},
+	5:  all, // activeDeadlineSeconds
 	8:  all, // serviceAccountName
 	10: all, // nodeName
 	20: part{ // initContainers
@@ -82,6 +83,7 @@ var podStatus = part{
 	2:  all, // conditions
 	3:  all, // message
 	4:  all, // reason
+	7:  all, // startTime
 	8:  ends,
 	10: ends,
 }

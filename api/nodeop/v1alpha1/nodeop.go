@@ -221,52 +221,6 @@ const (
 	TargetsAtStart Targets = "AtStart"
 )
 
-// DrainOptions configure how a node is drained. Mirror pods and finished pods are never evicted.
-// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelaySeconds) || !has(self.timeoutSeconds) || self.timeoutSeconds <= 0 || self.loadBalancerDelaySeconds < self.timeoutSeconds",fieldPath=".loadBalancerDelaySeconds",message="drainOptions.loadBalancerDelaySeconds is not shorter than timeoutSeconds, which it is a part of: shorten it, or raise timeoutSeconds"
-type DrainOptions struct {
-	// enabled drains the node. Default false.
-	// +optional
-	// +kubebuilder:default=false
-	Enabled *bool `json:"enabled,omitempty"`
-
-	// force evicts pods without a controller too. Default false: they stay, and a warning event names them.
-	// +optional
-	// +kubebuilder:default=false
-	Force *bool `json:"force,omitempty"`
-
-	// gracePeriodSeconds overrides the grace period of the evicted pods. Absent or negative means that of each pod.
-	// +optional
-	// +kubebuilder:validation:Minimum=-2147483648
-	// +kubebuilder:validation:Maximum=2147483647
-	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
-
-	// ignoreDaemonSets leaves DaemonSet pods on the node. Default true. With false the drain of a node with such pods
-	// waits, because their controller would recreate them, and the node fails after timeoutSeconds.
-	// +optional
-	// +kubebuilder:default=true
-	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
-
-	// deleteEmptyDirData evicts pods with an emptyDir volume, whose content is lost. Default false: the drain of a node
-	// with such pods waits, and the node fails after timeoutSeconds.
-	// +optional
-	// +kubebuilder:default=false
-	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
-
-	// timeoutSeconds is how long the drain may take before the node fails. Absent, 0 or negative means no limit.
-	// +optional
-	// +kubebuilder:validation:Minimum=-2147483648
-	// +kubebuilder:validation:Maximum=2147483647
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-
-	// loadBalancerDelaySeconds is how long a node is cordoned before its first pod is evicted, 0 to 3600, so that load balancers
-	// stop sending requests to it. They do so with nodeMarks.excludeFromLoadBalancers. It is a part of timeoutSeconds. Absent
-	// means 0.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=3600
-	LoadBalancerDelaySeconds *int32 `json:"loadBalancerDelaySeconds,omitempty"`
-}
-
 // Preflight is a check that runs unprivileged, with the host's file system read-only. If it succeeds without a
 // termination message, the operation goes on. If it succeeds with one, the node is skipped and the message says why. If
 // it fails, the node fails.

@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
 
 // NodeOpStatus is the observed state of a NodeOp. nodeStatuses lists every node of up to 200; in larger clusters only
 // nodes that are not complete, at most 200. The counters include all nodes.
@@ -211,6 +215,11 @@ type NodeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	TargetVersion string `json:"targetVersion,omitempty"`
+
+	// drain is how far the drain of the node is, if it takes longer than ten seconds. Its numbers change at most every ten
+	// seconds.
+	// +optional
+	Drain *skyhookv1.DrainProgress `json:"drain,omitempty"`
 
 	// lastUpdated is when this entry last changed.
 	// +optional

@@ -116,6 +116,11 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	ExcludePaths []string `json:"excludePaths,omitempty"`
 
+	// drainOptions configure the drain before an upgrade of the active system; without one nodes are not drained. Absent means the
+	// default of each option.
+	// +optional
+	DrainOptions *UpgradeDrainOptions `json:"drainOptions,omitempty"`
+
 	// proof is what must be true of a node before it is given back, after its reboot. Absent means nothing.
 	// +optional
 	Proof *skyhookv1.Proof `json:"proof,omitempty"`

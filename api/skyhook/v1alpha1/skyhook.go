@@ -219,7 +219,6 @@ type InterruptionBudget struct {
 // kube-system and pods that tolerate an unschedulable node are never evicted.
 // +kubebuilder:validation:XValidation:rule="has(self.timeout) && !self.timeout.matches('^(0+([.]0+)?(ns|us|µs|ms|s|m|h))+$') || !has(self.onTimeout) || self.onTimeout == 'Wait'",fieldPath=".timeout",message="drainConfig.timeout is missing: onTimeout Skip and Force need it"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelay) || !has(self.timeout) || !self.loadBalancerDelay.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') || !self.timeout.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') || duration(self.timeout) == duration('0s') || duration(self.loadBalancerDelay) < duration(self.timeout)",fieldPath=".loadBalancerDelay",message="drainConfig.loadBalancerDelay is not shorter than timeout, which it is a part of: shorten it, or raise timeout"
-// +kubebuilder:validation:XValidation:rule="has(self.waitTimeout) && !self.waitTimeout.matches('^(0+([.]0+)?(ns|us|µs|ms|s|m|h))+$') || !has(self.onWaitTimeout) || self.onWaitTimeout == 'Wait'",fieldPath=".waitTimeout",message="drainConfig.waitTimeout is missing: onWaitTimeout Skip and Force need it"
 type DrainConfig struct {
 	// timeout is how long a drain may take before onTimeout applies, at least 1s, such as 30m. Absent or 0s means no limit.
 	// +optional
@@ -242,45 +241,7 @@ type DrainConfig struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('1h')",message="drainConfig.loadBalancerDelay is not a duration of 0s to 1h: use a number and a unit, such as 30s"
 	LoadBalancerDelay *metav1.Duration `json:"loadBalancerDelay,omitempty"`
 
-	// wait says when protected pods are waited for: those of podNonInterruptLabels, and those with the annotation
-	// skyhook.nvidia.com/do-not-interrupt: "true". AfterCordon cordons the node first, so that no further ones arrive.
-	// BeforeCordon leaves the node schedulable and lets other nodes go first until they have ended there. Absent means
-	// AfterCordon.
-	// +optional
-	Wait DrainWaitMode `json:"wait,omitempty"`
-
-	// waitTimeout is how long protected pods are waited for before onWaitTimeout applies, at least 1s, such as 2h. Absent or
-	// 0s means no limit.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && (duration(self) >= duration('1s') || duration(self) == duration('0s'))",message="drainConfig.waitTimeout is not a duration of at least 1s: use a number and a unit, such as 2h, or 0s for no limit"
-	WaitTimeout *metav1.Duration `json:"waitTimeout,omitempty"`
-
-	// onWaitTimeout is what happens after waitTimeout: Wait keeps waiting, Skip goes on with other nodes and retries this one
-	// when the Skyhook changes, Force evicts the protected pods like all others. Absent means Wait. Skip and Force require
-	// waitTimeout.
-	// +optional
-	OnWaitTimeout DrainTimeout `json:"onWaitTimeout,omitempty"`
-
-	// honorDoNotDisrupt protects pods with the annotation karpenter.sh/do-not-disrupt: "true" too. Absent means false.
-	// +optional
-	HonorDoNotDisrupt *bool `json:"honorDoNotDisrupt,omitempty"`
-
-	// podSelector selects the pods that have to leave the node. All others stay and do not delay the drain, except protected
-	// ones. Absent or empty means all pods.
-	// +optional
-	PodSelector *LabelSelector `json:"podSelector,omitempty"`
-
-	// skipSelector selects pods that stay on the node and do not delay the drain, except protected ones. Absent or empty means
-	// none.
-	// +optional
-	SkipSelector *LabelSelector `json:"skipSelector,omitempty"`
-
-	// order says which pods leave first. Together evicts all pods at the same time. ByPriority evicts those of the lowest
-	// priority first, and those of the next one when they are gone. Absent means Together.
-	// +optional
-	Order DrainOrder `json:"order,omitempty"`
+	DrainPodOptions `json:",inline"`
 
 	// gracePeriod overrides the grace period of the evicted pods, 0s to 24h, in full seconds. Absent means that of each
 	// pod.
@@ -322,24 +283,4 @@ const (
 	DrainWait  DrainTimeout = "Wait"
 	DrainSkip  DrainTimeout = "Skip"
 	DrainForce DrainTimeout = "Force"
-)
-
-// DrainWaitMode says when protected pods are waited for.
-// +kubebuilder:validation:Enum=BeforeCordon;AfterCordon
-type DrainWaitMode string
-
-// The choices when protected pods are waited for.
-const (
-	WaitBeforeCordon DrainWaitMode = "BeforeCordon"
-	WaitAfterCordon  DrainWaitMode = "AfterCordon"
-)
-
-// DrainOrder says which pods leave first.
-// +kubebuilder:validation:Enum=Together;ByPriority
-type DrainOrder string
-
-// The orders of a drain.
-const (
-	DrainTogether   DrainOrder = "Together"
-	DrainByPriority DrainOrder = "ByPriority"
 )

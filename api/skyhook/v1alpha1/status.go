@@ -124,6 +124,14 @@ type SkyhookStatus struct {
 	// +optional
 	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`
 
+	// drains are the drains that take longer than ten seconds, the longest first, at most 20. Their numbers change at most every ten
+	// seconds.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=20
+	Drains []NodeDrain `json:"drains,omitempty"`
+
 	// packageList lists the packages as name:version, sorted, separated by commas.
 	// +optional
 	// +kubebuilder:default=""

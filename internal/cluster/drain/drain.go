@@ -7,6 +7,7 @@ package drain
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,15 +57,19 @@ func SkyhookRules(s *v1alpha1.Skyhook) (Rules, error) {
 	return rules, nil
 }
 
-// NodeOpRules are the rules of a NodeOp. Nothing blocks a node when the NodeOp does not drain it.
-func NodeOpRules(d *opv1.DrainOptions) (rules Rules, drains bool) {
+// NodeOpRules are the rules of a NodeOp. Nothing blocks a node when the NodeOp does not drain it. An error means that one of its selectors
+// is invalid.
+func NodeOpRules(d *opv1.DrainOptions) (rules Rules, drains bool, err error) {
 	if d == nil || !ptr.Deref(d.Enabled, false) {
-		return Rules{}, false
+		return Rules{}, false, nil
 	}
-	return Rules{
+	rules = Rules{
 		Force: ptr.Deref(d.Force, false), IgnoreBare: true, DeleteEmptyDirData: ptr.Deref(d.DeleteEmptyDirData, false),
-		DaemonSetsBlock: !ptr.Deref(d.IgnoreDaemonSets, true),
-	}, true
+		DaemonSetsBlock: !ptr.Deref(d.IgnoreDaemonSets, true), HonorDoNotDisrupt: ptr.Deref(d.HonorDoNotDisrupt, false),
+	}
+	selectors, err := nodeop.ParseDrainSelectors(d)
+	rules.Protected, rules.Only, rules.Skip = selectors.Protected, selectors.Only, selectors.Skip
+	return rules, true, err
 }
 
 // BlockingPods returns the pods that keep a node from being drained, in a stable order. Our own pods never do, nor do
@@ -75,8 +80,10 @@ func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, r
 		if nodeop.IsPodFinished(p) || isOurs(p) {
 			continue
 		}
-		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Leaving: p.DeletionTimestamp != nil}
-		blocking.Wait, blocking.Stays = r.isProtected(p), r.ignores(p)
+		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
+		setEnd(&blocking, p)
+		blocking.Protection, blocking.Stays = r.protectionOf(p), r.ignores(p)
+		blocking.Wait = blocking.Protection != ""
 		if blocking.Stays && !blocking.Wait {
 			continue
 		}
@@ -105,15 +112,36 @@ func (r Rules) IgnoredBarePods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool
 	return out
 }
 
-// isProtected reports whether a pod must not be interrupted. The annotations do not protect pods of DaemonSets and mirror pods,
-// which never end.
-func (r Rules) isProtected(p *corev1.Pod) bool {
-	if r.Protected != nil && r.Protected.Matches(labels.Set(p.Labels)) {
-		return true
+// maxFinalizers limits the finalizers that are named.
+const maxFinalizers = 3
+
+// setEnd sets when a pod ends, as far as that is known: one that is being deleted at the end of its grace period, others when their
+// activeDeadlineSeconds are over.
+func setEnd(out *rollout.Pod, p *corev1.Pod) {
+	if p.DeletionTimestamp != nil {
+		out.Leaving, out.LeavesAt = true, p.DeletionTimestamp.Time
+		out.Finalizers = p.Finalizers[:min(len(p.Finalizers), maxFinalizers)]
 	}
-	isMarked := p.Annotations[v1alpha1.AnnotationDoNotInterrupt] == "true" ||
-		r.HonorDoNotDisrupt && p.Annotations[v1alpha1.AnnotationDoNotDisrupt] == "true"
-	return isMarked && !isDaemonSetPod(p) && !isMirrorPod(p)
+	if limit := p.Spec.ActiveDeadlineSeconds; limit != nil && p.Status.StartTime != nil {
+		out.EndsAt = p.Status.StartTime.Add(time.Duration(*limit) * time.Second)
+	}
+}
+
+// protectionOf returns what says that a pod must not be interrupted; empty for others. The annotations do not protect pods of DaemonSets
+// and mirror pods, which never end.
+func (r Rules) protectionOf(p *corev1.Pod) string {
+	isOptional := isDaemonSetPod(p) || isMirrorPod(p)
+	switch {
+	case r.Protected != nil && r.Protected.Matches(labels.Set(p.Labels)):
+		return rollout.ProtectedByLabels
+	case isOptional:
+		return ""
+	case p.Annotations[v1alpha1.AnnotationDoNotInterrupt] == "true":
+		return rollout.ProtectedByAnnotation
+	case r.HonorDoNotDisrupt && p.Annotations[v1alpha1.AnnotationDoNotDisrupt] == "true":
+		return rollout.ProtectedByDoNotDisrupt
+	}
+	return ""
 }
 
 // ignores reports whether a pod stays and does not block the node. These rules and those of reasonToKeep are kubectl

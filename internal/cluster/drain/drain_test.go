@@ -6,6 +6,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -137,12 +138,20 @@ func TestBlockingPods(t *testing.T) {
 	}{
 		{"a bare pod is evicted", pod("a", func(*corev1.Pod) {}), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"a pod that is being deleted still blocks", pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), skyhook,
-			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true}}},
-		{"a protected pod is waited for", pod("a", protect), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true, LeavesAt: now}}},
+		{"its finalizers are named, a few of them", pod("a", func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{"x/1", "x/2", "x/3", "x/4"}
+		}), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true, LeavesAt: now, Finalizers: []string{"x/1", "x/2", "x/3"}}}},
+		{"a deadline says when a pod ends", pod("a", func(p *corev1.Pod) {
+			p.Spec.ActiveDeadlineSeconds, p.Status.StartTime = new(int64(60)), &metav1.Time{Time: now}
+		}), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", EndsAt: now.Add(time.Minute)}}},
+		{"once it has started", pod("a", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(60)) }), skyhook,
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
+		{"a protected pod is waited for", pod("a", protect), skyhook, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByLabels}}},
 		{"also when it is pending", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodPending }), skyhook,
-			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByLabels}}},
 		{"also in kube-system", pod("a", func(p *corev1.Pod) { protect(p); p.Namespace = "kube-system" }), skyhook,
-			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true, Stays: true}}},
+			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByLabels, Stays: true}}},
 		{"a finished protected pod is not", pod("a", func(p *corev1.Pod) { protect(p); p.Status.Phase = corev1.PodSucceeded }), skyhook, nil},
 		{"kube-system stays", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), skyhook, nil},
 		{"but not by other rules", pod("a", func(p *corev1.Pod) { p.Namespace = "kube-system" }), Rules{Force: true},
@@ -161,18 +170,18 @@ func TestBlockingPods(t *testing.T) {
 		{"a refusal is remembered", pod("refused", func(*corev1.Pod) {}), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "refused", UID: "refused", Refused: "the budget web allows none", Asked: true, RetryAt: now}}},
 		{"our annotation protects a pod", pod("a", mark("skyhook.nvidia.com/do-not-interrupt", "true")), skyhook,
-			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByAnnotation}}},
 		{"with the value true only", pod("a", mark("skyhook.nvidia.com/do-not-interrupt", "yes")), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"but no pod of a DaemonSet", pod("a", func(p *corev1.Pod) { ofDaemonSet(p); mark("skyhook.nvidia.com/do-not-interrupt", "true")(p) }), skyhook, nil},
 		{"Karpenter's annotation does not", pod("a", mark("karpenter.sh/do-not-disrupt", "true")), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"unless it is honored", pod("a", mark("karpenter.sh/do-not-disrupt", "true")), karpenter,
-			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true}}},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByDoNotDisrupt}}},
 		{"only pods of podSelector leave", pod("a", label("gpu", "yes")), only, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"others stay", pod("a", label("gpu", "no")), only, nil},
 		{"protected ones among them are waited for", pod("a", protect), only,
-			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Stays: true}}},
+			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByLabels, Stays: true}}},
 		{"pods of skipSelector stay", pod("a", label("app", "longhorn")), skip, nil},
 		{"all others leave", pod("a", label("app", "web")), skip, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"priorities are read", pod("a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2000000000)) }), skyhook,
@@ -181,7 +190,7 @@ func TestBlockingPods(t *testing.T) {
 	} {
 		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}
 		got := c.rules.BlockingPods([]*corev1.Pod{c.pod}, func(p *corev1.Pod) bool { return p.Name == "ours" }, refused)
-		if !slices.Equal(got, c.want) {
+		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}
@@ -192,7 +201,7 @@ func TestBlockingPodsAreSorted(t *testing.T) {
 	all := variants()
 	first := (Rules{}).BlockingPods(all, isNotOurs, nil)
 	slices.Reverse(all)
-	if second := (Rules{}).BlockingPods(all, isNotOurs, nil); !slices.Equal(first, second) {
+	if second := (Rules{}).BlockingPods(all, isNotOurs, nil); !reflect.DeepEqual(first, second) {
 		t.Error("the order of the blocking pods depends on the order of the list")
 	}
 }
@@ -221,15 +230,15 @@ func TestNodeOpRules(t *testing.T) {
 		"a DaemonSet pod, not to ignore": {opv1.DrainOptions{IgnoreDaemonSets: &no}, owned("DaemonSet", "apps/v1"), false, true},
 	} {
 		c.options.Enabled = &yes
-		rules, drains := NodeOpRules(&c.options)
+		rules, drains, err := NodeOpRules(&c.options)
 		blocking := rules.BlockingPods([]*corev1.Pod{c.pod}, isNotOurs, nil)
 		evict := len(blocking) == 1 && blocking[0].Keep == ""
 		keep := len(blocking) == 1 && blocking[0].Keep != ""
-		if !drains || evict != c.evict || keep != c.keep {
+		if err != nil || !drains || evict != c.evict || keep != c.keep {
 			t.Errorf("%s: %+v", name, blocking)
 		}
 	}
-	if _, drains := NodeOpRules(nil); drains {
+	if _, drains, err := NodeOpRules(nil); drains || err != nil {
 		t.Error("without drainOptions nothing is drained")
 	}
 }
