@@ -141,7 +141,16 @@ func checkNodeFree(t *targetState) *Why {
 	return &why
 }
 
-func checkGroupFrozen(t *targetState) *Why { return t.group.Frozen }
+// checkGroupFrozen stops candidates while a window is closed, the policy is paused, or a health gate is false. What goes back does not
+// wait for a gate: the packages that it goes back from may be why the gate is false.
+func checkGroupFrozen(t *targetState) *Why {
+	frozen := t.group.Frozen
+	isGate := frozen != nil && frozen.Reason == ReasonHealthGate
+	if isGate && t.target.TakenBack {
+		return nil
+	}
+	return frozen
+}
 
 func checkGroupOpen(t *targetState) *Why {
 	g := t.group

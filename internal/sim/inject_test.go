@@ -234,6 +234,9 @@ func (s *faultTest) changeControls() {
 		if g.Held = nil; s.chance(30) {
 			g.Held = g.Frozen
 		}
+		if g.Held == nil && s.chance(30) {
+			g.Frozen = &rollout.Why{Reason: rollout.ReasonHealthGate, Text: "the query gives 7, and must give at most 1"}
+		}
 		if g.Closing = nil; s.chance(30) {
 			g.Closing = &rollout.Closing{At: s.cluster.State.Now.Add(10 * time.Minute), Margin: 20 * time.Minute, Text: "the window closes"}
 		}

@@ -323,13 +323,13 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the node is not ready"
 	case seen.Skipped && !r.Deleting:
 		return "the target was given up"
-	case g.Frozen != nil:
+	case g.Frozen != nil && !(seen.TakenBack && g.Frozen.Reason == rollout.ReasonHealthGate):
 		return "the group is frozen"
-	case g.Memory.Stopped && !r.Deleting:
+	case g.Memory.Stopped && !r.Deleting && !seen.TakenBack:
 		return "the group stopped"
 	case g.Closing != nil && v.Now.Add(g.Closing.Margin).After(g.Closing.At):
 		return "the window closes too soon"
-	case g.Failed != nil && !r.Deleting:
+	case g.Failed != nil && !r.Deleting && !seen.TakenBack:
 		return "a health gate that stops the group is false"
 	case checkWave(v, g, r) != "":
 		return checkWave(v, g, r)
