@@ -36,6 +36,7 @@ var phases = []phase{
 	{"reboot", "install", false, (*simulation).changeWithReboot, (*simulation).isSkyhookComplete},
 	{"nodeop", "", false, (*simulation).createNodeOp, (*simulation).isNodeOpComplete},
 	{name: phaseRest},
+	{name: phaseDrift, needs: "install"},
 	{"uninstall", "install", true, (*simulation).uninstall, (*simulation).isSkyhookGone},
 }
 
@@ -73,6 +74,7 @@ func joinPhases() string {
 type measurement struct {
 	phase         phase
 	took          time.Duration
+	checks        int64 // pods that checked a node for drift
 	before, after *sample
 	largest       object // of all objects during the phase
 	mostActive    int64  // pods and Jobs at the same time
@@ -100,10 +102,18 @@ func (r *run) measurePhase(ctx context.Context, f *simulation, o *operator, p ph
 		return m, err
 	}
 	f.mostActive.Store(f.active.Load())
+	var err error
+	if p.name == phaseDrift { // is not measured: the operator reads what it would have recorded long ago
+		if err = f.startDriftChecks(ctx); err == nil {
+			err = sleep(ctx, driftWarmUp)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
 	if err := o.resetPeak(); err != nil {
 		return m, err
 	}
-	var err error
 	if m.before, err = o.takeSample(); err != nil {
 		return m, err
 	}
@@ -113,13 +123,15 @@ func (r *run) measurePhase(ctx context.Context, f *simulation, o *operator, p ph
 		go o.writeProfiles(ctx, filepath.Join(r.profile, p.name))
 	}
 	watcher := f.watchSizes(ctx)
-	began := time.Now()
+	began, checked := time.Now(), f.checks.Load()
 	if p.name == phaseRest {
 		err = sleep(ctx, r.restDuration)
+	} else if p.name == phaseDrift {
+		err = sleep(ctx, driftPeriods*r.restDuration)
 	} else if err = p.begin(f, ctx); err == nil {
 		err = f.waitUntil(ctx, o, p.isComplete)
 	}
-	m.took, m.mostActive = time.Since(began), f.mostActive.Load()
+	m.took, m.mostActive, m.checks = time.Since(began), f.mostActive.Load(), f.checks.Load()-checked
 	if err != nil {
 		return m, err
 	}

@@ -21,6 +21,10 @@ import (
 // again when a container ends.
 func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 	defer f.ended.Add(1)
+	if len(p.Spec.InitContainers) == 0 {
+		f.runCheck(ctx, p)
+		return
+	}
 	if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { acceptPod(s, &p.Spec) }) {
 		return
 	}

@@ -27,7 +27,8 @@ type run struct {
 	budget        int           // nodes in flight; 0: no budget
 	stageDuration time.Duration // how long a pod runs
 	heartbeat     time.Duration // interval of one kubelet
-	restDuration  time.Duration // how long to measure the operator at rest
+	restDuration  time.Duration // how long to measure the operator at rest; checks for drift driftPeriods times as long
+	driftInterval time.Duration // from one check of a node to the next
 	operator      string        // path of the program; built when empty
 	soak          time.Duration // how long to run rollouts while nodes come and go; 0: measure the phases
 	period        time.Duration // of a soak: from one rollout to the next
@@ -47,6 +48,7 @@ func main() {
 	flag.DurationVar(&r.stageDuration, "stage", 2*time.Second, "how long the pod of a stage runs, ±50 %")
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "interval of heartbeats of one kubelet")
 	flag.DurationVar(&r.restDuration, "rest", time.Minute, "how long to measure the operator at rest")
+	flag.DurationVar(&r.driftInterval, "drift", 6*time.Hour, "from one check of a node for drift to the next; that is measured five times as long as the operator at rest")
 	flag.StringVar(&r.operator, "operator", "", "the operator's program; built when empty")
 	flag.DurationVar(&r.soak, "soak", 0, "run rollouts for this long while nodes come and go, and check that memory, goroutines, watches and lease renewals stay flat")
 	flag.DurationVar(&r.period, "period", 10*time.Minute, "with -soak: from one rollout to the next")

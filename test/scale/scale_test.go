@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -111,6 +113,26 @@ func TestGroupDigits(t *testing.T) {
 	for n, want := range map[int]string{100: "100", 1000: "1,000", 10050: "10,050"} {
 		if got := groupDigits(n); got != want {
 			t.Errorf("%d is written %s", n, got)
+		}
+	}
+}
+
+// TestCheckStatus: the containers of a check run side by side, and end with what they found, which is nothing.
+func TestCheckStatus(t *testing.T) {
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}
+	status := corev1.PodStatus{}
+	setCheckStatus(&status, &spec, false)
+	if status.Phase != corev1.PodRunning || len(status.ContainerStatuses) != 2 || status.ContainerStatuses[1].State.Running == nil {
+		t.Errorf("while it runs: %+v", status)
+	}
+	setCheckStatus(&status, &spec, true)
+	if status.Phase != corev1.PodSucceeded || len(status.ContainerStatuses) != 2 {
+		t.Fatalf("when it has ended: %+v", status)
+	}
+	for _, c := range status.ContainerStatuses {
+		m, isOurs := pack.DecodeMessage(c.State.Terminated.Message)
+		if !isOurs || m.Drift == nil || m.Drift.IsDrifted() || m.Outcome != pack.Succeeded {
+			t.Errorf("container %s found %+v", c.Name, m)
 		}
 	}
 }

@@ -34,7 +34,7 @@ type simulation struct {
 
 	oldest                    atomic.Int64 // number of the oldest node that exists; there are as many from it on as were asked for
 	active, mostActive, ended atomic.Int64 // pods and Jobs that run, their highest number, and those that have ended
-	reboots                   atomic.Int64
+	reboots, checks           atomic.Int64 // checks for drift that have ended
 }
 
 func newSimulation(config *rest.Config, r *run) (*simulation, error) {

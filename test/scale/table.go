@@ -27,6 +27,8 @@ const (
 	maxObject           = 256 << 10
 	maxReaction         = 500 * time.Millisecond
 	maxRestShare        = 0.005 // of a core
+	maxDriftShare       = 0.01  // of a core, with checks every six hours; what the operator does at rest included
+	maxWritesPerCheck   = 4.0   // of a node for drift
 )
 
 // printHead prints the head of a Markdown table.
@@ -53,17 +55,23 @@ func (r *run) row(m measurement) []string {
 	if r.nodes > 1000 {
 		limitCPU, limitRSS = time.Duration(float64(limitCPU)*maxGrowth), maxRSSLarge
 	}
-	if m.phase.name == phaseRest {
+	maxShare := map[string]float64{phaseRest: maxRestShare, phaseDrift: maxDriftShare}[m.phase.name]
+	if maxShare > 0 {
 		share := float64(cpu) / float64(m.after.at.Sub(m.before.at))
-		cpuCell, perNodeCell = mark(fmt.Sprintf("%.2f %% of a core", 100*share), share > maxRestShare), "–"
+		cpuCell, perNodeCell = mark(fmt.Sprintf("%.2f %% of a core", 100*share), share > maxShare), "–"
 	}
 	isRollout := m.phase.isRollout
 	writes := sum(growthBySeries(m.before, m.after, "skyhook_api_writes_total")) / nodes
+	writesCell := mark(fmt.Sprintf("%.1f", writes), isRollout && writes > maxWrites)
+	if m.phase.name == phaseDrift {
+		perCheck := writes * nodes / float64(max(1, m.checks))
+		writesCell = mark(fmt.Sprintf("%.1f per check", perCheck), perCheck > maxWritesPerCheck)
+	}
 	p99, _ := quantile(m.before, m.after, "skyhook_reaction_seconds", "", 0.99)
 	return []string{
 		groupDigits(r.nodes), m.phase.name, m.took.Round(time.Second).String(), cpuCell, mark(perNodeCell, isRollout && perNode > limitCPU),
 		mark(fmt.Sprintf("%d MiB", m.after.peak>>20), m.after.peak > limitRSS),
-		mark(fmt.Sprintf("%.1f", writes), isRollout && writes > maxWrites), fmt.Sprintf("%.2f", m.countReads()/nodes),
+		writesCell, fmt.Sprintf("%.2f", m.countReads()/nodes),
 		mark(fmt.Sprintf("%s, %.1f KiB", m.largest.kind, float64(m.largest.bytes)/1024), m.largest.bytes > maxObject),
 		quantiles(m, "skyhook_loop_seconds", "decide", false), quantiles(m, "skyhook_reaction_seconds", "", r.budget > 0 && p99 > maxReaction),
 	}
@@ -101,6 +109,9 @@ func (r *run) printDetails(out io.Writer, m measurement) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "  pods and Jobs at the same time\t%d\n", m.mostActive)
 	fmt.Fprintf(w, "  RSS now, and of it the program itself\t%d MiB, %d MiB\n", m.after.rss>>20, m.after.file>>20)
+	if m.phase.name == phaseDrift {
+		fmt.Fprintf(w, "  checks\t%d\n", m.checks)
+	}
 	fmt.Fprintf(w, "  passes\t%d\n", countObservations(m.before, m.after, "skyhook_loop_seconds", "decide"))
 	wall := m.after.at.Sub(m.before.at).Seconds()
 	parts := growthBySeries(m.before, m.after, "skyhook_loop_seconds")
