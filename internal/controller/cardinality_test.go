@@ -91,7 +91,7 @@ func everySeries(t *testing.T, nodes int) []string {
 		all = append(all, one)
 		b.nodeDuration.WithLabelValues(hook.Name).Observe(1)
 	}
-	b.publish(&cluster.Objects{}, all, plan.Groups, s.Now)
+	b.publish(&cluster.Objects{}, all, nil, plan.Groups, s.Now)
 	for _, stage := range node.Stages {
 		b.stageDuration.WithLabelValues(string(stage)).Observe(1)
 		for _, reason := range []rollout.Reason{
@@ -112,6 +112,68 @@ func everySeries(t *testing.T, nodes int) []string {
 	b.observePass(s.Now, s.Now, s.Now, s.Now, s.Now, func(string) bool { return false })
 	writes(t, b)
 	return series(t, b)
+}
+
+// TestNodeOpCardinality shows that the series of NodeOps do not grow with NodeOps that have ended: unfinished ones come first, then the
+// youngest finished ones.
+func TestNodeOpCardinality(t *testing.T) {
+	now := time.Unix(100_000, 0)
+	count := func(finished int) (samples []nodeOpSample, n int) {
+		b := newMetricsCollector()
+		for i := range finished {
+			s := finishedNodeOp()
+			s.op.Name, s.op.CreationTimestamp = fmt.Sprint("done-", i), metav1.NewTime(now.Add(time.Duration(i)*time.Second))
+			samples = append(samples, s)
+		}
+		samples = append(samples, runningNodeOp(now))
+		b.publish(&cluster.Objects{}, nil, samples, nil, now)
+		for _, line := range series(t, b) {
+			if strings.HasPrefix(line, "skyhook_nodeop_") {
+				n++
+			}
+		}
+		return b.nodeOps, n
+	}
+	few, n := count(maxNodeOpSamples - 1)
+	many, m := count(5 * maxNodeOpSamples)
+	if n != m || len(few) != maxNodeOpSamples || len(many) != maxNodeOpSamples {
+		t.Errorf("%d series of %d NodeOps, and %d of %d", n, len(few), m, len(many))
+	}
+	if many[0].op.Name != "up" || many[1].op.Name != fmt.Sprint("done-", 5*maxNodeOpSamples-1) {
+		t.Errorf("the first are %s and %s", many[0].op.Name, many[1].op.Name)
+	}
+}
+
+// TestNodeOpCounters shows that stages of NodeOps are counted when they end, with their duration, and reboots with those of Skyhooks.
+func TestNodeOpCounters(t *testing.T) {
+	now := time.Unix(1000, 0)
+	ref := rollout.ParseRef("NodeOp/ops/up")
+	task := func(id string) rollout.Task {
+		return rollout.Task{ID: id, Object: id, Started: now.Add(-time.Minute)}
+	}
+	s := rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: ref, Targets: []rollout.Target{
+		{Node: "n1", Admitted: true, AdmittedAt: now.Add(-time.Hour), Tasks: []rollout.Task{task("command"), task("reboot")}},
+	}}}}
+	b := newMetricsCollector()
+	record := func(task string, state rollout.State) rollout.Action {
+		return rollout.Action{Verb: rollout.VerbRecord, Rollout: ref, Node: "n1", Task: task, State: state, Why: rollout.Why{Reason: rollout.ReasonStageFailed}}
+	}
+	b.countOutcomes(nil, s, []rollout.Action{
+		record("command", rollout.StateFailing), record("command", rollout.StateDone), record("reboot", rollout.StateDone), record("gone", rollout.StateDone),
+		{Verb: rollout.VerbRetire, Rollout: ref, Node: "n1", Postpone: true}, {Verb: rollout.VerbRetire, Rollout: ref, Node: "n1"},
+	})
+	registry := prometheus.NewRegistry()
+	if err := b.registerAll(registry); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(nonZeroSeries(t, registry), func(line string) bool { return strings.HasPrefix(line, "skyhook_actions_total") })
+	want := []string{
+		"skyhook_nodeop_node_duration_seconds{} 3600 in 1", "skyhook_nodeop_stage_duration_seconds{command} 60 in 1", "skyhook_nodeop_stage_duration_seconds{reboot} 60 in 1",
+		"skyhook_nodeop_stage_failures_total{StageFailed,command} 1", "skyhook_reboots_total{} 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // drainReasons are the reasons why pods have not left a node.

@@ -4,12 +4,14 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -23,8 +25,13 @@ type counters struct {
 	reboots       prometheus.Counter
 	nodeDuration  *prometheus.HistogramVec
 	evictions     *prometheus.CounterVec
-	apiWrites     *prometheus.CounterVec
-	passes        *prometheus.CounterVec
+
+	nodeOpStages   *prometheus.HistogramVec
+	nodeOpFailures *prometheus.CounterVec
+	nodeOpNodes    prometheus.Histogram
+
+	apiWrites *prometheus.CounterVec
+	passes    *prometheus.CounterVec
 }
 
 func newCounters() counters {
@@ -45,6 +52,15 @@ func newCounters() counters {
 		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_node_duration_seconds", Help: "Time from a node's admission until it was given back, by Skyhook.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
 		}, []string{"skyhook_name"}),
+		nodeOpStages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skyhook_nodeop_stage_duration_seconds", Help: "Time from the start of a NodeOp's check, command or reboot on a node to its recorded success, by stage.", Buckets: long,
+		}, []string{"stage"}),
+		nodeOpFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skyhook_nodeop_stage_failures_total", Help: "Failures of checks, commands and reboots of NodeOps that were recorded, by stage and reason.",
+		}, []string{"stage", "reason"}),
+		nodeOpNodes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skyhook_nodeop_node_duration_seconds", Help: "Time from a node's admission by a NodeOp until it was given back.", Buckets: []float64{60, 300, 900, 1800, 3600, 7200, 14400},
+		}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skyhook_evictions_total", Help: "Evictions asked for, by outcome: accepted, refused, gone or error.",
 		}, []string{"outcome"}),
@@ -58,7 +74,7 @@ func newCounters() counters {
 }
 
 func (t counters) collectors() []prometheus.Collector {
-	return []prometheus.Collector{t.actions, t.stageDuration, t.failures, t.reboots, t.nodeDuration, t.evictions, t.apiWrites, t.passes}
+	return []prometheus.Collector{t.actions, t.stageDuration, t.failures, t.reboots, t.nodeDuration, t.evictions, t.apiWrites, t.passes, t.nodeOpStages, t.nodeOpFailures, t.nodeOpNodes}
 }
 
 // countActions counts actions that were applied, how long stages and nodes took, and what failed.
@@ -90,6 +106,9 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 	for _, a := range done {
 		t.actions.WithLabelValues(string(a.Verb)).Inc()
 		target, c := at[place{a.Rollout, a.Node}], by[a.Rollout]
+		if target != nil && a.Rollout.Kind == nodeop.Kind {
+			t.countNodeOp(target, a, s.Now)
+		}
 		if target == nil || c == nil {
 			continue
 		}
@@ -120,6 +139,26 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 					t.reboots.Inc()
 				}
 			}
+		}
+	}
+}
+
+// countNodeOp counts how long the stages of a NodeOp and its nodes took, and what failed.
+func (t counters) countNodeOp(target *rollout.Target, a rollout.Action, now time.Time) {
+	at := slices.IndexFunc(target.Tasks, func(k rollout.Task) bool { return k.ID == a.Task })
+	switch {
+	case a.Verb == rollout.VerbRetire && !a.Skip && !a.Postpone && !target.AdmittedAt.IsZero():
+		t.nodeOpNodes.Observe(max(0, now.Sub(target.AdmittedAt).Seconds()))
+	case a.Verb != rollout.VerbRecord || at < 0:
+	case a.State == rollout.StateFailing:
+		t.nodeOpFailures.WithLabelValues(a.Task, string(a.Why.Reason)).Inc()
+	case a.State == rollout.StateDone:
+		k := &target.Tasks[at]
+		if !k.Started.IsZero() && k.Object != "" {
+			t.nodeOpStages.WithLabelValues(a.Task).Observe(max(0, now.Sub(k.Started).Seconds())) // Started is by another clock
+		}
+		if nodeop.IsReboot(a.Task) {
+			t.reboots.Inc()
 		}
 	}
 }

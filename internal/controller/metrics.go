@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -28,6 +29,8 @@ type metricsCollector struct {
 	mu       sync.Mutex
 	policies []*v1alpha1.DeploymentPolicy // of the last pass
 	samples  []skyhookSample
+	nodeOps  []nodeOpSample
+	upgrades []*opv1.NodeOpUpgrade
 	groups   []rollout.GroupReport
 	passedAt time.Time            // when it ended; zero before the first
 	podEnds  map[string]time.Time // by node: when a stage's pod ended that no other pod followed yet
@@ -53,11 +56,7 @@ func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.
 			t.waiting[v.Why.Reason]++
 		}
 	}
-	for i := range compiled.Rollout.Targets {
-		if target := &compiled.Rollout.Targets[i]; target.Admitted && !target.AdmittedAt.IsZero() && (t.oldestAdmission.IsZero() || target.AdmittedAt.Before(t.oldestAdmission)) {
-			t.oldestAdmission = target.AdmittedAt
-		}
-	}
+	t.oldestAdmission = findOldestAdmission(compiled.Rollout.Targets)
 	return t
 }
 
@@ -82,6 +81,7 @@ func (m *metricsCollector) Describe(chan<- *prometheus.Desc) {}
 func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	all, policies, groups, now := m.samples, m.policies, m.groups, m.passedAt
+	nodeOps, upgrades := m.nodeOps, m.upgrades
 	m.mu.Unlock()
 	p := gaugeWriter{out: out}
 	p.writeLoop(m.liveness, now)
@@ -94,6 +94,10 @@ func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
 		p.writeOldestAdmission(t, now)
 		p.writeDrains(skyhookDrains, t.drains, now, t.skyhook.Name)
 	}
+	for _, s := range nodeOps {
+		p.writeNodeOp(s, now)
+	}
+	p.writeUpgrades(upgrades)
 }
 
 // registerAll registers all metrics.
@@ -138,10 +142,11 @@ func (m *metricsCollector) notePodCreated(node string, now time.Time) {
 }
 
 // publish replaces the gauges by those of a pass.
-func (m *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, groups []rollout.GroupReport, now time.Time) {
+func (m *metricsCollector) publish(o *cluster.Objects, all []skyhookSample, nodeOps []nodeOpSample, groups []rollout.GroupReport, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.samples, m.policies, m.groups, m.passedAt = all, o.Policies, groups, now
+	m.nodeOps, m.upgrades = limitSamples(nodeOps), o.Upgrades
 }
 
 // liveness measures how long the current pass has taken.

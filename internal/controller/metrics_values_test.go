@@ -18,6 +18,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -80,6 +81,25 @@ func stoppedSample(now time.Time) skyhookSample {
 	}
 }
 
+// runningNodeOp is the sample of a NodeOp whose compartment stopped, and finishedNodeOp that of one that has ended.
+func runningNodeOp(now time.Time) nodeOpSample {
+	suspend := true
+	return nodeOpSample{
+		op: &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "up"}, Spec: opv1.NodeOpSpec{DeploymentPolicy: "canary", Suspend: &suspend}},
+		status: opv1.NodeOpStatus{
+			Phase: opv1.PhaseRunning, Counters: opv1.Counters{Total: 20, Completed: 1, Failed: 2, Skipped: 3, InProgress: 4},
+			CompartmentStatuses: map[string]opv1.CompartmentStatus{"gpu": {Matched: 9, Ceiling: 3, InProgress: 2, Completed: 4, ProgressPercent: 44, BatchState: &opv1.BatchState{
+				CurrentBatch: 5, ConsecutiveFailures: 2, ShouldStop: true}}},
+		},
+		waiting: map[rollout.Reason]int{rollout.ReasonBudget: 10}, oldestAdmission: now.Add(-30 * time.Second),
+		drains: newDrainSample(rollout.Report{Draining: []rollout.Drained{{Since: now.Add(-20 * time.Second), All: 6, Waiting: []rollout.PodCount{{Reason: rollout.ReasonPodLeaving, Pods: 4}}}}}),
+	}
+}
+
+func finishedNodeOp() nodeOpSample {
+	return nodeOpSample{op: &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "done"}}, status: opv1.NodeOpStatus{Phase: opv1.PhaseFailed, Counters: opv1.Counters{Total: 2, Failed: 2}}}
+}
+
 // TestSampleNamesPolicy shows that the metrics of a Skyhook have the name of its policy, the default one too.
 func TestSampleNamesPolicy(t *testing.T) {
 	for _, c := range []struct{ named, byDefault, want string }{{"", "", ""}, {"canary", "fleet", "canary"}, {"", "fleet", "fleet"}} {
@@ -106,7 +126,8 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	policy := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	policy.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu"}}
 	policy.Spec.Compartments[0].Strategy = &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
-	b.publish(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}}, []skyhookSample{stoppedSample(now)}, []rollout.GroupReport{
+	upgrade := &opv1.NodeOpUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "up"}, Status: opv1.NodeOpUpgradeStatus{Phase: opv1.PhaseInitializing}}
+	b.publish(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}, Upgrades: []*opv1.NodeOpUpgrade{upgrade}}, []skyhookSample{stoppedSample(now)}, []nodeOpSample{finishedNodeOp(), runningNodeOp(now)}, []rollout.GroupReport{
 		{Group: rollout.ParseGroupRef("Skyhook/demo/gpu"), Ceiling: 3, Busy: 2}, {Group: rollout.ParseGroupRef("over"), Ceiling: 1, Busy: 4}, {Group: rollout.ParseGroupRef("unlimited"), Ceiling: rollout.Unlimited, Busy: 5},
 	}, now)
 	b.liveness.passStarted(time.Now().Add(-5 * time.Minute))
@@ -122,6 +143,9 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	b.failures.WithLabelValues("config", "StageFailed").Inc()
 	b.nodeDuration.WithLabelValues("demo").Observe(600)
 	b.reboots.Inc()
+	b.nodeOpStages.WithLabelValues("command").Observe(12)
+	b.nodeOpFailures.WithLabelValues("command", "StageFailed").Inc()
+	b.nodeOpNodes.Observe(70)
 	b.answer(t, http.MethodGet, "/api/v1/nodes", 200)
 	b.answer(t, http.MethodPatch, "/api/v1/nodes/n1", 200)
 	b.answer(t, http.MethodPatch, "/api/v1/nodes/n2", 409)
@@ -199,6 +223,35 @@ var everyValue = []string{
 	"skyhook_node_status_count{demo,erroring} 3",
 	"skyhook_node_status_count{demo,waiting} 2",
 	"skyhook_node_target_count{demo} 9",
+	"skyhook_nodeop_drain_pods{up,ops} 6",
+	"skyhook_nodeop_drain_pods_left{up,ops,PodLeaving} 4",
+	"skyhook_nodeop_draining_nodes{up,ops} 1",
+	"skyhook_nodeop_node_duration_seconds{} 70 in 1",
+	"skyhook_nodeop_node_status_count{done,ops,failed} 2",
+	"skyhook_nodeop_node_status_count{up,ops,completed} 1",
+	"skyhook_nodeop_node_status_count{up,ops,failed} 2",
+	"skyhook_nodeop_node_status_count{up,ops,in_progress} 4",
+	"skyhook_nodeop_node_status_count{up,ops,skipped} 3",
+	"skyhook_nodeop_node_status_count{up,ops,waiting} 10",
+	"skyhook_nodeop_node_target_count{done,ops} 2",
+	"skyhook_nodeop_node_target_count{up,ops} 20",
+	"skyhook_nodeop_oldest_admission_seconds{up,ops} 30",
+	"skyhook_nodeop_oldest_drain_seconds{up,ops} 20",
+	"skyhook_nodeop_phase{done,ops,Failed} 1",
+	"skyhook_nodeop_phase{up,ops,Running} 1",
+	"skyhook_nodeop_rollout_ceiling{gpu,up,ops,canary} 3",
+	"skyhook_nodeop_rollout_completed{gpu,up,ops,canary} 4",
+	"skyhook_nodeop_rollout_consecutive_failures{gpu,up,ops,canary} 2",
+	"skyhook_nodeop_rollout_current_batch{gpu,up,ops,canary} 5",
+	"skyhook_nodeop_rollout_in_progress{gpu,up,ops,canary} 2",
+	"skyhook_nodeop_rollout_matched_nodes{gpu,up,ops,canary} 9",
+	"skyhook_nodeop_rollout_progress_percent{gpu,up,ops,canary} 44",
+	"skyhook_nodeop_rollout_should_stop{gpu,up,ops,canary} 1",
+	"skyhook_nodeop_stage_duration_seconds{command} 12 in 1",
+	"skyhook_nodeop_stage_failures_total{StageFailed,command} 1",
+	"skyhook_nodeop_suspended{up,ops} 1",
+	"skyhook_nodeop_upgrade_phase{up,ops,Initializing} 1",
+	"skyhook_nodeop_waiting_nodes{up,ops,Budget} 10",
 	"skyhook_oldest_admission_seconds{demo} 90",
 	"skyhook_oldest_drain_seconds{demo} 80",
 	"skyhook_package_restarts_count{tuning,1.1.0,demo} 7",

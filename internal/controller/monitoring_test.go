@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -69,7 +70,10 @@ func everyMetric(t *testing.T) map[string]bool {
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
 	one.waiting[rollout.ReasonBudget], one.drains.left[rollout.ReasonPodLeaving] = 1, 1
-	b.publish(&cluster.Objects{}, []skyhookSample{one}, plan.Groups, s.Now)
+	op := runningNodeOp(s.Now)
+	b.publish(&cluster.Objects{Upgrades: []*opv1.NodeOpUpgrade{{}}}, []skyhookSample{one}, []nodeOpSample{op}, plan.Groups, s.Now)
+	b.nodeOpStages.WithLabelValues("command").Observe(1)
+	b.nodeOpFailures.WithLabelValues("command", "StageFailed").Inc()
 	b.stageDuration.WithLabelValues("apply").Observe(1)
 	b.failures.WithLabelValues("apply", "StageFailed").Inc()
 	b.nodeDuration.WithLabelValues("demo").Observe(1)

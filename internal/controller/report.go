@@ -76,12 +76,12 @@ func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan roll
 	}
 	p.recordUntainted()
 	samples := p.updateSkyhooks(ctx)
-	p.updateNodeOps(ctx)
+	nodeOps := p.updateNodeOps(ctx)
 	p.updateUpgrades(ctx)
 	p.updatePolicies(ctx)
 	r.lastWrites = p.written
 	r.waits.forgetExpired(r.clock())
-	r.metrics.publish(o, samples, plan.Groups, r.clock())
+	r.metrics.publish(o, samples, nodeOps, plan.Groups, r.clock())
 	return p.next, errors.Join(p.errs...)
 }
 
@@ -158,7 +158,8 @@ func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
 	return samples
 }
 
-func (p *passReport) updateNodeOps(ctx context.Context) {
+func (p *passReport) updateNodeOps(ctx context.Context) []nodeOpSample {
+	var samples []nodeOpSample
 	statuses := make(map[types.UID]opv1.NodeOpStatus, len(p.objects.NodeOps))
 	for _, op := range p.objects.NodeOps {
 		compiled := p.objects.CompiledNodeOp(op)
@@ -176,6 +177,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 		p.recordNodeOpEvents(p.objects, op, compiled.Events(nil, before, status))
 		p.recordWaits(p.objects, nodeOpRef(op), &compiled.Rollout, report)
 		p.recordFailure(nodeOpRef(op), "Error", name)
+		samples = append(samples, newNodeOpSample(op, compiled, status, report))
 		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
 		if p.outcome.Incomplete[name] || ended && p.cluster.HasInFlight(p.objects, name) { // it ended when those writes arrived
 			p.keepLastWrite(op.UID)
@@ -185,6 +187,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
 	p.nodeOpStatuses = statuses
+	return samples
 }
 
 func (p *passReport) updateUpgrades(ctx context.Context) {

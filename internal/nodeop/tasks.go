@@ -24,6 +24,9 @@ const (
 	taskReboot    = "reboot"
 )
 
+// IsReboot reports whether a task of a NodeOp is its reboot.
+func IsReboot(task string) bool { return task == taskReboot }
+
 // Prefixes and texts that other programs read.
 const (
 	prefixSkipped         = "Skipped by preflight: "

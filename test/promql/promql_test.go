@@ -67,7 +67,35 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("panel %q shows nothing", p.Title)
 		}
 		for _, target := range p.Targets {
-			parse(t, p.Title, strings.ReplaceAll(target.Expr, "$skyhook", "demo"))
+			parse(t, p.Title, strings.NewReplacer("$skyhook", "demo", "$nodeop", "up").Replace(target.Expr))
+		}
+	}
+}
+
+// TestNodeOpsAreMonitored shows that NodeOps have the alerts and the rows of the dashboard that Skyhooks have: for each of them one with the
+// metric of NodeOps that corresponds to it. Stages and packages, drift and batches of packages are a matter of Skyhooks.
+func TestNodeOpsAreMonitored(t *testing.T) {
+	files := ""
+	for _, name := range []string{"../../chart/files/rules/skyhook.yaml", "../../chart/files/dashboards/skyhook.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files += string(text)
+	}
+	ofSkyhooks := []string{
+		"node_status_count", "node_target_count", "waiting_nodes", "oldest_admission_seconds", "oldest_drain_seconds", "drain_pods_left",
+		"rollout_should_stop", "rollout_progress_percent", "rollout_consecutive_failures",
+		"stage_duration_seconds_bucket", "stage_failures_total", "node_duration_seconds_bucket",
+	}
+	for _, name := range ofSkyhooks {
+		if !strings.Contains(files, "skyhook_"+name) || !strings.Contains(files, "skyhook_nodeop_"+name) {
+			t.Errorf("%s is shown of one kind only", name)
+		}
+	}
+	for _, alert := range []string{"Stopped", "Stuck", "DrainBlocked", "RebootOverdue", "Failed"} {
+		if !strings.Contains(files, "alert: SkyhookNodeOp"+alert) {
+			t.Errorf("there is no alert SkyhookNodeOp%s", alert)
 		}
 	}
 }
