@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -46,6 +45,9 @@ type driftRun struct {
 	stageRun
 	files *host.Root // where delivered files are read
 	found *pack.Drift
+
+	marks map[string]string          // what tells by path, without reading it, that a delivered file has changed
+	wrote map[string]pack.DriftWrite // by path: after which step it had changed last
 }
 
 // errNotCheckable is why nothing can be known about a package.
@@ -99,11 +101,7 @@ func (d *driftRun) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range after {
-		if !slices.ContainsFunc(before, func(b differing) bool { return b.Path == f.Path && reflect.DeepEqual(b.now, f.now) }) {
-			d.found.Wrote = append(d.found.Wrote, f.Path)
-		}
-	}
+	d.noteWritten(before, after)
 	for _, f := range before {
 		d.found.Files = append(d.found.Files, f.DriftFile)
 		d.printDiff(f)
@@ -287,6 +285,7 @@ func (t *stageRun) configFiles() ([]string, error) {
 // runAllChecks runs the steps of every check mode that the package has, also after a failure. The first failure is described in the
 // result.
 func (d *driftRun) runAllChecks(ctx context.Context) error {
+	d.noteMarks("", "")
 	for _, mode := range d.DriftChecks {
 		if len(d.config.Steps(mode)) == 0 {
 			continue
@@ -323,6 +322,7 @@ func (d *driftRun) runMode(ctx context.Context, mode pack.Mode) (first *Fault, e
 	d.setSecrets(names)
 	for _, action := range d.plan.Actions {
 		ended, lines, err := d.performStep(ctx, action)
+		d.noteMarks(mode, action.Name)
 		f := &Fault{}
 		if err != nil && !errors.As(err, &f) {
 			return nil, err

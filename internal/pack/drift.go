@@ -25,12 +25,12 @@ const DriftDiffPrefix = "drift| "
 
 // Drift is what was found when it was looked whether a package is still as it was left.
 type Drift struct {
-	Checks       []Mode      `json:"checks,omitempty"`       // check modes that failed
-	Files        []DriftFile `json:"files,omitempty"`        // delivered files that differ, the first ones
-	Total        int         `json:"total,omitempty"`        // how many differ
-	Wrote        []string    `json:"wrote,omitempty"`        // delivered files that a check changed
-	NotCheckable string      `json:"notCheckable,omitempty"` // why nothing is known about the package
-	Ran          []Mode      `json:"ran,omitempty"`          // check modes that have run
+	Checks       []Mode       `json:"checks,omitempty"`       // check modes that failed
+	Files        []DriftFile  `json:"files,omitempty"`        // delivered files that differ, the first ones
+	Total        int          `json:"total,omitempty"`        // how many differ
+	Wrote        []DriftWrite `json:"wrote,omitempty"`        // delivered files that a check changed
+	NotCheckable string       `json:"notCheckable,omitempty"` // why nothing is known about the package
+	Ran          []Mode       `json:"ran,omitempty"`          // check modes that have run
 }
 
 // DriftFile is a delivered file that differs.
@@ -38,6 +38,13 @@ type DriftFile struct {
 	Path   string `json:"path"`             // on the host
 	What   string `json:"what"`             // DriftChanged, …
 	Config bool   `json:"config,omitempty"` // a file of the configMap; others come with apply
+}
+
+// DriftWrite is a delivered file that changed while the checks ran.
+type DriftWrite struct {
+	Path  string `json:"path"`            // on the host
+	Check Mode   `json:"check,omitempty"` // the check mode after which it had changed last; empty if that is not known
+	Step  string `json:"step,omitempty"`  // and its step
 }
 
 // How files differ.
@@ -56,6 +63,7 @@ const (
 	mostDriftFiles = 5
 	mostDriftWrote = 3
 	longestPath    = 160
+	longestStep    = 60
 )
 
 // clip returns what a message has of it.
@@ -67,8 +75,12 @@ func (d *Drift) clip() *Drift {
 	for _, f := range d.Files[:min(len(d.Files), mostDriftFiles)] {
 		out.Files = append(out.Files, DriftFile{Path: clipToJSON(f.Path, longestPath), What: clipToJSON(f.What, 16), Config: f.Config})
 	}
-	for _, file := range d.Wrote[:min(len(d.Wrote), mostDriftWrote)] {
-		out.Wrote = append(out.Wrote, clipToJSON(file, longestPath))
+	for _, w := range d.Wrote[:min(len(d.Wrote), mostDriftWrote)] {
+		clipped := DriftWrite{Path: clipToJSON(w.Path, longestPath), Step: clipToJSON(w.Step, longestStep)}
+		if w.Check.IsCheck() {
+			clipped.Check = w.Check
+		}
+		out.Wrote = append(out.Wrote, clipped)
 	}
 	return out
 }
@@ -90,6 +102,8 @@ func (w *wireMessage) shorten() bool {
 		d.Files = d.Files[:len(d.Files)-1]
 	case d != nil && len(d.Wrote) > 1:
 		d.Wrote = d.Wrote[:len(d.Wrote)-1]
+	case d != nil && len(d.Wrote) > 0 && len(d.Wrote[0].Path) > 60:
+		d.Wrote[0].Path = clipToJSON(d.Wrote[0].Path, len(d.Wrote[0].Path)-20)
 	case w.Agent != "":
 		w.Agent = ""
 	case w.Duration != "":

@@ -46,7 +46,7 @@ func TestMessage(t *testing.T) {
 // many files differ stay.
 func TestMessageOfDrift(t *testing.T) {
 	d := &Drift{
-		Checks: []Mode{ModeConfigCheck}, Ran: []Mode{ModeApplyCheck, ModeConfigCheck}, Total: 7, Wrote: []string{"/etc/w"},
+		Checks: []Mode{ModeConfigCheck}, Ran: []Mode{ModeApplyCheck, ModeConfigCheck}, Total: 7, Wrote: []DriftWrite{{Path: "/etc/w", Check: ModeApplyCheck, Step: "check.sh"}},
 		Files: []DriftFile{{Path: "/etc/a", What: DriftChanged}, {Path: "/copy/configmaps/b", What: DriftMissing, Config: true}},
 	}
 	m := Message{Mode: ModeDrift, Outcome: Succeeded, Package: "tuning", Version: "1.1.4", Agent: "1.0.0", Reason: strings.Repeat("r", 500), Drift: d, Lines: []string{"last"}}
@@ -78,7 +78,7 @@ func TestMessageFits(t *testing.T) {
 		return Message{
 			Agent: s, Package: s, Version: s, Mode: Mode(s), Outcome: Failed, Class: Class(s), Reason: s, Step: s, Signal: s,
 			Duration: 1<<63 - 1, Ran: 1 << 62, Skipped: 1 << 62, Reboot: &Reboot{From: s, To: s}, Lines: []string{s, s, s},
-			Drift: &Drift{Checks: []Mode{Mode(s)}, Files: []DriftFile{{Path: s, What: s}, {Path: s, What: s}}, Wrote: []string{s, s}, NotCheckable: s},
+			Drift: &Drift{Checks: []Mode{Mode(s)}, Files: []DriftFile{{Path: s, What: s}, {Path: s, What: s}}, Wrote: []DriftWrite{{Path: s, Check: Mode(s), Step: s}, {Path: s}}, NotCheckable: s},
 		}
 	}
 	for name, s := range map[string]string{

@@ -226,6 +226,8 @@ func TestDriftFound(t *testing.T) {
 		{"post-interrupt-check", &pack.Drift{Checks: []pack.Mode{pack.ModePostInterruptCheck}}, "post-interrupt-check failed", "post-interrupt", false},
 		{"a file of the package", file("/etc/a", false), "delivered files differ: /etc/a (changed) and 6 more", "apply", false},
 		{"a file of the configMap", file("/etc/b", true), "delivered files differ: /etc/b (changed)", "config", false},
+		{"its own check", &pack.Drift{Wrote: []pack.DriftWrite{{Path: "/etc/a", Check: pack.ModeApplyCheck, Step: "check.sh"}, {Path: "/copy"}}},
+			"step check.sh of its own apply-check changed /etc/a, one of its own checks changed /copy", "", false},
 		{"nothing known", &pack.Drift{NotCheckable: "the host has no record"}, "the host has no record", "", true},
 	} {
 		w, s := newCheckedCluster(t)
@@ -366,7 +368,11 @@ func TestDriftOfOthers(t *testing.T) {
 	if got := w.compile(s).DriftOf("nosuch").Drifted(); got != nil {
 		t.Errorf("on no node drifted are %v", got)
 	}
-	s.Spec.Packages["tuning"] = func() v1alpha1.Package { p := s.Spec.Packages["tuning"]; p.ConfigMap = map[string]v1alpha1.ConfigData{"a": "2"}; return p }()
+	s.Spec.Packages["tuning"] = func() v1alpha1.Package {
+		p := s.Spec.Packages["tuning"]
+		p.ConfigMap = map[string]v1alpha1.ConfigData{"a": "2"}
+		return p
+	}()
 	s.Generation++
 	w.drive(s)
 	if got := w.compile(s).DriftOf("n1").Drifted(); len(got) != 0 {
