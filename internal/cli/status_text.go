@@ -38,7 +38,7 @@ func formatOverview(p *output.Printer, all []rolloutStatus) string {
 		}
 		rows = append(rows, []string{
 			shortName(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete, s.Nodes, 10),
-			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
+			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), s.formatLeft(), why,
 		})
 	}
 	return output.FormatTable(header, p.ClipLastColumn(header, rows, 70, 0), p.Painter())
@@ -79,6 +79,9 @@ func (s *rolloutStatus) formatDetails(p *output.Printer, wide bool) string {
 	b.WriteString(s.formatRevisions())
 	if s.PerHour > 0 {
 		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
+	}
+	if s.Expected != nil {
+		fmt.Fprintf(&b, "  expected  complete at %s, in %s\n", s.Expected.Format("2006-01-02 15:04 MST"), formatEstimate(s.expectedIn))
 	}
 	b.WriteString(formatImages(s.Images))
 	b.WriteString(s.formatGroups(p, wide))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
@@ -41,6 +43,9 @@ type rolloutStatus struct {
 	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
 	Problem    string              `json:"problem,omitempty"`
 	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+
+	Expected   *time.Time    `json:"estimatedCompletion,omitempty"` // as the operator wrote it last, if that is still to come
+	expectedIn time.Duration // from the time of the data
 }
 
 // groupStatus is the progress of one group.
@@ -94,9 +99,13 @@ func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
 	}
 	hook := v.skyhookOf(r)
 	if hook == nil {
+		if op := v.nodeOpOf(r); op != nil {
+			s.setExpected(op.Status.EstimatedCompletion, v.snapshot.Now)
+		}
 		s.Status = s.deriveStatus(r)
 		return s
 	}
+	s.setExpected(hook.Status.EstimatedCompletion, v.snapshot.Now)
 	s.Status = string(v.objects.Compiled(hook).Status(*report, v.plan.Groups).Status)
 	for name, p := range hook.Spec.Packages {
 		s.Packages = append(s.Packages, name+" "+string(p.Version))
@@ -105,6 +114,25 @@ func summarizeRollout(v *view, r *rollout.Rollout) rolloutStatus {
 	s.Images = v.listImages(r)
 	s.Revisions = v.listRevisions(r)
 	return s
+}
+
+// setExpected notes when a rollout should be complete. A time that has passed says only that no operator corrected it.
+func (s *rolloutStatus) setExpected(at *metav1.Time, now time.Time) {
+	if at == nil || !at.After(now) {
+		return
+	}
+	s.Expected, s.expectedIn = timeOrNil(at.Time), at.Sub(now)
+}
+
+// formatLeft says how long a rollout takes: by its speed, or by what the operator expects; a dash if neither is known.
+func (s *rolloutStatus) formatLeft() string {
+	switch {
+	case s.Left != "":
+		return s.Left
+	case s.Expected != nil:
+		return formatEstimate(s.expectedIn)
+	}
+	return "-"
 }
 
 // addVerdicts counts nodes by phase and reason, and lists failures and running tasks.
