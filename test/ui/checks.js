@@ -43,6 +43,31 @@
       say('contrast ' + ratio.toFixed(2), e);
     }
   }
+  for (const e of document.querySelectorAll('svg text')) {
+    const box = e.parentElement.querySelector(':scope > rect');
+    const background = box ? blend(parse(getComputedStyle(box).fill), backgroundOf(e.closest('div, td, figure'))) : backgroundOf(e.closest('div, td, figure'));
+    const ratio = contrast(blend(parse(getComputedStyle(e).fill), background), background);
+    if (ratio < 4.5) {
+      say('contrast ' + ratio.toFixed(2), e);
+    }
+  }
+  for (const e of document.querySelectorAll('svg .working, svg .failed')) {
+    if (!getComputedStyle(e).fill.includes('url(')) {
+      say('colour is the only sign', e);
+    }
+  }
+  for (const e of document.querySelectorAll('i[class]')) {
+    if (!e.textContent.trim()) {
+      say('colour is the only sign', e);
+    }
+  }
+  for (const name of ['aria-labelledby', 'aria-describedby', 'aria-controls', 'for']) {
+    for (const e of document.querySelectorAll('[' + name + ']')) {
+      if (e.getAttribute(name).split(/\s+/).some((id) => !document.getElementById(id))) {
+        say(name + ' names no element', e);
+      }
+    }
+  }
   for (const e of document.querySelectorAll('input, select, textarea')) {
     if (!e.labels.length) {
       say('no label', e);
@@ -71,7 +96,7 @@
     }
   }
   let level = 0;
-  for (const e of document.querySelectorAll('h1, h2, h3')) {
+  for (const e of document.querySelectorAll('h1, h2, h3, h4, h5, h6')) {
     if (!e.checkVisibility()) {
       continue;
     }

@@ -242,7 +242,7 @@ func (c *liveCluster) checkFollowing(t *testing.T, b *browser, address string) {
 	}
 }
 
-// checkPages opens every page, applies the rules of checks.js, and takes the pictures of the documentation.
+// checkPages opens every page, applies the rules of accessibility, and takes the pictures of the documentation.
 func checkPages(t *testing.T, b *browser, address string) {
 	for name, path := range map[string]string{
 		"fleet": "?by=zone", "rollout": "rollouts/skyhook/gpu-stack", "node": "nodes/node-0007", "plan": "plan", "policies": "policies",
@@ -252,9 +252,7 @@ func checkPages(t *testing.T, b *browser, address string) {
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}),
 			chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.CaptureScreenshot(&shot),
 		)
-		for _, wrong := range evaluate[[]string](b, checks) {
-			t.Errorf("%s: %s", name, wrong)
-		}
+		b.checkAccessibility(t, name)
 		if dir := os.Getenv(picturesVariable); dir != "" {
 			if err := os.WriteFile(filepath.Join(dir, "ui-"+name+".png"), shot, 0o644); err != nil {
 				t.Error(err)
@@ -275,6 +273,7 @@ func (c *liveCluster) checkChanges(t *testing.T, b *browser, address string) {
 		chromedp.Navigate(address+"rollouts/skyhook/gpu-stack"), chromedp.Click(`button[data-command*=" pause "]`), chromedp.WaitVisible("#ask"),
 		chromedp.Text("#ask-command", &command),
 	)
+	b.checkAccessibility(t, "a dialog")
 	if !strings.HasPrefix(command, "kubectl skyhook pause gpu-stack") || isPaused() {
 		t.Errorf("it does not ask: %q, paused %v", command, isPaused())
 	}

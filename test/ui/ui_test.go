@@ -209,12 +209,14 @@ func writeLargeDump(t *testing.T, nodes int) string {
 // pages are paths below the first page, by name.
 var pages = map[string]struct{ dump, path string }{
 	"fleet": {"stuck.yaml", ""}, "rollout": {"stuck.yaml", "rollouts/skyhook/base"}, "waiting": {"stuck.yaml", "rollouts/skyhook/driver"},
-	"node": {"stuck.yaml", "nodes/n3"}, "plan": {"stuck.yaml", "plan"}, "packages": {"windows.yaml", "rollouts/skyhook/gpu"}, "policies": {"windows.yaml", "policies"},
+	"node": {"stuck.yaml", "nodes/n3"}, "held": {"stuck.yaml", "nodes/n2"}, "filtered": {"stuck.yaml", "?rollout=driver&state=draining&by=none"}, "nothing": {"stuck.yaml", "?q=nosuch"},
+	"error": {"stuck.yaml", "nodes/nosuch"}, "plan": {"stuck.yaml", "plan"}, "packages": {"windows.yaml", "rollouts/skyhook/gpu"}, "policies": {"windows.yaml", "policies"},
 }
 
-// TestAccessibility opens every page in light and dark, on a telephone and on a wall, and applies the rules of checks.js.
+// TestAccessibility opens every page in light and dark, on a telephone and on a wall, and applies the rules of checks.js and of axe-core.
 func TestAccessibility(t *testing.T) {
 	b := startBrowser(t)
+	b.expectProblems = true // the page of an error has its status
 	addresses := map[string]string{"stuck.yaml": serveDump(t, dumps+"stuck.yaml"), "windows.yaml": serveDump(t, dumps+"windows.yaml")}
 	for name, page := range pages {
 		for _, scheme := range []string{"light", "dark"} {
@@ -225,9 +227,7 @@ func TestAccessibility(t *testing.T) {
 					chromedp.EmulateViewport(width, 900), chromedp.Navigate(addresses[page.dump]+page.path), chromedp.WaitVisible("main h1"),
 					chromedp.FullScreenshot(&shot, 100),
 				)
-				for _, wrong := range evaluate[[]string](b, checks) {
-					t.Errorf("%s, %s, %d pixels: %s", name, scheme, width, wrong)
-				}
+				b.checkAccessibility(t, fmt.Sprintf("%s, %s, %d pixels", name, scheme, width))
 				if dir := os.Getenv(screenshotVariable); dir != "" {
 					if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), shot, 0o600); err != nil {
 						t.Error(err)
