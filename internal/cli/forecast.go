@@ -33,6 +33,14 @@ type forecast struct {
 	start    time.Time
 	waves    map[rollout.Ref][]wave
 	runs     map[targetKey][]taskRun
+	turns    []turningPoint
+}
+
+// turningPoint is when the work on a target begins or ends.
+type turningPoint struct {
+	target targetKey
+	after  time.Duration // from the start of the simulation
+	isEnd  bool
 }
 
 // stopCondition is asked after each simulated moment.
@@ -96,18 +104,22 @@ func (v *view) assumeApprovals() {
 // record records the admissions and the started tasks of one simulated moment.
 func (c *forecast) record(m sim.Step) {
 	after := m.At.Sub(c.start)
-	for _, act := range m.Actions {
+	for i := range m.Actions {
+		act := &m.Actions[i]
+		key := targetKey{act.Rollout, act.Node}
 		switch act.Verb {
 		case rollout.VerbAdmit:
 			c.recordAdmission(act, after)
+			c.turns = append(c.turns, turningPoint{target: key, after: after})
+		case rollout.VerbRetire:
+			c.turns = append(c.turns, turningPoint{target: key, after: after, isEnd: true})
 		case rollout.VerbRun:
-			key := targetKey{act.Rollout, act.Node}
 			c.runs[key] = append(c.runs[key], taskRun{task: act.Task, covers: act.Covers})
 		}
 	}
 }
 
-func (c *forecast) recordAdmission(act rollout.Action, after time.Duration) {
+func (c *forecast) recordAdmission(act *rollout.Action, after time.Duration) {
 	waves := c.waves[act.Rollout]
 	for i := range waves {
 		if waves[i].after == after && waves[i].group == act.Group {

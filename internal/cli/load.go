@@ -30,6 +30,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // viewOptions say what a command decides on: the cluster or a dump, with files merged into it.
@@ -149,6 +150,11 @@ func prefetchLists(ctx context.Context, f *factory, c *dump.Cluster) {
 
 // newView compiles the objects of a cluster, and decides.
 func newView(ctx context.Context, f *factory, c *dump.Cluster) (*view, error) {
+	return newViewAfter(ctx, f, c, nil)
+}
+
+// newViewAfter is newView with the nodes of an earlier view: those that did not change are not parsed again, and take memory once.
+func newViewAfter(ctx context.Context, f *factory, c *dump.Cluster, parsed []*node.Node) (*view, error) {
 	var objects client.Reader // of kinds that a dump does not have
 	if c.Live() {
 		reader, err := f.newObjectReader()
@@ -158,7 +164,7 @@ func newView(ctx context.Context, f *factory, c *dump.Cluster) (*view, error) {
 		objects = reader
 	}
 	backend := cluster.New(cluster.Options{
-		Config: c.Operator.Skyhook(""), NodeOps: c.Operator.NodeOps(), Self: c.Operator.Node, Live: c, Objects: objects, Workloads: c,
+		Config: c.Operator.Skyhook(""), NodeOps: c.Operator.NodeOps(), Self: c.Operator.Node, Live: c, Objects: objects, Workloads: c, Parsed: parsed,
 		Clock: func() time.Time { return c.Taken },
 	})
 	v := &view{dump: c}
@@ -168,6 +174,9 @@ func newView(ctx context.Context, f *factory, c *dump.Cluster) (*view, error) {
 			return nil, errNotInstalled
 		}
 		return nil, err
+	}
+	if parsed != nil {
+		c.Forget() // the nodes as they were listed take as much memory as what is compiled from them
 	}
 	if absent := c.Absent(); len(absent) > 0 {
 		f.Warn("this cluster does not know %s: the output has nothing about them, and what needs them waits until their CRDs are installed", strings.Join(absent, ", "))

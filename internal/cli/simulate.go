@@ -181,11 +181,9 @@ func newSimulation(v *view, c *forecast, args []string) *simulation {
 // findEnds returns when each target was retired for the last time.
 func (c *forecast) findEnds() map[targetKey]time.Duration {
 	ends := map[targetKey]time.Duration{}
-	for _, m := range c.timeline.Steps {
-		for _, act := range m.Actions {
-			if act.Verb == rollout.VerbRetire {
-				ends[targetKey{act.Rollout, act.Node}] = m.At.Sub(c.start)
-			}
+	for _, turn := range c.turns {
+		if turn.isEnd {
+			ends[turn.target] = turn.after
 		}
 	}
 	return ends

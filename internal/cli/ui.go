@@ -22,7 +22,7 @@ import (
 const uiName = "ui"
 
 // uiMemory is the memory from which on the plugin collects garbage more often.
-const uiMemory = 128 << 20
+const uiMemory = 112 << 20
 
 // uiOptions are the flags of ui.
 type uiOptions struct {

@@ -154,26 +154,24 @@ func (v *view) addFuture(p *ui.Progress, r *rollout.Rollout, f *forecast) {
 	for _, verdict := range v.reportOf(r.Ref).Verdicts {
 		failed[verdict.Node] = verdict.Phase == rollout.PhaseFailing || verdict.Phase == rollout.PhaseFailed
 	}
-	shift := v.snapshot.Now.Sub(f.start) // an older simulation serves for a while
 	changes := map[time.Time]ui.Point{}
-	for _, step := range f.timeline.Steps {
-		at := step.At.Add(shift).UTC()
-		for _, act := range step.Actions {
-			change := changes[at]
-			switch {
-			case act.Rollout != r.Ref:
-				continue
-			case act.Verb == rollout.VerbAdmit && !failed[act.Node]:
-				change.Working++
-			case act.Verb == rollout.VerbRetire && failed[act.Node]:
-				change.Complete, change.Failed = change.Complete+1, change.Failed-1
-			case act.Verb == rollout.VerbRetire:
-				change.Complete, change.Working = change.Complete+1, change.Working-1
-			default:
-				continue
-			}
-			changes[at] = change
+	for _, turn := range f.turns {
+		if turn.target.rollout != r.Ref {
+			continue
 		}
+		at := p.Now.Add(turn.after) // an older simulation serves for a while
+		change := changes[at]
+		switch isFailed := failed[turn.target.node]; {
+		case !turn.isEnd && !isFailed:
+			change.Working++
+		case turn.isEnd && isFailed:
+			change.Complete, change.Failed = change.Complete+1, change.Failed-1
+		case turn.isEnd:
+			change.Complete, change.Working = change.Complete+1, change.Working-1
+		default:
+			continue
+		}
+		changes[at] = change
 	}
 	p.Future = sumPoints(now, changes)
 	if len(f.waitingVerdicts(r)) == 0 && len(p.Future) > 1 {

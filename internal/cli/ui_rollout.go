@@ -66,8 +66,8 @@ func (s *uiSource) forecast(name string) *forecast {
 // simulateForPages simulates without remembering what pages do not show: a simulation stays in memory for a while.
 func (v *view) simulateForPages(isEnough stopCondition) *forecast {
 	times := assumeDurations(uiStage)
-	times.Keep = func(a *rollout.Action) bool { return a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRetire }
+	times.Keep = func(*rollout.Action) bool { return false }
 	f := v.simulateRollouts(times, maxSimulatedTime, isEnough)
-	f.timeline.Final, f.runs = rollout.Snapshot{}, nil
+	f.timeline.Final, f.timeline.Steps, f.runs = rollout.Snapshot{}, nil, nil
 	return f
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
@@ -93,10 +94,15 @@ func (s *uiSource) load(ctx context.Context, open func() (*dump.Cluster, error))
 	if err != nil {
 		return err
 	}
-	v, err := newView(ctx, s.factory, c)
+	var parsed []*node.Node
+	if s.view != nil { // only this function changes it
+		parsed = s.view.objects.Nodes
+	}
+	v, err := newViewAfter(ctx, s.factory, c, parsed)
 	if err != nil {
 		return err
 	}
+	c.Forget() // of a cluster: pages read what is compiled from its objects
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view, s.version, s.warnings, s.problem = v, s.version+1, s.log.take(), ""
@@ -151,6 +157,8 @@ func (s *uiSource) follow(ctx context.Context) error {
 
 // reload reads what the watches have. After an error the last view stays, and the pages say so.
 func (s *uiSource) reload(ctx context.Context) {
+	s.mu.Lock()   // a simulation takes as much memory as a view: one after the other
+	s.mu.Unlock() //nolint:staticcheck // it only waits
 	err := s.watched.ping(ctx)
 	if err == nil {
 		err = s.load(ctx, func() (*dump.Cluster, error) { return startReadingCluster(ctx, s.factory, s.watched) })

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -184,6 +185,9 @@ func (w *watchedCluster) start(ctx context.Context) (isSynced func() bool) {
 func (w *watchedCluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if from := w.watched[reflect.TypeOf(list)]; from != nil {
+		if _, isNodes := list.(*corev1.NodeList); isNodes { // most of what there is; nobody changes their labels and annotations
+			options = append(slices.Clip(options), client.UnsafeDisableDeepCopy)
+		}
 		return from.List(ctx, list, options...)
 	}
 	if _, isPods := list.(*corev1.PodList); isPods && o.LabelSelector != nil {

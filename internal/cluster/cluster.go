@@ -49,6 +49,7 @@ type Options struct {
 	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
 	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
 	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
+	Parsed        []*node.Node               // nodes that were parsed before, which are not parsed again; may be nil
 	Client        client.Client              // writes to the API server
 	Core          coreclient.CoreV1Interface // writes pods, without reading whole answers
 	Self          string                     // name of the node this operator runs on; empty when unknown
@@ -114,7 +115,7 @@ func New(o Options) *Cluster {
 	return &Cluster{
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
-			options: &o, writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
+			options: &o, parsed: byName(o.Parsed), writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,

@@ -47,11 +47,7 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	if err != nil {
 		return nil, err
 	}
-	parsed := make(map[string]*node.Node, len(nodes))
-	for _, n := range nodes {
-		parsed[n.Name] = n
-	}
-	v.parsed = parsed
+	v.parsed = byName(nodes)
 	ops := r
 	if r == v.options.Cached && v.options.CachedNodeOps != nil {
 		ops = v.options.CachedNodeOps
@@ -81,6 +77,14 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		}
 	}
 	return out, nil
+}
+
+func byName(nodes []*node.Node) map[string]*node.Node {
+	out := make(map[string]*node.Node, len(nodes))
+	for _, n := range nodes {
+		out[n.Name] = n
+	}
+	return out
 }
 
 func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*node.Node, error) {

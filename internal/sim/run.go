@@ -98,7 +98,7 @@ func (r *runner) run(limit time.Duration) Timeline {
 			if !isStopped {
 				out.Unfinished = r.findUnfinished()
 			}
-			out.End, out.Final = r.cluster.State.Now, Clone(r.cluster.State)
+			out.End, out.Final = r.cluster.State.Now, r.cluster.State
 			return out
 		}
 		if !isBusy {

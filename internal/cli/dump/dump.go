@@ -87,6 +87,16 @@ func New(live client.Reader, taken time.Time) (*Cluster, error) {
 // Live reports whether the Cluster reads from an API server.
 func (c *Cluster) Live() bool { return c.live != nil }
 
+// Forget drops the objects that were read from an API server. They are read again when they are needed.
+func (c *Cluster) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live != nil {
+		clear(c.objects)
+		clear(c.calls)
+	}
+}
+
 // Absent returns our kinds that the API server does not know.
 func (c *Cluster) Absent() []string {
 	c.mu.Lock()
