@@ -26,7 +26,7 @@ func newPolicyStatusCommand(f *factory) *cobra.Command {
 		Use:   "status [POLICY…]",
 		Short: "Show what uses DeploymentPolicies, and when their windows are open",
 		Long: "Show what uses DeploymentPolicies, whether a window is open now, when that changes, and when windows are open in the next two\n" +
-			"weeks, to five minutes. Without names it shows all.",
+			"weeks. Without names it shows all.",
 		Example: "  kubectl skyhook deployment-policy status\n" +
 			"  kubectl skyhook dp status nights -o json",
 		RunE: func(cmd *cobra.Command, args []string) error { return runPolicyStatus(cmd.Context(), f, from, args) },
@@ -154,7 +154,9 @@ func addCalendar(p *ui.Policy, windows *v1alpha1.Windows, now time.Time) {
 	year, month, day := now.In(zone).Date()
 	from := time.Date(year, month, day, 0, 0, 0, 0, zone)
 	horizon := from.AddDate(0, 0, calendarDays)
-	p.Open = findSpans(from, horizon, calendar.IsOpen)
+	for _, span := range calendar.OpenSpans(from, horizon) {
+		p.Open = append(p.Open, ui.Span{From: span.From.In(zone), To: span.To.In(zone)})
+	}
 	p.Days = ui.CalendarDays(from, calendarDays, p.Open)
 	p.IsOpen = calendar.IsOpen(now)
 	for _, span := range p.Open {

@@ -203,9 +203,6 @@ func (v *view) addBatches(p *ui.Progress, r *rollout.Rollout, f *forecast, all [
 	slices.SortFunc(p.Batches, func(a, b ui.Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
 }
 
-// calendarStep is how exactly the pages show windows.
-const calendarStep = 5 * time.Minute
-
 // policyOf returns the name of the policy of a rollout; empty when it has none.
 func (v *view) policyOf(r *rollout.Rollout) string {
 	if hook := v.skyhookOf(r); hook != nil {
@@ -228,28 +225,23 @@ func (v *view) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span {
 		if err != nil {
 			return nil
 		}
-		return findSpans(from, to, func(at time.Time) bool { return !calendar.IsOpen(at) })
+		return invertSpans(calendar.OpenSpans(from, to), from, to)
 	}
 	return nil
 }
 
-// findSpans returns the spans in which something holds. Of long times it looks at five thousand points.
-func findSpans(from, to time.Time, holds func(time.Time) bool) []ui.Span {
+// invertSpans returns the times between spans.
+func invertSpans(open []policy.Span, from, to time.Time) []ui.Span {
 	var out []ui.Span
-	step := max(calendarStep, to.Sub(from)/5000)
-	for at := from; at.Before(to); at = at.Add(step) {
-		if !holds(at) {
-			continue
-		}
-		end := at.Add(step)
-		if end.After(to) {
-			end = to
-		}
-		if last := len(out) - 1; last >= 0 && out[last].To.Equal(at) {
-			out[last].To = end
-		} else {
-			out = append(out, ui.Span{From: at, To: end})
+	add := func(until time.Time) {
+		if until.After(from) {
+			out = append(out, ui.Span{From: from.UTC(), To: until.UTC()})
 		}
 	}
+	for _, span := range open {
+		add(span.From)
+		from = span.To
+	}
+	add(to)
 	return out
 }

@@ -59,6 +59,26 @@ func (c *Calendar) findClosing(now, limit time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// Span is a time from one moment to another one.
+type Span struct{ From, To time.Time }
+
+// OpenSpans returns when work may start between two times.
+func (c *Calendar) OpenSpans(from, to time.Time) []Span {
+	var out []Span
+	for at := from; at.Before(to); {
+		opens, isKnown := c.FindNextOpening(at)
+		if !isKnown || !opens.Before(to) {
+			break
+		}
+		closes, isSoon := c.findClosing(opens, to)
+		if !isSoon || closes.After(to) {
+			closes = to
+		}
+		out, at = append(out, Span{opens, closes}), closes
+	}
+	return out
+}
+
 // nextEnd returns the next time after t at which an open calendar may close; zero if there is none.
 func (c *Calendar) nextEnd(t time.Time) time.Time {
 	var ends []time.Time
