@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
@@ -53,8 +55,43 @@ func (v *view) simulateRollouts(times sim.Durations, limit time.Duration, isEnou
 		c.record(m)
 		return isEnough != nil && isEnough(c, m)
 	}
+	times.Windows = v.followWindows()
 	c.timeline = sim.Run(v.copySnapshot(), times, limit)
 	return c
+}
+
+// windowsOf are the windows of a group: those of the policy of its rollouts.
+type windowsOf struct {
+	calendar *policy.Calendar
+	about    string
+}
+
+// followWindows returns what opens and closes groups during a simulation, as the windows of their policies say. Groups of objects that
+// are not accepted have none.
+func (v *view) followWindows() func(*rollout.Group, time.Time) bool {
+	windows := map[rollout.GroupRef]windowsOf{}
+	for i := range v.snapshot.Rollouts {
+		r := &v.snapshot.Rollouts[i]
+		name := v.policyOf(r)
+		at := slices.IndexFunc(v.objects.Policies, func(p *v1alpha1.DeploymentPolicy) bool { return p.Name == name })
+		if at < 0 {
+			continue
+		}
+		calendar, err := policy.NewCalendar(v.objects.Policies[at].Spec.Windows)
+		if err != nil || calendar == nil {
+			continue
+		}
+		for j := range r.Targets {
+			windows[r.Targets[j].Group] = windowsOf{calendar, policy.Kind + " " + name}
+		}
+	}
+	return func(g *rollout.Group, now time.Time) bool {
+		w, hasWindows := windows[g.Ref]
+		if hasWindows {
+			w.calendar.Advance(g, w.about, now)
+		}
+		return hasWindows
+	}
 }
 
 // copySnapshot copies the snapshot, with the pods that each target has to evict.

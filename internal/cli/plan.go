@@ -82,6 +82,8 @@ type rolloutPlan struct {
 	Changing int         `json:"changing"` // of these, with work that can start
 	Work     []planWork  `json:"work"`
 	Waves    []wave      `json:"waves"`
+	// what other programs are shown on each node while it is held, or before
+	Marks []nodeMark `json:"marks,omitempty"`
 	// compartments that begin after each other, or after an approval
 	Compartments []compartmentPlan `json:"compartments,omitempty"`
 	Closed       []closedGroup     `json:"closed,omitempty"` // groups that start nothing now

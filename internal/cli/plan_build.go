@@ -66,6 +66,7 @@ func (b *planBuilder) buildRollout(r *rollout.Rollout) rolloutPlan {
 	out.Closed = b.findClosedGroups(r, never)
 	out.Work = b.collectWork(r, started)
 	out.Pods = b.listPods(r)
+	out.Marks = b.listMarks(r)
 	out.Images = b.listImages(r)
 	out.Compartments = b.listCompartments(r)
 	out.Warnings = b.findWarnings(r, &out)

@@ -63,6 +63,7 @@ func (r *rolloutPlan) formatText(wide bool) string {
 	if r.Later > 0 {
 		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", output.Count(r.Later, "more node"))
 	}
+	b.WriteString(formatMarks(r.Marks))
 	b.WriteString(r.formatPods(wide))
 	b.WriteString(r.formatObstacles())
 	return b.String()

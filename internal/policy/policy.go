@@ -122,60 +122,11 @@ func (g *Grouping) applyControls(in *Input) {
 	}
 	g.template.Frozen, g.template.Failed = in.Closed, in.Failed
 	about := Kind + " " + in.Policy.Name
-	g.applyWindows(spec.Windows, about, in.Now)
+	ApplyWindows(&g.template, spec.Windows, about, in.Now)
 	if spec.Paused {
 		g.template.Frozen = &rollout.Why{Reason: rollout.ReasonPaused, About: about, Text: about + " is paused"}
 		g.template.Until = time.Time{}
 	}
-}
-
-// applyWindows freezes the groups outside the windows. Invalid windows, which FindProblems reports, freeze nothing.
-func (g *Grouping) applyWindows(w *v1alpha1.Windows, about string, now time.Time) {
-	calendar, err := NewCalendar(w)
-	switch hasWindows := err == nil && calendar != nil; {
-	case !hasWindows:
-	case calendar.IsOpen(now):
-		g.applyMargin(calendar, about, now)
-	default:
-		g.applyClosed(calendar, about, now)
-	}
-}
-
-// windowTime is how the time of a window is written in reasons.
-const windowTime = "2006-01-02 15:04 MST"
-
-// applyClosed freezes the groups until the next window, and holds nodes in flight if the last window says so.
-func (g *Grouping) applyClosed(calendar *Calendar, about string, now time.Time) {
-	frozen := &rollout.Why{Reason: rollout.ReasonWindow, About: about, Text: "every window of " + about + " is closed"}
-	g.template.Frozen = frozen
-	opens, isSoon := calendar.FindNextOpening(now)
-	if isSoon {
-		g.template.Until = opens.UTC()
-		frozen.Text += ", the next opens " + opens.Format(windowTime)
-	}
-	if calendar.isHeldSince(now) {
-		held := *frozen
-		held.Text += "; the node is not cordoned before, by atEnd of the window"
-		g.template.Held, g.template.Opens = &held, g.template.Until
-	}
-}
-
-// applyMargin sets until when the windows that are open admit nodes, if all of them have a margin.
-func (g *Grouping) applyMargin(calendar *Calendar, about string, now time.Time) {
-	given, isLearnt, hasMargin := calendar.findMargin(now)
-	if !hasMargin {
-		return
-	}
-	closes, isSoon := calendar.findClosing(now, now.Add(maxMargin))
-	if !isSoon {
-		return
-	}
-	text := "the window of " + about + " closes " + closes.Format(windowTime)
-	if opens, isKnown := calendar.FindNextOpening(closes); isKnown {
-		g.template.Opens = opens.UTC()
-		text += " and opens again " + opens.Format(windowTime)
-	}
-	g.template.Closing = &rollout.Closing{At: closes.UTC(), Margin: given, Learnt: isLearnt, About: about, Text: text}
 }
 
 // FindTopologyValue returns the rack or zone of a node, for Target.Place; empty if the policy has no limit for them.

@@ -243,6 +243,9 @@ func (w actionWriter) retire() {
 		t.Skipped = true
 	case !w.action.Postpone:
 		t.FinishedAt = w.now
+		if !t.AdmittedAt.IsZero() {
+			t.Took = w.now.Sub(t.AdmittedAt)
+		}
 	}
 	if w.action.Wipe {
 		w.wipe()

@@ -16,6 +16,8 @@ type Durations struct {
 	Pod  time.Duration                                                     // from an eviction until the pod is gone
 	Stop func(Step) bool                                                   // called after each step; true ends the run; nil never does
 	Keep func(*rollout.Action) bool                                        // which actions the timeline has; nil keeps all
+	// changes a group to what its windows say at a time, and reports whether it has windows; nil: what is closed opens at Group.Until
+	Windows func(*rollout.Group, time.Time) bool
 }
 
 // Step has the actions at one time.
@@ -34,7 +36,7 @@ type Timeline struct {
 }
 
 // Run runs a snapshot until no work is left or the time limit is reached, on a clock that advances to the next event.
-// Frozen groups continue at their Until.
+// Frozen groups continue at their Until, unless their windows say more.
 func Run(s rollout.Snapshot, durations Durations, limit time.Duration) Timeline {
 	return newRunner(s, durations).run(limit)
 }
@@ -48,6 +50,7 @@ type runner struct {
 	ends         map[string]time.Time // by object
 	terminations map[string]time.Time // by UID of an evicted pod
 	draining     map[string]bool      // nodes with evicted pods
+	learns       bool                 // a window has a margin that is learnt
 }
 
 func newRunner(s rollout.Snapshot, durations Durations) *runner {
@@ -128,6 +131,7 @@ func (t *Timeline) addStep(at time.Time, plan rollout.Plan, durations Durations)
 
 func (r *runner) apply(v View, plan rollout.Plan) error {
 	err := r.cluster.Apply(v, plan)
+	r.learn(plan)
 	for i := range plan.Actions {
 		switch a := &plan.Actions[i]; a.Verb {
 		case rollout.VerbEvict:
@@ -137,6 +141,19 @@ func (r *runner) apply(v View, plan rollout.Plan) error {
 		}
 	}
 	return err
+}
+
+// learn finds out anew how long visits usually take, for the margins of windows that are learnt.
+func (r *runner) learn(plan rollout.Plan) {
+	if !r.learns {
+		return
+	}
+	for i := range r.cluster.State.Rollouts {
+		of := &r.cluster.State.Rollouts[i]
+		if slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbRetire && a.Rollout == of.Ref }) {
+			of.Usual = rollout.FindUsual(of.Targets)
+		}
+	}
 }
 
 // endExclusion lets the tasks start that wait for one that was started: what it has to find out takes no time here.
@@ -178,6 +195,10 @@ func (r *runner) advance() {
 	state := &r.cluster.State
 	for i := range state.Groups {
 		g := &state.Groups[i]
+		if r.durations.Windows != nil && r.durations.Windows(g, state.Now) {
+			r.learns = r.learns || g.Closing != nil && g.Closing.Learnt
+			continue
+		}
 		isTimed := g.Frozen != nil && !g.Until.IsZero()
 		if isTimed && !state.Now.Before(g.Until) {
 			g.Frozen, g.Held = nil, nil
