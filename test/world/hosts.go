@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -143,7 +144,18 @@ func (r *Run) stepPod(p *corev1.Pod) {
 	case p.Status.Phase == corev1.PodPending:
 		p.Status.Phase = corev1.PodRunning
 		r.writeStatus(Pods, p)
+	case isProtected(p) && !r.now.Before(p.CreationTimestamp.Add(protectedFor)):
+		p.Status.Phase = corev1.PodSucceeded
+		r.writeStatus(Pods, p)
 	}
+}
+
+// protectedFor is how long a pod runs that must not be interrupted.
+const protectedFor = 20 * time.Minute
+
+// isProtected reports whether a pod runs that must not be interrupted.
+func isProtected(p *corev1.Pod) bool {
+	return p.Annotations[v1alpha1.AnnotationDoNotInterrupt] == "true" && p.Status.Phase != corev1.PodSucceeded
 }
 
 func (r *Run) endPod(p *corev1.Pod) {

@@ -64,7 +64,21 @@ func newSkyhookSpec(random *rand.Rand) content {
 	if random.IntN(4) == 0 {
 		spec["drainConfig"] = content{"loadBalancerDelay": "90s"}
 	}
+	if random.IntN(3) == 0 {
+		addWait(part(spec, "drainConfig"), random)
+	}
 	return spec
+}
+
+// addWait lets a drain wait for protected pods before the cordon, perhaps with a timeout after which it waits on and says so.
+func addWait(drain content, random *rand.Rand) {
+	drain["wait"] = "BeforeCordon"
+	if random.IntN(2) == 0 {
+		drain["waitTimeout"] = "5m"
+	}
+	if random.IntN(2) == 0 {
+		drain["order"] = "ByPriority"
+	}
 }
 
 // newPolicy is a policy whose budget some Skyhooks share.
@@ -82,7 +96,22 @@ func newPolicy(random *rand.Rand) content {
 	if random.IntN(3) == 0 {
 		addWaves(spec, random)
 	}
+	if random.IntN(4) == 0 {
+		spec["windows"] = newWindows(random)
+	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
+}
+
+// newWindows are windows that are open every second hour, begin nothing shortly before their end, and perhaps hold what is in flight then.
+func newWindows(random *rand.Rand) content {
+	window := content{"start": "0 */2 * * *", "duration": "1h"}
+	if random.IntN(2) == 0 {
+		window["margin"] = "10m"
+	}
+	if random.IntN(2) == 0 {
+		window["atEnd"] = "Hold"
+	}
+	return content{"open": []any{window}}
 }
 
 // addWaves lets a policy begin with canaries that the operator chooses, and perhaps wait for a person then.
@@ -113,6 +142,9 @@ func newNodeOp(name string, random *rand.Rand, hasPolicy bool) content {
 	}
 	if hasPolicy && random.IntN(2) == 0 {
 		spec["deploymentPolicy"] = "policy"
+	}
+	if drain, drains := spec["drainOptions"].(content); drains && random.IntN(2) == 0 {
+		addWait(drain, random)
 	}
 	return content{
 		"apiVersion": opv1.GroupVersion.String(), "kind": "NodeOp", "metadata": content{"name": name, "namespace": "default"}, "spec": spec,

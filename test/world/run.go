@@ -279,6 +279,9 @@ func (r *Run) addNode(name string) {
 			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "app", UID: "app", Controller: &controlled}}},
 		Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
+	if r.random("protected", name).IntN(3) == 0 {
+		p.Annotations = map[string]string{v1alpha1.AnnotationDoNotInterrupt: "true"}
+	}
 	if err := r.create(Pods, p); err != nil && r.turn == 0 {
 		r.violate("set up", "workload of %s: %v", name, err)
 	}

@@ -83,6 +83,9 @@ func (r *Run) onWrite(w Write) {
 		r.truth.limits[w.Name] = readLimit(w.After)
 		r.checkPins(w)
 	}
+	if isRemoval := w.Verb == "delete" || w.Subresource == "eviction"; w.Kind == Pods && isRemoval && w.Before != nil && isProtected(decode(w.Before, &corev1.Pod{})) {
+		r.violate("protected pods never die", "the operator removes pod %s, which must not be interrupted", w.Name)
+	}
 	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
 		r.checkPodImage(w)
 		r.checkSeats("creating pod " + w.Name)
