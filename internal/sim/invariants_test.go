@@ -331,8 +331,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the window closes too soon"
 	case g.Failed != nil && !r.Deleting && !seen.TakenBack:
 		return "a health gate that stops the group is false"
-	case checkWave(v, g, r) != "":
-		return checkWave(v, g, r)
+	case checkWave(v, g, r, seen) != "":
+		return checkWave(v, g, r, seen)
 	case a.Ledger.IsZero() || a.Batch == 0:
 		return "the ledger is not written"
 	}

@@ -58,6 +58,20 @@ func (r *Run) annotate(key client.ObjectKey, name, value string) {
 	if skyhook, is := strings.CutPrefix(name, v1alpha1.PrefixNodeState); is {
 		r.truth.forgetAdmission(r.uidOf(key), skyhook)
 	}
+	for _, prefix := range []string{v1alpha1.PrefixRecord, v1alpha1.PrefixCordon} {
+		if skyhook, is := strings.CutPrefix(name, prefix); is && !r.saysHeld(key, skyhook) {
+			set(r.truth.held, r.uidOf(key), skyhook, false)
+		}
+	}
+}
+
+// saysHeld reports whether the node still says that a Skyhook holds it, in its record or beside it. Nobody can count a hold of which
+// both are lost.
+func (r *Run) saysHeld(key client.ObjectKey, skyhook string) bool {
+	all := meta(r.server.objects[Nodes.Kind][key]).GetAnnotations()
+	var rec struct{ Held *struct{} }
+	isRecorded := json.Unmarshal([]byte(all[v1alpha1.PrefixRecord+skyhook]), &rec) == nil && rec.Held != nil
+	return isRecorded || all[v1alpha1.PrefixCordon+skyhook] == "true"
 }
 
 // damage changes one annotation of a node a little: it is cut, one character changes, it vanishes.
@@ -206,6 +220,9 @@ func (r *Run) repair() {
 		if (r.truth.cordoned[r.uidOf(key)] || r.truth.unclear[r.uidOf(key)]) && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
 			r.uncordon(key)
 		}
+	}
+	if r.isPolicyUsed() && !r.hasPolicy() { // it was deleted before its finalizer was written; its users say that somebody must create it
+		r.createAsUser(Policies, newPolicy(r.random("policy")))
 	}
 	for _, key := range r.server.keys(Policies) {
 		r.changeAsUser(Policies, key, "resumed, and needs no approval", func(c content) {

@@ -36,11 +36,14 @@ func (r *Run) checkSeats(what string) {
 	}
 }
 
-// checkAdded checks a set of nodes that may only grow up to a limit.
+// checkAdded checks a set of nodes that may only grow up to a limit. A node that its record claims does not come new to the set:
+// somebody edited its state, which may end its admission or change nothing, and the operator goes on with that admission.
 func (r *Run) checkAdded(what, skyhook string, now []string, limit int) {
 	before := r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]]
 	r.truth.seats[skyhook+" "+what[strings.LastIndexByte(what, ':'):]] = now
-	isNew := slices.ContainsFunc(now, func(uid string) bool { return !slices.Contains(before, uid) })
+	isNew := slices.ContainsFunc(now, func(uid string) bool {
+		return !slices.Contains(before, uid) && !r.truth.claimed[uid][skyhook]
+	})
 	known := slices.DeleteFunc(slices.Clone(now), func(uid string) bool { return r.hasOnlyPods(skyhook, uid) && !r.isSeenByLeader(uid) })
 	if !isNew || len(known) <= limit {
 		return

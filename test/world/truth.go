@@ -23,6 +23,7 @@ import (
 type truth struct {
 	admitted   map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
 	held       map[string]map[string]bool // likewise: the operator's cordon
+	claimed    map[string]map[string]bool // likewise: by its record, after an edit that may have reset it
 	gaveUp     map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
 	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
 	voided     map[string]int             // likewise: of the latest that a reset ended
@@ -44,7 +45,7 @@ type truth struct {
 
 func newTruth() truth {
 	return truth{
-		admitted: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
+		admitted: map[string]map[string]bool{}, claimed: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 		marks:  foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
 		pulled: map[string]bool{}, limits: map[string]int{},
@@ -148,6 +149,7 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 	set(r.truth.held, uid, skyhook, rec.Held != nil)
 	isVoid := rec.Admission <= r.truth.voided[uid+skyhook] // by a reset; the record may still say so
 	set(r.truth.admitted, uid, skyhook, rec.Admitted && !isVoid)
+	set(r.truth.claimed, uid, skyhook, rec.Admitted && isVoid)
 	gaveUp := r.truth.gaveUp[uid][skyhook] && r.truth.admission[uid+skyhook] == rec.Admission
 	r.truth.admission[uid+skyhook] = rec.Admission
 	latest := r.now.Add(r.leader.clockOffset + clockTolerance)
