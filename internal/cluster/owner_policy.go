@@ -55,11 +55,13 @@ func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 	}
 }
 
-// hasRecentAdmission reports whether an admission in the status of a policy may not have reached its node yet.
+// hasRecentAdmission reports whether an admission in the status of a policy may not have reached its node yet. One from further in
+// the future was written by a wrong clock: nothing says how old it is, and its writer does not lead any more.
 func (p *pass) hasRecentAdmission(d *v1alpha1.DeploymentPolicy) bool {
 	isRecent := false
 	for _, r := range policy.ReadLedger(policy.Ref(d), d.Status.Admission).Admitting {
-		if expires := r.Since.Add(rollout.ReservationTerm); p.now.Before(expires) {
+		isFuture := r.Since.After(p.now.Add(rollout.ReservationTerm))
+		if expires := r.Since.Add(rollout.ReservationTerm); !isFuture && p.now.Before(expires) {
 			isRecent = true
 			p.inFlight.retry(expires)
 		}

@@ -319,3 +319,22 @@ func TestLedgerAfterScopeChange(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedPolicyWithFutureAdmission: an operator with a wrong clock wrote an admission. Nobody waits until that time comes.
+func TestDeletedPolicyWithFutureAdmission(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(policyYAML("  scope: Policy\n"))
+	s.Apply(withPolicy(demo))
+	s.pass()
+	seats := fmt.Sprintf(`{"status":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/gone","node":"n1","batch":9,"since":%q}]}}}`,
+		s.now.Add(3*time.Hour).UTC().Format(time.RFC3339))
+	s.Must(s.Client.Status().Patch(context.Background(), s.getPolicy(), client.RawPatch(types.MergePatchType, []byte(seats))))
+	s.Patch(s.GetSkyhook("demo"), `{"spec":{"deploymentPolicy":null,"interruptionBudget":{"count":1}}}`)
+	s.Must(s.Client.Delete(context.Background(), s.getPolicy()))
+	for range 4 {
+		s.pass()
+	}
+	if p := s.getPolicy(); p.UID != "" {
+		t.Errorf("the policy waits for an admission that nobody is making: %v", p.Finalizers)
+	}
+}
