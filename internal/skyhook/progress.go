@@ -133,7 +133,8 @@ func hashID(parts ...string) string {
 }
 
 // beginInterrupt freezes what the interrupt does, under its own id. A retry keeps the id and the covered interrupts, unless an
-// edit changed the interrupt.
+// edit changed the interrupt. The id contains when the stage began: after an interrupt that failed, an edit can lead to another one
+// of the same package, which the host must not take for the first.
 func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	covered := r.coverableSteps(n, a.Covers)
 	if p.Interrupt == "" {
@@ -147,7 +148,8 @@ func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Node
 			}
 		}
 		p.Payload, p.Boot = mergeInterrupts(all...), n.BootID
-		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run, node.EncodeJSON(p.Payload))
+		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run,
+			p.Since.Format(time.RFC3339), node.EncodeJSON(p.Payload))
 	}
 	for _, other := range covered {
 		if coversInterrupt(p.Payload, other.effect) {

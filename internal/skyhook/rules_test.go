@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,6 +181,28 @@ func TestInterruptIDs(t *testing.T) {
 	w.drive(s)
 	if second := env(w.pods[len(w.pods)-1], pack.EnvInterruptID); second == first || second == "" {
 		t.Errorf("the second reboot of one admission has the id of the first: %q", second)
+	}
+}
+
+// TestInterruptIDAfterEdit: the host interrupts once for each id. A reboot that did not come back in time, and an edit after which the
+// stages before it run again, lead to another reboot, which the host must not take for the first.
+func TestInterruptIDAfterEdit(t *testing.T) {
+	w := newTestCluster(t)
+	const spec = `{metadata: {name: demo}, spec: {packages: {one: {version: 1.0.0, image: example.org/p, interrupt: {type: reboot}, configInterrupts: {a: {type: reboot}}, configMap: {a: "%s"}}}}}`
+	s := w.apply(fmt.Sprintf(spec, "1"))
+	w.addNode("n1")
+	w.hangs["one|1.0.0/interrupt"] = true
+	w.drive(s)
+	first := env(w.pods[0], pack.EnvInterruptID)
+	w.pods = nil
+	w.applyAction(w.compile(s), rollout.Action{Node: "n1", Verb: rollout.VerbRecord, Task: "one|1.0.0/interrupt", State: rollout.StateFailing, Attempts: 1})
+	s = w.apply(fmt.Sprintf(spec, "2"))
+	w.now = w.now.Add(time.Minute)
+	if does := w.drive(s); !strings.Contains(does, "one|1.0.0/config") {
+		t.Fatalf("the config stage does not run again: %s", does)
+	}
+	if second := env(w.pods[len(w.pods)-1], pack.EnvInterruptID); second == first || second == "" || first == "" {
+		t.Errorf("the reboot after the edit has id %q, the one before it %q", second, first)
 	}
 }
 
