@@ -3,9 +3,11 @@
 
 package rollout
 
-// goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other.
+// goesBack reports whether a target that failed goes back, or is about to: its node is worked on like any other. A target that was
+// given up, because its drain took too long for example, does not: nothing says that its packages are wrong.
 func (t *targetState) goesBack() bool {
-	return t.target.RolledBack != nil || t.target.rollsBack() && t.hasWork || t.target.rollsBackUnproven() && t.isProofLate
+	isAbout := t.target.rollsBack() && t.hasWork || t.target.rollsBackUnproven() && t.isProofLate
+	return t.target.RolledBack != nil || isAbout && !t.target.Skipped
 }
 
 // rollsBack reports whether the node goes back if the work fails for good.

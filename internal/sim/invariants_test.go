@@ -39,7 +39,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		if isStoppedByRollback(v, seen, r) {
 			return "another target goes or went back"
 		}
-		return cmp.Or(s.checkWait(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
+		return cmp.Or(s.checkWait(v, a, seen, r), checkRanked(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
 	case rollout.VerbHold:
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
 	case rollout.VerbRun:
@@ -155,7 +155,8 @@ func goesBack(v sim.View, t *rollout.Target) bool {
 	if t.RollbackRefused != "" {
 		return false
 	}
-	return t.RolledBack != nil || t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
+	isAbout := t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
+	return t.RolledBack != nil || isAbout && !t.Skipped
 }
 
 // isStoppedByRollback reports whether a target must not begin, because another one goes or went back, or is about to.
@@ -212,11 +213,15 @@ func checksOf(t *rollout.Target) []string {
 // object there.
 func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
 	isGivenUp := t.Skipped && r.KeepHeld && !r.Deleting
+	return mayBeWorking(t) || holdsNode(n, r.Ref) && !isGivenUp
+}
+
+// mayBeWorking reports whether a target has objects on its node that may do something there.
+func mayBeWorking(t *rollout.Target) bool {
 	isThere := func(k rollout.Task) bool {
 		return k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
 	}
-	hasObject := len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
-	return hasObject || holdsNode(n, r.Ref) && !isGivenUp
+	return len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
 }
 
 // busyNodes returns the nodes that count against the limit of a group: by the current admissions, by what is on nodes that
@@ -234,7 +239,11 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 			if !t.Admitted && !isOccupied(r, t, n) {
 				continue
 			}
-			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node}); was != nil && was.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
+			was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node})
+			if was != nil && was.Skipped && r.KeepHeld && !t.Admitted && !mayBeWorking(t) {
+				continue // it was given up, and its rollout was edited since
+			}
+			if was != nil && was.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
 				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
@@ -252,14 +261,21 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 		for _, r := range l.Admitting {
 			t, n := s.cluster.FindTarget(r.Rollout, r.Node), s.cluster.FindNode(r.Node)
 			isExpired := !v.Now.Before(r.Since.Add(rollout.ReservationTerm))
-			if isExpired || t == nil || n == nil || n.UID != t.UID || t.Group != g.Ref {
+			if isExpired || t == nil || n == nil || n.UID != t.UID {
+				continue
+			}
+			was, group := s.findObservedTarget(v, rollout.Action{Rollout: r.Rollout, Node: r.Node}), t.Group
+			if was == nil {
+				group = r.Group // it does not know that the target is another one, in another group
+			}
+			if group != g.Ref {
 				continue
 			}
 			isPending := func(k rollout.Task) bool { return k.State != rollout.StateDone }
 			if t.FinishedAt.After(r.Since) || !slices.ContainsFunc(t.Tasks, isPending) {
 				continue
 			}
-			if was := s.findObservedTarget(v, rollout.Action{Rollout: r.Rollout, Node: r.Node}); was != nil && (was.Admitted || hasBatch(was, r)) {
+			if was != nil && (was.Admitted || hasBatch(was, r)) {
 				continue // it was written, and perhaps reset since
 			}
 			if !hasBatch(t, r) {
