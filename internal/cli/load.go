@@ -20,8 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -224,21 +222,8 @@ func (v *view) loadBudgets(ctx context.Context, f *factory) {
 		f.Warn("listing PodDisruptionBudgets: %v", err)
 		return
 	}
-	v.budgets = map[types.UID]string{}
-	for i := range list.Items {
-		budget := &list.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err != nil || budget.Status.DisruptionsAllowed > 0 {
-			continue
-		}
-		for _, pods := range v.objects.Workloads {
-			for _, p := range pods {
-				if p.Namespace == budget.Namespace && selector.Matches(labels.Set(p.Labels)) {
-					v.budgets[p.UID] = "PodDisruptionBudget " + budget.Namespace + "/" + budget.Name
-				}
-			}
-		}
-	}
+	v.budgets = drain.FindForbidden(list.Items, v.objects.Workloads)
+	v.objects.Forbidden = v.budgets
 }
 
 // loadNextPods loads the pods on the nodes that are drained next, and their disruption budgets.

@@ -161,10 +161,11 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 	for i := range compiled.Rollout.Targets {
 		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
-		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst
+		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods
 		if listed && mayMatter {
 			t.PodsSeen = true
 			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+			o.addForbidden(t.Pods)
 			for j := range t.Pods {
 				t.Pods[j].Asked = t.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
 			}

@@ -67,11 +67,11 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
 		return
 	}
-	waitsFirst := drains && compiled.Rollout.Drain.WaitFirst
+	isLooked := drains && (compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods)
 	for i := range compiled.Rollout.Targets {
 		t := &compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
-		isNeeded := !t.HeldAt.IsZero() || waitsFirst
+		isNeeded := !t.HeldAt.IsZero() || isLooked
 		if !isNeeded || drains && !listed {
 			continue
 		}
@@ -80,6 +80,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 			continue
 		}
 		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+		o.addForbidden(t.Pods)
 		if t.HeldAt.IsZero() {
 			continue
 		}

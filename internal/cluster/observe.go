@@ -33,6 +33,7 @@ type observer struct {
 	objectChecks *gates.ObjectChecker
 	revisions    *revisions
 	look         *lookList
+	budgets      budgetLister
 
 	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -61,10 +62,11 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
-	var listErr error
+	var listErr, budgetErr error
 	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving, v.look.nodes))
+	o.Forbidden, budgetErr = v.budgets.findForbidden(ctx, v.options.Live, o, now)
 	o.revisions = v.revisions
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, budgetErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil

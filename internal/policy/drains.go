@@ -37,5 +37,5 @@ func AddPodOptions(out *rollout.Drain, d *v1alpha1.DrainPodOptions) {
 		out.WaitTimeout = d.WaitTimeout.Duration
 	}
 	out.WaitFirst, out.OnWaitTimeout = d.Wait == v1alpha1.WaitBeforeCordon, rollout.DrainTimeout(d.OnWaitTimeout)
-	out.ByPriority = d.Order == v1alpha1.DrainByPriority
+	out.ByPriority, out.FewestPods = d.Order == v1alpha1.DrainByPriority, d.NodeOrder == v1alpha1.NodeOrderFewestPods
 }

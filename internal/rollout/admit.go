@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	looker := podLooker{plan: &a.plan}
-	for _, t := range r.sortedCandidates() {
+	for _, t := range looker.rankCandidates(r.sortedCandidates()) {
 		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t, &looker)
@@ -119,10 +119,11 @@ var admissionChecks = []func(*targetState) *Why{
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.
 func checkAdmission(t *targetState, looker *podLooker) *Why {
 	looker.isGivenUp = false
-	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing, looker.checkProtected} {
-		if why := check(t); why != nil {
-			return why
-		}
+	if why := checkOpen(t); why != nil {
+		return why
+	}
+	if why := looker.checkProtected(t); why != nil {
+		return why
 	}
 	for _, check := range admissionChecks {
 		if why := check(t); why != nil {

@@ -133,17 +133,15 @@ func (l *podLooker) checkProtected(t *targetState) *Why {
 // look returns why a candidate that may be admitted otherwise waits until its pods are listed; nil if they are. They are
 // listed unless that is done already for enough others, given the free slots.
 func (l *podLooker) look(t *targetState, slots int) *Why {
-	if !t.waitsFirst() {
+	if !t.waitsFirst() && !t.ranksByPods() {
 		return nil
 	}
 	if t.target.PodsSeen {
 		l.plan.lookAt(t) // until it is held
 		return nil
 	}
-	due := t.target.ProtectedAt.Add(lookInterval)
-	wasProtected := !t.target.ProtectedAt.IsZero() && l.plan.now.Before(due)
-	if wasProtected && l.watched >= maxWatched {
-		l.plan.requestNext(due)
+	if t.waitsFirst() && l.watched >= maxWatched && l.wasProtected(t) {
+		l.plan.requestNext(t.target.ProtectedAt.Add(lookInterval))
 		return &Why{
 			Reason: ReasonProtectedPod,
 			Text:   "a pod that must not be interrupted ran there when its pods were listed last; they are listed again every " + lookInterval.String(),
@@ -151,11 +149,16 @@ func (l *podLooker) look(t *targetState, slots int) *Why {
 		}
 	}
 	slots = min(slots, max(1, t.group.free), maxLooks)
-	if l.looks < min(2*slots, maxLooks) {
+	if !t.ranksByPods() && l.looks < min(2*slots, maxLooks) {
 		l.looks++
 		l.plan.lookAt(t)
 	}
 	return &Why{Reason: ReasonUpNext, Text: "its pods are listed before it is admitted"}
+}
+
+// wasProtected reports whether a protected pod ran on a node when its pods were listed last, not long ago.
+func (l *podLooker) wasProtected(t *targetState) bool {
+	return !t.target.ProtectedAt.IsZero() && l.plan.now.Before(t.target.ProtectedAt.Add(lookInterval))
 }
 
 // postpone gives back a node that is not drained yet, because of protected pods: others go first, and it becomes a

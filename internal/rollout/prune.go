@@ -54,11 +54,13 @@ type queuedCandidate struct {
 }
 
 // NewPruner returns nil for a snapshot in which targets disappear, because a rollout is being deleted, in which two
-// nodes have the same name, or in which several rollouts share groups that come after others. Such a snapshot cannot be pruned.
+// nodes have the same name, in which several rollouts share groups that come after others, or in which nodes are compared by their
+// pods. Such a snapshot cannot be pruned.
 func NewPruner(s *Snapshot) *Pruner {
 	p := newPlanner(s)
 	isDeleting := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Deleting })
-	if isDeleting || len(p.byName) != len(s.Nodes) || p.hasSharedWaves() {
+	isRanked := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Drain.FewestPods })
+	if isDeleting || isRanked || len(p.byName) != len(s.Nodes) || p.hasSharedWaves() {
 		return nil
 	}
 	pr := &Pruner{

@@ -216,13 +216,13 @@ func (r *Run) repair() {
 			}
 		})
 	}
+	if r.isPolicyUsed() && !r.hasPolicy() { // it was deleted before its finalizer was written; its users say that somebody must create it
+		r.createAsUser(Policies, newPolicy(r.random("policy")))
+	}
 	for _, key := range r.server.keys(Nodes) {
 		if (r.truth.cordoned[r.uidOf(key)] || r.truth.unclear[r.uidOf(key)]) && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
 			r.uncordon(key)
 		}
-	}
-	if r.isPolicyUsed() && !r.hasPolicy() { // it was deleted before its finalizer was written; its users say that somebody must create it
-		r.createAsUser(Policies, newPolicy(r.random("policy")))
 	}
 	for _, key := range r.server.keys(Policies) {
 		r.changeAsUser(Policies, key, "resumed, and needs no approval", func(c content) {

@@ -105,7 +105,7 @@ metadata: {name: rights}
 spec:
   deploymentPolicy: shared
   nodeSelectors: {matchLabels: {pool: gpu}}
-  drainConfig: {timeout: 1s, onTimeout: Force}
+  drainConfig: {nodeOrder: FewestPods, timeout: 1s, onTimeout: Force}
   revisionHistoryLimit: 1
   packages:
     driver:

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"math"
+)
+
+// maxRanked is how many candidates of a rollout are compared by the pods on their nodes: the first ones in the usual order. When one
+// of them is admitted, the next one is listed.
+const maxRanked = 100
+
+// disruption is what the drain of a node would disturb.
+type disruption struct {
+	isHindered bool // a pod may not leave now: it is protected, or a disruption budget or the drain options keep it
+	pods       int
+}
+
+// ranksByPods reports whether a candidate is compared with others by the pods on its node.
+func (t *targetState) ranksByPods() bool {
+	return t.rollout.Drain.FewestPods && !t.isHeld && !t.isReserved && t.needsDrain()
+}
+
+// disruption returns what a drain of the node would disturb: nothing if none is needed, and the most if its pods are not listed.
+func (t *targetState) disruption() disruption {
+	switch {
+	case !t.ranksByPods():
+		return disruption{}
+	case !t.target.PodsSeen:
+		return disruption{isHindered: true, pods: math.MaxInt}
+	}
+	var out disruption
+	for _, p := range t.target.Pods {
+		if p.Leaving || p.Stays {
+			continue
+		}
+		out.pods++
+		out.isHindered = out.isHindered || p.Wait || p.Keep != "" || p.Forbidden != "" && !t.rollout.Drain.Delete
+	}
+	return out
+}
+
+// rankCandidates sorts candidates so that those go first whose drains disturb least, and has the pods of the first ones listed. The
+// classes, and what is reserved, stay in their order.
+func (l *podLooker) rankCandidates(candidates []*targetState) []*targetState {
+	if len(candidates) == 0 || !candidates[0].rollout.Drain.FewestPods {
+		return candidates
+	}
+	ranked, protected := 0, 0
+	for _, t := range candidates {
+		if t.waitsFirst() && t.target.PodsSeen && t.target.hasProtectedPod() {
+			protected++ // it is waited for, and stays listed for that
+		}
+	}
+	for _, t := range candidates {
+		isWaiting := t.waitsFirst() && (t.target.PodsSeen && t.target.hasProtectedPod() || protected >= maxWatched && l.wasProtected(t))
+		if ranked == maxRanked || isWaiting || !t.ranksByPods() || checkOpen(t) != nil {
+			continue
+		}
+		ranked++
+		l.plan.lookAt(t)
+	}
+	byTarget := make(map[*targetState]disruption, len(candidates))
+	for _, t := range candidates {
+		byTarget[t] = t.disruption()
+	}
+	sortStable(candidates, func(a, b *targetState) int {
+		one, two := byTarget[a], byTarget[b]
+		return cmp.Or(
+			compareBool(b.isReserved, a.isReserved),
+			cmp.Compare(a.target.Class, b.target.Class),
+			compareBool(a.node.Self, b.node.Self),
+			compareBool(one.isHindered, two.isHindered),
+			cmp.Compare(one.pods, two.pods),
+		)
+	})
+	return candidates
+}
+
+// checkOpen returns why nothing of a group is admitted to the node of a candidate, whatever its limits say.
+func checkOpen(t *targetState) *Why {
+	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing} {
+		if why := check(t); why != nil {
+			return why
+		}
+	}
+	return nil
+}
