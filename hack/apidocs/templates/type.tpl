@@ -23,7 +23,7 @@ Used by:
 | `kind` | string | `{{ $type.GVK.Kind }}` | | |
 {{ end -}}
 {{ range $type.Members -}}
-{{ $package := .Type.Package }}{{ if .Type.UnderlyingType }}{{ $package = .Type.UnderlyingType.Package }}{{ end -}}
+{{ $package := .Type.Package }}{{ if and .Type.UnderlyingType (not (contains "/api/skyhook/" $package)) }}{{ $package = .Type.UnderlyingType.Package }}{{ end -}}
 {{ $anchor := "(#" }}{{ if and (contains "/api/nodeop/" $type.Package) (contains "/api/skyhook/" $package) }}{{ $anchor = "(skyhook.nvidia.com.md#" }}{{ end -}}
 | `{{ .Name }}` | {{ markdownRenderType .Type | replace "(#map[string]" "(#" | replace "(#" $anchor }} | {{ template "type_members" . }} | {{ markdownRenderDefault .Default }} | {{ template "rules" .Validation }} |
 {{ end }}
