@@ -210,6 +210,7 @@ func (r *Run) repair() {
 			delete(all, v1alpha1.AnnotationPause)
 			delete(all, v1alpha1.AnnotationDisable)
 			all[v1alpha1.AnnotationResume] = "now"
+			endReleases(part(c, "spec"))
 			packages := part(c, "spec", "packages")
 			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43)} {
 				delete(packages, extreme)

@@ -90,7 +90,7 @@ func (r *Run) stepNode(key client.ObjectKey) {
 		ready = corev1.ConditionFalse
 	}
 	at := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	isSame := at >= 0 && n.Status.Conditions[at].Status == ready && (h.downFor != 0 || n.Status.NodeInfo.BootID == h.bootID())
+	isSame := !r.stepValidator(n) && at >= 0 && n.Status.Conditions[at].Status == ready && (h.downFor != 0 || n.Status.NodeInfo.BootID == h.bootID())
 	if isSame {
 		return
 	}
@@ -139,6 +139,8 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		r.finish(p, random, 0, "")
 	case metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind == Jobs.Kind:
 		r.finish(p, random, 15, "")
+	case p.Labels[v1alpha1.LabelDrift] != "":
+		r.stepCheck(p, random)
 	case p.Namespace == Namespace:
 		r.stepPackage(p, h, random)
 	case p.Status.Phase == corev1.PodPending:
@@ -201,6 +203,9 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 		return
 	}
 	chance := random.IntN(100)
+	if r.failsOften(p.Labels[v1alpha1.LabelName]) {
+		chance /= 4
+	}
 	if r.isQuiet {
 		chance = 99
 	}

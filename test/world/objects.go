@@ -67,6 +67,7 @@ func newSkyhookSpec(random *rand.Rand) content {
 	if random.IntN(3) == 0 {
 		addWait(part(spec, "drainConfig"), random)
 	}
+	addReleases(spec, random)
 	return spec
 }
 

@@ -37,6 +37,9 @@ func (r *Run) changeAsUser(k Kind, key client.ObjectKey, what string, edit func(
 		unset(c, "metadata", "resourceVersion")
 		return nil
 	})
+	if k == Nodes {
+		r.forgetRollbacks(r.uidOf(key))
+	}
 	r.tracef("%s %s: %s: %v", k.Kind, key.Name, what, errText(err))
 }
 

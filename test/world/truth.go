@@ -34,6 +34,8 @@ type truth struct {
 	limits     map[string]int             // by Skyhook: its budget when the operator last wrote its status
 	pins       map[pinKey]string          // digests that were recorded before this pass
 	pulled     map[string]bool            // images with their digests, as nodes pulled them
+	wentBack   map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
+	rollbacks  map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
 	marks      foreignMarks
 	nextLeader *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
@@ -47,7 +49,8 @@ func newTruth() truth {
 	return truth{
 		admitted: map[string]map[string]bool{}, claimed: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
-		marks:  foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
+		marks:    foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
+		wentBack: map[string]int64{}, rollbacks: map[string]string{},
 		pulled: map[string]bool{}, limits: map[string]int{},
 	}
 }
@@ -89,6 +92,9 @@ func (r *Run) onWrite(w Write) {
 	}
 	if w.Kind == Pods && w.Verb == "create" && w.After != nil && w.Subresource == "" {
 		r.checkPodImage(w)
+		if meta(w.After).GetLabels()[v1alpha1.LabelDrift] != "" {
+			r.checkNewCheck(w.After)
+		}
 		r.checkSeats("creating pod " + w.Name)
 	}
 }
@@ -120,9 +126,10 @@ func (r *Run) onNodeWrite(w Write) {
 			set(r.truth.held, uid, skyhook, false)
 		}
 		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixRecord); is {
-			r.noteRecord(uid, skyhook, text)
+			r.noteRecord(w, uid, skyhook, text)
 		}
 	}
+	r.checkNote(w)
 	was, _ := nestedMap(w.Before, "spec")["unschedulable"].(bool)
 	is, _ := nestedMap(w.After, "spec")["unschedulable"].(bool)
 	if was && !is && r.truth.cordoned[uid] {
@@ -132,8 +139,10 @@ func (r *Run) onNodeWrite(w Write) {
 }
 
 // noteRecord reads what matters of a record that the operator wrote.
-func (r *Run) noteRecord(uid, skyhook, text string) {
+func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	var rec struct {
+		Skipped   bool
+		Rollback  *struct{ Of string }
 		Admitted  bool
 		Admission int
 		Held      *struct{}
@@ -147,6 +156,7 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 		return
 	}
 	set(r.truth.held, uid, skyhook, rec.Held != nil)
+	wasAdmitted := r.truth.admitted[uid][skyhook]
 	isVoid := rec.Admission <= r.truth.voided[uid+skyhook] // by a reset; the record may still say so
 	set(r.truth.admitted, uid, skyhook, rec.Admitted && !isVoid)
 	set(r.truth.claimed, uid, skyhook, rec.Admitted && isVoid)
@@ -161,6 +171,15 @@ func (r *Run) noteRecord(uid, skyhook, text string) {
 		}
 	}
 	set(r.truth.gaveUp, uid, skyhook, gaveUp)
+	if wasAdmitted && !rec.Admitted && text != "" {
+		r.checkRelease(w, skyhook, gaveUp || rec.Skipped)
+	}
+	was := r.truth.rollbacks[uid+skyhook]
+	if r.truth.rollbacks[uid+skyhook] = ""; rec.Rollback != nil {
+		if r.truth.rollbacks[uid+skyhook] = rec.Rollback.Of; was != rec.Rollback.Of {
+			r.checkRollback(w, skyhook, rec.Rollback.Of)
+		}
+	}
 }
 
 // clockTolerance is how far beyond its clock an operator may believe a time.
