@@ -24,6 +24,7 @@ type run struct {
 	nodes         int
 	packages      int
 	phases        []phase
+	installed     bool          // the packages are complete on the nodes before the first phase
 	budget        int           // nodes in flight; 0: no budget
 	stageDuration time.Duration // how long a pod runs
 	heartbeat     time.Duration // interval of one kubelet
@@ -44,6 +45,7 @@ func main() {
 	flag.IntVar(&r.nodes, "nodes", 1000, "simulated nodes")
 	flag.IntVar(&r.packages, "packages", 2, "packages on each node")
 	names := flag.String("phases", joinPhases(), "what to measure")
+	flag.BoolVar(&r.installed, "installed", false, "the packages are on the nodes already: install only takes them over, so that later phases begin soon")
 	flag.IntVar(&r.budget, "budget", 0, "nodes in flight at the same time; 0 for all during the installation, a fifth of them under the policy, a twentieth for the NodeOp")
 	flag.DurationVar(&r.stageDuration, "stage", 2*time.Second, "how long the pod of a stage runs, ±50 %")
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "interval of heartbeats of one kubelet")

@@ -61,7 +61,13 @@ func (f *simulation) createNodes(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	return runParallel(32, f.nodes, func(i int) error { return f.createNode(ctx, newNode(i)) })
+	return runParallel(32, f.nodes, func(i int) error {
+		n := newNode(i)
+		if f.installed {
+			n.Annotations[v1alpha1.PrefixNodeState+objectName] = f.completeState()
+		}
+		return f.createNode(ctx, n)
+	})
 }
 
 // createNode creates a node that is ready.

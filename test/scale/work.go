@@ -15,6 +15,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // objectName is the name of the Skyhook, the DeploymentPolicy and the NodeOp.
@@ -50,6 +51,18 @@ func (f *simulation) install(ctx context.Context) error {
 		return fmt.Errorf("creating the Skyhook: %w", err)
 	}
 	return nil
+}
+
+// completeState is what a node records when every package is complete there. The operator takes it over without running a stage.
+func (f *simulation) completeState() string {
+	state := v1alpha1.NodeState{}
+	for j := range f.packages {
+		name, version := fmt.Sprintf("package-%c", 'a'+j), string(versionOf(firstVersion))
+		state[name+"|"+version] = v1alpha1.PackageStatus{
+			Name: name, Version: version, Image: "registry.example/skyhook/packages/package", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete,
+		}
+	}
+	return node.EncodeJSON(state)
 }
 
 // versionOf returns the version of a package by its patch version.

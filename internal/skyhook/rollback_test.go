@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+const undoable = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  nodeSelectors: {matchLabels: {kubernetes.io/hostname: n1}}
+  rollback: {ROLLBACK}
+  packages: {tuning: {version: VERSION, image: registry.example/tuning}, shell: {version: 2.0.0, image: registry.example/shell}}
+`
+
+func undoableHook(version, options string) string {
+	return strings.NewReplacer("VERSION", version, "ROLLBACK", options).Replace(undoable)
+}
+
+// startUpgrade has a node on which 1.0.0 was complete, and the upgrade to 1.1.0 hangs in its second stage.
+func startUpgrade(t *testing.T, options string) (*testCluster, *v1alpha1.Skyhook) {
+	w := newTestCluster(t)
+	s := w.apply(undoableHook("1.0.0", options))
+	w.addNode("n1")
+	w.drive(s)
+	s = w.apply(undoableHook("1.1.0", options))
+	w.hangs["tuning|1.1.0/config"] = true
+	w.drive(s)
+	return w, s
+}
+
+func (w *testCluster) target(s *v1alpha1.Skyhook) rollout.Target {
+	w.t.Helper()
+	c := w.compile(s)
+	if len(c.Rollout.Targets) != 1 {
+		w.t.Fatalf("the targets are %+v", c.Rollout.Targets)
+	}
+	return c.Rollout.Targets[0]
+}
+
+// rollBack records that the node goes back, and ends what runs there.
+func (w *testCluster) rollBack(s *v1alpha1.Skyhook) {
+	w.t.Helper()
+	why := rollout.Why{Reason: rollout.ReasonStageFailed, Text: "config failed"}
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRollback, Node: "n1", Why: why})
+	w.pods = nil
+}
+
+// TestRollback: a node whose upgrade fails goes back to what was complete there, from the definitions that were installed, once, and stays so
+// until the packages change.
+func TestRollback(t *testing.T) {
+	w, s := startUpgrade(t, "when: [StageFailed]")
+	if is := w.target(s); !is.CanRollBack || is.CanRollBackUnproven || is.CanBeTakenBack || is.RolledBack != nil {
+		t.Errorf("during the upgrade: %+v", is)
+	}
+	w.rollBack(s)
+	is := w.target(s)
+	if is.RolledBack == nil || is.CanRollBack || is.TakenBack || !strings.Contains(is.RolledBack.Text, "the node goes back to an earlier revision: config failed") {
+		t.Errorf("on its way back: %+v", is)
+	}
+	if got, want := w.drive(s), "n1 tuning|1.1.0/uninstall\nn1 tuning|1.0.0/apply\nn1 tuning|1.0.0/config"; got != want {
+		t.Errorf("on its way back ran %q, want %q", got, want)
+	}
+	is = w.target(s)
+	if is.RolledBack == nil || is.Admitted || len(is.Tasks) > 0 || !strings.Contains(is.RolledBack.Text, "the node went back to an earlier revision") {
+		t.Errorf("when it is back: %+v", is)
+	}
+	if got := w.drive(s); got != "" {
+		t.Errorf("it went back, and then ran %q", got)
+	}
+	s = w.apply(undoableHook("1.2.0", "when: [StageFailed]"))
+	if is := w.target(s); is.RolledBack != nil || len(is.Tasks) == 0 {
+		t.Errorf("with other packages: %+v", is)
+	}
+	if got, want := w.drive(s), "n1 tuning|1.2.0/upgrade\nn1 tuning|1.2.0/config"; got != want {
+		t.Errorf("with other packages ran %q, want %q", got, want)
+	}
+}
+
+// TestRollbackCauses: a node goes back for the causes that are named, for both without any, and not without rollback.
+func TestRollbackCauses(t *testing.T) {
+	for options, want := range map[string][2]bool{"": {true, true}, "when: [StageFailed]": {true, false}, "when: [ProofFailed]": {false, true}} {
+		w, s := startUpgrade(t, options)
+		if is := w.target(s); is.CanRollBack != want[0] || is.CanRollBackUnproven != want[1] {
+			t.Errorf("with {%s} it goes back when a stage failed: %v, unproven: %v", options, is.CanRollBack, is.CanRollBackUnproven)
+		}
+		s.Spec.Rollback = nil
+		if is := w.target(s); is.CanRollBack || is.CanRollBackUnproven {
+			t.Errorf("without rollback it goes back: %+v", is)
+		}
+	}
+	w, s := startUpgrade(t, "scope: Rollout")
+	if is := w.target(s); !is.CanBeTakenBack || !w.compile(s).Rollout.TakesBack {
+		t.Errorf("with scope Rollout: %+v", is)
+	}
+}
+
+// TestRollbackOfFirstInstall: nothing was complete before. What may be uninstalled is, with what depends on it; the rest stays.
+func TestRollbackOfFirstInstall(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(undoableHook("1.0.0", ""))
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/config"] = true
+	w.drive(s)
+	if is := w.target(s); is.CanRollBack {
+		t.Errorf("nothing may be uninstalled, and it goes back: %+v", is)
+	}
+	w = newTestCluster(t)
+	s = w.apply(strings.Replace(undoableHook("1.0.0", ""), "image: registry.example/tuning", "image: registry.example/tuning, uninstall: {enabled: true}", 1))
+	w.addNode("n1")
+	w.hangs["tuning|1.0.0/config"] = true
+	w.drive(s)
+	if is := w.target(s); !is.CanRollBack {
+		t.Errorf("one may be uninstalled, and it does not go back: %+v", is)
+	}
+	w.rollBack(s)
+	if got := w.drive(s); got != "n1 tuning|1.0.0/uninstall" {
+		t.Errorf("on its way back ran %q", got)
+	}
+	if is := w.target(s); is.RolledBack == nil || !strings.Contains(is.RolledBack.Text, "its packages were uninstalled") {
+		t.Errorf("when it is back: %+v", is)
+	}
+}
+
+// TestRollbackRefused: a package that would be changed refuses; one that this rollout did not change does not count.
+func TestRollbackRefused(t *testing.T) {
+	w, s := startUpgrade(t, "")
+	refuse := func(name string) string {
+		rec, err := node.ParseSkyhookRecord(w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, p := range rec.Packages {
+			p.Refuses = strings.HasPrefix(key, name+"|")
+		}
+		w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
+		w.bumpVersion(w.node("n1"))
+		return w.target(s).RollbackRefused
+	}
+	if got := refuse("shell"); got != "" {
+		t.Errorf("a package that is as before refuses: %s", got)
+	}
+	if got, want := refuse("tuning"), "the node does not go back, because package tuning 1.1.0 refuses that in its config.json"; got != want {
+		t.Errorf("the refusal is %q, want %q", got, want)
+	}
+}
+
+// TestRollbackWithoutDefinitions: what was complete is not known any more, so there is no way back.
+func TestRollbackWithoutDefinitions(t *testing.T) {
+	w, s := startUpgrade(t, "")
+	rec, err := node.ParseSkyhookRecord(w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Complete["tuning"] = "unknown"
+	w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
+	w.bumpVersion(w.node("n1"))
+	if is := w.target(s); is.CanRollBack {
+		t.Errorf("it goes back to what is not known: %+v", is)
+	}
+}
+
+// TestUnprovenIsNotComplete: what was given back unproven is nothing that a node goes back to.
+func TestUnprovenIsNotComplete(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(undoableHook("1.0.0", ""))
+	w.addNode("n1")
+	w.drive(s)
+	rec, err := node.ParseSkyhookRecord(w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Unproven = true
+	w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
+	w.bumpVersion(w.node("n1"))
+	s = w.apply(undoableHook("1.1.0", ""))
+	w.hangs["tuning|1.1.0/config"] = true
+	w.drive(s)
+	if is := w.target(s); is.CanRollBack {
+		t.Errorf("it goes back to what was not proven: %+v", is)
+	}
+}
