@@ -169,6 +169,31 @@ func TestRollbackWithoutDefinitions(t *testing.T) {
 	}
 }
 
+// TestRollbackOfSamePackages: a stage that runs again, as a repair does, leads back to nothing else.
+func TestRollbackOfSamePackages(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(undoableHook("1.0.0", ""))
+	w.addNode("n1")
+	w.drive(s)
+	e, err := node.Parse(w.node("n1").DeepCopy(), nil).Rerun("demo", "tuning", "1.0.0", v1alpha1.StageConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("n1", e)
+	w.hangs["tuning|1.0.0/config"] = true
+	if got := w.drive(s); got != "n1 tuning|1.0.0/config" {
+		t.Errorf("it ran %q", got)
+	}
+	if is := w.target(s); !is.Admitted || is.CanRollBack || is.CanRollBackUnproven {
+		t.Errorf("it goes back to what it has: %+v", is)
+	}
+	w, _ = startUpgrade(t, "")
+	s = w.apply(undoableHook("1.0.0", "")) // a person undoes the upgrade
+	if is := w.target(s); !is.Admitted || is.CanRollBack || is.CanRollBackUnproven {
+		t.Errorf("it goes back to what is asked for: %+v", is)
+	}
+}
+
 // TestUnprovenIsNotComplete: what was given back unproven is nothing that a node goes back to.
 func TestUnprovenIsNotComplete(t *testing.T) {
 	w := newTestCluster(t)
