@@ -36,6 +36,7 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 		d.sweepOld(t)
 		if t.isBeingChecked() {
 			running++
+			d.plan.requestNext(d.plan.now.Add(driftPoll)) // no event says that its object has ended, or is gone
 		}
 		switch {
 		case t.target.Drift.Object != "":
@@ -89,7 +90,6 @@ func (d driftChecker) continueCheck(t *targetState) {
 		note("the check took longer than " + drift.Limit.String())
 	default:
 		d.plan.requestNext(drift.expiresAt())
-		d.plan.requestNext(d.plan.now.Add(driftPoll))
 	}
 }
 
