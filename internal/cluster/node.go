@@ -72,7 +72,7 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 		w.failRollout(ctx, work, a, err)
 		return
 	}
-	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbVerify, rollout.VerbEvict}, a.Verb)
+	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbEvict}, a.Verb)
 	work.changed = work.changed || changesObjects
 	work.done = append(work.done, a)
 }

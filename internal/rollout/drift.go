@@ -52,6 +52,7 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 		return cmp.Or(a.target.Drift.Due.Compare(b.target.Drift.Due), cmp.Compare(a.node.rank, b.node.rank))
 	})
 	for _, t := range due[:min(len(due), max(0, r.DriftLimit-running))] {
+		d.plan.requestNext(d.plan.now.Add(driftPoll))
 		d.plan.addAction(t, VerbVerify, Why{Reason: ReasonDrift, Text: "it is checked whether the node is still as it was left"})
 	}
 }
