@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import "time"
+
+// Verb is what an Action does.
+type Verb string
+
+// The verbs, in the order of a target's life cycle.
+const (
+	VerbTaint  Verb = "taint"  // put the runtime-required taint on a new node
+	VerbAdmit  Verb = "admit"  // write the admission to the node's record; failed attempts are counted anew
+	VerbHold   Verb = "hold"   // cordon the node for this rollout
+	VerbCount  Verb = "count"  // write how many pods have to leave to the node's record, for a drain that takes long
+	VerbEvict  Verb = "evict"  // evict one pod; Action.Force deletes it
+	VerbRun    Verb = "run"    // create the task's object
+	VerbCover  Verb = "cover"  // record that another task covers this one
+	VerbRecord Verb = "record" // write a task's state to the node
+	VerbSweep  Verb = "sweep"  // delete an object of ours
+	VerbProve  Verb = "prove"  // write to the node's record that the proof is waited for
+	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
+	// record that the node goes back to what was complete there before; attempts are counted anew
+	VerbRollback Verb = "rollback"
+	VerbVerify   Verb = "verify"  // create the object that checks whether a finished node is still as it was left
+	VerbNote     Verb = "note"    // write what that found out to the node
+	VerbRelease  Verb = "release" // remove the hold of this rollout
+	VerbUntaint  Verb = "untaint" // remove the runtime-required taint
+	VerbRetire   Verb = "retire"  // end the target's part in the rollout; Action.Wipe also removes its record
+)
+
+// Action is one verb on one node, with its reason. Actions of one node are applied in order, nodes in parallel.
+type Action struct {
+	Verb     Verb
+	Rollout  Ref
+	Node     string
+	Ledger   Ref      // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
+	Task     string   // Run, Cover, Record, Sweep: Task.ID; empty for a stray
+	Covers   []string // Run of an Alone task: IDs of the tasks that it covers
+	By       string   // Cover: ID of the task that runs
+	Object   string   // Sweep, Note: name of the object
+	Pod      Pod      // Evict
+	Pods     int      // Count: pods that had to leave when the drain began
+	Drained  bool     // Run: the node was drained for it, so that what is recorded of its drain is over
+	Force    bool     // Evict: delete it
+	State    State    // Record: what to write
+	Attempts int      // Record: failed attempts so far
+	Order    int      // Admit
+	Batch    int64    // Admit: becomes Target.Batch
+	Group    GroupRef // Admit: becomes Target.BatchOf
+	Wipe     bool     // Retire: also remove the record
+	Skip     bool     // Retire: the target is unfinished, see Target.Skipped
+	Postpone bool     // Retire: the target is unfinished, and becomes a candidate again
+	Cordon   bool     // Untaint: cordon the node in the same step, see Rollout.CordonAfter
+	Why      Why      // Record of a failure: stored, and Task.Why if there is no object
+}
+
+// Phase is the state of a target; front ends map it to the states of their API.
+type Phase string
+
+// The phases.
+const (
+	PhaseFinished Phase = "finished"  // no pending work
+	PhaseWaiting  Phase = "waiting"   // pending work, not admitted
+	PhaseInFlight Phase = "in-flight" // admitted
+	PhaseFailing  Phase = "failing"   // admitted, and a task failed and will be retried
+	PhaseFailed   Phase = "failed"    // admitted, and a task's failure is final
+	PhaseBlocked  Phase = "blocked"   // cannot be worked on
+	PhasePaused   Phase = "paused"    // its rollout is paused
+	PhaseDisabled Phase = "disabled"  // its rollout is disabled
+)
+
+// Why is a reason that a person can act on: a constant for programs, a sentence for people, and the object it is about.
+type Why struct {
+	Reason Reason
+	Text   string    // a sentence without a full stop, deterministic and bounded
+	About  string    // the object waited for: "Pod ns/name", "Skyhook other", …
+	By     string    // with ReasonProtectedPod: Pod.Protection
+	Since  time.Time // of a verdict: since when it waits; zero if unknown
+}
+
+// Verdict is the state of one target, and why.
+type Verdict struct {
+	Node  string
+	Phase Phase
+	Why   Why
+}
+
+// Report has the verdicts of one rollout.
+type Report struct {
+	Rollout   Ref
+	Verdicts  []Verdict // one per target, in the order of the targets
+	NextOrder int
+	Draining  []Drained // the drains that take the longest first
+
+	Completion Completion
+}
+
+// GroupReport is the progress of a group. Memory must be stored if it differs from the stored one.
+type GroupReport struct {
+	Group            GroupRef
+	Memory           Memory
+	Matched          int // targets
+	Ceiling          int // Group.Limit
+	Busy             int // nodes that count against it
+	Finished, Failed int
+	Waiting          int  // candidates for admission
+	InFlight         int  // targets
+	Why              *Why // why it admits none of them now
+}
+
+// Plan is the outcome of a decision.
+type Plan struct {
+	Ledgers []Ledger // to be written, if Epoch is still one less, before the actions that name them
+	Actions []Action
+	Reports []Report
+	Groups  []GroupReport
+	// targets whose node is being drained and has pods in the way; sorted
+	Draining []Drained
+	Look     []string // nodes whose pods the next snapshot must list, beyond those that are held; sorted
+	// what other programs are told about nodes; sorted
+	Maintenance []Maintenance
+	Next        time.Time // when to decide again though nothing has changed; zero for never
+}
