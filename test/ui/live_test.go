@@ -67,8 +67,8 @@ spec:
     driver: {version: 2.0.0, image: registry.example/packages/driver, dependsOn: {kernel: 6.8.0}}
 `
 
-// startRollout starts a rollout that comes to about two thirds of the nodes: on the others the driver hangs, or fails.
-func startRollout(t *testing.T, nodes int) *liveCluster {
+// startRollout starts a rollout with an operator and simulated nodes. On a tenth of them the driver hangs, and on some it fails.
+func startRollout(t *testing.T, nodes int, objects string) *liveCluster {
 	t.Helper()
 	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: nodes}
 	c.addNodes()
@@ -99,7 +99,7 @@ func startRollout(t *testing.T, nodes int) *liveCluster {
 			t.Errorf("the operator ended: %v", err)
 		}
 	})
-	for _, object := range strings.Split(liveObjects, "---\n") {
+	for _, object := range strings.Split(objects, "---\n") {
 		c.Apply(object)
 	}
 	return c
@@ -167,7 +167,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	b := startBrowser(t)
-	c := startRollout(t, nodes)
+	c := startRollout(t, nodes, liveObjects)
 	address, pid := serve(t, "--allow-changes", "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
 	t.Run("counts", func(t *testing.T) { c.checkCounts(t, b, address) })
