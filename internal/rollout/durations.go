@@ -3,7 +3,10 @@
 
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Durations measures how long things take by the clock of one process: from when it observed them first. Recorded times come
 // from other clocks, and so they can be wrong by hours, or were changed by hand. A deadline that ends something counts from the
@@ -45,7 +48,21 @@ type podDrain struct {
 }
 
 // podWait is how long protected pods are waited for.
-type podWait struct{ since, seen time.Time }
+type podWait struct {
+	since, seen time.Time
+	pods        []string // UIDs of the protected pods that were seen last
+}
+
+// protectedPods are the UIDs of the protected pods on the node of a target.
+func (t *Target) protectedPods() []string {
+	var out []string
+	for _, p := range t.Pods {
+		if p.Wait {
+			out = append(out, p.UID)
+		}
+	}
+	return out
+}
 
 // NewDurations returns Durations that have observed nothing.
 func NewDurations() *Durations {
@@ -208,18 +225,21 @@ func (d *Durations) measureDrain(drains map[drainKey]podDrain, r *Rollout, t *Ta
 	drains[key] = podDrain{t.DrainAt, began.pods}
 }
 
-// measureWait measures since when protected pods of a target are waited for, until they are seen to have ended.
+// measureWait measures since when protected pods of a target are waited for, until they are seen to have ended: there are none, or only
+// others. These may have come when nobody looked, so they are not evicted for what ran before them.
 func (d *Durations) measureWait(waits map[drainKey]podWait, r *Rollout, t *Target, now time.Time) {
 	if d == nil || !t.PodsSeen && !r.Drain.WaitFirst {
 		return
 	}
 	key := drainKey{r.Ref, t.UID}
 	wait, isKnown := d.waits[key]
-	switch hasProtected := t.hasProtectedPod(); {
-	case hasProtected && !isKnown:
-		wait = podWait{now, now}
-	case hasProtected:
-		wait = podWait{earlierOf(wait.since, now), now}
+	pods := t.protectedPods()
+	goesOn := slices.ContainsFunc(pods, func(uid string) bool { return slices.Contains(wait.pods, uid) })
+	switch {
+	case goesOn:
+		wait = podWait{earlierOf(wait.since, now), now, pods}
+	case len(pods) > 0:
+		wait = podWait{now, now, pods}
 	case t.PodsSeen, !isKnown:
 		return
 	}

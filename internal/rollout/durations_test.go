@@ -142,3 +142,30 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 		t.Errorf("an attempt that was gone meanwhile counts from %s", s.Rollouts[0].Targets[0].Tasks[0].Observed)
 	}
 }
+
+// TestWaitForOtherPods: protected pods are waited for from when one of them was seen first. Others that came when nobody looked are not
+// evicted because of those before them; what overlaps is one wait.
+func TestWaitForOtherPods(t *testing.T) {
+	durations, now := NewDurations(), noon
+	one, two, three := Pod{UID: "1", Wait: true}, Pod{UID: "2", Wait: true}, Pod{UID: "3", Wait: true}
+	for _, step := range []struct {
+		after time.Duration
+		pods  []Pod
+		seen  bool
+		since time.Duration
+	}{
+		{0, []Pod{one}, true, 0},
+		{time.Minute, nil, false, 0}, // its pods are not listed
+		{2 * time.Minute, []Pod{one, two}, true, 0},
+		{3 * time.Minute, []Pod{two}, true, 0},
+		{4 * time.Minute, []Pod{three}, true, 4 * time.Minute},
+		{5 * time.Minute, []Pod{three}, true, 4 * time.Minute},
+	} {
+		target := Target{Node: "n1", UID: "u1", Pods: step.pods, PodsSeen: step.seen}
+		s := Snapshot{Now: now.Add(step.after), Rollouts: []Rollout{{Ref: Ref{Kind: "Skyhook", Name: "demo"}, Drain: Drain{WaitFirst: true}, Targets: []Target{target}}}}
+		durations.Measure(&s)
+		if got := s.Rollouts[0].Targets[0].ProtectedSince.Sub(now); got != step.since {
+			t.Errorf("after %s pods %v are waited for since %s, want %s", step.after, step.pods, got, step.since)
+		}
+	}
+}

@@ -140,7 +140,8 @@ func checkProof(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.R
 func isProofLate(v sim.View, t *rollout.Target) bool {
 	p := t.Proof
 	isWaitedFor := p != nil && p.Missing != nil && p.Timeout > 0 && !p.Since.IsZero()
-	if !isWaitedFor {
+	hasWork := slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
+	if !isWaitedFor || hasWork {
 		return false
 	}
 	since := p.Observed
@@ -327,9 +328,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	g := findObservedGroup(v, seen.Group)
 	busy := s.busyNodes(v, g)
 	s.addAwaited(busy, v, g)
-	if isReserved(v, a) || s.isWrittenFor(a) || isOccupied(r, seen, findObservedNode(v, a.Node)) {
-		delete(busy, a.Node) // it is counted already
-	}
+	delete(busy, a.Node) // it is counted once, whatever else counts there
 	if limit := s.highestLimit(g); len(busy) >= limit && !t.Admitted {
 		return fmt.Sprintf("%d of %d slots are used: %v", len(busy), limit, busy)
 	}
