@@ -101,7 +101,7 @@ func everySeries(t *testing.T, nodes int) []string {
 			b.failures.WithLabelValues(string(stage), string(reason)).Inc()
 		}
 	}
-	for _, verb := range words(t, "../rollout/rollout.go", `Verb = "([a-z]+)"`) {
+	for _, verb := range words(t, "../rollout/plan.go", `Verb = "([a-z]+)"`) {
 		b.actions.WithLabelValues(verb).Inc()
 	}
 	for _, status := range []int{201, 404, 429, 503} {
