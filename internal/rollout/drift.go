@@ -9,8 +9,17 @@ import (
 	"time"
 )
 
-// driftPoll is how often it is looked whether checks have ended: nobody waits for them, and a pass for each would cost more than they do.
-const driftPoll = 10 * time.Second
+// driftPoll is how often checks are started, and looked at whether they have ended: nobody waits for them, and a pass for each would cost
+// more than they do.
+const driftPoll = 20 * time.Second
+
+// nextPoll returns the first moment not before a time at which checks are looked at. All rollouts and nodes share these moments.
+func nextPoll(at time.Time) time.Time {
+	if on := at.Truncate(driftPoll); on.Before(at) {
+		return on.Add(driftPoll)
+	}
+	return at
+}
 
 // driftChecker checks whether finished nodes are still as they were left. It runs when everything else is decided, because nodes that
 // are worked on are not checked.
@@ -36,14 +45,14 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 		d.sweepOld(t)
 		if t.isBeingChecked() {
 			running++
-			d.plan.requestNext(d.plan.now.Add(driftPoll)) // no event says that its object has ended, or is gone
+			d.awaitObject(t)
 		}
 		switch {
 		case t.target.Drift.Object != "":
 			d.continueCheck(t)
 		case !d.mayCheck(t):
 		case d.plan.now.Before(t.target.Drift.Due):
-			d.plan.requestNext(t.target.Drift.Due)
+			d.plan.requestNext(nextPoll(t.target.Drift.Due))
 		default:
 			due = append(due, t)
 		}
@@ -51,10 +60,23 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 	slices.SortFunc(due, func(a, b *targetState) int {
 		return cmp.Or(a.target.Drift.Due.Compare(b.target.Drift.Due), cmp.Compare(a.node.rank, b.node.rank))
 	})
+	if len(due) > 0 {
+		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // these have ended, or others can start
+	}
 	for _, t := range due[:min(len(due), max(0, r.DriftLimit-running))] {
-		d.plan.requestNext(d.plan.now.Add(driftPoll))
 		d.plan.addAction(t, VerbVerify, Why{Reason: ReasonDrift, Text: "it is checked whether the node is still as it was left"})
 	}
+}
+
+// awaitObject requests the pass in which the object of a check has ended: no event says so. That it is gone matters when the next check
+// is due, there or for another node that waits.
+func (d driftChecker) awaitObject(t *targetState) {
+	at, due := d.plan.now.Add(1), t.target.Drift.Due
+	isOver := t.target.Drift.Object == "" || t.target.Drift.Ended
+	if isOver && due.After(at) {
+		at = due
+	}
+	d.plan.requestNext(nextPoll(at))
 }
 
 // sweepOld deletes what earlier checks left.
@@ -90,7 +112,7 @@ func (d driftChecker) continueCheck(t *targetState) {
 	case !d.plan.now.Before(drift.expiresAt()):
 		note("the check took longer than " + drift.Limit.String())
 	default:
-		d.plan.requestNext(drift.expiresAt())
+		d.plan.requestNext(nextPoll(drift.expiresAt()))
 	}
 }
 
