@@ -33,10 +33,12 @@ func TestDrift(t *testing.T) {
 		t.Errorf("the condition says %q", out)
 	}
 
+	changeDelivered(t, n)
 	cluster.Exec(t, n, "echo by hand > /etc/e2e-drift")
 	cluster.EventuallyPrints(t, "Drifted names the node and the check", func(out string) bool {
 		return strings.Contains(out, "packages are not as they were left on 1 node: ["+n+"]") && strings.Contains(out, "config-check failed") && strings.Contains(out, "the setting is gone")
 	}, condition...)
+	requireDifference(t, name)
 	if out := cluster.Exec(t, n, "cat /etc/e2e-drift /etc/e2e-drift-runs"); out != "by hand\nrun" {
 		t.Errorf("it is only to be reported, and the node has %q", out)
 	}
@@ -51,4 +53,23 @@ func TestDrift(t *testing.T) {
 		t.Errorf("after one repair the node has %q", out)
 	}
 	cluster.RemoveSkyhook(t, name)
+}
+
+// changeDelivered changes a file by hand that the agent brought to the host, and that no check of the package looks at.
+func changeDelivered(t *testing.T, n string) {
+	t.Helper()
+	delivered := cluster.Exec(t, n, "find /var/lib/skyhook -path '*tuning*' -name config_check.sh")
+	if delivered == "" || strings.Contains(delivered, "\n") {
+		t.Fatalf("the host has config_check.sh at %q", delivered)
+	}
+	cluster.Exec(t, n, "printf '\\n# by hand\\n' >> "+delivered)
+}
+
+// requireDifference checks that the plugin shows what was changed in it, and fails.
+func requireDifference(t *testing.T, name string) {
+	t.Helper()
+	out, err := cluster.Command(suite.BuildPlugin(t), "drift", name).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "\n+# by hand\n") || !strings.Contains(string(out), "config_check.sh (changed)") {
+		t.Errorf("kubectl skyhook drift does not show what was changed, or does not fail: %v\n%s", err, out)
+	}
 }

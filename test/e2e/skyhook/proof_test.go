@@ -55,15 +55,24 @@ func TestProof(t *testing.T) {
 	cluster.WaitErroring(t, name, "condition example.com/Validated of the node is False")
 	setCondition("True")
 	cluster.WaitErroring(t, name, "DaemonSet "+suite.Namespace+"/device has no ready pod on the node for 20s; the node is not given back")
-	if cluster.Kubectl(t, "get", "node", n, "-o", "jsonpath={.spec.unschedulable}") != "true" {
-		t.Error("the node is schedulable before it is proven")
+	requireCordoned := func(before string) {
+		t.Helper()
+		if cluster.Kubectl(t, "get", "node", n, "-o", "jsonpath={.spec.unschedulable}") != "true" {
+			t.Errorf("the node is schedulable before %s", before)
+		}
 	}
+	requireCordoned("the DaemonSet is back")
 	plugin := suite.BuildPlugin(t)
 	if out, err := cluster.Command(plugin, "why", n).CombinedOutput(); err != nil || !strings.Contains(string(out), "ProofFailed") {
 		t.Errorf("why: %v: %s", err, out)
 	}
 
+	setCondition("False") // the validator looks again, and is the last that is waited for
 	cluster.Exec(t, n, "touch /run/e2e-device")
+	cluster.WaitErroring(t, name, "condition example.com/Validated of the node is False")
+	cluster.Kubectl(t, "rollout", "status", "daemonset/device", "--timeout="+suite.Timeout.String())
+	requireCordoned("the validator has found it good")
+	setCondition("True")
 	cluster.WaitComplete(t, name)
 	watch.requireOneReboot(t)
 	requireStages(t, n, "apply config post-interrupt")
