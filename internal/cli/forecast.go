@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -106,10 +108,11 @@ func (v *view) copySnapshot() rollout.Snapshot {
 				t.Pods = nil
 				continue
 			}
-			pods, _ := v.podsToEvict(r, t.Node)
-			for k := range pods { // a disruption budget does not refuse for ever
-				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
+			pods, areKnown := v.podsToEvict(r, t.Node)
+			for k := range pods { // a disruption budget does not refuse for ever, but what it keeps now goes last
+				pods[k].Refused, pods[k].RetryAt, pods[k].Forbidden = "", time.Time{}, v.budgets[types.UID(pods[k].UID)]
 			}
+			t.PodsSeen = t.PodsSeen || areKnown
 			if pods != nil {
 				t.Pods = pods
 			}

@@ -31,15 +31,20 @@ func (t *targetState) disruption() disruption {
 	case !t.target.PodsSeen:
 		return disruption{isHindered: true, pods: math.MaxInt}
 	}
-	var out disruption
-	for _, p := range t.target.Pods {
+	isHindered, pods := t.rollout.Drain.Disturbs(t.target.Pods)
+	return disruption{isHindered, pods}
+}
+
+// Disturbs returns what a drain of a node with these pods would disturb: whether a pod may not leave now, and how many have to.
+func (d *Drain) Disturbs(all []Pod) (isHindered bool, pods int) {
+	for _, p := range all {
 		if p.Leaving || p.Stays {
 			continue
 		}
-		out.pods++
-		out.isHindered = out.isHindered || p.Wait || p.Keep != "" || p.Forbidden != "" && !t.rollout.Drain.Delete
+		pods++
+		isHindered = isHindered || p.Wait || p.Keep != "" || p.Forbidden != "" && !d.Delete
 	}
-	return out
+	return isHindered, pods
 }
 
 // rankCandidates sorts candidates so that those go first whose drains disturb least, and has the pods of the first ones listed. The

@@ -64,8 +64,8 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 	isProtected := hasProtectedPod(r.cluster.Workloads)
 	for i := range r.cluster.State.Rollouts {
 		of := &r.cluster.State.Rollouts[i]
-		of.DriftLimit = 0                                      // checks for drift never end
-		of.Drain.FewestPods = false                            // few of the pods are known: nodes go by age
+		of.DriftLimit = 0 // checks for drift never end
+		orderByPods(of, &s.Rollouts[i], s.Nodes)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}
 	r.pruner = rollout.NewPruner(&r.cluster.State)
