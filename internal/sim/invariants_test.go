@@ -403,15 +403,6 @@ func isReserved(v sim.View, a rollout.Action) bool {
 	return false
 }
 
-// isWrittenFor reports whether the ledger has the admission of an action: its plan wrote that before.
-func (s *faultTest) isWrittenFor(a rollout.Action) bool {
-	return slices.ContainsFunc(s.cluster.State.Ledgers, func(l rollout.Ledger) bool {
-		return l.Owner == a.Ledger && slices.ContainsFunc(l.Admitting, func(r rollout.Reservation) bool {
-			return r.Rollout == a.Rollout && r.Node == a.Node && r.Batch == a.Batch
-		})
-	})
-}
-
 func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])%3) }
 
 // checkBatch checks that the open batch is not larger than planned.
