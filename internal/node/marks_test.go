@@ -174,6 +174,7 @@ func TestLifecycleConditions(t *testing.T) {
 	free := markedNode(nil, nil)
 	held := free.hold("a", allMarks)
 	wasDrained := held.With(held.Announce([]Announced{drained}, now))
+	tainted := free.With(free.Announce([]Announced{planned}, now))
 	const (
 		isPlanned  = corev1.NodeMaintenancePlanned
 		isDraining = corev1.NodeDrainInProgress
@@ -190,6 +191,8 @@ func TestLifecycleConditions(t *testing.T) {
 		{"nothing", free, nil, nil, false},
 		{"still to come", free, []Announced{planned}, []corev1.NodeConditionType{isPlanned}, true},
 		{"the hold was not written", free, []Announced{draining}, []corev1.NodeConditionType{isPlanned}, true},
+		{"not to come any more", tainted, nil, nil, false},
+		{"its turn has come", tainted.hold("a", allMarks), []Announced{draining}, []corev1.NodeConditionType{isPlanned, isDraining}, false},
 		{"draining", held, []Announced{draining}, []corev1.NodeConditionType{isPlanned, isDraining}, false},
 		{"drained", held, []Announced{drained}, []corev1.NodeConditionType{isDrained, isAtWork}, false},
 		{"as before", wasDrained, nil, []corev1.NodeConditionType{isDrained, isAtWork}, false},
