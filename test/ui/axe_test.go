@@ -84,8 +84,8 @@ func (b *browser) checkAccessibility(t *testing.T, name string) {
 	}
 	script, err := loadAxe()
 	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
+		if _, missing := exec.LookPath("npm"); missing == nil && os.Getenv("GITHUB_ACTIONS") != "" {
+			t.Fatal(err) // its machines have npm and the network
 		}
 		t.Logf("%s: without axe-core: %v", name, err)
 		return
