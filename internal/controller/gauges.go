@@ -18,35 +18,23 @@ import (
 
 // The gauges. Dashboards rely on their names and labels.
 var (
-	gaugeStatus      = newGauge("skyhook_status", "1 for the status a Skyhook has, 0 for all others.", "skyhook_name", "status")
-	gaugeNodeStatus  = newGauge("skyhook_node_status_count", "Nodes of a Skyhook by status.", "skyhook_name", "status")
-	gaugeNodeTarget  = newGauge("skyhook_node_target_count", "Nodes a Skyhook selects.", "skyhook_name")
-	gaugeState       = newGauge("skyhook_package_state_count", "Nodes by the state of a package.", "skyhook_name", "package_name", "package_version", "state")
-	gaugeStage       = newGauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
-	gaugeRestarts    = newGauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
-	gaugeDrifted     = newGauge("skyhook_drifted_nodes", "Nodes on which a package is not as it was left.", "skyhook_name", "package_name")
-	gaugeMatched     = newCompartmentGauge("skyhook_rollout_matched_nodes", "Nodes in a compartment.")
-	gaugeCeiling     = newCompartmentGauge("skyhook_rollout_ceiling", "Nodes of a compartment that may be worked on at the same time.")
-	gaugeInProgress  = newCompartmentGauge("skyhook_rollout_in_progress", "Nodes of a compartment that are worked on.")
-	gaugeCompleted   = newCompartmentGauge("skyhook_rollout_completed", "Nodes of a compartment that are complete.")
-	gaugeProgress    = newCompartmentGauge("skyhook_rollout_progress_percent", "Complete nodes of a compartment in percent.")
-	gaugeBatch       = newCompartmentGauge("skyhook_rollout_current_batch", "Number of the batch, from 1.")
-	gaugeConsecutive = newCompartmentGauge("skyhook_rollout_consecutive_failures", "Failed batches in a row.")
-	gaugeStop        = newCompartmentGauge("skyhook_rollout_should_stop", "1 when failures stopped the compartment.")
-	gaugeWaiting     = newGauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
-	gaugeOldest      = newGauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
-	gaugeUsed        = newGauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
-	gaugeAvailable   = newGauge("skyhook_budget_available", "Seats of a group that are free; +Inf without a budget.", "group")
-	gaugeLeading     = newGauge("skyhook_leading", "1 when this process runs the loop.")
-	gaugePass        = newGauge("skyhook_pass_running_seconds", "How long the present pass of the loop has taken; 0 between passes.")
+	gaugeStatus     = newGauge("skyhook_status", "1 for the status a Skyhook has, 0 for all others.", "skyhook_name", "status")
+	gaugeNodeStatus = newGauge("skyhook_node_status_count", "Nodes of a Skyhook by status.", "skyhook_name", "status")
+	gaugeNodeTarget = newGauge("skyhook_node_target_count", "Nodes a Skyhook selects.", "skyhook_name")
+	gaugeState      = newGauge("skyhook_package_state_count", "Nodes by the state of a package.", "skyhook_name", "package_name", "package_version", "state")
+	gaugeStage      = newGauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
+	gaugeRestarts   = newGauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
+	gaugeDrifted    = newGauge("skyhook_drifted_nodes", "Nodes on which a package is not as it was left.", "skyhook_name", "package_name")
+	gaugeWaiting    = newGauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
+	gaugeOldest     = newGauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
+	gaugeUsed       = newGauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
+	gaugeAvailable  = newGauge("skyhook_budget_available", "Seats of a group that are free; +Inf without a budget.", "group")
+	gaugeLeading    = newGauge("skyhook_leading", "1 when this process runs the loop.")
+	gaugePass       = newGauge("skyhook_pass_running_seconds", "How long the present pass of the loop has taken; 0 between passes.")
 )
 
 func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-func newCompartmentGauge(name, help string) *prometheus.Desc {
-	return newGauge(name, help, "skyhook_name", "policy_name", "compartment_name", "strategy")
 }
 
 var statuses = []v1alpha1.Status{
@@ -105,19 +93,11 @@ func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t 
 		if strategy == "" {
 			strategy = "unknown"
 		}
-		labels := []string{t.skyhook.Name, policy, c, strategy}
-		w.write(gaugeMatched, s.Matched, labels...)
-		w.write(gaugeCeiling, s.Ceiling, labels...)
-		w.write(gaugeInProgress, s.InProgress, labels...)
-		w.write(gaugeCompleted, s.Completed, labels...)
-		w.write(gaugeProgress, s.ProgressPercent, labels...)
-		batch := v1alpha1.BatchState{CurrentBatch: 1}
-		if s.BatchState != nil {
-			batch = *s.BatchState
+		sample := compartmentSample{s.Matched, s.Ceiling, s.InProgress, s.Completed, s.ProgressPercent, 1, 0, false}
+		if b := s.BatchState; b != nil {
+			sample.batch, sample.failures, sample.isStopped = b.CurrentBatch, b.ConsecutiveFailures, b.ShouldStop
 		}
-		w.write(gaugeBatch, batch.CurrentBatch, labels...)
-		w.write(gaugeConsecutive, batch.ConsecutiveFailures, labels...)
-		w.write(gaugeStop, boolToInt(batch.ShouldStop), labels...)
+		w.writeCompartment(skyhookCompartments, sample, t.skyhook.Name, policy, c, strategy)
 	}
 }
 

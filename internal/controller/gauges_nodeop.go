@@ -21,23 +21,16 @@ const maxNodeOpSamples = 200
 
 // The gauges of NodeOps and NodeOpUpgrades.
 var (
-	gaugeOpPhase       = newNodeOpGauge("phase", "1 for the phase a NodeOp has, 0 for all others.", "phase")
-	gaugeOpNodes       = newNodeOpGauge("node_status_count", "Nodes of a NodeOp by status.", "status")
-	gaugeOpTarget      = newNodeOpGauge("node_target_count", "Nodes a NodeOp selects.")
-	gaugeOpSuspended   = newNodeOpGauge("suspended", "1 while a NodeOp is suspended.")
-	gaugeOpWaiting     = newNodeOpGauge("waiting_nodes", "Nodes of a NodeOp that owe work and do not work, by reason.", "reason")
-	gaugeOpOldest      = newNodeOpGauge("oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.")
-	gaugeOpMatched     = newNodeOpCompartmentGauge("matched_nodes", "Nodes in a compartment.")
-	gaugeOpCeiling     = newNodeOpCompartmentGauge("ceiling", "Nodes of a compartment that may be worked on at the same time.")
-	gaugeOpInProgress  = newNodeOpCompartmentGauge("in_progress", "Nodes of a compartment that are worked on.")
-	gaugeOpCompleted   = newNodeOpCompartmentGauge("completed", "Nodes of a compartment that are complete.")
-	gaugeOpProgress    = newNodeOpCompartmentGauge("progress_percent", "Complete nodes of a compartment in percent.")
-	gaugeOpBatch       = newNodeOpCompartmentGauge("current_batch", "Number of the batch, from 1.")
-	gaugeOpConsecutive = newNodeOpCompartmentGauge("consecutive_failures", "Failed batches in a row.")
-	gaugeOpStop        = newNodeOpCompartmentGauge("should_stop", "1 when failures stopped the compartment.")
-	gaugeUpgradePhase  = newNodeOpGauge("upgrade_phase", "1 for the phase a NodeOpUpgrade has, 0 for all others.", "phase")
+	gaugeOpPhase      = newNodeOpGauge("phase", "1 for the phase a NodeOp has, 0 for all others.", "phase")
+	gaugeOpNodes      = newNodeOpGauge("node_status_count", "Nodes of a NodeOp by status.", "status")
+	gaugeOpTarget     = newNodeOpGauge("node_target_count", "Nodes a NodeOp selects.")
+	gaugeOpSuspended  = newNodeOpGauge("suspended", "1 while a NodeOp is suspended.")
+	gaugeOpWaiting    = newNodeOpGauge("waiting_nodes", "Nodes of a NodeOp that owe work and do not work, by reason.", "reason")
+	gaugeOpOldest     = newNodeOpGauge("oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.")
+	gaugeUpgradePhase = newNodeOpGauge("upgrade_phase", "1 for the phase a NodeOpUpgrade has, 0 for all others.", "phase")
 
-	nodeOpDrains = newDrainGauges("skyhook_nodeop_", "a NodeOp", nodeOpLabels...)
+	nodeOpDrains       = newDrainGauges("skyhook_nodeop_", "a NodeOp", nodeOpLabels...)
+	nodeOpCompartments = newCompartmentGauges("skyhook_nodeop_rollout_", "nodeop_namespace", "nodeop_name", "policy_name", "compartment_name")
 )
 
 // nodeOpLabels name a NodeOp. Prometheus itself sets namespace.
@@ -50,10 +43,6 @@ var (
 
 func newNodeOpGauge(name, help string, labels ...string) *prometheus.Desc {
 	return newGauge("skyhook_nodeop_"+name, help, append(slices.Clone(nodeOpLabels), labels...)...)
-}
-
-func newNodeOpCompartmentGauge(name, help string) *prometheus.Desc {
-	return newNodeOpGauge("rollout_"+name, help, "policy_name", "compartment_name")
 }
 
 // nodeOpSample sums up what a pass found about one NodeOp.
@@ -137,19 +126,11 @@ func (w gaugeWriter) writeNodeOpCompartments(s nodeOpSample) {
 	policy := cmp.Or(s.op.Spec.DeploymentPolicy, "none")
 	for _, name := range slices.Sorted(maps.Keys(s.status.CompartmentStatuses)) {
 		c := s.status.CompartmentStatuses[name]
-		labels := []string{s.op.Namespace, s.op.Name, policy, name}
-		w.write(gaugeOpMatched, c.Matched, labels...)
-		w.write(gaugeOpCeiling, c.Ceiling, labels...)
-		w.write(gaugeOpInProgress, c.InProgress, labels...)
-		w.write(gaugeOpCompleted, c.Completed, labels...)
-		w.write(gaugeOpProgress, c.ProgressPercent, labels...)
-		batch := opv1.BatchState{CurrentBatch: 1}
-		if c.BatchState != nil {
-			batch = *c.BatchState
+		sample := compartmentSample{c.Matched, c.Ceiling, c.InProgress, c.Completed, c.ProgressPercent, 1, 0, false}
+		if b := c.BatchState; b != nil {
+			sample.batch, sample.failures, sample.isStopped = b.CurrentBatch, b.ConsecutiveFailures, b.ShouldStop
 		}
-		w.write(gaugeOpBatch, batch.CurrentBatch, labels...)
-		w.write(gaugeOpConsecutive, batch.ConsecutiveFailures, labels...)
-		w.write(gaugeOpStop, boolToInt(batch.ShouldStop), labels...)
+		w.writeCompartment(nodeOpCompartments, sample, s.op.Namespace, s.op.Name, policy, name)
 	}
 }
 
