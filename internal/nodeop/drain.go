@@ -4,13 +4,11 @@
 package nodeop
 
 import (
-	"fmt"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -26,20 +24,14 @@ func ParseDrainSelectors(d *v1alpha1.DrainOptions) (out DrainSelectors, err erro
 	if d == nil {
 		return out, nil
 	}
-	if p := d.PodNonInterruptLabels; p != nil && len(p.MatchLabels)+len(p.MatchExpressions) > 0 {
-		if out.Protected, err = metav1.LabelSelectorAsSelector(p.Kubernetes()); err != nil {
-			return DrainSelectors{}, fmt.Errorf("reading drainOptions.podNonInterruptLabels: %w", err)
-		}
+	if out.Protected, err = policy.ParsePodSelector("drainOptions.podNonInterruptLabels", d.PodNonInterruptLabels); err != nil {
+		return DrainSelectors{}, err
 	}
-	if p := d.PodSelector; p != nil && len(p.MatchLabels)+len(p.MatchExpressions) > 0 {
-		if out.Only, err = metav1.LabelSelectorAsSelector(p.Kubernetes()); err != nil {
-			return DrainSelectors{}, fmt.Errorf("reading drainOptions.podSelector: %w", err)
-		}
+	if out.Only, err = policy.ParsePodSelector("drainOptions.podSelector", d.PodSelector); err != nil {
+		return DrainSelectors{}, err
 	}
-	if p := d.SkipSelector; p != nil && len(p.MatchLabels)+len(p.MatchExpressions) > 0 {
-		if out.Skip, err = metav1.LabelSelectorAsSelector(p.Kubernetes()); err != nil {
-			return DrainSelectors{}, fmt.Errorf("reading drainOptions.skipSelector: %w", err)
-		}
+	if out.Skip, err = policy.ParsePodSelector("drainOptions.skipSelector", d.SkipSelector); err != nil {
+		return DrainSelectors{}, err
 	}
 	return out, nil
 }

@@ -4,9 +4,11 @@
 package policy
 
 import (
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -38,4 +40,20 @@ func AddPodOptions(out *rollout.Drain, d *v1alpha1.DrainPodOptions) {
 	}
 	out.WaitFirst, out.OnWaitTimeout = d.Wait == v1alpha1.WaitBeforeCordon, rollout.DrainTimeout(d.OnWaitTimeout)
 	out.ByPriority, out.FewestPods = d.Order == v1alpha1.DrainByPriority, d.NodeOrder == v1alpha1.NodeOrderFewestPods
+}
+
+// ParsePodSelector parses a selector of pods of either API group, of which messages name the field; nil for one that is absent or empty.
+func ParsePodSelector[T interface{ Kubernetes() *metav1.LabelSelector }](field string, l *T) (labels.Selector, error) {
+	if l == nil {
+		return nil, nil
+	}
+	plain := (*l).Kubernetes()
+	if len(plain.MatchLabels)+len(plain.MatchExpressions) == 0 {
+		return nil, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(plain)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", field, err)
+	}
+	return selector, nil
 }

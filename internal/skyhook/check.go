@@ -216,7 +216,7 @@ func findCycle(defs map[string]*Definition) []string {
 
 // Protected selects the pods that are never evicted; nil when there is no such selector.
 func Protected(s *v1alpha1.Skyhook) (labels.Selector, error) {
-	return parseSelector("podNonInterruptLabels", &s.Spec.PodNonInterruptLabels)
+	return policy.ParsePodSelector("podNonInterruptLabels", &s.Spec.PodNonInterruptLabels)
 }
 
 // DrainSelectors returns which pods have to leave a node, and which of them stay; nil for a selector that is absent or empty.
@@ -225,21 +225,9 @@ func DrainSelectors(s *v1alpha1.Skyhook) (leave, stay labels.Selector, err error
 	if d == nil {
 		return nil, nil, nil
 	}
-	if leave, err = parseSelector("drainConfig.podSelector", d.PodSelector); err != nil {
+	if leave, err = policy.ParsePodSelector("drainConfig.podSelector", d.PodSelector); err != nil {
 		return nil, nil, err
 	}
-	stay, err = parseSelector("drainConfig.skipSelector", d.SkipSelector)
+	stay, err = policy.ParsePodSelector("drainConfig.skipSelector", d.SkipSelector)
 	return leave, stay, err
-}
-
-// parseSelector reads a selector of pods; nil for one that is absent or empty.
-func parseSelector(field string, l *v1alpha1.LabelSelector) (labels.Selector, error) {
-	if l == nil || len(l.MatchLabels) == 0 && len(l.MatchExpressions) == 0 {
-		return nil, nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(l.Kubernetes())
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", field, err)
-	}
-	return selector, nil
 }
