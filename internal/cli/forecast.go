@@ -104,7 +104,7 @@ func (v *view) copySnapshot() rollout.Snapshot {
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			assumeProof(t, snapshot.Now)
-			if !isDisruptive(t) { // each rollout has rules of its own for the pods of a node
+			if !t.NeedsDrain() { // each rollout has rules of its own for the pods of a node
 				t.Pods = nil
 				continue
 			}

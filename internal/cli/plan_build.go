@@ -233,7 +233,7 @@ func (b *planBuilder) listPods(r *rollout.Rollout) []nodePods {
 	var out []nodePods
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		if !isDisruptive(t) {
+		if !t.NeedsDrain() {
 			continue
 		}
 		pods, _ := b.podsToEvict(r, t.Node)
@@ -283,7 +283,7 @@ func (b *planBuilder) findWarnings(r *rollout.Rollout, p *rolloutPlan) []string 
 			first += len(w.Nodes)
 		}
 	}
-	drains := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return isDisruptive(&t) })
+	drains := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.NeedsDrain() })
 	switch {
 	case first == p.Changing && drains:
 		warnings = append(warnings, fmt.Sprintf("all %d nodes begin at once and are drained together: give it a smaller budget", first))

@@ -32,8 +32,7 @@ const (
 // listMarks lists the marks that visits of a rollout put on nodes; none if no visit holds one.
 func (v *view) listMarks(r *rollout.Rollout) []nodeMark {
 	holds := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool {
-		needsDrain := func(k rollout.Task) bool { return k.State != rollout.StateDone && k.Need != rollout.NeedNothing }
-		return canStart(&t) && slices.ContainsFunc(t.Tasks, needsDrain)
+		return canStart(&t) && t.NeedsDrain()
 	})
 	options := v.marksOf(r)
 	if !holds || options == (v1alpha1.NodeMarks{}) {

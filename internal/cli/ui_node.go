@@ -162,7 +162,7 @@ func (v *view) newStage(k *rollout.Task) ui.Stage {
 
 // listPodsInTheWay returns the pods that must leave a node, or that are waited for.
 func (v *view) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.Pod {
-	if !isDisruptive(t) {
+	if !t.NeedsDrain() {
 		return nil
 	}
 	pods, isLoaded := v.podsToEvict(r, t.Node)

@@ -211,7 +211,7 @@ func (v *view) nodesDrainedNext() []string {
 		if act.Verb != rollout.VerbAdmit || found[act.Node] {
 			continue
 		}
-		if t := v.findTarget(act.Rollout, act.Node); t != nil && isDisruptive(t) {
+		if t := v.findTarget(act.Rollout, act.Node); t != nil && t.NeedsDrain() {
 			found[act.Node] = true
 			nodes = append(nodes, act.Node)
 		}
@@ -231,11 +231,6 @@ func (v *view) podsToEvict(r *rollout.Rollout, node string) ([]rollout.Pod, bool
 		return nil, false
 	}
 	return rules.BlockingPods(pods, v.objects.IsOurs, nil), true
-}
-
-// isDisruptive reports whether an open task of a target needs the node drained.
-func isDisruptive(t *rollout.Target) bool {
-	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone && k.Need != rollout.NeedNothing })
 }
 
 func hasOpenTasks(t *rollout.Target) bool {

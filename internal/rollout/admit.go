@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	looker := podLooker{plan: &a.plan}
-	for _, t := range looker.rankCandidates(r.sortedCandidates()) {
+	for _, t := range looker.sortCandidates(r) {
 		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t, &looker)
@@ -89,11 +89,15 @@ func (r *rolloutState) sortedTargets(matches func(*targetState) bool) []*targetS
 }
 
 func compareCandidates(a, b *targetState) int {
+	return cmp.Or(comparePrecedence(a, b), cmp.Compare(a.node.rank, b.node.rank))
+}
+
+// comparePrecedence compares candidates by what holds for every order of nodes.
+func comparePrecedence(a, b *targetState) int {
 	return cmp.Or(
 		compareBool(b.isReserved, a.isReserved),
 		cmp.Compare(a.target.Class, b.target.Class),
 		compareBool(a.node.Self, b.node.Self),
-		cmp.Compare(a.node.rank, b.node.rank),
 	)
 }
 

@@ -20,7 +20,7 @@ type disruption struct {
 
 // ranksByPods reports whether a candidate is compared with others by the pods on its node.
 func (t *targetState) ranksByPods() bool {
-	return t.rollout.Drain.FewestPods && !t.isHeld && !t.isReserved && t.needsDrain()
+	return t.rollout.Drain.FewestPods && !t.isHeld && !t.isReserved && t.target.NeedsDrain()
 }
 
 // disruption returns what a drain of the node would disturb: nothing if none is needed, and the most if its pods are not listed.
@@ -47,10 +47,11 @@ func (d *Drain) Disturbs(all []Pod) (isHindered bool, pods int) {
 	return isHindered, pods
 }
 
-// rankCandidates sorts candidates so that those go first whose drains disturb least, and has the pods of the first ones listed. The
-// classes, and what is reserved, stay in their order.
-func (l *podLooker) rankCandidates(candidates []*targetState) []*targetState {
-	if len(candidates) == 0 || !candidates[0].rollout.Drain.FewestPods {
+// sortCandidates returns the candidates of a rollout in the order in which they are admitted. If that depends on pods, those go first
+// whose drains disturb least, and the pods of the first ones are listed.
+func (l *podLooker) sortCandidates(r *rolloutState) []*targetState {
+	candidates := r.sortedCandidates()
+	if !r.Drain.FewestPods {
 		return candidates
 	}
 	ranked, protected := 0, 0
@@ -74,9 +75,7 @@ func (l *podLooker) rankCandidates(candidates []*targetState) []*targetState {
 	sortStable(candidates, func(a, b *targetState) int {
 		one, two := byTarget[a], byTarget[b]
 		return cmp.Or(
-			compareBool(b.isReserved, a.isReserved),
-			cmp.Compare(a.target.Class, b.target.Class),
-			compareBool(a.node.Self, b.node.Self),
+			comparePrecedence(a, b),
 			compareBool(one.isHindered, two.isHindered),
 			cmp.Compare(one.pods, two.pods),
 		)

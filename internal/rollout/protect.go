@@ -35,14 +35,14 @@ func (t *Target) hasProtectedPod() bool {
 	return slices.ContainsFunc(t.Pods, func(p Pod) bool { return p.Wait })
 }
 
-// needsDrain reports whether open work of the target needs its node drained.
-func (t *targetState) needsDrain() bool {
-	return slices.ContainsFunc(t.target.Tasks, func(k Task) bool { return k.State != StateDone && k.Need != NeedNothing })
+// NeedsDrain reports whether open work of the target needs its node drained.
+func (t *Target) NeedsDrain() bool {
+	return slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone && k.Need != NeedNothing })
 }
 
 // waitsFirst reports whether the node must have no protected pod before it is cordoned.
 func (t *targetState) waitsFirst() bool {
-	return t.rollout.Drain.WaitFirst && !t.isHeld && t.needsDrain()
+	return t.rollout.Drain.WaitFirst && !t.isHeld && t.target.NeedsDrain()
 }
 
 // checkProtected decides about the protected pods on the node of a target, whose pods are listed, and says what is waited for.

@@ -37,7 +37,7 @@ func orderOf(r *rollout.Rollout, t *rollout.Target, self string) int {
 	switch {
 	case t.Node == self:
 		return selfOrder
-	case !needsDrain(t):
+	case !t.NeedsDrain():
 		return 0
 	case !t.PodsSeen:
 		return unknownOrder
@@ -45,14 +45,4 @@ func orderOf(r *rollout.Rollout, t *rollout.Target, self string) int {
 		return hinderedOrder + min(pods, hinderedOrder-1)
 	}
 	return min(pods, hinderedOrder-1)
-}
-
-// needsDrain reports whether open work of a target needs its node drained.
-func needsDrain(t *rollout.Target) bool {
-	for _, k := range t.Tasks {
-		if k.State != rollout.StateDone && k.Need != rollout.NeedNothing {
-			return true
-		}
-	}
-	return false
 }
