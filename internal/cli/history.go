@@ -25,7 +25,8 @@ func newHistoryCommand(f *factory) *cobra.Command {
 		Short: "Show the revisions of a Skyhook",
 		Long: "Show the revisions of a Skyhook: the sets of packages that began to roll out, how many nodes have which, and why each was\n" +
 			"made (the annotation kubernetes.io/change-cause of the Skyhook at that time).\n\n" +
-			"With --revision it shows the packages of one, and the digests that were recorded for their images.",
+			"With pinImages it shows the digests that were recorded for the images of each, with -o wide in full. With --revision it shows the\n" +
+			"packages of one, and the digests of their images.",
 		Example: "  kubectl skyhook history demo\n" +
 			"  kubectl skyhook history demo --revision 3\n" +
 			"  kubectl skyhook history demo -o yaml",
@@ -68,10 +69,15 @@ func (r *revisions) names() []string {
 }
 
 func (r *revisions) formatTable(f *factory, wide bool) string {
-	header := []string{"REVISION", "NODES", "AGE", "PACKAGES", "CHANGE-CAUSE"}
-	if wide {
-		header = []string{"REVISION", "NODES", "AGE", "PACKAGES", "NAME", "CHANGE-CAUSE"}
+	header := []string{"REVISION", "NODES", "AGE", "PACKAGES"}
+	hasDigests := slices.ContainsFunc(r.all, func(one revision) bool { return len(one.Images) > 0 })
+	if hasDigests {
+		header = append(header, "DIGESTS")
 	}
+	if wide {
+		header = append(header, "NAME")
+	}
+	header = append(header, "CHANGE-CAUSE")
 	var rows [][]string
 	for _, one := range r.all {
 		number := strconv.FormatInt(one.Revision, 10)
@@ -79,6 +85,9 @@ func (r *revisions) formatTable(f *factory, wide bool) string {
 			number += " (current)"
 		}
 		row := []string{number, strconv.Itoa(one.Nodes), formatDuration(time.Since(one.Created.Time)), one.listPackages()}
+		if hasDigests {
+			row = append(row, one.listDigests(wide))
+		}
 		if wide {
 			row = append(row, one.Name)
 		}
@@ -96,6 +105,22 @@ func (r *revision) listPackages() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(r.Packages)) {
 		out = append(out, name+":"+string(r.Packages[name].Version))
+	}
+	return output.List(out, 5)
+}
+
+// listDigests returns the digests that were recorded as package@digest, shortened unless there is room.
+func (r *revision) listDigests(wide bool) string {
+	var out []string
+	for _, image := range r.Images {
+		_, digest, _ := strings.Cut(image.Image, "@")
+		if !wide {
+			digest = digest[:min(len(digest), len("sha256:")+12)]
+		}
+		out = append(out, image.Package+"@"+digest)
+	}
+	if len(out) == 0 {
+		return "<none>"
 	}
 	return output.List(out, 5)
 }

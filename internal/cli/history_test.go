@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -94,4 +95,66 @@ func (s *testCluster) waitRevision(number int64) {
 		got := s.GetSkyhook("demo").Status
 		return got.Status == v1alpha1.StatusComplete && len(got.Revisions) > 0 && got.Revisions[0].Revision == number && got.Revisions[0].Nodes == 2
 	})
+}
+
+// TestHistoryOfDigests rolls two versions out with pinImages: the history has the digest of each, also of one that no node has any more,
+// and going back shows which digest is pulled then.
+func TestHistoryOfDigests(t *testing.T) {
+	s := newTestCluster(t, 2)
+	tagged := 0
+	s.kubelet.SetRegistry(func(image string) string {
+		if !strings.HasPrefix(image, "registry.example/tuning:") {
+			return image
+		}
+		tagged++
+		return "registry.example/tuning@" + digestOf(tagged)
+	})
+	s.startOperator()
+	for i, version := range []string{"1.0.0", "1.1.0"} {
+		s.Apply(strings.Replace(fmt.Sprintf(historic, version, 100, version), "priority:", "pinImages: true\n  priority:", 1))
+		s.waitRevision(int64(i + 1))
+	}
+	newest, earlier := "tuning@sha256:222222222222 ", "tuning@sha256:111111111111 "
+	table := s.run(0, "history", "demo")
+	for _, want := range []string{"PACKAGES      DIGESTS ", "tuning:1.1.0  " + newest, "tuning:1.0.0  " + earlier} {
+		if !strings.Contains(table, want) {
+			t.Errorf("history does not show %q:\n%s", want, table)
+		}
+	}
+	for _, shown := range []string{
+		s.run(0, "history", "demo", "-o", "wide"), s.run(0, "history", "demo", "--revision", "1"),
+		s.run(0, "history", "demo", "--revision", "1", "-o", "json"), s.run(0, "history", "demo", "-o", "yaml"),
+	} {
+		if !strings.Contains(shown, "tuning@"+digestOf(1)) {
+			t.Errorf("the digest of the earlier revision is missing:\n%s", shown)
+		}
+	}
+	if _, said := s.runBoth(0, "undo", "demo", "--confirm"); !strings.Contains(said, "tuning 1.0.0: registry.example/tuning@"+digestOf(1)+", pulled first by node ") {
+		t.Errorf("undo does not say what is pulled:\n%s", said)
+	}
+	s.waitRevision(3)
+	if pins := s.GetSkyhook("demo").Status.ImagePins; len(pins) != 1 || pins[0].Digest != digestOf(1) {
+		t.Errorf("after the undo the status records %+v", pins)
+	}
+
+	s.removePins()
+	if table := s.run(0, "history", "demo"); !strings.Contains(table, "tuning:1.1.0  <none>") {
+		t.Errorf("history shows a digest that is not known:\n%s", table)
+	}
+	if _, said := s.runBoth(0, "undo", "demo", "--confirm", "--dry-run"); !strings.Contains(said, "tuning 1.1.0: registry.example/tuning:1.1.0, the digest that the first node pulls is used on the others") {
+		t.Errorf("undo does not say that a digest is recorded anew:\n%s", said)
+	}
+}
+
+// digestOf is the digest of the nth image that was pulled by a tag.
+func digestOf(n int) string { return "sha256:" + strings.Repeat(fmt.Sprint(n), 64) }
+
+// removePins removes the digests that are kept with revisions.
+func (s *testCluster) removePins() {
+	s.Helper()
+	list := &appsv1.ControllerRevisionList{}
+	s.Must(s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)))
+	for i := range list.Items {
+		s.Patch(&list.Items[i], `{"metadata":{"annotations":{"skyhook.nvidia.com/image-pins":null}}}`)
+	}
 }

@@ -37,6 +37,8 @@ type revision struct {
 	ChangeCause string                      `json:"changeCause,omitempty"`
 	Packages    map[string]v1alpha1.Package `json:"packages"`
 	Images      []revisionImage             `json:"images,omitempty"`
+
+	pins []v1alpha1.ImagePin // that the ControllerRevision has
 }
 
 // revisionImage is the digest that is recorded for the image of a package.
@@ -90,15 +92,35 @@ func (r *revisions) newRevision(from *appsv1.ControllerRevision) (revision, erro
 			out.Nodes = status.Nodes
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(packages)) {
-		p := packages[name]
-		for _, pin := range r.skyhook.Status.ImagePins {
-			if pin.Package == name && pin.Version == string(p.Version) && pin.Image == skyhook.RepositoryOf(p.Image) {
-				out.Images = append(out.Images, revisionImage{Package: name, Image: pin.Image + "@" + pin.Digest, Node: pin.Node})
-			}
-		}
+	out.pins = skyhook.PinsOf(&from.ObjectMeta)
+	for _, pin := range findPins(packages, slices.Concat(out.pins, r.skyhook.Status.ImagePins)) {
+		out.Images = append(out.Images, revisionImage{Package: pin.Package, Image: pin.Image + "@" + pin.Digest, Node: pin.Node})
 	}
 	return out, nil
+}
+
+// pinsAfter returns the digests by which nodes pull once the spec has the packages of a revision: see skyhook.Compiled.
+func (r *revisions) pinsAfter(to *revision) []v1alpha1.ImagePin {
+	known := slices.Clone(r.skyhook.Status.ImagePins)
+	for _, one := range r.all {
+		known = append(known, one.pins...)
+	}
+	return findPins(to.Packages, known)
+}
+
+// findPins returns the first digest that is known for each package without containerSHA.
+func findPins(packages map[string]v1alpha1.Package, known []v1alpha1.ImagePin) []v1alpha1.ImagePin {
+	var out []v1alpha1.ImagePin
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		p := packages[name]
+		at := slices.IndexFunc(known, func(pin v1alpha1.ImagePin) bool {
+			return p.ContainerSHA == "" && pin.Package == name && pin.Version == string(p.Version) && pin.Image == skyhook.RepositoryOf(p.Image)
+		})
+		if at >= 0 {
+			out = append(out, known[at])
+		}
+	}
+	return out
 }
 
 // find returns the revision of a number.

@@ -108,6 +108,7 @@ func (o *undoOptions) preview(ctx context.Context, all *revisions, to *revision)
 	}
 	changed = changed.DeepCopy()
 	changed.Spec.Packages = to.Packages
+	changed.Status.ImagePins = all.pinsAfter(to)
 	changed.Generation++
 	if err := cluster.Put(changed); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,6 +68,9 @@ func (p *pass) makeReady(name rollout.Ref, o client.Object, prepare func() error
 func (w skyhookOwners) prepare(ctx context.Context, s *v1alpha1.Skyhook, by *skyhook.Compiled) error {
 	if err := w.addFinalizer(ctx, s); err != nil {
 		return fmt.Errorf("putting the finalizer on it: %w", err)
+	}
+	if by.AwaitsRevisions() {
+		return errors.New("its ControllerRevisions could not be listed, which may have the digests of its images")
 	}
 	var refused error
 	for _, want := range by.ConfigMaps() {

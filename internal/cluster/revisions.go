@@ -103,6 +103,9 @@ func (w skyhookOwners) recordRevisions(ctx context.Context) {
 			if err := w.recordRevision(ctx, s, by); err != nil {
 				return err
 			}
+			if err := w.recordPins(ctx, s, by); err != nil {
+				return err
+			}
 			return w.deleteSuperfluousRevisions(ctx, s, by)
 		})
 		if err != nil {
@@ -129,14 +132,18 @@ func (w skyhookOwners) recordRevision(ctx context.Context, s *v1alpha1.Skyhook, 
 	isKnown := slices.ContainsFunc(all, func(r skyhook.Revision) bool { return r.Key == key })
 	if isKnown {
 		err = w.renumberRevision(ctx, revision)
+		isKnown = !apierrors.IsNotFound(err) // somebody deleted it
 	}
-	if !isKnown || apierrors.IsNotFound(err) { // somebody deleted it
+	if !isKnown {
 		err = w.createRevision(ctx, s, revision)
 	}
 	if err != nil {
 		return err
 	}
 	newest, _ := skyhook.ReadRevision(&revision.ObjectMeta)
+	if isKnown {
+		newest.Pins = all[slices.IndexFunc(all, func(r skyhook.Revision) bool { return r.Key == key })].Pins
+	}
 	w.revisions.put(s, newest)
 	w.inFlight.retry(w.now.Add(time.Second)) // the status shows it
 	return nil
@@ -172,6 +179,27 @@ func (w skyhookOwners) renumberRevision(ctx context.Context, revision *appsv1.Co
 	err = w.options.Client.Patch(ctx, revision.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 	if err != nil {
 		return fmt.Errorf("renumbering ControllerRevision %s: %w", revision.Name, err)
+	}
+	return nil
+}
+
+// recordPins keeps the digests by which nodes pull images with the revision that they belong to.
+func (w skyhookOwners) recordPins(ctx context.Context, s *v1alpha1.Skyhook, by *skyhook.Compiled) error {
+	all := w.revisions.of[s.UID]
+	for i := range all {
+		pins := by.RevisionPins(all[i], i == 0)
+		if skyhook.HasSamePins(pins, all[i].Pins) {
+			continue
+		}
+		patch, err := skyhook.PinsPatch(pins)
+		if err != nil {
+			return err
+		}
+		m := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: w.objects.Config.Namespace, Name: all[i].Name}}
+		if err := w.options.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("recording the digests of ControllerRevision %s: %w", m.Name, err)
+		}
+		all[i].Pins = pins
 	}
 	return nil
 }

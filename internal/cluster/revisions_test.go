@@ -5,7 +5,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -113,6 +116,40 @@ func TestRevisions(t *testing.T) {
 	check("in the end", "5 on 3: third, 4 on 0: again", map[int64]string{4: "1.1.0", 5: "1.2.0"})
 }
 
+// TestUnknownRevisions shows that with pinImages no node begins while the revisions cannot be listed: one may have the digest to pull.
+func TestUnknownRevisions(t *testing.T) {
+	s := newScenario(t, 1)
+	fails := true
+	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if fails && r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/controllerrevisions") {
+				return nil, errors.New("no answer")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	s.Apply(versioned("1.0.0", ""))
+	s.Patch(s.GetSkyhook("demo"), `{"spec":{"pinImages":true}}`)
+	for range 3 {
+		o, err := s.cluster.Observe(context.Background())
+		s.Must(err)
+		snapshot, _ := Snapshot(o, s.now)
+		out, _ := s.cluster.Apply(context.Background(), o, rollout.Decide(snapshot)) // errors are in the outcome, too
+		if got := out.Errors[skyhook.Ref("demo")]; !strings.Contains(got, "its ControllerRevisions could not be listed") || !strings.Contains(fmt.Sprint(o.Err), "no answer") {
+			t.Errorf("the errors are %q and %v", got, o.Err)
+		}
+		s.now = s.now.Add(time.Second)
+	}
+	if pods := s.podNodes(); len(pods) > 0 {
+		t.Errorf("pods run on %v", pods)
+	}
+	fails = false
+	s.finish()
+	if got := s.describeRevisions(); got != "1 on 1: " {
+		t.Errorf("in the end the status shows %q", got)
+	}
+}
+
 // TestForeignRevision shows that a ControllerRevision of the name that is needed, which is somebody else's, is reported and stops nothing.
 func TestForeignRevision(t *testing.T) {
 	s := newScenario(t, 1)
@@ -137,3 +174,9 @@ func TestForeignRevision(t *testing.T) {
 		t.Errorf("the Skyhook is %s", got)
 	}
 }
+
+// roundTripper is a transport made of a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip sends a request.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

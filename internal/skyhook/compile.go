@@ -42,6 +42,7 @@ func Compile(in *Input) *Compiled {
 		d := newDefinition(name, p)
 		c.defs[name], c.byHash[d.Hash] = d, d
 	}
+	c.pins = c.knownPins()
 	c.pods, c.driftPods = podsByNode(in)
 	c.Rollout = rollout.Rollout{
 		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,

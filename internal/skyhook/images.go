@@ -74,7 +74,7 @@ func (c *Compiled) findPin(d *Definition) *v1alpha1.ImagePin {
 	if !c.isPinned(d) {
 		return nil
 	}
-	pins := c.in.Skyhook.Status.ImagePins
+	pins := c.pins
 	at := slices.IndexFunc(pins, func(p v1alpha1.ImagePin) bool {
 		return keyOfPin(p) == d.imageKey() && validDigest.MatchString(p.Digest)
 	})
@@ -252,16 +252,16 @@ func (rep reporter) imagePins() []v1alpha1.ImagePin {
 	return out
 }
 
-// keptPins returns the recorded digests that are still of use, without deviations of nodes that are gone.
+// keptPins returns the recorded digests that are of use, also those that a revision kept, without deviations of nodes that are gone.
 func (rep reporter) keptPins() []v1alpha1.ImagePin {
 	isUsed := rep.usedVersions()
 	isGone := func(d v1alpha1.ImageDeviation) bool {
 		return !slices.ContainsFunc(rep.in.Nodes, func(n *node.Node) bool { return n.Name == d.Node })
 	}
 	var out []v1alpha1.ImagePin
-	for i := range rep.in.Skyhook.Status.ImagePins {
-		p := rep.in.Skyhook.Status.ImagePins[i].DeepCopy()
-		if !isUsed[p.Package+"|"+p.Version] || !validDigest.MatchString(p.Digest) {
+	for i := range rep.pins {
+		p := rep.pins[i].DeepCopy()
+		if !isUsed[p.Package+"|"+p.Version] || !validDigest.MatchString(p.Digest) || len(out) == mostPins {
 			continue
 		}
 		if p.Deviations = slices.DeleteFunc(p.Deviations, isGone); len(p.Deviations) == 0 {

@@ -29,12 +29,13 @@ type Revision struct {
 	Name   string // of the ControllerRevision
 	Key    string // of the set of packages
 	Cause  string // annotation kubernetes.io/change-cause, when it began
+	Pins   []v1alpha1.ImagePin
 }
 
 // ReadRevision reads a revision of a Skyhook from the metadata of its ControllerRevision. It returns false for those of others.
 func ReadRevision(m *metav1.ObjectMeta) (r Revision, isRevision bool) {
 	number, err := strconv.ParseInt(m.Annotations[v1alpha1.AnnotationRevision], 10, 64)
-	r = Revision{Number: number, Name: m.Name, Key: m.Annotations[v1alpha1.AnnotationRevisionKey], Cause: m.Annotations[annotationChangeCause]}
+	r = Revision{Number: number, Name: m.Name, Key: m.Annotations[v1alpha1.AnnotationRevisionKey], Cause: m.Annotations[annotationChangeCause], Pins: PinsOf(m)}
 	return r, err == nil && number > 0 && r.Key != ""
 }
 

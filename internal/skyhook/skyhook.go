@@ -107,12 +107,13 @@ type Compiled struct {
 	targets      map[string]*target      // the same, by node name
 	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
 	marks        nodeMarks
-	wentBack     *wentBack         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
-	key          string            // of the packages of the spec: see specKey
-	revisionKeys map[string]string // by the same
-	pulls        []imagePull       // of images without an explicit digest
-	unnamed      []imagePull       // without a digest that could be recorded
-	unlimited    string            // warning that packages interrupt many nodes without a budget
+	wentBack     *wentBack           // the first node on which the packages of the spec failed, and that goes or went back; nil for none
+	key          string              // of the packages of the spec: see specKey
+	revisionKeys map[string]string   // by the same
+	pins         []v1alpha1.ImagePin // by which nodes pull: see knownPins
+	pulls        []imagePull         // of images without an explicit digest
+	unnamed      []imagePull         // without a digest that could be recorded
+	unlimited    string              // warning that packages interrupt many nodes without a budget
 }
 
 // Problem is something about a Skyhook that its author should change.

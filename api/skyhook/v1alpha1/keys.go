@@ -87,6 +87,7 @@ const (
 	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds
 	AnnotationRevision       = Group + "/revision"          // its number
 	AnnotationRevisionKey    = Group + "/revision-key"      // the same for equal sets of packages
+	AnnotationImagePins      = Group + "/image-pins"        // digests that nodes pull for a revision, as JSON
 	AnnotationPackage        = Group + "/package"           // what a pod runs, as JSON
 	AnnotationPackageName    = Group + "/Package.Name"
 	AnnotationPackageVersion = Group + "/Package.Version"
