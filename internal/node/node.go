@@ -102,6 +102,10 @@ func (n *Node) parseAnnotations(prev *Node) {
 		}
 	}
 	for name, s := range n.skyhooks {
+		if s.isOnlyStatus() {
+			n.skyhooks[name] = onlyStatus
+			continue
+		}
 		s.parse(name, prev.skyhooks[name])
 		s.Cordoned = s.Cordoned || s.Record.Held != nil && s.Record.Node == n.UID // the annotation may be lost
 		n.rebootsFrom = append(n.rebootsFrom, s.Record.rebootsFrom()...)

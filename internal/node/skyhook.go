@@ -36,6 +36,19 @@ type SkyhookState struct {
 // noSkyhook is the state of a Skyhook that the node does not know.
 var noSkyhook = &SkyhookState{StateHash: HashState(""), Shape: "nothing"}
 
+// onlyStatus is the state of a Skyhook that has not begun on the node and has written its status there, which thousands of nodes share.
+var onlyStatus = newOnlyStatus()
+
+func newOnlyStatus() *SkyhookState {
+	s := &SkyhookState{HasStatus: true}
+	s.parse("", nil)
+	return s
+}
+
+func (s *SkyhookState) isOnlyStatus() bool {
+	return s.HasStatus && !s.HasRecord() && s.DriftText == "" && !s.Cordoned
+}
+
 // Skyhook is what the node records of a Skyhook; never nil.
 func (n *Node) Skyhook(name string) *SkyhookState {
 	if s := n.skyhooks[name]; s != nil {
@@ -46,6 +59,9 @@ func (n *Node) Skyhook(name string) *SkyhookState {
 
 // HasSkyhook reports whether the Skyhook has left anything on the node.
 func (n *Node) HasSkyhook(name string) bool { return n.skyhooks[name] != nil }
+
+// HasRecord reports whether the node records packages of the Skyhook, or an admission. One that only waits has its status alone.
+func (s *SkyhookState) HasRecord() bool { return s.StateText != "" || s.RecordText != "" }
 
 // Skyhooks are the names of those that have left anything on the node, sorted.
 func (n *Node) Skyhooks() []string { return slices.Sorted(maps.Keys(n.skyhooks)) }

@@ -303,7 +303,8 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	if tc.isSettled(t) {
 		return
 	}
-	alone := out.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && t.node.HasSkyhook(tc.in.Skyhook.Name) || tc.hasRebootedSince(t)
+	isUnknown := !t.on.HasRecord() && !t.on.Cordoned
+	alone := out.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && !isUnknown || tc.hasRebootedSince(t)
 	d := tc.alike[t.on.Shape]
 	if d == nil || alone {
 		d = tc.deriveTasks(t, out.Admitted)

@@ -4,6 +4,7 @@
 package skyhook
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -51,5 +52,30 @@ func TestControlPlaneGoesFirst(t *testing.T) {
 		if len(admitted) != 1 || admitted[0] != "n2" {
 			t.Errorf("%s: %v are admitted first, want n2", role, admitted)
 		}
+	}
+}
+
+// Nodes that have only their status, or nothing, have the same tasks, which are compiled once. A reset one is compiled by itself.
+func TestNodesThatWaitShareTheirTasks(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}}")
+	w.addNode("new")
+	for _, name := range []string{"first", "second", "reset"} {
+		n := w.addNode(name)
+		n.Annotations = map[string]string{v1alpha1.PrefixStatus + "demo": "waiting"}
+		if name == "reset" {
+			n.Annotations[v1alpha1.PrefixRecord+"demo"] = node.SkyhookRecord{Node: string(n.UID), Skyhook: string(s.UID), State: node.HashState("{}"), Admission: 1}.String()
+		}
+	}
+	tasks := map[string][]rollout.Task{}
+	for _, target := range w.compile(s).Rollout.Targets {
+		tasks[target.Node] = target.Tasks
+	}
+	isShared := func(a, b string) bool { return &tasks[a][0] == &tasks[b][0] }
+	if !isShared("first", "second") || isShared("first", "reset") {
+		t.Errorf("both that wait: %v, with the reset one: %v", isShared("first", "second"), isShared("first", "reset"))
+	}
+	if !reflect.DeepEqual(tasks["new"], tasks["first"]) {
+		t.Errorf("the status changes the tasks:\n%+v\n%+v", tasks["new"], tasks["first"])
 	}
 }
