@@ -96,11 +96,14 @@ func (v *view) followWindows() func(*rollout.Group, time.Time) bool {
 	}
 }
 
-// copySnapshot copies the snapshot, with the pods that each target has to evict.
+// copySnapshot copies the targets of the snapshot, with the pods that each has to evict. The rest is shared: a simulation has a copy
+// of its own.
 func (v *view) copySnapshot() rollout.Snapshot {
-	snapshot := sim.Clone(v.snapshot)
+	snapshot := v.snapshot
+	snapshot.Rollouts = slices.Clone(snapshot.Rollouts)
 	for i := range snapshot.Rollouts {
 		r := &snapshot.Rollouts[i]
+		r.Targets = slices.Clone(r.Targets)
 		for j := range r.Targets {
 			t := &r.Targets[j]
 			assumeProof(t, snapshot.Now)
