@@ -5,11 +5,13 @@ package gates
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,7 +95,7 @@ func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoi
 	}
 	value, _, err := prometheus.NewAPI(c).Query(ctx, g.Query, time.Time{})
 	if err != nil {
-		return fmt.Errorf("%s cannot be asked: %w", g.URL, err)
+		return fmt.Errorf("%s cannot be asked%s: %w", g.URL, explainRefusal(err, token != ""), err)
 	}
 	switch v := value.(type) {
 	case *model.Scalar:
@@ -105,6 +107,22 @@ func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoi
 		return checkVector(g, v)
 	}
 	return fmt.Errorf("the query gives a %s, and must give numbers", value.Type())
+}
+
+// explainRefusal says what is to be changed when a server behind https and the operator do not trust one another; nothing for other errors.
+func explainRefusal(err error, hasToken bool) string {
+	var unknown x509.UnknownAuthorityError
+	var answer *prometheus.Error
+	isDenied := errors.As(err, &answer) && (strings.HasSuffix(answer.Msg, ": 401") || strings.HasSuffix(answer.Msg, ": 403"))
+	switch {
+	case errors.As(err, &unknown):
+		return ", because no known authority signed its certificate (SSL_CERT_DIR names the folder of a private one)"
+	case isDenied && hasToken:
+		return ", because it refuses the token of prometheusTokenFile"
+	case isDenied:
+		return ", because it wants a token, and gets none (only https servers that prometheusEndpoints names get that of prometheusTokenFile)"
+	}
+	return ""
 }
 
 // checkVector checks each result. One outside the threshold comes before one that is no number.

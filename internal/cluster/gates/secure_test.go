@@ -5,7 +5,13 @@ package gates
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
@@ -39,6 +46,28 @@ func newSecureServer(t *testing.T) (server *httptest.Server, roots string) {
 		t.Fatal(err)
 	}
 	return server, roots
+}
+
+// newAuthority returns a folder with the certificate of an authority that signed nothing.
+func newAuthority(t *testing.T) (roots string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = t.TempDir()
+	if err := os.WriteFile(filepath.Join(roots, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return roots
 }
 
 func writeToken(t *testing.T, content string) string {
@@ -72,9 +101,10 @@ func TestSecureServer(t *testing.T) {
 	server, roots := newSecureServer(t)
 	for _, c := range []struct{ name, roots, token, want string }{
 		{"CA and token", roots, writeToken(t, token+"\n"), "<>"},
-		{"no CA", t.TempDir(), writeToken(t, token), "certificate signed by unknown authority"},
-		{"no token", roots, "", "401"},
-		{"other token", roots, writeToken(t, "other"), "401"},
+		{"no CA", t.TempDir(), writeToken(t, token), "no known authority signed its certificate (SSL_CERT_DIR names the folder of a private one)"},
+		{"another CA", newAuthority(t), writeToken(t, token), "no known authority signed its certificate"},
+		{"no token", roots, "", "it wants a token, and gets none"},
+		{"other token", roots, writeToken(t, "other"), "it refuses the token of prometheusTokenFile: client_error: client error: 401"},
 		{"missing file", roots, filepath.Join(t.TempDir(), "token"), "reading the file of PROMETHEUS_TOKEN_FILE"},
 		{"empty file", roots, writeToken(t, "\n"), "must have one token"},
 		{"two tokens", roots, writeToken(t, "a\nb"), "must have one token"},
