@@ -71,7 +71,7 @@ func (o *Output) readFrom(r io.Reader) {
 		var lines []string
 		lines, rest = o.splitLines(rest, limit)
 		if err != nil && len(rest) > 0 {
-			lines, rest = append(lines, o.Redact.Replace(string(rest))), nil
+			lines, rest = append(lines, splitPieces(o.Redact.Replace(string(rest)), limit, 0)...), nil
 		}
 		o.writeLines(lines, true)
 		if err != nil {
@@ -80,34 +80,30 @@ func (o *Output) readFrom(r io.Reader) {
 	}
 }
 
-// splitLines splits text into complete lines, and too long lines into pieces. The end of a piece may be the start of a
-// secret or of a line ending, so that many bytes are kept for the next call.
+// splitLines splits text into complete lines, and a line that is too long into pieces of the limit. The end of text may be
+// the start of a secret or of a line ending, so that many bytes are kept for the next call.
 func (o *Output) splitLines(text []byte, limit int) (lines []string, rest []byte) {
 	for {
 		line, after, found := bytes.Cut(text, []byte("\n"))
 		if !found {
 			break
 		}
-		lines = append(lines, splitPieces(o.Redact.Replace(strings.TrimSuffix(string(line), "\r")), limit)...)
+		lines = append(lines, splitPieces(o.Redact.Replace(strings.TrimSuffix(string(line), "\r")), limit, 0)...)
 		text = after
 	}
-	if len(text) < limit {
+	kept := max(o.Redact.longestSecret()-1, 0) + len("\r\n")
+	if len(text) < limit+kept {
 		return lines, slices.Clone(text)
 	}
-	told := o.Redact.Replace(string(text))
-	keep := alignToRune(told, max(0, len(told)-max(o.Redact.longestSecret()-1, 0)))
-	if keep > 0 && told[keep-1] == '\r' {
-		keep--
-	}
-	if keep > 0 {
-		lines = append(lines, told[:keep])
-	}
-	return lines, []byte(told[keep:])
+	pieces := splitPieces(o.Redact.Replace(string(text)), limit, kept)
+	last := len(pieces) - 1
+	return append(lines, pieces[:last]...), []byte(pieces[last])
 }
 
-func splitPieces(line string, limit int) []string {
+// splitPieces cuts pieces of the limit off the line. The last piece has at least as many bytes as are to be kept.
+func splitPieces(line string, limit, kept int) []string {
 	var out []string
-	for len(line) > limit {
+	for len(line) > limit && len(line) >= limit+kept {
 		end := alignToRune(line, limit)
 		out, line = append(out, line[:end]), line[end:]
 	}

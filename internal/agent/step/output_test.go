@@ -45,6 +45,10 @@ func FuzzOutput(f *testing.F) {
 			o := NewOutput(redact, limit%2048, &all)
 			o.readFrom(&chunkedReader{text: text, piece: 1 + abs(piece)%97})
 			got := stripStamps(t, all.String())
+			longest := max(limit%2048, minLimit, 2*redact.longestSecret())
+			if i := slices.IndexFunc(got, func(line string) bool { return len(line) > longest }); i >= 0 {
+				t.Fatalf("the limit is %d, and line %d has %d bytes", longest, i, len(got[i]))
+			}
 			if whole := strings.Join(got, ""); values == nil {
 				if want := strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", ""); strings.TrimRight(whole, "\r") != strings.TrimRight(want, "\r") {
 					t.Fatalf("%q became %q", text, whole)
@@ -81,6 +85,33 @@ func (p *chunkedReader) Read(b []byte) (int, error) {
 }
 
 var errEnd = errors.New("end")
+
+// TestLongLine checks that a long line is cut at the same places, however its bytes arrive.
+func TestLongLine(t *testing.T) {
+	for _, redact := range []*Redactor{nil, NewRedactor([]string{"long secret"})} {
+		for _, piece := range []int{1, 2, 7, 255, 256, 257, 1000} {
+			for name, c := range map[string]struct {
+				text string
+				want []int
+			}{
+				"one more":  {strings.Repeat("x", 257) + "\r\n", []int{256, 1}},
+				"the limit": {strings.Repeat("x", 256) + "\r\n", []int{256}},
+				"no end":    {strings.Repeat("ä", 300), []int{256, 256, 88}},
+				"several":   {strings.Repeat("€", 200) + "\n", []int{255, 255, 90}},
+			} {
+				var all bytes.Buffer
+				NewOutput(redact, 256, &all).readFrom(&chunkedReader{text: c.text, piece: piece})
+				var got []int
+				for _, line := range stripStamps(t, all.String()) {
+					got = append(got, len(line))
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%s, %d bytes at a time: %d, want %d", name, piece, got, c.want)
+				}
+			}
+		}
+	}
+}
 
 func TestOutputKeepsTheLastLines(t *testing.T) {
 	o := NewOutput(nil, 0)

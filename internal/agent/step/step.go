@@ -33,6 +33,9 @@ const (
 // lingerFor is how long output of processes is read that a program left behind.
 const lingerFor = 2 * time.Second
 
+// busyFor limits the waits for a program that another process has open for writing. They double; together they are twice this.
+const busyFor = 2 * time.Second
+
 // ErrTimeout is the cause of a context that ends a step at its timeout.
 var ErrTimeout = errors.New("the time is up")
 
@@ -90,13 +93,7 @@ func runProgram(ctx context.Context, c Command, start time.Time) Result {
 	// The kernel kills the program when the thread that started it ends, so the goroutine is locked to its thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, write, write
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if c.Root.Chroot {
-		cmd.SysProcAttr.Chroot = c.Root.Mount
-	}
-	err = cmd.Start()
+	cmd, err := startProgram(ctx, c, write)
 	_ = write.Close()
 	if err != nil {
 		return describeStartFailure(c, err)
@@ -115,6 +112,28 @@ func runProgram(ctx context.Context, c Command, start time.Time) Result {
 	_ = read.SetReadDeadline(time.Now().Add(lingerFor))
 	<-taken
 	return describeExit(result, cmd.ProcessState, err)
+}
+
+// startProgram starts the program. A file that somebody still has open for writing cannot be executed, which passes: for a
+// moment that is so when a process that wrote it forks.
+func startProgram(ctx context.Context, c Command, output *os.File) (*exec.Cmd, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		cmd := exec.Command(c.Path, c.Args...)
+		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, output, output
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		if c.Root.Chroot {
+			cmd.SysProcAttr.Chroot = c.Root.Mount
+		}
+		err := cmd.Start()
+		if !errors.Is(err, unix.ETXTBSY) || wait > busyFor {
+			return cmd, err
+		}
+		select {
+		case <-ctx.Done():
+			return cmd, err
+		case <-time.After(wait):
+		}
+	}
 }
 
 // watchProgram ends the process group of the program at its timeout, or when the agent is told to stop.
@@ -192,6 +211,8 @@ func describeStartFailure(c Command, err error) Result {
 		r.Err = fmt.Errorf("%s is neither a program nor a script: its first line must name the interpreter, such as #!/bin/sh", c.Path)
 	case errors.Is(err, unix.EACCES):
 		r.Err = explainDenied(c)
+	case errors.Is(err, unix.ETXTBSY):
+		r.Err = fmt.Errorf("another process on the host has %s open for writing, so that it cannot be executed", c.Path)
 	default:
 		var pe *os.PathError
 		if errors.As(err, &pe) {

@@ -106,6 +106,31 @@ func TestRunThatCannotStart(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForWriter runs a program that another process has open for writing, for a moment or for good.
+func TestRunWaitsForWriter(t *testing.T) {
+	busy := filepath.Join(t.TempDir(), "busy")
+	if err := os.WriteFile(busy, []byte("#!/bin/sh\necho ran\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, release := range []bool{true, false} {
+		f, err := os.OpenFile(busy, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if release {
+			time.AfterFunc(50*time.Millisecond, func() { _ = f.Close() })
+		}
+		r, lines := runScript(context.Background(), t, "", func(c *Command) { c.Path, c.Args = busy, nil })
+		switch {
+		case release && (r.Err != nil || r.Exit != 0 || !slices.Equal(lines, []string{"ran"})):
+			t.Errorf("%+v %q", r, lines)
+		case !release && (r.Err == nil || !strings.Contains(r.Err.Error(), "open for writing") || r.Exit != cannotExecute):
+			t.Errorf("%+v %q", r, lines)
+		}
+	}
+}
+
 func TestRunIsEnded(t *testing.T) {
 	told := errors.New("told to")
 	over, end := context.WithCancelCause(context.Background())
