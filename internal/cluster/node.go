@@ -44,7 +44,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	if work.after, err = w.writeNode(ctx, n, edit, after); err != nil {
 		return err
 	}
-	work.changed = edit.TouchesNode()
+	work.changed = edit.TouchesNode() && !work.onlyChecks
 	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range work.actions {
 		switch {
@@ -113,7 +113,7 @@ func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
 		if err != nil {
 			w.failRollout(ctx, work, a, err)
 		}
-		work.changed = work.changed || isDeleted
+		work.changed = work.changed || isDeleted && !work.onlyChecks
 		if isAccepted {
 			work.done = append(work.done, a)
 		}
@@ -172,6 +172,7 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 		}
 	}
 	add(work.adopted)
+	work.onlyChecks = work.adopted.Empty() && onlyChecks(work.actions)
 	for _, a := range work.withoutFailed(work.actions) {
 		e, err := w.editOf(a, n)
 		if err != nil {
@@ -180,10 +181,31 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 		add(e)
 	}
 	for _, u := range work.updates {
-		add(u.by.Words(n, u.verdict))
+		words := u.by.Words(n, u.verdict)
+		work.onlyChecks = work.onlyChecks && words.Empty()
+		add(words)
 	}
-	add(w.announced.editOf(n))
+	announced := w.announced.editOf(n)
+	work.onlyChecks = work.onlyChecks && announced.Empty()
+	add(announced)
 	return edit.WithoutUnchanged(was), n, rollout.Action{}, nil
+}
+
+// onlyChecks reports whether actions only start or end checks for drift. Nobody waits for these: the engine has asked for a pass in
+// which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
+func onlyChecks(actions []rollout.Action) bool {
+	noted := ""
+	for _, a := range actions {
+		switch {
+		case a.Verb == rollout.VerbVerify:
+		case a.Verb == rollout.VerbNote:
+			noted = a.Object
+		case a.Verb == rollout.VerbSweep && a.Object != "" && a.Object == noted:
+		default:
+			return false
+		}
+	}
+	return len(actions) > 0
 }
 
 // editOf is what an action changes on its node.

@@ -32,7 +32,8 @@ type nodeWork struct {
 	deletions  []rollout.Action // of objects that ended
 	done       []rollout.Action
 	failed     map[rollout.Ref]bool // rollouts whose work on the node failed
-	changed    bool                 // something was changed
+	changed    bool                 // something was changed that is to be observed at once
+	onlyChecks bool                 // checks for drift start or end, and nothing else happens
 	observed   bool                 // a pass left the node alone because of this work; see inFlight.view
 	late       bool                 // the outcome of its pass was taken before it completed
 }

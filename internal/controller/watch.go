@@ -222,7 +222,7 @@ func ourAnnotations(n *corev1.Node) map[string]string {
 	ours := map[string]string{}
 	for key, value := range n.Annotations {
 		if strings.HasPrefix(key, v1alpha1.PrefixDrift) {
-			value = "" // of a check that nobody waits for
+			continue // nobody waits for a check
 		}
 		if strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, opv1.Group+"/") {
 			ours[key] = value

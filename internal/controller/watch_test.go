@@ -64,6 +64,7 @@ func TestHasNodeChange(t *testing.T) {
 		{"our annotation goes", func(n *corev1.Node) { delete(n.Annotations, "skyhook.nvidia.com/nodeState_demo") }, true},
 		{"another annotation of ours", func(n *corev1.Node) { n.Annotations["skyhook.nvidia.com/status_demo"] = "x" }, true},
 		{"an annotation of a NodeOp", func(n *corev1.Node) { n.Annotations["operator.kairos.io/cordoned-by"] = "x" }, true},
+		{"a check for drift", func(n *corev1.Node) { n.Annotations["skyhook.nvidia.com/drift_demo"] = "{}" }, false},
 		{"a label", func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
 		{"a taint", func(n *corev1.Node) { n.Spec.Taints[0].Value = "v" }, true},
 		{"a cordon", func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},

@@ -102,6 +102,7 @@ func (d driftChecker) continueCheck(t *targetState) {
 		if !drift.Keep {
 			d.plan.addAction(t, VerbSweep, why).Object = drift.Object
 		}
+		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // in which the outcome counts
 	}
 	switch {
 	case !t.isUntouched():
