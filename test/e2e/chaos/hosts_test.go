@@ -83,6 +83,7 @@ func (r *run) observe() (stop func()) {
 		Protected:  []string{suite.Namespace + "/" + protectedPod},
 		Protecting: []string{settings, services, kernel},
 		Guarded:    guardedApp,
+		MinReady:   2,
 	})
 	r.observer = o
 	ctx, cancel := context.WithCancel(r.Context())

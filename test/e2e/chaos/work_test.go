@@ -352,7 +352,8 @@ func (r *run) checkNothingLeft() {
 		pods, err := core.Pods(suite.OperatorNamespace).List(r.Context(), metav1.ListOptions{LabelSelector: ours})
 		configMaps, err2 := core.ConfigMaps(suite.OperatorNamespace).List(r.Context(), metav1.ListOptions{LabelSelector: ours})
 		jobs, err3 := r.machines.Client.BatchV1().Jobs(suite.Namespace).List(r.Context(), metav1.ListOptions{LabelSelector: "kairos.io/nodeop"})
-		if err := errors.Join(err, err2, err3); err != nil {
+		revisions, err4 := r.machines.Client.AppsV1().ControllerRevisions(suite.OperatorNamespace).List(r.Context(), metav1.ListOptions{LabelSelector: "skyhook.nvidia.com/revision-of"})
+		if err := errors.Join(err, err2, err3, err4); err != nil {
 			left = []string{err.Error()}
 		} else {
 			left = nil
@@ -364,6 +365,9 @@ func (r *run) checkNothingLeft() {
 			}
 			for _, j := range jobs.Items {
 				left = append(left, "Job "+j.Name)
+			}
+			for _, c := range revisions.Items {
+				left = append(left, "ControllerRevision "+c.Name)
 			}
 		}
 		if len(left) == 0 || time.Now().After(deadline) {

@@ -19,6 +19,7 @@ type Host struct {
 	Starts     int               // of the counted service, likewise
 	Interrupts []Interrupt       // as the agent recorded them
 	Versions   map[string]string // version of each package whose script has run to its end, by SKYHOOK.PACKAGE
+	Installed  map[string]string // version of each package that the agent's record says is installed, likewise
 }
 
 // Interrupt is the agent's record of an interrupt.
@@ -43,12 +44,13 @@ mountpoint -q /var/lib/chaos && exit
 echo "boots $(cat /var/log/chaos/boots | wc -l)"
 echo "starts $(cat /var/log/chaos/starts | wc -l)"
 for f in /var/lib/chaos/*.version; do test -f "$f" && echo "version $(basename "$f" .version) $(cat "$f")"; done
-find /var/lib/skyhook /etc/skyhook -path '*/interrupts/records/*.json' 2>/dev/null | while read -r f; do echo "interrupt $(tr -d '\n' < "$f")"; done`
+find /var/lib/skyhook /etc/skyhook -path '*/interrupts/records/*.json' 2>/dev/null | while read -r f; do echo "interrupt $(tr -d '\n' < "$f")"; done
+for f in /var/lib/skyhook/*/records/*/record.json; do if test -f "$f"; then echo "record $(basename "${f%/records/*}") $(tr -d '\n' < "$f")"; fi; done`
 )
 
 // ParseHost reads the output of HostScript.
 func ParseHost(text string) (Host, error) {
-	h := Host{Versions: map[string]string{}}
+	h := Host{Versions: map[string]string{}, Installed: map[string]string{}}
 	isComplete := false
 	for line := range strings.Lines(text) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -65,6 +67,8 @@ func ParseHost(text string) (Host, error) {
 			var i Interrupt
 			err = json.Unmarshal([]byte(rest), &i)
 			h.Interrupts = append(h.Interrupts, i)
+		case "record":
+			err = h.addRecord(rest)
 		case "end":
 			isComplete = true
 		default:
@@ -78,6 +82,25 @@ func ParseHost(text string) (Host, error) {
 		return Host{}, fmt.Errorf("reading a host: it told only a part: %q", text)
 	}
 	return h, nil
+}
+
+// addRecord adds what the agent's record of a package says: SKYHOOK, a space, and the record.
+func (h *Host) addRecord(text string) error {
+	skyhook, raw, _ := strings.Cut(text, " ")
+	var record struct {
+		Package   string `json:"package"`
+		Installed struct {
+			Version string `json:"version"`
+			Release string `json:"release"`
+		} `json:"installed"`
+	}
+	if err := json.Unmarshal([]byte(raw), &record); err != nil {
+		return err
+	}
+	if record.Installed.Version != "" && record.Installed.Version != "uninstalled" {
+		h.Installed[skyhook+"."+record.Package] = record.Installed.Release
+	}
+	return nil
 }
 
 // hostView is what was seen of a host so far.
@@ -158,7 +181,8 @@ func (o *Observer) checkOnce(at time.Time, node string, h Host) {
 // nodeState is the annotation nodeState of a Skyhook: by NAME|VERSION.
 type nodeState map[string]struct{ Name, Version, Stage, State string }
 
-// checkRecord checks that what the node records as done is done on the host. What changed while the host was read is left out.
+// checkRecord checks that what the node records as done is done on the host and recorded there, and that the node records everything
+// that is installed. What changed while the host was read is left out.
 func (o *Observer) checkRecord(at time.Time, node string, before, after map[string]string, h Host) {
 	const prefix = "skyhook.nvidia.com/nodeState_"
 	for key, raw := range before {
@@ -171,13 +195,28 @@ func (o *Observer) checkRecord(at time.Time, node string, before, after map[stri
 			o.add(at, RuleRecord, "%s: nodeState of %s cannot be read: %v", node, skyhook, err)
 			continue
 		}
+		recorded := map[string]bool{}
 		for _, p := range state {
 			marker := skyhook + "." + p.Name
-			version := h.Versions[marker]
-			wanted, isKnown := o.wanted[marker]
-			isAhead := isKnown && version == wanted
-			if hasApplied(p.Stage, p.State) && version != p.Version && !isAhead {
-				o.add(at, RuleRecord, "%s records %s %s at %s %s, and its script on the host has done %q", node, marker, p.Version, p.Stage, p.State, version)
+			recorded[marker] = true
+			if !hasApplied(p.Stage, p.State) {
+				continue
+			}
+			isWrong := func(version string) bool {
+				wanted, isKnown := o.wanted[marker]
+				isAhead := isKnown && version == wanted
+				return version != p.Version && !isAhead
+			}
+			if done := h.Versions[marker]; isWrong(done) {
+				o.add(at, RuleRecord, "%s records %s %s at %s %s, and its script on the host has done %q", node, marker, p.Version, p.Stage, p.State, done)
+			}
+			if installed := h.Installed[marker]; isWrong(installed) {
+				o.add(at, RuleRecord, "%s records %s %s at %s %s, and the agent has recorded %q as installed", node, marker, p.Version, p.Stage, p.State, installed)
+			}
+		}
+		for marker, version := range h.Installed {
+			if strings.HasPrefix(marker, skyhook+".") && !recorded[marker] {
+				o.add(at, RuleRecord, "the agent has recorded %s %s as installed on %s, and the node records nothing of it", marker, version, node)
 			}
 		}
 	}

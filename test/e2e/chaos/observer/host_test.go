@@ -16,12 +16,16 @@ starts 4
 version chaos-kernel.driver 1.0.0
 interrupt {"schema":1,"id":"a1","type":"reboot","state":"done","from":"b0","to":"b1"}
 interrupt {"schema":1,"id":"a2","type":"service","state":"intended","units":[{"name":"x.service"}]}
+record chaos-kernel {"schema": 1, "package": "driver", "installed": {"version": "1.0", "release": "1.0.0"}}
+record chaos-settings {"schema": 1, "package": "extra", "installed": {"version": "uninstalled", "release": "1.0.0"}}
+record chaos-settings {"schema": 1, "package": "base", "installed": {}}
 end
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Boots != 3 || got.Starts != 4 || got.Versions["chaos-kernel.driver"] != "1.0.0" || len(got.Interrupts) != 2 ||
+		!reflect.DeepEqual(got.Installed, map[string]string{"chaos-kernel.driver": "1.0.0"}) ||
 		!reflect.DeepEqual(got.Interrupts[0], Interrupt{ID: "a1", Type: "reboot", State: "done", From: "b0", To: "b1"}) {
 		t.Errorf("it was read as %+v", got)
 	}
@@ -76,9 +80,15 @@ func TestRecord(t *testing.T) {
 		return map[string]string{"skyhook.nvidia.com/nodeState_kernel": fmt.Sprintf(
 			`{"driver|%[1]s":{"name":"driver","version":%[1]q,"image":"i","stage":%[2]q,"state":%[3]q}}`, version, stage, state)}
 	}
-	host := func(version string) Host {
-		return Host{Boots: 1, Starts: 1, Versions: map[string]string{"kernel.driver": version}}
+	recorded := func(version, installed string) Host {
+		h := Host{Boots: 1, Starts: 1, Versions: map[string]string{"kernel.driver": version}, Installed: map[string]string{}}
+		if installed != "" {
+			h.Installed["kernel.driver"] = installed
+		}
+		return h
 	}
+	host := func(version string) Host { return recorded(version, version) }
+	none := map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{}"}
 	for _, c := range []struct {
 		name          string
 		before, after map[string]string
@@ -91,8 +101,12 @@ func TestRecord(t *testing.T) {
 		{"changed while it was read", state("1.0.0", "config", "complete"), state("1.1.0", "upgrade", "in_progress"), host("1.1.0"), "", ""},
 		{"uninstalls", state("1.0.0", "uninstall", "in_progress"), state("1.0.0", "uninstall", "in_progress"), host(""), "", ""},
 		{"ahead", state("1.1.0", "config", "complete"), state("1.1.0", "config", "complete"), host("1.2.0"), "", ""},
-		{"claimed and not done", state("1.0.0", "apply", "complete"), state("1.0.0", "apply", "complete"), host(""), RuleRecord, `n1 records kernel.driver 1.0.0 at apply complete, and its script on the host has done ""`},
-		{"another version", state("1.1.0", "config", "complete"), state("1.1.0", "config", "complete"), host("1.0.0"), RuleRecord, `has done "1.0.0"`},
+		{"claimed and not done", state("1.0.0", "apply", "complete"), state("1.0.0", "apply", "complete"), recorded("", "1.0.0"), RuleRecord, `n1 records kernel.driver 1.0.0 at apply complete, and its script on the host has done ""`},
+		{"another version", state("1.1.0", "config", "complete"), state("1.1.0", "config", "complete"), recorded("1.0.0", "1.1.0"), RuleRecord, `has done "1.0.0"`},
+		{"not recorded by the agent", state("1.0.0", "apply", "complete"), state("1.0.0", "apply", "complete"), recorded("1.0.0", ""), RuleRecord, `the agent has recorded "" as installed`},
+		{"the agent is ahead", state("1.1.0", "config", "complete"), state("1.1.0", "config", "complete"), recorded("1.1.0", "1.2.0"), "", ""},
+		{"forgotten by the node", none, none, host("1.0.0"), RuleRecord, "the agent has recorded kernel.driver 1.0.0 as installed on n1, and the node records nothing of it"},
+		{"gone from both", none, none, host(""), "", ""},
 		{"unreadable", map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{"}, map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{"}, host(""), RuleRecord, "cannot be read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,6 +29,7 @@ type Setup struct {
 	Protected  []string // pods that must not die, as NAMESPACE/NAME
 	Protecting []string // Skyhooks that wait for protected pods before they interrupt a node
 	Guarded    string   // value of the label app of pods that may only be evicted
+	MinReady   int      // how many of these their disruption budget wants to be available
 }
 
 // Violation is a promise that was broken.
@@ -49,6 +50,7 @@ const (
 	RuleProtected = "protected pods never die"
 	RuleInterrupt = "no interrupt begins beside a protected pod"
 	RuleEvicted   = "pods with a disruption budget are evicted, not deleted"
+	RuleBudget    = "an eviction leaves as many pods ready as the disruption budget wants"
 	RuleOnce      = "each interrupt is carried out once"
 	RuleRecord    = "what a node records is done on the host"
 	RuleCordon    = "no node stays cordoned"
@@ -64,10 +66,11 @@ type Observer struct {
 
 	mu         sync.Mutex
 	nodes      map[string]nodeView
-	alive      map[string]string // UIDs of protected pods, by NAMESPACE/NAME
-	on         map[string]string // their nodes
-	released   map[string]bool   // protected pods that may die
-	excused    map[string]bool   // UIDs of pods that somebody else deleted
+	alive      map[string]string    // UIDs of protected pods, by NAMESPACE/NAME
+	on         map[string]string    // their nodes
+	released   map[string]bool      // protected pods that may die
+	excused    map[string]bool      // UIDs of pods that somebody else deleted
+	guarded    map[string]readiness // of pods with a disruption budget, by UID
 	reported   map[string]bool
 	hosts      map[string]*hostView
 	wanted     map[string]string // version that a package has or goes to, by SKYHOOK.PACKAGE
@@ -85,7 +88,7 @@ type nodeView struct {
 func New(setup Setup) *Observer {
 	return &Observer{
 		setup: setup, nodes: map[string]nodeView{}, alive: map[string]string{}, on: map[string]string{}, released: map[string]bool{},
-		excused: map[string]bool{}, reported: map[string]bool{}, hosts: map[string]*hostView{}, wanted: map[string]string{},
+		excused: map[string]bool{}, guarded: map[string]readiness{}, reported: map[string]bool{}, hosts: map[string]*hostView{}, wanted: map[string]string{},
 	}
 }
 
@@ -196,6 +199,7 @@ func (o *Observer) PodChanged(at time.Time, p *corev1.Pod, isDeleted bool) {
 	o.checkProtected(at, p, isDeleted)
 	o.checkInterrupt(at, p, isDeleted)
 	o.checkEvicted(at, p, isDeleted)
+	o.checkBudget(at, p, isDeleted)
 }
 
 func (o *Observer) checkProtected(at time.Time, p *corev1.Pod, isDeleted bool) {
@@ -237,6 +241,53 @@ func (o *Observer) checkEvicted(at time.Time, p *corev1.Pod, isDeleted bool) {
 	if describeDisruption(p) == "" {
 		o.add(at, RuleEvicted, "pod %s/%s on %s was deleted without an eviction", p.Namespace, p.Name, p.Spec.NodeName)
 	}
+}
+
+// readiness is whether a pod can be counted on.
+type readiness struct {
+	ready bool
+	since time.Time
+}
+
+// checkBudget checks that evicting a ready pod leaves as many ready ones as its disruption budget wants. A pod that was lost in another
+// way lately counts as ready: the API server may not have known.
+func (o *Observer) checkBudget(at time.Time, p *corev1.Pod, isDeleted bool) {
+	if o.setup.Guarded == "" || p.Labels["app"] != o.setup.Guarded {
+		return
+	}
+	before := o.guarded[string(p.UID)]
+	isDying := isDeleted || p.DeletionTimestamp != nil
+	now := readiness{ready: !isDying && isReady(p), since: before.since}
+	if now.ready != before.ready {
+		now.since = at
+	}
+	isEvicted := isDying && describeDisruption(p) != ""
+	if isEvicted {
+		now.since = time.Time{} // which nobody can have missed
+	}
+	o.guarded[string(p.UID)] = now
+	if !isEvicted || !before.ready {
+		return
+	}
+	left := 0
+	for _, other := range o.guarded {
+		isLostLately := !other.since.IsZero() && at.Sub(other.since) < downFor
+		if other.ready || isLostLately {
+			left++
+		}
+	}
+	if left < o.setup.MinReady {
+		o.add(at, RuleBudget, "pod %s/%s on %s was evicted, which leaves %d of %d", p.Namespace, p.Name, p.Spec.NodeName, left, o.setup.MinReady)
+	}
+}
+
+func isReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // describeDisruption says who disrupts a pod, as the API server records it. It is empty for a plain deletion.

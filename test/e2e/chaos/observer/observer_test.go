@@ -4,6 +4,8 @@
 package observer
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,7 @@ func newObserver() *Observer {
 		Protected:  []string{"work/training"},
 		Protecting: []string{"kernel"},
 		Guarded:    "web",
+		MinReady:   2,
 	})
 }
 
@@ -200,6 +203,45 @@ func TestEvicted(t *testing.T) {
 			o.PodChanged(at(1), c.pod, false)
 			o.PodChanged(at(2), c.pod, true) // said once
 			o.require(t, c.rule, "work/web-1")
+		})
+	}
+}
+
+// TestBudget: two of three pods must be ready.
+func TestBudget(t *testing.T) {
+	web := func(name string, isReady, isEvicted bool) *corev1.Pod {
+		return newPod(name, "n1", func(p *corev1.Pod) {
+			p.Labels["app"] = "web"
+			if isReady {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			}
+			if isEvicted {
+				p.DeletionTimestamp = &metav1.Time{Time: start}
+				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"})
+			}
+		})
+	}
+	for _, c := range []struct {
+		name  string
+		after map[int]*corev1.Pod // seconds after all are ready
+		rule  string
+	}{
+		{"one is evicted", map[int]*corev1.Pod{1: web("web-1", true, true)}, ""},
+		{"another one too", map[int]*corev1.Pod{1: web("web-1", true, true), 2: web("web-2", true, true)}, RuleBudget},
+		{"another one too, after its successor is ready", map[int]*corev1.Pod{1: web("web-1", true, true), 2: web("web-4", true, false), 3: web("web-2", true, true)}, ""},
+		{"one was lost just now", map[int]*corev1.Pod{1: web("web-1", false, false), 2: web("web-2", true, true)}, ""},
+		{"one was lost long ago", map[int]*corev1.Pod{1: web("web-1", false, false), 100: web("web-2", true, true)}, RuleBudget},
+		{"one that is not ready is evicted", map[int]*corev1.Pod{1: web("web-1", false, false), 2: web("web-1", false, true), 100: web("web-1", false, true)}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := newObserver()
+			for _, name := range []string{"web-1", "web-2", "web-3"} {
+				o.PodChanged(at(0), web(name, true, false), false)
+			}
+			for _, s := range slices.Sorted(maps.Keys(c.after)) {
+				o.PodChanged(at(s), c.after[s], false)
+			}
+			o.require(t, c.rule, "leaves 1 of 2")
 		})
 	}
 }
