@@ -66,7 +66,8 @@ type environment struct {
 	namespaces    []string                  // that the operator watches
 	loses         func(rollout.Action) bool // actions that are lost
 	last          rollout.Plan
-	writesStatus  bool // statuses are written
+	writesStatus  bool          // statuses are written
+	findings      node.Findings // of proofs
 	otherRollouts []rollout.Rollout
 	otherGroups   []rollout.Group // of the others
 }
@@ -128,6 +129,7 @@ func (w *environment) input(o *v1alpha1.NodeOp) *Input {
 	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Config: Config{
 		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
 	}}
+	in.Proofs, in.Findings = Proofs(o, nil), w.findings
 	for _, n := range w.nodes {
 		in.Nodes = append(in.Nodes, n.With(node.Edit{}))
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 const rebootingOp = `{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`
@@ -34,6 +35,26 @@ func TestLostRebootPod(t *testing.T) {
 	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'") // once
 	requireEqual(t, "jobs", w.countCreated("Job"), 2)
+	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
+}
+
+// A node that has rebooted is running until it is proven, and says that its reboot is done.
+func TestProofAfterReboot(t *testing.T) {
+	w := newEnvironment(t, "n1")
+	o := w.applyYAML(`{metadata: {name: up}, spec: {command: [x], cordon: true, rebootOnSuccess: true, proof: {objects: [{apiVersion: v1, kind: ConfigMap, name: tests, cel: object.data.ok}]}}}`)
+	w.findings = node.Findings{{"n1": "the tests have not passed"}}
+	for range 20 {
+		w.tick()
+	}
+	entry := o.Status.NodeStatuses["n1"]
+	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'")
+	requireEqual(t, "phase", entry.Phase, v1alpha1.PhaseRunning)
+	requireEqual(t, "reboot", entry.RebootStatus, v1alpha1.RebootCompleted)
+	requireEqual(t, "message", entry.Message, "the tests have not passed")
+	requireEqual(t, "cordoned", w.node("n1").Unschedulable, true)
+	w.findings = node.Findings{{"n1": ""}}
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
 }
 

@@ -229,9 +229,13 @@ func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.
 	case command == nil:
 		out.Phase, out.Message = v1alpha1.PhasePending, "The node is prepared"
 	case command.Is(node.StepDone):
-		out.Phase, out.Message = v1alpha1.PhaseCompleted, textJobDone
-		if out.RebootStatus != v1alpha1.RebootPending {
-			out.Phase = v1alpha1.PhaseRunning // until the node is released
+		isRebooting := out.RebootStatus == v1alpha1.RebootPending && t.rec.Proving == nil
+		out.Phase, out.Message = v1alpha1.PhaseRunning, textJobDone // until the node is released
+		switch {
+		case isRebooting:
+			out.Phase = v1alpha1.PhaseCompleted
+		case out.RebootStatus == v1alpha1.RebootPending:
+			out.RebootStatus = v1alpha1.RebootCompleted // and its proof is waited for
 		}
 	case j == nil || !t.hasRun(j):
 		out.Phase, out.Message = v1alpha1.PhasePending, "Job created"
