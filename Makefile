@@ -125,6 +125,17 @@ $(CACHE)/skyhook-tools/kyverno-%/kyverno:
 	@mkdir -p $(dir $@)
 	cd $$(go mod download -json github.com/kyverno/kyverno@$* | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && CGO_ENABLED=0 go build -ldflags "-s -w" -o $@ ./cmd/cli/kubectl-kyverno
 
+# The same for sigstore's policy-controller, whose program for tests has its engine.
+POLICY_TESTER := $(CACHE)/skyhook-tools/policy-controller-$(shell sed -n 's|.*"github.com/sigstore/policy-controller@\(v[^"]*\)".*|\1|p' test/docs/objects_test.go)/policy-tester
+
+.PHONY: policy-controller
+policy-controller: $(POLICY_TESTER) ## have policy-controller's own engine admit and refuse what docs/kyverno/policy-controller.yaml says
+	cd test/docs && SKYHOOK_POLICY_TESTER=$< go test -count=1 -run TestPolicyController .
+
+$(CACHE)/skyhook-tools/policy-controller-%/policy-tester:
+	@mkdir -p $(dir $@)
+	cd $$(go mod download -json github.com/sigstore/policy-controller@$* | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && CGO_ENABLED=0 go build -ldflags "-s -w" -o $@ ./cmd/tester
+
 .PHONY: chart
 chart: ## render the chart with its values, and install, upgrade and uninstall it on an API server
 	cd test/chart && go test -timeout 20m ./...

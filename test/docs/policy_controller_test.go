@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+)
+
+// policyTester has policy-controller's own engine check an image, and returns what it says. "make policy-controller" builds the program and
+// says where it is.
+func policyTester(t *testing.T, policy, image string) (isAdmitted bool, text string) {
+	t.Helper()
+	cmd := exec.Command(os.Getenv("SKYHOOK_POLICY_TESTER"), "-policy", policy, "-image", image, "-log-level", "error")
+	out, err := cmd.CombinedOutput()
+	var hasFailed *exec.ExitError
+	if err != nil && !errors.As(err, &hasFailed) {
+		t.Fatal(err)
+	}
+	return err == nil, string(out)
+}
+
+// TestPolicyControllerVerifiesSignatures has policy-controller check the images of pods of packages and NodeOps with the policy of
+// docs/kyverno, whose registry and key are replaced, after kubectl skyhook package sign has signed some of them. It checks the image of each
+// container and init container by itself, in the namespaces that have its label: what else a pod has makes no difference.
+func TestPolicyControllerVerifiesSignatures(t *testing.T) {
+	if os.Getenv("SKYHOOK_POLICY_TESTER") == "" {
+		t.Skip(`SKYHOOK_POLICY_TESTER does not name policy-controller's program: run "make policy-controller", which builds it`)
+	}
+	folder := t.TempDir()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	s := signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
+	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	public := s.createKey("ours")
+	s.createKey("theirs")
+	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
+		s.push(host + "/team/" + image + ":1.0.0")
+	}
+	s.sign(host+"/team/signed:1.0.0", "ours")
+	s.sign(host+"/team/by-others:1.0.0", "theirs")
+	s.sign(host+"/team/moved:1.0.0", "ours")
+	s.push(host + "/team/moved:1.0.0")
+
+	text, err := os.ReadFile("../../docs/kyverno/policy-controller.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := strings.ReplaceAll(strings.TrimSpace(public), "\n", "\n"+strings.Repeat(" ", 10))
+	s.write("policy.yaml", examplePublicKey.ReplaceAllString(strings.ReplaceAll(string(text), "registry.example.org", host), indented))
+	for _, c := range []struct {
+		what, image string
+		isAdmitted  bool
+		want        string
+	}{
+		{"a signed package or NodeOp", host + "/team/signed:1.0.0", true, ""},
+		{"an unsigned package or NodeOp", host + "/team/unsigned:1.0.0", false, "no signatures found"},
+		{"a package or NodeOp that others signed", host + "/team/by-others:1.0.0", false, "no matching signatures"},
+		{"a package whose tag moved after it was signed", host + "/team/moved:1.0.0", false, "no signatures found"},
+		{"the agent", "ghcr.io/skyhook-k8s/skyhook/agent:v0.1.0", true, ""},
+		{"the pause image", "registry.k8s.io/pause:3.10", true, ""},
+		{"an image that no policy names", "registry.example.com/other:1", false, "is uncovered by policy"},
+	} {
+		isAdmitted, text := policyTester(t, filepath.Join(folder, "policy.yaml"), c.image)
+		if isAdmitted != c.isAdmitted || !strings.Contains(text, c.want) {
+			t.Errorf("%s: admitted %v, want %v and %q:\n%s", c.what, isAdmitted, c.isAdmitted, c.want, text)
+		}
+	}
+}
