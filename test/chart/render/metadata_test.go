@@ -34,11 +34,13 @@ type listing struct {
 		Image     string   `json:"image"`
 		Platforms []string `json:"platforms"`
 	}
-	Links []struct {
-		Name string `json:"name"`
-		URL  string `json:"url"`
-	}
+	Links    []hubLink
 	Examples []map[string]any
+}
+
+type hubLink struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
 }
 
 func readListing(t *testing.T, about *chartv2.Metadata) (l listing) {
@@ -94,6 +96,15 @@ func TestListing(t *testing.T) {
 	slices.Sort(contained)
 	if !slices.Equal(listed, contained) || len(l.Images) != 2 || len(l.Links) == 0 {
 		t.Errorf("the chart has the CRDs\n%q\nand lists\n%q, %d images and %d links", contained, listed, len(l.Images), len(l.Links))
+	}
+	if key := about.Annotations["artifacthub.io/signKey"]; key != "" {
+		t.Errorf("the chart names the PGP key %q, and has no provenance file: cosign signs it without a key", key)
+	}
+	hasSignatures := slices.ContainsFunc(l.Links, func(link hubLink) bool {
+		return strings.HasSuffix(link.URL, "/docs/release-process.md#verify-a-release")
+	})
+	if !hasSignatures {
+		t.Errorf("no link of %+v says how signatures are verified", l.Links)
 	}
 	checkExamples(t, l.Examples)
 	_, icon, _ := strings.Cut(about.Icon, "/skyhook-k8s/skyhook/main/")
