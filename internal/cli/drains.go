@@ -17,11 +17,12 @@ const maxDrains = 5
 
 // drainStatus is how far the drain of a node is.
 type drainStatus struct {
-	Node    string    `json:"node"`
-	Left    int       `json:"podsLeft"`
-	All     int       `json:"podsTotal"`
-	For     string    `json:"for,omitempty"`
-	Slowest []slowPod `json:"slowest"`
+	Node    string     `json:"node"`
+	Left    int        `json:"podsLeft"`
+	All     int        `json:"podsTotal"`
+	Since   *time.Time `json:"since,omitempty"`
+	For     string     `json:"for,omitempty"`
+	Slowest []slowPod  `json:"slowest"`
 }
 
 // slowPod is a pod that is expected to leave last.
@@ -36,7 +37,7 @@ type slowPod struct {
 func describeDrains(now time.Time, all []rollout.Drained) []drainStatus {
 	var out []drainStatus
 	for _, d := range all {
-		s := drainStatus{Node: d.Node, Left: d.Left, All: d.All, Slowest: []slowPod{}}
+		s := drainStatus{Node: d.Node, Left: d.Left, All: d.All, Since: timeOrNil(d.Since), Slowest: []slowPod{}}
 		if now.After(d.Since) && !d.Since.IsZero() {
 			s.For = formatDuration(now.Sub(d.Since))
 		}

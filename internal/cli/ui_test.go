@@ -131,6 +131,7 @@ var pageCommands = []struct {
 	{dump: windowsDump, page: "/rollouts/skyhook/gpu", fields: map[string]string{"status": "status gpu", "why": "why gpu", "simulation": "simulate gpu --steps=false"}},
 	{dump: stuckDump, page: "/nodes/n3", whole: "node describe n3"},
 	{dump: stuckDump, page: "/nodes/n3", fields: map[string]string{"why": "why n3", "name": "", "state": "", "ready": "", "cordoned": "", "status": "", "work": "", "drift": "", "holds": "", "pods": "", "events": ""}},
+	{dump: stuckDump, page: "/nodes/n2", whole: "node describe n2"},
 	{dump: stuckDump, page: "/plan", fields: map[string]string{"simulation": "simulate --steps=false"}},
 	{dump: windowsDump, page: "/plan", fields: map[string]string{"simulation": "simulate --steps=false"}},
 	{dump: windowsDump, page: "/policies", whole: "deployment-policy status"},
@@ -172,6 +173,8 @@ func TestUIIsNotEmpty(t *testing.T) {
 		stuckDump: {
 			"status --nodes": {`"state":"failed"`, `"reason":"StageFailed"`, `"since":`, `"stage":"tuning config"`},
 			"status base":    {`"packageProgress":[{"complete":3,"failed":1,"name":"tuning","version":"1.2.0","waiting":1,"working":1}]`, `"counted":[{`},
+			"status driver":  {`"drains":[{"node":"n1","podsLeft":1,"podsTotal":1,"since":"2026-11-21T19:52:49Z","slowest":[{"pod":"default/web-1"`},
+			"why n2":         {`"drain":{"node":"n2","podsLeft":2,"podsTotal":2,`},
 			"simulate base":  {`"progress":{"batches":[{`, `"past":[{`, `"future":[{`, `"steps":[{`},
 			"simulate":       {`"from":"2026-`, `"to":"2026-`},
 		},
@@ -196,7 +199,7 @@ func TestUIIsNotEmpty(t *testing.T) {
 
 // uiPages are the pages of the dumps, by golden file.
 var uiPages = map[string]map[string]string{
-	stuckDump:   {"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3", "plan": "/plan"},
+	stuckDump:   {"fleet": "/", "fleet-of-base": "/?rollout=base&by=none&state=failed", "rollout": "/rollouts/skyhook/driver", "node": "/nodes/n3", "draining-node": "/nodes/n2", "plan": "/plan"},
 	windowsDump: {"policies": "/policies", "rollout-with-windows": "/rollouts/skyhook/gpu", "fleet-by-zone": "/?by=zone"},
 }
 
@@ -218,6 +221,34 @@ func TestUIPages(t *testing.T) {
 		s := startUI(t, "--from", dump)
 		for name, path := range pages {
 			s.comparePage(path, filepath.Join("testdata", "ui", name+".html"))
+		}
+	}
+}
+
+// TestUITwoEnds: a page with the end of the simulation and the time that the operator expects says which is which.
+func TestUITwoEnds(t *testing.T) {
+	raw, err := os.ReadFile(windowsDump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ready.yaml")
+	if err := os.WriteFile(file, bytes.ReplaceAll(raw, []byte(`status: "False"`), []byte(`status: "True"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startUI(t, "--from", file)
+	status, page := s.get("/rollouts/skyhook/gpu", "text/html")
+	for _, want := range []string{
+		"the operator expects it to be complete at 2026-11-24 03:40:00 UTC, from how long its finished nodes took", "if everything succeeds and each stage takes two minutes, which is what the simulation assumes",
+		"from how long nodes really took, and usually the better one",
+	} {
+		if status != http.StatusOK || !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	_, answer := s.get("/rollouts/skyhook/gpu", "application/json")
+	for _, want := range []string{`"estimatedCompletion": "2026-11-24T03:40:00Z"`, `"simulatedEnd": "2026-11-`} {
+		if !bytes.Contains(answer, []byte(want)) {
+			t.Errorf("the JSON lacks %s:\n%s", want, answer)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Progress struct {
 	Now     time.Time  `json:"now"`
 	Past    []Point    `json:"past"`
 	Future  []Point    `json:"future,omitempty"`
-	End     *time.Time `json:"end,omitempty"` // when everything is complete in the simulation
+	End     *time.Time `json:"simulatedEnd,omitempty"` // when everything is complete in the simulation
 	Closed  []Span     `json:"closed,omitempty"`
 	Batches []Batch    `json:"batches,omitempty"`
 }
@@ -159,7 +159,7 @@ func (p plot) Summary() string {
 	now := p.Past[len(p.Past)-1]
 	text := fmt.Sprintf("since %s: %d of %d nodes complete, %d working, %d failed", formatClock(p.from), now.Complete, p.Nodes, now.Working, now.Failed)
 	if p.End != nil {
-		text += "; expected to be complete at " + formatClock(*p.End)
+		text += "; complete at " + formatClock(*p.End) + " if everything succeeds and each stage takes two minutes, which is what the simulation assumes"
 	}
 	return text
 }

@@ -286,6 +286,27 @@ func TestPointer(t *testing.T) {
 	b.run(chromedp.MouseEvent(input.MouseMoved, 2, 2), chromedp.WaitNotVisible("#tip"))
 }
 
+// TestDrains: the page of a rollout lists the nodes that are drained, and that of a node says what keeps its pods.
+func TestDrains(t *testing.T) {
+	b := startBrowser(t)
+	address := serveDump(t, dumps+"stuck.yaml")
+	var drains, why string
+	b.run(
+		chromedp.Navigate(address+"rollouts/skyhook/driver"), chromedp.WaitVisible("#drains tbody tr:nth-child(2)"), chromedp.Text("#drains tbody tr:nth-child(2)", &drains),
+		chromedp.Click("#drains tbody tr:nth-child(2) a"), chromedp.WaitVisible("#why .drain"), chromedp.Text("#why", &why),
+	)
+	for text, wants := range map[string][]string{
+		drains: {"n2", "2 of 2", "default/train ProtectedPod: must not be interrupted", "default/web-2 PodDisruptionBudget"},
+		why:    {"2 of 2 pods left, draining for ", "default/train ProtectedPod: must not be interrupted"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page does not say %q:\n%s", want, text)
+			}
+		}
+	}
+}
+
 // dropFile drops a file on the page, as a browser does it with one from the desktop.
 const dropFile = `((name, text) => {
   const data = new DataTransfer();
