@@ -26,6 +26,8 @@ type uiSource struct {
 	mayChange bool
 	watched   *watchedCluster // nil for a dump
 
+	isFollowing bool // the view was read from watches
+
 	mu        sync.Mutex // guards what follows
 	view      *view
 	version   int64
@@ -95,8 +97,11 @@ func (s *uiSource) load(ctx context.Context, open func() (*dump.Cluster, error))
 		return err
 	}
 	var parsed []*node.Node
-	if s.view != nil { // only this function changes it
+	switch { // only this function changes the view
+	case s.isFollowing:
 		parsed = s.view.objects.Nodes
+	case s.watched != nil: // a node that was listed has labels of its own, which would stay beside those of the watch until it changes
+		parsed = []*node.Node{}
 	}
 	v, err := newViewAfter(ctx, s.factory, c, parsed)
 	if err != nil {
@@ -106,6 +111,7 @@ func (s *uiSource) load(ctx context.Context, open func() (*dump.Cluster, error))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view, s.version, s.warnings, s.problem = v, s.version+1, s.log.take(), ""
+	s.isFollowing = s.watched != nil
 	s.announce()
 	return nil
 }

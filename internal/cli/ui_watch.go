@@ -65,7 +65,7 @@ func newWatchedCluster(ctx context.Context, f *factory) (*watchedCluster, error)
 	w.ours, err = cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: stripWith(cluster.StripNode)},
+			&corev1.Node{}:      {Transform: stripWith((&sharedStrings{known: map[string]string{}}).stripNode)},
 			&corev1.Pod{}:       {Field: here, Label: cluster.PodSelector, Transform: stripWith(cluster.StripPod)},
 			&corev1.ConfigMap{}: {Field: here, Label: cluster.ConfigMapSelector},
 		},

@@ -176,7 +176,7 @@ func TestLive(t *testing.T) {
 	t.Run("pages", func(t *testing.T) { checkPages(t, b, address) })
 	t.Run("changes", func(t *testing.T) { c.checkChanges(t, b, address) })
 	t.Run("others", func(t *testing.T) { c.checkOthers(t, b, address) })
-	t.Logf("%d nodes: memory of the plugin %s", nodes, readMemory(t, pid))
+	checkMemory(t, pid, nodes)
 	b.checkRequests(address)
 }
 
@@ -212,6 +212,15 @@ func checkSpeed(t *testing.T, b *browser, address string, nodes int) {
 		if path == "" && (paint > slow*max(300, 0.2*float64(nodes)) || size > max(300_000, 100*nodes)) {
 			t.Errorf("the first paint of %d nodes takes %.0f ms and %d bytes", nodes, paint, size)
 		}
+	}
+}
+
+// checkMemory fails when the plugin took more memory since its start than docs/ui.md allows: 150 MiB with up to 5,000 nodes.
+func checkMemory(t *testing.T, pid, nodes int) {
+	m := readMemory(t, pid)
+	t.Logf("%d nodes: memory of the plugin %s", nodes, m)
+	if most := 150 * max(nodes, 5000) / 5000; m.peak > most {
+		t.Errorf("the plugin took %d MiB with %d nodes, want at most %d MiB", m.peak, nodes, most)
 	}
 }
 
