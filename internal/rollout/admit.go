@@ -139,7 +139,7 @@ func checkAdmission(t *targetState, looker *podLooker) *Why {
 
 // checkNodeFree stops candidates on a node to which this plan admitted another target.
 func checkNodeFree(t *targetState) *Why {
-	if t.node.occupant == nil {
+	if t.node.occupant == nil || t.joins() {
 		return nil
 	}
 	why := t.node.occupant.rollout.reasonToWait(ReasonOccupied)
@@ -182,6 +182,8 @@ func checkLimit(t *targetState) *Why {
 		return groupReasons{g}.sending()
 	case t.occupiesNode:
 		isFull = g.isOverLimit() || g.isBatchFull()
+	case t.isCountedHere():
+		isFull = g.isOverLimit() || g.isBatchFull() && !t.isOfBatchHere()
 	}
 	if isFull {
 		return groupReasons{g}.full()
@@ -217,9 +219,14 @@ func (a admitter) admitTarget(t *targetState) {
 		t.rollout.addOrder(action.Order)
 		action.Batch = a.addToLedger(t, action.Order)
 	}
-	t.isAdmittedNow, t.node.occupant = true, t
 	if !t.isReserved {
 		t.group.addAdmitted(t)
+	}
+	t.isAdmittedNow = true
+	if t.joins() {
+		t.node.joining = t
+	} else {
+		t.node.occupant = t
 	}
 	b := a.newBoard(t)
 	for i := range b.tasks {

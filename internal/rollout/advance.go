@@ -33,6 +33,8 @@ func (a advancer) advance(t *targetState) {
 		retirer{b}.retireLeaving()
 	case t.passesGates:
 		a.advanceTasks(b)
+	default:
+		starter{b}.yield()
 	}
 }
 

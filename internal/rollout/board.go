@@ -50,6 +50,11 @@ func (p *planner) newBoard(t *targetState) *taskBoard {
 	for i := range t.target.Tasks {
 		b.tasks = append(b.tasks, newBoardTask(&t.target.Tasks[i], i))
 	}
+	for i := range b.tasks {
+		if k := &b.tasks[i]; b.isRebooted(k) {
+			k.planned = StateSucceeded
+		}
+	}
 	return b
 }
 

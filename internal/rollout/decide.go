@@ -29,6 +29,7 @@ func (p *planner) decide() Plan {
 	for i := range p.rollouts {
 		admitter{p}.admitTargets(&p.rollouts[i])
 	}
+	rebootSharer{p}.startReboots()
 	tainter{p}.untaintFinished()
 	driftChecker{p}.checkNodes()
 	plan := reporter{p}.buildPlan()

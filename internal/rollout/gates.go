@@ -173,7 +173,8 @@ func earlierVerdict(t *targetState) Verdict {
 func (t *targetState) findEarlier() *targetState {
 	for e := t.node.firstTarget; e != t; e = e.nextOnNode {
 		isOfSequence := e.rollout.Sequence == t.rollout.Sequence && !e.rollout.isBypassed()
-		if isOfSequence && e.exists && e.isUnfinished() {
+		isShared := e.isAdmittedHere() && t.joins()
+		if isOfSequence && e.exists && e.isUnfinished() && !isShared {
 			return e
 		}
 	}
@@ -181,7 +182,7 @@ func (t *targetState) findEarlier() *targetState {
 }
 
 func isNodeOccupied(t *targetState) bool {
-	return t.node.occupant != nil && t.node.occupant != t
+	return t.node.occupant != nil && t.node.occupant != t && !t.joins()
 }
 
 func occupiedVerdict(t *targetState) Verdict {

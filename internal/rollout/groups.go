@@ -76,7 +76,7 @@ func (g *groupState) isBatchFull() bool {
 func (g *groupState) addCandidate(t *targetState) {
 	g.candidates++
 	g.wave.addAsking(t.rollout)
-	if t.occupiesNode {
+	if t.occupiesNode || t.isCountedHere() {
 		g.occupying++
 	}
 	if t.rollout.Deleting || t.target.TakenBack {
@@ -101,7 +101,7 @@ func (g *groupState) addBusy(node string) {
 // addAdmitted counts a target that this plan admits.
 func (g *groupState) addAdmitted(t *targetState) {
 	g.members++
-	if !t.occupiesNode {
+	if !t.occupiesNode && !t.isCountedHere() {
 		g.free--
 	} else if g.usesBatches() {
 		g.free = min(g.free, g.memory.Open-g.members)
@@ -153,7 +153,7 @@ func (g *groupState) hasTopologyLimit(t *targetState) bool {
 // reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
 	busy := g.places[t.target.Place]
-	if t.isReserved || t.occupiesNode {
+	if t.isReserved || t.occupiesNode || t.isCountedHere() && t.group.placed[t.target.Node] {
 		busy--
 	}
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit

@@ -84,9 +84,14 @@ func (s interruptStarter) start(k *boardTask, covered []*boardTask) {
 		s.reportVerdict(weightWaiting, PhaseInFlight, why)
 		return
 	}
-	if !s.checkDue(k) || !drainer(s.starter).ensureQuiet(k) {
+	if !s.checkDue(k) || !drainer(s.starter).ensureQuiet(k) || s.shareReboot(k, covered) {
 		return
 	}
+	s.startAlone(k, covered)
+}
+
+// startAlone runs an interrupt on a node on which nothing else runs.
+func (s interruptStarter) startAlone(k *boardTask, covered []*boardTask) *Action {
 	var ids []string
 	for _, c := range covered {
 		ids = append(ids, c.ID)
@@ -94,7 +99,9 @@ func (s interruptStarter) start(k *boardTask, covered []*boardTask) {
 			s.addCover(c, k)
 		}
 	}
-	s.startTask(k).Covers = ids
+	a := s.startTask(k)
+	a.Covers = ids
+	return a
 }
 
 func (s interruptStarter) addCover(k, by *boardTask) {

@@ -15,6 +15,7 @@ const (
 	VerbHold   Verb = "hold"   // cordon the node for this rollout
 	VerbCount  Verb = "count"  // write how many pods have to leave to the node's record, for a drain that takes long
 	VerbEvict  Verb = "evict"  // evict one pod; Action.Force deletes it
+	VerbJoin   Verb = "join"   // record that the target awaits a reboot that others may share: Target.Reboot
 	VerbRun    Verb = "run"    // create the task's object
 	VerbCover  Verb = "cover"  // record that another task covers this one
 	VerbRecord Verb = "record" // write a task's state to the node
@@ -36,8 +37,8 @@ type Action struct {
 	Rollout  Ref
 	Node     string
 	Ledger   Ref      // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
-	Task     string   // Run, Cover, Record, Sweep: Task.ID; empty for a stray
-	Covers   []string // Run of an Alone task: IDs of the tasks that it covers
+	Task     string   // Join, Run, Cover, Record, Sweep: Task.ID; empty for a stray
+	Covers   []string // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
 	By       string   // Cover: ID of the task that runs
 	Object   string   // Sweep, Note: name of the object
 	Pod      Pod      // Evict

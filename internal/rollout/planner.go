@@ -32,10 +32,15 @@ type nodeState struct {
 	isDuplicate bool         // an older node has the same name; nothing is planned for this one
 	firstTarget *targetState // targets on this node, earlier rollouts first
 	occupant    *targetState // the admitted one
-	objects     int          // objects of ours that may be running here
-	interrupted *targetState // whose interrupt may be running here
-	tainting    bool         // by this plan
-	untainted   bool         // by this plan
+	// an admitted target here shares its reboots, or did: one at a time works here
+	sharesReboots bool
+	awaitsReboot  bool         // with sharesReboots: all that are admitted only await it
+	turn          *targetState // with sharesReboots: the one that works here; nil if all that can work await the reboot
+	joining       *targetState // admitted by this plan, to share the reboot
+	objects       int          // objects of ours that may be running here
+	interrupted   *targetState // whose interrupt may be running here
+	tainting      bool         // by this plan
+	untainted     bool         // by this plan
 }
 
 // rolloutState is a rollout and its targets.
@@ -76,6 +81,7 @@ func newPlanner(s *Snapshot) *planner {
 	p.findBarriers()
 	p.findWaves()
 	usageCounter{p}.countUsage()
+	rebootSharer{p}.findTurns()
 	return p
 }
 

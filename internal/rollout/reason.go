@@ -25,6 +25,7 @@ const (
 	ReasonDependency          Reason = "Dependency"          // waits for another task on the node
 	ReasonSerial              Reason = "Serial"              // one package at a time
 	ReasonInterruptGroup      Reason = "InterruptGroup"      // the interrupt waits until the other packages have ended
+	ReasonSharedReboot        Reason = "SharedReboot"        // it awaits a reboot that others on the node share
 	ReasonEarlierRollout      Reason = "EarlierSkyhook"      // an earlier rollout has work on the node
 	ReasonBarrier             Reason = "Barrier"             // an earlier rollout must finish everywhere
 	ReasonOccupied            Reason = "Occupied"            // another rollout is in progress on the node

@@ -199,11 +199,13 @@ type Rollout struct {
 	// how long a visit takes at most for nine of ten finished targets, see FindUsual; 0 if unknown
 	Usual time.Duration
 	// when a target goes back, no further one gets new work, and those in flight go back too
-	TakesBack  bool
-	WentBack   *Why // with TakesBack: the work failed on a target, which may be gone
-	DriftLimit int  // of targets whose node is checked for drift at the same time
-	Targets    []Target
-	Omitted    []Omitted // targets that a Pruner left out
+	TakesBack bool
+	WentBack  *Why // with TakesBack: the work failed on a target, which may be gone
+	// the reboot that a target owes counts for all targets on its node whose rollouts say so
+	SharesReboots bool
+	DriftLimit    int // of targets whose node is checked for drift at the same time
+	Targets       []Target
+	Omitted       []Omitted // targets that a Pruner left out
 }
 
 // Omitted counts targets of one group that are left out because nothing can change for them, see Pruner.
@@ -255,13 +257,14 @@ type Target struct {
 	DrainAt                     time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
 	// pods that had to leave when the present drain began, as recorded, and as this process counted them, see Durations; 0 if unknown
 	PodsRecorded, PodsCounted int
-	Skipped                   bool      // retired with Skip: it counts as a final failure and is not admitted again
-	Strays                    []string  // objects of ours on the node that belong to no task
-	Going                     []string  // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended                     []string  // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy                    time.Time // when all that are being deleted should be gone; zero if unknown
-	Wiped                     bool      // nothing of the rollout is recorded on the node: only objects are left there
-	RequestFailed             bool      // the last request for it failed: whatever is planned for it may not happen soon
+	Skipped                   bool          // retired with Skip: it counts as a final failure and is not admitted again
+	Strays                    []string      // objects of ours on the node that belong to no task
+	Going                     []string      // objects that are being deleted before they succeeded: an interrupt waits until they are gone
+	Ended                     []string      // objects that are being deleted after they succeeded; listed for a rollout that is deleted
+	GoneBy                    time.Time     // when all that are being deleted should be gone; zero if unknown
+	Wiped                     bool          // nothing of the rollout is recorded on the node: only objects are left there
+	Reboot                    *SharedReboot // that it awaits or awaited in this admission; nil for none
+	RequestFailed             bool          // the last request for it failed: whatever is planned for it may not happen soon
 }
 
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
@@ -320,7 +323,8 @@ type Task struct {
 	Label          string   // for messages: "tuning apply"
 	After          []string // IDs that must be Done first
 	Need           Need
-	Strength       int // of an Alone task: of several that are ready the strongest runs and covers the others
+	Reboot         bool // of an Alone task: it reboots the node
+	Strength       int  // of an Alone task: of several that are ready the strongest runs and covers the others
 	State          State
 	Recorded       State         // as recorded on the node; it differs from State if an outcome must be recorded
 	Object         string        // name of its object, if one exists

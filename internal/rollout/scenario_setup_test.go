@@ -165,7 +165,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 func copyPendingTasks(tasks []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
-		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength,
+		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength, Reboot: k.Reboot,
 			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall, Exclusive: k.Exclusive})
 	}
 	return out
@@ -222,6 +222,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Drain.LoadBalancerDelay = parseDuration(value)
 	case "announce":
 		r.Announce = yes
+	case "shares-reboots":
+		r.SharesReboots = yes
 	default:
 		panic("a rollout has no " + key)
 	}
@@ -253,6 +255,8 @@ func changeTask(k *rollout.Task, w []string) {
 			k.Need = rollout.NeedDrained
 		case "alone":
 			k.Need, k.Strength = rollout.NeedAlone, parseNumber(value)
+		case "reboot":
+			k.Reboot = true
 		case "uninstall":
 			k.Uninstall = true
 		case "limit":

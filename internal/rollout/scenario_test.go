@@ -265,6 +265,8 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 			what = strconv.Itoa(a.Pods)
 		case rollout.VerbAdmit:
 			what = "#" + strconv.Itoa(a.Order)
+		case rollout.VerbJoin:
+			what = strings.Join(a.Covers, ",")
 		case rollout.VerbRun:
 			if len(a.Covers) > 0 {
 				what += " covers " + strings.Join(a.Covers, ",")

@@ -21,6 +21,11 @@ func (s starter) startTasks() {
 	if s.isInterrupted() {
 		return
 	}
+	if why, waits := s.checkTurn(); waits {
+		s.sweepFailing(why)
+		s.reportVerdict(weightStuck, PhaseInFlight, why)
+		return
+	}
 	if why, waits := s.checkNode(); waits {
 		s.reportVerdict(weightWaiting, PhaseInFlight, why)
 		return

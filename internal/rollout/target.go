@@ -35,9 +35,11 @@ type targetState struct {
 	reservedOrder int       // as written there
 	// its admission is written for another group, in which it was then
 	isReservedElsewhere bool
-	passesGates         bool // all gates
-	isRetired           bool // retired by this plan with nothing left to do
-	isAdmittedNow       bool // admitted by this plan
+	passesGates         bool             // all gates
+	isRetired           bool             // retired by this plan with nothing left to do
+	isAdmittedNow       bool             // admitted by this plan
+	rebootStage         rebootStage      // on a node whose reboots are shared
+	postponed           *postponedReboot // it starts in this plan unless others join it
 	verdict             Verdict
 }
 
@@ -135,6 +137,7 @@ func (t inspector) countAdmission() {
 	if t.node.occupant == nil {
 		t.node.occupant = t.targetState
 	}
+	t.node.sharesReboots = t.node.sharesReboots || t.rollout.SharesReboots || t.target.Reboot != nil
 	if t.rollout.isOwnOrder(t.target.Order) {
 		t.rollout.addOrder(t.target.Order)
 	}

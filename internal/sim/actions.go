@@ -90,6 +90,8 @@ func (w actionWriter) patchNode() error {
 		return w.changeTask(w.record)
 	case rollout.VerbCount:
 		w.target.PodsRecorded = w.action.Pods
+	case rollout.VerbJoin:
+		w.target.Reboot = &rollout.SharedReboot{Boot: w.node.BootID, Tasks: w.action.Covers}
 	case rollout.VerbRun:
 		if w.action.Drained {
 			w.target.PodsRecorded = 0
@@ -216,6 +218,7 @@ func (w actionWriter) rollBack() {
 	t, why := w.target, w.action.Why
 	why.Reason = rollout.ReasonRolledBack
 	t.TakenBack = w.action.Why.Reason == rollout.ReasonRolledBack
+	t.Reboot = nil
 	t.RolledBack, t.CanRollBack, t.CanRollBackUnproven, t.CanBeTakenBack = &why, false, false, false
 	w.endProof()
 }
@@ -227,6 +230,7 @@ func (w actionWriter) admit() {
 	}
 	w.node.Known = true
 	t.Admitted, t.Admission, t.AdmittedAt, t.LastAdmittedAt = true, t.Admission+1, w.now, w.now
+	t.Reboot = nil
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	w.endProof()
 	for i := range t.Tasks {
@@ -236,7 +240,7 @@ func (w actionWriter) admit() {
 
 func (w actionWriter) retire() {
 	t := w.target
-	t.Admitted = false
+	t.Admitted, t.Reboot = false, nil
 	w.endProof()
 	switch {
 	case w.action.Skip:
@@ -300,6 +304,10 @@ func (w actionWriter) run() {
 		return
 	}
 	k.Recorded = rollout.StateRunning
+	w.target.Reboot = w.target.Reboot.AfterRun()
+	if k.Reboot {
+		k.BootID = w.node.BootID
+	}
 	for _, id := range w.action.Covers {
 		if covered := FindTask(w.target, id); covered != nil {
 			covered.CoveredBy = w.action.Task

@@ -112,6 +112,7 @@ func (s *faultTest) addRollout(i int) {
 	if s.chance(40) {
 		r.DriftLimit = 1 + s.random.Intn(2)
 	}
+	r.SharesReboots = s.seed%3 != 0 || len(s.desired)%2 == 0
 	w.drift = hostDrift{isRepaired: kind == "Skyhook" && s.chance(60), changed: map[string]map[string]int{}, found: map[string]map[string]int{}, repairs: map[string][]time.Time{}}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
@@ -543,6 +544,7 @@ func (g goal) tasks(id, name string, n *rollout.Node) []rollout.Task {
 		case stage == "interrupt":
 			k.Need, k.Strength = rollout.NeedAlone, g.interrupt
 			if g.interrupt == 2 {
+				k.Reboot = true
 				k.BootID = n.BootID
 			}
 		case g.interrupt > 0:

@@ -43,7 +43,9 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	case rollout.VerbHold:
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
 	case rollout.VerbRun:
-		return s.checkRun(v, a, t, seen, r)
+		return cmp.Or(s.checkRun(v, a, t, seen, r), s.checkTurn(a, r))
+	case rollout.VerbJoin:
+		return s.checkJoin(v, a, s.mergeObserved(t, seen), r)
 	case rollout.VerbRecord:
 		return s.checkRecord(a, t, seen)
 	case rollout.VerbSweep:
@@ -368,7 +370,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		}
 	}
 	for i := range s.cluster.State.Rollouts {
-		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID {
+		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID && !s.isShared(v, a, r, o) {
 			return "another rollout is in progress on the node"
 		}
 	}
@@ -427,7 +429,7 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 			}
 		}
 	}
-	if members >= g.Memory.Open {
+	if members >= g.Memory.Open && !s.isSharedInBatch(g, t) {
 		return fmt.Sprintf("the batch has %d members of %d", members, g.Memory.Open)
 	}
 	return ""
@@ -454,7 +456,8 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 				continue
 			}
 			hasWork := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
-			if hasWork && (t.Node == a.Node || e.Barrier) {
+			isShared := t.Node == a.Node && t.Admitted && s.isShared(v, a, r, t)
+			if hasWork && (t.Node == a.Node && !isShared || e.Barrier) {
 				return e.Ref.String() + " goes first on " + t.Node
 			}
 		}

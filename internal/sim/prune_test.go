@@ -146,6 +146,7 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 			o.Broken = &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: "it is wrong"}
 		}
 		o.Drain.WaitFirst = chance(15)
+		o.SharesReboots = chance(50)
 		shared := chance(25)
 		groups := 1 + r.Intn(2)
 		for j := range groups {
@@ -227,7 +228,7 @@ func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Tar
 			k.Need = rollout.Need(r.Intn(3))
 		}
 		if k.Need == rollout.NeedAlone && r.Intn(2) == 0 {
-			k.BootID = n.BootID
+			k.BootID, k.Reboot = n.BootID, true
 		}
 		before = []string{k.ID}
 		t.Tasks = append(t.Tasks, k)

@@ -138,17 +138,21 @@ func (c *Cluster) View() View {
 
 // addPods lists the workloads on nodes that a rollout holds, or whose pods it asked for.
 func (c *Cluster) addPods(s *rollout.Snapshot) {
-	held := map[targetKey]bool{}
+	held, listed := map[targetKey]bool{}, maps.Clone(c.looked)
+	if listed == nil {
+		listed = map[string]bool{}
+	}
 	for i := range s.Nodes {
 		for _, h := range s.Nodes[i].Holds {
 			held[targetKey{h.Owner, s.Nodes[i].Name}] = true
+			listed[s.Nodes[i].Name] = true
 		}
 	}
-	if len(held)+len(c.looked) == 0 {
+	if len(listed) == 0 {
 		return
 	}
 	eachTarget(s, func(r *rollout.Rollout, t *rollout.Target) {
-		isLooked := (r.Drain.WaitFirst || r.Drain.FewestPods) && c.looked[t.Node]
+		isLooked := (r.Drain.WaitFirst || r.Drain.FewestPods) && listed[t.Node]
 		if isLooked || held[targetKey{r.Ref, t.Node}] {
 			t.Pods, t.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
 		}

@@ -162,6 +162,9 @@ func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) strin
 	if was := sim.FindTask(seen, a.Task); was != nil && was.State == rollout.StateSucceeded {
 		return "" // its pod was deleted after it succeeded
 	}
+	if n := s.cluster.FindNode(a.Node); n.Ready && (t.Reboot.Includes(k.ID, n.BootID) || seen.Reboot.Includes(k.ID, n.BootID)) {
+		return "" // another target rebooted the node
+	}
 	if by := sim.FindTask(t, k.CoveredBy); by != nil && (by.State == rollout.StateSucceeded || by.State == rollout.StateDone) {
 		return ""
 	}
