@@ -109,6 +109,9 @@ func (n *Node) parseAnnotations(prev *Node) {
 		s.parse(name, prev.skyhooks[name])
 		s.Cordoned = s.Cordoned || s.Record.Held != nil && s.Record.Node == n.UID // the annotation may be lost
 		n.rebootsFrom = append(n.rebootsFrom, s.Record.rebootsFrom()...)
+		if boot := s.Record.awaitsRebootFrom(); boot != "" {
+			n.rebootsFrom = append(n.rebootsFrom, boot)
+		}
 	}
 	slices.Sort(n.rebootsFrom)
 	n.holds = n.findHolds()

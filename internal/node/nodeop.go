@@ -15,23 +15,24 @@ import (
 
 // OpRecord is what a node remembers of a NodeOp, in the annotation of recordKey.
 type OpRecord struct {
-	Node      string           `json:"node"`   // UID: a node of the same name with another UID is another node
-	NodeOp    string           `json:"nodeOp"` // nodeopv1.CordonedBy of the NodeOp
-	Admitted  bool             `json:"admitted,omitempty"`
-	Admission int              `json:"admission,omitempty"`
-	At        *time.Time       `json:"at,omitempty"` // of the latest admission
-	Order     int              `json:"order,omitempty"`
-	Batch     int64            `json:"batch,omitempty"`
-	Group     rollout.GroupRef `json:"group,omitzero"`
-	Held      *Held            `json:"held,omitempty"`
-	Preflight *Step            `json:"preflight,omitempty"`
-	Command   *Step            `json:"command,omitempty"`
-	Reboot    *Step            `json:"reboot,omitempty"`
-	Job       string           `json:"job,omitempty"`
-	Boot      string           `json:"boot,omitempty"`    // boot id when the command began
-	Offered   map[string]int64 `json:"offered,omitempty"` // resources at the admission that proofs ask for
-	Proving   *time.Time       `json:"proving,omitempty"` // since when all work is done and the proof is waited for
-	Result    *Result          `json:"result,omitempty"`
+	Node      string                `json:"node"`   // UID: a node of the same name with another UID is another node
+	NodeOp    string                `json:"nodeOp"` // nodeopv1.CordonedBy of the NodeOp
+	Admitted  bool                  `json:"admitted,omitempty"`
+	Admission int                   `json:"admission,omitempty"`
+	At        *time.Time            `json:"at,omitempty"` // of the latest admission
+	Order     int                   `json:"order,omitempty"`
+	Batch     int64                 `json:"batch,omitempty"`
+	Group     rollout.GroupRef      `json:"group,omitzero"`
+	Held      *Held                 `json:"held,omitempty"`
+	Preflight *Step                 `json:"preflight,omitempty"`
+	Command   *Step                 `json:"command,omitempty"`
+	Reboot    *Step                 `json:"reboot,omitempty"`
+	Job       string                `json:"job,omitempty"`
+	Boot      string                `json:"boot,omitempty"`    // boot id when the command began, or when its reboot began that others may share
+	Shared    *rollout.SharedReboot `json:"shared,omitempty"`  // the reboot that this admission awaits or awaited together with others
+	Offered   map[string]int64      `json:"offered,omitempty"` // resources at the admission that proofs ask for
+	Proving   *time.Time            `json:"proving,omitempty"` // since when all work is done and the proof is waited for
+	Result    *Result               `json:"result,omitempty"`
 }
 
 // Held is a hold as its owner records it.

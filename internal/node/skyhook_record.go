@@ -40,6 +40,7 @@ type SkyhookRecord struct {
 	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may go back: hashes of definitions by package
 	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may go back
 	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete, or to nothing if First
+	Reboot     *rollout.SharedReboot     `json:"reboot,omitempty"`     // that this admission awaits or awaited together with others
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
 }
@@ -162,6 +163,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 		return r
 	}
 	out := r
+	out.Reboot = nil
 	if len(state) == 0 {
 		out.Admitted, out.Skipped, out.First, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil
 		return out
@@ -199,6 +201,14 @@ func (r SkyhookRecord) inherited(stateHash string, state v1alpha1.NodeState) Sky
 
 // Position is the place of an entry, as PackageRecord.At has it.
 func Position(e v1alpha1.PackageStatus) string { return string(e.Stage) + "/" + string(e.State) }
+
+// awaitsRebootFrom is the boot that a reboot ends which the admission awaits, or which is not recorded yet; empty for none.
+func (r SkyhookRecord) awaitsRebootFrom() string {
+	if !r.Admitted || r.Reboot == nil || len(r.Reboot.Tasks) == 0 {
+		return ""
+	}
+	return r.Reboot.Boot
+}
 
 // rebootsFrom lists the boots that a reboot in progress ends, whichever package asked for it.
 func (r SkyhookRecord) rebootsFrom() []string {

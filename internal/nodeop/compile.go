@@ -59,15 +59,16 @@ func newCompiler(in *Input) *compiler {
 	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
 	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, budget: in.Budget, targets: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
-		Ref:      op.ref(),
-		UID:      string(in.NodeOp.UID),
-		Sequence: op.ref().String(), // one of its own: NodeOps do not wait for each other
-		Since:    in.NodeOp.CreationTimestamp.Time,
-		Paused:   isTrue(op.spec().Suspend),
-		Once:     true,
-		KeepHeld: !isTrue(op.spec().UncordonOnFailure) && !op.isDeleting(),
-		Drain:    translateDrain(op.spec().DrainOptions),
-		Announce: in.Marks.Conditions || in.Marks.PreferNoSchedule,
+		Ref:           op.ref(),
+		UID:           string(in.NodeOp.UID),
+		Sequence:      op.ref().String(), // one of its own: NodeOps do not wait for each other
+		Since:         in.NodeOp.CreationTimestamp.Time,
+		Paused:        isTrue(op.spec().Suspend),
+		Once:          true,
+		KeepHeld:      !isTrue(op.spec().UncordonOnFailure) && !op.isDeleting(),
+		Drain:         translateDrain(op.spec().DrainOptions),
+		SharesReboots: op.sharesReboot(),
+		Announce:      in.Marks.Conditions || in.Marks.PreferNoSchedule,
 	}
 	return c
 }

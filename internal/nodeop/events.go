@@ -75,8 +75,12 @@ func (c *Compiled) actionEvents(a rollout.Action) []Event {
 		return normalEvent(a.Node, eventStarted, name+" begins to work on node "+a.Node)
 	case a.Verb == rollout.VerbRun && isCommand && len(c.LeftPods[a.Node]) > 0:
 		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+listNames(c.LeftPods[a.Node]))
-	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.op.reboots():
+	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.op.rebootsAtOnce():
 		return normalEvent(a.Node, eventReboot, name+": the command ended well, node "+a.Node+" reboots")
+	case a.Verb == rollout.VerbJoin:
+		return normalEvent(a.Node, eventReboot, name+" is ready for the reboot of node "+a.Node+", which others may share")
+	case a.Verb == rollout.VerbRun && a.Task == taskReboot && c.op.sharesReboot():
+		return normalEvent(a.Node, eventReboot, name+": node "+a.Node+" reboots")
 	case a.Verb == rollout.VerbRetire && a.Skip:
 		return warningEvent(a.Node, eventFailed, name+" failed on node "+a.Node+": "+a.Why.Text)
 	case a.Verb == rollout.VerbRetire:

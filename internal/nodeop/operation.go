@@ -68,6 +68,15 @@ func (op *operation) selectsNodes() bool { return !op.isFinished() && !op.isDele
 
 func (op *operation) reboots() bool { return isTrue(op.spec().RebootOnSuccess) }
 
+// sharesReboot reports whether the reboot waits for others that owe one on the node. After an upgrade it does not: only the pod of its
+// own reboot sees which system came up.
+func (op *operation) sharesReboot() bool {
+	return op.reboots() && isTrue(op.spec().ShareReboots) && isTrue(op.spec().Cordon) && !op.isUpgrade()
+}
+
+// rebootsAtOnce reports whether the pod that reboots the node waits for the Job by itself.
+func (op *operation) rebootsAtOnce() bool { return op.reboots() && !op.sharesReboot() }
+
 // isUpgrade reports whether this NodeOp carries a NodeOpUpgrade out.
 func (op *operation) isUpgrade() bool {
 	owner := metav1.GetControllerOf(op.nodeOp)

@@ -111,3 +111,26 @@ func TestPodsTolerateTaints(t *testing.T) {
 		requireEqual(t, name+" tolerates what was asked for", has[len(has)-1].Value, "a")
 	}
 }
+
+const sharingOp = `, spec: {image: private/op, command: [x], cordon: true, rebootOnSuccess: true, shareReboots: true}}`
+
+// NodeOps that share their reboots reboot a node once, after all of their commands. The pod that reboots it is made after the command, and
+// the command makes no file for it.
+func TestSharedReboot(t *testing.T) {
+	w := newEnvironment(t, "n1")
+	one, two := w.applyYAML(`{metadata: {name: one}`+sharingOp), w.applyYAML(`{metadata: {name: two}`+sharingOp)
+	for w.node("n1").BootID == "boot-1" {
+		w.tick()
+		for _, j := range w.jobs {
+			requireEqual(t, "containers", len(j.Spec.Template.Spec.Containers)+len(j.Spec.Template.Spec.InitContainers), 1)
+		}
+	}
+	requireEqual(t, "commands before the reboot", w.countCreated("Job"), 2)
+	w.runToEnd()
+	requireEqual(t, "phase", one.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "phase", two.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "message", two.Status.NodeStatuses["n1"].Message, textRebootDone)
+	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'") // once
+	requireEqual(t, "reboot pods", len(slices.DeleteFunc(slices.Clone(w.pods), func(p *corev1.Pod) bool { return !isRebootPod(p) })), 1)
+	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
+}

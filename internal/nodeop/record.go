@@ -44,6 +44,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return r.placeHold(a, holds), nil
 	case rollout.VerbCount:
 		return r.recordPods(a), nil
+	case rollout.VerbJoin:
+		return r.recordAwaiting(a), nil
 	case rollout.VerbRun:
 		return r.startTask(a), nil
 	case rollout.VerbRecord:
@@ -168,7 +170,7 @@ func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 // are created again with the same content.
 func (r *recorder) startTask(a rollout.Action) node.Edit {
 	return r.editRecord(func(rec *node.OpRecord) {
-		rec.Proving = nil // what is true counts after the last outcome only
+		rec.Proving, rec.Shared = nil, rec.Shared.AfterRun() // what is true counts after the last outcome only
 		if a.Drained && rec.Held != nil {
 			rec.Held.Pods = 0
 		}
@@ -180,8 +182,18 @@ func (r *recorder) startTask(a rollout.Action) node.Edit {
 			rec.Command = step
 			rec.Job, rec.Boot = r.objectName("", r.node, rec.Admission), r.node.BootID
 		case taskReboot:
+			if r.sharesReboot() && rec.Reboot == nil {
+				rec.Boot = r.node.BootID
+			}
 			rec.Reboot = step
 		}
+	})
+}
+
+// recordAwaiting records that only the reboot is missing, whoever reboots the node.
+func (r *recorder) recordAwaiting(a rollout.Action) node.Edit {
+	return r.editRecord(func(rec *node.OpRecord) {
+		rec.Shared = &rollout.SharedReboot{Boot: r.node.BootID, Tasks: a.Covers}
 	})
 }
 
@@ -275,7 +287,7 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 
 	return r.editRecord(func(rec *node.OpRecord) {
 		succeeded := rec.Command.Is(node.StepDone) && (!r.reboots() || rec.Reboot.Is(node.StepDone))
-		rec.Admitted, rec.Proving = false, nil
+		rec.Admitted, rec.Proving, rec.Shared = false, nil, nil
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}

@@ -47,7 +47,7 @@ func (c *Compiled) Objects(task string, n *node.Node) (Objects, error) {
 		return Objects{Pods: []*corev1.Pod{r.rebootPod(false)}}, nil
 	case taskCommand:
 		out := Objects{Job: r.job()}
-		if r.reboots() {
+		if r.rebootsAtOnce() {
 			out.Pods = append(out.Pods, r.rebootPod(true))
 		}
 		return out, nil
@@ -121,7 +121,7 @@ func (r *renderer) job() *batchv1.Job {
 		template.Spec.AutomountServiceAccountToken, template.Spec.EnableServiceLinks = new(false), new(false)
 		template.Spec.DNSPolicy = corev1.DNSDefault
 	}
-	if r.reboots() {
+	if r.rebootsAtOnce() {
 		template.Spec.InitContainers, template.Spec.Containers = template.Spec.Containers, []corev1.Container{r.sentinelContainer()}
 		template.Spec.Volumes = append(template.Spec.Volumes, hostVolume(volumeSentinel, sentinelFolder, new(corev1.HostPathDirectoryOrCreate)))
 	}

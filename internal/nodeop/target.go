@@ -113,6 +113,9 @@ func (t *target) compile() rollout.Target {
 			out.AdmittedAt = *t.rec.At
 		}
 	}
+	if out.Admitted {
+		out.Reboot = t.rec.Shared
+	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
 		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.findings, Commands: t.op.commandPods(t.node, &t.rec, t.objects.checks)})
 	}

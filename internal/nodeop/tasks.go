@@ -290,13 +290,16 @@ func (t *taskCompiler) recordJobSeen() {
 func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 	task := newTask(taskReboot, t.rec.Reboot)
 	if isTrue(t.op.spec().Cordon) {
-		task.Need = rollout.NeedAlone
+		task.Need, task.Reboot = rollout.NeedAlone, !t.op.isUpgrade()
 	}
 	commandSucceeded := command == rollout.StateDone || command == rollout.StateSucceeded
 	if !commandSucceeded || task.Recorded == rollout.StateDone || task.Recorded == rollout.StateFailing {
 		return task
 	}
 	p := t.rebootPod()
+	if p == nil && t.op.sharesReboot() && t.rec.Reboot == nil {
+		return task
+	}
 	if p == nil {
 		task.Lost, task.State = true, rollout.StatePending
 		t.applyRefusal(&task)
@@ -306,6 +309,9 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 	task.Object, task.State, task.Why = kindPod+p.Name, rollout.StateRunning, readPodRun(p).why
 	task.Leaving, task.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
 	task.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
+	if t.op.sharesReboot() && t.rec.Reboot != nil {
+		task.Started = t.rec.Reboot.At
+	}
 	if command == rollout.StateSucceeded {
 		task.Started = t.op.now
 	}

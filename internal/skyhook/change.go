@@ -15,7 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, count, run, cover, record, prove, rollback, note, release,
+// Change returns the edit of a node for an action of the plan: taint, admit, hold, count, join, run, cover, record, prove, rollback, note, release,
 // untaint and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
@@ -42,6 +42,8 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().recordPods(a, n), nil
 	case rollout.VerbRun:
 		return c.recorder().recordRun(a, n)
+	case rollout.VerbJoin:
+		return c.recorder().recordAwaiting(a, n), nil
 	case rollout.VerbCover:
 		return c.recorder().recordCover(a, n)
 	case rollout.VerbRecord:
@@ -126,7 +128,7 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
-		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Offered = nil, false, nil, r.offeredResources(n)
+		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Reboot, rec.Offered = nil, false, nil, nil, r.offeredResources(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
 				p.Run, p.Interrupt, p.Payload, p.By, p.Generation = "", "", nil, "", 0
@@ -205,7 +207,7 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		if !rec.Admitted { // it is skipped without an admission, until the Skyhook changes
 			rec.Generation = r.in.Skyhook.Generation
 		}
-		rec.Admitted, rec.Skipped, rec.Proving = false, a.Skip, nil
+		rec.Admitted, rec.Skipped, rec.Proving, rec.Reboot = false, a.Skip, nil, nil
 		isUnfinished := a.Skip || a.Postpone
 		if t := r.targets[n.Name]; t != nil && t.selected && !isUnfinished {
 			now := node.WholeSeconds(r.in.Now)

@@ -52,7 +52,7 @@ func Compile(in *Input) *Compiled {
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
 		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter, DriftLimit: driftLimit(s),
 		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
-		Announce: announces(s, in.Policy),
+		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots,
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -208,6 +208,9 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		if out.Admitted {
 			out.AdmittedAt = *rec.At
 		}
+	}
+	if out.Admitted {
+		out.Reboot = rec.Reboot
 	}
 	if on.Cordoned {
 		out.HeldAt = tc.in.Now

@@ -77,6 +77,8 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 			return e
 		}
 		return normal(v1alpha1.EventApply, "Skyhook %s begins to work on the node", name)
+	case a.Verb == rollout.VerbJoin:
+		return normal(v1alpha1.EventInterrupt, "Skyhook %s is ready for the reboot of the node, which others may share", name)
 	case a.Verb == rollout.VerbRun && st != nil && st.isInterrupt():
 		effect := st.payload
 		for _, id := range a.Covers {
@@ -85,6 +87,9 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 			}
 		}
 		e := normal(v1alpha1.EventInterrupt, "Skyhook %s interrupts the node for package %s: %s", name, st.name, describeInterrupt(effect))
+		if a.Why.About != "" { // another one owes a reboot, too
+			e.Message += ": " + a.Why.Text
+		}
 		e.OnSkyhook = true
 		return e
 	case a.Verb == rollout.VerbRecord && a.State == rollout.StateFailing && st != nil:

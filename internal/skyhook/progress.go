@@ -39,7 +39,7 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	status := v1alpha1.StatusInProgress
 	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
-		rec.Proving = nil // what is true counts after the last outcome only
+		rec.Proving, rec.Reboot = nil, rec.Reboot.AfterRun() // what is true counts after the last outcome only
 		if a.Drained && rec.Held != nil {
 			rec.Held.Pods = 0
 		}
@@ -235,6 +235,9 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 		}
 		switch a.State {
 		case rollout.StateDone:
+			if p.Payload == nil && rec.Reboot.Includes(st.id, n.BootID) {
+				p.Payload, p.Boot = st.effect, rec.Reboot.Boot
+			}
 			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
 				rebootedFrom = p.Boot
 			}
@@ -260,6 +263,13 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 		r.shareReboot(&e, n, rebootedFrom)
 	}
 	return e, nil
+}
+
+// recordAwaiting records that only a reboot is missing before the interrupts of some tasks are done, whoever reboots the node.
+func (r recorder) recordAwaiting(a rollout.Action, n *node.Node) node.Edit {
+	return r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		rec.Reboot = &rollout.SharedReboot{Boot: n.BootID, Tasks: a.Covers}
+	})
 }
 
 // shareReboot records for the other Skyhooks on the node that the reboot was an interrupt, so that none of them

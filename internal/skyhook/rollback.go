@@ -201,7 +201,7 @@ func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if !r.hasRolledBack(rec) {
 			rec.Rollback = &back
-			rec.Proving = nil
+			rec.Proving, rec.Reboot = nil, nil
 		}
 	})
 	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)

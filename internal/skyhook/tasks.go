@@ -91,6 +91,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	switch {
 	case st.isInterrupt():
 		task.Need, task.Strength = rollout.NeedAlone, interruptStrength(st.payload)
+		task.Reboot = st.payload != nil && st.payload.Type == v1alpha1.InterruptReboot
 	case st.effect != nil:
 		task.Need = rollout.NeedDrained
 	}

@@ -27,7 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?targets), dyn(self.spec.?nodeMarks)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?targets), dyn(oldSelf.spec.?nodeMarks)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof, ttlSecondsAfterFinished and ttlIncludesNodeOp once the operation has started: create another NodeOp"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?targets), dyn(self.spec.?nodeMarks), dyn(self.spec.?shareReboots)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?targets), dyn(oldSelf.spec.?nodeMarks), dyn(oldSelf.spec.?shareReboots)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof, ttlSecondsAfterFinished and ttlIncludesNodeOp once the operation has started: create another NodeOp"
 type NodeOp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -54,6 +54,7 @@ type NodeOpList struct {
 // NodeOpSpec describes the operation. Once it has started, only suspend, concurrency, countUnavailable, proof,
 // ttlSecondsAfterFinished and ttlIncludesNodeOp can change.
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlIncludesNodeOp) || !self.ttlIncludesNodeOp || has(self.ttlSecondsAfterFinished)",fieldPath=".ttlIncludesNodeOp",message="ttlIncludesNodeOp has no effect without ttlSecondsAfterFinished: set ttlSecondsAfterFinished, or remove ttlIncludesNodeOp"
+// +kubebuilder:validation:XValidation:rule="!has(self.shareReboots) || !self.shareReboots || has(self.rebootOnSuccess) && self.rebootOnSuccess && has(self.cordon) && self.cordon",fieldPath=".shareReboots",message="shareReboots has no effect without rebootOnSuccess and cordon: set both to true, or remove shareReboots"
 // +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.concurrency) && self.concurrency > 0",fieldPath=".countUnavailable",message="countUnavailable has no effect without concurrency: set concurrency, or use countUnavailable in the budget of the deploymentPolicy"
 type NodeOpSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
@@ -122,6 +123,12 @@ type NodeOpSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	RebootOnSuccess *bool `json:"rebootOnSuccess,omitempty"`
+
+	// shareReboots lets the reboot of a node, and those that Skyhooks and other NodeOps with shareReboots owe there, become one.
+	// Each of them does what comes before its reboot, one after the other; then the node reboots once. It requires
+	// rebootOnSuccess and cordon. Default false: the node reboots right after the command.
+	// +optional
+	ShareReboots *bool `json:"shareReboots,omitempty"`
 
 	// backoffLimit is how often a failed command is retried on its node, at least 0. Absent means 6.
 	// +optional

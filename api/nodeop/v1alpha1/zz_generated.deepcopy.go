@@ -335,6 +335,11 @@ func (in *NodeOpSpec) DeepCopyInto(out *NodeOpSpec) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.ShareReboots != nil {
+		in, out := &in.ShareReboots, &out.ShareReboots
+		*out = new(bool)
+		**out = **in
+	}
 	if in.BackoffLimit != nil {
 		in, out := &in.BackoffLimit, &out.BackoffLimit
 		*out = new(int32)

@@ -54,6 +54,12 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=false
 	Serial bool `json:"serial,omitempty"`
 
+	// shareReboots lets a reboot that this Skyhook owes on a node, and those that other Skyhooks and NodeOps with shareReboots
+	// owe there, become one. Each of them does what comes before its reboot, one after the other; then the node reboots once.
+	// Default false: each reboots the node for itself.
+	// +optional
+	ShareReboots bool `json:"shareReboots,omitempty"`
+
 	// podNonInterruptLabels selects pods, in any namespace, that are never evicted: a package with an interrupt waits
 	// until none of them is running or pending on the node. Default empty, which selects no pod.
 	// +optional
