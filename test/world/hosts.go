@@ -28,6 +28,7 @@ type host struct {
 	stuck    bool                   // its pods do not end when they are deleted
 	again    bool                   // the next reboot is followed by another one at once
 	rebooted map[string]pack.Reboot // by interrupt id: recorded by the agent on the host
+	prepared map[string]int         // by Skyhook and package: the boot in which its last stage before an interrupt succeeded
 }
 
 func (h *host) bootID() string { return fmt.Sprintf("boot-%d", h.boots) }
@@ -67,7 +68,7 @@ func (r *Run) host(node string) *host {
 	}
 	uid := string(meta(c).GetUID())
 	if r.hosts[uid] == nil {
-		r.hosts[uid] = &host{boots: 1, rebooted: map[string]pack.Reboot{}}
+		r.hosts[uid] = &host{boots: 1, rebooted: map[string]pack.Reboot{}, prepared: map[string]int{}}
 	}
 	return r.hosts[uid]
 }
@@ -231,6 +232,7 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 		for _, c := range p.Spec.InitContainers {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, 0, message))
 		}
+		r.noteStage(p, h)
 	}
 	if len(p.Status.InitContainerStatuses) > 1 { // otherwise nothing was pulled
 		p.Status.InitContainerStatuses[0].ImageID = r.pullImage(p, p.Spec.InitContainers[0].Image)

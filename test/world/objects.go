@@ -68,6 +68,9 @@ func newSkyhookSpec(random *rand.Rand) content {
 		addWait(part(spec, "drainConfig"), random)
 	}
 	addReleases(spec, random)
+	if random.IntN(2) == 0 {
+		spec["shareReboots"] = true
+	}
 	return spec
 }
 
@@ -146,6 +149,9 @@ func newNodeOp(name string, random *rand.Rand, hasPolicy bool) content {
 	}
 	if drain, drains := spec["drainOptions"].(content); drains && random.IntN(2) == 0 {
 		addWait(drain, random)
+	}
+	if spec["rebootOnSuccess"] == true && random.IntN(2) == 0 {
+		spec["shareReboots"] = true
 	}
 	return content{
 		"apiVersion": opv1.GroupVersion.String(), "kind": "NodeOp", "metadata": content{"name": name, "namespace": "default"}, "spec": spec,
