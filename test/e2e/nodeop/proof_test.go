@@ -47,7 +47,8 @@ spec:
 	}
 	cluster.Kubectl(t, "patch", "node", n, "--subresource=status", "--type=strategic", "-p",
 		`{"status": {"conditions": [{"type": "example.com/OpValidated", "status": "True", "reason": "Tested"}]}}`)
-	waitFor("the command of the proof ended with exit code 1: looked at " + n)
+	waitFor("the command of the proof ended with exit code 1")
+	waitFor("looked at " + n)
 	cluster.Exec(t, n, "touch /run/e2e-validated")
 	got := waitPhase(t, "nodeop", "proven", "Completed")
 	if got.Completed != 1 || got.NodeStatuses[n].Message != "Job and reboot completed successfully" {
