@@ -127,10 +127,10 @@ func New(o Options) *Cluster {
 // IsInFlight reports whether a node is in flight.
 func (c *Cluster) IsInFlight(node string) bool { return c.inFlight.hasNode(node) }
 
-// HasInFlight reports whether something is in flight for a rollout, or was when this was observed: more may be true by now.
-func (c *Cluster) HasInFlight(o *Objects, ref rollout.Ref) bool {
-	_, now := c.inFlight.view().rollouts[ref]
-	return now || o.hasInFlight(ref)
+// AwaitsInFlight reports whether something is in flight for a rollout, or was when this was observed: more may be true by now. A pass
+// follows when that is complete. Checks for drift do not count.
+func (c *Cluster) AwaitsInFlight(o *Objects, ref rollout.Ref) bool {
+	return c.inFlight.await(ref) || o.hasInFlight(ref)
 }
 
 // WaitForInFlight waits until nothing is in flight any more.

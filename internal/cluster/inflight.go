@@ -82,6 +82,18 @@ func (f *inFlight) view() inFlightView {
 	return v
 }
 
+// await reports whether works are in flight for a rollout that do more than check for drift, and has each request a pass when it completes.
+func (f *inFlight) await(ref rollout.Ref) (found bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.nodes {
+		if _, ok := w.rollouts[ref]; ok && !w.onlyChecks {
+			w.observed, found = true, true
+		}
+	}
+	return found
+}
+
 func (f *inFlight) hasNode(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -300,3 +300,32 @@ func TestSlowLedger(t *testing.T) {
 		}
 	}
 }
+
+// TestAwait: what is awaited requests a pass when it completes. Checks for drift are not awaited, unless they are not all that happens.
+func TestAwait(t *testing.T) {
+	demo := skyhook.Ref("demo")
+	for name, c := range map[string]struct {
+		actions []rollout.Action
+		want    bool
+	}{
+		"a check begins":        {[]rollout.Action{{Verb: rollout.VerbVerify}}, false},
+		"a check ended":         {[]rollout.Action{{Verb: rollout.VerbNote, Object: "check"}, {Verb: rollout.VerbSweep, Object: "check"}}, false},
+		"another object":        {[]rollout.Action{{Verb: rollout.VerbNote, Object: "check"}, {Verb: rollout.VerbSweep, Object: "pod"}}, true},
+		"a check is in the way": {[]rollout.Action{{Verb: rollout.VerbSweep, Object: "check"}}, true},
+		"a stage begins too":    {[]rollout.Action{{Verb: rollout.VerbVerify}, {Verb: rollout.VerbRun}}, true},
+		"nothing is done":       {nil, true},
+	} {
+		f := newInFlight(1)
+		w := &nodeWork{node: "n1", actions: c.actions, rollouts: map[rollout.Ref]int{demo: 0}, onlyChecks: startsOrEndsChecks(c.actions)}
+		f.add([]*nodeWork{w})
+		if f.await(skyhook.Ref("other")) {
+			t.Errorf("%s: another rollout awaits it", name)
+		}
+		if got := f.await(demo); got != c.want {
+			t.Errorf("%s: it is awaited: %v, want %v", name, got, c.want)
+		}
+		if got := f.complete(w, nil); got != c.want {
+			t.Errorf("%s: it requests a pass: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -172,7 +172,6 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 		}
 	}
 	add(work.adopted)
-	work.onlyChecks = work.adopted.Empty() && onlyChecks(work.actions)
 	for _, a := range work.withoutFailed(work.actions) {
 		e, err := w.editOf(a, n)
 		if err != nil {
@@ -181,31 +180,10 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 		add(e)
 	}
 	for _, u := range work.updates {
-		words := u.by.Words(n, u.verdict)
-		work.onlyChecks = work.onlyChecks && words.Empty()
-		add(words)
+		add(u.by.Words(n, u.verdict))
 	}
-	announced := w.announced.editOf(n)
-	work.onlyChecks = work.onlyChecks && announced.Empty()
-	add(announced)
+	add(w.announced.editOf(n))
 	return edit.WithoutUnchanged(was), n, rollout.Action{}, nil
-}
-
-// onlyChecks reports whether actions only start or end checks for drift. Nobody waits for these: the engine has asked for a pass in
-// which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
-func onlyChecks(actions []rollout.Action) bool {
-	noted := ""
-	for _, a := range actions {
-		switch {
-		case a.Verb == rollout.VerbVerify:
-		case a.Verb == rollout.VerbNote:
-			noted = a.Object
-		case a.Verb == rollout.VerbSweep && a.Object != "" && a.Object == noted:
-		default:
-			return false
-		}
-	}
-	return len(actions) > 0
 }
 
 // editOf is what an action changes on its node.

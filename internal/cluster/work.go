@@ -94,12 +94,40 @@ func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly b
 		}
 	}
 	c.addMarks()
+	for _, w := range c.active {
+		w.onlyChecks = c.isOnlyChecks(w)
+	}
 	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
 	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
 	if len(active) > maxActiveNodes || len(statusOnly) > maxStatusOnlyNodes {
 		p.inFlight.retry(p.now)
 	}
 	return append(p.nextActive(active), statusOnly[:min(len(statusOnly), maxStatusOnlyNodes)]...)
+}
+
+// isOnlyChecks reports whether a work only starts or ends checks for drift. Nobody waits for these: the engine has asked for a pass in
+// which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
+func (c *workCollector) isOnlyChecks(w *nodeWork) bool {
+	n := c.objects.nodes[w.node]
+	if n == nil || !w.adopted.Empty() || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
+		return false
+	}
+	return !slices.ContainsFunc(w.updates, func(u annotationUpdate) bool { return !u.by.Words(n, u.verdict).Empty() })
+}
+
+func startsOrEndsChecks(actions []rollout.Action) bool {
+	noted := ""
+	for _, a := range actions {
+		switch {
+		case a.Verb == rollout.VerbVerify:
+		case a.Verb == rollout.VerbNote:
+			noted = a.Object
+		case a.Verb == rollout.VerbSweep && a.Object != "" && a.Object == noted:
+		default:
+			return false
+		}
+	}
+	return len(actions) > 0
 }
 
 // withoutRefused leaves out the nodes whose change was refused a moment ago.
