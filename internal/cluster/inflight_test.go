@@ -14,6 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // blockingTransport blocks patches to paths with a suffix until it is unblocked or their context ends.
