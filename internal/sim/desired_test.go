@@ -112,7 +112,7 @@ func (s *faultTest) addRollout(i int) {
 	if s.chance(40) {
 		r.DriftLimit = 1 + s.random.Intn(2)
 	}
-	r.SharesReboots = s.seed%3 != 0 || len(s.desired)%2 == 0
+	r.SharesReboots = s.chance(70)
 	w.drift = hostDrift{isRepaired: kind == "Skyhook" && s.chance(60), changed: map[string]map[string]int{}, found: map[string]map[string]int{}, repairs: map[string][]time.Time{}}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)

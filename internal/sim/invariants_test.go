@@ -498,12 +498,14 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	return ""
 }
 
-// checkUntaint checks that everything that is required on the node is recorded as done.
+// checkUntaint checks that everything that is required on the node is recorded as done. A target of a node that another one of its name
+// replaced requires nothing there.
 func (s *faultTest) checkUntaint(v sim.View, a rollout.Action) string {
+	n := findObservedNode(v, a.Node)
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
 		t, seen := s.cluster.FindTarget(r.Ref, a.Node), s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: a.Node})
-		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving {
+		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving || n != nil && seen.UID != n.UID {
 			continue
 		}
 		for _, k := range s.mergeObserved(t, seen).Tasks {

@@ -25,10 +25,11 @@ func (s *faultTest) isProtected(node, pod string) bool {
 	return slices.ContainsFunc(s.cluster.Workloads[node], func(p rollout.Pod) bool { return p.UID == pod && p.Wait })
 }
 
-// mayForceProtected reports whether protected pods of a node may be evicted, by the clock of the cluster.
+// mayForceProtected reports whether protected pods of a node may be evicted, by the clock of the cluster. When the last of them ended after
+// the operator decided, nothing tells any more since when there were some, and none can be hurt.
 func (s *faultTest) mayForceProtected(node string, r *rollout.Rollout) bool {
 	since, isKnown := s.protected[node]
-	isLate := r.Drain.WaitTimeout > 0 && isKnown && !s.cluster.State.Now.Before(since.Add(r.Drain.WaitTimeout))
+	isLate := r.Drain.WaitTimeout > 0 && (!isKnown || !s.cluster.State.Now.Before(since.Add(r.Drain.WaitTimeout)))
 	return r.Drain.OnWaitTimeout == rollout.DrainForce && isLate
 }
 
