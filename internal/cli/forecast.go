@@ -38,6 +38,7 @@ type forecast struct {
 	waves    map[rollout.Ref][]wave
 	runs     map[targetKey][]taskRun
 	turns    []turningPoint
+	isCut    bool // it took too long and was stopped before its end
 }
 
 // turningPoint is when the work on a target begins or ends.
@@ -195,6 +196,15 @@ func stopAfterWaves(most int) stopCondition {
 			}
 		}
 		return false
+	}
+}
+
+// stopLate stops when a simulation has computed for longer than this.
+func stopLate(most time.Duration) stopCondition {
+	began := time.Now()
+	return func(c *forecast, _ sim.Step) bool {
+		c.isCut = time.Since(began) > most
+		return c.isCut
 	}
 }
 

@@ -92,6 +92,7 @@ type simulation struct {
 	Now      time.Time          `json:"now"` // when it begins
 	Took     string             `json:"took"`
 	Complete bool               `json:"complete"`
+	Cut      bool               `json:"cut,omitempty"` // on a page: it was stopped before its end, because it took too long
 	Rollouts []simulatedRollout `json:"rollouts"`
 	Steps    []simulatedStep    `json:"steps"`
 	maxWaves int                // of each rollout that are printed; 0 for all
@@ -149,7 +150,7 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 
 func newSimulation(v *view, c *forecast, args []string) *simulation {
 	now := v.snapshot.Now.UTC()
-	s := &simulation{Now: now, Took: formatDuration(c.timeline.End.Sub(c.start)), Complete: true, Rollouts: []simulatedRollout{}, Steps: []simulatedStep{}}
+	s := &simulation{Now: now, Took: formatDuration(c.timeline.End.Sub(c.start)), Complete: !c.isCut, Cut: c.isCut, Rollouts: []simulatedRollout{}, Steps: []simulatedStep{}}
 	ends := c.findEnds()
 	for _, r := range v.selectRollouts(args) {
 		sr := simulatedRollout{Name: r.Ref, Waves: []simulatedWave{}}

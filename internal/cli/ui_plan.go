@@ -32,7 +32,7 @@ func (s *uiSource) plan(ctx context.Context, text []byte) (*ui.Plan, error) {
 		out.Problem = err.Error()
 		return out, nil
 	}
-	simulation = newSimulation(edited, edited.simulateForPages(nil), nil)
+	simulation = newSimulation(edited, edited.simulateForPages(nil, uiComputes), nil)
 	out.Edited, out.After = simulation, simulation.listBars()
 	return out, nil
 }

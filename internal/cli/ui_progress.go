@@ -174,7 +174,8 @@ func (v *view) addFuture(p *ui.Progress, r *rollout.Rollout, f *forecast) {
 		changes[at] = change
 	}
 	p.Future = sumPoints(now, changes)
-	if len(f.waitingVerdicts(r)) == 0 && len(p.Future) > 1 {
+	p.Cut = f.isCut
+	if !f.isCut && len(f.waitingVerdicts(r)) == 0 && len(p.Future) > 1 {
 		end := lastTime(p.Future)
 		p.End = &end
 	}

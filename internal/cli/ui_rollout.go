@@ -15,6 +15,9 @@ import (
 // uiStage is how long a stage takes in the simulations of the pages, as simulate assumes it.
 const uiStage = 2 * time.Minute
 
+// uiComputes is how long a page computes a simulation. What is left of it then, nobody reads on a page: many waves of few nodes.
+const uiComputes = 800 * time.Millisecond
+
 // rollout returns the data of the page of a rollout.
 func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) {
 	s.mu.Lock()
@@ -54,7 +57,7 @@ func (s *uiSource) forecast(name string) *forecast {
 	if name != "" {
 		stop = s.view.stopWhenDone([]string{name})
 	}
-	f := s.view.simulateForPages(stop)
+	f := s.view.simulateForPages(stop, uiComputes)
 	if s.forecasts == nil {
 		s.forecasts = map[string]cachedForecast{}
 	}
@@ -64,10 +67,10 @@ func (s *uiSource) forecast(name string) *forecast {
 }
 
 // simulateForPages simulates without remembering what pages do not show: a simulation stays in memory for a while.
-func (v *view) simulateForPages(isEnough stopCondition) *forecast {
+func (v *view) simulateForPages(isEnough stopCondition, most time.Duration) *forecast {
 	times := assumeDurations(uiStage)
 	times.Keep = func(*rollout.Action) bool { return false }
-	f := v.simulateRollouts(times, maxSimulatedTime, isEnough)
+	f := v.simulateRollouts(times, maxSimulatedTime, stopAtEither(stopLate(most), isEnough))
 	f.timeline.Final, f.timeline.Steps, f.runs = rollout.Snapshot{}, nil, nil
 	return f
 }

@@ -30,7 +30,8 @@ type Progress struct {
 	Now     time.Time  `json:"now"`
 	Past    []Point    `json:"past"`
 	Future  []Point    `json:"future,omitempty"`
-	End     *time.Time `json:"simulatedEnd,omitempty"` // when everything is complete in the simulation
+	End     *time.Time `json:"simulatedEnd,omitempty"`  // when everything is complete in the simulation
+	Cut     bool       `json:"simulationCut,omitempty"` // the simulation was stopped before its end, because it took too long
 	Closed  []Span     `json:"closed,omitempty"`
 	Batches []Batch    `json:"batches,omitempty"`
 }
@@ -161,7 +162,17 @@ func (p plot) Summary() string {
 	if p.End != nil {
 		text += "; complete at " + formatClock(*p.End) + " if everything succeeds and each stage takes two minutes, which is what the simulation assumes"
 	}
+	if p.Cut {
+		text += "; the simulation was stopped at " + formatClock(lastPoint(p.Future, now).At) + ", because it takes long: kubectl skyhook simulate shows all of it"
+	}
 	return text
+}
+
+func lastPoint(points []Point, otherwise Point) Point {
+	if len(points) == 0 {
+		return otherwise
+	}
+	return points[len(points)-1]
 }
 
 // From and To are the ends of the axis.
