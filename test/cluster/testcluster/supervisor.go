@@ -127,11 +127,18 @@ func (k *supervisor) prepare(outside clusterPaths) error {
 	if k.listeners.registry, err = listenLocally("registry", "--registry-port", k.spec.RegistryPort); err != nil {
 		return err
 	}
-	seen, err := isolateMounts(map[string]string{
+	dirs := map[string]string{
 		"cluster": outside.dir, "kubernetes": k.artifacts.Kubernetes, "containerd": k.artifacts.Containerd, "root": k.artifacts.Root, "kwok": k.artifacts.Kwok,
-	})
+	}
+	if k.artifacts.Pause != "" {
+		dirs["pause"] = filepath.Dir(k.artifacts.Pause)
+	}
+	seen, err := isolateMounts(dirs)
 	if err != nil {
 		return err
+	}
+	if k.artifacts.Pause != "" {
+		k.artifacts.Pause = filepath.Join(seen["pause"], filepath.Base(k.artifacts.Pause))
 	}
 	k.paths = outside.withDir(seen["cluster"])
 	k.artifacts.Kubernetes, k.artifacts.Containerd, k.artifacts.Root, k.artifacts.Kwok = seen["kubernetes"], seen["containerd"], seen["root"], seen["kwok"]
