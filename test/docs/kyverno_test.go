@@ -58,28 +58,36 @@ func TestKyvernoRestricts(t *testing.T) {
 // examplePublicKey is the key in docs/kyverno/verify-images.yaml.
 var examplePublicKey = regexp.MustCompile(`(?s)-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----`)
 
+// signImages starts a registry and pushes images in a path below it: one that is signed by a key, one that is not, one that others signed, and
+// one whose tag moved after it was signed. It returns the registry's host and the public key.
+func signImages(t *testing.T, folder, path string) (s signer, host, public string) {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host = strings.TrimPrefix(server.URL, "http://")
+	s = signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
+	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	public = s.createKey("ours")
+	s.createKey("theirs")
+	at := host + "/" + path
+	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
+		s.push(at + image + ":1.0.0")
+	}
+	s.sign(at+"signed:1.0.0", "ours")
+	s.sign(at+"by-others:1.0.0", "theirs")
+	s.sign(at+"moved:1.0.0", "ours")
+	s.push(at + "moved:1.0.0")
+	return s, host, public
+}
+
 // TestKyvernoVerifiesSignatures has Kyverno check pods of packages and NodeOps with the policy of docs/kyverno, whose registry
 // and key are replaced, after kubectl skyhook package sign has signed some of the images.
 func TestKyvernoVerifiesSignatures(t *testing.T) {
 	folder := t.TempDir()
 	kyverno(t, folder, "version")
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	s := signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
-	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
-	public := s.createKey("ours")
-	s.createKey("theirs")
-	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
-		s.push(host + "/" + image + ":1.0.0")
-	}
-	s.sign(host+"/signed:1.0.0", "ours")
-	s.sign(host+"/by-others:1.0.0", "theirs")
-	s.sign(host+"/moved:1.0.0", "ours")
-	s.push(host + "/moved:1.0.0")
-
+	s, host, public := signImages(t, folder, "")
 	text, err := os.ReadFile("../../docs/kyverno/verify-images.yaml")
 	if err != nil {
 		t.Fatal(err)

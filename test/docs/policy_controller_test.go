@@ -5,16 +5,11 @@ package docs
 
 import (
 	"errors"
-	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-containerregistry/pkg/registry"
 )
 
 // policyTester has policy-controller's own engine check an image, and returns what it says. "make policy-controller" builds the program and
@@ -38,23 +33,7 @@ func TestPolicyControllerVerifiesSignatures(t *testing.T) {
 		t.Skip(`SKYHOOK_POLICY_TESTER does not name policy-controller's program: run "make policy-controller", which builds it`)
 	}
 	folder := t.TempDir()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	s := signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
-	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
-	public := s.createKey("ours")
-	s.createKey("theirs")
-	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
-		s.push(host + "/team/" + image + ":1.0.0")
-	}
-	s.sign(host+"/team/signed:1.0.0", "ours")
-	s.sign(host+"/team/by-others:1.0.0", "theirs")
-	s.sign(host+"/team/moved:1.0.0", "ours")
-	s.push(host + "/team/moved:1.0.0")
-
+	s, host, public := signImages(t, folder, "team/")
 	text, err := os.ReadFile("../../docs/kyverno/policy-controller.yaml")
 	if err != nil {
 		t.Fatal(err)
