@@ -127,9 +127,9 @@ func New(o Options) *Cluster {
 // IsInFlight reports whether a node is in flight.
 func (c *Cluster) IsInFlight(node string) bool { return c.inFlight.hasNode(node) }
 
-// AwaitsInFlight reports whether something is in flight for a rollout, or was when this was observed: more may be true by now. A pass
-// follows when that is complete. Checks for drift do not count.
-func (c *Cluster) AwaitsInFlight(o *Objects, ref rollout.Ref) bool {
+// AwaitInFlight has a pass follow what is in flight for a rollout, and reports whether there is something, or was when this was observed:
+// more may be true by now. Checks for drift do not count.
+func (c *Cluster) AwaitInFlight(o *Objects, ref rollout.Ref) bool {
 	return c.inFlight.await(ref) || o.hasInFlight(ref)
 }
 

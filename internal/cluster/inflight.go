@@ -82,7 +82,8 @@ func (f *inFlight) view() inFlightView {
 	return v
 }
 
-// await reports whether works are in flight for a rollout that do more than check for drift, and has each request a pass when it completes.
+// await has the works in flight for a rollout that do more than check for drift request a pass when they complete, and reports whether
+// there are any.
 func (f *inFlight) await(ref rollout.Ref) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -147,7 +147,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
 			continue
 		}
 		samples = append(samples, newSample(s, compiled, status, report))
-		if status.Status == v1alpha1.StatusComplete && p.cluster.AwaitsInFlight(p.objects, name) {
+		if status.Status == v1alpha1.StatusComplete && p.cluster.AwaitInFlight(p.objects, name) {
 			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
 			continue
 		}
@@ -179,7 +179,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) []nodeOpSample {
 		p.recordFailure(nodeOpRef(op), "Error", name)
 		samples = append(samples, newNodeOpSample(op, compiled, status, report))
 		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
-		if p.outcome.Incomplete[name] || ended && p.cluster.AwaitsInFlight(p.objects, name) { // it ended when those writes arrived
+		if p.outcome.Incomplete[name] || ended && p.cluster.AwaitInFlight(p.objects, name) { // it ended when those writes arrived
 			p.keepLastWrite(op.UID)
 			continue
 		}
