@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
 // scriptEnv is the environment of one script. The scripts share an API server, one after the other.
@@ -213,6 +215,7 @@ func newProxy(config *rest.Config) *proxy {
 	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); p.hide(r.Out.URL) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.record(r)
+		controlplane.BufferBody(r)
 		forward.ServeHTTP(w, r)
 	}))
 	return p

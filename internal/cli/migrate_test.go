@@ -35,6 +35,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
 // migrationTest is a cluster with NodeWright's objects.
@@ -303,6 +304,7 @@ func newFlakyProxy(t *testing.T) *flakyProxy {
 			http.Error(w, "the connection is lost", http.StatusBadGateway)
 			return
 		}
+		controlplane.BufferBody(r)
 		p.target.ServeHTTP(w, r)
 	}))
 	t.Cleanup(p.Close)
