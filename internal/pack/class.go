@@ -43,6 +43,8 @@ const (
 	MissingConfig Class = "MissingConfig"
 	// RetryLater: another agent holds the package's lock, or the configMap mounted is not the one the stage was made for.
 	RetryLater Class = "RetryLater"
+	// NotBegun: the stage or interrupt was not begun, because the operator wants none to begin any more; see EnvStopFile.
+	NotBegun Class = "NotBegun"
 	// Stopped: the agent was told to stop (SIGTERM) before it was done.
 	Stopped Class = "Stopped"
 )
@@ -64,6 +66,7 @@ var classes = []struct {
 	{InterruptFailed, 8, Failed},
 	{MissingConfig, 9, Failed},
 	{RetryLater, 75, Retry},
+	{NotBegun, 76, Retry},
 	{Stopped, 143, Retry},
 }
 

@@ -40,6 +40,8 @@ type Message struct {
 	Duration time.Duration
 	Ran      int // steps run
 	Skipped  int // steps done before
+	// Checked is true if the check of a stage ran after it in the same container; see EnvWithCheck. Mode is that of the check if it failed.
+	Checked bool
 	// Reboot is set by a reboot that was seen to happen.
 	Reboot *Reboot
 	// RefusesRollback is Config.RefusesRollback of the package that ran.
@@ -79,6 +81,7 @@ type wireMessage struct {
 	Duration string   `json:"duration,omitempty"`
 	Ran      int      `json:"ran,omitempty"`
 	Skipped  int      `json:"skipped,omitempty"`
+	Checked  bool     `json:"checked,omitempty"`
 	Reboot   *Reboot  `json:"bootIDs,omitempty"`
 	Drift    *Drift   `json:"drift,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
@@ -100,7 +103,7 @@ func (m Message) EncodeWithin(limit int) []byte {
 		Package: clipToJSON(m.Package, 96), Version: clipToJSON(m.Version, 96),
 		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
 		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
-		Ran: m.Ran, Skipped: m.Skipped, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
+		Ran: m.Ran, Skipped: m.Skipped, Checked: m.Checked, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
 		RefusesRollback: m.RefusesRollback,
 	}
 	if m.Duration > 0 {
@@ -147,7 +150,7 @@ func DecodeMessage(s string) (Message, bool) {
 	m := Message{
 		Agent: w.Agent, Package: w.Package, Version: w.Version, Mode: w.Mode,
 		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
-		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped,
+		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped, Checked: w.Checked,
 		Reboot: w.Reboot, Drift: w.Drift, Lines: w.Lines,
 		RefusesRollback: w.RefusesRollback,
 	}

@@ -36,6 +36,10 @@ func TestMessage(t *testing.T) {
 	if got, ok := DecodeMessage(string(refusing.Encode())); !ok || !cmp.Equal(refusing, got) {
 		t.Errorf("decoded %v: %s", ok, cmp.Diff(refusing, got))
 	}
+	checked := Message{Mode: ModeApplyCheck, Outcome: Failed, Class: CheckFailed, Checked: true}
+	if got, ok := DecodeMessage(string(checked.Encode())); !ok || !cmp.Equal(checked, got) {
+		t.Errorf("decoded %v: %s", ok, cmp.Diff(checked, got))
+	}
 	reboot := Message{Mode: ModeInterrupt, Outcome: Succeeded, Reboot: &Reboot{From: "a", To: "b"}}
 	if got, ok := DecodeMessage(string(reboot.Encode())); !ok || !cmp.Equal(reboot, got) {
 		t.Errorf("decoded %v: %s", ok, cmp.Diff(reboot, got))
@@ -138,7 +142,7 @@ func TestForeignMessages(t *testing.T) {
 func TestClasses(t *testing.T) {
 	for class, code := range map[Class]int{
 		"": 0, StepFailed: 1, BadUsage: 2, InvalidPackage: 3, CheckFailed: 4, HostProblem: 5, HostFull: 6, TimedOut: 7,
-		InterruptFailed: 8, MissingConfig: 9, RetryLater: 75, Stopped: 143,
+		InterruptFailed: 8, MissingConfig: 9, RetryLater: 75, NotBegun: 76, Stopped: 143,
 	} {
 		if got := class.ExitCode(); got != code {
 			t.Errorf("%s exits with %d, want %d", class, got, code)
@@ -150,7 +154,7 @@ func TestClasses(t *testing.T) {
 		switch class {
 		case "":
 			want = Succeeded
-		case RetryLater, Stopped:
+		case RetryLater, NotBegun, Stopped:
 			want = Retry
 		}
 		if got := class.Outcome(); got != want {

@@ -50,6 +50,17 @@ const (
 	EnvPodUID = "SKYHOOK_POD_UID"
 )
 
+// Variables of a pod in which several stages run one after the other, and the package is mounted from its image.
+const (
+	// EnvImageDir is where the image of the package is mounted read-only. The package is in its directory skyhook-package, or, if there is
+	// no config.json there, in its root. The configMap and the metadata of the node are mounted below EnvDataDir, as always.
+	EnvImageDir = "SKYHOOK_IMAGE_DIR"
+	// EnvWithCheck set to true makes a stage and its check one container: after a stage that succeeded the agent runs its check.
+	EnvWithCheck = "SKYHOOK_WITH_CHECK"
+	// EnvStopFile is a file that is empty as long as the stage may begin. With any text in it, nothing is begun; see NotBegun.
+	EnvStopFile = "SKYHOOK_STOP_FILE"
+)
+
 // Variables that steps see besides the package's own.
 const (
 	// EnvStepRoot is StepDir of the package on the host.

@@ -84,6 +84,8 @@ func TestReadPod(t *testing.T) {
 		{"the copy failed", stagePod(ended(127, "")), failing, false, false, 1, rollout.ReasonStageFailed, "container tuning-init ended with exit code 127"},
 		{"took too long", stagePod(ok, ended(7, message(pack.TimedOut, pack.Failed))), failing, false, false, 1, rollout.ReasonDeadline, "step run.sh ended with exit code 7"},
 		{"wants to be asked later", stagePod(ok, ended(75, message(pack.RetryLater, pack.Retry))), running, false, false, 0, rollout.ReasonRetry, "step run.sh ended with exit code 7"},
+		{"was not begun", stagePod(ok, ended(76, message(pack.NotBegun, pack.Retry))), running, false, false, 0, rollout.ReasonRetry, "step run.sh ended with exit code 7"},
+		{"was not begun, without a message", stagePod(ok, ended(76, "")), running, false, false, 0, rollout.ReasonRetry, "container tuning-apply ended with exit code 76"},
 		{"was told to stop", stagePod(ok, ended(143, "")), running, false, false, 0, rollout.ReasonRetry, "container tuning-apply ended with exit code 143"},
 		{"unknown end", stagePod(ok, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}),
 			running, false, false, 0, rollout.ReasonRetry, "container tuning-apply ended with exit code 137"},
