@@ -163,7 +163,7 @@ func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
 	isShared := true // with other targets
 	for i := range t.Tasks {
 		k := t.Tasks[i]
-		hasAttempt := k.Object != "" && k.Limit > 0 && !k.Started.IsZero()
+		hasAttempt := k.Object != "" && k.hasDeadline()
 		if !hasAttempt && k.FailedAt.IsZero() {
 			continue
 		}
@@ -203,9 +203,17 @@ func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
 		key.kind, key.number = "failed", k.Attempts
 		k.FailedAt = d.limit(key, k.FailedAt, now)
 	}
-	if d != nil && k.Object != "" && k.Limit > 0 && !k.Started.IsZero() {
-		key.kind, key.number, key.item, key.began = "attempt", 0, k.ID+" "+k.Object, k.Started.Unix()
+	if d == nil || k.Object == "" || !k.hasDeadline() {
+		return
+	}
+	key.number, key.item, key.began = 0, k.ID+" "+k.Object, k.Started.Unix()
+	if k.Limit > 0 {
+		key.kind = "attempt"
 		k.Observed = d.firstSeen(key, now)
+	}
+	if k.Unpulled {
+		key.kind = "unpulled"
+		k.UnpulledSince = d.firstSeen(key, now)
 	}
 }
 

@@ -341,6 +341,8 @@ type Task struct {
 	Started        time.Time     // of the running attempt
 	Observed       time.Time     // when this process observed that attempt first, see Durations; zero if unknown
 	Limit          time.Duration // how long one attempt may take
+	Unpulled       bool          // its object cannot run, because an image cannot be pulled
+	UnpulledSince  time.Time     // when this process observed that first, see Durations; zero if unknown
 	Uninstall      bool          // an uninstall task: if it fails for good on deletion, the node is given up
 	Exclusive      string        // tasks of a rollout with the same key start one at a time; empty for no limit
 	ExclusiveUntil time.Time     // until when the object keeps the others from starting; zero if it does not

@@ -289,6 +289,7 @@ func changeTask(k *rollout.Task, w []string) {
 			k.ExclusiveUntil = k.Started.Add(parseDuration(value))
 		case "why":
 			k.Why = parseReason(value)
+			k.Unpulled = k.Why != nil && k.Why.Reason == rollout.ReasonImagePull
 		default:
 			panic("a task has no " + word)
 		}

@@ -51,16 +51,33 @@ func (t *Task) title() string {
 	return t.ID
 }
 
+// unpulledLimit is how long it may be that an image cannot be pulled until the attempt counts as failed. The kubelet has tried several
+// times by then.
+const unpulledLimit = 5 * time.Minute
+
 // hasDeadline reports whether the running attempt may take a limited time only.
-func (t *Task) hasDeadline() bool { return t.Limit > 0 && !t.Started.IsZero() }
+func (t *Task) hasDeadline() bool { return (t.Limit > 0 || t.Unpulled) && !t.Started.IsZero() }
 
 // expiresAt returns when the deadline of the running attempt passes. It counts from when the attempt was observed, because
 // Started is a time of another clock.
 func (t *Task) expiresAt() time.Time {
-	if t.Observed.IsZero() {
-		return t.Started.Add(t.Limit)
+	at := timeOr(t.Observed, t.Started).Add(t.Limit)
+	pulled := t.unpulledAt()
+	if t.Unpulled && (t.Limit <= 0 || pulled.Before(at)) {
+		return pulled
 	}
-	return t.Observed.Add(t.Limit)
+	return at
+}
+
+// unpulledAt returns when an attempt has failed whose image cannot be pulled.
+func (t *Task) unpulledAt() time.Time { return timeOr(t.UnpulledSince, t.Started).Add(unpulledLimit) }
+
+// timeOr returns a time, or another one if it is zero.
+func timeOr(at, otherwise time.Time) time.Time {
+	if at.IsZero() {
+		return otherwise
+	}
+	return at
 }
 
 // isExpired reports whether the running attempt takes longer than it may.
@@ -72,6 +89,9 @@ func (t *Task) isExpired(now time.Time) bool {
 // expiredReason returns the failure of an attempt that took too long on this node. For a reboot it is the phase that did
 // not happen.
 func (t *Task) expiredReason(n *Node) Why {
+	if t.Unpulled && t.Why != nil && t.expiresAt().Equal(t.unpulledAt()) {
+		return Why{Reason: ReasonImagePull, Text: t.Why.Text, About: t.Why.About, Since: t.Started}
+	}
 	why := Why{
 		Reason: ReasonDeadline,
 		Text:   t.title() + " took longer than " + t.Limit.String(),

@@ -317,7 +317,7 @@ func (w actionWriter) run() {
 		return
 	}
 	k.Object, k.State, k.Started = name, rollout.StateRunning, w.State.Now
-	k.Lost, k.Dead, k.Why = false, false, nil
+	k.Lost, k.Dead, k.Unpulled, k.Why = false, false, false, nil
 }
 
 func (w actionWriter) newObjectName() string {
@@ -408,7 +408,7 @@ func RemoveObject(k *rollout.Task) {
 	if k.Stale { // the next object has another definition
 		k.Attempts, k.Noted = 0, 0
 	}
-	k.Object, k.Leaving, k.Dead, k.Stale = "", false, false, false
+	k.Object, k.Leaving, k.Dead, k.Stale, k.Unpulled = "", false, false, false, false
 	switch k.Recorded {
 	case rollout.StateRunning, rollout.StateFailing:
 		k.State, k.Lost = k.Recorded, true
@@ -424,7 +424,7 @@ func RemoveObject(k *rollout.Task) {
 
 // SucceedTask lets the object of a task succeed. A reboot changes the boot of the node.
 func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
-	k.State, k.Why = rollout.StateSucceeded, nil
+	k.State, k.Why, k.Unpulled = rollout.StateSucceeded, nil, false
 	n := c.FindNode(t.Node)
 	if n != nil && k.BootID != "" {
 		n.BootID += "'"
@@ -433,7 +433,7 @@ func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
 
 // FailTask lets the running attempt of a task fail. If it is dead, its object does not retry.
 func (c *Cluster) FailTask(k *rollout.Task, dead bool, why rollout.Why) {
-	k.State, k.Dead, k.Why = rollout.StateFailing, dead, &why
+	k.State, k.Dead, k.Unpulled, k.Why = rollout.StateFailing, dead, false, &why
 	k.Attempts, k.FailedAt = k.Attempts+1, c.State.Now
 }
 

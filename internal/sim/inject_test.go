@@ -358,7 +358,7 @@ func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task)
 		sim.RemoveObject(k)
 	case s.chance(s.rates.hang):
 	case k.Why == nil && s.chance(s.rates.pull):
-		k.Why = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}
+		k.Why, k.Unpulled = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}, true
 	case s.chance(40):
 		s.endOrFail(t, n, k)
 	}

@@ -65,6 +65,7 @@ func formatTask(task rollout.Task) string {
 		{task.Stale, "stale"},
 		{task.Dead, "dead"},
 		{task.Leaving, "leaving"},
+		{task.Unpulled, "unpulled"},
 		{task.Exclusive != "", "exclusive"},
 		{!task.ExclusiveUntil.IsZero(), "delays-others"},
 	} {

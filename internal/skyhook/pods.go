@@ -269,6 +269,11 @@ func (s *podInfo) readWaiting(status *corev1.ContainerStatus) {
 	}
 }
 
+// cannotPull reports whether the pod does not run because an image cannot be pulled.
+func (s *podInfo) cannotPull() bool {
+	return !s.leaving && s.why != nil && s.why.Reason == rollout.ReasonImagePull
+}
+
 // failureReason returns why a container failed, from the agent's termination message when there is one.
 func failureReason(p *corev1.Pod, container string, t *corev1.ContainerStateTerminated) *rollout.Why {
 	why := &rollout.Why{Reason: rollout.ReasonStageFailed, Text: failureText(container, t), About: describePod(p), Since: t.FinishedAt.Time}

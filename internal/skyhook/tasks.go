@@ -209,6 +209,7 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 	if pod.why != nil || pod.state == succeeded {
 		task.Why = pod.why
 	}
+	task.Unpulled = pod.cannotPull()
 	if pod.attempts > task.Attempts {
 		task.Attempts = pod.attempts
 	}
