@@ -156,16 +156,6 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 		case <-ctx.Done():
 		}
 	}()
-	if a.StageTimeout > 0 {
-		a.Deadline = start.Add(a.StageTimeout)
-		a.Env[pack.EnvDeadline] = pack.FormatDeadline(a.Deadline)
-	}
-	run := context.Context(ctx)
-	if !a.Deadline.IsZero() {
-		limited, free := context.WithDeadlineCause(ctx, a.Deadline, errDeadline)
-		defer free()
-		run = limited
-	}
 	a.result = pack.Message{
 		Agent: a.Version, Package: a.Resource.Package, Version: a.Resource.Version, Mode: a.Mode, Outcome: pack.Succeeded,
 	}
@@ -174,12 +164,16 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	for _, text := range a.Warnings {
 		a.Log.Warn(text)
 	}
-	err := a.dispatch(run)
+	err := a.limitTime(ctx, a.dispatch)
+	if err == nil && a.owesCheck() {
+		a.beginCheck()
+		err = a.limitTime(ctx, a.runStage)
+	}
 	m := a.result
 	m.Duration, m.RefusesRollback = time.Since(start), a.refusesRollback.Load()
 	if err != nil {
 		f := classify(err)
-		m.Outcome, m.Class, m.Step, m.Exit, m.Signal = f.Class.Outcome(), f.Class, f.Step, f.Exit, f.Signal
+		m.Mode, m.Outcome, m.Class, m.Step, m.Exit, m.Signal = a.Mode, f.Class.Outcome(), f.Class, f.Step, f.Exit, f.Signal
 		m.Reason, m.Lines = a.redact.Replace(f.Error()), f.Lines
 		a.Log.Error("ended", "outcome", m.Outcome, "class", m.Class, "exit", m.Class.ExitCode(), "reason", m.Reason)
 	} else {
@@ -192,12 +186,42 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	return m
 }
 
+// limitTime runs a stage or its check until its deadline. With a timeout each of both has the whole of it.
+func (a *Agent) limitTime(ctx context.Context, run func(context.Context) error) error {
+	if a.StageTimeout > 0 {
+		a.Deadline = time.Now().Add(a.StageTimeout)
+		a.Env[pack.EnvDeadline] = pack.FormatDeadline(a.Deadline)
+	}
+	if a.Deadline.IsZero() {
+		return run(ctx)
+	}
+	limited, free := context.WithDeadlineCause(ctx, a.Deadline, errDeadline)
+	defer free()
+	return run(limited)
+}
+
+// owesCheck reports whether the check of the stage is still to run in this container.
+func (a *Agent) owesCheck() bool {
+	return a.WithCheck && a.Mode.HasSteps() && !a.Mode.IsCheck()
+}
+
+// beginCheck goes on from a stage that succeeded to its check.
+func (a *Agent) beginCheck() {
+	a.resultLock.Lock()
+	defer a.resultLock.Unlock()
+	a.Mode, a.result.Checked = a.Mode.Check(), true
+	a.Log.Info("checking", "mode", a.Mode)
+}
+
 func (a *Agent) dispatch(ctx context.Context) error {
 	if a.ResourceErr != nil {
 		return newFault(pack.BadUsage, "%w", a.ResourceErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("nothing was begun: %w", cause)
+	}
+	if err := a.requireStart(); err != nil {
+		return err
 	}
 	if a.CopyResolv {
 		if err := a.copyResolv(); err != nil {

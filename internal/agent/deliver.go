@@ -29,42 +29,21 @@ const manifestFile = pack.DeliveryFile
 const asideSuffix = ".old"
 
 type manifest struct {
-	Pod          string   `json:"pod,omitempty"`
-	Package      string   `json:"package,omitempty"`
-	Release      string   `json:"release,omitempty"`
-	ConfigDigest string   `json:"configDigest"`
-	Files        []string `json:"files"`
+	Pod          string `json:"pod,omitempty"`
+	Package      string `json:"package,omitempty"`
+	Release      string `json:"release,omitempty"`
+	ConfigDigest string `json:"configDigest"`
+	// Digest is that of the package's files in the image from which the agent copied them; empty if an init container did.
+	Digest string   `json:"digest,omitempty"`
+	Files  []string `json:"files"`
 }
 
-// deliverPackage copies the package to its directory on the host and opens it.
-//
-// The init container of a pod copies it to <copyDir>.<pod UID>; from there it is renamed into place, so that files
-// which are no longer part of the package disappear, while files that steps created are kept. Older operators copy to
-// the final directory; then it is used as it is. Without an init container the agent copies from its own data
-// directory.
+// deliverPackage copies the package to its directory on the host and opens it. The check that follows a stage finds it as the stage left it.
 func (a *Agent) deliverPackage() (*host.Dir, error) {
-	parent, err := a.Host.MakeDir(path.Dir(path.Clean(a.CopyDir)), 0o755)
-	if err != nil {
-		return nil, err
-	}
-	defer parent.Close()
-	place := path.Base(path.Clean(a.CopyDir))
-	if err := carryOverFiles(parent, place); err != nil {
-		return nil, err
-	}
-	brought, err := a.findStagedCopy(parent, place)
-	switch {
-	case err != nil:
-	case brought != "":
-		err = a.promoteCopy(parent, place, brought)
-	case !parent.Exists(place):
-		err = fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
-			a.CopyDir, pack.ConfigFile, a.SourceDir)
-	case a.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
-		err = a.adoptCopy(parent, place)
-	}
-	if err != nil {
-		return nil, err
+	if !a.result.Checked {
+		if err := a.bringPackage(); err != nil {
+			return nil, err
+		}
 	}
 	copied, err := a.Host.Dir(a.CopyDir)
 	if err != nil {
@@ -74,6 +53,39 @@ func (a *Agent) deliverPackage() (*host.Dir, error) {
 		return nil, errors.Join(err, copied.Close())
 	}
 	return copied, nil
+}
+
+// bringPackage makes sure that the package is on the host.
+//
+// The init container of a pod copies it to <copyDir>.<pod UID>; from there it is renamed into place, so that files
+// which are no longer part of the package disappear, while files that steps created are kept. Older operators copy to
+// the final directory; then it is used as it is. Without an init container the agent copies from its own data
+// directory, or from the mounted image.
+func (a *Agent) bringPackage() error {
+	parent, err := a.Host.MakeDir(path.Dir(path.Clean(a.CopyDir)), 0o755)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	place := path.Base(path.Clean(a.CopyDir))
+	if err := carryOverFiles(parent, place); err != nil {
+		return err
+	}
+	if a.ImageDir != "" {
+		return a.bringFromImage(parent, place)
+	}
+	brought, err := a.findStagedCopy(parent, place)
+	switch {
+	case err != nil:
+	case brought != "":
+		err = a.promoteCopy(parent, place, brought, "")
+	case !parent.Exists(place):
+		err = fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
+			a.CopyDir, pack.ConfigFile, a.SourceDir)
+	case a.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
+		err = a.adoptCopy(parent, place)
+	}
+	return err
 }
 
 // findStagedCopy returns the directory to which the init container of this pod copied the package; empty when there is
@@ -118,8 +130,8 @@ func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 }
 
 // promoteCopy checks a complete copy and moves it into place.
-func (a *Agent) promoteCopy(parent *host.Dir, place, staging string) error {
-	files, err := a.completeCopy(parent, staging)
+func (a *Agent) promoteCopy(parent *host.Dir, place, staging, digest string) error {
+	files, err := a.completeCopy(parent, staging, digest)
 	if err != nil {
 		return err
 	}
@@ -139,16 +151,16 @@ func (a *Agent) promoteCopy(parent *host.Dir, place, staging string) error {
 // another agent, or of a pod whose agent never ran. From then on the next copy replaces it as a whole. Removed keys of
 // the config cannot be told from files of steps there, so the config is taken from the mount.
 func (a *Agent) adoptCopy(parent *host.Dir, place string) error {
-	files, err := a.completeCopy(parent, place)
+	files, err := a.completeCopy(parent, place, "")
 	if err == nil {
 		a.Log.Info("adopted", "at", a.CopyDir, "files", files)
 	}
 	return err
 }
 
-// completeCopy finishes a copy: it installs the right config, as plain private files, and writes the manifest. It
-// returns the number of files.
-func (a *Agent) completeCopy(parent *host.Dir, name string) (int, error) {
+// completeCopy finishes a copy: it installs the right config, as plain private files, and writes the manifest, with the digest of the
+// image's files if it is known. It returns the number of files.
+func (a *Agent) completeCopy(parent *host.Dir, name, imageDigest string) (int, error) {
 	for _, dir := range []string{pack.ConfigMapDir, pack.NodeMetadataDir} {
 		if err := parent.Flatten(path.Join(name, dir)); err != nil {
 			return 0, err
@@ -163,13 +175,18 @@ func (a *Agent) completeCopy(parent *host.Dir, name string) (int, error) {
 		return 0, err
 	}
 	files = slices.DeleteFunc(files, func(file string) bool { return file == manifestFile || host.IsTemp(file) })
-	content, err := json.Marshal(manifest{
-		Pod: a.PodUID, Package: a.Resource.Package, Release: a.Resource.Version, ConfigDigest: digest, Files: files,
+	slices.Sort(files)
+	return len(files), writeManifest(parent, name, manifest{
+		Pod: a.PodUID, Package: a.Resource.Package, Release: a.Resource.Version, ConfigDigest: digest, Digest: imageDigest, Files: files,
 	})
+}
+
+func writeManifest(parent *host.Dir, name string, m manifest) error {
+	content, err := json.Marshal(m)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return len(files), parent.WriteUnsynced(path.Join(name, manifestFile), string(content), 0o600)
+	return parent.WriteUnsynced(path.Join(name, manifestFile), string(content), 0o600)
 }
 
 // ensureConfig makes sure that a copy has the config of this stage. The init container may have copied an earlier

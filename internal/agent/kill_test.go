@@ -85,6 +85,8 @@ type testHost struct {
 	host string
 	env  []string
 	self string
+	// compact is true if the image of the package is mounted, and a stage and its check are one container.
+	compact bool
 }
 
 func newTestHost(t testing.TB, shell string) *testHost {
@@ -111,6 +113,8 @@ func (p *testHost) runLifecycle(attempt func(cmd *exec.Cmd) bool) {
 		copyDir := fmt.Sprintf("/var/lib/skyhook/demo/tuning-%s-%s-%d", v.release, lifeUID, v.number)
 		pod := fmt.Sprintf("pod-%d", i)
 		switch {
+		case p.compact:
+			p.mountImage(v)
 		case v.stale != "":
 			p.write(filepath.Join(filepath.Dir(p.host), "image/configmaps/key"), v.config, 0o644)
 			p.runInit(v, p.host+copyDir, v.stale)
@@ -119,6 +123,9 @@ func (p *testHost) runLifecycle(attempt func(cmd *exec.Cmd) bool) {
 			p.runInit(v, p.host+copyDir+"."+pod, v.config)
 		}
 		for _, mode := range v.modes {
+			if p.compact && pack.Mode(mode).IsCheck() {
+				continue // it is in the container of its stage
+			}
 			for tries := 0; ; tries++ {
 				if tries > 100 {
 					p.t.Fatalf("%s of %s does not end", mode, v.release)
@@ -140,14 +147,40 @@ func (p *testHost) newContainer(v podRun, mode, copyDir, pod string) *exec.Cmd {
 	cmd.Args[0] = "skyhook-agent"
 	cmd.Env = append(slices.Clone(p.env), fmt.Sprintf("%s=demo-%s-%d_tuning_%s", pack.EnvResourceID, lifeUID, v.number, v.release),
 		fmt.Sprintf("%s=run-%d", pack.EnvRunID, v.number), fmt.Sprintf("%s=int-%d", pack.EnvInterruptID, v.number), pack.EnvPodUID+"="+pod)
+	if p.compact {
+		cmd.Env = append(cmd.Env, pack.EnvImageDir+"="+p.imageDir(v), pack.EnvWithCheck+"=true", pack.EnvStopFile+"=/dev/null")
+	}
 	if v.config != "" {
 		cmd.Env = append(cmd.Env, pack.EnvConfigDigest+"="+pack.ConfigDigest(map[string]string{"key": v.config}))
 	}
 	return cmd
 }
 
+func (p *testHost) imageDir(v podRun) string {
+	return filepath.Join(filepath.Dir(p.host), "image-"+v.release)
+}
+
+// mountImage simulates the mounts of a pod without an init container: the image of the package and the ConfigMap.
+func (p *testHost) mountImage(v podRun) {
+	p.t.Helper()
+	p.writePackage(v, filepath.Join(p.imageDir(v), "skyhook-package"))
+	mounts := filepath.Join(filepath.Dir(p.host), "image")
+	if err := os.RemoveAll(mounts); err != nil {
+		p.t.Fatal(err)
+	}
+	if v.config != "" {
+		p.writeConfig(mounts, v.config)
+	}
+}
+
 // runInit simulates the init container: it copies the package and the mounted ConfigMap, including links.
 func (p *testHost) runInit(v podRun, to, config string) {
+	p.t.Helper()
+	p.writePackage(v, to)
+	p.writeConfig(to, config)
+}
+
+func (p *testHost) writePackage(v podRun, to string) {
 	p.t.Helper()
 	files := lifecyclePackages[v.release]
 	modes := must(parseSteps(files["steps"]))(p.t)
@@ -158,6 +191,11 @@ func (p *testHost) runInit(v podRun, to, config string) {
 	}
 	p.write(filepath.Join(to, "skyhook_dir/passes.sh"), "#!/bin/sh\n", 0o755)
 	p.write(filepath.Join(to, "config.json"), must(configJSON("tuning", v.release, nil, modes))(p.t), 0o644)
+}
+
+// writeConfig writes a ConfigMap as the kubelet mounts it.
+func (p *testHost) writeConfig(to, config string) {
+	p.t.Helper()
 	p.write(filepath.Join(to, "configmaps/..2026/key"), config, 0o644)
 	for link, target := range map[string]string{"..data": "..2026", "key": "..data/key"} {
 		if err := os.Symlink(target, filepath.Join(to, "configmaps", link)); err != nil {
@@ -223,16 +261,43 @@ func firstLines(content []byte) string {
 	return ""
 }
 
+// bothDeliveries runs a test with init containers that copy the package, and with mounted images.
+func bothDeliveries(t *testing.T, test func(t *testing.T, newHost func() *testHost, want string)) {
+	shell := staticBusybox(t, memoryDir(t))
+	for _, compact := range []bool{false, true} {
+		newHost := func() *testHost {
+			p := newTestHost(t, shell)
+			p.compact = compact
+			return p
+		}
+		undisturbed := newHost()
+		undisturbed.runLifecycle(undisturbed.runUnharmed)
+		want := undisturbed.snapshotTree()
+		t.Run(map[bool]string{false: "copied", true: "mounted"}[compact], func(t *testing.T) { test(t, newHost, want) })
+	}
+}
+
+// TestBothDeliveriesLeaveTheSame: a package whose image is mounted leaves the host as one that an init container copied, but for the
+// list of what was delivered.
+func TestBothDeliveriesLeaveTheSame(t *testing.T) {
+	var trees []string
+	bothDeliveries(t, func(_ *testing.T, _ func() *testHost, tree string) {
+		lines := slices.DeleteFunc(strings.Split(tree, "\n"), func(line string) bool { return strings.Contains(line, "/"+pack.DeliveryFile+" ") })
+		trees = append(trees, strings.Join(lines, "\n"))
+	})
+	if trees[0] != trees[1] || !strings.Contains(trees[0], "/record.json ") {
+		t.Errorf("copied (-) and mounted (+):\n%s", diffLines(trees[0], trees[1]))
+	}
+}
+
 // TestKilledAtEveryChange kills the agent before each change it makes to the host, in every container of the lifecycle,
 // and starts it again.
-func TestKilledAtEveryChange(t *testing.T) {
-	shell := staticBusybox(t, memoryDir(t))
-	undisturbed := newTestHost(t, shell)
-	undisturbed.runLifecycle(undisturbed.runUnharmed)
-	want := undisturbed.snapshotTree()
+func TestKilledAtEveryChange(t *testing.T) { bothDeliveries(t, killAtEveryChange) }
+
+func killAtEveryChange(t *testing.T, newHost func() *testHost, want string) {
 	points := 0
 	for at := 1; ; at++ {
-		p := newTestHost(t, shell)
+		p := newHost()
 		killed := 0
 		container, tries := "", 0
 		p.runLifecycle(func(cmd *exec.Cmd) bool {
@@ -265,12 +330,10 @@ func TestKilledAtEveryChange(t *testing.T) {
 }
 
 // TestKilledAtRandom kills the agent at random changes and times, several times in a row.
-func TestKilledAtRandom(t *testing.T) {
-	shell := staticBusybox(t, memoryDir(t))
-	undisturbed := newTestHost(t, shell)
-	undisturbed.runLifecycle(undisturbed.runUnharmed)
-	want := undisturbed.snapshotTree()
-	n := *seeds
+func TestKilledAtRandom(t *testing.T) { bothDeliveries(t, killAtRandom) }
+
+func killAtRandom(t *testing.T, newHost func() *testHost, want string) {
+	n := *seeds / 2
 	if testing.Short() {
 		n = min(n, 20)
 	}
@@ -278,7 +341,7 @@ func TestKilledAtRandom(t *testing.T) {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()
 			for seed := worker; seed < n; seed += 2 {
-				p := newTestHost(t, shell)
+				p := newHost()
 				luck := rand.New(rand.NewPCG(uint64(seed), 1))
 				p.runLifecycle(func(cmd *exec.Cmd) bool { return p.runKilled(luck, cmd) })
 				if got := p.snapshotTree(); got != want {

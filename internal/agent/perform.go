@@ -22,8 +22,8 @@ import (
 // aliveEvery is the interval of log lines for a step that runs long.
 const aliveEvery = time.Minute
 
-// ownEnv are variables of the agent's container that steps do not get: they describe the agent's image.
-var ownEnv = []string{"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "TERM", "_"}
+// ownEnv are variables of the agent's container that steps do not get: they describe the agent's image, and how its pod is made.
+var ownEnv = []string{"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "TERM", "_", pack.EnvImageDir, pack.EnvWithCheck, pack.EnvStopFile}
 
 // hostEnv is the base environment of every step.
 var hostEnv = map[string]string{
@@ -42,7 +42,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 		return step.Result{}, nil, &Fault{Class: classify(cause).Class, Step: action.Name, Err: errors.New("step " + action.Name + " was not begun: " + cause.Error())}
 	}
 	file := path.Join(pack.StepDir, action.Path)
-	if err := t.makeExecutable(file); err != nil {
+	if err := makeExecutable(t.copied, file); err != nil {
 		return step.Result{}, nil, err
 	}
 	if !action.Step.OnHost {
@@ -73,15 +73,15 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 }
 
 // makeExecutable sets the executable bits of a step file, because images often lose them.
-func (t *stageRun) makeExecutable(file string) error {
-	st, err := t.copied.Stat(file)
+func makeExecutable(dir *host.Dir, file string) error {
+	st, err := dir.Stat(file)
 	if err != nil {
-		return newFault(pack.InvalidPackage, "step file %s: %w", path.Join(t.CopyDir, file), err)
+		return newFault(pack.InvalidPackage, "step file %s: %w", path.Join(dir.Path, file), err)
 	}
 	if st.Mode().Perm()&0o111 == 0o111 {
 		return nil
 	}
-	return t.copied.Chmod(file, st.Mode().Perm()|0o111)
+	return dir.Chmod(file, st.Mode().Perm()|0o111)
 }
 
 // stepEnv is the environment of a step, in increasing precedence: fixed values in place of those of the agent's image,

@@ -22,7 +22,7 @@ func (a *Agent) writeInterimResult() {
 	a.writeResult(pack.Message{
 		Agent: a.Version, Package: a.Resource.Package, Version: a.Resource.Version, Mode: a.Mode,
 		Outcome: pack.Stopped.Outcome(), Class: pack.Stopped, Reason: errStopped.Error() + " and had not ended when it was killed",
-		RefusesRollback: a.refusesRollback.Load(),
+		RefusesRollback: a.refusesRollback.Load(), Checked: a.result.Checked,
 	})
 }
 

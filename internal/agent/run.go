@@ -36,7 +36,7 @@ type stageRun struct {
 }
 
 // runStage runs a mode that has steps.
-func (a *Agent) runStage(ctx context.Context) error {
+func (a *Agent) runStage(ctx context.Context) (result error) {
 	if slices.Contains(strings.Split(a.CopyDir, "/"), "..") {
 		return newFault(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
 	}
@@ -55,11 +55,15 @@ func (a *Agent) runStage(ctx context.Context) error {
 		return err
 	}
 	defer t.held.Release()
+	defer func() { t.noteEnd(result) }()
 	if t.copied, err = a.deliverPackage(); err != nil {
 		return err
 	}
 	defer t.copied.Close()
 	if err := t.gatherSituation(name); err != nil {
+		return err
+	}
+	if err := t.noteBegin(); err != nil {
 		return err
 	}
 	err = t.runPlan(ctx)
@@ -79,8 +83,9 @@ func (a *Agent) recordName() (string, error) {
 	}
 	content, err := a.Host.ReadFile(path.Join(a.CopyDir, pack.ConfigFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		text, sourceErr := readLocal(path.Join(a.SourceDir, pack.ConfigFile))
-		content, err = []byte(text), errors.Join(err, sourceErr)
+		var sourceErr error
+		content, sourceErr = a.readSourceConfig()
+		err = errors.Join(err, sourceErr)
 		if sourceErr == nil {
 			err = nil
 		}

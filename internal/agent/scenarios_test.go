@@ -66,6 +66,7 @@ var scenarios = map[string]string{
 	"host-full":                 "a full disk is reported, and the old state stays",
 	"host-links":                "links of the host are resolved on the host",
 	"hostile-paths":             "names and paths of a package never leave its directories",
+	"image":                     "a package is copied from its mounted image once; only config and metadata are renewed",
 	"interrupt-after-file":      "an interrupt can wait for a file first",
 	"interrupt-data":            "interrupt data is parsed leniently and rejected with a clear message",
 	"interrupt-without-package": "an interrupt needs no package and is executed once per ID",
@@ -96,6 +97,7 @@ var scenarios = map[string]string{
 	"sigterm":                   "a step gets SIGTERM, and SIGKILL after the grace period",
 	"start-failures":            "a step that cannot be started says why",
 	"status":                    "status prints what is installed",
+	"stop-file":                 "no stage begins when the operator wants none to; one that has begun goes on",
 	"step-identity":             "a step is identified by its whole definition, not by its file name",
 	"takeover":                  "a host of an earlier agent runs the right steps",
 	"timeout":                   "a step's timeout and the stage's deadline end it",
@@ -104,6 +106,7 @@ var scenarios = map[string]string{
 	"upgrade":                   "an upgrade gets the previous version",
 	"validate":                  "validate lists every fault",
 	"version-drift":             "a version that differs from the Skyhook's is a warning",
+	"with-check":                "a stage and its check run in one container",
 }
 
 func TestScenarios(t *testing.T) {

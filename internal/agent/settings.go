@@ -36,14 +36,20 @@ type Settings struct {
 	ResourceErr error
 
 	SourceDir, StateDir, LogDir string
-	WriteLogs                   bool
-	BufferLimit                 int
-	CopyResolv, AlwaysRun       bool
-	RunID, InterruptID          string
-	ReadOnlyRoot                string
-	DriftChecks                 []pack.Mode
-	MessageLimit                int
-	ConfigDigest, PodUID        string
+	// ImageDir is where the image of the package is mounted; empty if an init container copied the package.
+	ImageDir string
+	// WithCheck is true if the check of a stage runs after it.
+	WithCheck bool
+	// StopFile is the file that keeps a stage from beginning; empty for none.
+	StopFile              string
+	WriteLogs             bool
+	BufferLimit           int
+	CopyResolv, AlwaysRun bool
+	RunID, InterruptID    string
+	ReadOnlyRoot          string
+	DriftChecks           []pack.Mode
+	MessageLimit          int
+	ConfigDigest, PodUID  string
 	// Deadline applies unless there is a StageTimeout.
 	Deadline     time.Time
 	StageTimeout time.Duration
@@ -78,6 +84,9 @@ func ReadSettings(environ []string) Settings {
 		Redact:       pack.SplitNames(env[pack.EnvRedact]),
 		MessageFile:  env[EnvMessageFile],
 		ReadOnlyRoot: env[pack.EnvReadOnlyRoot],
+		ImageDir:     env[pack.EnvImageDir],
+		WithCheck:    strings.EqualFold(env[pack.EnvWithCheck], "true"),
+		StopFile:     env[pack.EnvStopFile],
 		DriftChecks:  parseDriftChecks(env[pack.EnvDriftChecks]),
 	}
 	if text := env[pack.EnvResourceID]; text != "" {

@@ -26,6 +26,7 @@ func TestSettings(t *testing.T) {
 		"SKYHOOK_RUN_ID=r", "SKYHOOK_INTERRUPT_ID=i", "SKYHOOK_CONFIG_DIGEST=d", "SKYHOOK_POD_UID=p", "SKYHOOK_REDACT=A,B",
 		"SKYHOOK_DEADLINE=2026-01-31T12:00:00Z", "SKYHOOK_STAGE_TIMEOUT=30m0s", "SKYHOOK_AGENT_GRACE=1s", "SKYHOOK_TERMINATION_LOG=/m",
 		"SKYHOOK_READ_ONLY_ROOT=/ro", "SKYHOOK_DRIFT_CHECKS=post-interrupt-check,apply-check,later", "SKYHOOK_MESSAGE_LIMIT=900",
+		"SKYHOOK_IMAGE_DIR=/image", "SKYHOOK_WITH_CHECK=True", "SKYHOOK_STOP_FILE=/stop",
 	}
 	got := ReadSettings(environ)
 	got.Env = nil
@@ -35,6 +36,7 @@ func TestSettings(t *testing.T) {
 		RunID: "r", InterruptID: "i", ConfigDigest: "d", PodUID: "p", Redact: []string{"A", "B"},
 		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), StageTimeout: 30 * time.Minute, Grace: time.Second, MessageFile: "/m",
 		ReadOnlyRoot: "/ro", DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModePostInterruptCheck}, MessageLimit: 900,
+		ImageDir: "/image", WithCheck: true, StopFile: "/stop",
 	}, got); d != "" {
 		t.Error(d)
 	}

@@ -72,6 +72,25 @@ func (d *Dir) copyFile(from *os.Root, name, to string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
+// CopyNames copies entries of from into the directory to, which is made if it is missing. A directory is listed before what is in it, and is
+// copied without it.
+func (d *Dir) CopyNames(from *os.Root, names []string, to string) error {
+	if err := d.Mkdir(to, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return d.describeError("making", to, err)
+	}
+	for _, name := range names {
+		d.notifyChange("copy", path.Join(to, name))
+		st, err := from.Lstat(name)
+		if err == nil {
+			err = d.copyEntry(from, name, path.Join(to, name), fs.FileInfoToDirEntry(st))
+		}
+		if err != nil {
+			return d.describeError("copying to", path.Join(to, name), err)
+		}
+	}
+	return nil
+}
+
 // Flatten replaces the links of a mounted ConfigMap by plain private files. It is idempotent.
 func (d *Dir) Flatten(name string) error {
 	list, err := d.Names(name)
@@ -94,7 +113,7 @@ func (d *Dir) Flatten(name string) error {
 			continue
 		}
 		if e.Type()&fs.ModeSymlink == 0 {
-			if err := d.Chmod(file, privateMode(st.Mode())); err != nil {
+			if err := d.Chmod(file, PrivateMode(st.Mode())); err != nil {
 				return d.describeError("protecting", file, err)
 			}
 			continue
@@ -119,11 +138,11 @@ func (d *Dir) flattenFile(file string, mode fs.FileMode) error {
 		return d.describeError("reading", file, err)
 	}
 	defer in.Close()
-	return d.writeOnce(file, in, attributes{mode: privateMode(mode)}, false)
+	return d.writeOnce(file, in, attributes{mode: PrivateMode(mode)}, false)
 }
 
-// privateMode keeps the permissions of the owner only: configuration may hold secrets.
-func privateMode(mode fs.FileMode) fs.FileMode { return mode.Perm() & 0o700 }
+// PrivateMode keeps the permissions of the owner only: configuration may hold secrets.
+func PrivateMode(mode fs.FileMode) fs.FileMode { return mode.Perm() & 0o700 }
 
 // Digest is the SHA-256 of a file's content, in hex.
 func (d *Dir) Digest(name string) (string, error) {
