@@ -66,6 +66,10 @@ type Options struct {
 	// PrometheusTokenFile has the bearer token for Prometheus servers that the configuration names; empty for none.
 	PrometheusTokenFile string
 
+	// OnDifference is called when what was kept from an earlier pass is not what would be compiled anew, which is compiled in addition
+	// then: it is for tests. nil to trust it.
+	OnDifference func(text string)
+
 	// Newest returns the newest version of a node that does not differ from this one in what is read of it. nil when the
 	// caches of nodes show every version.
 	Newest func(uid, version string) string
@@ -116,6 +120,7 @@ func New(o Options) *Cluster {
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
 			options: &o, parsed: byName(o.Parsed), writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
+			before: &compiledBefore{},
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,

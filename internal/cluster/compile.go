@@ -73,7 +73,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	claims := map[string]string{}
 	for _, s := range o.Skyhooks {
 		by, missing := o.policyOfSkyhook(s)
-		compiled := skyhook.Compile(&skyhook.Input{
+		compiled := o.compileSkyhook(&skyhook.Input{
 			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Unready: o.gatesOf(by).Unready, Findings: o.Findings[skyhook.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
 			Definitions: o.Definitions, Revisions: o.revisionsOf(s), Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[skyhook.Ref(s.Name)],
 		})
@@ -97,6 +97,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			c.addGroup(g)
 		}
 	}
+	o.before.set(o.skyhooks)
 }
 
 // addLedger adds a ledger, unless it is known: the users of a policy name the same one.

@@ -50,15 +50,18 @@ type Objects struct {
 	observedAt time.Time // when observing began
 	refused    refusedRequests
 	revisions  *revisions
-	inFlight   inFlightView       // then: what was observed of it is about to change
-	snapshot   rollout.Snapshot   // as last made
+	inFlight   inFlightView     // then: what was observed of it is about to change
+	snapshot   rollout.Snapshot // as last made
+	before     *compiledBefore
 	durations  *rollout.Durations // of the operator; nil for another observer
-	nodes      map[string]*node.Node
-	isFirst    bool                              // nothing was observed before
-	vanished   []string                          // nodes that existed before
-	skyhooks   map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
-	opConfig   nodeop.Config
-	nodeOps    map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
+
+	onDifference func(string) // see Options.OnDifference
+	nodes        map[string]*node.Node
+	isFirst      bool                              // nothing was observed before
+	vanished     []string                          // nodes that existed before
+	skyhooks     map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
+	opConfig     nodeop.Config
+	nodeOps      map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
 
 // Problem is something wrong with one object. It never stops the others.

@@ -34,6 +34,7 @@ type observer struct {
 	revisions    *revisions
 	look         *lookList
 	budgets      budgetLister
+	before       *compiledBefore
 
 	durations   *rollout.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -41,6 +42,7 @@ type observer struct {
 	definitions map[types.UID]definition  // by ConfigMap
 	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
 	names       map[string]bool           // nodes that existed at the last time; nil before the first
+	pods        map[types.UID]*corev1.Pod // that were listed at the last time
 }
 
 // Observe lists what a decision needs. The result contains everything that was written through this Cluster before. The
@@ -54,6 +56,8 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	}
 	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
 	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
+	o.before, o.onDifference = v.before, v.options.OnDifference
+	v.keepPods(o.Pods)
 	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err

@@ -128,6 +128,35 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
+// BenchmarkNextPass measures a pass without its requests that follows another one, when 20 nodes have changed since: all of it, and its
+// parts.
+func BenchmarkNextPass(b *testing.B) {
+	const changed = 20
+	for _, nodes := range []int{1000, 5000} {
+		for _, skyhooks := range []int{1, 3} {
+			b.Run(fmt.Sprintf("nodes=%d/skyhooks=%d", nodes, skyhooks), func(b *testing.B) {
+				o := newLargeCluster(nodes, skyhooks, 2, 0)
+				o.before = &compiledBefore{}
+				computePass(o, startTime)
+				turn := 0
+				b.ReportAllocs()
+				b.ResetTimer()
+				cpu := cpuTime(b)
+				for b.Loop() {
+					for i := range changed {
+						at := (turn*changed + i) % nodes
+						n := *o.Nodes[at]
+						o.Nodes[at], o.nodes[n.Name] = &n, &n
+					}
+					turn++
+					computePass(o, startTime.Add(time.Hour))
+				}
+				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
 // cpuTime is the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()

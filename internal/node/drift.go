@@ -70,6 +70,11 @@ func (r DriftRecord) Effective(nodeUID, skyhookUID string, now time.Time) DriftR
 	return r
 }
 
+// IsInFuture reports whether a time of the record is later than the clock, so that what counts of it depends on the clock.
+func (r DriftRecord) IsInFuture(now time.Time) bool {
+	return isInFuture(r.CheckedAt, now) || isAnyInFuture(r.eachTime, now)
+}
+
 // eachTime calls a function with every time of the record but CheckedAt.
 func (r DriftRecord) eachTime(do func(*time.Time)) {
 	for _, repairs := range r.Repairs {

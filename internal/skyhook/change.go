@@ -209,12 +209,12 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		}
 		rec.Admitted, rec.Skipped, rec.Proving, rec.Reboot = false, a.Skip, nil, nil
 		isUnfinished := a.Skip || a.Postpone
-		if t := r.targets[n.Name]; t != nil && t.selected && !isUnfinished {
+		if t := r.target(n.Name); t != nil && t.selected && !isUnfinished {
 			now := node.WholeSeconds(r.in.Now)
 			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
 		}
 	})
-	switch t := r.targets[n.Name]; {
+	switch t := r.target(n.Name); {
 	case t != nil && !t.selected:
 		e.RemoveSkyhookStatus(n, r.in.Skyhook.Name)
 		e = e.Plus(r.removeConditions(n))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -38,6 +39,9 @@ type testCluster struct {
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
+	before   map[string]*Compiled   // of the passes before, by Skyhook
+	shown    map[string]*corev1.Pod // pods as a cache shows them, which nobody changes
+	kept     int                    // nodes that were taken over from a pass before
 	stuck    func(*corev1.Pod) bool // pods that do not go when they are deleted; nil for none
 	log      []string
 }
@@ -133,9 +137,41 @@ func (w *testCluster) input(s *v1alpha1.Skyhook) *Input {
 	return in
 }
 
+// compileAfterBefore compiles a Skyhook as a loop does that keeps what has not changed, and checks that this is the same as compiling
+// everything.
+func (w *testCluster) compileAfterBefore(s *v1alpha1.Skyhook) *Compiled {
+	w.t.Helper()
+	in := w.input(s)
+	in.Skyhook, in.Pods = s.DeepCopy(), nil
+	if w.before == nil {
+		w.before, w.shown = map[string]*Compiled{}, map[string]*corev1.Pod{}
+	}
+	for _, p := range w.pods {
+		if known := w.shown[p.Name]; known == nil || !equality.Semantic.DeepEqual(known, p) {
+			w.shown[p.Name] = p.DeepCopy()
+		}
+		in.Pods = append(in.Pods, w.shown[p.Name])
+	}
+	c, fresh := CompileAfter(w.before[s.Name], in), Compile(in)
+	if text := c.Difference(fresh); text != "" {
+		w.t.Fatalf("what was kept is wrong: %s", text)
+	}
+	if was := w.before[s.Name]; was != nil {
+		for _, k := range c.kept {
+			if slices.Contains(was.kept, k) {
+				w.kept++
+			}
+		}
+	}
+	w.before[s.Name] = c
+	return c
+}
+
 // compile compiles a Skyhook, and writes the edits that need no plan.
 func (w *testCluster) compile(s *v1alpha1.Skyhook) *Compiled {
-	c := Compile(w.input(s))
+	w.t.Helper()
+	w.compileAfterBefore(s)
+	c := w.compileAfterBefore(s) // as when no request of the first pass arrived
 	for _, cm := range c.ConfigMaps() {
 		if cm.Immutable == nil || w.maps[cm.Name] == nil {
 			w.maps[cm.Name] = cm
@@ -145,7 +181,7 @@ func (w *testCluster) compile(s *v1alpha1.Skyhook) *Compiled {
 		for _, e := range c.Adopt {
 			w.write(e.Node, e.Edit)
 		}
-		c = Compile(w.input(s))
+		c = w.compileAfterBefore(s)
 	}
 	return c
 }

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -32,18 +31,22 @@ type target struct {
 
 // Compile turns a Skyhook into a rollout. An invalid Skyhook gives Problems and a Broken rollout that is rebuilt
 // from the records of the nodes, so that it keeps its holds.
-func Compile(in *Input) *Compiled {
+func Compile(in *Input) *Compiled { return CompileAfter(nil, in) }
+
+// CompileAfter is Compile in a pass that follows another one: nodes that have not changed since are not compiled again. Nodes and pods
+// must be the same pointers if they are the same version, and are not changed.
+func CompileAfter(before *Compiled, in *Input) *Compiled {
 	s := in.Skyhook
 	c := &Compiled{
 		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*targetTasks{},
-		all: make([]target, 0, len(in.Nodes)), targets: make(map[string]*target, len(in.Nodes)), marks: newNodeMarks(s.Name), revisionKeys: map[string]string{},
+		all: make([]*target, 0, len(in.Nodes)), kept: make([]*keptNode, 0, len(in.Nodes)), marks: newNodeMarks(s.Name), revisionKeys: map[string]string{},
 	}
 	for name, p := range s.Spec.Packages {
 		d := newDefinition(name, p)
 		c.defs[name], c.byHash[d.Hash] = d, d
 	}
 	c.pins = c.knownPins()
-	c.pods, c.driftPods = podsByNode(in)
+	c.readPods(before)
 	c.Rollout = rollout.Rollout{
 		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
@@ -58,24 +61,16 @@ func Compile(in *Input) *Compiled {
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
 		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes())
-	if err != nil { // checkSpec reported it: the rollout is broken and selects no node
-		selector = labels.Nothing()
-	}
-	selected, count := make([]bool, len(in.Nodes)), 0
-	for i, n := range in.Nodes {
-		selected[i] = selector.Matches(labels.Set(n.Labels))
-		if selected[i] {
-			count++
-		}
-	}
-	c.warnUnlimited(count)
 	c.findRollback()
+	k := c.newKeeper(before)
+	selected, count := k.selectNodes()
+	c.warnUnlimited(count)
 	groups := c.targetCompiler().newGrouping(selected)
 	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
-	for i, n := range in.Nodes {
-		c.targetCompiler().compileTarget(n, selected[i], groups)
+	for i := range in.Nodes {
+		k.addNode(i, selected[i], groups)
 	}
+	c.indexTargets(before)
 	c.Rollout.Usual = rollout.FindUsual(c.Rollout.Targets)
 	c.Groups, c.Ledger = groups.Groups(c.Rollout.Targets), groups.Ledger()
 	c.Removed = c.Rollout.Deleting && len(c.Rollout.Targets) == 0
@@ -110,28 +105,6 @@ func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {
 	out.Delete = d.DisableEviction != nil && *d.DisableEviction
 	policy.AddPodOptions(&out, &d.DrainPodOptions)
 	return out
-}
-
-// podsByNode returns the pods of a Skyhook, the oldest first. Those that check nodes for drift are apart: they are no work, unless the
-// Skyhook is being deleted and waits until they are gone.
-func podsByNode(in *Input) (work, drift map[string][]*podInfo) {
-	work, drift = map[string][]*podInfo{}, map[string][]*podInfo{}
-	for _, p := range in.Pods {
-		if !Owns(in.Skyhook, in.Config, p) || p.Spec.NodeName == "" {
-			continue
-		}
-		out, info := work, readPod(p)
-		if info.drift != nil && in.Skyhook.DeletionTimestamp == nil {
-			out = drift
-		}
-		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], info)
-	}
-	for _, all := range []map[string][]*podInfo{work, drift} {
-		for _, pods := range all {
-			slices.SortFunc(pods, func(a, b *podInfo) int { return a.created.Compare(b.created) })
-		}
-	}
-	return work, drift
 }
 
 // uninstalls reports whether the spec requests the uninstall of a package that stays in the list.
@@ -176,6 +149,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: ended})
 	}
 	rec, isWrong := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).LimitTimes(tc.in.Now)
+	tc.hasReadClock = tc.hasReadClock || isWrong
 	leaving := !selected && !tc.Rollout.Deleting
 	switch {
 	case tc.Rollout.Deleting && len(pods) == 0 && !tc.hasMarks(n),
@@ -195,11 +169,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 			out.Took = max(0, rec.FinishedAt.Sub(*rec.At))
 		}
 	}
-	of := policy.Node{Name: n.Name, Labels: n.Labels}
-	if groups.HasCanaries() {
-		of = tc.policyNode(n)
-	}
-	out.Group, out.Place = groups.GroupOf(&of), policy.FindTopologyValue(tc.in.Policy, n.Labels)
+	out.Group, out.Place = tc.groupOf(n, groups), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Findings, Commands: tc.commandPods(n, &rec)})
 	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
@@ -212,25 +182,33 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	if out.Admitted {
 		out.Reboot = rec.Reboot
 	}
-	if on.Cordoned {
-		out.HeldAt = tc.in.Now
-		if rec.Held != nil {
-			out.HeldAt, out.PodsRecorded = rec.Held.At, rec.Held.CountedPods()
-		}
+	switch {
+	case on.Cordoned && rec.Held != nil:
+		out.HeldAt, out.PodsRecorded = rec.Held.At, rec.Held.CountedPods()
+	case on.Cordoned:
+		out.HeldAt = tc.clock()
 	}
 	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
 	if selected {
 		tc.takeBack(&rec, on.State)
 	}
 	tc.compileRollback(&rec, on.State, out)
-	tc.all = append(tc.all, target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting, wanted: tc.wantedOn(&rec)})
-	t := &tc.all[len(tc.all)-1] // never reallocated: the capacity is sufficient
-	tc.targets[n.Name] = t
+	t := &target{node: n, on: on, rec: rec, selected: selected && !tc.Rollout.Deleting, wanted: tc.wantedOn(&rec)}
+	tc.all = append(tc.all, t)
 	if isWrong || on.Cordoned && !n.Unschedulable {
 		tc.correctRecord(t)
 	}
 	tc.compileWork(t, out)
 	tc.compileDrift(t, out)
+}
+
+// groupOf returns the group of a node.
+func (tc targetCompiler) groupOf(n *node.Node, groups *policy.Grouping) rollout.GroupRef {
+	of := policy.Node{Name: n.Name, Labels: n.Labels}
+	if groups.HasCanaries() {
+		of = tc.policyNode(n)
+	}
+	return groups.GroupOf(&of)
 }
 
 // isAdmittedByRecord reports whether the record says that the node is in flight though its nodeState cannot be read: that
@@ -313,6 +291,10 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 		d = tc.deriveTasks(t, out.Admitted)
 		if !alone {
 			tc.alike[t.on.Shape] = d
+		}
+	} else {
+		for _, st := range d.steps {
+			tc.taskCompiler().keepDefinition(st.def)
 		}
 	}
 	out.Tasks, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.rebooted, d.steps, d.edited, d.stuck

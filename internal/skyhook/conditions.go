@@ -165,7 +165,7 @@ func (rep reporter) summarize(nodes []nodeStatus, is *v1alpha1.SkyhookStatus) st
 // EditedNodes counts the nodes on which an edit of a finished package runs nothing.
 func (c *Compiled) EditedNodes() int {
 	n := 0
-	for _, t := range c.targets {
+	for _, t := range c.all {
 		if t.edited > 0 {
 			n++
 		}
@@ -241,7 +241,7 @@ func (rep reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 			list = append(list, clipName(name))
 		}
 		t.set(v1alpha1.ConditionNodeStateMalformed, true, v1alpha1.ReasonParseError,
-			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), rep.targets[names[0]].on.Problem))
+			fmt.Sprintf("nodeState annotation cannot be parsed on %d node(s): %s; %s", len(names), strings.Join(list, ", "), rep.target(names[0]).on.Problem))
 	}
 	var stuck []string
 	var why string

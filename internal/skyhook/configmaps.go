@@ -120,7 +120,7 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 		}
 		switch {
 		case cm.Labels[v1alpha1.LabelNodeMeta] != "":
-			if c.targets[cm.Annotations[v1alpha1.AnnotationNodeName]] != nil {
+			if c.target(cm.Annotations[v1alpha1.AnnotationNodeName]) != nil {
 				continue
 			}
 		case cm.Labels[labelDefinition] != "":

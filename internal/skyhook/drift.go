@@ -65,6 +65,7 @@ func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 		return
 	}
 	rec := tc.driftOf(t)
+	tc.hasReadClock = tc.hasReadClock || t.on.Drift.IsInFuture(tc.in.Now)
 	out.Drift = &rollout.Drift{Due: tc.driftDue(t, rec), Limit: driftPodTimeout}
 	for _, pod := range pods {
 		phase := pod.drift.Status.Phase
@@ -162,7 +163,7 @@ func (c *Compiled) hasPackageToCheck(rec *node.SkyhookRecord) bool {
 
 // DriftPod returns the pod that checks a node for drift; nil if there is nothing to check.
 func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
-	t := c.targets[n.Name]
+	t := c.target(n.Name)
 	if t == nil || c.in.Skyhook.Spec.Drift == nil {
 		return nil
 	}
@@ -238,7 +239,7 @@ func driftResources(of v1alpha1.Resources) corev1.ResourceRequirements {
 
 // recordDrift records what a check found, and requests the stages that repair it, if the Skyhook wants that.
 func (r recorder) recordDrift(a rollout.Action, n *node.Node) node.Edit {
-	t := r.targets[n.Name]
+	t := r.target(n.Name)
 	if t == nil || r.in.Skyhook.Spec.Drift == nil {
 		return node.Edit{}
 	}

@@ -17,7 +17,7 @@ import (
 
 // DriftOf returns what the last check for drift found on a node, as far as it still counts.
 func (c *Compiled) DriftOf(nodeName string) node.DriftRecord {
-	t := c.targets[nodeName]
+	t := c.target(nodeName)
 	if t == nil || c.in.Skyhook.Spec.Drift == nil {
 		return node.DriftRecord{}
 	}
@@ -35,7 +35,7 @@ func (c *Compiled) DriftedNodes() map[string]int {
 	}
 	for i := range c.all {
 		names := map[string]bool{}
-		for _, key := range c.driftOf(&c.all[i]).Drifted() {
+		for _, key := range c.driftOf(c.all[i]).Drifted() {
 			name, _, _ := cutKey(key)
 			names[name] = true
 		}
@@ -56,7 +56,7 @@ func (rep reporter) setDrifted(t *conditionWriter) {
 	var drifted, unknown []string
 	first := map[string]string{}
 	for i := range rep.all {
-		target := &rep.all[i]
+		target := rep.all[i]
 		rec := rep.driftOf(target)
 		keys := rec.Drifted()
 		switch {
@@ -96,7 +96,7 @@ func describePackageDrift(key string, found node.PackageDrift) string {
 // driftEvent returns the event for what a check found: something new, or that what had drifted is as it was left. It is nil when there
 // is nothing new.
 func (rep reporter) driftEvent(a rollout.Action) *Event {
-	t := rep.targets[a.Node]
+	t := rep.target(a.Node)
 	pod := rep.findDriftPod(a.Node, a.Object)
 	if t == nil || pod == nil {
 		return nil

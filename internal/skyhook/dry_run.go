@@ -13,7 +13,7 @@ import (
 // server says of it whether it would refuse such a pod.
 func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
-	t := c.targets[n.Name]
+	t := c.target(n.Name)
 	if t == nil {
 		return out
 	}

@@ -71,7 +71,7 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		if a.Why.Reason == rollout.ReasonRolledBack {
 			return normal(v1alpha1.EventState, "Skyhook %s goes back to what was complete on the node: %s", name, a.Why.Text)
 		}
-		if t := rep.targets[a.Node]; t != nil && t.reapplies() {
+		if t := rep.target(a.Node); t != nil && t.reapplies() {
 			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
 			e.OnSkyhook = true
 			return e
@@ -139,7 +139,7 @@ func (t *target) reapplies() bool {
 
 // packagesLeftOn lists the packages that stay on a node when its uninstall is given up.
 func (rep reporter) packagesLeftOn(node string) string {
-	t := rep.targets[node]
+	t := rep.target(node)
 	if t == nil || len(t.on.State) == 0 {
 		return "its packages"
 	}

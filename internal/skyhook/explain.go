@@ -20,7 +20,7 @@ type Purpose struct {
 
 // Purpose returns the purpose of a task on a node; false when there is no such task.
 func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
-	t := c.targets[nodeName]
+	t := c.target(nodeName)
 	if t == nil || t.steps[task] == nil {
 		return Purpose{}, false
 	}

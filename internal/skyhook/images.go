@@ -139,7 +139,7 @@ func (tc taskCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *ro
 	if tc.isNoted(pull, tc.findPin(st.def)) {
 		return
 	}
-	task.ExclusiveUntil = tc.in.Now.Add(recordLimit)
+	task.ExclusiveUntil = tc.clock().Add(recordLimit)
 	if task.State == succeeded { // the pod is the only place that has the digest
 		task.State = running
 		task.Why = &rollout.Why{Reason: rollout.ReasonLedger, Text: "the digest of the image of package " + st.name + " is being recorded"}

@@ -102,7 +102,7 @@ func (l *randomRun) checkConverged() {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
 		for name, d := range c.defs {
 			e, ok := on.State[d.key()]
-			stuck := c.targets[n.Name].stuck != nil
+			stuck := c.target(n.Name).stuck != nil
 			switch {
 			case c.uninstalls(name) && ok:
 				l.t.Errorf("%s still has %s", n.Name, name)
@@ -116,7 +116,7 @@ func (l *randomRun) checkConverged() {
 			}
 		}
 		for key, e := range on.State {
-			if c.targets[n.Name].stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
+			if c.target(n.Name).stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
 				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}

@@ -44,7 +44,7 @@ func (r recorder) usualVisit() time.Duration {
 		return 0
 	}
 	var visits []time.Duration
-	for _, t := range r.targets {
+	for _, t := range r.all {
 		isDone := !t.rec.Admitted && t.rec.At != nil && t.rec.FinishedAt != nil && t.rec.Generation == r.in.Skyhook.Generation
 		if isDone {
 			visits = append(visits, t.rec.FinishedAt.Sub(*t.rec.At))

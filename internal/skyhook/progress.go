@@ -21,7 +21,7 @@ import (
 
 // findStep returns the compiled step of a task.
 func (r recorder) findStep(node, id string) (*step, error) {
-	if t := r.targets[node]; t != nil {
+	if t := r.target(node); t != nil {
 		if st := t.steps[id]; st != nil {
 			return st, nil
 		}

@@ -36,7 +36,8 @@ var (
 //   - an interrupt runs alone on a node that is held;
 //   - no more nodes are in flight than the budget allows;
 //   - nothing stays held, cordoned or running;
-//   - no deadline passes, because no pod takes long by the clock of the cluster.
+//   - no deadline passes, because no pod takes long by the clock of the cluster;
+//   - what is kept from one pass to the next is what would be compiled anew.
 func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
@@ -99,6 +100,9 @@ func (l *randomRun) run() {
 	l.deleteSkyhook()
 	l.recreateSkyhook()
 	l.deleteSkyhook()
+	if l.kept < 20 {
+		l.t.Errorf("only %d nodes were taken over from the pass before", l.kept)
+	}
 }
 
 // deleteSkyhook deletes the Skyhook, and checks that nothing but the record of remaining packages is left.

@@ -117,7 +117,7 @@ func (c *Compiled) HasBegun() bool {
 	}
 	key := c.RevisionKey()
 	for i := range c.all {
-		t := &c.all[i]
+		t := c.all[i]
 		isAdmitted := t.rec.Admitted && t.rec.Generation == c.in.Skyhook.Generation
 		if t.selected && (isAdmitted || c.revisionKeyOf(t) == key) {
 			return true
@@ -185,7 +185,7 @@ func (c *Compiled) SuperfluousRevisions(all []Revision) []Revision {
 	}
 	current, onNodes := c.RevisionKey(), map[string]bool{}
 	for i := range c.all {
-		onNodes[c.revisionKeyOf(&c.all[i])] = true
+		onNodes[c.revisionKeyOf(c.all[i])] = true
 	}
 	var out []Revision
 	earlier := 0

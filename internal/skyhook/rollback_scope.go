@@ -77,7 +77,7 @@ func (c *Compiled) takeBack(rec *node.SkyhookRecord, state v1alpha1.NodeState) {
 
 // takenBackOn returns what is recorded at the admission of a node that goes back because of another one; nil for other nodes.
 func (c *Compiled) takenBackOn(nodeName string) *node.Rollback {
-	t := c.targets[nodeName]
+	t := c.target(nodeName)
 	if t == nil || !c.hasRolledBack(&t.rec) || !t.rec.Rollback.Others {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (rep reporter) rollbackStatus() *v1alpha1.RollbackStatus {
 	}
 	out.Revision = rep.revisionNumber(out.Key)
 	for i := range rep.all {
-		t := &rep.all[i]
+		t := rep.all[i]
 		if !t.selected || !rep.hasRolledBack(&t.rec) {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -98,15 +99,21 @@ type Compiled struct {
 	Removed  bool             // deleted, and no node has anything of it: the finalizer may be removed
 
 	in           *Input
-	defs         map[string]*Definition // of the spec, by package name
-	byHash       map[string]*Definition // the same, by hash
-	extra        map[string]*Definition // used by a step, no longer in the spec and frozen nowhere
-	pods         map[string][]*podInfo  // by node name
-	driftPods    map[string][]*podInfo  // that check nodes for drift, by the same
-	all          []target
-	targets      map[string]*target      // the same, by node name
+	defs         map[string]*Definition   // of the spec, by package name
+	byHash       map[string]*Definition   // the same, by hash
+	extra        map[string]*Definition   // used by a step, no longer in the spec and frozen nowhere
+	pods         map[string][]*podInfo    // by node name
+	driftPods    map[string][]*podInfo    // that check nodes for drift, by the same
+	podsOn       map[string][]*corev1.Pod // both, by the same, in the order of Input.Pods
+	read         map[types.UID]keptPod
+	all          []*target
+	index        map[string]int          // of all, by node name
 	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
 	marks        nodeMarks
+	shared       *sharedInput
+	kept         []*keptNode         // of all nodes, in the order of Input.Nodes
+	hasReadClock bool                // while a node is compiled: what it is compiled to depends on the clock
+	needed       []*Definition       // while a node is compiled: those of extra that it needs
 	wentBack     *wentBack           // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	key          string              // of the packages of the spec: see specKey
 	revisionKeys map[string]string   // by the same

@@ -109,7 +109,7 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.targets[t.Node], index: i}
+		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.target(t.Node), index: i}
 		if v := verdicts[t.Node]; v != nil {
 			n.status, n.phase, n.why = rep.statusOf(n.target, *v), v.Phase, v.Why
 		}
@@ -216,7 +216,7 @@ func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 	type change struct{ from, to string }
 	seen := map[change]bool{}
 	keys := map[string]map[string]bool{}
-	for _, t := range rep.targets {
+	for _, t := range rep.all {
 		for _, st := range t.steps {
 			if st.goal != node.GoalConfig || seen[change{st.from, st.def.Hash}] {
 				continue

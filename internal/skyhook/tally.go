@@ -33,7 +33,7 @@ func (c *Compiled) Tallies() []Tally {
 		}
 	}
 	for i := range c.Rollout.Targets {
-		t := c.targets[c.Rollout.Targets[i].Node]
+		t := c.target(c.Rollout.Targets[i].Node)
 		if len(all)+len(t.on.State) <= maxTallies {
 			for _, e := range t.on.State {
 				all.count(e)

@@ -73,6 +73,7 @@ func (tc taskCompiler) keepDefinition(d *Definition) {
 	if tc.byHash[d.Hash] != nil || tc.in.Definitions[d.Hash] != nil {
 		return
 	}
+	tc.needed = append(tc.needed, d)
 	if tc.extra == nil {
 		tc.extra = map[string]*Definition{}
 	}

@@ -41,7 +41,7 @@ func newNodeMarks(skyhook string) nodeMarks {
 // Words returns the edit of a node's status marks: annotation, label, version and node conditions. It is empty when all are current.
 // Nodes that only wait get no conditions yet, and a Skyhook that is being deleted adds none.
 func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
-	t := c.targets[n.Name]
+	t := c.target(n.Name)
 	if c.Rollout.Deleting || t == nil || !t.selected {
 		return node.Edit{}
 	}

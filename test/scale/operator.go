@@ -194,10 +194,15 @@ func (o *operator) takeSample() (*sample, error) {
 	return s, nil
 }
 
-// writeProfiles writes a CPU profile for every ten seconds, until the context ends: NAME-1.pprof, NAME-2.pprof and so on.
+// writeProfiles writes a CPU profile and a heap profile for every ten seconds, until the context ends: NAME-1.pprof, NAME-1.heap.pprof,
+// NAME-2.pprof and so on.
 func (o *operator) writeProfiles(ctx context.Context, name string) {
 	for i := 1; ctx.Err() == nil; i++ {
-		if err := o.writeProfile(ctx, fmt.Sprintf("%s-%d.pprof", name, i)); err != nil {
+		err := o.writeProfile(ctx, "profile?seconds=10", fmt.Sprintf("%s-%d.pprof", name, i))
+		if err == nil {
+			err = o.writeProfile(ctx, "heap", fmt.Sprintf("%s-%d.heap.pprof", name, i))
+		}
+		if err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "scale: profiling: %v\n", err)
 			}
@@ -206,9 +211,9 @@ func (o *operator) writeProfiles(ctx context.Context, name string) {
 	}
 }
 
-// writeProfile writes a CPU profile of ten seconds to a file.
-func (o *operator) writeProfile(ctx context.Context, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.pprof+"/debug/pprof/profile?seconds=10", nil)
+// writeProfile writes a profile of the operator to a file.
+func (o *operator) writeProfile(ctx context.Context, kind, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.pprof+"/debug/pprof/"+kind, nil)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type run struct {
 	period        time.Duration // of a soak: from one rollout to the next
 	interval      time.Duration // of a soak: from one reading to the next, when nodes are replaced
 	churn         int           // of a soak: nodes that are replaced with each reading
-	profile       string        // directory for CPU profiles of the phases; empty: none
+	profile       string        // directory for CPU and heap profiles of the phases; empty: none
 	keep          bool          // leave everything running until interrupted
 	verbose       bool
 }
@@ -56,7 +56,7 @@ func main() {
 	flag.DurationVar(&r.period, "period", 10*time.Minute, "with -soak: from one rollout to the next")
 	flag.DurationVar(&r.interval, "interval", time.Minute, "with -soak: from one reading to the next")
 	flag.IntVar(&r.churn, "churn", 5, "with -soak: nodes that are replaced with each reading")
-	flag.StringVar(&r.profile, "profile", "", "directory for CPU profiles, one for every ten seconds of a phase; go tool pprof merges those it is given")
+	flag.StringVar(&r.profile, "profile", "", "directory for CPU and heap profiles, one of each for every ten seconds of a phase; go tool pprof merges those it is given")
 	flag.BoolVar(&r.keep, "keep", false, "keep everything running afterwards until interrupted, to inspect it with kubectl")
 	flag.BoolVar(&r.verbose, "v", false, "show the operator's log")
 	flag.Parse()

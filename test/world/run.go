@@ -144,6 +144,7 @@ func (r *Run) lead(offset time.Duration) error {
 	c := cluster.New(cluster.Options{
 		Config: r.config(), NodeOps: nodeop.Config{AgentImage: "agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespace: Namespace},
 		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Core: core, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
+		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
 	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard())
 	r.leader = l

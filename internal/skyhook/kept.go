@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// keptNode is what one node was compiled to. The next pass takes it over if nothing has changed that it depends on: the node, its
+// pods, or what all nodes depend on. Nothing in it is changed after it was compiled.
+//
+// What depends on the clock, on requests that were refused or on what gates and proofs found is compiled in every pass.
+type keptNode struct {
+	node       *node.Node
+	pods       []*corev1.Pod // of the Skyhook on the node, with those that check it for drift
+	isSelected bool          // this follows from the labels of the node
+	isFinal    bool          // it may be taken over
+
+	out     *rollout.Target // nil if the Skyhook has nothing to do with the node
+	target  *target
+	adopt   []node.Edit
+	extra   []*Definition
+	pulls   []imagePull
+	unnamed []imagePull
+}
+
+// keptPod is a pod that was read.
+type keptPod struct {
+	pod  *corev1.Pod
+	info *podInfo
+}
+
+// sharedInput is what all nodes of a Skyhook depend on: whole objects, without what only reports.
+type sharedInput struct {
+	skyhook     v1alpha1.Skyhook
+	policy      *v1alpha1.DeploymentPolicy
+	isMissing   bool
+	config      Config
+	definitions map[string]*Definition
+	revisions   []Revision
+	pins        []v1alpha1.ImagePin
+	wentBack    *wentBack
+	rollout     rollout.Rollout // without targets
+}
+
+// newSharedInput collects what all nodes depend on. It is called before any node is compiled.
+func (c *Compiled) newSharedInput() *sharedInput {
+	out := &sharedInput{
+		skyhook: withoutReports(c.in.Skyhook), isMissing: c.in.PolicyMissing, config: c.in.Config, definitions: c.in.Definitions,
+		revisions: c.in.Revisions, pins: c.pins, wentBack: c.wentBack, rollout: c.Rollout,
+	}
+	if c.in.Policy != nil {
+		p := *c.in.Policy
+		p.ResourceVersion, p.ManagedFields, p.Status = "", nil, v1alpha1.DeploymentPolicyStatus{}
+		out.policy = &p
+	}
+	out.rollout.Targets, out.rollout.NextOrder = nil, 0
+	if c.Rollout.WentBack == nil {
+		out.rollout.Since = time.Time{}
+	}
+	return out
+}
+
+// withoutReports returns a Skyhook without what is only written to its status. A new field of the status counts, until it is named here.
+func withoutReports(s *v1alpha1.Skyhook) v1alpha1.Skyhook {
+	out := *s
+	out.ResourceVersion, out.ManagedFields = "", nil
+	is := &out.Status
+	is.ObservedGeneration, is.Status, is.Conditions = 0, "", nil
+	is.NodeState, is.NodeStatus, is.NodeBootIDs, is.NodePriority, is.NodeCounts = nil, nil, nil, nil, nil
+	is.NodesTotal, is.NodesInProgress, is.CompleteNodes, is.PackageList, is.ConfigUpdates = 0, 0, "", "", nil
+	is.CompartmentStatuses, is.Admission, is.NodeOrderOffset = nil, nil, 0
+	is.EstimatedCompletion, is.Drains, is.Revisions = nil, nil, nil
+	is.ImagePins, is.Rollback = nil, nil // Compiled.pins and Compiled.wentBack have what counts
+	return out
+}
+
+// isEqual reports whether nodes are compiled alike from both. Definitions of one hash are equal.
+func (s *sharedInput) isEqual(o *sharedInput) bool {
+	hasSameDefinitions := maps.EqualFunc(s.definitions, o.definitions, func(_, _ *Definition) bool { return true })
+	return hasSameDefinitions && s.isMissing == o.isMissing &&
+		equality.Semantic.DeepEqual(s.skyhook, o.skyhook) && equality.Semantic.DeepEqual(s.policy, o.policy) &&
+		equality.Semantic.DeepEqual(s.config, o.config) && reflect.DeepEqual(s.revisions, o.revisions) &&
+		reflect.DeepEqual(s.pins, o.pins) && reflect.DeepEqual(s.wentBack, o.wentBack) && reflect.DeepEqual(s.rollout, o.rollout)
+}
+
+// clock returns the present time while a node is compiled. What was compiled with it is not taken over by the next pass.
+func (c *Compiled) clock() time.Time {
+	c.hasReadClock = true
+	return c.in.Now
+}
+
+// keeper takes over what the pass before compiled.
+type keeper struct {
+	*Compiled
+	known []*keptNode // what the pass before made of the nodes that have not changed, in the order of Input.Nodes; nil for the others
+}
+
+// newKeeper compares what all nodes depend on with the pass before.
+func (c *Compiled) newKeeper(before *Compiled) *keeper {
+	c.shared = c.newSharedInput()
+	k := &keeper{Compiled: c, known: make([]*keptNode, len(c.in.Nodes))}
+	if before == nil || c.in.Now.Before(before.in.Now) || !c.shared.isEqual(before.shared) {
+		return k
+	}
+	next := 0
+	for i, n := range c.in.Nodes {
+		at, isKnown := next, next < len(before.kept) && before.kept[next].node.Name == n.Name
+		if !isKnown {
+			at, isKnown = before.findKept(n)
+		}
+		if !isKnown {
+			continue
+		}
+		if next = at + 1; before.kept[at].node == n {
+			k.known[i] = before.kept[at]
+		}
+	}
+	return k
+}
+
+// findKept finds a node among those of the pass: they are in the order of their creation.
+func (c *Compiled) findKept(n *node.Node) (at int, isKnown bool) {
+	return slices.BinarySearchFunc(c.kept, n, func(k *keptNode, n *node.Node) int {
+		return cmp.Or(k.node.Created.Compare(n.Created), strings.Compare(k.node.Name, n.Name))
+	})
+}
+
+// selectNodes says which nodes the Skyhook selects, and how many.
+func (k *keeper) selectNodes() (selected []bool, count int) {
+	selector, err := metav1.LabelSelectorAsSelector(k.in.Skyhook.Spec.NodeSelectors.Kubernetes())
+	if err != nil { // checkSpec reported it: the rollout is broken and selects no node
+		selector = labels.Nothing()
+	}
+	selected = make([]bool, len(k.in.Nodes))
+	for i, n := range k.in.Nodes {
+		if known := k.known[i]; known != nil {
+			selected[i] = known.isSelected
+		} else {
+			selected[i] = selector.Matches(labels.Set(n.Labels))
+		}
+		if selected[i] {
+			count++
+		}
+	}
+	return selected, count
+}
+
+// mayTakeOver reports whether a node that has not changed is what the pass before made of it.
+func (k *keeper) mayTakeOver(known *keptNode) bool {
+	return known != nil && known.isFinal && slices.Equal(known.pods, k.podsOn[known.node.Name]) && !k.hasVolatileInput(known.node)
+}
+
+// hasVolatileInput reports whether something is known of a node that is neither on it nor on its pods.
+func (c *Compiled) hasVolatileInput(n *node.Node) bool {
+	if len(c.in.Refused[n.Name]) > 0 || c.in.Unready[n.Name] != "" {
+		return true
+	}
+	return slices.ContainsFunc(c.in.Findings, func(found map[string]string) bool { _, isFound := found[n.Name]; return isFound })
+}
+
+// addNode takes over a node, or compiles it.
+func (k *keeper) addNode(at int, isSelected bool, groups *policy.Grouping) {
+	if known := k.known[at]; k.mayTakeOver(known) {
+		k.takeOver(known, groups)
+		return
+	}
+	n := k.in.Nodes[at]
+	adopted, pulls, unnamed, targets := len(k.Adopt), len(k.pulls), len(k.unnamed), len(k.Rollout.Targets)
+	k.hasReadClock, k.needed = false, nil
+	k.targetCompiler().compileTarget(n, isSelected, groups)
+	out := &keptNode{node: n, pods: k.podsOn[n.Name], isSelected: isSelected, extra: k.needed}
+	out.pulls, out.unnamed = slices.Clip(k.pulls[pulls:]), slices.Clip(k.unnamed[unnamed:])
+	for _, e := range k.Adopt[adopted:] {
+		out.adopt = append(out.adopt, e.Edit)
+	}
+	if len(k.Rollout.Targets) > targets {
+		t := k.Rollout.Targets[targets]
+		out.out, out.target = &t, k.all[len(k.all)-1]
+	}
+	out.isFinal = !k.hasReadClock && len(out.adopt) == 0 && !k.hasVolatileInput(n)
+	k.kept = append(k.kept, out)
+}
+
+// takeOver adds what the pass before made of a node. The group of a node depends on other nodes.
+func (k *keeper) takeOver(known *keptNode, groups *policy.Grouping) {
+	k.kept = append(k.kept, known)
+	if known.out == nil {
+		return
+	}
+	k.Rollout.Targets = append(k.Rollout.Targets, *known.out)
+	k.Rollout.Targets[len(k.Rollout.Targets)-1].Group = k.targetCompiler().groupOf(known.node, groups)
+	k.all = append(k.all, known.target)
+	for _, d := range known.extra {
+		k.taskCompiler().keepDefinition(d)
+	}
+	k.pulls, k.unnamed = append(k.pulls, known.pulls...), append(k.unnamed, known.unnamed...)
+}
+
+// indexTargets indexes the targets by the names of their nodes. The index of the pass before is used again if these are the same.
+func (c *Compiled) indexTargets(before *Compiled) {
+	isSame := before != nil && slices.EqualFunc(c.all, before.all, func(a, b *target) bool { return a == b || a.node.Name == b.node.Name })
+	if isSame {
+		c.index = before.index
+		return
+	}
+	c.index = make(map[string]int, len(c.all))
+	for i, t := range c.all {
+		c.index[t.node.Name] = i
+	}
+}
+
+// target returns the target on a node; nil if there is none.
+func (c *Compiled) target(nodeName string) *target {
+	at, isKnown := c.index[nodeName]
+	if !isKnown {
+		return nil
+	}
+	return c.all[at]
+}
+
+// readPods reads the pods of the Skyhook, unless this version of a pod was read in the pass before. The pods of a node are in the order
+// of their creation. Those that check nodes for drift are apart: they are no work, unless the Skyhook is being deleted and waits until
+// they are gone.
+func (c *Compiled) readPods(before *Compiled) {
+	c.pods, c.driftPods, c.podsOn, c.read = map[string][]*podInfo{}, map[string][]*podInfo{}, map[string][]*corev1.Pod{}, map[types.UID]keptPod{}
+	for _, p := range c.in.Pods {
+		if !Owns(c.in.Skyhook, c.in.Config, p) || p.Spec.NodeName == "" {
+			continue
+		}
+		known := keptPod{pod: p}
+		if before != nil && before.read[p.UID].pod == p {
+			known = before.read[p.UID]
+		} else {
+			known.info = readPod(p)
+		}
+		c.read[p.UID] = known
+		out, info := c.pods, known.info
+		if info.drift != nil && c.in.Skyhook.DeletionTimestamp == nil {
+			out = c.driftPods
+		}
+		c.podsOn[p.Spec.NodeName] = append(c.podsOn[p.Spec.NodeName], p)
+		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], info)
+	}
+	for _, all := range []map[string][]*podInfo{c.pods, c.driftPods} {
+		for _, pods := range all {
+			slices.SortFunc(pods, func(a, b *podInfo) int { return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name)) })
+		}
+	}
+}
