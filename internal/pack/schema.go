@@ -4,20 +4,12 @@
 package pack
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/url"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-
-	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
 //go:embed schemas
@@ -40,139 +32,65 @@ func Schemas() [][]byte {
 const (
 	rootSchema = "skyhook-agent-schema.json"
 	stepSchema = "step-schema.json"
-	// schemaBase is where the schemas would be; nothing is ever fetched.
-	schemaBase = "skyhook://schemas/v1/"
 )
-
-// compiledSchema is the schema ready for use, and its documents by their addresses, where a broken rule is looked up.
-type compiledSchema struct {
-	*jsonschema.Schema
-	documents map[string]any
-}
-
-// loadSchema compiles the schemas at first use. Version 6 of the library parses the metaschemas of every draft in its
-// initialiser: 21,300 allocations and 1.7 MB against 8,600 and 1.0 MB of version 5, at every start of the agent.
-var loadSchema = sync.OnceValue(compileSchemas)
-
-func compileSchemas() compiledSchema {
-	c := jsonschema.NewCompiler()
-	f := compiledSchema{documents: map[string]any{}}
-	for i, name := range []string{rootSchema, stepSchema} {
-		var doc map[string]any
-		if err := json.Unmarshal(Schemas()[i], &doc); err != nil {
-			panic(fmt.Sprintf("reading schema %s: %v", name, err)) // embedded
-		}
-		// The id is relative and names the file for people; here the place does.
-		delete(doc, "$id")
-		if err := c.AddResource(schemaBase+name, bytes.NewReader(marshalCompact(doc))); err != nil {
-			panic(fmt.Sprintf("adding schema %s: %v", name, err)) // embedded
-		}
-		f.documents[schemaBase+name] = doc
-	}
-	f.Schema = c.MustCompile(schemaBase + rootSchema)
-	return f
-}
-
-// schemaValue is what the schema says at a place of one of its documents, such as the list of required keys.
-func (f compiledSchema) schemaValue(place string) any {
-	document, pointer, _ := strings.Cut(place, "#")
-	_, value := findValue(f.documents[document], splitPointer(pointer))
-	return value
-}
-
-// splitPointer are the parts of a JSON pointer in the form the library writes.
-func splitPointer(pointer string) []string {
-	if pointer == "" {
-		return nil
-	}
-	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
-	for i, part := range parts {
-		if plain, err := url.PathUnescape(part); err == nil {
-			part = plain
-		}
-		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-	}
-	return parts
-}
 
 // checkSchema reports where the document differs from the schema.
 func checkSchema(root map[string]any, found *findings) {
-	err := loadSchema().Validate(root)
-	if err == nil {
-		return
-	}
-	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		found.fail("schema", "$", err.Error(), "")
-		return
-	}
-	reportSchema(root, invalid, found)
+	loadSchema().check(schemaPlace{at: "$"}, root, func(p schemaPlace, keyword string, n *schemaNode, value any) {
+		reportBroken(p, keyword, n, value, found)
+	})
 }
 
-func reportSchema(root any, e *jsonschema.ValidationError, found *findings) {
-	if len(e.Causes) > 0 {
-		for _, cause := range e.Causes {
-			reportSchema(root, cause, found)
-		}
-		return
-	}
-	loc := splitPointer(e.InstanceLocation)
-	at, value := findValue(root, loc)
+// reportBroken is about a keyword of the schema that a value breaks.
+func reportBroken(p schemaPlace, keyword string, n *schemaNode, value any, found *findings) {
 	key := ""
-	if n := len(loc); n > 0 {
-		key = loc[n-1]
+	if len(p.keys) > 0 {
+		key = p.keys[len(p.keys)-1]
 	}
-	rule := loadSchema().schemaValue(e.AbsoluteKeywordLocation)
-	keyword := path.Base(e.AbsoluteKeywordLocation)
 	switch keyword {
 	case "required":
-		for _, missing := range missingKeys(rule, value) {
-			found.fail("missing-key", at, fmt.Sprintf("the key %q is missing", missing), "add "+examples[missing])
+		for _, missing := range missingKeys(n.Required, value) {
+			found.fail("missing-key", p.at, fmt.Sprintf("the key %q is missing", missing), "add "+examples[missing])
 		}
 	case "additionalProperties":
-		known := loadSchema().schemaValue(strings.TrimSuffix(e.AbsoluteKeywordLocation, keyword) + "properties")
-		for _, unknown := range unknownKeys(known, value) {
-			reportUnknown(at, unknown, loc, found)
+		for _, unknown := range unknownKeys(n.Properties, value) {
+			reportUnknown(p.at, unknown, p.keys, found)
 		}
 	case "type":
-		got, want := jsonType(value), asString(rule)
-		found.fail("wrong-type", at, fmt.Sprintf("it is %s, but must be %s", withArticle(got), withArticle(want)), suggestTypeFix(key, got, want))
+		got := jsonType(value)
+		found.fail("wrong-type", p.at, fmt.Sprintf("it is %s, but must be %s", withArticle(got), withArticle(n.Type)), suggestTypeFix(key, got, n.Type))
 	case "const":
-		found.fail("schema-version", at, fmt.Sprintf("%s is not a version of this format", compactQuote(value)), `write "schema_version": "v1"`)
+		found.fail("schema-version", p.at, fmt.Sprintf("%s is not a version of this format", compactQuote(value)), `write "schema_version": "v1"`)
 	case "minItems":
-		found.fail("return-codes", at, "it is empty, so the step could never succeed", `write "returncodes": [0]`)
-	case "minimum", "maximum":
-		found.fail("return-codes", at, fmt.Sprintf("%s is out of range", compactQuote(value)), "use exit codes from 0 to 255")
+		found.fail("return-codes", p.at, "it is empty, so the step could never succeed", `write "returncodes": [0]`)
+	case "minimum":
+		found.fail("return-codes", p.at, fmt.Sprintf("%s is out of range", compactQuote(value)), "use exit codes from 0 to 255")
 	case "minLength":
-		found.fail("step-path", at, "it is empty", "name a file below "+StepDir)
-	case "pattern", "maxLength":
+		found.fail("step-path", p.at, "it is empty", "name a file below "+StepDir)
+	case "pattern":
 		form := forms[key]
-		found.fail(form.rule, at, fmt.Sprintf("%s is not %s", compactQuote(value), form.want), form.fix)
-	default:
-		found.fail("schema", at, "it breaks the schema's rule "+keyword, "")
+		found.fail(form.rule, p.at, fmt.Sprintf("%s is not %s", compactQuote(value), form.want), form.fix)
 	}
 }
 
-// missingKeys are the keys of a rule "required" that a value does not have.
-func missingKeys(rule, value any) []string {
+// missingKeys are the required keys that a value does not have.
+func missingKeys(required []string, value any) []string {
 	object, _ := value.(map[string]any)
-	required, _ := rule.([]any)
 	var out []string
 	for _, key := range required {
-		if _, there := object[asString(key)]; !there {
-			out = append(out, asString(key))
+		if _, there := object[key]; !there {
+			out = append(out, key)
 		}
 	}
 	return out
 }
 
 // unknownKeys are the keys of a value that are none of the properties, in their order.
-func unknownKeys(properties, value any) []string {
+func unknownKeys(properties map[string]*schemaNode, value any) []string {
 	object, _ := value.(map[string]any)
-	known, _ := properties.(map[string]any)
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if _, is := known[key]; !is {
+		if properties[key] == nil {
 			out = append(out, key)
 		}
 	}
@@ -252,26 +170,6 @@ func suggestTypeFix(key, got, want string) string {
 		return "write a list in [ and ]"
 	}
 	return "write names and values in { and }"
-}
-
-// findValue is the JSON path of a place in the document and what is there.
-func findValue(root any, loc []string) (string, any) {
-	at, value := "$", root
-	for _, token := range loc {
-		switch v := value.(type) {
-		case []any:
-			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(v) {
-				return at, nil
-			}
-			at, value = fmt.Sprintf("%s[%d]", at, i), v[i]
-		case map[string]any:
-			at, value = at+pathMember(token), v[token]
-		default:
-			return at, nil
-		}
-	}
-	return at, value
 }
 
 // pathMember is a key as part of a JSON path.
