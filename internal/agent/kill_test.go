@@ -77,6 +77,7 @@ var lifecyclePackages = map[string]map[string]string{
 	},
 	// For the benchmarks: one empty step and one empty check.
 	"3.0.0": {"steps": "config conf.sh | self\n", "skyhook_dir/conf.sh": "#!/bin/sh\n"},
+	"4.0.0": {"steps": "config first.sh | self\n", "skyhook_dir/first.sh": "#!/bin/sh\n: > /first-step\n"},
 }
 
 // testHost is a fake host with the lifecycle of a package.

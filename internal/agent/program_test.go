@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Limits of the program that docs/agent.md documents.
@@ -121,6 +123,74 @@ func BenchmarkStage(b *testing.B) {
 			b.ReportMetric(float64(memory)/(1<<20), "MiB")
 		})
 	}
+}
+
+// BenchmarkFirstStep measures the time from the start of the agent to the first line of a step's script, on a host that has the directories of the
+// agent already, with a package of one step: copied by an init container, mounted and not on the host yet, and mounted and on the host.
+func BenchmarkFirstStep(b *testing.B) {
+	at := buildProgram(b)
+	for _, place := range []struct{ name, dir string }{{"disk", b.TempDir()}, {"memory", memoryDir(b)}} {
+		shell := staticBusybox(b, place.dir)
+		for _, how := range []string{"copied", "mounted", "delivered"} {
+			b.Run(place.name+"/"+how, func(b *testing.B) {
+				p := newTestHost(b, shell)
+				p.self, p.compact = at, how != "copied"
+				v := podRun{release: "4.0.0", number: 4, config: "c"}
+				pipe := filepath.Join(p.host, "first-step")
+				if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+					b.Fatal(err)
+				}
+				copyDir := "/var/lib/skyhook/demo/tuning"
+				var times []time.Duration
+				n := 0
+				for b.Loop() {
+					b.StopTimer()
+					if n++; how != "delivered" {
+						copyDir = fmt.Sprintf("/var/lib/skyhook/demo/tuning-4.0.0-%s-%d", lifeUID, n)
+					}
+					if p.compact {
+						p.mountImage(v)
+					} else {
+						p.runInit(v, p.host+copyDir+".pod", v.config)
+					}
+					if n == 1 { // makes the directories of the agent, and the copy for "delivered"
+						p.measureFirstStep(b, p.newContainer(v, "config", copyDir, "pod"), pipe)
+						if !p.compact {
+							p.runInit(v, p.host+copyDir+".pod", v.config)
+						}
+					}
+					cmd := p.newContainer(v, "config", copyDir, "pod")
+					cmd.Env = append(cmd.Env, "OVERLAY_ALWAYS_RUN_STEP=true")
+					b.StartTimer()
+					times = append(times, p.measureFirstStep(b, cmd, pipe))
+				}
+				slices.Sort(times)
+				for name, at := range map[string]int{"ms-median": len(times) / 2, "ms-least": 0} {
+					b.ReportMetric(float64(times[at].Microseconds())/1000, name)
+				}
+			})
+		}
+	}
+}
+
+// measureFirstStep runs a container whose step opens a pipe, and returns the time until then.
+func (p *testHost) measureFirstStep(b *testing.B, cmd *exec.Cmd, pipe string) time.Duration {
+	b.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	f, err := os.Open(pipe) // until the step opens its other end
+	took := time.Since(start)
+	if err == nil {
+		err = f.Close()
+	}
+	if waited := cmd.Wait(); err != nil || waited != nil {
+		b.Fatalf("%v: %v %v\n%s", cmd.Args, err, waited, out.String())
+	}
+	return took
 }
 
 // BenchmarkSteps runs the scripts of BenchmarkStage without an agent.
