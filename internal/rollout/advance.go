@@ -16,7 +16,10 @@ type advancer struct{ *planner }
 func (a advancer) advance(t *targetState) {
 	isUnclear := t.invalid != nil || t.rollout.Broken != nil || t.isUnreadable()
 	switch {
-	case !t.exists, isUnclear:
+	case !t.exists:
+		return
+	case isUnclear:
+		a.recallQueued(t, false)
 		return
 	case !t.target.Admitted:
 		a.cleanUp(t)
@@ -36,6 +39,7 @@ func (a advancer) advance(t *targetState) {
 	default:
 		starter{b}.yield()
 	}
+	a.recallQueued(t, b.continues)
 }
 
 // advanceTasks starts tasks, unless the target is given up: on deletion if no task can succeed, and in a rollout that

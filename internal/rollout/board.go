@@ -18,6 +18,7 @@ type taskBoard struct {
 	isQuietKnown   bool
 	isQuiet        bool // the rollout holds the node, and no pod is in the way
 	isNodeReturned bool // the node was given back
+	continues      bool // tasks may begin
 }
 
 // boardTask is a task as it will be when the plan so far is applied.
@@ -89,7 +90,7 @@ func (b *taskBoard) isDone() bool {
 
 // isWorking reports whether some object may be running.
 func (b *taskBoard) isWorking() bool {
-	return b.find((*boardTask).isRunning) != nil
+	return b.isGoingOn() || b.find((*boardTask).isRunning) != nil
 }
 
 // isInterrupted reports whether an interrupt is running.

@@ -20,6 +20,7 @@ const (
 	VerbCover  Verb = "cover"  // record that another task covers this one
 	VerbRecord Verb = "record" // write a task's state to the node
 	VerbSweep  Verb = "sweep"  // delete an object of ours
+	VerbRecall Verb = "recall" // tell an object to end before the next of its tasks
 	VerbProve  Verb = "prove"  // write to the node's record that the proof is waited for
 	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
 	// record that the node goes back to what was complete there before; attempts are counted anew
@@ -38,9 +39,10 @@ type Action struct {
 	Node     string
 	Ledger   Ref      // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
 	Task     string   // Join, Run, Cover, Record, Sweep: Task.ID; empty for a stray
+	Then     []string // Run: IDs of the tasks that the same object runs afterwards, in this order
 	Covers   []string // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
 	By       string   // Cover: ID of the task that runs
-	Object   string   // Sweep, Note: name of the object
+	Object   string   // Sweep, Recall, Note: name of the object
 	Pod      Pod      // Evict
 	Pods     int      // Count: pods that had to leave when the drain began
 	Drained  bool     // Run: the node was drained for it, so that what is recorded of its drain is over

@@ -89,6 +89,7 @@ func (r recorder) sweepTask(k *boardTask) {
 	}
 	why, isObsolete := r.checkObsolete(k)
 	switch {
+	case isObsolete && !k.isPending() && r.isShared(k):
 	case isObsolete && !k.Leaving:
 		r.addSweep(k, why)
 	case !isObsolete && k.hasDeadline():
@@ -109,6 +110,8 @@ func (r recorder) checkObsolete(k *boardTask) (why Why, isObsolete bool) {
 		return withDefaultReason(k.Why, ReasonPodLost), true
 	case k.Stale && isStuck && !r.target.rollout.Paused:
 		return Why{Reason: ReasonReplaced, Text: "the definition of " + k.title() + " changed"}, true
+	case isFailing && !r.target.rollout.Paused && r.hasReadyBehind(k):
+		return Why{Reason: ReasonReplaced, Text: "other tasks wait behind " + k.title() + ", which failed"}, true
 	case isFailing && !k.mayRetry():
 		return withDefaultReason(k.Why, ReasonStageFailed), true
 	}

@@ -263,8 +263,17 @@ type Target struct {
 	Ended                     []string      // objects that are being deleted after they succeeded; listed for a rollout that is deleted
 	GoneBy                    time.Time     // when all that are being deleted should be gone; zero if unknown
 	Wiped                     bool          // nothing of the rollout is recorded on the node: only objects are left there
+	Queues                    []Queue       // objects that will go on with a task that has not begun
 	Reboot                    *SharedReboot // that it awaits or awaited in this admission; nil for none
 	RequestFailed             bool          // the last request for it failed: whatever is planned for it may not happen soon
+}
+
+// Queue is an object that runs several tasks one after the other, and has not begun with all of them. When one has ended, it begins
+// with the next by itself, unless it is told before to end there.
+type Queue struct {
+	Object   string
+	Unwanted bool // what comes next is not what a task would run now
+	Recalled bool // it was told to end before its next task
 }
 
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
@@ -347,5 +356,8 @@ type Task struct {
 	Exclusive      string        // tasks of a rollout with the same key start one at a time; empty for no limit
 	ExclusiveUntil time.Time     // until when the object keeps the others from starting; zero if it does not
 	CoveredBy      string        // ID of the task that covers this one, as recorded
+	Joins          bool          // it may run in one object with tasks that it waits for, or that wait for it
+	JoinsSiblings  bool          // with Joins: also with others of which this is true
+	Queued         bool          // it is running, in the sense that its object will begin with it when the tasks before it have ended
 	BootID         string        // of a reboot: the boot before it; for the reason of a missed deadline
 }

@@ -166,7 +166,7 @@ func copyPendingTasks(tasks []rollout.Task) []rollout.Task {
 	var out []rollout.Task
 	for _, k := range tasks {
 		out = append(out, rollout.Task{ID: k.ID, Label: k.Label, After: k.After, Need: k.Need, Strength: k.Strength, Reboot: k.Reboot,
-			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall, Exclusive: k.Exclusive})
+			State: rollout.StatePending, Recorded: rollout.StatePending, Retries: k.Retries, Bounded: k.Bounded, Limit: k.Limit, Uninstall: k.Uninstall, Exclusive: k.Exclusive, Joins: k.Joins, JoinsSiblings: k.JoinsSiblings})
 	}
 	return out
 }
@@ -280,11 +280,15 @@ func changeTask(k *rollout.Task, w []string) {
 		case "lost":
 			k.Lost = true
 		case "leaving":
-			k.Leaving = true
+			if k.Leaving = true; k.Queued { // what its object would begin is not the task any more
+				k.State, k.Object, k.Queued = rollout.StatePending, "", false
+			}
 		case "covered-by":
 			k.CoveredBy = value
 		case "exclusive":
 			k.Exclusive = value
+		case "joins":
+			k.Joins, k.JoinsSiblings = true, value == "siblings"
 		case "pulling":
 			k.ExclusiveUntil = k.Started.Add(parseDuration(value))
 		case "why":
@@ -349,6 +353,10 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Skipped = value != "no"
 		case "stray":
 			t.Strays = append(t.Strays, value)
+		case "unwanted":
+			for i := range t.Queues {
+				t.Queues[i].Unwanted = true
+			}
 		case "going":
 			t.Going = append(t.Going, value)
 		case "not-going":

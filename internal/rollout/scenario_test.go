@@ -146,7 +146,7 @@ func (s *scenario) runPrinting(d *datadriven.TestData) string {
 	case "fail":
 		s.failTask(parseWords(d))
 	case "lose":
-		sim.RemoveObject(s.findTask(parseWords(d)))
+		s.cluster.LoseObject(s.findTarget(parseWords(d)), s.findTask(parseWords(d)))
 	case "gone":
 		s.cluster.RemovePod(parseWords(d)[0], parseWords(d)[1])
 	case "observe":
@@ -271,6 +271,11 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 			if len(a.Covers) > 0 {
 				what += " covers " + strings.Join(a.Covers, ",")
 			}
+			if len(a.Then) > 0 {
+				what += " then " + strings.Join(a.Then, ",")
+			}
+		case rollout.VerbRecall:
+			what = a.Object
 		}
 		if a.Task == "" && a.Verb == rollout.VerbSweep {
 			what = a.Object

@@ -14,6 +14,7 @@ type starter struct{ *taskBoard }
 
 // startTasks starts what may run now and reports what the other tasks wait for. Nothing starts beside an interrupt.
 func (s starter) startTasks() {
+	s.continues = true
 	s.reportVerdict(weightUpNext, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "nothing blocks the target"})
 	for i := range s.tasks {
 		s.reportTask(&s.tasks[i])
@@ -76,6 +77,10 @@ func (s starter) reportTask(k *boardTask) {
 }
 
 func (s starter) reportRunning(k *boardTask) {
+	if k.Queued {
+		s.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonDependency, Text: k.title() + " is next", About: k.Object})
+		return
+	}
 	if k.Why != nil {
 		s.reportVerdict(weightStuck, PhaseInFlight, withDefaultReason(k.Why, ReasonWorking))
 		return
@@ -217,5 +222,6 @@ func (s starter) startTask(k *boardTask) *Action {
 	s.reportVerdict(weightWorking, PhaseInFlight, Why{Reason: ReasonWorking, Text: k.title() + " is starting"})
 	a := s.plan.addAction(s.target, VerbRun, why)
 	a.Task, a.Drained = k.ID, k.Need != NeedNothing
+	s.joinFollowing(k, a)
 	return a
 }

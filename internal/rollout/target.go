@@ -57,7 +57,7 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.objects += len(t.target.Strays) + len(t.target.Going) + len(t.target.checkObjects())
+	t.objects += len(t.target.Strays) + len(t.target.Going) + len(t.target.Queues) + len(t.target.checkObjects())
 	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()

@@ -30,6 +30,9 @@ func (c *Cluster) ApplyAction(v View, a rollout.Action) error {
 	case rollout.VerbEvict:
 		w.evict()
 		return nil
+	case rollout.VerbRecall:
+		w.recall()
+		return nil
 	}
 	if c.HasNodeChanged(v, a.Node) {
 		return ErrConflict
@@ -318,6 +321,7 @@ func (w actionWriter) run() {
 	}
 	k.Object, k.State, k.Started = name, rollout.StateRunning, w.State.Now
 	k.Lost, k.Dead, k.Unpulled, k.Why = false, false, false, nil
+	w.queueTasks(name)
 }
 
 func (w actionWriter) newObjectName() string {
@@ -347,6 +351,7 @@ func (w actionWriter) sweep() {
 		t.Proof = &proof
 		return
 	}
+	w.releaseQueued(t, object)
 	for i := range t.Tasks {
 		if k := &t.Tasks[i]; k.Object == object {
 			w.sweepTask(k)
@@ -408,7 +413,7 @@ func RemoveObject(k *rollout.Task) {
 	if k.Stale { // the next object has another definition
 		k.Attempts, k.Noted = 0, 0
 	}
-	k.Object, k.Leaving, k.Dead, k.Stale, k.Unpulled = "", false, false, false, false
+	k.Object, k.Leaving, k.Dead, k.Stale, k.Unpulled, k.Queued = "", false, false, false, false, false
 	switch k.Recorded {
 	case rollout.StateRunning, rollout.StateFailing:
 		k.State, k.Lost = k.Recorded, true
@@ -424,6 +429,9 @@ func RemoveObject(k *rollout.Task) {
 
 // SucceedTask lets the object of a task succeed. A reboot changes the boot of the node.
 func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
+	if k.Queued || c.beginNext(t, k) {
+		return
+	}
 	k.State, k.Why, k.Unpulled = rollout.StateSucceeded, nil, false
 	n := c.FindNode(t.Node)
 	if n != nil && k.BootID != "" {

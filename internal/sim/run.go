@@ -274,7 +274,7 @@ func (r *runner) terminatePods(node string) {
 // advanceTask lets the object of a task succeed if its time is over.
 func (r *runner) advanceTask(of *rollout.Rollout, t *rollout.Target, k *rollout.Task) {
 	isRunning := k.State == rollout.StateRunning || k.State == rollout.StateFailing
-	hasObject := k.Object != "" && !k.Dead && !k.Leaving
+	hasObject := k.Object != "" && !k.Dead && !k.Leaving && !k.Queued
 	if !isRunning || !hasObject {
 		return
 	}

@@ -26,9 +26,10 @@ type Cluster struct {
 	SlowDeletion   bool           // objects that are deleted before they finished stay until RemoveObject
 	WriteCount     map[string]int // requests so far, by node or ledger
 
-	looked    map[string]bool // nodes whose pods the last plan asked for
-	revisions map[string]int  // of each node: increases with each change
-	objects   int             // created so far
+	looked    map[string]bool     // nodes whose pods the last plan asked for
+	revisions map[string]int      // of each node: increases with each change
+	objects   int                 // created so far
+	joint     map[string][]string // tasks that an object has not begun with, by object
 	targets   map[targetKey]targetIndex
 	nodeIndex map[string]int // where each node was found last
 }
@@ -100,7 +101,7 @@ func cloneTargets(targets []rollout.Target) []rollout.Target {
 	for i := range targets {
 		t := &targets[i]
 		t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
-		t.Strays, t.Going, t.Ended = slices.Clone(t.Strays), slices.Clone(t.Going), slices.Clone(t.Ended)
+		t.Strays, t.Going, t.Ended, t.Queues = slices.Clone(t.Strays), slices.Clone(t.Going), slices.Clone(t.Ended), slices.Clone(t.Queues)
 	}
 	return targets
 }

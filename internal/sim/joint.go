@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// queueTasks adds tasks that the object of another one runs afterwards.
+func (w actionWriter) queueTasks(object string) {
+	var queued []string
+	for _, id := range w.action.Then {
+		k := FindTask(w.target, id)
+		isFree := k != nil && k.Object == "" && k.State == rollout.StatePending
+		if !isFree {
+			break // the operator that planned it does not know that; the object ends there
+		}
+		k.Object, k.State, k.Queued, k.Lost, k.Why = object, rollout.StateRunning, true, false, nil
+		queued = append(queued, id)
+	}
+	if len(queued) == 0 {
+		return
+	}
+	if w.joint == nil {
+		w.joint = map[string][]string{}
+	}
+	w.joint[object] = queued
+	w.target.Queues = append(w.target.Queues, rollout.Queue{Object: object})
+}
+
+// recall tells an object to end before its next task.
+func (w actionWriter) recall() {
+	for i := range w.target.Queues {
+		if q := &w.target.Queues[i]; q.Object == w.action.Object {
+			q.Recalled = true
+		}
+	}
+}
+
+// beginNext lets an object go on with its next task, and records that as operators do; or ends it there, if it was told to. It reports
+// whether the object goes on.
+func (c *Cluster) beginNext(t *rollout.Target, k *rollout.Task) bool {
+	at := slices.IndexFunc(t.Queues, func(q rollout.Queue) bool { return q.Object == k.Object })
+	if at < 0 {
+		return false
+	}
+	object := k.Object
+	if t.Queues[at].Recalled {
+		c.releaseQueued(t, object)
+		return false
+	}
+	next := c.takeNext(t, object)
+	if next == nil {
+		t.Queues = slices.Delete(t.Queues, at, at+1)
+		return false
+	}
+	k.State, k.Recorded, k.Object, k.Why, k.Unpulled = rollout.StateDone, rollout.StateDone, "", nil, false
+	k.Attempts, k.Noted = 0, 0
+	next.Queued, next.Recorded, next.Started = false, rollout.StateRunning, c.State.Now
+	if len(c.joint[object]) == 0 {
+		t.Queues = slices.Delete(t.Queues, at, at+1)
+	}
+	c.TouchNode(t.Node)
+	return true
+}
+
+// takeNext returns the next task of an object that is still needed; nil if there is none.
+func (c *Cluster) takeNext(t *rollout.Target, object string) *rollout.Task {
+	for len(c.joint[object]) > 0 {
+		id := c.joint[object][0]
+		c.joint[object] = c.joint[object][1:]
+		if k := FindTask(t, id); k != nil && k.Queued && k.Object == object {
+			return k
+		}
+	}
+	return nil
+}
+
+// LoseObject removes the object of a task, and with it the tasks that it has not begun with.
+func (c *Cluster) LoseObject(t *rollout.Target, k *rollout.Task) {
+	c.releaseQueued(t, k.Object)
+	RemoveObject(k)
+}
+
+// releaseQueued takes the tasks that have not begun out of an object, which ends or is deleted.
+func (c *Cluster) releaseQueued(t *rollout.Target, object string) {
+	for i := range t.Tasks {
+		if k := &t.Tasks[i]; k.Queued && k.Object == object {
+			RemoveObject(k)
+		}
+	}
+	delete(c.joint, object)
+	t.Queues = slices.DeleteFunc(t.Queues, func(q rollout.Queue) bool { return q.Object == object })
+}
