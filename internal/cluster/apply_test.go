@@ -222,7 +222,7 @@ func TestNameIsTaken(t *testing.T) {
 			n = n.With(e)
 		}
 	}
-	pod, err := by.Object("tuning|1.1.0/apply", n)
+	pod, err := by.Object("tuning|1.1.0/apply", nil, n)
 	s.Must(err)
 	s.Must(s.Client.Create(context.Background(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations},

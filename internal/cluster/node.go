@@ -45,6 +45,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		return err
 	}
 	work.changed = edit.TouchesNode() && !work.onlyChecks
+	work.done = append(work.done, work.adoptedActions...)
 	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range work.actions {
 		switch {
@@ -72,7 +73,7 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 		w.failRollout(ctx, work, a, err)
 		return
 	}
-	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbEvict}, a.Verb)
+	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbEvict, rollout.VerbRecall}, a.Verb)
 	work.changed = work.changed || changesObjects
 	work.done = append(work.done, a)
 }

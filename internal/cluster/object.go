@@ -31,6 +31,8 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 		return w.startChecks(ctx, a, n)
 	case rollout.VerbVerify:
 		return w.startDriftCheck(ctx, a, n)
+	case rollout.VerbRecall:
+		return w.recallPod(ctx, a)
 	case rollout.VerbEvict:
 		return w.evictPod(ctx, a)
 	case rollout.VerbRetire:
@@ -47,7 +49,7 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 		return w.runOpTask(ctx, op, a, n)
 	}
 	by := w.objects.skyhooks[a.Rollout]
-	pod, err := by.Object(a.Task, n)
+	pod, err := by.Object(a.Task, a.Then, n)
 	if err != nil {
 		return fmt.Errorf("making the pod of %s: %w", a.Task, err)
 	}
@@ -61,6 +63,28 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	w.writes.Pods.PutCreated(StripPod(pod))
+	return nil
+}
+
+// recallPod tells a pod to end before its next stage. It is the observed version that is changed: how far the pod was then counts.
+func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
+	for _, p := range w.objects.Pods {
+		if p.Name != a.Object || p.DeletionTimestamp != nil {
+			continue
+		}
+		changed := p.DeepCopy()
+		if changed.Annotations == nil {
+			changed.Annotations = map[string]string{}
+		}
+		changed.Annotations[skyhook.AnnotationStop] = a.Why.Text
+		err := w.patchPodAnnotation(ctx, changed, skyhook.AnnotationStop)
+		if err != nil && !isGone(err) {
+			return fmt.Errorf("telling pod %s to end before its next stage: %w", p.Name, err)
+		}
+		if err == nil {
+			w.writes.Pods.Put(changed)
+		}
+	}
 	return nil
 }
 

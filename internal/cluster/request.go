@@ -75,6 +75,23 @@ func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...r
 	return nil
 }
 
+// patchPodAnnotation writes one annotation of a pod, if it still is the version that was observed, and sets its new version.
+func (a apiWriter) patchPodAnnotation(ctx context.Context, p *corev1.Pod, key string) error {
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.UID, "resourceVersion": p.ResourceVersion, "annotations": map[string]string{key: p.Annotations[key]},
+	}})
+	if err != nil {
+		return err
+	}
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err := a.options.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return err
+	}
+	p.ResourceVersion = m.ResourceVersion
+	return nil
+}
+
 // deletePod deletes a pod, the one that was observed and no later one of its name. One that is gone is no error.
 func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).

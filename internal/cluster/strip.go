@@ -41,7 +41,9 @@ func StripNode(n *corev1.Node) *corev1.Node {
 			devices[name] = amount
 		}
 	}
-	n.Status = corev1.NodeStatus{Conditions: kept, Allocatable: devices, NodeInfo: corev1.NodeSystemInfo{BootID: n.Status.NodeInfo.BootID}}
+	n.Status = corev1.NodeStatus{Conditions: kept, Allocatable: devices, NodeInfo: corev1.NodeSystemInfo{
+		BootID: n.Status.NodeInfo.BootID, KubeletVersion: n.Status.NodeInfo.KubeletVersion, ContainerRuntimeVersion: n.Status.NodeInfo.ContainerRuntimeVersion,
+	}}
 	return n
 }
 
@@ -73,10 +75,10 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 	return out
 }
 
-// summariseChecks returns how far the command of a proof is, or a check for drift; nothing for other pods, whose main container only
-// waits.
+// summariseChecks returns how far the command of a proof is, or a check for drift, or the last stage of a compact pod; nothing for
+// other pods, whose main container only waits.
 func summariseChecks(p *corev1.Pod) []corev1.ContainerStatus {
-	if p.Labels[v1alpha1.LabelProof] == "" && p.Labels[v1alpha1.LabelDrift] == "" {
+	if p.Labels[v1alpha1.LabelProof] == "" && p.Labels[v1alpha1.LabelDrift] == "" && !skyhook.IsCompact(p) {
 		return nil
 	}
 	return summariseContainers(p.Status.ContainerStatuses)

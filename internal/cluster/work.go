@@ -26,6 +26,8 @@ type nodeWork struct {
 	updates  []annotationUpdate
 	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
 
+	adoptedActions []rollout.Action // what these record beside
+
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
 	conditions node.Edit        // conditions that are still to be written
@@ -190,6 +192,18 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 	return w
 }
 
+// adoptionWork returns the work of a node for which something is recorded. Where that has stages, the node is not one that only gets
+// annotations, and is never put off for others that do.
+func (c *workCollector) adoptionWork(adopted node.NamedEdit) *nodeWork {
+	isNew := c.byNode[adopted.Node] == nil
+	w := c.statusWork(adopted.Node)
+	if w != nil && isNew && len(adopted.Done) > 0 {
+		c.statusOnly = c.statusOnly[:len(c.statusOnly)-1]
+		c.active = append(c.active, w)
+	}
+	return w
+}
+
 func (c *workCollector) addAdoptedByNodeOps() {
 	for _, o := range c.objects.NodeOps {
 		op := c.objects.CompiledNodeOp(o)
@@ -207,9 +221,10 @@ func (c *workCollector) addAdoptedByNodeOps() {
 
 func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 	for _, adopted := range by.Adopt {
-		if w := c.statusWork(adopted.Node); w != nil {
+		if w := c.adoptionWork(adopted); w != nil {
 			w.addRollout(report.Rollout)
 			w.adopted = w.adopted.Plus(adopted.Edit)
+			w.adoptedActions = append(w.adoptedActions, adopted.Done...)
 		}
 	}
 	for _, v := range report.Verdicts {

@@ -64,6 +64,9 @@ package controller
 // The revisions of Skyhooks.
 // +kubebuilder:rbac:groups=apps,namespace=skyhook,resources=controllerrevisions,verbs=get;list;create;patch;delete
 //
+// Compact pods are told by an annotation to end before their next stage.
+// +kubebuilder:rbac:groups="",namespace=skyhook,resources=pods,verbs=patch
+//
 // The ConfigMaps that pods mount, and the lease of the leader. Kubelets read Secrets, not the operator.
 // +kubebuilder:rbac:groups="",namespace=skyhook,resources=configmaps,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skyhook,resources=leases,verbs=get;create;update

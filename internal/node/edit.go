@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Edit is a change of a node: a merge patch in plain data. A nil value removes a key.
@@ -27,6 +28,7 @@ type Edit struct {
 type NamedEdit struct {
 	Node string
 	Edit Edit
+	Done []rollout.Action // what it records beside, for events and metrics
 }
 
 // SetAnnotation sets an annotation unless the node has it so. An empty value changes nothing.

@@ -41,6 +41,8 @@ type Node struct {
 	ReadySince      time.Time
 	Facts           []Fact // by name
 	BootID          string
+	Kubelet         string                 // its version
+	Runtime         string                 // name and version of the container runtime: containerd://2.1.0
 	Conditions      []corev1.NodeCondition // ours only
 
 	skyhooks    map[string]*SkyhookState // by name
@@ -65,7 +67,7 @@ func Parse(n *corev1.Node, prev *Node) *Node {
 	out := &Node{
 		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.Time,
 		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
-		BootID: n.Status.NodeInfo.BootID, Facts: facts(n),
+		BootID: n.Status.NodeInfo.BootID, Kubelet: n.Status.NodeInfo.KubeletVersion, Runtime: n.Status.NodeInfo.ContainerRuntimeVersion, Facts: facts(n),
 	}
 	for _, c := range n.Status.Conditions {
 		switch {

@@ -41,8 +41,34 @@ type SkyhookRecord struct {
 	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may go back
 	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete, or to nothing if First
 	Reboot     *rollout.SharedReboot     `json:"reboot,omitempty"`     // that this admission awaits or awaited together with others
+	Queues     map[string]Queue          `json:"queues,omitempty"`     // pods of this admission that run several stages, by the task of the first
+	Apart      bool                      `json:"apart,omitempty"`      // in this admission each stage has a pod of its own: one for several could not start
+	Unmounted  string                    `json:"unmounted,omitempty"`  // versions of kubelet and runtime that could not mount an image
 	Held       *Held                     `json:"held,omitempty"`
 	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+}
+
+// Queue is how far the stages of a pod that runs several are recorded. The pod has the same id.
+type Queue struct {
+	ID    string `json:"id"`
+	Begun int    `json:"begun"` // stages
+}
+
+// SetQueue changes a queue; one that runs a single stage is not remembered.
+func (r *SkyhookRecord) SetQueue(first string, q Queue) {
+	queues := maps.Clone(r.Queues)
+	if q.ID == "" {
+		delete(queues, first)
+	} else {
+		if queues == nil {
+			queues = map[string]Queue{}
+		}
+		queues[first] = q
+	}
+	if len(queues) == 0 {
+		queues = nil
+	}
+	r.Queues = queues
 }
 
 // Rollback is what a node remembers of the packages that failed on it.
@@ -164,6 +190,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 	}
 	out := r
 	out.Reboot = nil
+	out.Queues = nil
 	if len(state) == 0 {
 		out.Admitted, out.Skipped, out.First, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil
 		return out

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	OwnAccount          string          `json:"ownAccount,omitempty"`
 	AlwaysPull          bool            `json:"alwaysPull,omitempty"`
 	PinImages           bool            `json:"pinImages,omitempty"`
+	PodLayout           string          `json:"podLayout,omitempty"`
+	ImageVolumesFrom    string          `json:"imageVolumesFrom,omitempty"`
 	StageDeadline       metav1.Duration `json:"stageDeadline"`
 	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
 	InterruptMemory     string          `json:"interruptMemory"`
@@ -78,6 +81,7 @@ func (o *Options) Skyhook(version string) skyhook.Config {
 		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
 		KeepRemovedPackages: o.KeepRemovedPackages, DefaultPolicy: o.DefaultPolicy, Version: version,
 		PrometheusEndpoints: o.PrometheusEndpoints,
+		PodLayout:           v1alpha1.PodLayout(o.PodLayout), ImageVolumesFrom: o.ImageVolumesFrom,
 	}
 }
 

@@ -19,6 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // rebootProof is TrustAgentReboots as its option spells it: bootID or agent.
@@ -223,4 +227,19 @@ func checkOptionalAddress(text string) error {
 		return nil
 	}
 	return checkAddress(text)
+}
+
+func checkPodLayout(text string) error {
+	switch v1alpha1.PodLayout(text) {
+	case v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact:
+		return nil
+	}
+	return fmt.Errorf("%q is neither Compatible nor Compact", text)
+}
+
+func checkKubernetesVersion(text string) error {
+	if v, err := pack.ParseVersion(text); err != nil || v.Major() != 1 || v.Minor() < 31 {
+		return fmt.Errorf("%q is not a version of Kubernetes from 1.31 on, such as %s", text, skyhook.DefaultImageVolumesFrom)
+	}
+	return nil
 }

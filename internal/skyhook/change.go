@@ -125,7 +125,7 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		} else {
 			r.noteComplete(state, rec)
 		}
-		rec.Admitted, rec.Skipped, rec.Interrupts = true, false, 0
+		rec.Admitted, rec.Skipped, rec.Interrupts, rec.Queues, rec.Apart = true, false, 0, nil, false
 		rec.Admission++
 		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
 		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Reboot, rec.Offered = nil, false, nil, nil, r.offeredResources(n)
@@ -207,7 +207,7 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		if !rec.Admitted { // it is skipped without an admission, until the Skyhook changes
 			rec.Generation = r.in.Skyhook.Generation
 		}
-		rec.Admitted, rec.Skipped, rec.Proving, rec.Reboot = false, a.Skip, nil, nil
+		rec.Admitted, rec.Skipped, rec.Proving, rec.Reboot, rec.Queues, rec.Apart = false, a.Skip, nil, nil, nil, false
 		isUnfinished := a.Skip || a.Postpone
 		if t := r.target(n.Name); t != nil && t.selected && !isUnfinished {
 			now := node.WholeSeconds(r.in.Now)

@@ -93,6 +93,7 @@ func (w *testCluster) addNode(name string) *corev1.Node {
 		Labels: map[string]string{"kubernetes.io/hostname": name}, Annotations: map[string]string{}, ResourceVersion: "1",
 	}}
 	n.Status.NodeInfo.BootID = "boot-1"
+	n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.ContainerRuntimeVersion = "v1.35.1", "containerd://2.1.4"
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	w.nodes = append(w.nodes, n)
 	return n
@@ -216,12 +217,19 @@ func (w *testCluster) applyAction(c *Compiled, a rollout.Action) {
 	w.write(a.Node, e)
 	switch a.Verb {
 	case rollout.VerbRun:
-		pod, err := c.Object(a.Task, n.With(e))
+		pod, err := c.Object(a.Task, a.Then, n.With(e))
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		w.create(pod)
-		w.log = append(w.log, a.Node+" "+a.Task+w.payload(pod))
+		w.log = append(w.log, strings.Join(append([]string{a.Node + " " + a.Task + w.payload(pod)}, a.Then...), ", then "))
+	case rollout.VerbRecall:
+		for _, p := range w.pods {
+			if p.Name == a.Object {
+				p.Annotations[AnnotationStop] = "it changed"
+				w.log = append(w.log, a.Node+" recall")
+			}
+		}
 	case rollout.VerbSweep:
 		w.deletePod(a.Object)
 	}
@@ -248,7 +256,7 @@ func (w *testCluster) removeStuckPods() {
 }
 
 func (w *testCluster) payload(p *corev1.Pod) string {
-	for _, c := range p.Spec.InitContainers {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if c.Name == containerInterrupt {
 			i, err := pack.DecodeInterrupt(c.Args[3])
 			if err != nil {
@@ -273,6 +281,10 @@ func (w *testCluster) create(p *corev1.Pod) {
 
 // endPod lets the init containers of a pod end, all of them or until the one that fails.
 func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
+	if IsCompact(p) {
+		w.endStage(p, exit, message)
+		return
+	}
 	p.Status.Phase = corev1.PodRunning
 	imageID := ""
 	if len(p.Status.InitContainerStatuses) > 0 {
@@ -295,11 +307,53 @@ func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 	}
 }
 
+// endStage lets the container of a compact pod end that has not, and lets the next one begin if it ended well.
+func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
+	now := metav1.NewTime(w.now)
+	stages := readPodStages(p)
+	p.Status.Phase = corev1.PodPending
+	for i, stage := range stages {
+		last := i == len(stages)-1
+		statuses := &p.Status.InitContainerStatuses
+		if last {
+			statuses, p.Status.Phase = &p.Status.ContainerStatuses, corev1.PodRunning
+		}
+		status := statusOf(p, stage.Container)
+		switch {
+		case status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0:
+			continue
+		case status == nil:
+			*statuses = append(*statuses, corev1.ContainerStatus{Name: stage.Container})
+			status = statusOf(p, stage.Container)
+		}
+		status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: message, StartedAt: now, FinishedAt: now}}
+		switch {
+		case exit != 0:
+		case last:
+			p.Status.Phase = corev1.PodSucceeded
+		case p.Annotations[AnnotationStop] != "":
+			w.endStage(p, int32(pack.NotBegun.ExitCode()), "")
+		default:
+			w.beginStage(p, stages[i+1].Container, i+1 == len(stages)-1)
+		}
+		return
+	}
+}
+
+func (w *testCluster) beginStage(p *corev1.Pod, container string, isLast bool) {
+	statuses := &p.Status.InitContainerStatuses
+	if isLast {
+		statuses = &p.Status.ContainerStatuses
+	}
+	*statuses = append(*statuses, corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}})
+}
+
 func (w *testCluster) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
 	key, _, _, stage := splitTaskID(task)
 	for _, p := range w.pods {
 		t, _ := readPodAnnotation(p)
-		if p.Spec.NodeName == node && t.Skyhook == s.Name && t.Name+"|"+t.Version == key && t.Stage == stage {
+		isOfStage := t.Name+"|"+t.Version == key && t.Stage == stage || slices.ContainsFunc(readPodStages(p), func(s podStage) bool { return s.id() == task })
+		if p.Spec.NodeName == node && t.Skyhook == s.Name && isOfStage {
 			return p
 		}
 	}
@@ -341,6 +395,11 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 	for _, stray := range t.Strays {
 		return act(rollout.Action{Verb: rollout.VerbSweep, Object: stray})
 	}
+	for _, q := range t.Queues {
+		if q.Unwanted && !q.Recalled {
+			return act(rollout.Action{Verb: rollout.VerbRecall, Object: q.Object})
+		}
+	}
 	undone := map[string]*rollout.Task{}
 	for i := range t.Tasks {
 		undone[t.Tasks[i].ID] = &t.Tasks[i]
@@ -358,11 +417,16 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		switch {
 		case task.State == rollout.StateSucceeded:
 			act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateDone})
+			if slices.ContainsFunc(t.Tasks, func(o rollout.Task) bool { return o.Object == task.Object && o.ID != task.ID }) {
+				return true
+			}
 			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
 		case task.State == rollout.StateFailing && task.Recorded != rollout.StateFailing:
 			return act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateFailing, Attempts: task.Attempts, Why: *task.Why})
 		case (task.Stale || task.Dead) && task.Object != "":
 			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
+		case task.Queued:
+			working = true
 		case task.Object != "":
 			working = true
 			if w.advancePod(s, t.Node, task) {
@@ -381,7 +445,7 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		if ready[0].Need == rollout.NeedDrained && t.HeldAt.IsZero() {
 			return act(rollout.Action{Verb: rollout.VerbHold})
 		}
-		return act(rollout.Action{Verb: rollout.VerbRun, Task: ready[0].ID})
+		return act(rollout.Action{Verb: rollout.VerbRun, Task: ready[0].ID, Then: findFollowing(ready[0], t.Tasks, undone)})
 	}
 	if len(alone) == 0 || working {
 		return false
@@ -395,6 +459,22 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		a.Covers = append(a.Covers, other.ID)
 	}
 	return act(a)
+}
+
+// findFollowing returns the tasks that wait for nothing but a task, and those behind it, and may share its pod.
+func findFollowing(first *rollout.Task, tasks []rollout.Task, undone map[string]*rollout.Task) (then []string) {
+	if !first.Joins {
+		return nil
+	}
+	for i := range tasks {
+		k := &tasks[i]
+		isOpen := func(id string) bool { return undone[id] != nil && id != first.ID && !slices.Contains(then, id) }
+		isBehind := slices.ContainsFunc(k.After, func(id string) bool { return id == first.ID || slices.Contains(then, id) })
+		if k.Joins && k != first && isBehind && k.Object == "" && !k.Leaving && k.Need <= first.Need && !slices.ContainsFunc(k.After, isOpen) {
+			then = append(then, k.ID)
+		}
+	}
+	return then
 }
 
 func (w *testCluster) finishTarget(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {

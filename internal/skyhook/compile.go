@@ -143,8 +143,11 @@ func (c *Compiled) edits(hash string, want *Definition) bool {
 // compileTarget compiles one node, unless this Skyhook has nothing to do with it.
 func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *policy.Grouping) {
 	s := tc.in.Skyhook
-	on := n.Skyhook(s.Name)
 	pods := tc.pods[n.Name]
+	if len(pods) > 0 {
+		n = tc.recordUnstarted(tc.recordBegun(n))
+	}
+	on := n.Skyhook(s.Name)
 	if ended := n.EndKeptCordon(); selected && !ended.Empty() {
 		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: ended})
 	}
@@ -273,9 +276,9 @@ func (tc targetCompiler) compileLeaving(t *target, out *rollout.Target) {
 		p.name = name
 		w.keepStarted(p)
 	}
-	var used map[*podInfo]bool
-	out.Tasks, t.steps, used = tc.taskCompiler().compileAll(w, p.removal)
-	tc.taskCompiler().addStrays(t, out, used)
+	of := tc.taskCompiler().compileAll(w, p.removal)
+	out.Tasks, out.Queues, t.steps = of.tasks, of.queues, of.steps
+	tc.taskCompiler().addStrays(t, out, of.used)
 }
 
 // compileTasks compiles the tasks of a selected node. Nodes with the same state have the same tasks, which are computed
@@ -297,7 +300,7 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 			tc.taskCompiler().keepDefinition(st.def)
 		}
 	}
-	out.Tasks, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.rebooted, d.steps, d.edited, d.stuck
+	out.Tasks, out.Queues, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.queues, d.rebooted, d.steps, d.edited, d.stuck
 	if d.blocked {
 		out.Blocked = d.stuck
 	}
@@ -307,10 +310,8 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 
 // targetTasks is the result of comparing a node with the spec.
 type targetTasks struct {
-	tasks         []rollout.Task
-	steps         map[string]*step
-	used          map[*podInfo]bool // pods that work for a task
-	adopt, forget []string          // see packageDiff
+	compiledTasks
+	adopt, forget []string // see packageDiff
 	edited        int
 	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
 	blocked       bool         // and there is no other work
@@ -331,7 +332,7 @@ func (tc targetCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
 			steps, d.blocked = w.aside, true
 		}
 	}
-	d.tasks, d.steps, d.used = tc.taskCompiler().compileAll(w, steps)
+	d.compiledTasks = tc.taskCompiler().compileAll(w, steps)
 	return d
 }
 

@@ -151,15 +151,24 @@ func (c *Compiled) recordedHashes() map[string]bool {
 			out[hash] = true
 		}
 	}
+	for _, pods := range c.pods {
+		for _, pod := range pods {
+			for _, part := range pod.parts { // what it begins with later is recorded then
+				out[part.part.Hash] = true
+			}
+		}
+	}
 	return out
 }
 
 // isMounted reports whether a pod of ours mounts the ConfigMap.
 func (r renderer) isMounted(name string) bool {
 	for _, pods := range r.pods {
-		for _, p := range pods {
-			if configMapName(r.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
-				return true
+		for _, pod := range pods {
+			for _, p := range pod.works() {
+				if configMapName(r.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
+					return true
+				}
 			}
 		}
 	}

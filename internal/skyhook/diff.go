@@ -36,8 +36,10 @@ type work struct {
 	effect *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
-func (s *step) isInterrupt() bool {
-	return s.stage == v1alpha1.StageInterrupt || s.stage == v1alpha1.StageUninstallInterrupt
+func (s *step) isInterrupt() bool { return isInterruptStage(s.stage) }
+
+func isInterruptStage(stage v1alpha1.Stage) bool {
+	return stage == v1alpha1.StageInterrupt || stage == v1alpha1.StageUninstallInterrupt
 }
 
 func (s *step) isUninstall() bool {

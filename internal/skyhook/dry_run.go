@@ -20,16 +20,13 @@ func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 	r := c.renderer()
 	for _, id := range sortedNames(t.steps) {
 		st := t.steps[id]
-		hash := r.contentOf(st, st.payload)
+		hash := r.contentOf(st, st.payload, c.isCompactStep(st, n, &t.rec))
 		if out[hash] != nil {
 			continue
 		}
 		rec := node.SkyhookRecord{Packages: map[string]*node.PackageRecord{st.key: {Run: "dry-run", Generation: 1, Interrupt: "dry-run"}}}
-		if st.isInterrupt() {
-			out[hash] = r.interruptPod(st, &rec, n)
-		} else {
-			out[hash] = r.stagePod(st, &rec, n)
-		}
+		rec.Unmounted = t.rec.Unmounted
+		out[hash] = r.taskPod([]*step{st}, &rec, n)
 	}
 	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
 		hash := hashID("proof", node.HashCommand(command))

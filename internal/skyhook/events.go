@@ -29,8 +29,9 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 		if e := c.reporter().eventOf(a); e != nil {
 			out = append(out, *e)
 		}
-		if st, err := c.recorder().findStep(a.Node, a.Task); a.Verb == rollout.VerbRun && err == nil && !st.isInterrupt() {
-			started[fmt.Sprintf("stage %s of package %s %s", st.stage, st.name, st.version)]++
+		_, name, version, stage := splitTaskID(a.Task)
+		if a.Verb == rollout.VerbRun && !isInterruptStage(stage) {
+			started[fmt.Sprintf("stage %s of package %s %s", stage, name, version)]++
 		}
 	}
 	for _, what := range sortedNames(started) {

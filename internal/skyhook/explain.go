@@ -37,5 +37,11 @@ func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
 	return p, true
 }
 
+// StageOf returns the stage of a task of a Skyhook, by the task's id.
+func StageOf(task string) v1alpha1.Stage {
+	_, _, _, stage := splitTaskID(task)
+	return stage
+}
+
 // Skyhook returns the name of the compiled Skyhook.
 func (c *Compiled) Skyhook() string { return c.in.Skyhook.Name }

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -39,6 +42,9 @@ func formatRollout(c *Compiled) string {
 		for _, task := range t.Tasks {
 			b.WriteString("  " + formatTask(task) + "\n")
 		}
+		for _, q := range t.Queues {
+			fmt.Fprintf(&b, "  goes on %s%s%s\n", q.Object, map[bool]string{true: ", unwanted"}[q.Unwanted], map[bool]string{true: ", recalled"}[q.Recalled])
+		}
 		for _, s := range t.Strays {
 			fmt.Fprintf(&b, "  stray %s\n", s)
 		}
@@ -65,6 +71,7 @@ func formatTask(task rollout.Task) string {
 		{task.Stale, "stale"},
 		{task.Dead, "dead"},
 		{task.Leaving, "leaving"},
+		{task.Queued, "queued"},
 		{task.Unpulled, "unpulled"},
 		{task.Exclusive != "", "exclusive"},
 		{!task.ExclusiveUntil.IsZero(), "delays-others"},
@@ -93,6 +100,28 @@ func lines(m map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		fmt.Fprintf(&b, "%s=%s\n", key, m[key])
+	}
+	return b.String()
+}
+
+// formatContainers prints what a pod runs, in order, and what it mounts.
+func formatContainers(p *corev1.Pod) string {
+	var b strings.Builder
+	for kind, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range containers {
+			var env []string
+			for _, e := range c.Env {
+				if e.Name == pack.EnvImageDir || e.Name == pack.EnvWithCheck || e.Name == pack.EnvStopFile {
+					env = append(env, e.Name+"="+e.Value)
+				}
+			}
+			fmt.Fprintf(&b, "%s %s %s %s\n", []string{"init", "main"}[kind], c.Name, strings.Join(c.Args[:min(len(c.Args), 1)], " "), strings.Join(env, " "))
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil {
+			fmt.Fprintf(&b, "image volume %s %s\n", v.Name, v.Image.Reference)
+		}
 	}
 	return b.String()
 }

@@ -49,7 +49,7 @@ func FuzzNode(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := c.Object(task.ID, view.With(e)); err != nil {
+				if _, err := c.Object(task.ID, nil, view.With(e)); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := c.Change(rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: task.ID, State: rollout.StateDone}, view.With(e), nil); err != nil {

@@ -52,6 +52,9 @@ func (w *testCluster) storeImageStatus(s *v1alpha1.Skyhook) string {
 	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionImagesPinned); condition != nil {
 		fmt.Fprintf(&b, "%s=%s %s: %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
 	}
+	if l := status.PodLayout; l != nil {
+		fmt.Fprintf(&b, "layout: %d compact, %d compatible: %s\n", l.Compact, l.Compatible, l.Message)
+	}
 	for _, e := range imageEvents(was, status) {
 		fmt.Fprintf(&b, "event %s %s: %s\n", e.Type, e.Reason, e.Message)
 	}

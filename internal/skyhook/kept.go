@@ -87,7 +87,7 @@ func withoutReports(s *v1alpha1.Skyhook) v1alpha1.Skyhook {
 	is.NodeState, is.NodeStatus, is.NodeBootIDs, is.NodePriority, is.NodeCounts = nil, nil, nil, nil, nil
 	is.NodesTotal, is.NodesInProgress, is.CompleteNodes, is.PackageList, is.ConfigUpdates = 0, 0, "", "", nil
 	is.CompartmentStatuses, is.Admission, is.NodeOrderOffset = nil, nil, 0
-	is.EstimatedCompletion, is.Drains, is.Revisions = nil, nil, nil
+	is.EstimatedCompletion, is.Drains, is.Revisions, is.PodLayout = nil, nil, nil, nil
 	is.ImagePins, is.Rollback = nil, nil // Compiled.pins and Compiled.wentBack have what counts
 	return out
 }

@@ -20,7 +20,12 @@ const (
 	annotationRun      = v1alpha1.Group + "/run"      // SKYHOOK_RUN_ID of the admission the pod belongs to
 	annotationContent  = v1alpha1.Group + "/content"  // hash of what the pod was made from
 	annotationAttempts = v1alpha1.Group + "/attempts" // failed attempts before this pod
+	annotationStages   = v1alpha1.Group + "/stages"   // of a compact pod: its stages in order, see podStage
+	annotationQueue    = v1alpha1.Group + "/queue"    // of a compact pod with several: node.Queue.ID
 )
+
+// AnnotationStop on a compact pod says why it ends before its next stage. Its containers read it.
+const AnnotationStop = v1alpha1.Group + "/stop"
 
 // Label and annotations on frozen definitions.
 const (

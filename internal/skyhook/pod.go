@@ -29,8 +29,8 @@ if [ -e "$to/` + pack.DeliveryFile + `" ] || [ ! -e "$to" ]; then bring "$to.${S
 if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
 `
 
-// Object returns the pod of a task, from the record of the node after Change for its run.
-func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
+// Object returns the pod of a task, and of those that it runs afterwards, from the record of the node after Change for its run.
+func (c *Compiled) Object(task string, then []string, n *node.Node) (*corev1.Pod, error) {
 	st, err := c.recorder().findStep(n.Name, task)
 	if err != nil {
 		return nil, err
@@ -46,9 +46,35 @@ func (c *Compiled) Object(task string, n *node.Node) (*corev1.Pod, error) {
 		}
 		frozen := *st
 		frozen.payload = p.Payload
-		return c.renderer().interruptPod(&frozen, &rec, n), nil
+		return c.renderer().taskPod([]*step{&frozen}, &rec, n), nil
 	}
-	return c.renderer().stagePod(st, &rec, n), nil
+	steps := []*step{st}
+	for _, id := range then {
+		next, err := c.recorder().findStep(n.Name, id)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, next)
+	}
+	return c.renderer().taskPod(steps, &rec, n), nil
+}
+
+// taskPod returns the pod of steps, in the layout of the node.
+func (r renderer) taskPod(steps []*step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
+	st := steps[0]
+	var out *corev1.Pod
+	switch {
+	case r.isCompactStep(st, n, rec):
+		out = r.compactPod(steps, rec, n)
+	case st.isInterrupt():
+		out = r.interruptPod(st, rec, n)
+	default:
+		out = r.stagePod(st, rec, n)
+	}
+	if st.isInterrupt() {
+		out.Labels[v1alpha1.LabelInterrupt] = "True"
+	}
+	return out
 }
 
 // IsStage reports whether a task on a node runs a stage of a package, not an interrupt.
@@ -84,7 +110,7 @@ func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *core
 					Image: st.def.Package.Image, ContainerSHA: st.def.Package.ContainerSHA,
 				}),
 				annotationRun:     p.Run,
-				annotationContent: r.contentOf(st, st.payload),
+				annotationContent: r.contentOf(st, st.payload, false),
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -150,17 +176,8 @@ func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *cor
 
 // interruptPod needs the host and no package.
 func (r renderer) interruptPod(st *step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
-	s, p := r.in.Skyhook, rec.Packages[st.key]
-	out := r.renderPod(st, p, n)
-	out.Labels[v1alpha1.LabelInterrupt] = "True"
-	dir := r.in.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
-	out.Spec.InitContainers = []corev1.Container{{
-		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
-		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
-		Env:          append(append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}), r.deadlineEnv(st)...),
-		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
-		Resources:    fixedResources("500m", cmp.Or(r.in.Config.InterruptMemory, DefaultInterruptMemory)),
-	}}
+	out := r.renderPod(st, rec.Packages[st.key], n)
+	out.Spec.InitContainers = []corev1.Container{r.interruptContainer(st, rec)}
 	return out
 }
 
@@ -291,12 +308,12 @@ func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 
 // contentOf hashes the inputs of a pod that do not change with every run. A pod is never compared with a new
 // rendering, because the API server sets defaults.
-func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt) string {
-	return r.contentFor(st, payload, r.recordedDigest(st.def))
+func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt, isCompact bool) string {
+	return r.contentFor(st, payload, r.recordedDigest(st.def), isCompact)
 }
 
 // contentFor is contentOf with another digest of the package's image; empty for its tag.
-func (r renderer) contentFor(st *step, payload *v1alpha1.Interrupt, digest string) string {
+func (r renderer) contentFor(st *step, payload *v1alpha1.Interrupt, digest string, isCompact bool) string {
 	config := r.in.Config
 	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.in.Skyhook.Spec.AdditionalTolerations)}
 	if st.isInterrupt() {
@@ -306,6 +323,9 @@ func (r renderer) contentFor(st *step, payload *v1alpha1.Interrupt, digest strin
 		if digest != "" {
 			parts = append(parts, digest)
 		}
+	}
+	if isCompact {
+		parts = append(parts, string(v1alpha1.PodLayoutCompact))
 	}
 	return hashID(parts...)
 }

@@ -63,6 +63,11 @@ type podInfo struct {
 	imageID   string // what the node pulled for it
 	isPulling bool   // the node has not pulled it yet, or has not said so
 
+	// of a compact pod: each stage as if it had a pod of its own, in order; the fields above but name and times are of no use then
+	parts []*podInfo
+	whole *podInfo // of a part: the pod
+	part  partInfo // of a part
+
 	command *corev1.Pod // this pod, if it runs the command of a proof
 	drift   *corev1.Pod // this pod, if it checks the node for drift
 }
@@ -105,10 +110,20 @@ func readPod(p *corev1.Pod) *podInfo {
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {
 		s.tag = podAnnotation{} // it belongs to no task
 	}
+	if stages := readPodStages(p); len(stages) > 0 {
+		s.readParts(p, stages)
+		return s
+	}
 	s.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
-	s.refuses = readRefusal(p)
+	s.refuses = readRefusal(p.Status.InitContainerStatuses)
 	s.readStatus(p)
 	s.readImage(p)
+	s.finish(p)
+	return s
+}
+
+// finish reads what is the same for pods of all layouts.
+func (s *podInfo) finish(p *corev1.Pod) {
 	if s.leaving && s.state != succeeded {
 		s.state, s.healthy, s.dead = running, true, false
 		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "pod " + p.Name + " is being deleted", About: describePod(p)}
@@ -116,7 +131,6 @@ func readPod(p *corev1.Pod) *podInfo {
 	if s.why != nil && s.why.About == "" {
 		s.why.About = describePod(p)
 	}
-	return s
 }
 
 func describePod(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.Name }
@@ -155,9 +169,11 @@ func (s *podInfo) readStatus(p *corev1.Pod) {
 }
 
 func statusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range p.Status.InitContainerStatuses {
-		if p.Status.InitContainerStatuses[i].Name == name {
-			return &p.Status.InitContainerStatuses[i]
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
 		}
 	}
 	return nil

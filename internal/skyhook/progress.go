@@ -43,6 +43,11 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 		if a.Drained && rec.Held != nil {
 			rec.Held.Pods = 0
 		}
+		queue := node.Queue{}
+		if len(a.Then) > 0 {
+			queue = node.Queue{ID: r.newQueueID(n, rec, st), Begun: 1}
+		}
+		rec.SetQueue(st.id, queue)
 		p := r.beginStage(st, state, rec, n)
 		if st.isInterrupt() {
 			r.beginInterrupt(a, st, state, rec, n, p)

@@ -20,9 +20,11 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 			renamed[was.Hash] = is.Hash
 		}
 		by := &Compiled{in: &Input{Skyhook: s, Config: c}}
-		from, to := by.renderer().contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil), by.renderer().contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil)
-		if from != to {
-			renamed[from] = to
+		for _, isCompact := range []bool{false, true} {
+			from, to := by.renderer().contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil, isCompact), by.renderer().contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil, isCompact)
+			if from != to {
+				renamed[from] = to
+			}
 		}
 	}
 	byName := map[string]*v1alpha1.Skyhook{}

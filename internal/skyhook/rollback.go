@@ -201,16 +201,16 @@ func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
 	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if !r.hasRolledBack(rec) {
 			rec.Rollback = &back
-			rec.Proving, rec.Reboot = nil, nil
+			rec.Proving, rec.Reboot, rec.Queues = nil, nil, nil
 		}
 	})
 	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
 	return e
 }
 
-// readRefusal returns whether the package of a pod refuses that nodes go back, as its stage or check reported last; nil if neither has.
-func readRefusal(p *corev1.Pod) (refuses *bool) {
-	for _, c := range p.Status.InitContainerStatuses {
+// readRefusal returns whether the package of these containers refuses that nodes go back, as its stage or check reported last; nil if neither has.
+func readRefusal(statuses []corev1.ContainerStatus) (refuses *bool) {
+	for _, c := range statuses {
 		for _, t := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
 			if t == nil {
 				continue

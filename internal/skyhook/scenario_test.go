@@ -29,6 +29,8 @@ import (
 //	state NODE               prints nodeState and the other visible marks of the node
 //	set NODE KEY=VALUE…      changes a node: boot, label.K, annotation.K, unschedulable, ready, taint
 //	admit|hold|release|retire NODE, run|fail|finish|pull|reject|lose NODE TASK
+//	containers|begin|uncreated NODE TASK
+//	                         prints the containers of a pod; its first one runs; it cannot be created
 //	delete                   deletes the Skyhook
 //	replace NODE PACKAGE VERSION
 //	                         replaces the running stage, as package rerun --now does
@@ -135,6 +137,8 @@ func (w *testCluster) configure(d *datadriven.TestData, word string) {
 		w.config.KeepRemovedPackages = true
 	case "pin-images":
 		w.config.PinImages = true
+	case "compact":
+		w.config.PodLayout = v1alpha1.PodLayoutCompact
 	case "policy-missing":
 		w.missing = true
 	case "policy-exists":
@@ -169,6 +173,10 @@ func (w *testCluster) set(d *datadriven.TestData) {
 			delete(n.Annotations, "skyhook.nvidia.com/"+key)
 		case "unschedulable":
 			n.Spec.Unschedulable = value == "true"
+		case "kubelet":
+			n.Status.NodeInfo.KubeletVersion = value
+		case "runtime":
+			n.Status.NodeInfo.ContainerRuntimeVersion = value
 		case "ready":
 			n.Status.Conditions[0].Status = corev1.ConditionStatus(map[string]string{"true": "True", "false": "False"}[value])
 		case "taint":
@@ -214,6 +222,9 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 			if arg.Key == "covers" {
 				a.Covers = arg.Vals
 			}
+			if arg.Key == "then" {
+				a.Then = arg.Vals
+			}
 			a.Wipe = a.Wipe || arg.Key == "wipe"
 			a.Skip = a.Skip || arg.Key == "skip"
 		}
@@ -234,6 +245,15 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 		w.endPod(pod, 1, string(pack.Message{Mode: pack.Mode(strings.Split(task, "/")[1]), Outcome: pack.Failed, Class: pack.StepFailed,
 			Reason: "step run.sh ended with exit code 7", Lines: []string{"one", "no such file"}}.Encode()))
 		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateFailing, Attempts: 1})
+	case "containers":
+		return formatContainers(pod)
+	case "uncreated":
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "failed to mkdir \"\": no such file or directory"}}}}
+	case "recall":
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecall, Node: node, Object: pod.Name})
+	case "begin":
+		w.beginStage(pod, readPodStages(pod)[0].Container, len(readPodStages(pod)) == 1)
 	case "pull":
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.InitContainers[0].Name, Image: pod.Spec.InitContainers[0].Image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}

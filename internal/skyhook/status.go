@@ -57,7 +57,7 @@ func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alph
 		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
 		NodePriority: c.reporter().admissionTimes(), ConfigUpdates: c.reporter().configUpdates(), PackageList: c.reporter().packageList(),
-		ImagePins: c.reporter().imagePins(), Revisions: c.reporter().revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
+		PodLayout: c.reporter().podLayoutStatus(), ImagePins: c.reporter().imagePins(), Revisions: c.reporter().revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
 	}
 	out.EstimatedCompletion = policy.EstimateCompletion(c.windows(), r.Completion, s.Status.EstimatedCompletion, c.in.Now)
 	for _, n := range nodes {

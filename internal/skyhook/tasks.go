@@ -28,24 +28,41 @@ func (tc taskCompiler) findPod(node string, e entry) *podInfo {
 	}
 	pods := tc.pods[node]
 	for i := len(pods) - 1; i >= 0; i-- {
-		t := pods[i].tag
-		if t.Name == e.Name && t.Version == e.Version && t.Stage == e.Stage && pods[i].run == run {
-			return pods[i]
+		for _, pod := range pods[i].works() {
+			t := pod.tag
+			if t.Name == e.Name && t.Version == e.Version && t.Stage == e.Stage && pod.run == run {
+				return pod
+			}
 		}
 	}
 	return nil
 }
 
+// compiledTasks are the tasks of a node.
+type compiledTasks struct {
+	tasks  []rollout.Task
+	steps  map[string]*step  // by id
+	used   map[*podInfo]bool // pods that work for a task
+	queues []rollout.Queue
+}
+
 // compileAll turns steps into tasks, with the states of their pods and records.
-func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) (tasks []rollout.Task, byID map[string]*step, used map[*podInfo]bool) {
-	tasks, byID = make([]rollout.Task, 0, len(steps)), make(map[string]*step, len(steps))
-	used = map[*podInfo]bool{}
-	for _, st := range steps {
-		byID[st.id] = st
+func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) compiledTasks {
+	out := compiledTasks{tasks: make([]rollout.Task, 0, len(steps)), steps: make(map[string]*step, len(steps)), used: map[*podInfo]bool{}}
+	queued := map[*podInfo]int{} // parts of pods, to the index of their task
+	for i, st := range steps {
+		out.steps[st.id] = st
 		tc.keepDefinition(st.def)
-		tasks = append(tasks, tc.compileTask(w, st, used))
+		task := tc.compileTask(w, st, out.used)
+		isFree := task.State == rollout.StatePending && task.Object == "" && !task.Leaving
+		if part := tc.findQueued(w, st); part != nil && isFree {
+			task.Object, task.State, task.Queued = part.name, running, true
+			queued[part], out.used[part.whole] = i, true
+		}
+		out.tasks = append(out.tasks, task)
 	}
-	return tasks, byID, used
+	out.queues = tc.settleQueues(w, steps, out.tasks, queued)
+	return out
 }
 
 // deletionGrace is how long a pod that is deleted may take beyond its grace period.
@@ -59,6 +76,8 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 			out.Going = append(out.Going, pod.name)
 		case pod.leaving && tc.Rollout.Deleting:
 			out.Ended = append(out.Ended, pod.name)
+		case !used[pod] && !pod.leaving && out.Admitted && pod.isBetween():
+			// it ends before its next stage, and is deleted then
 		case !used[pod] && !pod.leaving && !tc.isCheckPod(t, pod):
 			out.Strays = append(out.Strays, pod.name)
 		}
@@ -82,6 +101,7 @@ func (tc taskCompiler) keepDefinition(d *Definition) {
 
 func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]bool) rollout.Task {
 	task := rollout.Task{
+		Joins: tc.mayJoin(st, w.n, &w.rec), JoinsSiblings: st.stage == v1alpha1.StagePostInterrupt,
 		ID: st.id, Label: st.name + " " + string(st.stage), After: st.after,
 		State: rollout.StatePending, Recorded: rollout.StatePending,
 		Limit: tc.targetCompiler().deadlineOf(st), Uninstall: st.isUninstall(), Exclusive: tc.exclusiveKey(st),
@@ -129,7 +149,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 		tc.applyRefusal(w.n, &task)
 		return task
 	}
-	used[pod] = true
+	used[pod.pod()] = true
 	tc.applyPod(w, st, e, pod, &task)
 	return task
 }
@@ -187,17 +207,26 @@ func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task)
 	}
 	names := podNames(tc.in.Skyhook.Name, st, w.n.Name)
 	for _, pod := range tc.pods[w.n.Name] {
-		if slices.Contains(names, pod.name) && (pod.leaving || !w.isCurrentPod(pod)) {
+		if slices.Contains(names, pod.name) && (pod.leaving || pod.parts != nil || !w.isCurrentPod(pod)) {
 			task.Leaving = true
 			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.name + " has to go first", About: "Pod " + tc.in.Config.Namespace + "/" + pod.name}
 		}
 	}
 }
 
+// entriesOf returns the entries of the packages that a pod works for.
+func (w *packageDiff) entriesOf(pod *podInfo) []entry {
+	var out []entry
+	for _, of := range pod.works() {
+		out = append(out, w.entries[of.tag.Name]...)
+	}
+	return out
+}
+
 // isCurrentPod reports whether a pod belongs to an entry that the node records.
 func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
-	for _, e := range w.entries[pod.tag.Name] {
-		if w.c.taskCompiler().findPod(w.n.Name, e) == pod {
+	for _, e := range w.entriesOf(pod) {
+		if found := w.c.taskCompiler().findPod(w.n.Name, e); found != nil && found.pod() == pod {
 			return true
 		}
 	}
@@ -218,7 +247,7 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 		task.FailedAt = pod.failedAt
 	}
 	task.Dead, task.Leaving = pod.dead, pod.leaving
-	task.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(st, e, pod)
+	task.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(w, st, e, pod)
 	if task.Why == nil && pod.healthy && pod.state == running && !pod.leaving && tc.wasEditedMeanwhile(st, e) {
 		task.Why = &rollout.Why{
 			Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,
@@ -240,14 +269,16 @@ func (tc taskCompiler) wasEditedMeanwhile(st *step, e entry) bool {
 }
 
 // isOutdated reports whether the pod was made from other inputs than a new one would be.
-func (tc taskCompiler) isOutdated(st *step, e entry, pod *podInfo) bool {
+func (tc taskCompiler) isOutdated(w *packageDiff, st *step, e entry, pod *podInfo) bool {
+	isCompact := tc.isCompactStep(st, w.n, &w.rec)
 	if st.isInterrupt() && e.rec != nil && e.rec.Payload != nil {
-		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != tc.renderer().contentOf(st, e.rec.Payload)
+		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != tc.renderer().contentOf(st, e.rec.Payload, pod.whole != nil)
 	}
 	if tc.hasPulledRecorded(st, pod) {
-		return pod.content != tc.renderer().contentFor(st, st.payload, "")
+		return pod.content != tc.renderer().contentFor(st, st.payload, "", isCompact)
 	}
-	return pod.content != tc.renderer().contentOf(st, st.payload)
+	isApartNow := w.rec.Apart && pod.whole != nil && len(pod.whole.parts) > 1 && pod.part.index == 0 && !pod.part.begun
+	return isApartNow || pod.content != tc.renderer().contentOf(st, st.payload, isCompact)
 }
 
 // proveReboot defers the success of a reboot until the node is ready in a later boot than the one before it. That may be

@@ -57,7 +57,11 @@ var nodeStatus = part{
 		5: all, // reason
 		6: all, // message
 	},
-	7: part{3: all}, // nodeInfo: bootID
+	7: part{ // nodeInfo
+		3: all, // bootID
+		6: all, // containerRuntimeVersion
+		7: all, // kubeletVersion
+	},
 }
 
 // podSpec lists the fields that are read of our pods, of pods of NodeOps, or of pods that block a drain.

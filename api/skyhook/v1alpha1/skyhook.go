@@ -140,6 +140,13 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=node
 	Sequencing Sequencing `json:"sequencing,omitempty"`
 
+	// podLayout says how stages become pods. Compatible runs each stage in a pod of its own, with the containers that earlier operators
+	// made. Compact mounts the package as an image volume, runs a stage and its check in one container, and stages that follow each
+	// other in one pod, which takes a fraction of the time; nodes whose kubelet or container runtime cannot mount images get
+	// Compatible. Absent means the operator's setting, which is Compatible unless it was changed.
+	// +optional
+	PodLayout PodLayout `json:"podLayout,omitempty"`
+
 	// pinImages has every node pull the image of a package by the digest that the first node pulled, so that a tag that
 	// is moved meanwhile changes nothing. Packages with containerSHA have their digest already. Absent means the operator's
 	// setting, which is false unless it was changed.

@@ -80,6 +80,10 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxItems=200
 	ImagePins []ImagePin `json:"imagePins,omitempty"`
 
+	// podLayout says how many nodes run stages in which layout of pods. Absent unless the layout is Compact.
+	// +optional
+	PodLayout *PodLayoutStatus `json:"podLayout,omitempty"`
+
 	// revisions are the sets of packages that began to roll out, the newest first, each with the number of nodes that have it.
 	// Their packages are in the ControllerRevisions of these names in the operator's namespace.
 	// +optional

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook
+
+import (
+	"cmp"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// Paths inside the containers of a compact pod.
+const (
+	imageMount = "/skyhook-image"
+	podInfoDir = "/skyhook-pod"
+	stopFile   = "stop"
+)
+
+const volumePodInfo = "pod-info"
+
+// podStage is one stage of a compact pod: what its container was made from, and what is recorded when it begins.
+type podStage struct {
+	Name       string              `json:"name"`
+	Version    string              `json:"version"`
+	Stage      v1alpha1.Stage      `json:"stage"`
+	Container  string              `json:"container"`
+	Run        string              `json:"run"`
+	Generation int64               `json:"generation"`
+	Hash       string              `json:"hash"`
+	Content    string              `json:"content"`
+	Goal       node.Goal           `json:"goal,omitempty"`
+	From       string              `json:"from,omitempty"`
+	Effect     *v1alpha1.Interrupt `json:"effect,omitempty"`
+}
+
+func (s *podStage) key() string { return s.Name + "|" + s.Version }
+
+func (s *podStage) id() string { return s.key() + "/" + string(s.Stage) }
+
+// readPodStages reads the stages of a compact pod, in their order; nil for another pod, or if they cannot be read.
+func readPodStages(p *corev1.Pod) []podStage {
+	text := p.Annotations[annotationStages]
+	if text == "" {
+		return nil
+	}
+	var out []podStage
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return nil
+	}
+	return out
+}
+
+// compactPod runs steps one after the other, each in a container that also checks it. The last one is the main container, so that no
+// other has to keep the pod. Each container restarts by itself.
+func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
+	planned := rec.Clone()
+	first := steps[0]
+	out := r.renderPod(first, planned.Packages[first.key], n)
+	out.Annotations[annotationContent] = r.contentOf(first, first.payload, true)
+	stages := make([]podStage, len(steps))
+	containers := make([]corev1.Container, len(steps))
+	var grace int64
+	for i, st := range steps {
+		p := r.planRun(st, &planned, n)
+		if st.isInterrupt() {
+			containers[i] = r.interruptContainer(st, &planned)
+		} else {
+			containers[i] = r.compactContainer(out, st, &planned, n, i > 0)
+		}
+		stages[i] = podStage{
+			Name: st.name, Version: st.version, Stage: st.stage, Container: containers[i].Name, Run: p.Run, Generation: p.Generation,
+			Hash: st.def.Hash, Content: r.contentOf(st, st.payload, true), Goal: st.goal, From: st.from, Effect: st.effect,
+		}
+		if g := st.def.Package.GracefulShutdown; g != nil && !st.isInterrupt() {
+			grace = max(grace, 1, int64(g.Seconds()))
+		}
+	}
+	if grace > 0 {
+		out.Spec.TerminationGracePeriodSeconds = &grace
+	}
+	last := len(containers) - 1
+	out.Spec.InitContainers, out.Spec.Containers = containers[:last:last], containers[last:]
+	out.Annotations[annotationStages] = node.EncodeJSON(stages)
+	if id := rec.Queues[first.id].ID; id != "" {
+		out.Annotations[annotationQueue] = id
+	}
+	return out
+}
+
+// planRun returns the run of a step as it is recorded, or as it will be recorded when the step begins.
+func (r renderer) planRun(st *step, planned *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
+	p := planned.Packages[st.key]
+	if p == nil || p.Run == "" || p.Goal == "" && p.Interrupt == "" {
+		p = &node.PackageRecord{Run: r.recorder().runID(n, planned, st), Generation: planned.Offset + r.in.Skyhook.Generation, Goal: st.goal}
+		planned.Packages[st.key] = p
+	}
+	return p
+}
+
+// compactContainer runs a stage and its check, with the image of the package mounted, and adds the volumes that it needs to the pod.
+func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookRecord, n *node.Node, isLater bool) corev1.Container {
+	d, p := st.def, rec.Packages[st.key]
+	metadata, image := r.metadataVolume(n), r.imageVolume(d)
+	volumes := []corev1.Volume{metadata, image}
+	mounts := []corev1.VolumeMount{
+		rootVolumeMount(), {Name: metadata.Name, MountPath: metadataDir}, {Name: image.Name, MountPath: imageMount, ReadOnly: true},
+	}
+	if len(d.config) > 0 {
+		config := r.configVolume(st)
+		volumes, mounts = append(volumes, config), append(mounts, corev1.VolumeMount{Name: config.Name, MountPath: configDir})
+	}
+	env := append(r.packageEnv(st, rec, r.timeoutEnv(st)),
+		corev1.EnvVar{Name: pack.EnvImageDir, Value: imageMount}, corev1.EnvVar{Name: pack.EnvWithCheck, Value: "true"})
+	if isLater {
+		volumes, mounts = append(volumes, podInfoVolume()), append(mounts, corev1.VolumeMount{Name: volumePodInfo, MountPath: podInfoDir, ReadOnly: true})
+		env = append(env, corev1.EnvVar{Name: pack.EnvStopFile, Value: podInfoDir + "/" + stopFile})
+	}
+	for _, v := range volumes {
+		addVolume(&pod.Spec, v)
+	}
+	return corev1.Container{
+		Name: packageName(st.name) + "-" + string(st.stage), Image: r.agentImage(d), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
+		Args: []string{string(st.stage), rootMount, r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)},
+		Env:  env, VolumeMounts: mounts, Resources: resourceRequirements(d.Package.Resources),
+	}
+}
+
+// timeoutEnv returns how long a stage may take. When it must have ended is not known: it begins after others.
+func (r renderer) timeoutEnv(st *step) []corev1.EnvVar {
+	out := []corev1.EnvVar{{Name: pack.EnvDeadline}}
+	if limit := r.targetCompiler().deadlineOf(st); limit > 0 {
+		out = append(out, corev1.EnvVar{Name: pack.EnvStageTimeout, Value: limit.String()})
+	}
+	return out
+}
+
+// imageVolume is the image of a package. Images that Compatible pulls by the same reference are the same on the node.
+func (r renderer) imageVolume(d *Definition) corev1.Volume {
+	return corev1.Volume{Name: safeName(63, "image", d.Package.Name), VolumeSource: corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: r.imageOf(d), PullPolicy: r.pullPolicy()},
+	}}
+}
+
+// podInfoVolume has the annotation that ends a pod before its next stage.
+func podInfoVolume() corev1.Volume {
+	return corev1.Volume{Name: volumePodInfo, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: []corev1.DownwardAPIVolumeFile{{
+			Path: stopFile, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationStop + "']"},
+		}},
+	}}}
+}
+
+func addVolume(spec *corev1.PodSpec, v corev1.Volume) {
+	for _, known := range spec.Volumes {
+		if known.Name == v.Name {
+			return
+		}
+	}
+	spec.Volumes = append(spec.Volumes, v)
+}
+
+// interruptContainer carries out an interrupt.
+func (r renderer) interruptContainer(st *step, rec *node.SkyhookRecord) corev1.Container {
+	p := rec.Packages[st.key]
+	dir := r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
+	return corev1.Container{
+		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
+		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
+		Env:          append(append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}), r.deadlineEnv(st)...),
+		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
+		Resources:    fixedResources("500m", cmp.Or(r.in.Config.InterruptMemory, DefaultInterruptMemory)),
+	}
+}
