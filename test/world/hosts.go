@@ -102,6 +102,8 @@ func (r *Run) stepNode(key client.ObjectKey) {
 	n.Status.Conditions[at].Status, n.Status.Conditions[at].LastTransitionTime = ready, metav1.NewTime(r.now)
 	if h.downFor == 0 {
 		n.Status.NodeInfo.BootID = h.bootID()
+		n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://2.1.4"
+		n.Status.NodeInfo.KubeletVersion = []string{"v1.34.3", "v1.35.0", "v1.35.1"}[r.random("kubelet", n.Name).IntN(3)]
 	}
 	r.writeStatus(Nodes, n)
 }
@@ -196,6 +198,10 @@ func (r *Run) ended(c corev1.Container, code int32, message string) corev1.Conta
 
 // stepPackage takes a pod of a Skyhook one step further.
 func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
+	if p.Annotations[annotationStages] != "" {
+		r.stepCompact(p, h, random)
+		return
+	}
 	if p.Status.Phase == corev1.PodFailed || len(p.Spec.InitContainers) == 0 {
 		return
 	}
@@ -212,7 +218,7 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 	}
 	message := ""
 	if p.Spec.InitContainers[0].Name == "interrupt" {
-		proof, isDone := r.interrupt(p, h)
+		proof, isDone := r.interrupt(p, &p.Spec.InitContainers[0], h)
 		if !isDone {
 			return
 		}
@@ -232,7 +238,7 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 		for _, c := range p.Spec.InitContainers {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, 0, message))
 		}
-		r.noteStage(p, h)
+		r.notePodStage(p, h)
 	}
 	if len(p.Status.InitContainerStatuses) > 1 { // otherwise nothing was pulled
 		p.Status.InitContainerStatuses[0].ImageID = r.pullImage(p, p.Spec.InitContainers[0].Image)
@@ -246,14 +252,18 @@ const (
 	finalFailures      = 3
 )
 
+func attemptsBefore(p *corev1.Pod) int {
+	before, _ := strconv.Atoi(p.Annotations[annotationAttempts])
+	return before
+}
+
 // failPackage lets the stage of a pod fail; the kubelet will start it again.
 func (r *Run) failPackage(p *corev1.Pod) {
 	restarts := int32(0)
 	if len(p.Status.InitContainerStatuses) > 1 {
 		restarts = p.Status.InitContainerStatuses[1].RestartCount + 1
 	}
-	before, _ := strconv.Atoi(p.Annotations[annotationAttempts])
-	if before+int(restarts)+1 >= finalFailures {
+	if attemptsBefore(p)+int(restarts)+1 >= finalFailures {
 		set(r.truth.gaveUp, r.uidOf(nodeKey(p.Spec.NodeName)), p.Labels[v1alpha1.LabelName], true)
 	}
 	p.Status.InitContainerStatuses = nil
@@ -269,8 +279,7 @@ func (r *Run) failPackage(p *corev1.Pod) {
 }
 
 // interrupt does to the host what an interrupt pod asks for, once for each id, and returns the agent's message.
-func (r *Run) interrupt(p *corev1.Pod, h *host) (message string, isDone bool) {
-	c := p.Spec.InitContainers[0]
+func (r *Run) interrupt(p *corev1.Pod, c *corev1.Container, h *host) (message string, isDone bool) {
 	what, err := pack.DecodeInterrupt(c.Args[3])
 	if err != nil {
 		panic(err) // the operator wrote it

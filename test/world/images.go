@@ -81,13 +81,29 @@ func (r *Run) checkPins(w Write) {
 func (r *Run) checkPodImage(w Write) {
 	p := decode(w.After, &corev1.Pod{})
 	owner := metav1.GetControllerOf(p)
+	r.checkMountedImages(p)
 	var about struct{ Name, Version, Image string }
-	isOfPackage := owner != nil && len(p.Spec.InitContainers) > 1 && json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &about) == nil
+	isOfPackage := owner != nil && len(p.Spec.InitContainers) > 1 && p.Annotations[annotationStages] == "" && json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &about) == nil
 	if !isOfPackage {
 		return
 	}
 	digest, isPinned := r.truth.pins[pinKey{string(owner.UID), about.Name, about.Version, about.Image}]
 	if image := p.Spec.InitContainers[0].Image; isPinned && image != about.Image+"@"+digest {
 		r.violate("all nodes pull the recorded digest", "pod %s pulls %s, and %s was recorded", w.Name, image, digest)
+	}
+}
+
+// checkMountedImages does the same for the images that a compact pod mounts.
+func (r *Run) checkMountedImages(p *corev1.Pod) {
+	owner := metav1.GetControllerOf(p)
+	for _, v := range p.Spec.Volumes {
+		if v.Image == nil || owner == nil {
+			continue
+		}
+		for k := range r.truth.pins {
+			if k.uid == string(owner.UID) && v.Image.Reference == k.image+":"+k.version {
+				r.violate("all nodes pull the recorded digest", "pod %s mounts %s, whose digest was recorded", p.Name, v.Image.Reference)
+			}
+		}
 	}
 }

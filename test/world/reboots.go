@@ -12,22 +12,26 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
+// notePodStage notes that the stage of a pod succeeded.
+func (r *Run) notePodStage(p *corev1.Pod, h *host) {
+	var of struct{ Name, Version, Stage string }
+	if json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &of) == nil {
+		r.noteStage(p, h, of.Name, of.Version, v1alpha1.Stage(of.Stage))
+	}
+}
+
 // noteStage notes that a stage of a package succeeded on a host. What comes after a reboot runs only when the host booted since what comes
 // before it, whoever rebooted the host. What people write to annotations can make the operator believe something else.
-func (r *Run) noteStage(p *corev1.Pod, h *host) {
-	var of struct{ Name, Version, Stage string }
-	if json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &of) != nil {
-		return
-	}
+func (r *Run) noteStage(p *corev1.Pod, h *host, name, version string, stage v1alpha1.Stage) {
 	skyhook := p.Labels[v1alpha1.LabelName]
-	id := skyhook + " " + of.Name + "|" + of.Version
-	switch v1alpha1.Stage(of.Stage) {
+	id := skyhook + " " + name + "|" + version
+	switch stage {
 	case v1alpha1.StageApply, v1alpha1.StageUpgrade, v1alpha1.StageConfig:
 		h.prepared[id] = h.boots
 	case v1alpha1.StagePostInterrupt:
 		boot, isKnown := h.prepared[id]
-		if isKnown && boot == h.boots && r.owesReboot(p.Spec.NodeName, skyhook, of.Name+"|"+of.Version) && !r.hasForgery() {
-			r.violate("each owed reboot is proven", "package %s of %s goes on in boot %d, in which it owed a reboot", of.Name, skyhook, boot)
+		if isKnown && boot == h.boots && r.owesReboot(p.Spec.NodeName, skyhook, name+"|"+version) && !r.hasForgery() {
+			r.violate("each owed reboot is proven", "package %s of %s goes on in boot %d, in which it owed a reboot", name, skyhook, boot)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func (r *Run) config() skyhook.Config {
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 		ReapplyOnReboot: r.random("reapply").IntN(4) == 0,
 		PinImages:       r.random("pin images").IntN(3) == 0,
+		PodLayout:       []v1alpha1.PodLayout{v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact}[r.random("pod layout").IntN(2)],
 	}
 }
 

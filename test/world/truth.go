@@ -210,6 +210,9 @@ func (r *Run) podsOf(skyhook string) map[string]bool {
 
 // hasEndedWell reports whether every step of a package's pod succeeded: only a container that does nothing is left.
 func hasEndedWell(pod content) bool {
+	if meta(pod).GetAnnotations()[annotationStages] != "" {
+		return nestedString(pod, "status", "phase") == string(corev1.PodSucceeded)
+	}
 	steps, _ := nestedMap(pod, "spec")["initContainers"].([]any)
 	ended, _ := nestedMap(pod, "status")["initContainerStatuses"].([]any)
 	if len(ended) < len(steps) {
