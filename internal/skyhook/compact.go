@@ -6,6 +6,7 @@ package skyhook
 import (
 	"cmp"
 	"encoding/json"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,6 +84,7 @@ func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Nod
 	if grace > 0 {
 		out.Spec.TerminationGracePeriodSeconds = &grace
 	}
+	limitMessages(containers)
 	last := len(containers) - 1
 	out.Spec.InitContainers, out.Spec.Containers = containers[:last:last], containers[last:]
 	out.Annotations[annotationStages] = node.EncodeJSON(stages)
@@ -90,6 +92,17 @@ func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Nod
 		out.Annotations[annotationQueue] = id
 	}
 	return out
+}
+
+// limitMessages shares what the kubelet keeps of a pod's termination messages among many containers: it cuts what is over.
+func limitMessages(containers []corev1.Container) {
+	limit := maxMessages / len(containers)
+	if limit >= pack.MaxMessage {
+		return
+	}
+	for i := range containers {
+		containers[i].Env = append(containers[i].Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(limit)})
+	}
 }
 
 // planRun returns the run of a step as it is recorded, or as it will be recorded when the step begins.

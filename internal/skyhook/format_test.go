@@ -111,7 +111,7 @@ func formatContainers(p *corev1.Pod) string {
 		for _, c := range containers {
 			var env []string
 			for _, e := range c.Env {
-				if e.Name == pack.EnvImageDir || e.Name == pack.EnvWithCheck || e.Name == pack.EnvStopFile {
+				if e.Name == pack.EnvImageDir || e.Name == pack.EnvWithCheck || e.Name == pack.EnvStopFile || e.Name == pack.EnvMessageLimit {
 					env = append(env, e.Name+"="+e.Value)
 				}
 			}
