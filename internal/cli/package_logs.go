@@ -97,7 +97,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	}
 	var errs []error
 	for _, p := range pods {
-		for _, status := range startedContainers(p) {
+		for _, status := range o.startedContainers(p) {
 			errs = append(errs, o.printLog(ctx, p, status))
 		}
 	}
@@ -116,8 +116,7 @@ func (o *logsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	var nodes []*node.Node
 	for i := range list.Items {
 		p := &list.Items[i]
-		name, _, stage, ok := skyhook.Runs(p)
-		if !ok || name != o.pkg || o.stage != "" && string(stage) != o.stage {
+		if len(o.containersOf(p)) == 0 {
 			continue
 		}
 		pods, nodes = append(pods, p), append(nodes, &node.Node{Name: p.Spec.NodeName})
@@ -136,17 +135,19 @@ func (o *logsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// startedContainers returns the containers of a pod that have a log. The first container of a stage's pod only copies the
-// package, and has none.
-func startedContainers(p *corev1.Pod) []corev1.ContainerStatus {
-	isInterrupt := p.Labels[v1alpha1.LabelInterrupt] == "True"
+// containersOf returns the containers of a pod that run stages of the package, of the stage that is asked for if one is.
+func (o *logsOptions) containersOf(p *corev1.Pod) []skyhook.StageContainer {
+	return slices.DeleteFunc(skyhook.StageContainers(p), func(c skyhook.StageContainer) bool {
+		return c.Package != o.pkg || o.stage != "" && string(c.Stage) != o.stage
+	})
+}
+
+// startedContainers returns those containers of a pod that have a log.
+func (o *logsOptions) startedContainers(p *corev1.Pod) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
-	for i, c := range p.Spec.InitContainers {
-		if i == 0 && !isInterrupt {
-			continue
-		}
-		for _, s := range p.Status.InitContainerStatuses {
-			if s.Name == c.Name && hasStarted(s) {
+	for _, c := range o.containersOf(p) {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if s.Name == c.Container && hasStarted(s) {
 				out = append(out, s)
 			}
 		}
@@ -223,8 +224,8 @@ func (o *logsOptions) followPods(ctx context.Context, pods []*corev1.Pod) error 
 	for {
 		isBusy := false
 		for _, p := range pods {
-			isBusy = isBusy || hasWork(p)
-			for _, s := range startedContainers(p) {
+			isBusy = isBusy || o.hasWork(p)
+			for _, s := range o.startedContainers(p) {
 				if id := runID(p, s); !followed[id] {
 					followed[id] = true
 					group.Go(func() { o.followContainer(ctx, p, s) })
@@ -246,18 +247,18 @@ func (o *logsOptions) followPods(ctx context.Context, pods []*corev1.Pod) error 
 	}
 }
 
-// hasWork reports whether a pod has containers that have not succeeded yet.
-func hasWork(p *corev1.Pod) bool {
+// hasWork reports whether a pod has containers of the package that have not succeeded yet.
+func (o *logsOptions) hasWork(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
 	succeeded := 0
-	for _, s := range p.Status.InitContainerStatuses {
+	for _, s := range o.startedContainers(p) {
 		if s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 {
 			succeeded++
 		}
 	}
-	return succeeded < len(p.Spec.InitContainers)
+	return succeeded < len(o.containersOf(p))
 }
 
 // followContainer streams the log of one container, each line with its node and container. An error is a warning, and does

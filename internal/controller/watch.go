@@ -23,6 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
@@ -235,10 +236,26 @@ func ourAnnotations(n *corev1.Node) map[string]string {
 func (w watcher) notePodChange(before, after any) bool {
 	b, okBefore := before.(*corev1.Pod)
 	a, okAfter := after.(*corev1.Pod)
-	if okBefore && okAfter && hasSucceeded(a) && !hasSucceeded(b) {
+	if okBefore && okAfter && countSucceeded(a) > countSucceeded(b) {
 		w.metrics.notePodEnd(a.Spec.NodeName, w.clock())
 	}
 	return hasNewVersion(before, after)
+}
+
+// countSucceeded returns how many stages of a pod have ended well.
+func countSucceeded(p *corev1.Pod) (count int) {
+	if !skyhook.IsCompact(p) {
+		if hasSucceeded(p) {
+			return 1
+		}
+		return 0
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.State.Terminated != nil && c.State.Terminated.ExitCode == 0 {
+			count++
+		}
+	}
+	return count
 }
 
 // hasSucceeded reports that every init container of a pod ended well: they are the steps of a package.

@@ -429,7 +429,7 @@ func RemoveObject(k *rollout.Task) {
 
 // SucceedTask lets the object of a task succeed. A reboot changes the boot of the node.
 func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
-	if k.Queued || c.beginNext(t, k) {
+	if k.Queued || c.GoOn(t, k) {
 		return
 	}
 	k.State, k.Why, k.Unpulled = rollout.StateSucceeded, nil, false

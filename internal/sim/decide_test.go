@@ -273,8 +273,9 @@ func (s *faultTest) finishTarget(t *rollout.Target) bool {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		switch {
+		case k.Queued:
 		case k.Object != "" && k.Leaving:
-			sim.RemoveObject(k)
+			s.cluster.LoseObject(t, k)
 			moved = true
 		case k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing && !k.Dead):
 			s.endOrFail(t, n, k)

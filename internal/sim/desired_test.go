@@ -34,6 +34,7 @@ type desiredRollout struct {
 	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
 	drift     hostDrift                              // what changed on hosts since the work was done
 	chains    int                                    // created so far
+	joins     bool                                   // its tasks may share objects
 }
 
 // desiredPackage is the desired state of a package.
@@ -97,7 +98,7 @@ func (s *faultTest) addRollout(i int) {
 		r.Drain.OnWaitTimeout = []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]
 	}
 	r.Drain.FewestPods = s.chance(15)
-	w.forgets = s.chance(50)
+	w.forgets, w.joins = s.chance(50), kind == "Skyhook" && s.chance(50)
 	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}
 	w.refuses = w.goesBack && s.chance(15)
@@ -331,6 +332,8 @@ func (s *faultTest) damageRecord(r *rollout.Rollout, t *rollout.Target) {
 		return
 	}
 	d := damage{tasks: t.Tasks, isLost: s.chance(50)}
+	s.cluster.DropQueues(t)
+	d.tasks = t.Tasks
 	s.logf("the record of %s on %s is damaged, its admission too: %v", r.Ref, t.Node, d.isLost)
 	s.cluster.TouchNode(t.Node)
 	s.damaged[key] = d
@@ -430,6 +433,7 @@ func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n 
 			k.After = []string{dep}
 		}
 	}
+	settleQueues(t)
 }
 
 func selectTasks(tasks []rollout.Task, name string) []rollout.Task {
@@ -485,7 +489,13 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 	goals[name] = want
 	want.once = t.CanRollBack && w.chains%2 == 0
 	w.chains++
-	return want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
+	chain = want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
+	for i := range chain {
+		k := &chain[i]
+		k.Joins = w.joins && k.Need != rollout.NeedAlone && !k.Uninstall
+		k.JoinsSiblings = strings.HasSuffix(k.ID, "/post")
+	}
+	return chain
 }
 
 // isReplaceable reports whether no task of a chain is in progress.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
 func (s *faultTest) addNode(name string) {
@@ -305,6 +304,7 @@ func (s *faultTest) removeRollout(name rollout.Ref) {
 func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 	s.logf("a user resets %s on %s", r.Ref, t.Node)
 	s.cluster.TouchNode(t.Node)
+	s.cluster.DropQueues(t)
 	for _, k := range t.Tasks {
 		if k.Object != "" {
 			t.Strays = append(t.Strays, k.Object)
@@ -337,10 +337,10 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		switch {
-		case k.Object == "":
+		case k.Object == "", k.Queued:
 		case k.Leaving:
 			if s.chance(60) {
-				sim.RemoveObject(k)
+				s.cluster.LoseObject(t, k)
 			}
 		case !n.Ready:
 		case k.State == rollout.StateRunning:
@@ -355,7 +355,7 @@ func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task)
 	switch {
 	case s.chance(s.rates.reset): // the pod is deleted
 		s.logf("%s of %s is deleted", k.Object, t.Node)
-		sim.RemoveObject(k)
+		s.cluster.LoseObject(t, k)
 	case s.chance(s.rates.hang):
 	case k.Why == nil && s.chance(s.rates.pull):
 		k.Why, k.Unpulled = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}, true
@@ -373,6 +373,11 @@ func (s *faultTest) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Tas
 	s.logf("%s succeeds on %s", k.ID, t.Node)
 	if k.Need == rollout.NeedAlone {
 		s.runInterrupt(t, n, k)
+	}
+	if s.cluster.GoOn(t, k) {
+		s.done[t.UID+k.ID] = t.Admission
+		k.Dead, k.Stale = false, false
+		return
 	}
 	k.State, k.Why, k.Dead, k.Stale = rollout.StateSucceeded, nil, false, false
 }

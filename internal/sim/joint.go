@@ -40,9 +40,9 @@ func (w actionWriter) recall() {
 	}
 }
 
-// beginNext lets an object go on with its next task, and records that as operators do; or ends it there, if it was told to. It reports
-// whether the object goes on.
-func (c *Cluster) beginNext(t *rollout.Target, k *rollout.Task) bool {
+// GoOn lets an object whose present task ended well go on with the next one, and records that as operators do; or ends it there, if it
+// was told to. It reports whether the object goes on.
+func (c *Cluster) GoOn(t *rollout.Target, k *rollout.Task) bool {
 	at := slices.IndexFunc(t.Queues, func(q rollout.Queue) bool { return q.Object == k.Object })
 	if at < 0 {
 		return false
@@ -54,7 +54,7 @@ func (c *Cluster) beginNext(t *rollout.Target, k *rollout.Task) bool {
 	}
 	next := c.takeNext(t, object)
 	if next == nil {
-		t.Queues = slices.Delete(t.Queues, at, at+1)
+		c.releaseQueued(t, object)
 		return false
 	}
 	k.State, k.Recorded, k.Object, k.Why, k.Unpulled = rollout.StateDone, rollout.StateDone, "", nil, false
@@ -67,16 +67,24 @@ func (c *Cluster) beginNext(t *rollout.Target, k *rollout.Task) bool {
 	return true
 }
 
-// takeNext returns the next task of an object that is still needed; nil if there is none.
+// takeNext returns the next task of an object; nil if there is none, or if it is not needed any more.
 func (c *Cluster) takeNext(t *rollout.Target, object string) *rollout.Task {
-	for len(c.joint[object]) > 0 {
-		id := c.joint[object][0]
-		c.joint[object] = c.joint[object][1:]
-		if k := FindTask(t, id); k != nil && k.Queued && k.Object == object {
-			return k
-		}
+	if len(c.joint[object]) == 0 {
+		return nil
+	}
+	id := c.joint[object][0]
+	c.joint[object] = c.joint[object][1:]
+	if k := FindTask(t, id); k != nil && k.Queued && k.Object == object {
+		return k
 	}
 	return nil
+}
+
+// DropQueues takes the tasks that have not begun out of all objects of a target.
+func (c *Cluster) DropQueues(t *rollout.Target) {
+	for len(t.Queues) > 0 {
+		c.releaseQueued(t, t.Queues[0].Object)
+	}
 }
 
 // LoseObject removes the object of a task, and with it the tasks that it has not begun with.

@@ -217,7 +217,7 @@ func find(groups []rollout.Group, ref rollout.GroupRef) *rollout.Group {
 
 func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Target {
 	t := rollout.Target{Node: n.Name, UID: n.UID, Group: g.Ref, Place: string(rune('a' + r.Intn(4))), Class: r.Intn(10) / 9}
-	done := r.Intn(100) < 25
+	done, joins := r.Intn(100) < 25, r.Intn(2) == 0
 	var before []string
 	for i := range 1 + r.Intn(3) {
 		k := rollout.Task{ID: fmt.Sprintf("t%d", i), State: rollout.StatePending, Recorded: rollout.StatePending, After: before, Limit: time.Hour}
@@ -227,6 +227,7 @@ func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Tar
 		if r.Intn(100) < 30 {
 			k.Need = rollout.Need(r.Intn(3))
 		}
+		k.Joins = joins && k.Need != rollout.NeedAlone
 		if k.Need == rollout.NeedAlone && r.Intn(2) == 0 {
 			k.BootID, k.Reboot = n.BootID, true
 		}

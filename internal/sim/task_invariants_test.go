@@ -19,6 +19,9 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 		return "the target is not admitted"
 	}
 	t = s.mergeObserved(t, seen)
+	if problem := checkThen(a, t); problem != "" {
+		return problem
+	}
 	k := sim.FindTask(t, a.Task)
 	for _, id := range k.After {
 		if sim.FindTask(t, id).Recorded != rollout.StateDone {
@@ -177,7 +180,7 @@ func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) strin
 func (s *faultTest) checkSweep(a rollout.Action, t, seen *rollout.Target) string {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		if k.Object != a.Object || k.Object == "" {
+		if k.Object != a.Object || k.Object == "" || k.Queued {
 			continue
 		}
 		expired := !s.cluster.State.Now.Before(k.Started.Add(k.Limit))

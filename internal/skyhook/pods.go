@@ -319,12 +319,3 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 	}
 	return node.Truncate(strings.Join(strings.Fields(text), " "), 500)
 }
-
-// Runs returns the stage and package that a pod runs; false for a pod without the annotation.
-func Runs(p *corev1.Pod) (name, version string, stage v1alpha1.Stage, ok bool) {
-	t, ok := readPodAnnotation(p)
-	if !ok || t.Skyhook != p.Labels[v1alpha1.LabelName] {
-		return "", "", "", false
-	}
-	return t.Name, t.Version, t.Stage, true
-}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package skyhook_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
+)
+
+// compactSkyhook is a Skyhook of packages in a chain, which record their stages in /var/log/stages. wait is what a stage of the second
+// package does before that, by stage.
+func compactSkyhook(name, extra string, packages int, wait map[string]string) string {
+	var b strings.Builder
+	for i := range packages {
+		script := func(stage string) string {
+			before := ""
+			if i == 1 && wait[stage] != "" {
+				before = wait[stage] + "; "
+			}
+			return fmt.Sprintf("%secho p%d-%s >> /var/log/stages", before, i, stage)
+		}
+		fmt.Fprintf(&b, `
+    p%d:
+      version: 1.0.0
+      image: %s
+      configMap: {apply.sh: %q, config.sh: %q, post_interrupt.sh: %q, apply_check.sh: "echo checked >> /var/log/checks"}`,
+			i, shellscript, script("apply"), script("config"), script("post_interrupt"))
+		if i > 0 {
+			fmt.Fprintf(&b, "\n      dependsOn: {p%d: 1.0.0}", i-1)
+		}
+		if i == packages-1 {
+			b.WriteString(extra)
+		}
+	}
+	return suite.Manifest(name, "\n  podLayout: Compact", b.String())
+}
+
+// requireStagesOnce checks which stages ran on a node, each once and in this order.
+func requireStagesOnce(t *testing.T, node string, want ...string) {
+	t.Helper()
+	if got := strings.Fields(cluster.Exec(t, node, "cat /var/log/stages")); !slices.Equal(got, want) {
+		t.Errorf("the stages were %v, want %v", got, want)
+	}
+}
+
+// TestCompact shows stages that share pods: one for those before the drain, one for those after it, one for the reboot, one after it.
+func TestCompact(t *testing.T) {
+	const name = "compact"
+	n := cluster.InterruptibleNodes(t, 1)[0]
+	selectNodes(t, name, n)
+	pods := collectPodNames(t)
+	watch := watchNodes(t, n)
+	cluster.Apply(t, compactSkyhook(name, "\n      interrupt: {type: reboot}", 3, nil))
+	cluster.WaitComplete(t, name)
+	watch.requireOneReboot(t)
+	requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config", "p2-apply", "p2-config", "p2-post_interrupt")
+	if checks := strings.Fields(cluster.Exec(t, n, "cat /var/log/checks")); len(checks) != 3 {
+		t.Errorf("%d checks ran after apply, want 3", len(checks))
+	}
+	var ours []string
+	for _, p := range pods.list() {
+		if strings.HasPrefix(p, name+"-") {
+			ours = append(ours, p)
+		}
+	}
+	if len(ours) != 4 {
+		t.Errorf("there were the pods %v, want 4", ours)
+	}
+	cluster.EventuallyPrints(t, "the status counts the nodes", func(out string) bool { return out == `{"compact":1}` },
+		"get", "skyhook", name, "-o", "jsonpath={.status.podLayout}")
+	cluster.RemoveSkyhook(t, name)
+}
+
+// TestCompactEdit edits a package while a pod has its stages ahead: the running stage ends, and nothing begins with the old definition.
+func TestCompactEdit(t *testing.T) {
+	const name = "edit"
+	n := cluster.Nodes(t, 1)[0]
+	selectNodes(t, name, n)
+	first := compactSkyhook(name, "", 3, map[string]string{"apply": "sleep 12"})
+	cluster.Apply(t, first)
+	cluster.EventuallyPrints(t, "the second package is applied", func(out string) bool { return strings.Contains(out, `"p1|1.0.0":{"name":"p1"`) },
+		"get", "node", n, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/nodeState_`+name+`}`)
+	cluster.Apply(t, strings.ReplaceAll(first, "echo p2-apply >>", "echo p2-edited >>"))
+	cluster.WaitComplete(t, name)
+	requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config", "p2-edited", "p2-config")
+	cluster.RemoveSkyhook(t, name)
+}
+
+// TestCompactPowerCut cuts the power in each stage of a pod with four: each stage is done once, and what was done before is not repeated.
+func TestCompactPowerCut(t *testing.T) {
+	const name = "powercut"
+	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
+	for _, stage := range []string{"apply", "config"} {
+		t.Run(stage, func(t *testing.T) {
+			selectNodes(t, name, n)
+			cluster.Apply(t, compactSkyhook(name, "", 2, map[string]string{stage: "sleep 8"}))
+			cluster.EventuallyPrints(t, "the stage runs", func(out string) bool {
+				return strings.Contains(out, fmt.Sprintf(`"p1|1.0.0":{"name":"p1","version":"1.0.0","image":%q,"stage":%q,"state":"in_progress"`, shellscript, stage))
+			}, "get", "node", n, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/nodeState_`+name+`}`)
+			time.Sleep(2 * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Timeout)
+			defer cancel()
+			for _, step := range []func() error{
+				func() error { return machines.Crash(ctx, n) },
+				func() error { return machines.WaitReady(ctx, n, false) },
+				func() error { return machines.Start(ctx, n) },
+				func() error { return machines.WaitReady(ctx, n, true) },
+			} {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cluster.WaitComplete(t, name)
+			requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config")
+			cluster.Exec(t, n, "rm -f /var/log/stages /var/log/checks")
+			cluster.RemoveSkyhook(t, name)
+		})
+	}
+}
