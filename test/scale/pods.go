@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,32 +16,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// runPod runs the init containers of a pod one after the other. As kubelets do, it updates the status when it accepts the pod, and
-// again when a container ends.
+// runPod runs the init containers of a pod one after the other, and then the main container of a compact pod. As kubelets do, it
+// updates the status when it accepts the pod, and again when a container ends.
 func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 	defer f.ended.Add(1)
-	if len(p.Spec.InitContainers) == 0 {
+	isCompact := skyhook.IsCompact(p)
+	if len(p.Spec.InitContainers) == 0 && !isCompact {
 		f.runCheck(ctx, p)
 		return
 	}
 	if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { acceptPod(s, &p.Spec) }) {
 		return
 	}
-	took := f.randomize(f.stageDuration) / time.Duration(len(p.Spec.InitContainers))
-	for i := range p.Spec.InitContainers {
+	containers := p.Spec.InitContainers
+	took := f.randomize(f.stageDuration) / time.Duration(max(1, len(containers)))
+	if isCompact { // each container is a stage, and takes what the pod of a stage takes otherwise
+		containers = slices.Concat(containers, p.Spec.Containers)
+	}
+	for i := range containers {
+		if isCompact {
+			took = f.randomize(f.stageDuration)
+		}
 		if sleep(ctx, took) != nil {
 			return
 		}
-		message, err := f.carryOut(ctx, p, &p.Spec.InitContainers[i])
+		message, err := f.carryOut(ctx, p, &containers[i])
 		if err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "scale: running pod %s: %v\n", p.Name, err)
 			}
 			return
 		}
-		if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { endInitContainer(s, i, message) }) {
+		if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { endContainer(s, i, message) }) {
 			return
 		}
 	}
@@ -76,16 +86,28 @@ func acceptPod(s *corev1.PodStatus, spec *corev1.PodSpec) {
 		return out
 	}
 	s.InitContainerStatuses, s.ContainerStatuses = waiting(spec.InitContainers), waiting(spec.Containers)
-	s.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	statusAt(s, 0).State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 }
 
-// endInitContainer sets that an init container has succeeded, and that the container after it runs.
-func endInitContainer(s *corev1.PodStatus, i int, message string) {
+// statusAt returns the status of a container; those after the init containers are the others.
+func statusAt(s *corev1.PodStatus, i int) *corev1.ContainerStatus {
+	if i < len(s.InitContainerStatuses) {
+		return &s.InitContainerStatuses[i]
+	}
+	return &s.ContainerStatuses[i-len(s.InitContainerStatuses)]
+}
+
+// endContainer sets that a container has succeeded, and that the container after it runs.
+func endContainer(s *corev1.PodStatus, i int, message string) {
 	now := metav1.Now()
-	ended, running := &s.InitContainerStatuses[i], corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	ended, running := statusAt(s, i), corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	began := ended.State.Running.StartedAt
-	ended.Ready = true
+	ended.Ready = i < len(s.InitContainerStatuses)
 	ended.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: now, Message: message}}
+	if i >= len(s.InitContainerStatuses) {
+		s.Phase = corev1.PodSucceeded
+		return
+	}
 	if i+1 < len(s.InitContainerStatuses) {
 		s.InitContainerStatuses[i+1].State = running
 		return

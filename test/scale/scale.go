@@ -26,7 +26,8 @@ type run struct {
 	phases        []phase
 	installed     bool          // the packages are complete on the nodes before the first phase
 	budget        int           // nodes in flight; 0: no budget
-	stageDuration time.Duration // how long a pod runs
+	stageDuration time.Duration // how long a pod runs, or a container of a compact one
+	layout        string        // of the pods
 	heartbeat     time.Duration // interval of one kubelet
 	restDuration  time.Duration // how long to measure the operator at rest; checks for drift driftPeriods times as long
 	driftInterval time.Duration // from one check of a node to the next
@@ -47,6 +48,7 @@ func main() {
 	names := flag.String("phases", joinPhases(), "what to measure")
 	flag.BoolVar(&r.installed, "installed", false, "the packages are on the nodes already: install only takes them over, so that later phases begin soon")
 	flag.IntVar(&r.budget, "budget", 0, "nodes in flight at the same time; 0 for all during the installation, a fifth of them under the policy, a twentieth for the NodeOp")
+	flag.StringVar(&r.layout, "layout", "Compatible", "pod layout of the Skyhook: Compatible or Compact")
 	flag.DurationVar(&r.stageDuration, "stage", 2*time.Second, "how long the pod of a stage runs, ±50 %")
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "interval of heartbeats of one kubelet")
 	flag.DurationVar(&r.restDuration, "rest", time.Minute, "how long to measure the operator at rest")

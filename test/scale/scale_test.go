@@ -93,11 +93,11 @@ func TestPodStatus(t *testing.T) {
 	if got := states(); got != "Pending copy running" {
 		t.Errorf("accepted: %s", got)
 	}
-	endInitContainer(&status, 0, "1")
+	endContainer(&status, 0, "1")
 	if got := states(); got != "Pending copy ended 1 apply running" {
 		t.Errorf("after the first: %s", got)
 	}
-	endInitContainer(&status, 1, "2")
+	endContainer(&status, 1, "2")
 	if got := states(); got != "Running copy ended 1 apply ended 2 pause running" {
 		t.Errorf("after the last: %s", got)
 	}

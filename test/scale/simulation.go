@@ -105,7 +105,7 @@ func newNode(i int) *corev1.Node {
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"})
 	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"), corev1.ResourcePods: resource.MustParse("110")}
 	n.Status.Allocatable = n.Status.Capacity
-	n.Status.NodeInfo = corev1.NodeSystemInfo{BootID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), KernelVersion: "6.8.0", OSImage: "Ubuntu 24.04", KubeletVersion: "v1.36.0"}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{BootID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), KernelVersion: "6.8.0", OSImage: "Ubuntu 24.04", KubeletVersion: "v1.36.0", ContainerRuntimeVersion: "containerd://2.2.0"}
 	for j := range 40 {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: int64(j) << 20, Names: []string{
 			fmt.Sprintf("registry.example/some/team/with/image-%02d@sha256:%064d", j, j), fmt.Sprintf("registry.example/some/team/with/image-%02d:v1.%d.0", j, j)}})

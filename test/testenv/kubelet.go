@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // Kubelet is a fake kubelet for all nodes: it completes the init containers of pods of Skyhooks, reports other pods as
@@ -135,7 +136,7 @@ func (k *Kubelet) syncPod(ctx context.Context, o any) {
 			now := int64(0)
 			_ = k.env.Client.Delete(ctx, p, &client.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID}}) // it may be gone
 		}
-	case p.Status.Phase != corev1.PodPending || len(p.Status.InitContainerStatuses) > 0:
+	case p.Status.Phase != corev1.PodPending || len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses) > 0:
 	default:
 		q := p.DeepCopy()
 		q.Status.Phase = corev1.PodRunning
@@ -169,6 +170,10 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"
 		return
 	}
+	if skyhook.IsCompact(p) {
+		k.runStages(ctx, p, outcome)
+		return
+	}
 	for i, c := range p.Spec.InitContainers {
 		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: k.pullImage(p, i), State: terminatedState(0)}
 		runsStage := i == 1 || c.Name == "interrupt"
@@ -190,6 +195,31 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 			return
 		}
 	}
+}
+
+// runStages sets the statuses of the containers of a compact pod; the first one has the outcome.
+func (k *Kubelet) runStages(ctx context.Context, p *corev1.Pod, outcome Outcome) {
+	p.Status.Phase = corev1.PodPending
+	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(0)}
+		switch {
+		case i == 0 && outcome == Hangs:
+			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		case i == 0 && (outcome == Fails || outcome == Refuses):
+			s.State = terminatedState(1)
+		case c.Name == "interrupt" && strings.Contains(p.Name, "-reboot-"):
+			k.rebootNode(ctx, p.Spec.NodeName)
+		}
+		if i < len(p.Spec.InitContainers) {
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
+		} else {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+		}
+		if s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
+			return
+		}
+	}
+	p.Status.Phase = corev1.PodSucceeded
 }
 
 // pullImage returns the id of the image of an init container.

@@ -78,7 +78,7 @@ func (e *Env) AddNode(name string, labels map[string]string) {
 	e.Must(e.Client.Create(context.Background(), n))
 	lift := `[{"op":"test","path":"/spec/taints/0/key","value":"node.kubernetes.io/not-ready"},{"op":"remove","path":"/spec/taints/0"}]`
 	e.Must(e.Client.Patch(context.Background(), n, client.RawPatch(types.JSONPatchType, []byte(lift)))) // keep the operator's taint
-	status := `{"status":{"nodeInfo":{"bootID":"boot-1"},"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
+	status := `{"status":{"nodeInfo":{"bootID":"boot-1","kubeletVersion":"v1.36.0","containerRuntimeVersion":"containerd://2.2.0"},"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
 	e.Must(e.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(status)))) // the operator may write as well
 }
 
