@@ -38,7 +38,7 @@ func Compile(in *Input) *Compiled { return CompileAfter(nil, in) }
 func CompileAfter(before *Compiled, in *Input) *Compiled {
 	s := in.Skyhook
 	c := &Compiled{
-		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[string]*targetTasks{},
+		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[shape]*targetTasks{},
 		all: make([]*target, 0, len(in.Nodes)), kept: make([]*keptNode, 0, len(in.Nodes)), marks: newNodeMarks(s.Name), revisionKeys: map[string]string{},
 	}
 	for name, p := range s.Spec.Packages {
@@ -289,11 +289,12 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	}
 	isUnknown := !t.on.HasRecord() && !t.on.Cordoned
 	alone := out.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && !isUnknown || tc.hasRebootedSince(t)
-	d := tc.alike[t.on.Shape]
+	key := shape{t.on.Shape, tc.isCompactOn(t.node, &t.rec)}
+	d := tc.alike[key]
 	if d == nil || alone {
 		d = tc.deriveTasks(t, out.Admitted)
 		if !alone {
-			tc.alike[t.on.Shape] = d
+			tc.alike[key] = d
 		}
 	} else {
 		for _, st := range d.steps {
@@ -306,6 +307,12 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 	}
 	tc.taskCompiler().addStrays(t, out, d.used)
 	tc.taskCompiler().markStale(t, d)
+}
+
+// shape is what the tasks of a node without pods depend on.
+type shape struct {
+	state     string // node.SkyhookState.Shape
+	isCompact bool   // stages share pods on the node
 }
 
 // targetTasks is the result of comparing a node with the spec.

@@ -109,8 +109,8 @@ type Compiled struct {
 	podsOn       map[string][]*corev1.Pod // both, by the same, in the order of Input.Pods
 	read         map[types.UID]keptPod
 	all          []*target
-	index        map[string]int          // of all, by node name
-	alike        map[string]*targetTasks // tasks of nodes with equal records, by node.SkyhookState.Shape
+	index        map[string]int         // of all, by node name
+	alike        map[shape]*targetTasks // tasks of nodes with equal records
 	marks        nodeMarks
 	shared       *sharedInput
 	kept         []*keptNode         // of all nodes, in the order of Input.Nodes
