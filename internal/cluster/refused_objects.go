@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 		switch {
 		case t.Blocked != nil || t.Leaving:
 		case isLacking && t.Admitted:
+			t.Tasks = slices.Clone(t.Tasks) // the next pass may take over what they were compiled to
 			for j := range t.Tasks {
 				holdTask(&t.Tasks[j], lacks.Why())
 			}
