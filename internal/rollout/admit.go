@@ -12,7 +12,8 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	looker := podLooker{plan: &a.plan}
-	for _, t := range looker.sortCandidates(r) {
+	r.candidates = looker.sortCandidates(r)
+	for _, t := range r.candidates {
 		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t, &looker)
@@ -118,6 +119,7 @@ var admissionChecks = []func(*targetState) *Why{
 	checkLimit,
 	checkTopology,
 	checkLedger,
+	checkPulled,
 }
 
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.

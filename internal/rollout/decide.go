@@ -19,7 +19,9 @@ func (p *planner) decide() Plan {
 	for i := range p.targets {
 		t := &p.targets[i]
 		t.verdict = evaluateGates(t)
-		p.countProtected(t)
+		if !p.countProtected(t) {
+			p.countUnpullable(t)
+		}
 		advancer{p}.advance(t)
 	}
 	p.markComplete()
@@ -29,6 +31,7 @@ func (p *planner) decide() Plan {
 	for i := range p.rollouts {
 		admitter{p}.admitTargets(&p.rollouts[i])
 	}
+	imagePuller{planner: p, counts: map[*groupState]*pullCount{}}.pullImages()
 	rebootSharer{p}.startReboots()
 	tainter{p}.untaintFinished()
 	driftChecker{p}.checkNodes()

@@ -160,6 +160,7 @@ func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
 	bound("finished", &t.FinishedAt)
 	d.measureProof(t, key, now)
 	d.measureDrift(t, key, now)
+	d.measurePull(t, key, now)
 	isShared := true // with other targets
 	for i := range t.Tasks {
 		k := t.Tasks[i]

@@ -18,7 +18,7 @@ type Completion struct {
 const maxOverdue = 3
 
 // timedWaits are the reasons to wait that end when targets in flight end, or at a known time. Others end when somebody acts.
-var timedWaits = []Reason{ReasonBudget, ReasonBatch, ReasonTopology, ReasonWindow, ReasonLedger, ReasonWave}
+var timedWaits = []Reason{ReasonBudget, ReasonBatch, ReasonTopology, ReasonWindow, ReasonLedger, ReasonWave, ReasonPulling}
 
 // estimator estimates when rollouts finish. Targets that cannot be worked on, or that failed for good, do not count.
 type estimator struct {

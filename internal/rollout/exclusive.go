@@ -45,6 +45,7 @@ func (r *rolloutState) exclusiveTasks(now time.Time) map[string]exclusiveTask {
 			}
 		}
 	}
+	r.addExclusivePulls(now)
 	return r.exclusive
 }
 

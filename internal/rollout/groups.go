@@ -20,6 +20,7 @@ type groupState struct {
 	candidates   int
 	inFlight     int             // targets that are admitted
 	protected    int             // candidates that wait for protected pods: none of them is admitted now
+	unpullable   int             // candidates whose images cannot be pulled: the same
 	occupying    int             // candidates whose node is not given back
 	unstoppable  int             // candidates that are admitted though the group stopped: their rollout is being deleted, or they go back
 	free         int             // how many more targets may be admitted
@@ -85,7 +86,7 @@ func (g *groupState) addCandidate(t *targetState) {
 }
 
 // admissible returns how many candidates may be admitted as far as their own nodes are concerned.
-func (g *groupState) admissible() int { return g.candidates - g.protected }
+func (g *groupState) admissible() int { return g.candidates - g.protected - g.unpullable }
 
 // addBusy counts a node against the limit. A node counts once, however often it is added.
 func (g *groupState) addBusy(node string) {

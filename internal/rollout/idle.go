@@ -106,7 +106,7 @@ func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Admitted || t.target.Leaving
 	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
-	isUnsettled := isChecked || t.waitsFirst() || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
+	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}
@@ -139,9 +139,14 @@ func isRefusedForAllBehind(t *targetState) bool {
 	if t.verdict.Phase != PhaseWaiting {
 		return false
 	}
-	switch t.verdict.Why.Reason {
+	return t.verdict.Why.Reason.isOfGroup() || t.group.Frozen != nil
+}
+
+// isOfGroup reports whether a candidate that waits for this reason waits as all others of its rollout and group do.
+func (r Reason) isOfGroup() bool {
+	switch r {
 	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger, ReasonWave, ReasonApproval, ReasonWindow, ReasonHealthGate:
 		return true
 	}
-	return t.group.Frozen != nil
+	return false
 }

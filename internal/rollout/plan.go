@@ -11,6 +11,7 @@ type Verb string
 // The verbs, in the order of a target's life cycle.
 const (
 	VerbTaint  Verb = "taint"  // put the runtime-required taint on a new node
+	VerbPull   Verb = "pull"   // create the object that pulls the images of a target before its turn
 	VerbAdmit  Verb = "admit"  // write the admission to the node's record; failed attempts are counted anew
 	VerbHold   Verb = "hold"   // cordon the node for this rollout
 	VerbCount  Verb = "count"  // write how many pods have to leave to the node's record, for a drain that takes long

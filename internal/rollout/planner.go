@@ -52,8 +52,9 @@ type rolloutState struct {
 	barrier    *rolloutState // the earlier rollout of the sequence that must finish on all nodes first
 	// an unfinished target, in a group that others come after, waits for another rollout
 	isBehindOther bool
-	nextOrder     int // order of the next admission, above all orders that are given or reserved
-	givenOrder    int // above all orders that are given
+	candidates    []*targetState // for admission, in the order in which they are admitted
+	nextOrder     int            // order of the next admission, above all orders that are given or reserved
+	givenOrder    int            // above all orders that are given
 	title         string
 	waitReasons   map[Reason]Why
 	rollback      *Why                     // a target goes or went back, so that nothing new begins; see stopReason

@@ -85,11 +85,11 @@ func (p *draftPlan) isWaitLate(t *targetState) bool {
 // lookAt has the next snapshot list the pods on the node of a target.
 func (p *draftPlan) lookAt(t *targetState) { p.Look = append(p.Look, t.target.Node) }
 
-// countProtected counts a candidate that waits for protected pods: a batch is not open for it.
-func (p *planner) countProtected(t *targetState) {
+// countProtected counts a candidate that waits for protected pods, and reports whether it does: a batch is not open for it.
+func (p *planner) countProtected(t *targetState) bool {
 	isCandidate := t.passesGates && !t.target.Admitted
 	if !isCandidate || !t.waitsFirst() {
-		return
+		return false
 	}
 	due := t.target.ProtectedAt.Add(lookInterval) // then its pods are listed again, for which it needs a place in a batch
 	isWaiting := !t.target.ProtectedAt.IsZero() && p.Now.Before(due)
@@ -102,6 +102,7 @@ func (p *planner) countProtected(t *targetState) {
 	if isWaiting {
 		t.group.protected++
 	}
+	return isWaiting
 }
 
 // podLooker decides of which candidates of a rollout the pods are listed.

@@ -36,6 +36,7 @@ const (
 	ReasonNodeNotReady        Reason = "NodeNotReady"
 	ReasonNodeGone            Reason = "NodeGone"
 	ReasonImagePull           Reason = "ImagePull"
+	ReasonPulling             Reason = "Pulling" // its images are pulled before it is admitted
 	ReasonKubeletRejected     Reason = "KubeletRejected"
 	ReasonRefused             Reason = "Refused" // the API server or an admission policy refused a request
 	ReasonPodLost             Reason = "PodLost" // the object was deleted before it finished

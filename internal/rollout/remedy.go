@@ -41,6 +41,7 @@ var remedies = map[Reason]string{
 	ReasonNodeNotReady:        "see kubectl describe node; it continues when the node is ready",
 	ReasonNodeGone:            "nothing to do",
 	ReasonImagePull:           "correct image, version or pull secret; it is retried",
+	ReasonPulling:             "it is admitted when its images are on the node; kubectl describe pod shows what the pull waits for",
 	ReasonKubeletRejected:     "see kubectl describe pod; it is retried",
 	ReasonRefused:             "change what the message names; it is retried",
 	ReasonPodLost:             "it is created again",

@@ -204,8 +204,10 @@ type Rollout struct {
 	// the reboot that a target owes counts for all targets on its node whose rollouts say so
 	SharesReboots bool
 	DriftLimit    int // of targets whose node is checked for drift at the same time
-	Targets       []Target
-	Omitted       []Omitted // targets that a Pruner left out
+	// images are pulled before their turn while a window is closed, too, see Target.Pull
+	PullsOutsideWindows bool
+	Targets             []Target
+	Omitted             []Omitted // targets that a Pruner left out
 }
 
 // Omitted counts targets of one group that are left out because nothing can change for them, see Pruner.
@@ -244,6 +246,7 @@ type Target struct {
 	CanBeTakenBack      bool   // it goes back if another one does, see Rollout.TakesBack
 	RollbackRefused     string // it stays all the same, for this reason
 	Drift               *Drift // when its node is checked, once it is finished; nil for never
+	Pull                *Pull  // of the images that it needs, before it is admitted; nil for none
 	Unproven            *Why   // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked             *Why   // cannot be worked on: ignored, taint not tolerated, state unreadable
 	Rebooted            bool   // the node booted for other reasons than an interrupt, so that finished tasks are pending again

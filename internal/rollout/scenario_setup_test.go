@@ -206,6 +206,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Usual = parseDuration(value)
 	case "drift":
 		r.DriftLimit = parseNumber(value)
+	case "pulls-outside-windows":
+		r.PullsOutsideWindows = yes
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain.Timeout, r.Drain.OnTimeout = parseDuration(after), rollout.DrainTimeout(what)
@@ -320,6 +322,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Proof = parseProof(t.Proof, value)
 		case "drift":
 			t.Drift = s.parseDrift(t.Drift, value)
+		case "pull":
+			t.Pull = s.parsePull(t.Pull, value)
 		case "unproven":
 			t.Unproven = parseReason(value)
 		case "can-roll-back":
@@ -430,6 +434,46 @@ func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drif
 		}
 	}
 	return &d
+}
+
+// parsePull parses how far the pull of a target is: "needed", "ended", "failed:text", "refused:text" for ten seconds, "leaving", "lost",
+// "old:name", "none", or "exclusive:key", with ",5m" from now while it is pulling.
+func (s *scenario) parsePull(before *rollout.Pull, value string) *rollout.Pull {
+	p := rollout.Pull{Needed: true}
+	if before != nil {
+		p = *before
+	}
+	value, until, _ := strings.Cut(value, ",")
+	word, text, _ := strings.Cut(value, ":")
+	text = strings.ReplaceAll(text, "_", " ")
+	switch word {
+	case "needed":
+		p = rollout.Pull{Needed: true}
+	case "ended":
+		p.Ended, p.Failed = true, nil
+	case "failed":
+		p.Failed = &rollout.Why{Reason: rollout.ReasonImagePull, Text: text, About: "Pod skyhook/" + p.Object}
+	case "refused":
+		p.Failed, p.RetryAt = &rollout.Why{Reason: rollout.ReasonRefused, Text: text}, s.cluster.State.Now.Add(10*time.Second)
+	case "leaving":
+		p.Object, p.Leaving, p.Ended, p.Failed = "", true, false, nil
+	case "lost":
+		p.Object, p.Leaving, p.Ended, p.Failed = "", false, false, nil
+	case "old":
+		p.Old = append(p.Old, text)
+	case "exclusive":
+		p.Exclusive = []rollout.PullKey{{Key: text}}
+		if until != "" {
+			p.Exclusive[0].Until = s.cluster.State.Now.Add(parseDuration(until))
+		}
+	case "recorded":
+		p.Exclusive = nil
+	case "none":
+		return nil
+	default:
+		panic("a pull is not " + word)
+	}
+	return &p
 }
 
 // parseVersions reads a version, or those of several rollouts: "demo:v1,kernel:v2".

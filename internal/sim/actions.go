@@ -106,6 +106,8 @@ func (w actionWriter) patchNode() error {
 		w.startCheck()
 	case rollout.VerbRollback:
 		w.rollBack()
+	case rollout.VerbPull:
+		w.startPull()
 	case rollout.VerbVerify, rollout.VerbNote:
 		w.checkDrift()
 	default:
@@ -236,6 +238,7 @@ func (w actionWriter) admit() {
 	t.Reboot = nil
 	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
 	w.endProof()
+	w.endPull()
 	for i := range t.Tasks {
 		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
 	}
@@ -342,7 +345,7 @@ func (w actionWriter) sweep() {
 		w.removeWiped()
 		return
 	}
-	if w.sweepDrift(object) {
+	if w.sweepDrift(object) || w.sweepPull(object) {
 		return
 	}
 	if p := t.Proof; p != nil && slices.Contains(p.Objects, object) {

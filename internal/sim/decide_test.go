@@ -26,6 +26,7 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	plan := rollout.Decide(snap)
 	s.checkReasons(plan)
 	s.checkDriftLimit(snap, plan)
+	s.checkPullLimit(snap, plan)
 	s.checkBatchEnd(snap, plan)
 	if !plan.Next.IsZero() && !plan.Next.After(snap.Now) {
 		s.failf("the next pass is in the past: %s", plan.Next)
@@ -270,6 +271,7 @@ func (s *faultTest) finishTarget(t *rollout.Target) bool {
 		return false
 	}
 	t.Going = nil
+	moved = finishPull(t) || moved
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		switch {

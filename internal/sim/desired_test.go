@@ -33,6 +33,7 @@ type desiredRollout struct {
 	failed    map[string]string                      // by node UID: the packages that it went back from, as text
 	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
 	drift     hostDrift                              // what changed on hosts since the work was done
+	pulls     bool                                   // images are pulled before their turn
 	chains    int                                    // created so far
 	joins     bool                                   // its tasks may share objects
 }
@@ -114,6 +115,7 @@ func (s *faultTest) addRollout(i int) {
 		r.DriftLimit = 1 + s.random.Intn(2)
 	}
 	r.SharesReboots = s.chance(70)
+	w.pulls = s.chance(40)
 	w.drift = hostDrift{isRepaired: kind == "Skyhook" && s.chance(60), changed: map[string]map[string]int{}, found: map[string]map[string]int{}, repairs: map[string][]time.Time{}}
 	s.desired = append(s.desired, w)
 	s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, r)
@@ -232,6 +234,7 @@ func (s *faultTest) compileAll() {
 			w.compileTarget(r, t, n)
 			s.compileProof(w, r, t)
 			s.compileDrift(w, r, t)
+			s.compilePull(w, r, t)
 		}
 	}
 }

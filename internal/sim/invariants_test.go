@@ -26,7 +26,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	r := s.findObservedRollout(v, a.Rollout)
 	stands := r.Broken != nil || r.Paused && !seen.Leaving
 	switch a.Verb {
-	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict:
+	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict, rollout.VerbPull:
 		if stands {
 			return "the rollout is paused"
 		}
@@ -39,7 +39,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		if isStoppedByRollback(v, seen, r) {
 			return "another target goes or went back"
 		}
-		return cmp.Or(s.checkWait(v, a, seen, r), checkRanked(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
+		return cmp.Or(checkPulled(v, a, seen, r), s.checkWait(v, a, seen, r), checkRanked(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
 	case rollout.VerbHold:
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
 	case rollout.VerbRun:
@@ -63,6 +63,8 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		return s.checkRollback(v, a, seen, t)
 	case rollout.VerbVerify:
 		return s.checkVerify(v, a, seen, r)
+	case rollout.VerbPull:
+		return s.checkPull(v, seen, r)
 	case rollout.VerbTaint:
 		if findObservedNode(v, a.Node).Known {
 			return "the node is not new"

@@ -65,6 +65,9 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 	for i := range r.cluster.State.Rollouts {
 		of := &r.cluster.State.Rollouts[i]
 		of.DriftLimit = 0 // checks for drift never end
+		for j := range of.Targets {
+			of.Targets[j].Pull = nil // pulls take no time here
+		}
 		orderByPods(of, &s.Rollouts[i], s.Nodes)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// startPull creates the object that pulls the images of a target. How far that is, is for the caller to say.
+func (w actionWriter) startPull() {
+	w.changePull(func(p *rollout.Pull) {
+		if p.Object == "" && !p.Leaving {
+			p.Object, p.Created, p.Ended, p.Failed = w.newObjectName(), w.now, false, nil
+		}
+	})
+}
+
+// endPull ends the pull of a target that is admitted: nobody needs its object any more.
+func (w actionWriter) endPull() {
+	w.changePull(func(p *rollout.Pull) {
+		if p.Object != "" {
+			p.Old = append(p.Old, p.Object)
+		}
+		*p = rollout.Pull{Old: p.Old}
+	})
+}
+
+// sweepPull deletes the object of a pull, and reports whether there was one.
+func (w actionWriter) sweepPull(object string) bool {
+	p := w.target.Pull
+	if p == nil || p.Object != object && !slices.Contains(p.Old, object) {
+		return false
+	}
+	w.changePull(func(p *rollout.Pull) {
+		if p.Object == object {
+			p.Object, p.Ended, p.Failed = "", false, nil
+		}
+		p.Old = slices.DeleteFunc(p.Old, func(o string) bool { return o == object })
+	})
+	return true
+}
+
+// changePull changes the pull of a target. Views share the old one.
+func (w actionWriter) changePull(change func(*rollout.Pull)) {
+	if w.target.Pull == nil {
+		return
+	}
+	pull := *w.target.Pull
+	pull.Old, pull.Exclusive = slices.Clone(pull.Old), slices.Clone(pull.Exclusive)
+	change(&pull)
+	w.target.Pull = &pull
+}
