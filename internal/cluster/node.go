@@ -89,6 +89,8 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 		q.task = node.TaskCheck
 	case rollout.VerbVerify:
 		q.task = node.TaskDrift
+	case rollout.VerbPull:
+		q.task = node.TaskPull
 	default:
 		q.object = string(a.Verb)
 	}

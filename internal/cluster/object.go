@@ -33,6 +33,8 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 		return w.startDriftCheck(ctx, a, n)
 	case rollout.VerbRecall:
 		return w.recallPod(ctx, a)
+	case rollout.VerbPull:
+		return w.startPull(ctx, a, n)
 	case rollout.VerbEvict:
 		return w.evictPod(ctx, a)
 	case rollout.VerbRetire:

@@ -50,6 +50,7 @@ func StripNode(n *corev1.Node) *corev1.Node {
 // StripPod removes from one of our pods, in place, how it is to run; how far it is remains.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
+	containers, ends := p.Spec.Containers, p.Status.ContainerStatuses
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
 	statuses := summariseContainers(p.Status.InitContainerStatuses)
 	for i, s := range p.Status.InitContainerStatuses {
@@ -61,6 +62,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions, InitContainerStatuses: statuses,
 		ContainerStatuses: summariseChecks(p),
 	}
+	keepPulls(p, containers, ends)
 	return p
 }
 

@@ -33,6 +33,9 @@ const TaskCheck = "proof"
 // TaskDrift stands for the pod that checks a node for drift where tasks are named.
 const TaskDrift = "drift"
 
+// TaskPull stands for the pod that pulls images before their turn where tasks are named.
+const TaskPull = "prepull"
+
 // CommandPods are the pods on a node that run commands of proofs.
 type CommandPods struct {
 	Name   func(*v1alpha1.ProofCommand) string // of the pod that runs a command in this admission

@@ -27,7 +27,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 		return c.recorder().removeTaint(a, n), nil
 	case rollout.VerbRelease:
 		return c.recorder().releaseHold(n, holds), nil
-	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck, rollout.VerbVerify: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck, rollout.VerbVerify, rollout.VerbPull: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := n.Skyhook(c.in.Skyhook.Name).Problem; p != "" && !a.Wipe {

@@ -55,7 +55,7 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
 		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter, DriftLimit: driftLimit(s),
 		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
-		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots,
+		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots, PullsOutsideWindows: s.Spec.PrepullOutsideWindows,
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
@@ -156,7 +156,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	leaving := !selected && !tc.Rollout.Deleting
 	switch {
 	case tc.Rollout.Deleting && len(pods) == 0 && !tc.hasMarks(n),
-		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(tc.driftPods[n.Name]) == 0:
+		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(tc.driftPods[n.Name])+len(tc.pullPods[n.Name]) == 0:
 		if leaving {
 			tc.clearNodeStatus(n)
 		}
@@ -203,6 +203,7 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 	}
 	tc.compileWork(t, out)
 	tc.compileDrift(t, out)
+	tc.compilePull(t, out)
 }
 
 // groupOf returns the group of a node.

@@ -106,9 +106,11 @@ func (c *Compiled) exclusiveKey(st *step) string {
 	if st.isInterrupt() || !c.isPinned(st.def) || c.findPin(st.def) != nil {
 		return ""
 	}
-	key := st.def.imageKey()
-	return strings.Join([]string{key.name, key.version, key.image}, "|")
+	return st.def.imageKey().pullKey()
 }
+
+// pullKey is the key of what waits until the digest of an image is recorded.
+func (k imageKey) pullKey() string { return strings.Join([]string{k.name, k.version, k.image}, "|") }
 
 // applyImage notes what the pod of a task pulled, and what others wait for meanwhile. The pod is one of ours that works for the
 // task (see findPod), and only the image that we put into it counts.

@@ -29,7 +29,7 @@ import (
 // What depends on the clock, on requests that were refused or on what gates and proofs found is compiled in every pass.
 type keptNode struct {
 	node       *node.Node
-	pods       []*corev1.Pod // of the Skyhook on the node, with those that check it for drift
+	pods       []*corev1.Pod // of the Skyhook on the node, with those that check it for drift or pull images
 	isSelected bool          // this follows from the labels of the node
 	isFinal    bool          // it may be taken over
 
@@ -237,10 +237,11 @@ func (c *Compiled) target(nodeName string) *target {
 }
 
 // readPods reads the pods of the Skyhook, unless this version of a pod was read in the pass before. The pods of a node are in the order
-// of their creation. Those that check nodes for drift are apart: they are no work, unless the Skyhook is being deleted and waits until
-// they are gone.
+// of their creation. Those that check nodes for drift, or pull images before their turn, are apart: they are no work, unless the Skyhook
+// is being deleted and waits until they are gone.
 func (c *Compiled) readPods(before *Compiled) {
-	c.pods, c.driftPods, c.podsOn, c.read = map[string][]*podInfo{}, map[string][]*podInfo{}, map[string][]*corev1.Pod{}, map[types.UID]keptPod{}
+	c.pods, c.driftPods, c.pullPods = map[string][]*podInfo{}, map[string][]*podInfo{}, map[string][]*podInfo{}
+	c.podsOn, c.read = map[string][]*corev1.Pod{}, map[types.UID]keptPod{}
 	for _, p := range c.in.Pods {
 		if !Owns(c.in.Skyhook, c.in.Config, p) || p.Spec.NodeName == "" {
 			continue
@@ -253,13 +254,17 @@ func (c *Compiled) readPods(before *Compiled) {
 		}
 		c.read[p.UID] = known
 		out, info := c.pods, known.info
-		if info.drift != nil && c.in.Skyhook.DeletionTimestamp == nil {
+		switch {
+		case c.in.Skyhook.DeletionTimestamp != nil:
+		case info.drift != nil:
 			out = c.driftPods
+		case info.pull != nil:
+			out = c.pullPods
 		}
 		c.podsOn[p.Spec.NodeName] = append(c.podsOn[p.Spec.NodeName], p)
 		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], info)
 	}
-	for _, all := range []map[string][]*podInfo{c.pods, c.driftPods} {
+	for _, all := range []map[string][]*podInfo{c.pods, c.driftPods, c.pullPods} {
 		for _, pods := range all {
 			slices.SortFunc(pods, func(a, b *podInfo) int { return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name)) })
 		}

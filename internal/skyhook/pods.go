@@ -70,6 +70,7 @@ type podInfo struct {
 
 	command *corev1.Pod // this pod, if it runs the command of a proof
 	drift   *corev1.Pod // this pod, if it checks the node for drift
+	pull    *corev1.Pod // this pod, if it pulls images before their turn
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -105,6 +106,9 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	if p.Labels[v1alpha1.LabelDrift] != "" {
 		s.drift = p
+	}
+	if p.Labels[v1alpha1.LabelPrepull] != "" {
+		s.pull = p
 	}
 	var understood bool
 	if s.tag, understood = readPodAnnotation(p); !understood || s.tag.Invalid {
@@ -234,6 +238,9 @@ func (s *podInfo) readPending(p *corev1.Pod) {
 	}
 }
 
+// shutdownReasons are the reasons of pods that ended because their node shut down.
+var shutdownReasons = []string{"NodeShutdown", "Terminated", "Shutdown"}
+
 // readRejected reads a pod that the kubelet has ended: it never runs again. A kubelet that shuts down with its node is no failure.
 func (s *podInfo) readRejected(p *corev1.Pod) {
 	s.dead, s.healthy = true, false
@@ -244,11 +251,11 @@ func (s *podInfo) readRejected(p *corev1.Pod) {
 	if text == "" {
 		text = "it gives no reason"
 	}
-	switch p.Status.Reason {
-	case "NodeShutdown", "Terminated", "Shutdown":
+	switch {
+	case slices.Contains(shutdownReasons, p.Status.Reason):
 		s.why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: node.Truncate("the node shut down: "+text, 300)}
 		return
-	case "Evicted", "Preempting":
+	case p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting":
 		text = "the kubelet evicted the pod: " + text
 	default:
 		text = "the kubelet rejected the pod: " + text
@@ -274,12 +281,11 @@ func (s *podInfo) readWaiting(status *corev1.ContainerStatus) {
 	if message == "" {
 		message = w.Reason
 	}
-	switch w.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-		"RegistryUnavailable", "SignatureValidationFailed", "ErrImagePullBackOff":
+	switch {
+	case slices.Contains(pullProblems, w.Reason):
 		s.healthy = false
-		s.why = &rollout.Why{Reason: rollout.ReasonImagePull, Text: fmt.Sprintf("image %s cannot be pulled: %s", status.Image, message)}
-	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ContainerCannotRun", "CrashLoopBackOff":
+		s.why = pullReason(status)
+	case slices.Contains(startProblems, w.Reason):
 		s.healthy = false
 		s.why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: fmt.Sprintf("container %s cannot start: %s", status.Name, message)}
 	}

@@ -106,7 +106,8 @@ type Compiled struct {
 	extra        map[string]*Definition   // used by a step, no longer in the spec and frozen nowhere
 	pods         map[string][]*podInfo    // by node name
 	driftPods    map[string][]*podInfo    // that check nodes for drift, by the same
-	podsOn       map[string][]*corev1.Pod // both, by the same, in the order of Input.Pods
+	pullPods     map[string][]*podInfo    // that pull images before their turn, by the same
+	podsOn       map[string][]*corev1.Pod // all, by the same, in the order of Input.Pods
 	read         map[types.UID]keptPod
 	all          []*target
 	index        map[string]int         // of all, by node name

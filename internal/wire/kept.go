@@ -70,6 +70,10 @@ var podSpec = part{
 		1: all,              // name
 		2: part{2: nothing}, // volumeSource: whether it is an emptyDir
 	},
+	2: part{ // containers
+		1: all, // name
+		2: all, // image
+	},
 	5:  all, // activeDeadlineSeconds
 	8:  all, // serviceAccountName
 	10: all, // nodeName

@@ -83,6 +83,7 @@ const (
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
 	LabelProof               = Group + "/proof"             // "True" on pods that run the command of a proof
 	LabelDrift               = Group + "/drift"             // "True" on pods that check whether a node is as it was left
+	LabelPrepull             = Group + "/prepull"           // "True" on pods that pull images before their turn
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
 	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds
 	AnnotationRevision       = Group + "/revision"          // its number
