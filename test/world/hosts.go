@@ -144,6 +144,8 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		r.finish(p, random, 15, "")
 	case p.Labels[v1alpha1.LabelDrift] != "":
 		r.stepCheck(p, random)
+	case p.Labels[v1alpha1.LabelPrepull] != "":
+		r.stepPull(p, random)
 	case p.Namespace == Namespace:
 		r.stepPackage(p, h, random)
 	case p.Status.Phase == corev1.PodPending:

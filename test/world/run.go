@@ -196,6 +196,7 @@ func (r *Run) step() {
 func (r *Run) pass() {
 	r.truth.beginPass()
 	r.notePins()
+	r.notePrepulls()
 	r.leader.next = r.leader.loop.RunPass(r.ctx)
 	r.checkPass()
 }

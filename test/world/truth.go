@@ -21,23 +21,25 @@ import (
 
 // truth is what really happened: what the operator wrote, not what annotations say since.
 type truth struct {
-	admitted   map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
-	held       map[string]map[string]bool // likewise: the operator's cordon
-	claimed    map[string]map[string]bool // likewise: by its record, after an edit that may have reset it
-	gaveUp     map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
-	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
-	voided     map[string]int             // likewise: of the latest that a reset ended
-	cordoned   map[string]bool            // by an administrator, while it was schedulable; by UID of the node
-	unclear    map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
-	interrupts map[string]string          // by id of an interrupt: the node it ran on
-	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
-	limits     map[string]int             // by Skyhook: its budget when the operator last wrote its status
-	pins       map[pinKey]string          // digests that were recorded before this pass
-	pulled     map[string]bool            // images with their digests, as nodes pulled them
-	wentBack   map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
-	rollbacks  map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
-	marks      foreignMarks
-	nextLeader *time.Duration // another operator leads from the next pass on, with this offset of its clock
+	admitted     map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
+	held         map[string]map[string]bool // likewise: the operator's cordon
+	claimed      map[string]map[string]bool // likewise: by its record, after an edit that may have reset it
+	gaveUp       map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
+	admission    map[string]int             // number of the latest, by UID of the node and Skyhook
+	voided       map[string]int             // likewise: of the latest that a reset ended
+	cordoned     map[string]bool            // by an administrator, while it was schedulable; by UID of the node
+	unclear      map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
+	interrupts   map[string]string          // by id of an interrupt: the node it ran on
+	seats        map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
+	prepullSince map[string]int             // by Skyhook: the turn since which images are pulled before a node's turn
+	prepulled    map[string]bool            // by UID of the node and Skyhook: images were pulled since its last admission
+	limits       map[string]int             // by Skyhook: its budget when the operator last wrote its status
+	pins         map[pinKey]string          // digests that were recorded before this pass
+	pulled       map[string]bool            // images with their digests, as nodes pulled them
+	wentBack     map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
+	rollbacks    map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
+	marks        foreignMarks
+	nextLeader   *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
 	requests  int  // of this pass
 	refused   bool // something in this pass
@@ -51,7 +53,7 @@ func newTruth() truth {
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 		marks:    foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
 		wentBack: map[string]int64{}, rollbacks: map[string]string{},
-		pulled: map[string]bool{}, limits: map[string]int{},
+		pulled: map[string]bool{}, prepulled: map[string]bool{}, prepullSince: map[string]int{}, limits: map[string]int{},
 	}
 }
 
@@ -94,6 +96,9 @@ func (r *Run) onWrite(w Write) {
 		r.checkPodImage(w)
 		if meta(w.After).GetLabels()[v1alpha1.LabelDrift] != "" {
 			r.checkNewCheck(w.After)
+		}
+		if meta(w.After).GetLabels()[v1alpha1.LabelPrepull] != "" {
+			r.checkNewPull(w.After)
 		}
 		r.checkSeats("creating pod " + w.Name)
 	}
@@ -146,7 +151,9 @@ func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 		Admitted  bool
 		Admission int
 		Held      *struct{}
-		Packages  map[string]struct {
+
+		FinishedAt *time.Time
+		Packages   map[string]struct {
 			Attempts int
 			FailedAt *time.Time
 		}
@@ -157,6 +164,9 @@ func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	}
 	set(r.truth.held, uid, skyhook, rec.Held != nil)
 	wasAdmitted := r.truth.admitted[uid][skyhook]
+	if rec.Admission > r.truth.admission[uid+skyhook] && rec.Admitted {
+		r.checkPulled(w, uid, skyhook, rec.Rollback != nil)
+	}
 	isVoid := rec.Admission <= r.truth.voided[uid+skyhook] // by a reset; the record may still say so
 	set(r.truth.admitted, uid, skyhook, rec.Admitted && !isVoid)
 	set(r.truth.claimed, uid, skyhook, rec.Admitted && isVoid)
@@ -172,7 +182,8 @@ func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	}
 	set(r.truth.gaveUp, uid, skyhook, gaveUp)
 	if wasAdmitted && !rec.Admitted && text != "" {
-		r.checkRelease(w, skyhook, gaveUp || rec.Skipped)
+		isPostponed := rec.FinishedAt == nil // its work is not done, and goes on in another visit
+		r.checkRelease(w, skyhook, gaveUp || rec.Skipped || isPostponed)
 	}
 	was := r.truth.rollbacks[uid+skyhook]
 	if r.truth.rollbacks[uid+skyhook] = ""; rec.Rollback != nil {

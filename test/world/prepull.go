@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"math/rand/v2"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// addPrepull lets a Skyhook pull images before a node's turn.
+func addPrepull(spec content, random *rand.Rand) {
+	if random.IntN(3) == 0 {
+		spec["prepull"] = true
+		spec["prepullOutsideWindows"] = random.IntN(2) == 0
+	}
+}
+
+// stepPull takes a pod that pulls images one step further: a container ends, does not start, or cannot pull; or the kubelet ends the pod.
+func (r *Run) stepPull(p *corev1.Pod, random *rand.Rand) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return
+	}
+	if random.IntN(100) < 3 && !r.isQuiet {
+		p.Status.Phase, p.Status.Reason = corev1.PodFailed, []string{"OutOfpods", "NodeShutdown", "Evicted"}[random.IntN(3)]
+		r.notePulled(p)
+		r.writeStatus(Pods, p)
+		return
+	}
+	isOver := true
+	for i, c := range p.Spec.Containers {
+		if len(p.Status.ContainerStatuses) == i {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image})
+		}
+		status := &p.Status.ContainerStatuses[i]
+		chance := random.IntN(100)
+		switch {
+		case status.State.Terminated != nil:
+		case chance < 12 && !r.isQuiet:
+			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}
+			isOver = false
+		case chance < 20 && !r.isQuiet:
+			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+			isOver = false
+		default:
+			*status = r.ended(c, int32(random.IntN(2)), "")
+			status.ImageID = r.pullImage(p, c.Image)
+		}
+	}
+	if isOver {
+		p.Status.Phase = corev1.PodFailed
+		r.notePulled(p)
+	}
+	r.writeStatus(Pods, p)
+}
+
+// notePulled notes that a pod has pulled all it was to pull, or that the kubelet does not run it.
+func (r *Run) notePulled(p *corev1.Pod) {
+	r.truth.prepulled[r.uidOf(nodeKey(p.Spec.NodeName))+p.Labels[v1alpha1.LabelName]] = true
+}
+
+// checkNewPull: images are pulled before a node's turn while the Skyhook does not work there, by a pod that can do nothing else.
+func (r *Run) checkNewPull(c content) {
+	p := decode(c, &corev1.Pod{})
+	skyhook, uid := p.Labels[v1alpha1.LabelName], r.uidOf(nodeKey(p.Spec.NodeName))
+	if r.truth.admitted[uid][skyhook] {
+		r.violate("images are pulled before the visit", "%s pulls images on node %s, which is admitted", skyhook, r.nameOf(uid))
+	}
+	for _, c := range p.Spec.Containers {
+		if len(c.VolumeMounts) > 0 || c.SecurityContext == nil || c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged || p.Spec.HostPID {
+			r.violate("images are pulled before the visit", "container %s of %s can reach the host", c.Name, p.Name)
+		}
+	}
+}
+
+// cachesFollow is after how many turns an operator has seen an edit.
+const cachesFollow = 10
+
+// notePrepulls notes since when Skyhooks ask that images are pulled before a node's turn.
+func (r *Run) notePrepulls() {
+	for _, key := range r.server.keys(Skyhooks) {
+		isAsked, _ := nestedMap(r.server.objects[Skyhooks.Kind][key], "spec")["prepull"].(bool)
+		switch _, isKnown := r.truth.prepullSince[key.Name]; {
+		case !isAsked:
+			delete(r.truth.prepullSince, key.Name)
+		case !isKnown:
+			r.truth.prepullSince[key.Name] = r.turn
+		}
+	}
+}
+
+// checkPulled: a node is admitted when its images are there, unless something of the Skyhook is left on it, or it goes back.
+func (r *Run) checkPulled(w Write, uid, skyhook string, goesBack bool) {
+	s := r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: skyhook}]
+	since, isAsked := r.truth.prepullSince[skyhook]
+	isKnown := isAsked && r.turn-since > cachesFollow
+	if s == nil || !isKnown || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
+		return
+	}
+	wasReset := r.truth.voided[uid+skyhook] > 0 && r.truth.voided[uid+skyhook] == r.truth.admission[uid+skyhook] // and continues
+	if !r.truth.prepulled[uid+skyhook] && !wasReset {
+		r.violate("images are pulled before the visit", "%s admits node %s, on which nothing was pulled", skyhook, w.Name)
+	}
+	delete(r.truth.prepulled, uid+skyhook)
+}
+
+// hasPod reports whether a pod of a Skyhook is on a node that is there for another reason: the node is not given back.
+func (r *Run) hasPod(nodeName, skyhook string) bool {
+	for _, key := range r.server.keys(Pods) {
+		c := r.server.objects[Pods.Kind][key]
+		labels := meta(c).GetLabels()
+		isOther := labels[v1alpha1.LabelName] == skyhook && labels[v1alpha1.LabelPrepull] == ""
+		if isOther && strings.HasPrefix(key.Namespace, Namespace) && nestedString(c, "spec", "nodeName") == nodeName && metav1.GetControllerOfNoCopy(meta(c)) != nil {
+			return true
+		}
+	}
+	return false
+}
