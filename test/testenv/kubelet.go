@@ -255,8 +255,12 @@ func (k *Kubelet) rebootNode(ctx context.Context, node string) {
 	_ = k.env.Client.Status().Patch(ctx, n, client.MergeFrom(before)) // the node may be gone
 }
 
-// StageOf returns the stage that a pod of a Skyhook runs, derived from the name of its second init container.
+// StageOf returns the stage that a pod of a Skyhook runs, derived from the name of its second init container, or the first one
+// of a compact pod.
 func StageOf(p *corev1.Pod) string {
+	if works := skyhook.StageContainers(p); skyhook.IsCompact(p) && len(works) > 0 {
+		return string(works[0].Stage)
+	}
 	if len(p.Spec.InitContainers) < 2 {
 		return "interrupt"
 	}

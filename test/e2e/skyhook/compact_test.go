@@ -17,6 +17,7 @@ import (
 // compactSkyhook is a Skyhook of packages in a chain, which record their stages in /var/log/stages. wait is what a stage of the second
 // package does before that, by stage.
 func compactSkyhook(name, extra string, packages int, wait map[string]string) string {
+	nameOf := func(i int) string { return "p" + string(rune('a'+i)) }
 	var b strings.Builder
 	for i := range packages {
 		script := func(stage string) string {
@@ -24,16 +25,16 @@ func compactSkyhook(name, extra string, packages int, wait map[string]string) st
 			if i == 1 && wait[stage] != "" {
 				before = wait[stage] + "; "
 			}
-			return fmt.Sprintf("%secho p%d-%s >> /var/log/stages", before, i, stage)
+			return fmt.Sprintf("%secho %s-%s >> /var/log/stages", before, nameOf(i), stage)
 		}
 		fmt.Fprintf(&b, `
-    p%d:
+    %s:
       version: 1.0.0
       image: %s
       configMap: {apply.sh: %q, config.sh: %q, post_interrupt.sh: %q, apply_check.sh: "echo checked >> /var/log/checks"}`,
-			i, shellscript, script("apply"), script("config"), script("post_interrupt"))
+			nameOf(i), shellscript, script("apply"), script("config"), script("post_interrupt"))
 		if i > 0 {
-			fmt.Fprintf(&b, "\n      dependsOn: {p%d: 1.0.0}", i-1)
+			fmt.Fprintf(&b, "\n      dependsOn: {%s: 1.0.0}", nameOf(i-1))
 		}
 		if i == packages-1 {
 			b.WriteString(extra)
@@ -60,7 +61,7 @@ func TestCompact(t *testing.T) {
 	cluster.Apply(t, compactSkyhook(name, "\n      interrupt: {type: reboot}", 3, nil))
 	cluster.WaitComplete(t, name)
 	watch.requireOneReboot(t)
-	requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config", "p2-apply", "p2-config", "p2-post_interrupt")
+	requireStagesOnce(t, n, "pa-apply", "pa-config", "pb-apply", "pb-config", "pc-apply", "pc-config", "pc-post_interrupt")
 	if checks := strings.Fields(cluster.Exec(t, n, "cat /var/log/checks")); len(checks) != 3 {
 		t.Errorf("%d checks ran after apply, want 3", len(checks))
 	}
@@ -85,11 +86,11 @@ func TestCompactEdit(t *testing.T) {
 	selectNodes(t, name, n)
 	first := compactSkyhook(name, "", 3, map[string]string{"apply": "sleep 12"})
 	cluster.Apply(t, first)
-	cluster.EventuallyPrints(t, "the second package is applied", func(out string) bool { return strings.Contains(out, `"p1|1.0.0":{"name":"p1"`) },
+	cluster.EventuallyPrints(t, "the second package is applied", func(out string) bool { return strings.Contains(out, `"pb|1.0.0":{"name":"pb"`) },
 		"get", "node", n, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/nodeState_`+name+`}`)
-	cluster.Apply(t, strings.ReplaceAll(first, "echo p2-apply >>", "echo p2-edited >>"))
+	cluster.Apply(t, strings.ReplaceAll(first, "echo pc-apply >>", "echo pc-edited >>"))
 	cluster.WaitComplete(t, name)
-	requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config", "p2-edited", "p2-config")
+	requireStagesOnce(t, n, "pa-apply", "pa-config", "pb-apply", "pb-config", "pc-edited", "pc-config")
 	cluster.RemoveSkyhook(t, name)
 }
 
@@ -102,7 +103,7 @@ func TestCompactPowerCut(t *testing.T) {
 			selectNodes(t, name, n)
 			cluster.Apply(t, compactSkyhook(name, "", 2, map[string]string{stage: "sleep 8"}))
 			cluster.EventuallyPrints(t, "the stage runs", func(out string) bool {
-				return strings.Contains(out, fmt.Sprintf(`"p1|1.0.0":{"name":"p1","version":"1.0.0","image":%q,"stage":%q,"state":"in_progress"`, shellscript, stage))
+				return strings.Contains(out, fmt.Sprintf(`"pb|1.0.0":{"name":"pb","version":"1.0.0","image":%q,"stage":%q,"state":"in_progress"`, shellscript, stage))
 			}, "get", "node", n, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/nodeState_`+name+`}`)
 			time.Sleep(2 * time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Timeout)
@@ -118,7 +119,7 @@ func TestCompactPowerCut(t *testing.T) {
 				}
 			}
 			cluster.WaitComplete(t, name)
-			requireStagesOnce(t, n, "p0-apply", "p0-config", "p1-apply", "p1-config")
+			requireStagesOnce(t, n, "pa-apply", "pa-config", "pb-apply", "pb-config")
 			cluster.Exec(t, n, "rm -f /var/log/stages /var/log/checks")
 			cluster.RemoveSkyhook(t, name)
 		})
