@@ -32,8 +32,8 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, work *no
 	foreign := ""
 	for _, a := range work.withoutFailed(work.actions) {
 		by := w.objects.skyhooks[a.Rollout]
-		mountsMetadata := a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by != nil && by.IsStage(n.Name, a.Task)
-		if by == nil || !mountsMetadata || refused[a.Rollout] != nil || work.failed[a.Rollout] {
+		isNeeded := by != nil && (a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by.IsStage(n.Name, a.Task)) && by.MountsMetadata(n, a.Task)
+		if !isNeeded || refused[a.Rollout] != nil || work.failed[a.Rollout] {
 			continue
 		}
 		if foreign == "" {

@@ -55,7 +55,9 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 	if err != nil {
 		return fmt.Errorf("making the pod of %s: %w", a.Task, err)
 	}
-	want := maps.Clone(pod.Annotations)
+	expected := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(pod.Annotations)}}
+	skyhook.TrimFiles(expected) // they have what the node was when the pod was made
+	want := expected.Annotations
 	w.options.OnPodCreate(a.Node)
 	err = w.createPod(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {

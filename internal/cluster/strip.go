@@ -51,6 +51,7 @@ func StripNode(n *corev1.Node) *corev1.Node {
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	containers, ends := p.Spec.Containers, p.Status.ContainerStatuses
+	skyhook.TrimFiles(p)
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
 	statuses := summariseContainers(p.Status.InitContainerStatuses)
 	for i, s := range p.Status.InitContainerStatuses {

@@ -118,10 +118,10 @@ func (r renderer) planRun(st *step, planned *node.SkyhookRecord, n *node.Node) *
 // compactContainer runs a stage and its check, with the image of the package mounted, and adds the volumes that it needs to the pod.
 func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookRecord, n *node.Node, isLater bool) corev1.Container {
 	d, p := st.def, rec.Packages[st.key]
-	metadata, image := r.metadataVolume(n), r.imageVolume(d)
-	volumes := []corev1.Volume{metadata, image}
+	image := r.imageVolume(d)
+	volumes := []corev1.Volume{image}
 	mounts := []corev1.VolumeMount{
-		rootVolumeMount(), {Name: metadata.Name, MountPath: metadataDir}, {Name: image.Name, MountPath: imageMount, ReadOnly: true},
+		rootVolumeMount(), {Name: r.addMetadata(pod, n), MountPath: metadataDir}, {Name: image.Name, MountPath: imageMount, ReadOnly: true},
 	}
 	if len(d.config) > 0 {
 		config := r.configVolume(st)

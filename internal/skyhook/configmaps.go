@@ -73,25 +73,30 @@ func (c *Compiled) NodeMetadataVersion() string {
 // NodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
 func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
 	s := c.in.Skyhook
-	packages := map[string]metadataPackage{}
-	for name, d := range c.defs {
-		p := d.Package
-		packages[name] = metadataPackage{name, string(p.Version), p.Image, p.AgentImageOverride, p.Interrupt, p.ConfigInterrupts}
-	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.NodeMetadataName(n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
 		},
-		Data: map[string]string{
-			"annotations.json": node.EncodeJSON(nonNil(n.Annotations)),
-			"labels.json":      node.EncodeJSON(nonNil(n.Labels)),
-			"packages.json": node.EncodeJSON(struct {
-				AgentVersion string                     `json:"agentVersion"`
-				Packages     map[string]metadataPackage `json:"packages"`
-			}{imageTag(c.in.Config.AgentImage), packages}),
-		},
+		Data: c.metadataFiles(n),
+	}
+}
+
+// metadataFiles returns the files that tell a package about its node.
+func (c *Compiled) metadataFiles(n *node.Node) map[string]string {
+	packages := map[string]metadataPackage{}
+	for name, d := range c.defs {
+		p := d.Package
+		packages[name] = metadataPackage{name, string(p.Version), p.Image, p.AgentImageOverride, p.Interrupt, p.ConfigInterrupts}
+	}
+	return map[string]string{
+		"annotations.json": node.EncodeJSON(nonNil(n.Annotations)),
+		"labels.json":      node.EncodeJSON(nonNil(n.Labels)),
+		"packages.json": node.EncodeJSON(struct {
+			AgentVersion string                     `json:"agentVersion"`
+			Packages     map[string]metadataPackage `json:"packages"`
+		}{imageTag(c.in.Config.AgentImage), packages}),
 	}
 }
 

@@ -77,6 +77,9 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 			e.OnSkyhook = true
 			return e
 		}
+		if rep.isShortVisit(a.Node) {
+			return nil
+		}
 		return normal(v1alpha1.EventApply, "Skyhook %s begins to work on the node", name)
 	case a.Verb == rollout.VerbJoin:
 		return normal(v1alpha1.EventInterrupt, "Skyhook %s is ready for the reboot of the node, which others may share", name)
@@ -126,6 +129,20 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		return normal(v1alpha1.EventState, "Skyhook %s is complete on the node", name)
 	}
 	return nil
+}
+
+// isShortVisit reports whether the pods of a node are compact and interrupt nothing: it is complete in a moment, and that is the event.
+func (rep reporter) isShortVisit(nodeName string) bool {
+	t := rep.target(nodeName)
+	if t == nil || !rep.isCompactOn(t.node, &t.rec) {
+		return false
+	}
+	for _, st := range t.steps {
+		if st.effect != nil || st.isInterrupt() {
+			return false
+		}
+	}
+	return true
 }
 
 // reapplies reports whether the node's packages run again because it rebooted.
