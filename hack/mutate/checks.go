@@ -20,6 +20,7 @@ var checks = []struct {
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{worldRuns}},
+	{"internal/agent/", [][]string{{"./internal/agent", "-run", "TestStart$|TestKilledWhileRenewing|TestRandomDeliveries"}}},
 }
 
 // worldRuns are random runs of a whole cluster.

@@ -105,7 +105,7 @@ func (a *Agent) findStagedCopy(parent *host.Dir, place string) (string, error) {
 		}
 	}
 	if a.PodUID == "" {
-		staging = place + ".agent"
+		staging = place + stagingSuffix
 	}
 	return staging, a.copyFromImage(parent, place, staging)
 }
@@ -117,7 +117,7 @@ func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 		return fmt.Errorf("opening the package in this container: %w", err)
 	}
 	defer from.Close()
-	partial := place + ".copy"
+	partial := place + partialSuffix
 	for _, name := range []string{partial, staging} {
 		if err := parent.DeleteAll(name); err != nil {
 			return err

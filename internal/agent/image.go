@@ -21,6 +21,9 @@ import (
 // mountedDirs are mounted beside the image of the package. What the image has of them is not delivered.
 var mountedDirs = []string{pack.ConfigMapDir, pack.NodeMetadataDir}
 
+// Suffixes of a copy that is not complete, and of one that is to be moved into place.
+const partialSuffix, stagingSuffix = ".copy", ".agent"
+
 // imagePackage is a package in the mounted image.
 type imagePackage struct {
 	root *os.Root
@@ -189,6 +192,13 @@ func (a *Agent) bringFromImage(parent *host.Dir, place string) error {
 	if err != nil {
 		return err
 	}
+	for _, suffix := range []string{partialSuffix, stagingSuffix} { // of an agent that was killed: the lock is held
+		if name := place + suffix; parent.Exists(name) {
+			if err := parent.DeleteAll(name); err != nil {
+				return err
+			}
+		}
+	}
 	if a.isDelivered(image, parent, place) {
 		kept, err := a.renewMounted(mounted, parent, place)
 		if kept || err != nil {
@@ -221,15 +231,7 @@ func (a *Agent) isDelivered(image *imagePackage, parent *host.Dir, place string)
 
 // copyImage copies the package beside its directory on the host and moves it into place.
 func (a *Agent) copyImage(image *imagePackage, mounted *mountedFiles, parent *host.Dir, place string) error {
-	partial, staging := place+".copy", place+".agent"
-	if a.PodUID != "" {
-		staging = place + "." + a.PodUID
-	}
-	for _, name := range []string{partial, staging} {
-		if err := parent.DeleteAll(name); err != nil {
-			return err
-		}
-	}
+	partial, staging := place+partialSuffix, place+stagingSuffix
 	if err := parent.CopyNames(image.root, image.names, partial); err != nil {
 		return err
 	}

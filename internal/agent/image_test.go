@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// imageHost is a host, an image and what is mounted beside it, in temporary directories.
+type imageHost struct {
+	t                   *testing.T
+	host, image, mounts string
+	config              map[string]string
+	changes             int // of the host
+	killAt              int // before this change the agent is killed; 0 for never
+	pods                int
+}
+
+const imageCopy = "/state/tuning"
+
+func newImageHost(t *testing.T) *imageHost {
+	t.Helper()
+	dir := t.TempDir()
+	h := &imageHost{t: t, host: filepath.Join(dir, "host"), image: filepath.Join(dir, "image"), mounts: filepath.Join(dir, "mounts"), config: map[string]string{}}
+	for _, at := range []string{h.host, filepath.Join(h.image, "skyhook-package")} {
+		h.check(os.MkdirAll(at, 0o755))
+	}
+	return h
+}
+
+func (h *imageHost) check(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *imageHost) write(at, content string, mode fs.FileMode) {
+	h.t.Helper()
+	h.check(os.RemoveAll(at))
+	h.check(os.MkdirAll(filepath.Dir(at), 0o755))
+	h.check(os.WriteFile(at, []byte(content), mode))
+	h.check(os.Chmod(at, mode))
+}
+
+func (h *imageHost) inImage(name string) string {
+	return filepath.Join(h.image, "skyhook-package", name)
+}
+
+func (h *imageHost) onHost(name string) string { return filepath.Join(h.host, imageCopy, name) }
+
+// setConfig mounts a ConfigMap.
+func (h *imageHost) setConfig(config map[string]string) {
+	h.t.Helper()
+	h.config = config
+	h.check(os.RemoveAll(filepath.Join(h.mounts, pack.ConfigMapDir)))
+	for key, value := range config {
+		h.write(filepath.Join(h.mounts, pack.ConfigMapDir, key), value, 0o644)
+	}
+}
+
+type killed struct{}
+
+// deliver runs the delivery of a new agent to a place of the host. It reports false if the agent was killed.
+func (h *imageHost) deliver(place string) (done bool) {
+	h.t.Helper()
+	h.pods++
+	a, err := New(Request{Mode: pack.ModeConfig, RootMount: h.host, CopyDir: place}, Settings{
+		Env: map[string]string{}, ImageDir: h.image, SourceDir: h.mounts, PodUID: fmt.Sprint("pod-", h.pods), ConfigDigest: pack.ConfigDigest(h.config),
+	}, "test", io.Discard)
+	h.check(err)
+	defer a.Host.Close()
+	h.changes = 0
+	a.Host.OnChange = func(string, string) {
+		if h.changes++; h.changes == h.killAt {
+			panic(killed{})
+		}
+	}
+	defer func() {
+		if crash := recover(); crash != nil {
+			if _, isKill := crash.(killed); !isKill {
+				panic(crash)
+			}
+			done = false
+		}
+	}()
+	copied, err := a.deliverPackage()
+	h.check(err)
+	h.check(copied.Close())
+	return true
+}
+
+// tree describes the files at a place of the host, without the manifest and what a killed agent was writing.
+func (h *imageHost) tree(place string) []string {
+	h.t.Helper()
+	root := filepath.Join(h.host, place)
+	var out []string
+	h.check(filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil || rel == manifestFile || host.IsTemp(rel) {
+			return err
+		}
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		content := ""
+		switch {
+		case st.Mode().IsRegular():
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			content = string(text)
+		case st.Mode()&fs.ModeSymlink != 0:
+			if content, err = os.Readlink(name); err != nil {
+				return err
+			}
+		}
+		out = append(out, fmt.Sprintf("%s %s %q", rel, st.Mode(), content))
+		return nil
+	}))
+	return out
+}
+
+func (h *imageHost) writeImage() {
+	h.t.Helper()
+	h.write(h.inImage("config.json"), `{"schema_version":"v1","package_name":"tuning","package_version":"1.0.0","expected_config_files":[],"modes":{"config":[`+
+		`{"name":"a","path":"a.sh","arguments":[],"returncodes":[0],"on_host":true,"idempotence":false,"upgrade_step":false},`+
+		`{"name":"l","path":"link","arguments":[],"returncodes":[0],"on_host":true,"idempotence":false,"upgrade_step":false}]}}`, 0o644)
+	h.write(h.inImage("skyhook_dir/a.sh"), "#!/bin/sh\n", 0o644)
+	h.write(h.inImage("skyhook_dir/helper.sh"), "#!/bin/sh\n", 0o644)
+	h.write(h.inImage("skyhook_dir/sub/b.sh"), "#!/bin/sh\n", 0o644)
+	h.write(h.inImage("root_dir/etc/x"), "x\n", 0o600)
+	h.write(h.inImage("configmaps/of-the-image"), "x\n", 0o600)
+	h.check(os.RemoveAll(h.inImage("skyhook_dir/link")))
+	h.check(os.Symlink("sub/b.sh", h.inImage("skyhook_dir/link")))
+}
+
+// change changes something of the image, of what is mounted, or of the copy on the host.
+func (h *imageHost) change(luck *rand.Rand) {
+	h.t.Helper()
+	names := []string{"config.json", "skyhook_dir/a.sh", "skyhook_dir/helper.sh", "skyhook_dir/sub/b.sh", "root_dir/etc/x", "skyhook_dir/link", "configmaps/k1", "configmaps/k2", "node-metadata/labels.json"}
+	at := h.onHost(names[luck.IntN(len(names))])
+	isThere := func() bool { _, err := os.Lstat(at); return err == nil }()
+	switch luck.IntN(10) {
+	case 0:
+		h.setConfig(map[string]string{fmt.Sprint("k", luck.IntN(3)): fmt.Sprint(luck.IntN(3)), fmt.Sprint("k", luck.IntN(3)): "x"})
+	case 1:
+		h.write(filepath.Join(h.mounts, pack.NodeMetadataDir, "labels.json"), fmt.Sprint(luck.IntN(5)), 0o644)
+	case 2:
+		h.write(h.inImage("skyhook_dir/helper.sh"), fmt.Sprint(luck.IntN(3)), []fs.FileMode{0o644, 0o755}[luck.IntN(2)])
+	case 3:
+		h.check(os.RemoveAll(at))
+	case 4:
+		if isThere {
+			h.write(at, "somebody else's", 0o644)
+		}
+	case 5:
+		if isThere && filepath.Base(at) != "link" {
+			h.check(os.Chmod(at, 0o711))
+		}
+	case 6:
+		h.check(os.RemoveAll(at))
+		if isThere {
+			h.check(os.Symlink("/etc/passwd", at))
+		}
+	case 7:
+		if h.check(os.RemoveAll(at)); isThere {
+			h.check(os.MkdirAll(filepath.Join(at, "sub"), 0o755))
+		}
+	case 8:
+		more := h.inImage("skyhook_dir/more/x")
+		if _, err := os.Lstat(more); err == nil {
+			h.check(os.RemoveAll(filepath.Dir(more)))
+		} else {
+			h.write(more, "more", 0o644)
+		}
+	}
+}
+
+// TestRandomDeliveries: whatever happened to the copy on the host, and wherever agents before were killed, it is afterwards like a new copy,
+// but for the files that steps created. When nothing differs, nothing is changed.
+func TestRandomDeliveries(t *testing.T) {
+	kills := 0
+	for seed := range uint64(80) {
+		luck := rand.New(rand.NewPCG(seed, 2))
+		h := newImageHost(t)
+		h.writeImage()
+		h.setConfig(map[string]string{"k1": "a"})
+		h.write(filepath.Join(h.mounts, pack.NodeMetadataDir, "labels.json"), "1", 0o644)
+		h.deliver(imageCopy)
+		h.write(h.onHost("skyhook_dir/of-a-step"), "made", 0o644)
+		h.write(h.onHost("configmaps/of-a-step"), "made", 0o644)
+		for range 6 {
+			for range luck.IntN(3) {
+				h.change(luck)
+			}
+			if h.killAt = luck.IntN(25); h.deliver(imageCopy) {
+				h.killAt = 0
+			} else {
+				kills++
+			}
+		}
+		h.killAt = 0
+		h.deliver(imageCopy)
+		h.deliver("/state/fresh")
+		h.write(filepath.Join(h.host, "state/fresh/skyhook_dir/of-a-step"), "made", 0o644)
+		h.write(filepath.Join(h.host, "state/fresh/configmaps/of-a-step"), "made", 0o644)
+		if diff := cmp.Diff(h.tree("/state/fresh"), h.tree(imageCopy)); diff != "" {
+			t.Fatalf("seed %d: a new copy (-) and this one (+):\n%s", seed, diff)
+		}
+		for _, step := range []string{"skyhook_dir/a.sh", "skyhook_dir/link"} { // which would change when they run
+			if st, err := os.Stat(h.onHost(step)); err != nil || st.Mode().Perm()&0o111 != 0o111 {
+				t.Fatalf("seed %d: %s is not executable: %v", seed, step, err)
+			}
+		}
+		if h.deliver(imageCopy); h.changes != 0 {
+			t.Fatalf("seed %d: a copy that is right was changed", seed)
+		}
+		left, err := os.ReadDir(filepath.Join(h.host, "state"))
+		h.check(err)
+		if len(left) != 2 {
+			t.Fatalf("seed %d: %v is left", seed, left)
+		}
+	}
+	if kills < 80 {
+		t.Errorf("only %d kills", kills)
+	}
+}
+
+// TestKilledWhileRenewing: a key that an agent wrote before it was killed goes when the next ConfigMap does not have it.
+func TestKilledWhileRenewing(t *testing.T) {
+	for at := 1; ; at++ {
+		h := newImageHost(t)
+		h.writeImage()
+		h.setConfig(map[string]string{"k1": "a", "k2": "a"})
+		h.deliver(imageCopy)
+		h.setConfig(map[string]string{"k1": "b", "k3": "b"})
+		h.killAt = at
+		done := h.deliver(imageCopy)
+		h.killAt = 0
+		h.setConfig(map[string]string{"k1": "a"})
+		h.deliver(imageCopy)
+		h.deliver("/state/fresh")
+		if diff := cmp.Diff(h.tree("/state/fresh"), h.tree(imageCopy)); diff != "" {
+			t.Fatalf("killed before change %d: a new copy (-) and this one (+):\n%s", at, diff)
+		}
+		if done {
+			if at < 9 {
+				t.Errorf("only %d changes", at-1)
+			}
+			return
+		}
+	}
+}
+
+// TestStart: with text in the file nothing begins; what has begun, and not failed, goes on.
+func TestStart(t *testing.T) {
+	h := newImageHost(t)
+	stop := filepath.Join(t.TempDir(), "stop")
+	newRun := func(mode pack.Mode, run string) *Agent {
+		a, err := New(Request{Mode: mode, RootMount: h.host, CopyDir: imageCopy}, Settings{
+			Env: map[string]string{}, StopFile: stop, StateDir: "/state", RunID: run, WithCheck: true, Resource: pack.ResourceID{Owner: "o", Package: "tuning", Version: "1.0.0"},
+		}, "test", io.Discard)
+		h.check(err)
+		t.Cleanup(func() { _ = a.Host.Close() })
+		return a
+	}
+	expect := func(a *Agent, want pack.Class) {
+		t.Helper()
+		class := pack.Class("")
+		if err := a.requireStart(); err != nil {
+			class = classify(err).Class
+		}
+		if class != want {
+			t.Errorf("%s %s: %q, want %q", a.Mode, a.RunID, class, want)
+		}
+	}
+	begin := func(a *Agent) *stageRun {
+		held, err := a.lockRecord(t.Context(), "tuning")
+		h.check(err)
+		r := &stageRun{Agent: a, mode: a.Mode, held: held}
+		h.check(r.noteBegin())
+		return r
+	}
+	end := func(r *stageRun, result error) {
+		r.noteEnd(result)
+		r.held.Release()
+	}
+	expect(newRun(pack.ModeApply, "1"), "") // no file
+	h.write(stop, " \n", 0o644)
+	expect(newRun(pack.ModeApply, "1"), "")
+	h.write(stop, "edited", 0o644)
+	expect(newRun(pack.ModeApply, "1"), pack.NotBegun)
+	expect(newRun(pack.ModeApplyCheck, "1"), "")
+	expect(newRun(pack.ModeDrift, "1"), "")
+
+	r := begin(newRun(pack.ModeApply, "1"))
+	end(r, newFault(pack.Stopped, "stopped"))
+	expect(newRun(pack.ModeApply, "1"), "")
+	expect(newRun(pack.ModeApply, "2"), pack.NotBegun)
+	expect(newRun(pack.ModeConfig, "1"), pack.NotBegun)
+	end(begin(newRun(pack.ModeApply, "1")), newFault(pack.RetryLater, "later"))
+	expect(newRun(pack.ModeApply, "1"), "")
+	r = begin(newRun(pack.ModeApply, "1"))
+	r.noteEnd(nil) // its check is to follow
+	expect(newRun(pack.ModeApply, "1"), "")
+	r.beginCheck()
+	end(r, nil)
+	expect(newRun(pack.ModeApply, "1"), pack.NotBegun)
+	end(begin(newRun(pack.ModeConfig, "1")), errors.New("the host is full"))
+	expect(newRun(pack.ModeConfig, "1"), pack.NotBegun)
+	if files, err := os.ReadDir(filepath.Join(h.host, "state/records/tuning")); err != nil || slices.ContainsFunc(files, func(e fs.DirEntry) bool { return e.Name() != "lock" }) {
+		t.Errorf("%v %v", files, err)
+	}
+}
