@@ -41,11 +41,12 @@ type testCluster struct {
 	dir      string // of programs and images
 	client   *kubernetes.Clientset
 	progress io.Writer
+	verbose  bool
 }
 
 // bringUp brings the cluster up, or finds one that is up.
 func bringUp(ctx context.Context, set settings, progress io.Writer) (*testCluster, error) {
-	c := &testCluster{name: set.cluster, progress: progress}
+	c := &testCluster{name: set.cluster, progress: progress, verbose: set.verbose}
 	if c.isOurs = c.name == ""; c.isOurs {
 		c.name = clusterName
 	}

@@ -110,6 +110,11 @@ func (c *testCluster) measure(ctx context.Context, r result, number int, limit t
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	clock := newStopwatch(name, measuredNodes)
+	if c.verbose {
+		if err := c.printContainers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	nodes := informers.NewSharedInformerFactory(c.client, 0).Core().V1().Nodes().Informer()
 	see := func(o any) {
 		if n, isNode := o.(*corev1.Node); isNode {
@@ -134,4 +139,32 @@ func (c *testCluster) measure(ctx context.Context, r result, number int, limit t
 	}
 	_, err := c.kubectl(ctx, "", "delete", "skyhook", name, "--timeout=5m")
 	return clock.list(), err
+}
+
+// printContainers prints when a container of a stage is seen in another state, until ctx ends.
+func (c *testCluster) printContainers(ctx context.Context) error {
+	begin, seen := time.Now(), map[string]string{}
+	see := func(o any) {
+		p, isPod := o.(*corev1.Pod)
+		if !isPod || !slices.Contains(measuredNodes, p.Spec.NodeName) {
+			return
+		}
+		for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			state := "waits"
+			switch {
+			case status.State.Running != nil:
+				state = "runs"
+			case status.State.Terminated != nil:
+				state = fmt.Sprintf("ended with %d", status.State.Terminated.ExitCode)
+			}
+			if key := string(p.UID) + "/" + status.Name; seen[key] != state {
+				seen[key] = state
+				fmt.Fprintf(c.progress, "  +%6.2f s %s %s %s %s\n", time.Since(begin).Seconds(), p.Spec.NodeName, p.Name, status.Name, state)
+			}
+		}
+	}
+	pods := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, p any) { see(p) }})
+	go pods.RunWithContext(ctx)
+	return err
 }

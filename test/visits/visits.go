@@ -36,7 +36,7 @@ type settings struct {
 	layouts, kinds, images []string
 	runs                   int
 	cluster                string // that is up already; empty for one of our own
-	keep                   bool
+	keep, verbose          bool
 	limit                  time.Duration // of one Skyhook
 }
 
@@ -65,6 +65,7 @@ func readSettings(args []string) (settings, error) {
 	flags.IntVar(&set.runs, "runs", 1, "how often each is measured; the table has the means")
 	flags.StringVar(&set.cluster, "cluster", "", "a cluster of test/cluster that is up, with the nodes node1, node2 and operator; it is left up")
 	flags.BoolVar(&set.keep, "keep", false, "leave the cluster up")
+	flags.BoolVar(&set.verbose, "v", false, "print when each container was seen to begin and to end")
 	flags.DurationVar(&set.limit, "limit", 10*time.Minute, "how long one Skyhook may take")
 	if err := flags.Parse(args); err != nil {
 		return set, err
