@@ -44,10 +44,10 @@ func kyverno(t *testing.T, folder string, args ...string) string {
 	return string(out)
 }
 
-// TestKyvernoRestricts has Kyverno admit and refuse the Skyhooks of kyverno/skyhooks.yaml. A policy that Kyverno finds invalid is
+// TestKyvernoRestricts has Kyverno admit and refuse the Skyhooks of kyverno/skyhooks.yaml and the pods of kyverno/pods.yaml. A policy that Kyverno finds invalid is
 // skipped by it, and counts as passed: it fails here.
 func TestKyvernoRestricts(t *testing.T) {
-	for _, file := range []string{"kyverno-test.yaml", "kyverno-test-administrator.yaml"} {
+	for _, file := range []string{"kyverno-test.yaml", "kyverno-test-administrator.yaml", "kyverno-test-pods.yaml"} {
 		out := kyverno(t, "kyverno", "test", ".", "--file-name", file, "--detailed-results")
 		if !strings.Contains(out, " and 0 tests failed") || strings.Contains(out, "Invalid Policy") {
 			t.Errorf("%s:\n%s", file, out)
@@ -109,17 +109,17 @@ func TestKyvernoVerifiesSignatures(t *testing.T) {
 		{"an unsigned NodeOp", ofNodeOp, "unsigned:1.0.0", "pass: 0, fail: 2"},
 		{"an unsigned pod of somebody else", "namespace: team", "unsigned:1.0.0", "pass: 0, fail: 0"},
 	} {
-		s.write("pod.yaml", fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: p, %s}
-spec:
-  initContainers: [{name: package-init, image: "%s/%s"}]
-  containers: [{name: pause, image: registry.k8s.io/pause:3.10}]
-`, c.metadata, host, c.image))
-		out := kyverno(t, folder, "apply", "policy.yaml", "--resource", "pod.yaml", "--registry")
-		if !strings.Contains(out, c.want+", warn: 0, error: 0, skip: 0") {
-			t.Errorf("%s: want %s:\n%s", c.what, c.want, out)
+		for layout, spec := range map[string]string{
+			"Compatible": `initContainers: [{name: package-init, image: "%s"}], containers: [{name: pause, image: "registry.k8s.io/pause:3.10"}]`,
+			"Compact": `containers: [{name: package-apply, image: "registry.k8s.io/agent:1"}],
+  volumes: [{name: root, hostPath: {path: /}}, {name: image-package, image: {reference: "%s"}}]`,
+			"prepull": `containers: [{name: package-image, image: "%s"}]`,
+		} {
+			s.write("pod.yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, %s}\nspec: {"+spec+"}\n", c.metadata, host+"/"+c.image))
+			out := kyverno(t, folder, "apply", "policy.yaml", "--resource", "pod.yaml", "--registry")
+			if !strings.Contains(out, c.want+", warn: 0, error: 0, skip: 0") {
+				t.Errorf("%s, %s: want %s:\n%s", c.what, layout, c.want, out)
+			}
 		}
 	}
 }

@@ -253,10 +253,10 @@ func checkValues(text string) error {
 	return chartutil.ValidateAgainstSchema(chart, merged)
 }
 
-// TestAdmissionPolicy applies the policy of docs/kyverno and checks what it rejects and what it admits.
-func TestAdmissionPolicy(t *testing.T) {
-	connect(t)
-	text, err := os.ReadFile("../../docs/kyverno/admission-policy.yaml")
+// createUntilEnd creates the objects of a file, and deletes them when the test ends.
+func createUntilEnd(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,6 +279,12 @@ func TestAdmissionPolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAdmissionPolicy applies the policy of docs/kyverno and checks what it rejects and what it admits.
+func TestAdmissionPolicy(t *testing.T) {
+	connect(t)
+	createUntilEnd(t, "../../docs/kyverno/admission-policy.yaml")
 	skyhook := func(of string) error {
 		return checkPart(frames["packages"], block{more: "packages", text: "tool: {version: 1.0.0, " + of + "}"})
 	}

@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -57,5 +58,34 @@ func TestPolicyControllerVerifiesSignatures(t *testing.T) {
 		if isAdmitted != c.isAdmitted || !strings.Contains(text, c.want) {
 			t.Errorf("%s: admitted %v, want %v and %q:\n%s", c.what, isAdmitted, c.isAdmitted, c.want, text)
 		}
+	}
+}
+
+// TestPolicyControllerIgnoresVolumes: what docs/kyverno/README.md says of policy-controller is true as long as its validator reads all
+// kinds of containers of a pod, and no volumes.
+func TestPolicyControllerIgnoresVolumes(t *testing.T) {
+	if os.Getenv("SKYHOOK_POLICY_TESTER") == "" {
+		t.Skip(`SKYHOOK_POLICY_TESTER does not name policy-controller's program: run "make policy-controller", which builds it`)
+	}
+	version := strings.TrimPrefix(filepath.Base(filepath.Dir(os.Getenv("SKYHOOK_POLICY_TESTER"))), "policy-controller-")
+	out, err := exec.Command("go", "mod", "download", "-json", "github.com/sigstore/policy-controller@"+version).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(module.Dir, "pkg", "webhook", "validator.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"ps.InitContainers", "ps.Containers", "ps.EphemeralContainers"} {
+		if !strings.Contains(string(text), field) {
+			t.Errorf("policy-controller %s does not read %s", version, field)
+		}
+	}
+	if strings.Contains(string(text), "Volumes") {
+		t.Errorf("policy-controller %s reads volumes: say so in docs/kyverno/README.md and docs/security.md", version)
 	}
 }
