@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ func newNodeMarks(skyhook string) nodeMarks {
 }
 
 // Words returns the edit of a node's status marks: annotation, label, version and node conditions. It is empty when all are current.
-// Nodes that only wait get no conditions yet, and a Skyhook that is being deleted adds none.
+// Nodes that only wait get no conditions yet, nor do those that are complete in a moment, and a Skyhook that is being deleted adds none.
 func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	t := c.target(n.Name)
 	if c.Rollout.Deleting || t == nil || !t.selected {
@@ -49,6 +50,7 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	spoken := n.Annotations[c.marks.status] == string(status) && n.Labels[c.marks.status] == string(status)
 	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.reporter().hasOwnCondition(n)
 	open, failing := status != v1alpha1.StatusComplete, on.Erroring
+	silent = silent || status == v1alpha1.StatusInProgress && !failing && c.reporter().isBrief(t)
 	if spoken && (silent || n.HasConditionReason(c.marks.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(c.marks.erroring, chooseReason(failing, erroringReasons))) {
 		return node.Edit{}
 	}
@@ -59,6 +61,15 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 		c.reporter().setNodeCondition(&e, n, c.marks.erroring, failing, chooseReason(failing, erroringReasons), c.marks.errorMessage)
 	}
 	return e
+}
+
+// brief is how long a node may be in progress before its conditions say so, if what is done there interrupts nothing.
+const brief = 10 * time.Second
+
+// isBrief reports whether the work on a node is expected to be complete in a moment.
+func (rep reporter) isBrief(t *target) bool {
+	hasBegun := t.rec.Admitted && t.rec.At != nil
+	return rep.isShortVisit(t.node.Name) && (!hasBegun || rep.in.Now.Sub(*t.rec.At) < brief)
 }
 
 // chooseReason returns the reason for True or for False.
