@@ -35,9 +35,9 @@ type applier struct {
 	look      *lookList
 	accepted  map[string]bool // contents of objects that the API server would not refuse
 	gates     *gates.Checker
-	lastNode  string                    // that was worked on when there were more than one pass may do
-	ledgers   map[rollout.Ref]time.Time // that were written a moment ago, and when
-	metadata  *sync.Map                 // name of a ConfigMap with a node's metadata to the hash of what was written
+	lastNode  string // that was worked on when there were more than one pass may do
+	ledgers   *ledgerTimes
+	metadata  *sync.Map // name of a ConfigMap with a node's metadata to the hash of what was written
 }
 
 // pass is one plan being applied.
@@ -82,13 +82,15 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	early := p.collectWork(withoutLedger, o.inFlight.nodes, true)
 	p.send(ctx, early)
 
-	p.writeLedgers(limited, plan.Ledgers)
+	ledgers := p.openLedgers(plan.Ledgers)
 	p.markIncomplete(plan)
 	skip := maps.Clone(o.inFlight.nodes)
 	for _, w := range early {
 		skip[w.node] = true
 	}
-	p.send(ctx, p.collectWork(withLedger, skip, false))
+	now, later := splitByPending(plan, ledgers, p.collectWork(withLedger, skip, false))
+	p.send(ctx, now)
+	p.sendWithLedgers(ctx, plan, ledgers, later)
 
 	skyhooks.recordRevisions(limited)
 	skyhooks.cleanUpAll(limited)

@@ -56,8 +56,12 @@ type Options struct {
 	Parallel      int                        // nodes that are written to at the same time; 16 when 0
 	Clock         func() time.Time           // time.Now when nil
 	OnPodCreate   func(node string)          // called before a pod is created on a node; may be nil
-	OnComplete    func()                     // called when the work on a node or a status is complete; Apply and UpdateStatus wait for that when nil
-	ApplyTimeout  time.Duration              // how long after an observation something planned from it may be sent; 0 for no limit
+	OnComplete    func(node string)          // called when the work on a node is complete, or a status or ledger without one; Apply and UpdateStatus wait for that when nil
+
+	// OnRequest is called before the first request for a node of a plan, with when what it was planned from was observed; may be nil.
+	OnRequest func(node string, observed time.Time)
+
+	ApplyTimeout time.Duration // how long after an observation something planned from it may be sent; 0 for no limit
 
 	// LedgerInterval is the least time between two writes of one ledger: nodes that may start meanwhile are admitted
 	// together. 0 to write every admission at once.
@@ -113,6 +117,9 @@ func New(o Options) *Cluster {
 	if o.OnPodCreate == nil {
 		o.OnPodCreate = func(string) {}
 	}
+	if o.OnRequest == nil {
+		o.OnRequest = func(string, time.Time) {}
+	}
 	inFlight, evictions, refused, checker := newInFlight(o.Parallel), drain.NewRefusals(), newRefusals(), &gates.Checker{}
 	history, look := &revisions{}, &lookList{}
 	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
@@ -124,7 +131,7 @@ func New(o Options) *Cluster {
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,
-			ledgers: map[rollout.Ref]time.Time{}, metadata: &sync.Map{},
+			ledgers: &ledgerTimes{at: map[rollout.Ref]time.Time{}}, metadata: &sync.Map{},
 		},
 	}
 }

@@ -26,13 +26,14 @@ const maxErrors = 5
 // one plan at a time: nothing is planned for it until its work has completed.
 type inFlight struct {
 	senders   sync.WaitGroup
-	slots     chan struct{}        // one for each node that is written to at the same time
+	queue     *sendQueue
 	backoff   *flowcontrol.Backoff // of what failed
 	conflicts *flowcontrol.Backoff // of writes that conflicted
 
 	mu          sync.Mutex
 	nodes       map[string]*nodeWork
-	statuses    map[types.UID]bool       // objects whose status is being written
+	statuses    map[types.UID]bool       // objects whose status is being written, or their ledger
+	ledgers     map[types.UID]func()     // objects whose ledger is being written: what writes their status afterwards, or nil
 	failedUntil map[failureKey]time.Time // what failed a moment ago
 	completed   map[*Objects][]*nodeWork // since the last outcome, by what they were planned from
 	retryAt     time.Time
@@ -59,9 +60,9 @@ type inFlightView struct {
 
 func newInFlight(parallel int) *inFlight {
 	return &inFlight{
-		slots: make(chan struct{}, parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff),
+		queue: newSendQueue(parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff),
 		conflicts: flowcontrol.NewBackOff(minConflictBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
-		statuses: map[types.UID]bool{}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
+		statuses: map[types.UID]bool{}, ledgers: map[types.UID]func(){}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
 
@@ -138,6 +139,38 @@ func (f *inFlight) endStatus(uid types.UID, err error) {
 	if err != nil {
 		f.errs = append(f.errs, err)
 	}
+}
+
+// beginLedger notes that the ledger of an object is written from now on: its status is written afterwards.
+func (f *inFlight) beginLedger(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.statuses[uid], f.ledgers[uid] = true, nil
+}
+
+// queueStatus has the status of an object written after its ledger. It returns false if its status is being written.
+func (f *inFlight) queueStatus(uid types.UID, write func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, isLedger := f.ledgers[uid]
+	if isLedger {
+		f.ledgers[uid] = write
+	}
+	return isLedger
+}
+
+// endLedger notes that the ledger of an object was written. It returns what writes its status then; nil for nothing. A status that was made
+// for admissions that were not written is not written.
+func (f *inFlight) endLedger(uid types.UID, isWritten bool) (writeStatus func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	writeStatus = f.ledgers[uid]
+	delete(f.ledgers, uid)
+	if !isWritten || writeStatus == nil {
+		delete(f.statuses, uid)
+		return nil
+	}
+	return writeStatus
 }
 
 // retry asks for another pass at a time.

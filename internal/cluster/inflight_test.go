@@ -56,7 +56,7 @@ func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blocking
 		g.next = next
 		return g
 	})
-	s.cluster.options.OnComplete = func() {}
+	s.cluster.options.OnComplete = func(string) {}
 	t.Cleanup(func() {
 		g.unblock()
 		s.cluster.WaitForInFlight()
@@ -258,7 +258,8 @@ func TestSlowStatus(t *testing.T) {
 	}
 }
 
-// TestSlowLedger shows that other nodes go on while an admission is being written to the ledger.
+// TestSlowLedger shows that other nodes go on to their end while an admission is being written to the ledger, that the admission waits for it,
+// and that the last status follows it.
 func TestSlowLedger(t *testing.T) {
 	s, g := newSlowScenario(t, 3, "/nowhere")
 	budget := func(n string) string {
@@ -275,23 +276,33 @@ func TestSlowLedger(t *testing.T) {
 	if len(plan.Ledgers) != 1 {
 		t.Fatalf("with a budget of three the ledgers are %v", plan.Ledgers)
 	}
-	g.ends = "/skyhooks/demo/status"
-	ended := make(chan error, 1)
-	go func() {
-		_, err := s.cluster.Apply(context.Background(), o, plan)
-		ended <- err
-	}()
+	g.ends, s.statusesHang = "/skyhooks/demo/status", true
+	_, err := s.cluster.Apply(context.Background(), o, plan)
+	s.Must(err)
+	s.updateStatuses(o, plan)
 	s.Eventually("the next stage begins on n1 and n2", func() bool {
 		return len(slices.DeleteFunc(s.podNames(), func(n string) bool { return slices.Contains(before, n) })) == 2
 	})
-	select {
-	case err := <-ended:
-		t.Errorf("the ledger was written before anything else: %v", err)
-	default:
+	for range 12 {
+		s.passWithout("n3")
+	}
+	for _, n := range []string{"n1", "n2"} {
+		if got := s.GetNode(n).Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+			t.Errorf("while the ledger is being written %s is %q", n, got)
+		}
+	}
+	if isAdmitted := s.GetNode("n3").Annotations[v1alpha1.PrefixRecord+"demo"] != ""; isAdmitted || !s.cluster.IsInFlight("n3") {
+		t.Errorf("n3 does not wait for the ledger: admitted %v", isAdmitted)
+	}
+	if g.countWaiting() != 1 {
+		t.Errorf("%d requests change the status of the Skyhook at the same time", g.countWaiting())
 	}
 	g.unblock()
-	s.Must(<-ended)
+	s.statusesHang = false
 	s.waitUntilComplete()
+	if got := s.GetSkyhook("demo").Status.CompleteNodes; got != "2/3" {
+		t.Errorf("after the ledger the status says %q and not what was true meanwhile", got)
+	}
 	for range 25 {
 		s.passWithout()
 	}

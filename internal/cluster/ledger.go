@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,54 +33,162 @@ var errStatusInFlight = errors.New("its status is being written")
 // errTooSoon means that the ledger was written a moment ago. Whoever is to be admitted now is admitted with the next write.
 var errTooSoon = errors.New("it was written a moment ago")
 
-// writeLedgers writes the ledgers before anybody is admitted, each only if its object is still the version that was decided
-// about. Whoever wrote meanwhile, another operator or a person, made the decision stale: what needs that ledger is not
-// done in this pass.
-func (p *pass) writeLedgers(ctx context.Context, ledgers []rollout.Ledger) {
+// ledgerTimes is when ledgers were written a moment ago.
+type ledgerTimes struct {
+	mu sync.Mutex
+	at map[rollout.Ref]time.Time
+}
+
+// mayWriteAt is when a ledger may be written again.
+func (t *ledgerTimes) mayWriteAt(owner rollout.Ref, interval time.Duration) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at[owner].Add(interval)
+}
+
+// note notes that a ledger was written, and forgets what was written earlier than an interval ago.
+func (t *ledgerTimes) note(owner rollout.Ref, now time.Time, interval time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.at, func(_ rollout.Ref, written time.Time) bool { return !now.Before(written.Add(interval)) })
+	t.at[owner] = now
+}
+
+// openLedgers returns the ledgers of a plan that can be written now. What needs one of the others is not done in this pass.
+func (p *pass) openLedgers(ledgers []rollout.Ledger) []ledgerEntry {
+	var out []ledgerEntry
 	for _, l := range ledgers {
-		err := p.writeLedger(ctx, l)
-		if err == nil {
-			p.inFlight.forgetConflicts(l.Owner)
+		entry, err := p.openLedger(l)
+		if err != nil {
+			p.denyLedger(l.Owner, err)
 			continue
 		}
-		p.denied[l.Owner] = true
-		switch {
-		case errors.Is(err, errStatusInFlight):
-		case errors.Is(err, errTooSoon):
-			p.inFlight.retry(p.ledgers[l.Owner].Add(p.options.LedgerInterval))
-		case apierrors.IsConflict(err) && p.inFlight.retryConflict(failureKey{rollout: l.Owner}, p.now):
-		default:
-			p.inFlight.recordError(l.Owner, fmt.Errorf("writing the admissions: %w", err))
-		}
+		out = append(out, entry)
+	}
+	return out
+}
+
+func (p *pass) openLedger(l rollout.Ledger) (ledgerEntry, error) {
+	entry, found := p.findLedger(l)
+	if !found {
+		return entry, errors.New("there is no such object")
+	}
+	if p.objects.inFlight.statuses[entry.was.GetUID()] {
+		return entry, errStatusInFlight
+	}
+	if p.now.Before(p.ledgers.mayWriteAt(l.Owner, p.options.LedgerInterval)) {
+		return entry, errTooSoon
+	}
+	return entry, nil
+}
+
+// denyLedger notes that a ledger was not written. Whoever wrote meanwhile, another operator or a person, made the decision stale.
+func (p *pass) denyLedger(owner rollout.Ref, err error) {
+	p.denied[owner] = true
+	switch {
+	case errors.Is(err, errStatusInFlight):
+	case errors.Is(err, errTooSoon):
+		p.inFlight.retry(p.ledgers.mayWriteAt(owner, p.options.LedgerInterval))
+	case apierrors.IsConflict(err) && p.inFlight.retryConflict(failureKey{rollout: owner}, p.now):
+	default:
+		p.inFlight.recordError(owner, fmt.Errorf("writing the admissions: %w", err))
 	}
 }
 
-func (p *pass) writeLedger(ctx context.Context, l rollout.Ledger) error {
-	entry, found := p.findLedger(l)
-	if !found {
-		return errors.New("there is no such object")
-	}
-	if p.objects.inFlight.statuses[entry.was.GetUID()] {
-		return errStatusInFlight
-	}
-	isTooSoon := func(written time.Time) bool { return p.now.Before(written.Add(p.options.LedgerInterval)) }
-	if isTooSoon(p.ledgers[l.Owner]) {
-		return errTooSoon
-	}
+// writeLedger writes a ledger before anybody is admitted, if its object is still the version that was decided about.
+func (p *pass) writeLedger(ctx context.Context, entry ledgerEntry) {
 	patch, err := entry.patch()
 	if err != nil {
-		return fmt.Errorf("encoding the admissions: %w", err)
+		err = fmt.Errorf("encoding the admissions: %w", err)
+	} else {
+		err = p.patchOwnerStatus(ctx, entry.changed, types.MergePatchType, patch)
 	}
-	if err := p.patchOwnerStatus(ctx, entry.changed, types.MergePatchType, patch); err != nil {
-		return err
+	if err != nil {
+		p.denyLedger(entry.owner, err)
+		return
 	}
-	maps.DeleteFunc(p.ledgers, func(_ rollout.Ref, written time.Time) bool { return !isTooSoon(written) })
-	p.ledgers[l.Owner] = p.now
-	return nil
+	p.ledgers.note(entry.owner, p.now, p.options.LedgerInterval)
+	p.inFlight.forgetConflicts(entry.owner)
+}
+
+// sendWithLedgers writes ledgers, and sends the work of nodes that needs them. The loop does not wait for that with Options.OnComplete:
+// until it is done these nodes are in flight, and so are the statuses of the objects that have the ledgers.
+func (p *pass) sendWithLedgers(ctx context.Context, plan rollout.Plan, ledgers []ledgerEntry, all []*nodeWork) {
+	if len(ledgers) == 0 {
+		return
+	}
+	p.inFlight.add(all)
+	if p.options.OnComplete == nil {
+		p.writeAndSend(ctx, plan, ledgers, all)
+		return
+	}
+	for _, l := range ledgers {
+		p.inFlight.beginLedger(l.was.GetUID())
+	}
+	later := *p
+	later.denied, later.incomplete = maps.Clone(p.denied), map[rollout.Ref]bool{}
+	p.inFlight.senders.Go(func() {
+		later.writeAndSend(ctx, plan, ledgers, all)
+		for _, l := range ledgers {
+			if writeStatus := p.inFlight.endLedger(l.was.GetUID(), !later.denied[l.owner]); writeStatus != nil {
+				writeStatus()
+			}
+		}
+		p.options.OnComplete("")
+	})
+}
+
+// writeAndSend writes ledgers, and then sends what needs them. Nothing is sent to the nodes of a rollout one of whose ledgers was not
+// written: what was decided about them is out of date.
+func (p *pass) writeAndSend(ctx context.Context, plan rollout.Plan, ledgers []ledgerEntry, all []*nodeWork) {
+	limited, cancel := p.withDeadline(ctx)
+	defer cancel()
+	for _, l := range ledgers {
+		p.writeLedger(limited, l)
+	}
+	p.markIncomplete(plan)
+	var sent []*nodeWork
+	for _, w := range all {
+		if w.hasRollout(p.incomplete) {
+			p.complete(w)
+		} else {
+			sent = append(sent, w)
+		}
+	}
+	p.startSending(ctx, sent, true)
+}
+
+// splitByPending separates the work that waits for ledgers: on nodes that need one, and what reports on the rollouts that do.
+func splitByPending(plan rollout.Plan, ledgers []ledgerEntry, all []*nodeWork) (now, later []*nodeWork) {
+	pending := map[rollout.Ref]bool{}
+	for _, a := range plan.Actions {
+		if !a.Ledger.IsZero() && slices.ContainsFunc(ledgers, func(l ledgerEntry) bool { return l.owner == a.Ledger }) {
+			pending[a.Rollout] = true
+		}
+	}
+	for _, w := range all {
+		if w.hasRollout(pending) {
+			later = append(later, w)
+		} else {
+			now = append(now, w)
+		}
+	}
+	return now, later
+}
+
+// hasRollout reports whether one of some rollouts has a part in the work, or reports on the node.
+func (w *nodeWork) hasRollout(some map[rollout.Ref]bool) bool {
+	for name := range w.rollouts {
+		if some[name] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.updates, func(u annotationUpdate) bool { return some[u.by.Rollout.Ref] })
 }
 
 // ledgerEntry is a ledger in the status of its object, before and after it is written.
 type ledgerEntry struct {
+	owner         rollout.Ref
 	was, changed  client.Object
 	before, after any
 }
@@ -89,17 +198,17 @@ func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
 	if o := findOwner(p.writes.NodeOps, p.objects.NodeOps, l, nodeop.Ref); o != nil {
 		changed := o.DeepCopy()
 		changed.Status.Admission = nodeop.AdmissionStatus(l)
-		return ledgerEntry{o, changed, o.Status.Admission, changed.Status.Admission}, true
+		return ledgerEntry{l.Owner, o, changed, o.Status.Admission, changed.Status.Admission}, true
 	}
 	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
 		changed := s.DeepCopy()
 		changed.Status.Admission = policy.ToAdmission(l)
-		return ledgerEntry{s, changed, s.Status.Admission, changed.Status.Admission}, true
+		return ledgerEntry{l.Owner, s, changed, s.Status.Admission, changed.Status.Admission}, true
 	}
 	if d := findOwner(p.writes.Policies, p.objects.Policies, l, policy.Ref); d != nil {
 		changed := d.DeepCopy()
 		changed.Status.Admission = policy.ToAdmission(l)
-		return ledgerEntry{d, changed, d.Status.Admission, changed.Status.Admission}, true
+		return ledgerEntry{l.Owner, d, changed, d.Status.Admission, changed.Status.Admission}, true
 	}
 	return ledgerEntry{}, false
 }

@@ -40,6 +40,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		edit, after = w.buildEdit(ctx, n, work)
 	}
 	work.actions = work.withoutFailed(work.actions)
+	w.options.OnRequest(work.node, w.objects.observedAt)
 	var err error
 	if work.after, err = w.writeNode(ctx, n, edit, after); err != nil {
 		return err

@@ -55,14 +55,15 @@ func TestWorkThatChangesNothing(t *testing.T) {
 	s.Apply(demo)
 	requests := 0
 	o, _ := s.decide(s.cluster)
-	s.cluster.options.OnComplete = func() { requests++ }
+	s.cluster.options.OnComplete = func(string) { requests++ }
 	send := func(a rollout.Action, before func()) int {
 		requests = 0
 		p := s.cluster.newPass(o)
 		work := &nodeWork{node: "n1", actions: []rollout.Action{a}}
 		p.inFlight.add([]*nodeWork{work})
 		before()
-		p.sendAll(context.Background(), &sendQueue{works: []*nodeWork{work}})
+		p.startSending(context.Background(), []*nodeWork{work}, false)
+		s.cluster.WaitForInFlight()
 		return requests
 	}
 	nothing := rollout.Action{Rollout: skyhook.Ref("demo"), Node: "n1", Verb: rollout.VerbSweep, Object: "gone"}

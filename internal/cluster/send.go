@@ -8,70 +8,132 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// sendQueue is the work of one plan that is still to be sent. The first part of each node goes before the second part of
-// any: users wait for what begins, and nothing waits for deletions.
-type sendQueue struct {
-	mu      sync.Mutex
-	works   []*nodeWork
-	drained chan struct{} // closed when the last one is taken
+// sending is the work on one node, as part of a plan.
+type sending struct {
+	*nodeWork
+	pass  *pass
+	ctx   context.Context // it ends with the time that the plan has
+	ended func()
 }
 
-// take returns the next work; nil when there is none.
-func (q *sendQueue) take() *nodeWork {
+// sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
+// parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
+// flight until both are sent. What waited for a ledger takes turns with the rest, so that many admissions do not delay the next stages
+// of nodes.
+type sendQueue struct {
+	most int // parts that are sent at the same time
+
+	mu            sync.Mutex
+	hasRoom       *sync.Cond
+	first, second []*sending
+	admitting     []*sending // first parts that waited for a ledger
+	isTurn        bool       // of one of these
+	workers       int
+}
+
+func newSendQueue(most int) *sendQueue {
+	q := &sendQueue{most: most}
+	q.hasRoom = sync.NewCond(&q.mu)
+	return q
+}
+
+// add adds first parts and sends them.
+func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending, isAdmitting bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.works) == 0 {
+	if isAdmitting {
+		q.admitting = append(q.admitting, all...)
+	} else {
+		q.first = append(q.first, all...)
+	}
+	for range min(len(all), q.most-q.workers) {
+		q.workers++
+		senders.Go(q.work)
+	}
+}
+
+// awaitRoom waits until no more parts wait than are sent at the same time. What is planned next is not planned from objects that are out
+// of date then, and those of few plans are kept.
+func (q *sendQueue) awaitRoom() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.first)+len(q.second) > q.most {
+		q.hasRoom.Wait()
+	}
+}
+
+// work sends one part after the other until the queue is empty.
+func (q *sendQueue) work() {
+	for s := q.take(); s != nil; s = q.take() {
+		if s.pass.sendPart(s) {
+			q.mu.Lock()
+			q.second = append(q.second, s)
+			q.mu.Unlock()
+		}
+	}
+}
+
+// take returns what is sent next; nil when there is nothing, and the worker ends.
+func (q *sendQueue) take() *sending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	from := &q.first
+	if q.isTurn = !q.isTurn && len(q.admitting) > 0; q.isTurn || len(q.first) == 0 {
+		from = &q.admitting
+	}
+	if len(*from) == 0 || len(q.second) > q.most && (*from)[0].pass.objects != q.second[0].pass.objects {
+		from = &q.second
+	}
+	if len(*from) == 0 {
+		q.workers--
 		return nil
 	}
-	w := q.works[0]
-	q.works = q.works[1:]
-	if len(q.works) == 0 && q.drained != nil {
-		close(q.drained)
-		q.drained = nil
-	}
-	return w
+	s := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
+	q.hasRoom.Signal()
+	return s
 }
 
-func (q *sendQueue) add(w *nodeWork) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.works = append(q.works, w)
-}
-
-// send sends the work of some nodes, several nodes at a time. It returns when the last of them is being sent, so that a
-// slow request delays its own node only; without Options.OnComplete it returns when all have completed.
+// send sends the work of some nodes, several nodes at a time. It returns when no more parts wait than are sent at the same time, so that
+// a slow request delays its own node only; without Options.OnComplete it returns when all have completed.
 func (p *pass) send(ctx context.Context, all []*nodeWork) {
+	p.inFlight.add(all)
+	p.startSending(ctx, all, false)
+	if p.options.OnComplete != nil {
+		p.inFlight.queue.awaitRoom()
+	}
+}
+
+// startSending sends the work of nodes that are in flight.
+func (p *pass) startSending(ctx context.Context, all []*nodeWork, isAdmitting bool) {
 	if len(all) == 0 {
 		return
 	}
 	ctx, cancel := p.withDeadline(ctx)
-	drained := make(chan struct{})
-	q := &sendQueue{works: all, drained: drained}
-	p.inFlight.add(all)
-	var senders sync.WaitGroup
-	for range min(p.options.Parallel, len(all)) {
-		senders.Add(1)
-		p.inFlight.senders.Go(func() {
-			defer senders.Done()
-			p.sendAll(ctx, q)
-		})
+	var left atomic.Int64
+	left.Store(int64(len(all)))
+	ended := make(chan struct{})
+	parts := make([]*sending, len(all))
+	for i, w := range all {
+		parts[i] = &sending{nodeWork: w, pass: p, ctx: ctx, ended: func() {
+			if left.Add(-1) == 0 {
+				cancel()
+				close(ended)
+			}
+		}}
 	}
+	p.inFlight.queue.add(&p.inFlight.senders, parts, isAdmitting)
 	if p.options.OnComplete == nil {
-		senders.Wait()
-		cancel()
-		return
+		<-ended
 	}
-	go func() {
-		senders.Wait()
-		cancel()
-	}()
-	<-drained
 }
 
 // withDeadline bounds how long what was decided may still be sent.
@@ -82,27 +144,28 @@ func (p *pass) withDeadline(ctx context.Context) (context.Context, context.Cance
 	return context.WithDeadline(ctx, p.objects.observedAt.Add(p.options.ApplyTimeout))
 }
 
-// sendAll sends one work after the other until the queue is empty.
-func (p *pass) sendAll(ctx context.Context, q *sendQueue) {
-	select {
-	case p.inFlight.slots <- struct{}{}:
-		defer func() { <-p.inFlight.slots }()
-	case <-ctx.Done(): // what is left only completes
+// sendPart sends the next part of the work on a node, and reports whether another one is to be sent.
+func (p *pass) sendPart(s *sending) (hasMore bool) {
+	writer, w := nodeWriter{p}, s.nodeWork
+	if !w.begun {
+		w.begun = p.attempt(s.ctx, w, writer.begin)
+		if w.begun && w.hasSecondPart() {
+			return true
+		}
 	}
-	writer := nodeWriter{p}
-	for w := q.take(); w != nil; w = q.take() {
-		if !w.begun && p.attempt(ctx, w, writer.begin) {
-			w.begun = true
-			q.add(w)
-			continue
-		}
-		if w.begun {
-			p.attempt(ctx, w, writer.finish)
-		}
-		needsPass := p.inFlight.complete(w, p.objects)
-		if needsPass && p.options.OnComplete != nil {
-			p.options.OnComplete()
-		}
+	if w.begun {
+		p.attempt(s.ctx, w, writer.finish)
+	}
+	p.complete(w)
+	s.ended()
+	return false
+}
+
+// complete ends the flight of a node, and requests a pass if that is needed.
+func (p *pass) complete(w *nodeWork) {
+	needsPass := p.inFlight.complete(w, p.objects)
+	if needsPass && p.options.OnComplete != nil {
+		p.options.OnComplete(w.node)
 	}
 }
 

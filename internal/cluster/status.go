@@ -29,7 +29,7 @@ const StatusTimeout = 2 * time.Second
 // for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept, and so is each digest
 // that is recorded for an image.
 // With Options.OnComplete it does not wait for an answer: until there is one, no other status of the object is written, and
-// no node is admitted by its ledger.
+// no node is admitted by its ledger. While the ledger is being written, the last status that is made meanwhile is written afterwards.
 type statusWriter struct {
 	apiWriter
 	inFlight *inFlight
@@ -37,68 +37,90 @@ type statusWriter struct {
 
 // UpdateSkyhookStatus writes the status of a Skyhook.
 func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
-	latest := w.writes.Skyhooks.Latest(s)
-	changed := latest.DeepCopy()
-	status.Admission = latest.Status.Admission
-	status.ImagePins = skyhook.KeepRecordedPins(latest.Status.ImagePins, status.ImagePins)
-	status.DeepCopyInto(&changed.Status)
-	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+	return w.update(ctx, s.UID, func() statusChange {
+		latest := w.writes.Skyhooks.Latest(s)
+		changed := latest.DeepCopy()
+		status.Admission = latest.Status.Admission
+		status.ImagePins = skyhook.KeepRecordedPins(latest.Status.ImagePins, status.ImagePins)
+		status.DeepCopyInto(&changed.Status)
+		return statusChange{latest, changed, latest.Status, changed.Status}
+	})
 }
 
 // UpdatePolicyStatus writes the status of a policy.
 func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
-	latest := w.writes.Policies.Latest(p)
-	changed := latest.DeepCopy()
-	status.Admission = latest.Status.Admission
-	status.DeepCopyInto(&changed.Status)
-	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+	return w.update(ctx, p.UID, func() statusChange {
+		latest := w.writes.Policies.Latest(p)
+		changed := latest.DeepCopy()
+		status.Admission = latest.Status.Admission
+		status.DeepCopyInto(&changed.Status)
+		return statusChange{latest, changed, latest.Status, changed.Status}
+	})
 }
 
 // UpdateNodeOpStatus writes the status of a NodeOp.
 func (w statusWriter) UpdateNodeOpStatus(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
-	latest := w.writes.NodeOps.Latest(o)
-	changed := latest.DeepCopy()
-	status.Admission = latest.Status.Admission
-	status.DeepCopyInto(&changed.Status)
-	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+	return w.update(ctx, o.UID, func() statusChange {
+		latest := w.writes.NodeOps.Latest(o)
+		changed := latest.DeepCopy()
+		status.Admission = latest.Status.Admission
+		status.DeepCopyInto(&changed.Status)
+		return statusChange{latest, changed, latest.Status, changed.Status}
+	})
 }
 
 // UpdateUpgradeStatus writes the status of a NodeOpUpgrade.
 func (w statusWriter) UpdateUpgradeStatus(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
-	latest := w.writes.Upgrades.Latest(u)
-	changed := latest.DeepCopy()
-	status.DeepCopyInto(&changed.Status)
-	return w.update(ctx, latest, changed, latest.Status, changed.Status)
+	return w.update(ctx, u.UID, func() statusChange {
+		latest := w.writes.Upgrades.Latest(u)
+		changed := latest.DeepCopy()
+		status.DeepCopyInto(&changed.Status)
+		return statusChange{latest, changed, latest.Status, changed.Status}
+	})
 }
 
-func (w statusWriter) update(ctx context.Context, latest, changed client.Object, was, status any) (wrote bool, err error) {
-	same, err := isEqualJSON(was, status)
-	if err != nil || same || !w.inFlight.tryBeginStatus(latest.GetUID()) {
+// statusChange is an object as it is and with another status.
+type statusChange struct {
+	latest, changed client.Object
+	was, status     any
+}
+
+// update writes a status if it differs: now, or after the ledger of the object, which is being written.
+func (w statusWriter) update(ctx context.Context, uid types.UID, change func() statusChange) (wrote bool, err error) {
+	c := change()
+	same, err := isEqualJSON(c.was, c.status)
+	if err != nil || same {
 		return false, err
 	}
-	if w.options.OnComplete == nil {
-		defer w.inFlight.endStatus(latest.GetUID(), nil)
-		return w.patch(ctx, latest, changed, status)
+	if !w.inFlight.tryBeginStatus(uid) {
+		return w.inFlight.queueStatus(uid, func() { w.patchInFlight(ctx, uid, change()) }), nil
 	}
-	w.inFlight.senders.Go(func() {
-		_, err := w.patch(ctx, latest, changed, status)
-		if ctx.Err() != nil { // the operator stops
-			err = nil
-		}
-		w.inFlight.endStatus(latest.GetUID(), err)
-		w.options.OnComplete()
-	})
+	if w.options.OnComplete == nil {
+		defer w.inFlight.endStatus(uid, nil)
+		return w.patch(ctx, c)
+	}
+	w.inFlight.senders.Go(func() { w.patchInFlight(ctx, uid, c) })
 	return true, nil
+}
+
+// patchInFlight writes a status that is in flight.
+func (w statusWriter) patchInFlight(ctx context.Context, uid types.UID, c statusChange) {
+	_, err := w.patch(ctx, c)
+	if ctx.Err() != nil { // the operator stops
+		err = nil
+	}
+	w.inFlight.endStatus(uid, err)
+	w.options.OnComplete("")
 }
 
 // patch replaces the whole status, which costs less than to find out what differs, if the object still is the version that
 // was observed. A conflict is no error: the next pass decides again.
-func (w statusWriter) patch(ctx context.Context, latest, changed client.Object, status any) (wrote bool, err error) {
+func (w statusWriter) patch(ctx context.Context, c statusChange) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
-	err = w.patchOwnerStatus(ctx, changed, types.JSONPatchType, []any{
-		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": latest.GetResourceVersion()},
-		map[string]any{"op": "add", "path": "/status", "value": status},
+	err = w.patchOwnerStatus(ctx, c.changed, types.JSONPatchType, []any{
+		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": c.latest.GetResourceVersion()},
+		map[string]any{"op": "add", "path": "/status", "value": c.status},
 	})
 	switch {
 	case err == nil:
@@ -106,7 +128,7 @@ func (w statusWriter) patch(ctx context.Context, latest, changed client.Object, 
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
 	}
-	return false, fmt.Errorf("writing the status of %s: %w", latest.GetName(), err)
+	return false, fmt.Errorf("writing the status of %s: %w", c.latest.GetName(), err)
 }
 
 // isEqualJSON compares statuses in their JSON form, where times have whole seconds and empty fields are absent.

@@ -48,6 +48,11 @@ func (w *nodeWork) fail(name rollout.Ref) {
 	w.failed[name] = true
 }
 
+// hasSecondPart reports whether something is to be sent after the first part: see nodeWriter.finish.
+func (w *nodeWork) hasSecondPart() bool {
+	return len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()
+}
+
 // withoutFailed leaves out the actions of rollouts whose work on the node failed.
 func (w *nodeWork) withoutFailed(actions []rollout.Action) []rollout.Action {
 	if len(w.failed) == 0 {

@@ -191,7 +191,16 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
 		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
-		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) }, OnComplete: requests.requestPass, ApplyTimeout: passTimeout,
+		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) },
+		OnRequest:   func(node string, observed time.Time) { collector.noteRequest(node, observed, time.Now()) },
+		OnComplete: func(node string) {
+			if collector.awaitsRequest(node) {
+				requests.requestSoon()
+			} else {
+				requests.requestPass()
+			}
+		},
+		ApplyTimeout:   passTimeout,
 		LedgerInterval: admitInterval, Newest: w.Newest, PrometheusTokenFile: o.PrometheusTokenFile,
 	})
 	l.reporter = newReporter(l.cluster, collector, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)

@@ -24,6 +24,7 @@ type metricsCollector struct {
 	counters
 	phases   *prometheus.HistogramVec
 	reaction prometheus.Histogram
+	request  prometheus.Histogram
 	liveness *liveness
 
 	mu       sync.Mutex
@@ -32,8 +33,8 @@ type metricsCollector struct {
 	nodeOps  []nodeOpSample
 	upgrades []*opv1.NodeOpUpgrade
 	groups   []rollout.GroupReport
-	passedAt time.Time            // when it ended; zero before the first
-	podEnds  map[string]time.Time // by node: when a stage's pod ended that no other pod followed yet
+	passedAt time.Time         // when it ended; zero before the first
+	podEnds  map[string]podEnd // by node: when a stage's pod ended that no other pod followed yet
 }
 
 // skyhookSample sums up what a pass found about one Skyhook. What it was compiled from is as large as the cluster and is not
@@ -60,16 +61,29 @@ func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.
 	return t
 }
 
+// reactionBuckets are fine where the bounds are.
+var reactionBuckets = []float64{.005, .01, .02, .03, .04, .05, .075, .1, .125, .15, .175, .2, .225, .25, .3, .4, .5, .75, 1, 2, 5}
+
+// podEnd is when a stage's pod on a node ended.
+type podEnd struct {
+	at       time.Time
+	isServed bool // a request for the node was made since
+}
+
 func newMetricsCollector() *metricsCollector {
 	return &metricsCollector{
-		counters: newCounters(), podEnds: map[string]time.Time{}, liveness: &liveness{},
+		counters: newCounters(), podEnds: map[string]podEnd{}, liveness: &liveness{},
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skyhook_loop_seconds", Help: "Time one pass of the loop spends observing, deciding, applying and saying.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"part"}),
 		reaction: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skyhook_reaction_seconds", Help: "Time from seeing that a stage's pod ended to creating the next pod on its node.",
-			Buckets: []float64{.005, .01, .02, .03, .04, .05, .075, .1, .125, .15, .175, .2, .225, .25, .3, .4, .5, .75, 1, 2, 5},
+			Buckets: reactionBuckets,
+		}),
+		request: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skyhook_request_reaction_seconds", Help: "Time from seeing that a stage's pod ended to the next request for its node.",
+			Buckets: reactionBuckets,
 		}),
 	}
 }
@@ -102,7 +116,7 @@ func (m *metricsCollector) Collect(out chan<- prometheus.Metric) {
 
 // registerAll registers all metrics.
 func (m *metricsCollector) registerAll(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{m, m.phases, m.reaction}, m.collectors()...) {
+	for _, c := range append([]prometheus.Collector{m, m.phases, m.reaction, m.request}, m.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -114,7 +128,7 @@ func (m *metricsCollector) registerAll(r prometheus.Registerer) error {
 // created none, unless writes to their node are in flight: there is no reaction to measure.
 func (m *metricsCollector) observePass(began, observed, decided, applied, said time.Time, sending func(node string) bool) {
 	m.mu.Lock()
-	maps.DeleteFunc(m.podEnds, func(node string, at time.Time) bool { return at.Before(began) && !sending(node) })
+	maps.DeleteFunc(m.podEnds, func(node string, end podEnd) bool { return end.at.Before(began) && !sending(node) })
 	m.mu.Unlock()
 	m.phases.WithLabelValues("observe").Observe(observed.Sub(began).Seconds())
 	m.phases.WithLabelValues("decide").Observe(decided.Sub(observed).Seconds())
@@ -127,16 +141,37 @@ func (m *metricsCollector) notePodEnd(node string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, earlier := m.podEnds[node]; !earlier {
-		m.podEnds[node] = now
+		m.podEnds[node] = podEnd{at: now}
 	}
+}
+
+// noteRequest observes the time since a pod ended on a node, if a pass that saw that makes a request for it.
+func (m *metricsCollector) noteRequest(node string, observed, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	end, ok := m.podEnds[node]
+	if !ok || end.isServed || observed.Before(end.at) {
+		return
+	}
+	m.request.Observe(now.Sub(end.at).Seconds())
+	end.isServed = true
+	m.podEnds[node] = end
+}
+
+// awaitsRequest reports whether a pod ended on a node and no request was made for it since.
+func (m *metricsCollector) awaitsRequest(node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	end, ok := m.podEnds[node]
+	return ok && !end.isServed
 }
 
 // notePodCreated observes the time since the pod before ended.
 func (m *metricsCollector) notePodCreated(node string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at, ok := m.podEnds[node]; ok {
-		m.reaction.Observe(now.Sub(at).Seconds())
+	if end, ok := m.podEnds[node]; ok {
+		m.reaction.Observe(now.Sub(end.at).Seconds())
 		delete(m.podEnds, node)
 	}
 }

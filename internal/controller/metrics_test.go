@@ -141,3 +141,29 @@ func TestResource(t *testing.T) {
 		}
 	}
 }
+
+// The time from the end of a pod to the next request for its node is measured once, and only for a plan that was made when the end was
+// known. Until then the node awaits a request.
+func TestRequestReaction(t *testing.T) {
+	b := newMetricsCollector()
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	b.noteRequest("n1", at(0), at(0.5))
+	b.notePodEnd("n1", at(1))
+	b.noteRequest("n1", at(0.9), at(1.1))
+	if !b.awaitsRequest("n1") || b.awaitsRequest("n2") {
+		t.Error("n1 does not await a request, or n2 does")
+	}
+	b.noteRequest("n1", at(1.2), at(1.4))
+	if b.awaitsRequest("n1") {
+		t.Error("n1 awaits a request that was made")
+	}
+	b.noteRequest("n1", at(2), at(3))
+	b.notePodCreated("n1", at(3.5))
+	var m dto.Metric
+	if err := b.request.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	if n, sum := m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum(); n != 1 || sum < 0.399 || sum > 0.401 {
+		t.Errorf("%d reactions of %f s together, want 0.4 s", n, sum)
+	}
+}

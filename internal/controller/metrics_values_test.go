@@ -134,6 +134,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
 	b.observePass(now, at(250), at(750), at(1750), at(3750), func(string) bool { return false })
 	b.notePodEnd("n1", at(0))
+	b.noteRequest("n1", at(100), at(250))
 	b.notePodCreated("n1", at(500))
 	b.countPass(nil)
 	b.countPass(nil)
@@ -263,6 +264,7 @@ var everyValue = []string{
 	"skyhook_passes_total{ok} 2",
 	"skyhook_reaction_seconds{} 0.5 in 1",
 	"skyhook_reboots_total{} 1",
+	"skyhook_request_reaction_seconds{} 0.25 in 1",
 	"skyhook_rollout_ceiling{__default__,canary,demo,unknown} 1",
 	"skyhook_rollout_ceiling{gpu,canary,demo,linear} 3",
 	"skyhook_rollout_completed{gpu,canary,demo,linear} 4",
