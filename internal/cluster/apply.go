@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -133,7 +132,16 @@ func splitByLedger(plan rollout.Plan) (without, with rollout.Plan) {
 		}
 	}
 	without, with = plan, plan
-	without.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), func(a rollout.Action) bool { return needsLedger[a.Node] })
-	with.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), func(a rollout.Action) bool { return !needsLedger[a.Node] })
+	if with.Actions = nil; len(needsLedger) == 0 {
+		return without, with
+	}
+	without.Actions = nil
+	for i := range plan.Actions {
+		to := &without
+		if needsLedger[plan.Actions[i].Node] {
+			to = &with
+		}
+		to.Actions = append(to.Actions, plan.Actions[i])
+	}
 	return without, with
 }

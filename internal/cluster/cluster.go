@@ -47,6 +47,7 @@ type Options struct {
 	Live          client.Reader              // the API server itself
 	Objects       client.Reader              // objects of any kind, for proofs and health gates; nil where they cannot be read
 	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
+	CachedNodes   func() []*corev1.Node      // lists nodes as Cached does, without copying them; nil to use Cached
 	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
 	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
 	Parsed        []*node.Node               // nodes that were parsed before, which are not parsed again; may be nil

@@ -54,13 +54,16 @@ func (p *pass) dryRunObjects(ctx context.Context, plan rollout.Plan) {
 // dryRunsOf returns what the nodes need.
 func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 	var out []dryRun
+	by, isListed := p.objects.skyhooks[name], map[string]bool{}
+	isKnown := func(content string) bool { return isListed[content] || p.accepted[name.String()+" "+content] }
 	for _, node := range nodes {
 		n := p.objects.nodes[node]
 		if n == nil {
 			continue
 		}
-		if by := p.objects.skyhooks[name]; by != nil {
-			for content, pod := range by.DryRunPods(n) {
+		if by != nil {
+			for content, pod := range by.DryRunPods(n, isKnown) {
+				isListed[content] = true
 				out = append(out, dryRun{name.String() + " " + content, pod})
 			}
 		}

@@ -320,7 +320,11 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
 		works := f.completed[from]
 		slices.SortFunc(works, func(a, b *nodeWork) int { return strings.Compare(a.node, b.node) })
-		var actions []rollout.Action
+		count := 0
+		for _, w := range works {
+			count += len(w.done)
+		}
+		actions := make([]rollout.Action, 0, count)
 		for _, w := range works {
 			actions = append(actions, w.done...)
 		}

@@ -47,7 +47,9 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	if err != nil {
 		return nil, err
 	}
-	v.parsed = byName(nodes)
+	if len(v.parsed) != len(nodes) {
+		v.parsed = byName(nodes)
+	}
 	ops := r
 	if r == v.options.Cached && v.options.CachedNodeOps != nil {
 		ops = v.options.CachedNodeOps
@@ -88,12 +90,43 @@ func byName(nodes []*node.Node) map[string]*node.Node {
 }
 
 func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*node.Node, error) {
+	if r == v.options.Cached && v.options.CachedNodes != nil {
+		return v.parseCachedNodes(v.options.CachedNodes()), nil
+	}
 	var out []*node.Node
 	err := eachItem(ctx, r, &corev1.NodeList{}, limit, func(n *corev1.Node) { out = append(out, v.parseNode(n)) })
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	return out, nil
+}
+
+// parseCachedNodes parses nodes. A cache lists them in any order; as long as they are the same ones they keep the order of the last
+// time, so that sorting them takes little.
+func (v *observer) parseCachedNodes(listed []*corev1.Node) []*node.Node {
+	out, isSame := make([]*node.Node, len(listed)), len(listed) == len(v.ranks)
+	for i, n := range listed {
+		at := i
+		if isSame {
+			at, isSame = v.ranks[n.Name]
+		}
+		if !isSame {
+			break
+		}
+		out[at] = v.parseNode(n)
+	}
+	if isSame {
+		return out
+	}
+	for i, n := range listed {
+		out[i] = v.parseNode(n)
+	}
+	sortNodes(out)
+	v.ranks = make(map[string]int, len(out))
+	for i, n := range out {
+		v.ranks[n.Name] = i
+	}
+	return out
 }
 
 // parseNode parses a node, unless this version of it was parsed before.
@@ -107,7 +140,9 @@ func (v *observer) parseNode(n *corev1.Node) *node.Node {
 		known.ResourceVersion = "" // what we wrote need not be parsed again, but it is not all there is
 		prev = &known
 	}
-	return node.Parse(StripNode(n), prev)
+	parsed := node.Parse(StripNode(n), prev)
+	v.parsed[n.Name] = parsed
+	return parsed
 }
 
 // eachItem lists through one reader, at most limit objects at a time, and calls visit for each. A limit of 0 is for caches,

@@ -54,8 +54,12 @@ func (a announcements) editOf(n *node.Node) node.Edit {
 
 // addMarks adds the nodes whose marks change though nothing else does.
 func (c *workCollector) addMarks() {
+	if c.activeOnly {
+		return // only nodes with actions
+	}
 	for _, n := range c.objects.Nodes {
-		if c.byNode[n.Name] == nil && !c.isLeftOut(n.Name) && !c.announced.editOf(n).Empty() {
+		isMarked := n.HasMarks() || len(c.announced.of) > 0 && len(c.announced.of[n.Name]) > 0
+		if isMarked && c.byNode[n.Name] == nil && !c.isLeftOut(n.Name) && !c.announced.editOf(n).Empty() {
 			c.statusWork(n.Name)
 		}
 	}

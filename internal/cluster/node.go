@@ -144,9 +144,14 @@ func (w nodeWriter) writeConditions(ctx context.Context, work *nodeWork) error {
 // possibleActions leaves out what is not done in this pass: actions of a rollout that is not ready, and everything from the
 // first action on whose ledger was not written.
 func (w nodeWriter) possibleActions(actions []rollout.Action) []rollout.Action {
+	isDenied := func(a rollout.Action) bool { return !a.Ledger.IsZero() && w.denied[a.Ledger] }
+	isLeftOut := func(a rollout.Action) bool { return isDenied(a) || w.isWithheld(a) }
+	if !slices.ContainsFunc(actions, isLeftOut) {
+		return actions
+	}
 	var out []rollout.Action
 	for _, a := range actions {
-		if !a.Ledger.IsZero() && w.denied[a.Ledger] {
+		if isDenied(a) {
 			break
 		}
 		if !w.isWithheld(a) {

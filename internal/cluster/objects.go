@@ -167,9 +167,7 @@ func (o *Objects) configMap(name string) *corev1.ConfigMap {
 
 // sort puts everything in a total order.
 func (o *Objects) sort() {
-	slices.SortFunc(o.Nodes, func(a, b *node.Node) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
+	sortNodes(o.Nodes)
 	o.nodes = make(map[string]*node.Node, len(o.Nodes))
 	for _, n := range o.Nodes {
 		o.nodes[n.Name] = n
@@ -186,6 +184,16 @@ func (o *Objects) sort() {
 	slices.SortFunc(o.NodeOpPods, compareNames)
 	slices.SortFunc(o.Jobs, compareNames)
 	slices.SortFunc(o.ConfigMaps, compareNames)
+}
+
+// sortNodes sorts nodes by creation, then name.
+func sortNodes(nodes []*node.Node) {
+	compare := func(a, b *node.Node) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	}
+	if !slices.IsSortedFunc(nodes, compare) { // they mostly are
+		slices.SortFunc(nodes, compare)
+	}
 }
 
 func compareNames[T metav1.Object](a, b T) int {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +40,9 @@ type observer struct {
 	parsed      map[string]*node.Node     // by name
 	definitions map[types.UID]definition  // by ConfigMap
 	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
-	names       map[string]bool           // nodes that existed at the last time; nil before the first
+	names       map[string]*node.Node     // nodes that existed at the last time; nil before the first
+	ranks       map[string]int            // places of the cached nodes in their order
+	leaving     map[string]bool           // nodes that were in flight then
 	pods        map[types.UID]*corev1.Pod // that were listed at the last time
 }
 
@@ -172,10 +173,12 @@ func (v *observer) findVanished(o *Objects) {
 			o.vanished = append(o.vanished, name)
 		}
 	}
-	v.names = maps.Clone(o.inFlight.nodes) // nodes in flight count as gone when they have completed
-	for _, n := range o.Nodes {
-		v.names[n.Name] = true
+	for name := range v.leaving { // nodes in flight count as gone when they have completed
+		if o.nodes[name] == nil && v.names[name] == nil && !o.inFlight.nodes[name] {
+			o.vanished = append(o.vanished, name)
+		}
 	}
+	v.names, v.leaving = o.nodes, o.inFlight.nodes
 }
 
 // lookList has the nodes whose pods the last plan asked for. It may be lost: then the next plan asks again.

@@ -16,6 +16,7 @@ import (
 const (
 	maxActiveNodes     = 200 // nodes with actions
 	maxStatusOnlyNodes = 100 // nodes that only get annotations
+	usualActions       = 3   // of one node: an outcome, what comes next, and the object that ended
 )
 
 // nodeWork is all that one plan does on one node.
@@ -166,7 +167,7 @@ func (c *workCollector) addActions(actions []rollout.Action) {
 		}
 		w := c.byNode[a.Node]
 		if w == nil {
-			w = &nodeWork{node: a.Node}
+			w = &nodeWork{node: a.Node, actions: make([]rollout.Action, 0, usualActions)}
 			c.byNode[a.Node] = w
 			c.active = append(c.active, w)
 		}
@@ -232,16 +233,22 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 			w.adoptedActions = append(w.adoptedActions, adopted.Done...)
 		}
 	}
-	for _, v := range report.Verdicts {
+	for i := range report.Verdicts {
+		v := &report.Verdicts[i]
+		hasActions := c.byNode[v.Node] != nil
+		if !hasActions && (c.activeOnly || by.IsQuiet(v)) {
+			continue
+		}
 		n := c.objects.nodes[v.Node]
 		if n == nil || c.isLeftOut(v.Node) {
 			continue
 		}
-		if c.byNode[v.Node] == nil && by.Words(n, v).Empty() {
+		if !hasActions && by.Words(n, *v).Empty() {
+			by.NoteQuiet(n, v)
 			continue
 		}
 		w := c.statusWork(v.Node)
-		w.updates = append(w.updates, annotationUpdate{by, v})
+		w.updates = append(w.updates, annotationUpdate{by, *v})
 	}
 }
 

@@ -188,9 +188,13 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a cache: %w", err)
 	}
+	cachedNodes, err := listNodes(ctx, m.GetCache())
+	if err != nil {
+		return nil, nil, err
+	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodes: cachedNodes, CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
 		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) },
 		OnRequest:   func(node string, observed time.Time) { collector.noteRequest(node, observed, time.Now()) },
 		OnComplete: func(node string) {

@@ -24,8 +24,13 @@ import (
 // recordActions emits the events of actions that were carried out, compiled from the objects they were decided for.
 func (r *reporter) recordActions(d cluster.AppliedActions) {
 	actions := map[rollout.Ref][]rollout.Action{}
-	for _, a := range d.Actions {
-		actions[a.Rollout] = append(actions[a.Rollout], a)
+	isOther := func(a rollout.Action) bool { return a.Rollout != d.Actions[0].Rollout }
+	if len(d.Actions) > 0 && !slices.ContainsFunc(d.Actions, isOther) {
+		actions[d.Actions[0].Rollout] = d.Actions
+	} else {
+		for _, a := range d.Actions {
+			actions[a.Rollout] = append(actions[a.Rollout], a)
+		}
 	}
 	for _, s := range d.From.Skyhooks {
 		compiled := d.From.Compiled(s)

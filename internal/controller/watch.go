@@ -43,6 +43,28 @@ func cacheOptions(namespace string) cache.Options {
 	}
 }
 
+// listNodes returns what lists the nodes of a cache without copying them, as its List does. nil for a cache that has no store.
+func listNodes(ctx context.Context, informers cache.Informers) (func() []*corev1.Node, error) {
+	informer, err := informers.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	shared, ok := informer.(interface{ GetStore() toolscache.Store })
+	if !ok {
+		return nil, nil
+	}
+	return func() []*corev1.Node {
+		stored := shared.GetStore().List()
+		out := make([]*corev1.Node, 0, len(stored))
+		for _, o := range stored {
+			if n, isNode := o.(*corev1.Node); isNode {
+				out = append(out, n)
+			}
+		}
+		return out
+	}, nil
+}
+
 // nodeOpCacheOptions says what is kept in memory of NodeOps' work, wherever it is. Pods of ours in our own namespace are kept by
 // other labels, and one cache has one selector for one kind.
 func nodeOpCacheOptions() cache.Options {

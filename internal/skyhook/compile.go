@@ -27,6 +27,8 @@ type target struct {
 	selected bool
 	stuck    *rollout.Why // a package cannot start because its dependency is uninstalled
 	wanted   wanted
+
+	quiet rollout.Phase // the phase for which Words is empty, as noted by a pass; empty for none
 }
 
 // Compile turns a Skyhook into a rollout. An invalid Skyhook gives Problems and a Broken rollout that is rebuilt

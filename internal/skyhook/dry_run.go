@@ -10,8 +10,8 @@ import (
 )
 
 // DryRunPods returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
-// server says of it whether it would refuse such a pod.
-func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
+// server says of it whether it would refuse such a pod. Those that are known already are left out.
+func (c *Compiled) DryRunPods(n *node.Node, isKnown func(hash string) bool) map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
 	t := c.target(n.Name)
 	if t == nil {
@@ -21,7 +21,7 @@ func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 	for _, id := range sortedNames(t.steps) {
 		st := t.steps[id]
 		hash := r.contentOf(st, st.payload, c.isCompactStep(st, n, &t.rec))
-		if out[hash] != nil {
+		if out[hash] != nil || isKnown(hash) {
 			continue
 		}
 		rec := node.SkyhookRecord{Packages: map[string]*node.PackageRecord{st.key: {Run: "dry-run", Generation: 1, Interrupt: "dry-run"}}}
@@ -30,6 +30,9 @@ func (c *Compiled) DryRunPods(n *node.Node) map[string]*corev1.Pod {
 	}
 	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
 		hash := hashID("proof", node.HashCommand(command))
+		if isKnown(hash) {
+			continue
+		}
 		out[hash] = r.checkPod(command, safeName(maxPodName, c.in.Skyhook.Name, "proof", n.Name, hash), n)
 	}
 	return out

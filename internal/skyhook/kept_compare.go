@@ -17,8 +17,9 @@ func (c *Compiled) Difference(o *Compiled) string {
 		}
 	}
 	for i := range min(len(c.all), len(o.all)) {
-		if a, b := c.all[i], o.all[i]; !reflect.DeepEqual(a, b) {
-			return fmt.Sprintf("node %s of %s is\n%+v\nand not\n%+v", a.node.Name, c.Rollout.Ref, *a, *b)
+		a, b := *c.all[i], *o.all[i]
+		if a.quiet = ""; !reflect.DeepEqual(a, b) {
+			return fmt.Sprintf("node %s of %s is\n%+v\nand not\n%+v", a.node.Name, c.Rollout.Ref, a, b)
 		}
 	}
 	for _, part := range []struct {
@@ -28,7 +29,7 @@ func (c *Compiled) Difference(o *Compiled) string {
 		{"the rollout", c.Rollout, o.Rollout}, {"its groups", c.Groups, o.Groups}, {"its ledger", c.Ledger, o.Ledger},
 		{"its problems", c.Problems, o.Problems}, {"what is adopted", c.Adopt, o.Adopt}, {"whether it is removed", c.Removed, o.Removed},
 		{"its definitions", c.defs, o.defs}, {"its other definitions", c.extra, o.extra}, {"its pods", c.pods, o.pods},
-		{"its pods for drift", c.driftPods, o.driftPods}, {"its nodes", c.all, o.all}, {"its nodes by name", c.index, o.index},
+		{"its pods for drift", c.driftPods, o.driftPods}, {"the number of its nodes", len(c.all), len(o.all)}, {"its nodes by name", c.index, o.index},
 		{"who went back", c.wentBack, o.wentBack}, {"its digests", c.pins, o.pins}, {"what was pulled", c.pulls, o.pulls},
 		{"what was pulled without a digest", c.unnamed, o.unnamed},
 	} {

@@ -99,9 +99,20 @@ func HasNews(stored, status v1alpha1.SkyhookStatus) bool {
 
 // nodeStatuses returns the status of every selected node, in the order of the targets.
 func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
-	verdicts := make(map[string]*rollout.Verdict, len(r.Verdicts))
-	for i := range r.Verdicts {
-		verdicts[r.Verdicts[i].Node] = &r.Verdicts[i]
+	var verdicts map[string]*rollout.Verdict
+	next := 0
+	verdictOf := func(nodeName string) *rollout.Verdict {
+		if next < len(r.Verdicts) && r.Verdicts[next].Node == nodeName { // mostly they are in the order of the targets
+			next++
+			return &r.Verdicts[next-1]
+		}
+		if verdicts == nil {
+			verdicts = make(map[string]*rollout.Verdict, len(r.Verdicts))
+			for i := range r.Verdicts {
+				verdicts[r.Verdicts[i].Node] = &r.Verdicts[i]
+			}
+		}
+		return verdicts[nodeName]
 	}
 	out := make([]nodeStatus, 0, len(rep.Rollout.Targets))
 	for i := range rep.Rollout.Targets {
@@ -109,8 +120,8 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.target(t.Node), index: i}
-		if v := verdicts[t.Node]; v != nil {
+		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.all[i], index: i}
+		if v := verdictOf(t.Node); v != nil {
 			n.status, n.phase, n.why = rep.statusOf(n.target, *v), v.Phase, v.Why
 		}
 		if n.target.stuck != nil && n.status == v1alpha1.StatusBlocked {

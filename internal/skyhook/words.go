@@ -72,6 +72,21 @@ func (rep reporter) isBrief(t *target) bool {
 	return rep.isShortVisit(t.node.Name) && (!hasBegun || rep.in.Now.Sub(*t.rec.At) < brief)
 }
 
+// NoteQuiet notes that Words has nothing to say about a node that is finished or waits. The pass that has the node, and those that take it
+// over, need not ask again; what it says about other nodes depends on the clock. It is for the goroutine that makes the passes.
+func (c *Compiled) NoteQuiet(n *node.Node, v *rollout.Verdict) {
+	isSteady := v.Phase == rollout.PhaseFinished || v.Phase == rollout.PhaseWaiting
+	if t := c.target(n.Name); t != nil && t.node == n && isSteady {
+		t.quiet = v.Phase
+	}
+}
+
+// IsQuiet reports whether that was noted.
+func (c *Compiled) IsQuiet(v *rollout.Verdict) bool {
+	t := c.target(v.Node)
+	return t != nil && t.quiet != "" && t.quiet == v.Phase
+}
+
 // chooseReason returns the reason for True or for False.
 func chooseReason(yes bool, reasons [2]string) string {
 	if yes {

@@ -20,7 +20,7 @@ import (
 // Watches filters the watches of nodes, pods and Jobs.
 type Watches struct {
 	nodes *deduplicator
-	own   http.RoundTripper // for the watch of all nodes
+	own   http.RoundTripper // for the watches of many objects
 }
 
 // New makes Watches that have seen no event, for the API server of a configuration. It does not change the configuration.
@@ -69,7 +69,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		a = nil
 	}
 	next := t.next
-	if a != nil {
+	if a != nil || !r.URL.Query().Has("fieldSelector") { // workloads are watched node by node
 		next = t.watches.own
 	}
 	answer, err := next.RoundTrip(r)

@@ -98,9 +98,9 @@ func TestWatches(t *testing.T) {
 	paths := map[string]struct{ cut, alone bool }{
 		"/api/v1/nodes?watch=true":                                                {cut, alone},
 		"/api/v1/nodes?resourceVersion=1&watch=1":                                 {cut, alone},
-		"/api/v1/namespaces/n/pods?watch=true":                                    {cut: cut},
-		"/api/v1/pods?labelSelector=a&watch=true":                                 {cut: cut},
-		"/apis/batch/v1/jobs?watch=true":                                          {cut: cut},
+		"/api/v1/namespaces/n/pods?watch=true":                                    {cut, alone},
+		"/api/v1/pods?labelSelector=a&watch=true":                                 {cut, alone},
+		"/apis/batch/v1/jobs?watch=true":                                          {cut, alone},
 		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                 {cut: cut},
 		"/api/v1/nodes?watch=false":                                               {},
 		"/api/v1/nodes":                                                           {},
