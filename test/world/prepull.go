@@ -95,12 +95,14 @@ func (r *Run) notePrepulls() {
 	}
 }
 
-// checkPulled: a node is admitted when its images are there, unless something of the Skyhook is left on it, or it goes back.
+// checkPulled: a node is admitted when its images are there, unless something of the Skyhook is left on it, perhaps of another node of
+// its name that is gone, or it goes back.
 func (r *Run) checkPulled(w Write, uid, skyhook string, goesBack bool) {
 	s := r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: skyhook}]
 	since, isAsked := r.truth.prepullSince[skyhook]
 	isKnown := isAsked && r.turn-since > cachesFollow
-	if s == nil || !isKnown || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
+	isOlder := r.truth.nodeSince[uid] == 0 || r.turn-r.truth.nodeSince[uid] > cachesFollow // than pods of another one of its name
+	if s == nil || !isKnown || !isOlder || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
 		return
 	}
 	wasReset := r.truth.voided[uid+skyhook] > 0 && r.truth.voided[uid+skyhook] == r.truth.admission[uid+skyhook] // and continues

@@ -276,6 +276,7 @@ func (r *Run) addNode(name string) {
 		r.violate("set up", "node %s: %v", name, err)
 		return
 	}
+	r.truth.nodeSince[r.uidOf(nodeKey(name))] = r.turn
 	controlled := true
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "app-" + name, Namespace: "default", OwnerReferences: []metav1.OwnerReference{

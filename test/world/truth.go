@@ -32,6 +32,7 @@ type truth struct {
 	interrupts   map[string]string          // by id of an interrupt: the node it ran on
 	seats        map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
 	prepullSince map[string]int             // by Skyhook: the turn since which images are pulled before a node's turn
+	nodeSince    map[string]int             // turn in which a node was created, by UID
 	prepulled    map[string]bool            // by UID of the node and Skyhook: images were pulled since its last admission
 	limits       map[string]int             // by Skyhook: its budget when the operator last wrote its status
 	pins         map[pinKey]string          // digests that were recorded before this pass
@@ -53,7 +54,7 @@ func newTruth() truth {
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 		marks:    foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
 		wentBack: map[string]int64{}, rollbacks: map[string]string{},
-		pulled: map[string]bool{}, prepulled: map[string]bool{}, prepullSince: map[string]int{}, limits: map[string]int{},
+		pulled: map[string]bool{}, prepulled: map[string]bool{}, nodeSince: map[string]int{}, prepullSince: map[string]int{}, limits: map[string]int{},
 	}
 }
 
