@@ -53,3 +53,29 @@ func (w actionWriter) changePull(change func(*rollout.Pull)) {
 	change(&pull)
 	w.target.Pull = &pull
 }
+
+// simplifyPulls prepares the pulls of a rollout for a run, in which they take no time. What fails goes on failing, so that it is known
+// what that stops; if nothing does, nobody waits for a pull, and targets can be left out.
+func simplifyPulls(r *rollout.Rollout) {
+	isFailing := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Pull != nil && t.Pull.Needed && t.Pull.Failed != nil })
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if t.Pull == nil || !isFailing {
+			t.Pull = nil
+			continue
+		}
+		pull := *t.Pull
+		pull.Old, pull.Exclusive = nil, nil
+		pull.Leaving = pull.Failed != nil && pull.Object == "" // what was refused is not asked for again
+		t.Pull = &pull
+	}
+}
+
+// endPull ends a pull that does not fail.
+func endPull(t *rollout.Target) {
+	if p := t.Pull; p != nil && p.Object != "" && p.Failed == nil && !p.Ended {
+		pull := *p
+		pull.Ended = true
+		t.Pull = &pull
+	}
+}

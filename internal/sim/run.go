@@ -65,9 +65,7 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 	for i := range r.cluster.State.Rollouts {
 		of := &r.cluster.State.Rollouts[i]
 		of.DriftLimit = 0 // checks for drift never end
-		for j := range of.Targets {
-			of.Targets[j].Pull = nil // pulls take no time here
-		}
+		simplifyPulls(of)
 		orderByPods(of, &s.Rollouts[i], s.Nodes)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}
@@ -210,6 +208,7 @@ func (r *runner) advance() {
 	}
 	r.eachBusyTarget(func(of, target int) {
 		t := &state.Rollouts[of].Targets[target]
+		endPull(t)
 		for k := range t.Tasks {
 			r.advanceTask(&state.Rollouts[of], t, &t.Tasks[k])
 		}

@@ -166,3 +166,35 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%d plans, %d nodes", plans, len(patches))
 	}
 }
+
+// TestRunWithPulls: pulls take no time in a run. Those that fail go on failing, and nodes that could not pull either are not begun.
+func TestRunWithPulls(t *testing.T) {
+	failed := &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image is not found"}
+	for failing, want := range []int{4, 3, 2, 0} { // on the first nodes; how many are done
+		s := newRollout(4, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 2, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+		for i := range s.Rollouts[0].Targets {
+			pull := &rollout.Pull{Needed: true}
+			if i < failing {
+				pull.Failed, pull.Object = failed, []string{"pod", ""}[i%2] // the second one was refused
+			}
+			s.Rollouts[0].Targets[i].Pull = pull
+		}
+		got := sim.Run(s, minuteDurations, 24*time.Hour)
+		done, left := 0, 0
+		for _, target := range got.Final.Rollouts[0].Targets {
+			if !target.FinishedAt.IsZero() {
+				done++
+			}
+		}
+		for _, r := range got.Unfinished {
+			for _, v := range r.Verdicts {
+				if left++; v.Why.Reason != rollout.ReasonImagePull {
+					t.Errorf("%d failing: %s waits for %s", failing, v.Node, v.Why.Reason)
+				}
+			}
+		}
+		if done != want || left != 4-want {
+			t.Errorf("%d failing: %d are done and %d left, want %d done", failing, done, left, want)
+		}
+	}
+}
