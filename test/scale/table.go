@@ -26,9 +26,9 @@ const (
 	maxWrites           = 17.0                  // for a node
 	maxObject           = 256 << 10
 	maxReaction         = 250 * time.Millisecond // to the next request for the node
-	maxRestShare        = 0.005 // of a core
-	maxDriftShare       = 0.01  // of a core, with checks every six hours; what the operator does at rest included
-	maxWritesPerCheck   = 4.0   // of a node for drift
+	maxRestShare        = 0.005                  // of a core
+	maxDriftShare       = 0.01                   // of a core, with checks every six hours; what the operator does at rest included
+	maxWritesPerCheck   = 4.0                    // of a node for drift
 )
 
 // metricReaction is the time from the end of a pod to the next request for its node.

@@ -23,8 +23,6 @@ type compactStage struct {
 	Name, Version, Stage, Container, Run, Hash string
 }
 
-func (s compactStage) key() string { return s.Name + "|" + s.Version }
-
 func compactStages(p *corev1.Pod) []compactStage {
 	var out []compactStage
 	if err := json.Unmarshal([]byte(p.Annotations[annotationStages]), &out); err != nil {
