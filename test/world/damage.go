@@ -253,7 +253,7 @@ func (r *Run) deleteFailedNodeOps() {
 // repairOpRecord deletes the record of a NodeOp that cannot be read.
 func (r *Run) repairOpRecord(key client.ObjectKey, name string) {
 	text := meta(r.server.objects[Nodes.Kind][key]).GetAnnotations()[name]
-	if json.Unmarshal([]byte(text), &node.OpRecord{}) != nil {
+	if _, err := node.ParseNodeOpRecord(text); err != nil {
 		r.annotate(key, name, "")
 	}
 }
