@@ -5,6 +5,7 @@ package testenv
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // Kubelet is a fake kubelet for all nodes: it completes the init containers of pods of Skyhooks, reports other pods as
@@ -170,7 +170,7 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"
 		return
 	}
-	if skyhook.IsCompact(p) {
+	if len(stagesOf(p)) > 0 {
 		k.runStages(ctx, p, outcome)
 		return
 	}
@@ -258,8 +258,8 @@ func (k *Kubelet) rebootNode(ctx context.Context, node string) {
 // StageOf returns the stage that a pod of a Skyhook runs, derived from the name of its second init container, or the first one
 // of a compact pod.
 func StageOf(p *corev1.Pod) string {
-	if works := skyhook.StageContainers(p); skyhook.IsCompact(p) && len(works) > 0 {
-		return string(works[0].Stage)
+	if stages := stagesOf(p); len(stages) > 0 {
+		return stages[0]
 	}
 	if len(p.Spec.InitContainers) < 2 {
 		return "interrupt"
@@ -284,4 +284,16 @@ func (e *Env) SettlePodsWith(judge func(*corev1.Pod) Outcome) {
 	for i := range l.Items {
 		k.syncPod(context.Background(), &l.Items[i])
 	}
+}
+
+// stagesOf returns the stages of a compact pod in their order; none of another pod.
+func stagesOf(p *corev1.Pod) (stages []string) {
+	var all []struct{ Stage string }
+	if json.Unmarshal([]byte(p.Annotations["skyhook.nvidia.com/stages"]), &all) != nil {
+		return nil
+	}
+	for _, s := range all {
+		stages = append(stages, s.Stage)
+	}
+	return stages
 }

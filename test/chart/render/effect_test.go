@@ -41,6 +41,8 @@ var settings = map[string]struct{ env, value string }{
 	"kairosLabels":            {"KAIROS_LABELS", "false"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
 	"pinImages":               {"PIN_IMAGES", "true"},
+	"podLayout":               {"POD_LAYOUT", "Compact"},
+	"imageVolumesFrom":        {"IMAGE_VOLUMES_FROM", "1.33"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},
 	"interruptDeadline":       {"INTERRUPT_DEADLINE", "45m"},
 	"interruptMemory":         {"INTERRUPT_MEMORY", "512Mi"},
