@@ -23,7 +23,7 @@ import (
 
 const (
 	packages          = 5
-	packageVersion    = "1.2.0"
+	packageRelease    = "1.2.0"
 	packageRepository = "ghcr.io/nvidia/skyhook-packages/"
 )
 
@@ -42,7 +42,7 @@ func (c *testCluster) pushPackages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ref := packageRepository + packageName(i) + ":" + packageVersion
+		ref := packageRepository + packageName(i) + ":" + packageRelease
 		file := filepath.Join(c.dir, packageName(i)+".tar")
 		index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
 			Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}}})
@@ -110,11 +110,11 @@ func manifest(name, kind, layout string) string {
 			continue
 		}
 		for i := range k.packages {
-			fmt.Fprintf(&b, "    %[1]s:\n      version: %[2]s\n      image: %[3]s%[1]s\n", packageName(i), packageVersion, packageRepository)
+			fmt.Fprintf(&b, "    %[1]s:\n      version: %[2]s\n      image: %[3]s%[1]s\n", packageName(i), packageRelease, packageRepository)
 			fmt.Fprintf(&b, "      configMap:\n        apply.sh: \"#!/bin/sh\\necho %[1]s > /visits-%[1]s\\n\"\n        apply_check.sh: \"#!/bin/sh\\ncat /visits-%[1]s\\n\"\n"+
 				"        config.sh: \"#!/bin/sh\\necho %[1]s >> /visits-%[1]s\\n\"\n", packageName(i))
 			if i > 0 {
-				fmt.Fprintf(&b, "      dependsOn: {%s: %s}\n", packageName(i-1), packageVersion)
+				fmt.Fprintf(&b, "      dependsOn: {%s: %s}\n", packageName(i-1), packageRelease)
 			}
 			if i == k.packages-1 && k.interrupt != "" {
 				fmt.Fprintf(&b, "      interrupt: %s\n", k.interrupt)
