@@ -47,7 +47,7 @@ func TestRights(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "defaultDeploymentPolicy.create=true")
-	w.StartKubelet()
+	kubelet := w.StartKubelet()
 	createWebhooks(t, w)
 	p, end := startOperator(t, w.Namespace)
 	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
@@ -56,6 +56,7 @@ func TestRights(t *testing.T) {
 		return len(left.Items) == 0
 	})
 	runSkyhook(t, w)
+	recallStages(t, w, kubelet)
 	end()
 	if strings.Contains(strings.ToLower(p.log.String()), "forbidden") {
 		t.Errorf("the operator was forbidden something:\n%s", p.log)
@@ -251,6 +252,29 @@ spec: {command: ["false"], nodeSelector: {matchLabels: {pool: gpu}}}
 		finishJobs(w, false)
 		return apierrors.IsNotFound(w.Client.Get(ctx, key, &opv1.NodeOp{}))
 	})
+}
+
+// recallStages edits a package while a pod has stages of it ahead: the pod is told to end before them.
+func recallStages(t *testing.T, w *testenv.Env, kubelet *testenv.Kubelet) {
+	t.Helper()
+	kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Hangs })
+	const compact = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: recalled}
+spec:
+  podLayout: Compact
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {driver: {version: 1.0.0, image: registry.example/driver, env: [{name: A, value: CONTENT}]}}
+`
+	w.Apply(strings.Replace(compact, "CONTENT", "one", 1))
+	w.Eventually("a pod of the Skyhook runs", func() bool {
+		pods := &corev1.PodList{}
+		w.Must(w.Client.List(context.Background(), pods, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelName: "recalled"}))
+		return len(pods.Items) > 0 && len(pods.Items[0].Status.InitContainerStatuses) > 0
+	})
+	w.Apply(strings.Replace(compact, "CONTENT", "two", 1))
+	w.Eventually("the operator told a pod to end before its next stage", func() bool { return hasRequested(t, w, "patch", "pods") })
 }
 
 // finishJobs ends the Jobs of NodeOps, as the Job controller would.
