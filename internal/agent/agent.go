@@ -164,10 +164,17 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	for _, text := range a.Warnings {
 		a.Log.Warn(text)
 	}
-	err := a.limitTime(ctx, a.dispatch)
+	err := a.awaitPrevious(ctx)
+	if err == nil {
+		start = time.Now()
+		err = a.limitTime(ctx, a.dispatch)
+	}
 	if err == nil && a.owesCheck() {
 		a.beginCheck()
 		err = a.limitTime(ctx, a.runStage)
+	}
+	if err == nil {
+		err = a.noteSuccess()
 	}
 	m := a.result
 	m.Duration, m.RefusesRollback = time.Since(start), a.refusesRollback.Load()

@@ -23,7 +23,7 @@ import (
 const aliveEvery = time.Minute
 
 // ownEnv are variables of the agent's container that steps do not get: they describe the agent's image, and how its pod is made.
-var ownEnv = []string{"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "TERM", "_", pack.EnvImageDir, pack.EnvWithCheck, pack.EnvStopFile}
+var ownEnv = []string{"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "TERM", "_", pack.EnvImageDir, pack.EnvWithCheck, pack.EnvStopFile, pack.EnvPreviousFile, pack.EnvSuccessFile}
 
 // hostEnv is the base environment of every step.
 var hostEnv = map[string]string{

@@ -41,7 +41,10 @@ type Settings struct {
 	// WithCheck is true if the check of a stage runs after it.
 	WithCheck bool
 	// StopFile is the file that keeps a stage from beginning; empty for none.
-	StopFile              string
+	StopFile string
+	// PreviousFile is what a stage waits for, SuccessFile what it creates when it has succeeded; empty for neither.
+	PreviousFile, SuccessFile string
+
 	WriteLogs             bool
 	BufferLimit           int
 	CopyResolv, AlwaysRun bool
@@ -87,6 +90,8 @@ func ReadSettings(environ []string) Settings {
 		ImageDir:     env[pack.EnvImageDir],
 		WithCheck:    strings.EqualFold(env[pack.EnvWithCheck], "true"),
 		StopFile:     env[pack.EnvStopFile],
+		PreviousFile: env[pack.EnvPreviousFile],
+		SuccessFile:  env[pack.EnvSuccessFile],
 		DriftChecks:  parseDriftChecks(env[pack.EnvDriftChecks]),
 	}
 	if text := env[pack.EnvResourceID]; text != "" {

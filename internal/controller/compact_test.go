@@ -69,7 +69,7 @@ func TestCompactRecall(t *testing.T) {
 		}
 		return &pods.Items[0]
 	}
-	s.Eventually("the first stage runs", func() bool { p := pod(); return p != nil && len(p.Status.InitContainerStatuses) > 0 })
+	s.Eventually("the first stage runs", func() bool { p := pod(); return p != nil && len(p.Status.ContainerStatuses) > 0 })
 	s.Apply(strings.Replace(compactSkyhook, "registry.example/second,", "registry.example/second, env: [{name: A, value: b}],", 1))
 	s.Eventually("the pod is told to end before its next stage", func() bool { return pod().Annotations[skyhook.AnnotationStop] != "" })
 	if p := pod(); p.DeletionTimestamp != nil {

@@ -59,6 +59,10 @@ const (
 	EnvWithCheck = "SKYHOOK_WITH_CHECK"
 	// EnvStopFile is a file that is empty as long as the stage may begin. With any text in it, nothing is begun; see NotBegun.
 	EnvStopFile = "SKYHOOK_STOP_FILE"
+	// EnvPreviousFile is a file that exists when the stage before this one, in the same pod, has succeeded. The agent waits for it.
+	EnvPreviousFile = "SKYHOOK_PREVIOUS_FILE"
+	// EnvSuccessFile is a file that the agent creates when the stage, and its check, have succeeded.
+	EnvSuccessFile = "SKYHOOK_SUCCESS_FILE"
 )
 
 // Variables that steps see besides the package's own.

@@ -307,45 +307,38 @@ func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 	}
 }
 
-// endStage lets the container of a compact pod end that has not, and lets the next one begin if it ended well.
+// endStage lets the container of a compact pod end that works, and lets the next one begin if it ended well.
 func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
 	now := metav1.NewTime(w.now)
 	stages := readPodStages(p)
-	p.Status.Phase = corev1.PodPending
+	w.startContainers(p)
 	for i, stage := range stages {
-		last := i == len(stages)-1
-		statuses := &p.Status.InitContainerStatuses
-		if last {
-			statuses, p.Status.Phase = &p.Status.ContainerStatuses, corev1.PodRunning
-		}
 		status := statusOf(p, stage.Container)
-		switch {
-		case status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0:
+		if status.State.Terminated != nil && status.State.Terminated.ExitCode == 0 {
 			continue
-		case status == nil:
-			*statuses = append(*statuses, corev1.ContainerStatus{Name: stage.Container})
-			status = statusOf(p, stage.Container)
 		}
 		status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: message, StartedAt: now, FinishedAt: now}}
 		switch {
 		case exit != 0:
-		case last:
+		case i == len(stages)-1:
 			p.Status.Phase = corev1.PodSucceeded
 		case p.Annotations[AnnotationStop] != "":
 			w.endStage(p, int32(pack.NotBegun.ExitCode()), "")
-		default:
-			w.beginStage(p, stages[i+1].Container, i+1 == len(stages)-1)
 		}
 		return
 	}
 }
 
-func (w *testCluster) beginStage(p *corev1.Pod, container string, isLast bool) {
-	statuses := &p.Status.InitContainerStatuses
-	if isLast {
-		statuses = &p.Status.ContainerStatuses
+// startContainers starts all containers of a compact pod, as the kubelet does; each waits for the one before it.
+func (w *testCluster) startContainers(p *corev1.Pod) {
+	p.Status.Phase = corev1.PodRunning
+	for _, stage := range readPodStages(p) {
+		if statusOf(p, stage.Container) == nil {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: stage.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}},
+			})
+		}
 	}
-	*statuses = append(*statuses, corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}})
 }
 
 func (w *testCluster) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {

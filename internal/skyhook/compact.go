@@ -6,9 +6,11 @@ package skyhook
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -17,12 +19,17 @@ import (
 
 // Paths inside the containers of a compact pod.
 const (
-	imageMount = "/skyhook-image"
-	podInfoDir = "/skyhook-pod"
-	stopFile   = "stop"
+	imageMount  = "/skyhook-image"
+	podInfoDir  = "/skyhook-pod"
+	stopFile    = "stop"
+	progressDir = "/skyhook-progress"
 )
 
-const volumePodInfo = "pod-info"
+// Volumes of a compact pod.
+const (
+	volumePodInfo  = "pod-info"
+	volumeProgress = "progress" // has a file for each stage that has succeeded, with the name of its container
+)
 
 // podStage is one stage of a compact pod: what its container was made from, and what is recorded when it begins.
 type podStage struct {
@@ -56,8 +63,9 @@ func readPodStages(p *corev1.Pod) []podStage {
 	return out
 }
 
-// compactPod runs steps one after the other, each in a container that also checks it. The last one is the main container, so that no
-// other has to keep the pod. Each container restarts by itself.
+// compactPod runs steps one after the other, each in a container that also checks it. The kubelet starts the containers together, and
+// each waits for the one before it: init containers would begin only when the kubelet has seen that the one before has ended, for which
+// it looks once a second. Each container restarts by itself.
 func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
 	planned := rec.Clone()
 	first := steps[0]
@@ -71,7 +79,7 @@ func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Nod
 		if st.isInterrupt() {
 			containers[i] = r.interruptContainer(st, &planned)
 		} else {
-			containers[i] = r.compactContainer(out, st, &planned, n, i > 0)
+			containers[i] = r.compactContainer(out, st, &planned, n)
 		}
 		stages[i] = podStage{
 			Name: st.name, Version: st.version, Stage: st.stage, Container: containers[i].Name, Run: p.Run, Generation: p.Generation,
@@ -85,13 +93,61 @@ func (r renderer) compactPod(steps []*step, rec *node.SkyhookRecord, n *node.Nod
 		out.Spec.TerminationGracePeriodSeconds = &grace
 	}
 	limitMessages(containers)
-	last := len(containers) - 1
-	out.Spec.InitContainers, out.Spec.Containers = containers[:last:last], containers[last:]
+	if len(containers) > 1 {
+		putInOrder(&out.Spec, containers)
+		requestOnce(containers)
+	}
+	out.Spec.Containers = containers
 	out.Annotations[annotationStages] = node.EncodeJSON(stages)
 	if id := rec.Queues[first.id].ID; id != "" {
 		out.Annotations[annotationQueue] = id
 	}
 	return out
+}
+
+// putInOrder has each container wait for the one before it, and begin nothing if the pod was told to stop.
+func putInOrder(spec *corev1.PodSpec, containers []corev1.Container) {
+	size := resource.MustParse("1Mi")
+	progress := corev1.Volume{Name: volumeProgress, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}
+	spec.Volumes = append(spec.Volumes, progress, podInfoVolume())
+	for i := range containers {
+		c := &containers[i]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeProgress, MountPath: progressDir})
+		if i > 0 {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumePodInfo, MountPath: podInfoDir, ReadOnly: true})
+			c.Env = append(c.Env, corev1.EnvVar{Name: pack.EnvStopFile, Value: podInfoDir + "/" + stopFile},
+				corev1.EnvVar{Name: pack.EnvPreviousFile, Value: progressDir + "/" + containers[i-1].Name})
+		}
+		if i < len(containers)-1 {
+			c.Env = append(c.Env, corev1.EnvVar{Name: pack.EnvSuccessFile, Value: progressDir + "/" + c.Name})
+		}
+	}
+}
+
+// requestOnce has containers of which one works at a time request as much as the largest of them: of each resource only one container
+// requests anything. Those without resources of their own get the namespace's defaults, but request nothing, except for the first.
+func requestOnce(containers []corev1.Container) {
+	isDefault := func(c *corev1.Container) bool { return len(c.Resources.Requests) == 0 }
+	first := slices.IndexFunc(containers, func(c corev1.Container) bool { return isDefault(&c) })
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		largest := -1
+		for i := range containers {
+			if q := containers[i].Resources.Requests[name]; !q.IsZero() && (largest < 0 || q.Cmp(containers[largest].Resources.Requests[name]) > 0) {
+				largest = i
+			}
+		}
+		for i := range containers {
+			if i == largest || i == first && isDefault(&containers[i]) {
+				continue
+			}
+			requests := containers[i].Resources.Requests.DeepCopy()
+			if requests == nil {
+				requests = corev1.ResourceList{}
+			}
+			requests[name] = resource.Quantity{}
+			containers[i].Resources.Requests = requests
+		}
+	}
 }
 
 // limitMessages shares what the kubelet keeps of a pod's termination messages among many containers: it cuts what is over.
@@ -116,7 +172,7 @@ func (r renderer) planRun(st *step, planned *node.SkyhookRecord, n *node.Node) *
 }
 
 // compactContainer runs a stage and its check, with the image of the package mounted, and adds the volumes that it needs to the pod.
-func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookRecord, n *node.Node, isLater bool) corev1.Container {
+func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookRecord, n *node.Node) corev1.Container {
 	d, p := st.def, rec.Packages[st.key]
 	image := r.imageVolume(d)
 	volumes := []corev1.Volume{image}
@@ -129,10 +185,6 @@ func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookR
 	}
 	env := append(r.packageEnv(st, rec, r.timeoutEnv(st)),
 		corev1.EnvVar{Name: pack.EnvImageDir, Value: imageMount}, corev1.EnvVar{Name: pack.EnvWithCheck, Value: "true"})
-	if isLater {
-		volumes, mounts = append(volumes, podInfoVolume()), append(mounts, corev1.VolumeMount{Name: volumePodInfo, MountPath: podInfoDir, ReadOnly: true})
-		env = append(env, corev1.EnvVar{Name: pack.EnvStopFile, Value: podInfoDir + "/" + stopFile})
-	}
 	for _, v := range volumes {
 		addVolume(&pod.Spec, v)
 	}

@@ -104,6 +104,9 @@ func lines(m map[string]string) string {
 	return b.String()
 }
 
+// compactEnv are the variables that containers of a compact pod have in addition.
+var compactEnv = []string{pack.EnvImageDir, pack.EnvWithCheck, pack.EnvStopFile, pack.EnvPreviousFile, pack.EnvSuccessFile, pack.EnvMessageLimit}
+
 // formatContainers prints what a pod runs, in order, and what it mounts.
 func formatContainers(p *corev1.Pod) string {
 	var b strings.Builder
@@ -111,7 +114,7 @@ func formatContainers(p *corev1.Pod) string {
 		for _, c := range containers {
 			var env []string
 			for _, e := range c.Env {
-				if e.Name == pack.EnvImageDir || e.Name == pack.EnvWithCheck || e.Name == pack.EnvStopFile || e.Name == pack.EnvMessageLimit {
+				if slices.Contains(compactEnv, e.Name) {
 					env = append(env, e.Name+"="+e.Value)
 				}
 			}

@@ -19,7 +19,7 @@ type partInfo struct {
 	*podStage
 	index  int
 	queue  string // node.Queue.ID of the pod
-	begun  bool   // its container has run, or runs
+	begun  bool   // its container has run, or runs, and does not wait for the one before
 	halted bool   // its container ended before it began, because the pod was told so
 	stops  bool   // the pod was told to end before its next stage
 
@@ -29,7 +29,7 @@ type partInfo struct {
 // readParts reads each stage of a compact pod as if it had a pod of its own.
 func (s *podInfo) readParts(p *corev1.Pod, stages []podStage) {
 	s.tag = podAnnotation{} // the parts belong to tasks
-	ended := p.CreationTimestamp.Time
+	ended, mayBegin := p.CreationTimestamp.Time, true
 	for i := range stages {
 		part := &podInfo{
 			name: s.name, run: stages[i].Run, content: stages[i].Content, leaving: s.leaving, created: ended, deleted: s.deleted, state: running, whole: s,
@@ -39,7 +39,12 @@ func (s *podInfo) readParts(p *corev1.Pod, stages []podStage) {
 		if i == 0 {
 			part.attempts, _ = strconv.Atoi(p.Annotations[annotationAttempts])
 		}
-		ended = part.readContainer(p, ended)
+		if mayBegin {
+			ended = part.readContainer(p, ended)
+		} else { // its container may run already: it waits for the one before
+			part.readPending(p)
+		}
+		mayBegin = part.state == succeeded
 		part.finish(p)
 		s.parts = append(s.parts, part)
 	}
@@ -63,10 +68,10 @@ func (s *podInfo) readContainer(p *corev1.Pod, before time.Time) (ended time.Tim
 	s.refuses = readRefusal([]corev1.ContainerStatus{*status})
 	s.countFailures(status, p)
 	if now := status.State.Running; now != nil {
-		s.created = now.StartedAt.Time
+		s.created = laterOf(before, now.StartedAt.Time)
 	}
 	if t := status.State.Terminated; t != nil {
-		s.created = t.StartedAt.Time
+		s.created = laterOf(before, t.StartedAt.Time)
 		if t.ExitCode == 0 {
 			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
 				s.reboot = m.Reboot
@@ -130,4 +135,11 @@ func (s *podInfo) mayGoOn() bool {
 // isBetween reports whether a stage of the pod has ended and the next one may begin.
 func (s *podInfo) isBetween() bool {
 	return s.mayGoOn() && s.parts[s.nextPart().part.index-1].state == succeeded
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

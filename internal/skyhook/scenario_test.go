@@ -5,6 +5,7 @@ package skyhook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,9 +254,10 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 	case "recall":
 		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecall, Node: node, Object: pod.Name})
 	case "begin":
-		w.beginStage(pod, readPodStages(pod)[0].Container, len(readPodStages(pod)) == 1)
+		w.startContainers(pod)
 	case "pull":
-		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.InitContainers[0].Name, Image: pod.Spec.InitContainers[0].Image,
+		first := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)[0]
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: first.Name, Image: first.Image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}
 	case "working":
 		first := corev1.ContainerStatus{Name: pod.Spec.InitContainers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// runPod runs the init containers of a pod one after the other, and then the main container of a compact pod. As kubelets do, it
-// updates the status when it accepts the pod, and again when a container ends.
+// runPod runs the init containers of a pod one after the other, or the containers of a compact pod, which wait for each other. As kubelets
+// do, it updates the status when it accepts the pod, and again when a container ends.
 func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 	defer f.ended.Add(1)
 	isCompact := skyhook.IsCompact(p)
@@ -34,7 +33,7 @@ func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 	containers := p.Spec.InitContainers
 	took := f.randomize(f.stageDuration) / time.Duration(max(1, len(containers)))
 	if isCompact { // each container is a stage, and takes what the pod of a stage takes otherwise
-		containers = slices.Concat(containers, p.Spec.Containers)
+		containers = p.Spec.Containers
 	}
 	for i := range containers {
 		if isCompact {
@@ -67,7 +66,7 @@ func (f *simulation) updatePod(ctx context.Context, p *corev1.Pod, change func(*
 	return err == nil
 }
 
-// acceptPod sets the status that a kubelet reports first: the first init container runs, the others wait.
+// acceptPod sets the status that a kubelet reports first: the first init container runs and the others wait, or all containers run.
 func acceptPod(s *corev1.PodStatus, spec *corev1.PodSpec) {
 	now := metav1.Now()
 	s.Phase, s.StartTime, s.HostIP = corev1.PodPending, &now, "10.0.0.1"
@@ -86,7 +85,22 @@ func acceptPod(s *corev1.PodStatus, spec *corev1.PodSpec) {
 		return out
 	}
 	s.InitContainerStatuses, s.ContainerStatuses = waiting(spec.InitContainers), waiting(spec.Containers)
-	statusAt(s, 0).State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	if len(s.InitContainerStatuses) == 0 {
+		startContainers(s, now)
+		return
+	}
+	s.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+}
+
+// startContainers sets that all containers run that are no init containers.
+func startContainers(s *corev1.PodStatus, now metav1.Time) {
+	s.Phase = corev1.PodRunning
+	for i := range s.Conditions {
+		s.Conditions[i].Status, s.Conditions[i].Reason = corev1.ConditionTrue, ""
+	}
+	for i := range s.ContainerStatuses {
+		s.ContainerStatuses[i].State, s.ContainerStatuses[i].Ready = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}, true
+	}
 }
 
 // statusAt returns the status of a container; those after the init containers are the others.
@@ -97,27 +111,20 @@ func statusAt(s *corev1.PodStatus, i int) *corev1.ContainerStatus {
 	return &s.ContainerStatuses[i-len(s.InitContainerStatuses)]
 }
 
-// endContainer sets that a container has succeeded, and that the container after it runs.
+// endContainer sets that a container has succeeded, and that what waited for an init container runs.
 func endContainer(s *corev1.PodStatus, i int, message string) {
 	now := metav1.Now()
-	ended, running := statusAt(s, i), corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	ended := statusAt(s, i)
 	began := ended.State.Running.StartedAt
 	ended.Ready = i < len(s.InitContainerStatuses)
 	ended.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: now, Message: message}}
-	if i >= len(s.InitContainerStatuses) {
+	switch init := len(s.InitContainerStatuses); {
+	case i+1 == init+len(s.ContainerStatuses):
 		s.Phase = corev1.PodSucceeded
-		return
-	}
-	if i+1 < len(s.InitContainerStatuses) {
-		s.InitContainerStatuses[i+1].State = running
-		return
-	}
-	s.Phase = corev1.PodRunning
-	for j := range s.Conditions {
-		s.Conditions[j].Status, s.Conditions[j].Reason = corev1.ConditionTrue, ""
-	}
-	for j := range s.ContainerStatuses {
-		s.ContainerStatuses[j].State, s.ContainerStatuses[j].Ready = running, true
+	case i+1 < init:
+		s.InitContainerStatuses[i+1].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	case i+1 == init:
+		startContainers(s, now)
 	}
 }
 

@@ -197,29 +197,24 @@ func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome 
 	}
 }
 
-// runStages sets the statuses of the containers of a compact pod; the first one has the outcome.
+// runStages sets the statuses of the containers of a compact pod: the first one has the outcome, and the others wait for it.
 func (k *Kubelet) runStages(ctx context.Context, p *corev1.Pod, outcome Outcome) {
-	p.Status.Phase = corev1.PodPending
-	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+	p.Status.Phase = corev1.PodSucceeded
+	isWaiting := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	for i, c := range p.Spec.Containers {
 		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(0)}
 		switch {
+		case p.Status.Phase == corev1.PodRunning:
+			s.State = isWaiting
 		case i == 0 && outcome == Hangs:
-			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+			s.State, p.Status.Phase = isWaiting, corev1.PodRunning
 		case i == 0 && (outcome == Fails || outcome == Refuses):
-			s.State = terminatedState(1)
+			s.State, p.Status.Phase = terminatedState(1), corev1.PodRunning
 		case c.Name == "interrupt" && strings.Contains(p.Name, "-reboot-"):
 			k.rebootNode(ctx, p.Spec.NodeName)
 		}
-		if i < len(p.Spec.InitContainers) {
-			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
-		} else {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
-		}
-		if s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
-			return
-		}
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
 	}
-	p.Status.Phase = corev1.PodSucceeded
 }
 
 // pullImage returns the id of the image of an init container.

@@ -104,18 +104,21 @@ func (r *Run) failCompact(p *corev1.Pod, stages []compactStage, at int) {
 	}
 }
 
-// setContainer sets the state of a container. One that failed before is restarted.
+// setContainer sets the state of a container. One that failed before is restarted. If it is the first of a pod whose containers could be
+// created, the others are started with it, and wait.
 func (r *Run) setContainer(p *corev1.Pod, stages []compactStage, at int, state corev1.ContainerState) *corev1.ContainerStatus {
-	p.Status.Phase = corev1.PodPending
-	statuses := &p.Status.InitContainerStatuses
-	if at+1 == len(stages) {
-		statuses, p.Status.Phase = &p.Status.ContainerStatuses, corev1.PodRunning
+	p.Status.Phase = corev1.PodRunning
+	for i, stage := range stages {
+		s := containerStatus(p, stage.Container)
+		if s == nil {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: stage.Container})
+			s = containerStatus(p, stage.Container)
+		}
+		if i > at && state.Waiting == nil && s.State.Running == nil {
+			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.now)}}
+		}
 	}
 	status := containerStatus(p, stages[at].Container)
-	if status == nil {
-		*statuses = append(*statuses, corev1.ContainerStatus{Name: stages[at].Container})
-		status = containerStatus(p, stages[at].Container)
-	}
 	if t := status.State.Terminated; t != nil && t.ExitCode != 0 {
 		status.RestartCount++
 		status.LastTerminationState = status.State

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
@@ -94,16 +95,22 @@ func TestCompactEdit(t *testing.T) {
 	cluster.RemoveSkyhook(t, name)
 }
 
-// TestCompactPowerCut cuts the power in each stage of a pod with four: each stage is done once, and what was done before is not repeated.
+// TestCompactPowerCut cuts the power in a stage of a pod with several, also after an interrupt: each stage is done once, and
+// what was done before is not repeated.
 func TestCompactPowerCut(t *testing.T) {
 	const name = "powercut"
 	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
-	for _, stage := range []string{"apply", "config"} {
+	cluster.RequireService(t, n, "cron")
+	for _, stage := range []string{"apply", "config", "post_interrupt"} {
 		t.Run(stage, func(t *testing.T) {
 			selectNodes(t, name, n)
-			cluster.Apply(t, compactSkyhook(name, "", 2, map[string]string{stage: "sleep 8"}))
+			interrupt, want := "", []string{"pa-apply", "pa-config", "pb-apply", "pb-config"}
+			if stage == "post_interrupt" {
+				interrupt, want = "\n      interrupt: {type: service, services: [cron]}", append(want, "pb-post_interrupt")
+			}
+			cluster.Apply(t, compactSkyhook(name, interrupt, 2, map[string]string{stage: "sleep 8"}))
 			cluster.EventuallyPrints(t, "the stage runs", func(out string) bool {
-				return strings.Contains(out, fmt.Sprintf(`"pb|1.0.0":{"name":"pb","version":"1.0.0","image":%q,"stage":%q,"state":"in_progress"`, shellscript, stage))
+				return strings.Contains(out, fmt.Sprintf(`"pb|1.0.0":{"name":"pb","version":"1.0.0","image":%q,"stage":%q,"state":"in_progress"`, shellscript, strings.ReplaceAll(stage, "_", "-")))
 			}, "get", "node", n, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/nodeState_`+name+`}`)
 			time.Sleep(2 * time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Timeout)
@@ -119,9 +126,37 @@ func TestCompactPowerCut(t *testing.T) {
 				}
 			}
 			cluster.WaitComplete(t, name)
-			requireStagesOnce(t, n, "pa-apply", "pa-config", "pb-apply", "pb-config")
+			requireStagesOnce(t, n, want...)
 			cluster.Exec(t, n, "rm -f /var/log/stages /var/log/checks")
 			cluster.RemoveSkyhook(t, name)
 		})
 	}
+}
+
+// TestCompactBareImage: an image that has the package and no program is pulled before its turn and mounted; Compatible needs a shell in it.
+func TestCompactBareImage(t *testing.T) {
+	const name = "bare"
+	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.Nodes(t, 1)[0]
+	selectNodes(t, name, n)
+	const image = suite.PackageRepository + name
+	const config = `{"schema_version": "v1", "package_name": "bare", "package_version": "1.0.0",
+		"modes": {"apply": [{"name": "apply", "path": "run.sh", "on_host": true, "returncodes": [0]}], "apply-check": [{"name": "check", "path": "check.sh", "on_host": true, "returncodes": [0]}]}}`
+	bare, err := registry.Image(map[string]registry.File{
+		"skyhook-package/config.json":          {Content: []byte(config), Mode: 0o644},
+		"skyhook-package/skyhook_dir/run.sh":   {Content: []byte("#!/bin/sh\necho bare-apply >> /var/log/stages\n"), Mode: 0o755},
+		"skyhook-package/skyhook_dir/check.sh": {Content: []byte("#!/bin/sh\ngrep -q bare-apply /var/log/stages\n"), Mode: 0o755},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := local.Push(t.Context(), image+":1.0.0", bare); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Apply(t, suite.Manifest(name, "\n  podLayout: Compact\n  prepull: true", `
+    bare: {version: 1.0.0, image: `+image+`}`))
+	cluster.WaitComplete(t, name)
+	requireStagesOnce(t, n, "bare-apply")
+	cluster.EventuallyPrints(t, "the status counts the nodes", func(out string) bool { return out == `{"compact":1}` },
+		"get", "skyhook", name, "-o", "jsonpath={.status.podLayout}")
+	cluster.RemoveSkyhook(t, name)
 }
