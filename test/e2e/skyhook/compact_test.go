@@ -139,8 +139,10 @@ func TestCompactBareImage(t *testing.T) {
 	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.Nodes(t, 1)[0]
 	selectNodes(t, name, n)
 	const image = suite.PackageRepository + name
-	const config = `{"schema_version": "v1", "package_name": "bare", "package_version": "1.0.0",
-		"modes": {"apply": [{"name": "apply", "path": "run.sh", "on_host": true, "returncodes": [0]}], "apply-check": [{"name": "check", "path": "check.sh", "on_host": true, "returncodes": [0]}]}}`
+	step := func(file string) string {
+		return `[{"name": "` + file + `", "path": "` + file + `", "arguments": [], "returncodes": [0], "on_host": true, "env": {}, "idempotence": false, "upgrade_step": false}]`
+	}
+	config := `{"schema_version": "v1", "package_name": "bare", "package_version": "1.0.0", "expected_config_files": [], "modes": {"apply": ` + step("run.sh") + `, "apply-check": ` + step("check.sh") + `}}`
 	bare, err := registry.Image(map[string]registry.File{
 		"skyhook-package/config.json":          {Content: []byte(config), Mode: 0o644},
 		"skyhook-package/skyhook_dir/run.sh":   {Content: []byte("#!/bin/sh\necho bare-apply >> /var/log/stages\n"), Mode: 0o755},
