@@ -159,14 +159,10 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	a.result = pack.Message{
 		Agent: a.Version, Package: a.Resource.Package, Version: a.Resource.Version, Mode: a.Mode, Outcome: pack.Succeeded,
 	}
-	a.Log.Info("starting", "agent", a.Version, "mode", a.Mode, "rootMount", a.RootMount, "copyDir", a.CopyDir,
-		"resource", a.Resource.String(), "run", a.RunID, "state", a.StateDir, "logs", a.LogDir)
-	for _, text := range a.Warnings {
-		a.Log.Warn(text)
-	}
 	err := a.awaitPrevious(ctx)
 	if err == nil {
 		start = time.Now()
+		a.logStart()
 		err = a.limitTime(ctx, a.dispatch)
 	}
 	if err == nil && a.owesCheck() {
@@ -191,6 +187,14 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	a.resultWritten = true
 	a.writeResult(m)
 	return m
+}
+
+func (a *Agent) logStart() {
+	a.Log.Info("starting", "agent", a.Version, "mode", a.Mode, "rootMount", a.RootMount, "copyDir", a.CopyDir,
+		"resource", a.Resource.String(), "run", a.RunID, "state", a.StateDir, "logs", a.LogDir)
+	for _, text := range a.Warnings {
+		a.Log.Warn(text)
+	}
 }
 
 // limitTime runs a stage or its check until its deadline. With a timeout each of both has the whole of it.

@@ -24,7 +24,11 @@ func (a *Agent) awaitPrevious(ctx context.Context) error {
 	if a.PreviousFile == "" {
 		return nil
 	}
-	err := awaitFile(ctx, a.PreviousFile)
+	isThere, err := exists(a.PreviousFile)
+	if !isThere && err == nil {
+		a.Log.Info("waiting for the stage before this one in the same pod", "agent", a.Version, "mode", a.Mode, "file", a.PreviousFile)
+		err = awaitFile(ctx, a.PreviousFile)
+	}
 	switch {
 	case errors.Is(err, errStopped):
 		return fmt.Errorf("%s was not begun, and nothing was changed on the host: %w", a.Mode, err)
@@ -36,9 +40,6 @@ func (a *Agent) awaitPrevious(ctx context.Context) error {
 
 // awaitFile waits until a file exists.
 func awaitFile(ctx context.Context, name string) error {
-	if isThere, err := exists(name); isThere || err != nil {
-		return err
-	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
