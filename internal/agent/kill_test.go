@@ -27,6 +27,10 @@ import (
 
 var seeds = flag.Int("seeds", 100, "random runs of a package whose agent is killed on its way")
 
+// noSleepAtExit ends an agent that was built with the race detector at once, not a second later, which is most of what it would take.
+// What it has detected is reported before.
+const noSleepAtExit = "GORACE=atexit_sleep_ms=0"
+
 const lifeUID = "11111111-2222-3333-4444-555555555555"
 
 // podRun is one pod in the lifecycle of a package: what its init container copies, and the containers after it.
@@ -103,6 +107,7 @@ func newTestHost(t testing.TB, shell string) *testHost {
 	p.env = []string{
 		pack.EnvRootDir + "=/var/lib/skyhook/demo", pack.EnvLogDir + "=/var/log/skyhook/demo",
 		pack.EnvDataDir + "=" + filepath.Join(dir, "image"), agent.EnvMessageFile + "=" + filepath.Join(dir, "message"),
+		noSleepAtExit,
 	}
 	return p
 }

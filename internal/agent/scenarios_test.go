@@ -136,6 +136,7 @@ func TestScenarios(t *testing.T) {
 			env.Setenv(pack.EnvResourceID, "demo-11111111-2222-3333-4444-555555555555-1_tuning_1.0.0")
 			env.Setenv(pack.EnvDataDir, filepath.Join(env.WorkDir, "image"))
 			env.Setenv(agent.EnvMessageFile, filepath.Join(env.WorkDir, "message"))
+			env.Vars = append(env.Vars, noSleepAtExit)
 			env.Defer(func() { _ = unix.Unmount(filepath.Join(env.WorkDir, "host/mnt"), unix.MNT_DETACH) }) // what a step mounts there ends with its pod
 			return makeHost(filepath.Join(env.WorkDir, "host"), shell)
 		},

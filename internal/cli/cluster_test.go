@@ -67,6 +67,7 @@ func TestCluster(t *testing.T) {
 				}
 			})
 			env.Setenv("KUBELET_PORT", kubelet)
+			env.Vars = append(env.Vars, noSleepAtExit)
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 			return s.proxy.kubeconfig(filepath.Join(env.WorkDir, "kubeconfig"))
 		},

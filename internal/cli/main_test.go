@@ -15,6 +15,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 )
 
+// noSleepAtExit ends a plugin that was built with the race detector at once, not a second later. What it has detected is reported before.
+const noSleepAtExit = "GORACE=atexit_sleep_ms=0"
+
 // TestMain lets the scripts call this test binary as the plugin, and stops the API server that a test may have started.
 func TestMain(m *testing.M) { testscript.Main(suite{m}, map[string]func(){"kubectl-skyhook": plugin}) }
 

@@ -46,6 +46,7 @@ func TestFrom(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DUMPS", dumps)
 			env.Setenv("LARGE", large)
+			env.Vars = append(env.Vars, noSleepAtExit)
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "none"))
 			return nil
 		},
