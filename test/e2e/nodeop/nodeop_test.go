@@ -299,7 +299,7 @@ spec:
 
 // TestCanary stops at the first node that fails, and leaves it cordoned until the NodeOp is deleted.
 func TestCanary(t *testing.T) {
-	nodes := cluster.InterruptibleNodes(t, 2)
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
 	cluster.Label(t, controlPlane, nodes[0]) // so that it is first
 	cluster.Label(t, "e2e=canary", nodes...)
 	cluster.Apply(t, `

@@ -13,7 +13,7 @@ import (
 // TestProof reboots a node that is not as it should be afterwards. The node stays cordoned and the operation runs, also when the proof is
 // late, until a validator has set its condition and the command of the proof, which runs on the node, finds its file.
 func TestProof(t *testing.T) {
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.Label(t, "e2e=proven-op", n)
 	cluster.Exec(t, n, "touch /run/e2e-validated") // which the reboot removes
 	before := cluster.BootID(t, n)

@@ -16,9 +16,9 @@ import (
 const retried = `
 apiVersion: operator.kairos.io/v1alpha1
 kind: NodeOp
-metadata: {name: retried}
+metadata: {name: NAME}
 spec:
-  nodeSelector: {matchLabels: {e2e: retried}}
+  nodeSelector: {matchLabels: {e2e: NAME}}
   image: busybox:latest
   hostMountPath: /host
   command:
@@ -35,14 +35,14 @@ spec:
 `
 
 // createRetried creates the NodeOp on a node without notes of earlier attempts and waits until its status contains a text.
-func createRetried(t *testing.T, node, text string) {
+func createRetried(t *testing.T, name, node, text string) {
 	t.Helper()
-	cluster.Label(t, "e2e=retried", node)
+	cluster.Label(t, "e2e="+name, node)
 	cluster.Exec(t, node, "rm -f /var/lib/e2e-attempts")
 	t.Cleanup(func() { cluster.Exec(t, node, "rm -f /var/lib/e2e-attempts") })
-	cluster.Apply(t, retried)
+	cluster.Apply(t, strings.ReplaceAll(retried, "NAME", name))
 	cluster.EventuallyPrints(t, "the status says: "+text, func(out string) bool { return strings.Contains(out, text) },
-		"get", "nodeop", "retried", "-o", "jsonpath={.status}")
+		"get", "nodeop", name, "-o", "jsonpath={.status}")
 }
 
 func requireAttempts(t *testing.T, node, want string) {
@@ -55,10 +55,10 @@ func requireAttempts(t *testing.T, node, want string) {
 // TestRetries: status and why say which attempt it is, how the one before ended and when the next begins. A deletion between two
 // attempts gives the node back at once.
 func TestRetries(t *testing.T) {
-	plugin := suite.BuildPlugin(t)
-	node := cluster.InterruptibleNodes(t, 1)[0]
-	createRetried(t, node, "attempt 3 of 7 of the command begins at about") // 20 s after the second
-	for _, args := range [][]string{{"status", "nodeop/retried"}, {"why", "nodeop/retried"}, {"why", node}} {
+	const name = "retried"
+	node, plugin := cluster.ShareInterruptibleNodes(t, 1)[0], suite.BuildPlugin(t)
+	createRetried(t, name, node, "attempt 3 of 7 of the command begins at about") // 20 s after the second
+	for _, args := range [][]string{{"status", "nodeop/" + name}, {"why", "nodeop/" + name}, {"why", node}} {
 		suite.Eventually(t, strings.Join(args, " ")+" names the attempt", func() error {
 			out, err := cluster.Command(plugin, append(args, "-n", suite.Namespace)...).CombinedOutput()
 			if text := strings.Join(strings.Fields(string(out)), " "); err == nil && !strings.Contains(text, "attempt 3 of 7 of the command begins at about") {
@@ -68,7 +68,7 @@ func TestRetries(t *testing.T) {
 		})
 	}
 	begin := time.Now()
-	remove(t, "nodeop", "retried")
+	remove(t, "nodeop", name)
 	if took := time.Since(begin); took > 15*time.Second {
 		t.Errorf("the deletion took %s", took)
 	}
@@ -79,11 +79,12 @@ func TestRetries(t *testing.T) {
 
 // TestDeletionDuringAttempt: a deletion lets the running attempt end and begins no further one.
 func TestDeletionDuringAttempt(t *testing.T) {
-	node := cluster.InterruptibleNodes(t, 1)[0]
-	createRetried(t, node, "attempt 2 of 7 of the command runs; attempt 1 ended with exit code 5: no such disk")
+	const name = "deleted"
+	node := cluster.ShareInterruptibleNodes(t, 1)[0]
+	createRetried(t, name, node, "attempt 2 of 7 of the command runs; attempt 1 ended with exit code 5: no such disk")
 	cluster.EventuallyPrints(t, "the second attempt runs", func(out string) bool { return strings.Contains(out, "Running") },
-		"get", "pods", "-l", "batch.kubernetes.io/job-name", "-o", "jsonpath={.items[*].status.phase}")
-	remove(t, "nodeop", "retried")
+		"get", "pods", "-l", "batch.kubernetes.io/job-name,kairos.io/nodeop="+name, "-o", "jsonpath={.items[*].status.phase}")
+	remove(t, "nodeop", name)
 	requireReleased(t, node)
 	requireAttempts(t, node, "begin end begin end")
 }

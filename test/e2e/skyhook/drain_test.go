@@ -56,10 +56,10 @@ spec:
 // gone, however long that takes.
 func TestDrain(t *testing.T) {
 	const name = "drain"
-	nodes := cluster.InterruptibleNodes(t, 2)
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
 	cluster.RequireService(t, nodes[1], "cron")
 	selectNodes(t, name, nodes...)
-	cluster.ApplyUntilCleanup(t, workloads)
+	cluster.ApplyUntilCleanup(t, suite.OnNodes(workloads, nodes...))
 	cluster.Kubectl(t, "rollout", "status", "statefulset/store", "--timeout="+suite.Timeout.String())
 	cluster.Kubectl(t, "wait", "--for=condition=Ready", "pod/slow", "pod/scratch", "--timeout="+suite.Timeout.String())
 	cluster.Apply(t, suite.Manifest(name, "", interruptingPackage("{type: service, services: [cron]}")))
@@ -100,7 +100,7 @@ spec:
 
 // TestSharedPolicy: two Skyhooks that reboot different nodes under one shared policy never interrupt two nodes at the same time.
 func TestSharedPolicy(t *testing.T) {
-	nodes := cluster.InterruptibleNodes(t, 2)
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
 	skyhooks := map[string]string{"share-a": nodes[0], "share-b": nodes[1]}
 	cluster.Apply(t, sharedPolicy)
 	for name, n := range skyhooks {

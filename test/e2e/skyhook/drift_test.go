@@ -14,7 +14,7 @@ import (
 // the stage whose check fails runs once more, and only once.
 func TestDrift(t *testing.T) {
 	const name = "drifting"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.Exec(t, n, "rm -f /etc/e2e-drift /etc/e2e-drift-runs")
 	packages := `

@@ -18,7 +18,7 @@ import (
 // TestPowerCut cuts the power in the middle of each stage. The package completes all the same.
 func TestPowerCut(t *testing.T) {
 	const name = "power"
-	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
+	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.ShareInterruptibleNodes(t, 1)[0]
 	for _, stage := range []string{"apply", "config", "interrupt", "post_interrupt"} {
 		t.Run(stage, func(t *testing.T) {
 			selectNodes(t, name, n)
@@ -136,7 +136,7 @@ func TestRuntimeRequired(t *testing.T) {
 	cluster.Exec(t, n, "systemctl restart kubelet")
 	cluster.EventuallyPrints(t, "the node has joined again", func(node string) bool { return node != "" }, "get", "node", n, "--ignore-not-found", "-o", "name")
 	cluster.Label(t, "e2e="+name, n)
-	cluster.ApplyUntilCleanup(t, `
+	cluster.ApplyUntilCleanup(t, suite.OnNodes(`
 apiVersion: v1
 kind: Pod
 metadata: {name: patient}
@@ -144,7 +144,7 @@ spec:
   nodeSelector: {kubernetes.io/hostname: NODE3}
   terminationGracePeriodSeconds: 1
   containers: [{name: patient, image: "registry.k8s.io/pause:3.10"}]
-`)
+`, nodes...))
 	cluster.EventuallyPrints(t, "the pod is pending because of the taint", func(why string) bool { return strings.Contains(why, "untolerated taint") },
 		"get", "pod", "patient", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
 	cluster.Exec(t, n, "touch /root/gate")

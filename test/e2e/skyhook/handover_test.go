@@ -24,6 +24,7 @@ spec:
   template:
     metadata: {labels: {app: shop}}
     spec:
+      nodeSelector: {e2e: handover}
       terminationGracePeriodSeconds: 1
       containers: [{name: shop, image: "registry.k8s.io/pause:3.10"}]
 ---
@@ -85,15 +86,31 @@ func collectHandovers() (stop func() []time.Duration) {
 	return func() []time.Duration { end(); return gaps }
 }
 
-// TestHandover reboots every node, those of the operators included. The node of the leader comes last; when it goes down the
+// withOperators returns as many nodes, those of the operators among them.
+func withOperators(t *testing.T, nodes []string) []string {
+	t.Helper()
+	out := cluster.Kubectl(t, "-n", suite.OperatorNamespace, "get", "pods", "-l", suite.OperatorSelector, "-o", "jsonpath={.items[*].spec.nodeName}")
+	chosen := strings.Fields(out)
+	slices.Sort(chosen)
+	chosen = slices.Compact(chosen)
+	for _, n := range nodes {
+		if len(chosen) < len(nodes) && !slices.Contains(chosen, n) {
+			chosen = append(chosen, n)
+		}
+	}
+	return chosen
+}
+
+// TestHandover reboots three nodes, those of both operators included. The node of the leader comes last; when it goes down the
 // standby takes over.
 func TestHandover(t *testing.T) {
 	const name = "handover"
 	nodes := cluster.InterruptibleNodes(t, 3)
 	cluster.ScaleOperator(t, 2)
+	nodes = withOperators(t, nodes)
+	selectNodes(t, name, nodes...)
 	cluster.ApplyUntilCleanup(t, guardedDeployment)
 	cluster.Kubectl(t, "rollout", "status", "deployment/shop", "--timeout="+suite.Timeout.String())
-	selectNodes(t, name, nodes...)
 	home := waitLeader(t)
 
 	watch := watchNodes(t, nodes...)

@@ -19,7 +19,7 @@ import (
 // TestMovedTag: a tag is moved after the first node has pulled it. With pinImages the second node pulls what the first one pulled;
 // without it, what the tag has become.
 func TestMovedTag(t *testing.T) {
-	local, nodes := cluster.LocalCluster(t, "moves a tag in its registry"), cluster.Nodes(t, 2)
+	local, nodes := cluster.LocalCluster(t, "moves a tag in its registry"), cluster.ShareNodes(t, 2)
 	base := cluster.PackageImage(t, "shellscript")
 	for _, c := range []struct{ name, spec, second string }{
 		{"moved-tag", "", "new"},

@@ -14,7 +14,7 @@ import (
 // TestServiceInterrupt restarts a service, and then the container runtime that runs the agent: exactly once each.
 func TestServiceInterrupt(t *testing.T) {
 	const name = "service"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	for _, unit := range []string{"cron", "containerd"} {
 		t.Run(unit, func(t *testing.T) {
 			cluster.RequireService(t, n, unit)
@@ -48,6 +48,7 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec:
+      nodeSelector: {e2e: reboot}
       terminationGracePeriodSeconds: 2
       topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}]
       containers: [{name: web, image: "registry.k8s.io/pause:3.10"}]
@@ -70,9 +71,9 @@ spec:
 // node boots exactly once more.
 func TestRebootInterrupt(t *testing.T) {
 	const name = "reboot"
-	nodes := cluster.InterruptibleNodes(t, 2)
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
 	selectNodes(t, name, nodes...)
-	cluster.ApplyUntilCleanup(t, protectedWorkloads)
+	cluster.ApplyUntilCleanup(t, suite.OnNodes(protectedWorkloads, nodes...))
 	cluster.Kubectl(t, "rollout", "status", "deployment/web", "--timeout="+suite.Timeout.String())
 	cluster.Kubectl(t, "wait", "--for=condition=Ready", "pod/training", "--timeout="+suite.Timeout.String())
 
@@ -106,7 +107,7 @@ func TestRebootInterrupt(t *testing.T) {
 // TestForeignCordon: a node that an administrator cordoned is still cordoned afterwards.
 func TestForeignCordon(t *testing.T) {
 	const name = "foreign"
-	n := cluster.InterruptibleNodes(t, 2)[1]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.RequireService(t, n, "cron")
 	selectNodes(t, name, n)
 	cluster.Kubectl(t, "cordon", n)

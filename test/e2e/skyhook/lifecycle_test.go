@@ -39,7 +39,7 @@ func invocation(t *testing.T, node, unit string) string {
 // TestLifecycle takes one package through its whole life on one node, and compares the stages that the host records.
 func TestLifecycle(t *testing.T) {
 	const name = "life"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.RequireService(t, n, "cron")
 	selectNodes(t, name, n)
 	want := ""
@@ -95,7 +95,7 @@ func TestLifecycle(t *testing.T) {
 // changed key runs config with its interrupt.
 func TestRecreated(t *testing.T) {
 	const name = "recreated"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.RequireService(t, n, "cron")
 	selectNodes(t, name, n)
 	cluster.Apply(t, suite.Manifest(name, "", recordingPackage("1.0.0", "one")))
@@ -124,7 +124,7 @@ func TestRecreated(t *testing.T) {
 // TestManualReset: deleting the annotation by hand is the documented way to start again on a node.
 func TestManualReset(t *testing.T) {
 	const name = "again"
-	n := cluster.Nodes(t, 2)[1]
+	n := cluster.ShareNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.Apply(t, suite.Manifest(name, "", recordingPackage("1.0.0", "one")))
 	cluster.WaitComplete(t, name)
@@ -142,7 +142,7 @@ func TestManualReset(t *testing.T) {
 // TestDependencies: dependent packages run in order, an independent one beside them, and a failing one reports its last output.
 func TestDependencies(t *testing.T) {
 	const name = "chain"
-	n := cluster.Nodes(t, 2)[1]
+	n := cluster.ShareNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	pkg := func(name, more, script string) string {
 		return fmt.Sprintf("\n    %s: {version: 1.0.0, image: %s%s, configMap: {apply.sh: %q}}", name, shellscript, more, script)

@@ -106,7 +106,7 @@ func TestLoadBalancer(t *testing.T) {
 	if !cluster.IsOurs() {
 		t.Skip("another service controller may make a real load balancer: only test/cluster has none")
 	}
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.RequireService(t, n, "cron")
 	selectNodes(t, name, n)
 	cluster.Kubectl(t, "annotate", "node", n, scale+"=false")

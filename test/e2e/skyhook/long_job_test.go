@@ -11,11 +11,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// longJob is a pod that must not be interrupted, and that ends by itself after a while.
+// longJob is a pod named like a Skyhook that must not be interrupted, and that ends by itself after a while.
 const longJob = `
 apiVersion: v1
 kind: Pod
-metadata: {name: long-job, annotations: {skyhook.nvidia.com/do-not-interrupt: "true"}}
+metadata: {name: NAME, annotations: {skyhook.nvidia.com/do-not-interrupt: "true"}}
 spec:
   nodeName: NODE1
   restartPolicy: Never
@@ -24,25 +24,25 @@ spec:
   containers: [{name: job, image: "registry.k8s.io/pause:3.10"}]
 `
 
-// startLongJob starts the job on the first node.
-func startLongJob(t *testing.T) {
+// startLongJob starts the job of a Skyhook on a node.
+func startLongJob(t *testing.T, name, node string) {
 	t.Helper()
-	cluster.ApplyUntilCleanup(t, longJob)
-	cluster.Kubectl(t, "wait", "--for=condition=Ready", "pod/long-job", "--timeout="+suite.Timeout.String())
+	cluster.ApplyUntilCleanup(t, suite.OnNodes(strings.ReplaceAll(longJob, "NAME", name), node))
+	cluster.Kubectl(t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout="+suite.Timeout.String())
 }
 
 // requireJobRuns fails when the job has ended.
-func requireJobRuns(t *testing.T, when string) {
+func requireJobRuns(t *testing.T, name, when string) {
 	t.Helper()
-	if got := cluster.Kubectl(t, "get", "pod", "long-job", "-o", "jsonpath={.status.phase}{.metadata.deletionTimestamp}"); got != "Running" {
+	if got := cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.phase}{.metadata.deletionTimestamp}"); got != "Running" {
 		t.Errorf("%s the job is %s", when, got)
 	}
 }
 
 // requireJobEnded fails when the job did not end by itself.
-func requireJobEnded(t *testing.T) {
+func requireJobEnded(t *testing.T, name string) {
 	t.Helper()
-	if got := cluster.Kubectl(t, "get", "pod", "long-job", "-o", "jsonpath={.status.reason}"); got != "DeadlineExceeded" {
+	if got := cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.reason}"); got != "DeadlineExceeded" {
 		t.Errorf("the job ended with %q", got)
 	}
 }
@@ -51,23 +51,23 @@ func requireJobEnded(t *testing.T) {
 // follows when the job has ended by itself.
 func TestLongJobBeforeCordon(t *testing.T) {
 	const name = "job-before"
-	nodes := cluster.InterruptibleNodes(t, 2)
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
 	for _, n := range nodes {
 		cluster.RequireService(t, n, "cron")
 	}
 	selectNodes(t, name, nodes...)
-	startLongJob(t)
+	startLongJob(t, name, nodes[0])
 	cluster.Apply(t, suite.Manifest(name, "\n  interruptionBudget: {count: 1}\n  drainConfig: {wait: BeforeCordon}", interruptingPackage("{type: service, services: [cron]}")))
 	cluster.EventuallyPrints(t, "the other node goes first", func(out string) bool { return out == "complete" },
 		"get", "skyhook", name, "-o", "jsonpath={.status.nodeStatus."+strings.ReplaceAll(nodes[1], ".", `\.`)+"}")
 	node := cluster.Kubectl(t, "get", "node", nodes[0], "-o", "jsonpath={.spec.unschedulable} {.metadata.annotations}")
-	requireJobRuns(t, "when the other node is complete")
+	requireJobRuns(t, name, "when the other node is complete")
 	if strings.HasPrefix(node, "true") || strings.Contains(node, "cordon_"+name) {
 		t.Errorf("the node of the job is held: %s", node)
 	}
 	requireStages(t, nodes[0], "")
 	cluster.WaitComplete(t, name)
-	requireJobEnded(t)
+	requireJobEnded(t, name)
 	cluster.RemoveSkyhook(t, name)
 }
 
@@ -75,12 +75,12 @@ func TestLongJobBeforeCordon(t *testing.T) {
 // that the status says what is waited for, and until when.
 func TestLongJobAfterCordon(t *testing.T) {
 	const name = "job-after"
-	nodes := cluster.InterruptibleNodes(t, 1)
+	nodes := cluster.ShareInterruptibleNodes(t, 1)
 	cluster.RequireService(t, nodes[0], "cron")
 	selectNodes(t, name, nodes...)
-	startLongJob(t)
+	startLongJob(t, name, nodes[0])
 	cluster.Apply(t, suite.Manifest(name, "\n  drainConfig: {wait: AfterCordon}", interruptingPackage("{type: service, services: [cron]}")))
-	want := fmt.Sprintf("%s %s/long-job ProtectedPod", nodes[0], suite.Namespace)
+	want := fmt.Sprintf("%s %s/%s ProtectedPod", nodes[0], suite.Namespace, name)
 	cluster.EventuallyPrints(t, "the status says that the drain waits for the job, and until when", func(out string) bool {
 		return strings.HasPrefix(out, want) && strings.HasSuffix(out, "Z")
 	}, "get", "skyhook", name, "-o", "jsonpath={.status.drains[0].node} {.status.drains[0].slowest[0].pod} {.status.drains[0].slowest[0].reason} {.status.drains[0].slowest[0].expectedEnd}")
@@ -88,9 +88,9 @@ func TestLongJobAfterCordon(t *testing.T) {
 		t.Error("the node of the job is not cordoned")
 	}
 	requireStages(t, nodes[0], "")
-	requireJobRuns(t, "while the drain waits")
+	requireJobRuns(t, name, "while the drain waits")
 	cluster.WaitComplete(t, name)
-	requireJobEnded(t)
+	requireJobEnded(t, name)
 	if got := cluster.Kubectl(t, "get", "skyhook", name, "-o", "jsonpath={.status.drains}"); got != "" {
 		t.Errorf("in the end the status has the drains %s", got)
 	}

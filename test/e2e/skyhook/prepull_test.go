@@ -17,7 +17,7 @@ import (
 // the node is admitted, and the pod of the stage finds it on the node.
 func TestPrepull(t *testing.T) {
 	const name = "prepulling"
-	local, n := cluster.LocalCluster(t, "pushes an image late"), cluster.InterruptibleNodes(t, 1)[0]
+	local, n := cluster.LocalCluster(t, "pushes an image late"), cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	image := suite.PackageRepository + name
 	cluster.Apply(t, suite.Manifest(name, "\n  prepull: true\n  interruptionBudget: {count: 1}", `

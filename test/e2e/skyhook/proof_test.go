@@ -11,37 +11,39 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
-// deviceDaemonSet is ready on a node while a file is there that a boot removes.
-const deviceDaemonSet = `
+// deviceDaemonSet is a DaemonSet for the nodes of a Skyhook, ready on a node while a file is there that a boot removes.
+func deviceDaemonSet(skyhook string) string {
+	return strings.ReplaceAll(`
 apiVersion: apps/v1
 kind: DaemonSet
-metadata: {name: device}
+metadata: {name: device-SKYHOOK}
 spec:
-  selector: {matchLabels: {app: device}}
+  selector: {matchLabels: {app: device-SKYHOOK}}
   template:
-    metadata: {labels: {app: device}}
+    metadata: {labels: {app: device-SKYHOOK}}
     spec:
-      nodeSelector: {e2e: proven}
+      nodeSelector: {e2e: SKYHOOK}
       terminationGracePeriodSeconds: 0
       containers:
       - name: device
-        image: ` + suite.ToolsImage + `
+        image: `+suite.ToolsImage+`
         command: [sleep, "100000000"]
         readinessProbe: {exec: {command: [test, -e, /host/run/e2e-device]}, periodSeconds: 1}
         volumeMounts: [{name: run, mountPath: /host/run}]
       volumes: [{name: run, hostPath: {path: /run}}]
-`
+`, "SKYHOOK", skyhook)
+}
 
 // TestProof reboots a node on which a DaemonSet does not come back. The node stays cordoned, and counts as failed after the timeout. It
 // is given back when the pod is ready and an external validator has set its condition.
 func TestProof(t *testing.T) {
 	const name = "proven"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.Exec(t, n, "touch /run/e2e-device")
-	cluster.ApplyUntilCleanup(t, deviceDaemonSet)
-	cluster.Kubectl(t, "rollout", "status", "daemonset/device", "--timeout="+suite.Timeout.String())
-	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device}], nodeConditions: [{type: example.com/Validated}], timeout: 20s}", suite.Namespace)
+	cluster.ApplyUntilCleanup(t, deviceDaemonSet(name))
+	cluster.Kubectl(t, "rollout", "status", "daemonset/device-"+name, "--timeout="+suite.Timeout.String())
+	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device-%s}], nodeConditions: [{type: example.com/Validated}], timeout: 20s}", suite.Namespace, name)
 	watch := watchNodes(t, n)
 	cluster.Apply(t, suite.Manifest(name, proof, interruptingPackage("{type: reboot}")))
 
@@ -54,7 +56,7 @@ func TestProof(t *testing.T) {
 	setCondition("False")
 	cluster.WaitErroring(t, name, "condition example.com/Validated of the node is False")
 	setCondition("True")
-	cluster.WaitErroring(t, name, "DaemonSet "+suite.Namespace+"/device has no ready pod on the node for 20s; the node is not given back")
+	cluster.WaitErroring(t, name, "DaemonSet "+suite.Namespace+"/device-"+name+" has no ready pod on the node for 20s; the node is not given back")
 	requireCordoned := func(before string) {
 		t.Helper()
 		if cluster.Kubectl(t, "get", "node", n, "-o", "jsonpath={.spec.unschedulable}") != "true" {
@@ -70,7 +72,7 @@ func TestProof(t *testing.T) {
 	setCondition("False") // the validator looks again, and is the last that is waited for
 	cluster.Exec(t, n, "touch /run/e2e-device")
 	cluster.WaitErroring(t, name, "condition example.com/Validated of the node is False")
-	cluster.Kubectl(t, "rollout", "status", "daemonset/device", "--timeout="+suite.Timeout.String())
+	cluster.Kubectl(t, "rollout", "status", "daemonset/device-"+name, "--timeout="+suite.Timeout.String())
 	requireCordoned("the validator has found it good")
 	setCondition("True")
 	cluster.WaitComplete(t, name)
@@ -107,7 +109,7 @@ rules: [{apiGroups: [e2e.example.com], resources: [lenses], verbs: [get, list]}]
 // to read it, the object exists, and the expression is true.
 func TestProofOfObjects(t *testing.T) {
 	const name = "focused"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.ApplyUntilCleanup(t, lens)
 	cluster.Kubectl(t, "wait", "--for=condition=Established", "crd/lenses.e2e.example.com", "--timeout="+suite.Timeout.String())
@@ -129,7 +131,7 @@ func TestProofOfObjects(t *testing.T) {
 // repeating it.
 func TestProofCommand(t *testing.T) {
 	const name = "examined"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.Exec(t, n, "rm -f /run/e2e-examined")
 	proof := `

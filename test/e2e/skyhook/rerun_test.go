@@ -16,7 +16,7 @@ import (
 // command ends the stage and begins it again with the new definition.
 func TestRerunNow(t *testing.T) {
 	const name = "rerun-now"
-	plugin, node := suite.BuildPlugin(t), cluster.Nodes(t, 1)[0]
+	node, plugin := cluster.ShareNodes(t, 1)[0], suite.BuildPlugin(t)
 	selectNodes(t, name, node)
 	cluster.Exec(t, node, "rm -f /var/log/rerun-now")
 	t.Cleanup(func() { cluster.Exec(t, node, "rm -f /var/log/rerun-now") })

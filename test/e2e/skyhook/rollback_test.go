@@ -28,11 +28,11 @@ func driverScripts(version, after string) string {
 // TestRollback upgrades a node to a driver with which a DaemonSet does not come back after the reboot. The node is not given back, and
 // goes back to the files that it had, byte for byte, with one more reboot.
 func TestRollback(t *testing.T) {
-	const name = "proven" // the nodes on which the DaemonSet of TestProof runs
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	const name = "rolled-back"
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
-	cluster.ApplyUntilCleanup(t, deviceDaemonSet)
-	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device}], timeout: 20s, onTimeout: Rollback}", suite.Namespace)
+	cluster.ApplyUntilCleanup(t, deviceDaemonSet(name))
+	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device-%s}], timeout: 20s, onTimeout: Rollback}", suite.Namespace, name)
 	cluster.Apply(t, suite.Manifest(name, proof, driverScripts("1.0.0", "touch /run/e2e-device")))
 	cluster.WaitComplete(t, name)
 	const files = "sha256sum /etc/e2e-driver*"
@@ -40,7 +40,7 @@ func TestRollback(t *testing.T) {
 	boot := cluster.Exec(t, n, "cat /proc/sys/kernel/random/boot_id")
 
 	cluster.Apply(t, suite.Manifest(name, proof, driverScripts("2.0.0", "\"true\"")))
-	cluster.WaitErroring(t, name, "revision 2 failed, and the node went back to revision 1: DaemonSet "+suite.Namespace+"/device has no ready pod on the node for 20s")
+	cluster.WaitErroring(t, name, "revision 2 failed, and the node went back to revision 1: DaemonSet "+suite.Namespace+"/device-"+name+" has no ready pod on the node for 20s")
 	if after := cluster.Exec(t, n, files); after != before {
 		t.Errorf("the node has\n%s\nand had\n%s", after, before)
 	}

@@ -41,7 +41,7 @@ spec:
 // TestSharedReboot shows that two Skyhooks and a NodeOp which owe a reboot on one node reboot it once: each does what comes before, then
 // the node boots, then each does what comes after.
 func TestSharedReboot(t *testing.T) {
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, "none", n)
 	cluster.Label(t, "e2e-shared=yes", n)
 	manifest := strings.Join([]string{sharingSkyhook("kernel"), sharingSkyhook("firmware"), sharingNodeOp}, "\n---")

@@ -76,13 +76,10 @@ func (c *Cluster) ApplyUntilCleanup(t *testing.T, manifest string) {
 	c.Apply(t, manifest)
 }
 
-// Localize adapts a manifest to the cluster: NODE1 to NODE3 become names of nodes, the namespace default becomes Namespace, and
-// on a cluster of somebody else images come from its registry.
+// Localize adapts a manifest to the cluster: the namespace default becomes Namespace, and on a cluster of somebody else images come
+// from its registry.
 func (c *Cluster) Localize(text string) string {
 	pairs := []string{"namespace: default", "namespace: " + Namespace}
-	for i, n := range c.nodes {
-		pairs = append(pairs, fmt.Sprintf("NODE%d", i+1), n)
-	}
 	return strings.NewReplacer(append(pairs, c.foreignImages()...)...).Replace(text)
 }
 
@@ -106,11 +103,14 @@ func Eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
+// poll calls check four times a second at first, and once a second when it takes longer: each call is a process.
 func poll(check func() error) error {
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(250 * time.Millisecond) {
+	pause := 250 * time.Millisecond
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(pause) {
 		if err := check(); err == nil || time.Now().After(deadline) {
 			return err
 		}
+		pause = min(pause*11/10, time.Second)
 	}
 }
 

@@ -23,10 +23,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/testcluster"
+	"github.com/skyhook-k8s/skyhook/test/e2e/suite/nodepool"
 )
 
 const (
@@ -58,6 +60,8 @@ type Cluster struct {
 	kubectl, helm string
 	images        *imageSet
 	shells        map[string]string // pods that give a shell on a node, on a cluster of somebody else
+	pool          nodepool.Pool     // of the tests that run side by side
+	openPool      func() error
 	release       func(*Cluster) error
 }
 
@@ -85,6 +89,10 @@ func run(m *testing.M, cluster **Cluster, operator Operator) int {
 		return 1
 	}
 	*cluster = c
+	if err := runAllParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	if code != 0 {
 		c.dump(os.Stderr)
@@ -95,6 +103,7 @@ func run(m *testing.M, cluster **Cluster, operator Operator) int {
 // setUp returns the cluster also when it fails, for tearDown.
 func setUp(ctx context.Context, operator Operator) (*Cluster, error) {
 	c := &Cluster{shells: map[string]string{}, release: func(*Cluster) error { return nil }}
+	c.openPool = sync.OnceValue(c.fillPool)
 	for _, step := range []func(context.Context) error{c.connect, c.findPrograms, c.chooseNodes, c.claim, c.pushImages, c.startShells} {
 		if err := step(ctx); err != nil {
 			return c, err
@@ -125,24 +134,6 @@ func (c *Cluster) LocalCluster(t *testing.T, what string) *testcluster.Cluster {
 		t.Skipf("%s: only nodes of test/cluster can", what)
 	}
 	return c.cluster
-}
-
-// Nodes returns nodes that a test may use but not interrupt, and skips the test if there are fewer.
-func (c *Cluster) Nodes(t *testing.T, count int) []string {
-	t.Helper()
-	if len(c.nodes) < count {
-		t.Skipf("needs %d nodes, and the cluster offers %v", count, c.nodes)
-	}
-	return c.nodes[:count:count]
-}
-
-// InterruptibleNodes returns nodes that a test may cordon, drain, restart and reboot, and skips the test if there are fewer.
-func (c *Cluster) InterruptibleNodes(t *testing.T, count int) []string {
-	t.Helper()
-	if !c.interruptible {
-		t.Skip("interrupts nodes: SKYHOOK_E2E_NODES does not name any that may be drained and rebooted")
-	}
-	return c.Nodes(t, count)
 }
 
 // Root is the directory of this repository.
