@@ -5,10 +5,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -78,5 +81,28 @@ func TestDeletionConflict(t *testing.T) {
 	}
 	if !s.podExists("worker") {
 		t.Error("the later pod of the name was deleted")
+	}
+}
+
+// TestDeletionOfChangedPod shows that a pod that had not ended goes only in the version that was observed: it may do something else by
+// now. One that had ended goes in any version.
+func TestDeletionOfChangedPod(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(workload("worker", "n1"))
+	observed := s.pod("worker")
+	observed.Status.Phase = corev1.PodPending
+	s.Patch(observed.DeepCopy(), `{"metadata":{"annotations":{"changed":"since"}}}`)
+	o, _ := s.decide(s.cluster)
+	p := s.cluster.newPass(o)
+	if err := p.deletePod(context.Background(), observed); !apierrors.IsConflict(errors.Unwrap(err)) {
+		t.Errorf("deleting a pod that changed: %v", err)
+	}
+	if s.pod("worker").DeletionTimestamp != nil {
+		t.Error("a pod that changed is deleted")
+	}
+	observed.Status.Phase = corev1.PodFailed
+	s.Must(p.deletePod(context.Background(), observed))
+	if s.podExists("worker") && s.pod("worker").DeletionTimestamp == nil {
+		t.Error("a pod that had ended is not deleted")
 	}
 }

@@ -92,10 +92,16 @@ func (a apiWriter) patchPodAnnotation(ctx context.Context, p *corev1.Pod, key st
 	return nil
 }
 
-// deletePod deletes a pod, the one that was observed and no later one of its name. One that is gone is no error.
+// deletePod deletes a pod, the one that was observed and no later one of its name. One that had not ended must still be the version that
+// was observed: what it waited for may have begun since. One that is gone is no error.
 func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
+	preconditions := &metav1.Preconditions{UID: &p.UID}
+	hasEnded := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	if !hasEnded {
+		preconditions.ResourceVersion = &p.ResourceVersion
+	}
 	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
-		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}).Do(ctx).Error()
+		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Do(ctx).Error()
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}

@@ -49,7 +49,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 	case rollout.VerbRecord:
 		return s.checkRecord(a, t, seen)
 	case rollout.VerbSweep:
-		return s.checkSweep(a, t, seen)
+		return s.checkSweep(a, t)
 	case rollout.VerbEvict:
 		return s.checkEvict(v, a, r)
 	case rollout.VerbRelease:

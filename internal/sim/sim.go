@@ -45,6 +45,7 @@ type targetIndex struct{ rollout, target int }
 type View struct {
 	rollout.Snapshot
 	revisions map[string]int
+	targets   map[targetKey]targetIndex
 }
 
 // ErrConflict is returned when an object was changed since it was read.
@@ -132,7 +133,7 @@ func eachTarget(s *rollout.Snapshot, do func(*rollout.Rollout, *rollout.Target))
 
 // View returns the current state. Workloads are listed on nodes with a hold, and on those that the last plan asked for.
 func (c *Cluster) View() View {
-	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions)}
+	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions), targets: c.targets}
 	c.addPods(&v.Snapshot)
 	return v
 }
@@ -167,6 +168,15 @@ func (c *Cluster) FindTarget(of rollout.Ref, node string) *rollout.Target {
 		return nil
 	}
 	return &c.State.Rollouts[at.rollout].Targets[at.target]
+}
+
+// findTarget returns a target as it was read; nil if there was none.
+func (v View) findTarget(of rollout.Ref, node string) *rollout.Target {
+	at, ok := v.targets[targetKey{of, node}]
+	if !ok {
+		return nil
+	}
+	return &v.Rollouts[at.rollout].Targets[at.target]
 }
 
 // FindRollout returns a rollout; nil if there is none.
