@@ -140,11 +140,13 @@ func checkProof(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.R
 	return ""
 }
 
-// isProofLate reports whether all work of a target is done, and its proof is not complete in time.
+// isProofLate reports whether all work of a target is done, and its proof is not complete in time. Whether the work is done is unknown
+// while the record of the node cannot be read.
 func isProofLate(v sim.View, t *rollout.Target) bool {
 	p := t.Proof
 	isWaitedFor := p != nil && p.Missing != nil && p.Timeout > 0 && !p.Since.IsZero()
-	hasWork := slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
+	isUnreadable := t.Blocked != nil && t.Blocked.Reason == rollout.ReasonStateUnreadable
+	hasWork := isUnreadable || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
 	if !isWaitedFor || hasWork {
 		return false
 	}
@@ -376,7 +378,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 			return "another rollout is in progress on the node"
 		}
 	}
-	if why := s.checkBatch(v, g, t); why != "" {
+	if why := s.checkBatch(v, a, g, t); why != "" {
 		return why
 	}
 	return s.checkOrder(v, a, r)
@@ -410,7 +412,7 @@ func isReserved(v sim.View, a rollout.Action) bool {
 func zoneOf(node string) string { return "z" + fmt.Sprint(int(node[len(node)-1])%3) }
 
 // checkBatch checks that the open batch is not larger than planned.
-func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) string {
+func (s *faultTest) checkBatch(v sim.View, a rollout.Action, g *rollout.Group, t *rollout.Target) string {
 	if g.Pace.Kind == rollout.PaceWindow {
 		return ""
 	}
@@ -431,7 +433,7 @@ func (s *faultTest) checkBatch(v sim.View, g *rollout.Group, t *rollout.Target) 
 			}
 		}
 	}
-	if members >= g.Memory.Open && !s.isSharedInBatch(g, t) {
+	if members >= g.Memory.Open && !s.isSharedInBatch(g, t, isReserved(v, a)) {
 		return fmt.Sprintf("the batch has %d members of %d", members, g.Memory.Open)
 	}
 	return ""

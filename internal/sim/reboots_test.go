@@ -24,11 +24,13 @@ func isAwaiting(t *rollout.Target, boot string) bool {
 	return t.Reboot != nil && t.Reboot.Boot == boot && len(t.Reboot.Tasks) > 0
 }
 
-// isSharedInBatch reports whether a target of the open batch awaits a reboot on the node of another target.
-func (s *faultTest) isSharedInBatch(g *rollout.Group, t *rollout.Target) bool {
+// isSharedInBatch reports whether a target of the open batch awaits a reboot on the node of another target. When the admission of the
+// other one is written already, the target may have finished since.
+func (s *faultTest) isSharedInBatch(g *rollout.Group, t *rollout.Target, isReserved bool) bool {
 	for i := range s.cluster.State.Rollouts {
 		o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, t.Node)
-		if o != nil && o != t && o.UID == t.UID && o.Group == g.Ref && isOfBatch(o, g) {
+		isHere := o != nil && o != t && o.UID == t.UID && o.Group == g.Ref
+		if isHere && (isOfBatch(o, g) || isReserved && o.BatchOf == g.Ref && o.Batch >= g.Memory.From) {
 			return true
 		}
 	}
