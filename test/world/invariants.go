@@ -121,7 +121,9 @@ func (r *Run) checkPass() {
 		r.violate("no action changes nothing", "%s", strings.Join(t.unchanged, ", "))
 	}
 	isDue := !r.leader.next.IsZero() && !r.leader.next.After(r.now.Add(r.leader.clockOffset))
-	if isDue && t.writes == 0 && !t.refused && r.isQuiet {
+	if !isDue || t.writes > 0 || t.refused || !r.isQuiet {
+		t.idlePasses = 0
+	} else if t.idlePasses++; t.idlePasses > 1 { // the first one may have asked for the pods of a node, which the next one lists
 		r.violate("a pass that achieved nothing does not wake the next one", "the next pass is due at once")
 	}
 	if t.nextLeader != nil {

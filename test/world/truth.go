@@ -46,6 +46,8 @@ type truth struct {
 	refused   bool // something in this pass
 	writes    int  // that changed something in this pass
 	unchanged []string
+
+	idlePasses int // in a row, that wrote nothing and after which the next one was due at once
 }
 
 func newTruth() truth {
