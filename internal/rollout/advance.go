@@ -30,10 +30,12 @@ func (a advancer) advance(t *targetState) {
 	switch {
 	case t.mustBeTakenBack():
 		retirer{b}.rollBack(withDefaultReason(t.rollout.stopReason(), ReasonRolledBack))
-	case b.isDone():
+	case b.isDone() && !b.isGoingOn():
 		prover{b}.retireProven()
 	case t.target.Leaving:
 		retirer{b}.retireLeaving()
+	case b.isDone():
+		t.verdict = b.endingVerdict()
 	case t.passesGates:
 		a.advanceTasks(b)
 	default:

@@ -68,6 +68,13 @@ func (b *taskBoard) hasReadyBehind(k *boardTask) bool {
 // isGoingOn reports whether an object on the node of the target will begin with another task by itself.
 func (b *taskBoard) isGoingOn() bool { return len(b.target.target.Queues) > 0 }
 
+// endingVerdict reports that everything is done, and that an object goes on: the node is given back when that has ended.
+func (b *taskBoard) endingVerdict() Verdict {
+	object := b.target.target.Queues[0].Object
+	why := Why{Reason: ReasonReplaced, Text: truncate("all work is done; the node is given back when " + object + " has ended, before its next task"), About: object}
+	return Verdict{Phase: PhaseInFlight, Why: why}
+}
+
 // recallQueued tells objects to end before their next task: it is not wanted any more, or the target does not continue.
 func (a advancer) recallQueued(t *targetState, continues bool) {
 	for _, q := range t.target.Queues {

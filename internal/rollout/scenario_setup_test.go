@@ -361,6 +361,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			for i := range t.Queues {
 				t.Queues[i].Unwanted = true
 			}
+		case "not-queued":
+			t.Queues = nil
 		case "going":
 			t.Going = append(t.Going, value)
 		case "not-going":
