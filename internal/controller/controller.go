@@ -20,7 +20,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -174,14 +173,14 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
 	}
-	typed, err := kubernetes.NewForConfigAndClient(withProtobuf(m.GetConfig()), m.GetHTTPClient())
+	core, err := typedcorev1.NewForConfigAndClient(withProtobuf(m.GetConfig()), m.GetHTTPClient())
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)), record.WithCorrelatorOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}))
 	requests := newPassRequests()
 	l := newLoop(requests, collector, o.Log)
-	watches := newWorkloadWatcher(typed, requests.requestPass)
+	watches := newWorkloadWatcher(core, requests.requestPass)
 	opCaches := nodeOpCacheOptions()
 	opCaches.HTTPClient, opCaches.Scheme, opCaches.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
 	ops, err := cache.New(m.GetConfig(), opCaches)
@@ -194,7 +193,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodes: cachedNodes, CachedNodeOps: ops, Client: direct, Core: typed.CoreV1(), Workloads: watches,
+		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodes: cachedNodes, CachedNodeOps: ops, Client: direct, Core: core, Workloads: watches,
 		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) },
 		OnRequest:   func(node string, observed time.Time) { collector.noteRequest(node, observed, time.Now()) },
 		OnComplete: func(node string) {
@@ -208,7 +207,7 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 		LedgerInterval: admitInterval, Newest: w.Newest, PrometheusTokenFile: o.PrometheusTokenFile,
 	})
 	l.reporter = newReporter(l.cluster, collector, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
 	end := func() {
 		watches.stop()
 		broadcaster.Shutdown()

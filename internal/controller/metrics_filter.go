@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,7 +16,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -46,13 +48,14 @@ type cachedDecision struct {
 
 // newMetricsFilter makes a filter that asks the API server with TokenReviews and SubjectAccessReviews.
 func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
-	api, err := kubernetes.NewForConfigAndClient(c, h)
-	if err != nil {
+	tokens, tokensErr := typedauthenticationv1.NewForConfigAndClient(c, h)
+	rights, rightsErr := typedauthorizationv1.NewForConfigAndClient(c, h)
+	if err := errors.Join(tokensErr, rightsErr); err != nil {
 		return nil, fmt.Errorf("setting up the metrics filter: %w", err)
 	}
 	f := &metricsFilter{clock: time.Now, decisions: map[string]cachedDecision{}}
 	f.authenticate = func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
-		r, err := api.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		r, err := tokens.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return authenticationv1.UserInfo{}, false, err
 		}
@@ -63,7 +66,7 @@ func newMetricsFilter(c *rest.Config, h *http.Client) (metricsserver.Filter, err
 		for key, value := range u.Extra {
 			extra[key] = authorizationv1.ExtraValue(value)
 		}
-		answer, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		answer, err := rights.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},
 		}}, metav1.CreateOptions{})

@@ -19,8 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -70,18 +70,20 @@ func (l *otherLeader) holder() string { return ptr.Deref(l.Lease.HolderIdentity,
 // startOtherOperators watches the leases of other namespaces until the context ends, if the operator waits for them. The function
 // it returns stops its events.
 func startOtherOperators(ctx context.Context, config *rest.Config, o Options) (*otherOperators, func(), error) {
-	c, err := kubernetes.NewForConfig(withProtobuf(config))
-	if err != nil {
+	config = withProtobuf(config)
+	leases, leasesErr := typedcoordinationv1.NewForConfig(config)
+	core, coreErr := typedcorev1.NewForConfig(config)
+	if err := errors.Join(leasesErr, coreErr); err != nil {
 		return nil, nil, fmt.Errorf("making a client for leases: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
 	others := newOtherOperators(o.Skyhook.Namespace, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventComponent}), o.Log)
 	if !o.WaitForOthers {
 		others.markReady()
 		return others, broadcaster.Shutdown, nil
 	}
-	if err := errors.Join(o.Registry.Register(others.gauge), others.watch(ctx, c)); err != nil {
+	if err := errors.Join(o.Registry.Register(others.gauge), others.watch(ctx, leases.RESTClient())); err != nil {
 		broadcaster.Shutdown()
 		return nil, nil, err
 	}
@@ -99,12 +101,12 @@ func newOtherOperators(namespace string, events resourcelock.EventRecorder, log 
 }
 
 // watch watches the leases until the context ends. Without the right to do that, no other operator is known.
-func (o *otherOperators) watch(ctx context.Context, c kubernetes.Interface) error {
+func (o *otherOperators) watch(ctx context.Context, c rest.Interface) error {
 	selector := fields.AndSelectors(
 		fields.OneTermEqualSelector("metadata.name", options.LeaseName), // the operator's rights name it
 		fields.OneTermNotEqualSelector("metadata.namespace", o.namespace))
 	leases := toolscache.NewSharedInformer(
-		toolscache.NewListWatchFromClient(c.CoordinationV1().RESTClient(), "leases", metav1.NamespaceAll, selector), &coordinationv1.Lease{}, 0)
+		toolscache.NewListWatchFromClient(c, "leases", metav1.NamespaceAll, selector), &coordinationv1.Lease{}, 0)
 	handler, err := leases.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: o.observe, UpdateFunc: func(_, lease any) { o.observe(lease) }, DeleteFunc: o.forget,
 	})

@@ -202,7 +202,7 @@ func TestWorkloads(t *testing.T) {
 		w.Apply(workload(fmt.Sprintf("app-%d", i+1), fmt.Sprintf("n%d", i+1), "app: x"))
 	}
 	requested := make(chan struct{}, 100)
-	all := newWorkloadWatcher(newTypedClient(t), func() { requested <- struct{}{} })
+	all := newWorkloadWatcher(newTypedClient(t).CoreV1(), func() { requested <- struct{}{} })
 	now := time.Unix(1000, 0)
 	all.maxWatched, all.clock = 2, func() time.Time { return now }
 	defer all.stop()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -35,7 +35,7 @@ const (
 // workloadWatcher watches the pods on held nodes, with one watch per node, as kubelets do. So a pod that leaves is seen at
 // once, and the pods of other nodes are not kept in memory.
 type workloadWatcher struct {
-	client      kubernetes.Interface
+	client      typedcorev1.PodsGetter
 	requestPass func()
 	clock       func() time.Time
 	maxWatched  int // watched at the same time
@@ -59,7 +59,7 @@ type listing struct {
 	at   time.Time
 }
 
-func newWorkloadWatcher(c kubernetes.Interface, requestPass func()) *workloadWatcher {
+func newWorkloadWatcher(c typedcorev1.PodsGetter, requestPass func()) *workloadWatcher {
 	return &workloadWatcher{
 		client: c, requestPass: requestPass, clock: time.Now, maxWatched: defaultMaxWatched, nodes: map[string]*podWatch{}, listed: map[string]listing{},
 	}
@@ -116,7 +116,7 @@ func (w *workloadWatcher) listUnwatched(ctx context.Context, nodes []string, out
 	slices.SortStableFunc(nodes, func(a, b string) int { return w.listed[a].at.Compare(w.listed[b].at) })
 	for i, n := range nodes {
 		if i < relistBatch && !w.listed[n].at.Add(relistInterval).After(now) {
-			list, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: nodeSelector(n)})
+			list, err := w.client.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: nodeSelector(n)})
 			if err != nil {
 				errs = append(errs, fmt.Errorf("listing pods on node %s: %w", n, err))
 				continue
@@ -158,7 +158,7 @@ func podsOf(objects []any) []*corev1.Pod {
 func (w *workloadWatcher) startWatch(ctx context.Context, node string) *podWatch {
 	ctx, stop := context.WithCancel(ctx)
 	selector := nodeSelector(node)
-	pods := w.client.CoreV1().Pods(metav1.NamespaceAll)
+	pods := w.client.Pods(metav1.NamespaceAll)
 	store, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
