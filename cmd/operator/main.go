@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
+
+// startTime is how long the process usually takes to start at most: then its caches are filled.
+const startTime = 10 * time.Second
 
 // version is set when a release is built.
 var version = ""
@@ -59,6 +63,11 @@ func run(o *options.Options, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		adaptGC()
 	}
+	time.AfterFunc(startTime, func() {
+		if err := releaseProgram(); err != nil {
+			log.V(1).Info("keeping the pages of the program", "error", err.Error())
+		}
+	})
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.V(1))
 	config, err := loadConfig(o.Kubeconfig)
