@@ -10,10 +10,7 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -227,33 +224,23 @@ func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edi
 }
 
 func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (version string, err error) {
-	raw, err := json.Marshal(patch)
-	if err != nil {
-		return "", err
-	}
-	m := nodeMetadata(n)
-	if err := a.options.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, raw)); err != nil {
-		return "", err
-	}
-	return m.ResourceVersion, nil
+	return a.sendNodePatch(ctx, n, types.MergePatchType, patch)
 }
 
 // patchNodeStatus changes conditions by their type and leaves all others alone.
 func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, e node.Edit) (version string, err error) {
-	raw, err := json.Marshal(e.StatusPatch(a.options.newestVersion(n).ResourceVersion))
+	return a.sendNodePatch(ctx, n, types.StrategicMergePatchType, e.StatusPatch(a.options.newestVersion(n).ResourceVersion), "status")
+}
+
+// sendNodePatch patches a node, and returns its new version. The answer is its metadata only: a whole node is large.
+func (a apiWriter) sendNodePatch(ctx context.Context, n *node.Node, kind types.PatchType, patch any, subresource ...string) (version string, err error) {
+	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "", err
 	}
-	m := nodeMetadata(n)
-	if err := a.options.Client.Status().Patch(ctx, m, client.RawPatch(types.StrategicMergePatchType, raw)); err != nil {
+	meta, err := sendForMetadata(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw))
+	if err != nil {
 		return "", err
 	}
-	return m.ResourceVersion, nil
-}
-
-// nodeMetadata names a node so that the answer is its metadata only: a whole node is large.
-func nodeMetadata(n *node.Node) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	return m
+	return meta.ResourceVersion, nil
 }

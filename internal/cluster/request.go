@@ -4,10 +4,13 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
@@ -47,32 +51,53 @@ type requestParameter struct{ name, value string }
 
 // createPod creates a pod, whose metadata becomes what the API server gave it. The rest stays as it was sent.
 func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...requestParameter) error {
-	post := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").SetHeader("Accept", metadataOnly)
+	post := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods")
 	for _, parameter := range parameters {
 		post.Param(parameter.name, parameter.value)
 	}
-	result := post.Body(p).Do(ctx)
-	if err := result.Error(); err != nil {
-		return err
-	}
-	raw, err := result.Raw()
+	meta, err := sendForMetadata(ctx, post.Body(p))
 	if err != nil {
 		return err
-	}
-	answer, _, err := metadataDecoder.Decode(raw, nil, nil)
-	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	created, ok := answer.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return fmt.Errorf("reading the answer: it is a %T", answer)
-	}
-	meta, ok := created.GetObjectMeta().(*metav1.ObjectMeta)
-	if !ok {
-		return fmt.Errorf("reading the answer: its metadata is a %T", created.GetObjectMeta())
 	}
 	p.ObjectMeta = *meta
 	return nil
+}
+
+// answers are buffers for answers of the API server. Thousands are read in a rollout, and nothing of them is kept as it is.
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxKeptAnswer is the largest buffer that is used again.
+const maxKeptAnswer = 64 << 10
+
+// sendForMetadata sends a request, and returns the metadata that is in the answer.
+func sendForMetadata(ctx context.Context, r *rest.Request) (*metav1.ObjectMeta, error) {
+	body, err := r.SetHeader("Accept", metadataOnly).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	buffer := answers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Reset(); buffer.Cap() <= maxKeptAnswer {
+			answers.Put(buffer)
+		}
+	}()
+	if _, err := buffer.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	answer, _, err := metadataDecoder.Decode(buffer.Bytes(), nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	object, ok := answer.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return nil, fmt.Errorf("reading the answer: it is a %T", answer)
+	}
+	meta, ok := object.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return nil, fmt.Errorf("reading the answer: its metadata is a %T", object.GetObjectMeta())
+	}
+	return meta, nil
 }
 
 // patchPodAnnotation writes one annotation of a pod, if it still is the version that was observed, and sets its new version.
@@ -100,8 +125,12 @@ func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 	if !hasEnded {
 		preconditions.ResourceVersion = &p.ResourceVersion
 	}
-	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
-		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Do(ctx).Error()
+	body, err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
+		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Stream(ctx)
+	if err == nil {
+		defer body.Close()
+		_, err = io.Copy(io.Discard, body) // or else the connection is not used again
+	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -30,7 +31,7 @@ func (s *Server) Core() (coreclient.CoreV1Interface, error) {
 // transport answers the requests of that client.
 type transport struct{ server *Server }
 
-// RoundTrip carries out a request to /api/v1/namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]].
+// RoundTrip carries out a request to /api/v1/namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]] or /api/v1/nodes/NAME[/SUBRESOURCE].
 func (t transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	answer, err := t.handle(q)
 	status := http.StatusOK
@@ -62,6 +63,18 @@ func response(q *http.Request, status int, body []byte) *http.Response {
 }
 
 func (t transport) handle(q *http.Request) (any, error) {
+	var body []byte
+	if q.Body != nil {
+		var err error
+		if body, err = io.ReadAll(q.Body); err != nil {
+			return nil, err
+		}
+	}
+	if path, isNode := strings.CutPrefix(q.URL.Path, "/api/v1/nodes/"); isNode && q.Method == http.MethodPatch {
+		name, subresource, _ := strings.Cut(path, "/")
+		r := Request{Verb: "patch", Kind: Nodes, Subresource: subresource, ObjectKey: client.ObjectKey{Name: name}}
+		return metadataOf(t.server.patch(r, types.PatchType(q.Header.Get("Content-Type")), body))
+	}
 	parts := strings.Split(strings.TrimPrefix(q.URL.Path, "/api/v1/namespaces/"), "/")
 	if len(parts) < 2 {
 		return nil, fmt.Errorf("the world does not serve %s", q.URL.Path)
@@ -69,13 +82,6 @@ func (t transport) handle(q *http.Request) (any, error) {
 	kind := Pods
 	if parts[1] == ConfigMaps.Resource {
 		kind = ConfigMaps
-	}
-	var body []byte
-	if q.Body != nil {
-		var err error
-		if body, err = io.ReadAll(q.Body); err != nil {
-			return nil, err
-		}
 	}
 	r := Request{Kind: kind, ObjectKey: client.ObjectKey{Namespace: parts[0]}}
 	if len(parts) > 2 {
@@ -114,9 +120,13 @@ func (t transport) create(r Request, body []byte, isDryRun bool) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	meta(c).SetNamespace(r.Namespace)
-	created, err := t.server.serveCreate(r.Kind, c, isDryRun)
+	return metadataOf(t.server.serveCreate(r.Kind, c, isDryRun))
+}
+
+// metadataOf is the answer to a client that asks for the metadata of an object only.
+func metadataOf(c content, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return content{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": created["metadata"]}, nil
+	return content{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": c["metadata"]}, nil
 }
