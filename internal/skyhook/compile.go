@@ -63,8 +63,9 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {
 		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
 	}
-	c.findRollback()
 	k := c.newKeeper(before)
+	k.findRollback()
+	k.shareInput(before)
 	selected, count := k.selectNodes()
 	c.warnUnlimited(count)
 	groups := c.targetCompiler().newGrouping(selected)

@@ -199,7 +199,7 @@ func (rep reporter) listReasons(nodes []nodeStatus) string {
 		if counts[r] > 1 {
 			text += fmt.Sprintf(" and %d more", counts[r]-1)
 		}
-		text += ": " + node.Truncate(rollout.Verdict{Node: first[r].name, Why: first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
+		text += ": " + node.Truncate(rollout.Verdict{Node: first[r].name, Why: *first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
 	}
 	return text
 }

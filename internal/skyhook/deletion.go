@@ -92,6 +92,6 @@ func (rep reporter) describeFirst(nodes []nodeStatus) (reason, text string) {
 		}
 	}
 	slices.Sort(names)
-	sentence := rollout.Verdict{Node: first.name, Why: first.why}.Sentence(rep.in.Skyhook.Name)
+	sentence := rollout.Verdict{Node: first.name, Why: *first.why}.Sentence(rep.in.Skyhook.Name)
 	return string(first.why.Reason), formatNames(names) + ": " + node.Truncate(sentence, 700)
 }

@@ -31,6 +31,7 @@ type keptNode struct {
 	node       *node.Node
 	pods       []*corev1.Pod // of the Skyhook on the node, with those that check it for drift or pull images
 	isSelected bool          // this follows from the labels of the node
+	wentBack   bool          // it is recorded that the node goes or went back
 	isFinal    bool          // it may be taken over
 
 	out     *rollout.Target // nil if the Skyhook has nothing to do with the node
@@ -113,11 +114,10 @@ type keeper struct {
 	known []*keptNode // what the pass before made of the nodes that have not changed, in the order of Input.Nodes; nil for the others
 }
 
-// newKeeper compares what all nodes depend on with the pass before.
+// newKeeper finds the nodes that have not changed since the pass before.
 func (c *Compiled) newKeeper(before *Compiled) *keeper {
-	c.shared = c.newSharedInput()
 	k := &keeper{Compiled: c, known: make([]*keptNode, len(c.in.Nodes))}
-	if before == nil || c.in.Now.Before(before.in.Now) || !c.shared.isEqual(before.shared) {
+	if before == nil || c.in.Now.Before(before.in.Now) {
 		return k
 	}
 	next := 0
@@ -134,6 +134,14 @@ func (c *Compiled) newKeeper(before *Compiled) *keeper {
 		}
 	}
 	return k
+}
+
+// shareInput takes nothing over when what all nodes depend on differs from that of the pass before.
+func (k *keeper) shareInput(before *Compiled) {
+	k.shared = k.newSharedInput()
+	if before == nil || !k.shared.isEqual(before.shared) {
+		clear(k.known)
+	}
 }
 
 // findKept finds a node among those of the pass: they are in the order of their creation.
@@ -186,7 +194,7 @@ func (k *keeper) addNode(at int, isSelected bool, groups *policy.Grouping) {
 	adopted, pulls, unnamed, targets := len(k.Adopt), len(k.pulls), len(k.unnamed), len(k.Rollout.Targets)
 	k.hasReadClock, k.needed = false, nil
 	k.targetCompiler().compileTarget(n, isSelected, groups)
-	out := &keptNode{node: n, pods: k.podsOn[n.Name], isSelected: isSelected, extra: k.needed}
+	out := &keptNode{node: n, pods: k.podsOn[n.Name], isSelected: isSelected, extra: k.needed, wentBack: n.Skyhook(k.in.Skyhook.Name).Record.Rollback != nil}
 	out.pulls, out.unnamed = slices.Clip(k.pulls[pulls:]), slices.Clip(k.unnamed[unnamed:])
 	for _, e := range k.Adopt[adopted:] {
 		out.adopt = append(out.adopt, e.Edit)

@@ -33,9 +33,12 @@ func (w *wentBack) text() string {
 
 // findRollback finds the first node that went back from the packages of the spec, by the records of all nodes. When that node is gone, the
 // status still knows. With scope Rollout nothing new begins then.
-func (c *Compiled) findRollback() {
-	s := c.in.Skyhook
-	for _, n := range c.in.Nodes {
+func (k *keeper) findRollback() {
+	c, s := k.Compiled, k.in.Skyhook
+	for i, n := range c.in.Nodes {
+		if known := k.known[i]; known != nil && !known.wentBack {
+			continue
+		}
 		on := n.Skyhook(s.Name)
 		if on.Record.Rollback == nil || on.Record.Rollback.Of != c.specKey() {
 			continue

@@ -43,10 +43,13 @@ type nodeStatus struct {
 	name   string
 	status v1alpha1.Status
 	phase  rollout.Phase
-	why    rollout.Why
+	why    *rollout.Why // never nil
 	target *target
 	index  int // in Rollout.Targets
 }
+
+// withoutReason is why of a node without a verdict.
+var withoutReason rollout.Why
 
 // Status returns the status of the compiled generation. Transition
 // times of unchanged conditions are kept, and so is the ledger, which is written separately.
@@ -120,21 +123,21 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, target: rep.all[i], index: i}
+		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, why: &withoutReason, target: rep.all[i], index: i}
 		if v := verdictOf(t.Node); v != nil {
-			n.status, n.phase, n.why = rep.statusOf(n.target, *v), v.Phase, v.Why
+			n.status, n.phase, n.why = rep.statusOf(n.target, v.Phase), v.Phase, &v.Why
 		}
 		if n.target.stuck != nil && n.status == v1alpha1.StatusBlocked {
-			n.why = *n.target.stuck
+			n.why = n.target.stuck
 		}
 		out = append(out, n)
 	}
 	return out
 }
 
-// statusOf returns the status for a verdict. A node whose remaining package cannot start is not complete.
-func (rep reporter) statusOf(t *target, v rollout.Verdict) v1alpha1.Status {
-	status, ok := statuses[v.Phase]
+// statusOf returns the status for a phase. A node whose remaining package cannot start is not complete.
+func (rep reporter) statusOf(t *target, phase rollout.Phase) v1alpha1.Status {
+	status, ok := statuses[phase]
 	switch {
 	case !ok:
 		return v1alpha1.StatusUnknown
@@ -168,9 +171,11 @@ func (rep reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.S
 
 // fillNodeMaps fills the maps by node: every node while they are few, otherwise those that are not complete, worst first.
 func (rep reporter) fillNodeMaps(out *v1alpha1.SkyhookStatus, nodes []nodeStatus) {
-	show := slices.Clone(nodes)
-	if len(show) > mostNodes {
-		show = slices.DeleteFunc(show, func(n nodeStatus) bool { return n.status == v1alpha1.StatusComplete })
+	var show []nodeStatus
+	for _, n := range nodes {
+		if len(nodes) <= mostNodes || n.status != v1alpha1.StatusComplete {
+			show = append(show, n)
+		}
 	}
 	slices.SortStableFunc(show, func(a, b nodeStatus) int {
 		return cmp.Compare(slices.Index(worst, a.status), slices.Index(worst, b.status))

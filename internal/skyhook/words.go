@@ -46,7 +46,7 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	if c.Rollout.Deleting || t == nil || !t.selected {
 		return node.Edit{}
 	}
-	on, status := n.Skyhook(c.in.Skyhook.Name), c.reporter().statusOf(t, v)
+	on, status := n.Skyhook(c.in.Skyhook.Name), c.reporter().statusOf(t, v.Phase)
 	spoken := n.Annotations[c.marks.status] == string(status) && n.Labels[c.marks.status] == string(status)
 	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.reporter().hasOwnCondition(n)
 	open, failing := status != v1alpha1.StatusComplete, on.Erroring
