@@ -161,7 +161,7 @@ func (v *view) taskLabel(ref rollout.Ref, node, task string) string {
 // actionObject returns the object of an action: a pod, a task, or a name.
 func (v *view) actionObject(act rollout.Action) string {
 	switch {
-	case act.Pod.Name != "":
+	case act.Pod != nil:
 		return act.Pod.Namespace + "/" + act.Pod.Name
 	case act.Task != "":
 		return v.taskLabel(act.Rollout, act.Node, act.Task)

@@ -77,8 +77,8 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	p.markIncomplete(plan)
 	p.announced = p.newAnnouncements(plan)
 
-	withoutLedger, withLedger := splitByLedger(plan)
-	early := p.collectWork(withoutLedger, o.inFlight.nodes, true)
+	needsLedger := findNodesWithLedger(plan)
+	early := p.collectWork(plan, workFilter{skip: o.inFlight.nodes, leaves: needsLedger, activeOnly: true})
 	p.send(ctx, early)
 
 	ledgers := p.openLedgers(plan.Ledgers)
@@ -87,7 +87,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	for _, w := range early {
 		skip[w.node] = true
 	}
-	now, later := splitByPending(plan, ledgers, p.collectWork(withLedger, skip, false))
+	now, later := splitByPending(plan, ledgers, p.collectWork(plan, workFilter{skip: skip, actionsOf: needsLedger}))
 	p.send(ctx, now)
 	p.sendWithLedgers(ctx, plan, ledgers, later)
 
@@ -123,25 +123,13 @@ func (p *pass) isWithheld(a rollout.Action) bool {
 	}
 }
 
-// splitByLedger separates the actions on nodes without an admission. They do not wait until the ledgers are written.
-func splitByLedger(plan rollout.Plan) (without, with rollout.Plan) {
-	needsLedger := map[string]bool{}
-	for _, a := range plan.Actions {
-		if !a.Ledger.IsZero() {
-			needsLedger[a.Node] = true
-		}
-	}
-	without, with = plan, plan
-	if with.Actions = nil; len(needsLedger) == 0 {
-		return without, with
-	}
-	without.Actions = nil
+// findNodesWithLedger returns the nodes with an admission. The actions on other nodes do not wait until the ledgers are written.
+func findNodesWithLedger(plan rollout.Plan) map[string]bool {
+	out := map[string]bool{}
 	for i := range plan.Actions {
-		to := &without
-		if needsLedger[plan.Actions[i].Node] {
-			to = &with
+		if a := &plan.Actions[i]; !a.Ledger.IsZero() {
+			out[a.Node] = true
 		}
-		to.Actions = append(to.Actions, plan.Actions[i])
 	}
-	return without, with
+	return out
 }

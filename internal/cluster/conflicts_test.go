@@ -61,7 +61,7 @@ func TestDeletionConflict(t *testing.T) {
 	pod := s.pod("worker")
 	o, _ := s.decide(s.cluster)
 	p := s.cluster.newPass(o)
-	evict := rollout.Action{Verb: rollout.VerbEvict, Node: "n1", Pod: rollout.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
+	evict := rollout.Action{Verb: rollout.VerbEvict, Node: "n1", Pod: &rollout.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
 	if err := p.deletePod(context.Background(), pod); err == nil {
 		t.Error("a refused deletion counts as done")
 	}

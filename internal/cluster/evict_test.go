@@ -112,7 +112,7 @@ func TestEvictsOnlyObservedPod(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		o, _ = s.decide(s.cluster)
 		_, err := s.cluster.Apply(context.Background(), o, rollout.Plan{Actions: []rollout.Action{{
-			Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/driver"), Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app", UID: "an-earlier-one"}, Force: force,
+			Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/driver"), Node: "n1", Pod: &rollout.Pod{Namespace: "default", Name: "app", UID: "an-earlier-one"}, Force: force,
 		}}})
 		s.Must(err)
 		s.SettlePods()

@@ -91,7 +91,7 @@ func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
 	plan := rollout.Decide(snapshot)
 	p := New(Options{Clock: func() time.Time { return now }}).newPass(o)
-	work := p.collectWork(plan, nil, false)
+	work := p.collectWork(plan, workFilter{})
 	for _, s := range o.Skyhooks {
 		by := o.Compiled(s)
 		for _, report := range plan.Reports {

@@ -76,19 +76,31 @@ func (w *nodeWork) addRollout(name rollout.Ref) {
 	w.rollouts[name] = max(w.rollouts[name], 0)
 }
 
+// workFilter says which part of a plan is collected.
+type workFilter struct {
+	skip       map[string]bool // nodes that are left alone
+	leaves     map[string]bool // nodes whose actions are left out
+	actionsOf  map[string]bool // nodes whose actions are collected; nil for all
+	activeOnly bool            // leave out nodes without actions
+}
+
+// hasActionsOf reports whether the actions of a node are collected.
+func (f *workFilter) hasActionsOf(node string) bool {
+	return !f.skip[node] && !f.leaves[node] && (f.actionsOf == nil || f.actionsOf[node])
+}
+
 // workCollector sorts a plan by node.
 type workCollector struct {
 	*pass
-	skip       map[string]bool // nodes that are left alone
-	activeOnly bool            // leave out nodes without actions
+	workFilter
 
 	byNode             map[string]*nodeWork
 	active, statusOnly []*nodeWork
 }
 
-// collectWork returns what is to be sent to the nodes that are not skipped.
-func (p *pass) collectWork(plan rollout.Plan, skip map[string]bool, activeOnly bool) []*nodeWork {
-	c := &workCollector{pass: p, skip: skip, activeOnly: activeOnly, byNode: map[string]*nodeWork{}}
+// collectWork returns what is to be sent of a plan.
+func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
+	c := &workCollector{pass: p, workFilter: f, byNode: map[string]*nodeWork{}}
 	c.addActions(plan.Actions)
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
@@ -161,8 +173,9 @@ func (a *applier) nextActive(all []*nodeWork) []*nodeWork {
 }
 
 func (c *workCollector) addActions(actions []rollout.Action) {
-	for _, a := range actions {
-		if c.skip[a.Node] || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
+	for i := range actions {
+		a := &actions[i]
+		if !c.hasActionsOf(a.Node) || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
 			continue
 		}
 		w := c.byNode[a.Node]
@@ -171,7 +184,7 @@ func (c *workCollector) addActions(actions []rollout.Action) {
 			c.byNode[a.Node] = w
 			c.active = append(c.active, w)
 		}
-		w.actions = append(w.actions, a)
+		w.actions = append(w.actions, *a)
 		w.addRollout(a.Rollout)
 		if a.Verb == rollout.VerbAdmit {
 			w.rollouts[a.Rollout] = a.Order + 1

@@ -237,7 +237,7 @@ func (r *reporter) logActions(done []rollout.Action) {
 		if a.Task != "" {
 			fields = append(fields, "task", a.Task)
 		}
-		if a.Pod.Name != "" {
+		if a.Pod != nil {
 			fields = append(fields, "pod", a.Pod.Namespace+"/"+a.Pod.Name)
 		}
 		if a.State != "" {

@@ -270,7 +270,7 @@ func TestLogLines(t *testing.T) {
 	r := newReporter(nil, nil, nil, collectLines(&lines))
 	r.logActions([]rollout.Action{
 		{Verb: rollout.VerbRun, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Task: "tuning|1.1.0/apply", Why: rollout.Why{Reason: rollout.ReasonOwed, Text: "tuning apply"}},
-		{Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Pod: rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
+		{Verb: rollout.VerbEvict, Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Pod: &rollout.Pod{Namespace: "default", Name: "app"}, Why: rollout.Why{Reason: rollout.ReasonQuiet, Text: "it is in the way"}},
 	})
 	want := []string{
 		`"level"=0 "msg"="run" "rollout"="Skyhook/demo" "node"="n1" "reason"="Owed" "why"="tuning apply" "task"="tuning|1.1.0/apply"`,

@@ -56,6 +56,9 @@ type draftPlan struct {
 
 // addAction adds an action for a target.
 func (p *draftPlan) addAction(t *targetState, v Verb, why Why) *Action {
+	if len(p.Actions) == cap(p.Actions) { // append would copy a long list more often
+		p.Actions = slices.Grow(p.Actions, max(len(p.Actions), 16))
+	}
 	p.Actions = append(p.Actions, Action{Verb: v, Rollout: t.rollout.Ref, Node: t.target.Node, Why: why})
 	return &p.Actions[len(p.Actions)-1]
 }

@@ -272,6 +272,7 @@ func (d drainer) evictPod(pod *Pod, why Why, force bool) {
 		}
 	}
 	why.About = "Pod " + pod.path()
+	evicted := *pod
 	a := d.plan.addAction(d.target, VerbEvict, why)
-	a.Pod, a.Force = *pod, force || d.target.rollout.Drain.Delete
+	a.Pod, a.Force = &evicted, force || d.target.rollout.Drain.Delete
 }

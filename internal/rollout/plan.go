@@ -44,7 +44,7 @@ type Action struct {
 	Covers   []string // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
 	By       string   // Cover: ID of the task that runs
 	Object   string   // Sweep, Recall, Note: name of the object
-	Pod      Pod      // Evict
+	Pod      *Pod     // Evict
 	Pods     int      // Count: pods that had to leave when the drain began
 	Drained  bool     // Run: the node was drained for it, so that what is recorded of its drain is over
 	Force    bool     // Evict: delete it

@@ -257,11 +257,13 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 		return
 	}
 	broken := cmp.Or(s.checkAction(r.view, a), s.checkTimes(o, a))
+	what := a.Task
 	if a.Verb == rollout.VerbEvict {
 		o.asked[a.Pod.UID] = true
+		what = a.Pod.Name
 	}
 	err := s.cluster.ApplyAction(r.view, a)
-	s.logf("%s %s %s %s %s%s: %v (%s)", o.name, a.Rollout, a.Node, a.Verb, a.Task, a.Pod.Name, err, a.Why.Reason)
+	s.logf("%s %s %s %s %s: %v (%s)", o.name, a.Rollout, a.Node, a.Verb, what, err, a.Why.Reason)
 	if err != nil {
 		r.stopped[a.Node] = true
 		return
