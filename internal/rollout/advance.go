@@ -77,9 +77,30 @@ func (a advancer) cleanUp(t *targetState) {
 		return
 	}
 	a.plan.sweepStrays(t)
+	a.sweepEnded(t)
 	a.releaseHold(t)
 	if t.rollout.Deleting && !t.hasWork {
 		a.removeRecord(t)
+	}
+}
+
+// notInProgress is why what is left on a node that is not in flight goes.
+var notInProgress = Why{Reason: ReasonLeft, Text: "no work is in progress on the node"}
+
+// sweepEnded deletes objects on a node that was given back while they failed. They were deleted with that, but a deletion may fail: then
+// the kubelet starts them again and again, or they succeed later.
+func (a advancer) sweepEnded(t *targetState) {
+	isReturned := t.target.Leaving || isGivenUp(t)
+	if !isReturned {
+		return
+	}
+	for i := range t.target.Tasks {
+		k := &t.target.Tasks[i]
+		hasEnded := k.State == StateFailing || k.State == StateSucceeded
+		if k.Object != "" && hasEnded && !k.Leaving && !k.Queued {
+			action := a.plan.addAction(t, VerbSweep, notInProgress)
+			action.Task, action.Object = k.ID, k.Object
+		}
 	}
 }
 
@@ -126,7 +147,7 @@ func (a advancer) releaseHold(t *targetState) {
 		return
 	}
 	t.isHeld = false
-	a.plan.addAction(t, VerbRelease, Why{Reason: ReasonLeft, Text: "no work is in progress on the node"})
+	a.plan.addAction(t, VerbRelease, notInProgress)
 }
 
 // sweepStrays deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no

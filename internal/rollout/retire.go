@@ -31,12 +31,12 @@ func (r retirer) retireDone() {
 // retireLeaving lets the running task end on a node that is no longer selected, then gives the node back as it is.
 func (r retirer) retireLeaving() {
 	why := Why{Reason: ReasonLeft, Text: "the node is no longer selected"}
+	r.sweepFailing(why)
 	if r.isWorking() {
 		why.Text += "; the running task may finish"
 		r.target.verdict = Verdict{Phase: PhaseInFlight, Why: why}
 		return
 	}
-	r.sweepFailing(why)
 	r.release(why)
 	if r.awaitNodeNumber() {
 		return

@@ -251,8 +251,9 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 	if r.stopped[a.Node] {
 		return
 	}
+	isSweep := a.Verb == rollout.VerbSweep // it is requested after the node was written to, and stops nothing
 	if s.chance(s.rates.lose) {
-		r.stopped[a.Node] = true
+		r.stopped[a.Node] = !isSweep
 		s.logf("%s %s %s %s %s: lost", o.name, a.Rollout, a.Node, a.Verb, a.Task)
 		return
 	}
@@ -265,7 +266,7 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 	err := s.cluster.ApplyAction(r.view, a)
 	s.logf("%s %s %s %s %s: %v (%s)", o.name, a.Rollout, a.Node, a.Verb, what, err, a.Why.Reason)
 	if err != nil {
-		r.stopped[a.Node] = true
+		r.stopped[a.Node] = !isSweep
 		return
 	}
 	if broken != "" {

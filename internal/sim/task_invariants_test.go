@@ -185,6 +185,7 @@ func (s *faultTest) checkSweep(a rollout.Action, t *rollout.Target) string {
 		}
 		expired := !s.cluster.State.Now.Before(k.Started.Add(k.Limit))
 		switch {
+		case !t.Admitted && (t.Leaving || t.Skipped) && k.State != rollout.StateRunning: // it was to be deleted when the node was given back
 		case k.State == rollout.StateSucceeded && k.Recorded != rollout.StateDone:
 			return "its outcome is not recorded"
 		case k.State == rollout.StateRunning && k.Why == nil && !expired && !k.Dead:
