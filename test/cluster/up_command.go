@@ -45,6 +45,7 @@ func upCommand(name *string) *cobra.Command {
 	specFlags(cmd, &s, &nodes)
 	f := cmd.Flags()
 	f.StringArrayVar(&labels, "labels", nil, "labels of all nodes, KEY=VALUE[,KEY=VALUE…], or of one, NODE:KEY=VALUE[,…]; may be repeated")
+	f.StringArrayVar(&s.SmallDisks, "small-disk", nil, "directory of real nodes that gets a file system of 64 MiB of its own, so that it can be filled; may be repeated")
 	f.DurationVar(&s.SimulatedDelay, "simulated-delay", 0, "how long one init container of a pod on a simulated node takes; a pod's annotation skyhook.test/delay wins")
 	f.BoolVar(&s.SimulatedTaint, "simulated-taint", false, "taint simulated nodes with skyhook.test/simulated=true:NoSchedule")
 	f.DurationVar(&s.GracePeriod, "node-monitor-grace-period", 0, "silence after which a node is not ready (default 12s, 40s with simulated nodes, 20m with more than 500)")

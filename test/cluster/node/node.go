@@ -8,10 +8,12 @@ package node
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +31,11 @@ type Node struct {
 	Root       string // read-only root file system that all nodes share
 	Kubernetes string // directory with kubelet and kube-proxy
 	Containerd string // directory with containerd
+
+	SmallDisks []string // directories with a file system of their own, of smallDiskSize, which outlives reboots and power cuts
 }
+
+const smallDiskSize = "64m"
 
 // Setup is the configuration of a node for its cluster.
 type Setup struct {
@@ -58,7 +64,7 @@ func (n Node) Console() string { return filepath.Join(n.Dir, "console.log") }
 
 func (n Node) root() string { return filepath.Join(n.Dir, "root") }
 
-// Mount mounts the node's root file system, an overlay on the shared one. The caller has a mount namespace of its own, so that the
+// Mount mounts the node's root file system, an overlay on the shared one, and its small disks. The caller has a mount namespace of its own, so that the
 // mount ends with the caller.
 func (n Node) Mount() error {
 	for _, name := range []string{"upper", "work", "root", "containerd", "kubelet"} {
@@ -71,7 +77,37 @@ func (n Node) Mount() error {
 		return fmt.Errorf("mounting the root file system of node %s: %w; %s must be on a file system that can carry an overlay, such as ext4 or xfs: set XDG_STATE_HOME to one",
 			n.Name, err, n.Dir)
 	}
+	for _, path := range n.SmallDisks {
+		if err := mountSmallDisk(n.smallDisk(path)); err != nil {
+			return fmt.Errorf("mounting the small disk %s of node %s: %w", path, n.Name, err)
+		}
+	}
 	return nil
+}
+
+// mountSmallDisk mounts an overlay over nothing on a file system in memory: it has the size of that, and looks like a disk to programs,
+// such as the agent, that refuse to keep in memory what a boot must not lose.
+func mountSmallDisk(at string) error {
+	memory := at + ".memory"
+	if err := errors.Join(os.MkdirAll(at, 0o755), os.MkdirAll(memory, 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "mode=755,size="+smallDiskSize); err != nil {
+		return err
+	}
+	var made []error
+	for _, name := range []string{"lower", "upper", "work"} {
+		made = append(made, os.Mkdir(filepath.Join(memory, name), 0o755))
+	}
+	if err := errors.Join(made...); err != nil {
+		return err
+	}
+	return unix.Mount("overlay", at, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", memory))
+}
+
+// smallDisk is where the file system of a directory is mounted outside of the node.
+func (n Node) smallDisk(path string) string {
+	return filepath.Join(n.Dir, "disks", strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
 }
 
 // Install writes the files with which the node joins its cluster. The root file system must be mounted.

@@ -77,6 +77,9 @@ func (n Node) nspawnArgs(space *network.Namespace) []string {
 		"--bind=" + filepath.Join(n.Dir, "kubelet") + ":/var/lib/kubelet",
 		"--bind=/dev/kmsg",
 	}
+	for _, path := range n.SmallDisks {
+		argv = append(argv, "--bind="+n.smallDisk(path)+":"+path)
+	}
 	for inside, outside := range n.programDirs() {
 		argv = append(argv, "--bind-ro="+outside+":"+inside)
 	}

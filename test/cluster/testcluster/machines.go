@@ -39,7 +39,7 @@ func (k *supervisor) startNodes() error {
 		}
 		m := &machine{group: group, node: node.Node{
 			Name: name, Index: i + 1, Dir: k.paths.node(name), Machine: k.paths.machine(i + 1),
-			Root: k.artifacts.Root, Kubernetes: k.artifacts.Kubernetes, Containerd: k.artifacts.Containerd,
+			Root: k.artifacts.Root, Kubernetes: k.artifacts.Kubernetes, Containerd: k.artifacts.Containerd, SmallDisks: k.spec.SmallDisks,
 		}}
 		if err := m.node.Mount(); err != nil {
 			return err

@@ -29,6 +29,7 @@ type Spec struct {
 	Nodes        []string `json:"nodes"`        // real systemd hosts, by name
 	ControlPlane string   `json:"controlPlane"` // name of a node for the control plane; it runs outside of nodes if empty
 	Labels       []Label  `json:"labels"`
+	SmallDisks   []string `json:"smallDisks"` // directories of real nodes that get a file system of 64 MiB of their own, so that it can be filled
 
 	Simulated      int           `json:"simulated"`      // number of nodes that kwok simulates
 	SimulatedDelay time.Duration `json:"simulatedDelay"` // duration of each init container on simulated nodes
@@ -86,6 +87,11 @@ func (s Spec) Check() error {
 			wrong = append(wrong, fmt.Errorf("node %q is named twice: every node needs a name of its own", name))
 		}
 		seen[name] = true
+	}
+	for _, path := range s.SmallDisks {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+			wrong = append(wrong, fmt.Errorf("small disk %q: name a directory by its absolute path, other than /", path))
+		}
 	}
 	if n := len(s.realNodes()); n > network.MaxNodes {
 		wrong = append(wrong, fmt.Errorf("%d nodes: at most %d real ones are possible; ask for simulated ones", n, network.MaxNodes))

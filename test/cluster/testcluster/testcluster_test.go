@@ -71,6 +71,18 @@ func TestGracePeriod(t *testing.T) {
 	}
 }
 
+// A small disk is a directory of its own; the root of a node cannot be one.
+func TestCheckSmallDisks(t *testing.T) {
+	for path, want := range map[string]string{
+		"/var/lib/skyhook": "", "/": "small disk", "var/lib": "small disk", "/var/../lib": "small disk", "": "small disk",
+	} {
+		err := Spec{Name: "a", SmallDisks: []string{path}}.Check()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: the error is %v, want %q", path, err, want)
+		}
+	}
+}
+
 // A node's own labels win over those of all nodes, whatever their order.
 func TestNodeLabels(t *testing.T) {
 	s := Spec{Nodes: []string{"a", "b"}, ControlPlane: "cp", Labels: []Label{{Node: "b", Key: "zone", Value: "2"}, {Key: "zone", Value: "1"}, {Key: "pool", Value: "gpu"}}}
