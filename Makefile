@@ -239,7 +239,7 @@ chaos: image ## break the operator, the control plane and four real nodes for FO
 	if [ -z "$${SKYHOOK_E2E_CLUSTER:-}" ]; then \
 	  export SKYHOOK_E2E_CLUSTER=chaos; \
 	  cluster down; trap 'cluster down' EXIT; \
-	  cluster up --nodes n1,n2,n3,n4 --apiserver-proxy; \
+	  cluster up --nodes n1,n2,n3,n4 --apiserver-proxy --small-disk /var/lib/skyhook; \
 	fi; \
 	cd test/e2e; \
 	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m) \

@@ -46,6 +46,8 @@ type run struct {
 	begin    time.Time
 	observer *observer.Observer // of the present round
 
+	isUndisturbed bool // the present round
+
 	nodeFault sync.Mutex // held while a node is broken, and while hosts are reset
 }
 
@@ -103,7 +105,9 @@ func (r *run) workUndisturbed() (ends map[string]observer.End) {
 		return ends
 	}
 	r.say("the undisturbed round begins")
+	r.isUndisturbed = true
 	ends = r.work("undisturbed")
+	r.isUndisturbed = false
 	r.requireNoViolations()
 	if *saved == "" {
 		return ends

@@ -81,7 +81,8 @@ func (r *run) observe() (stop func()) {
 			{Name: "default", Limit: 1, Nodes: r.nodes[2:]},
 		},
 		Protected:  []string{suite.Namespace + "/" + protectedPod},
-		Protecting: []string{settings, services, kernel},
+		Protecting: []string{settings, services, kernel, compact},
+		Compact:    []string{compact},
 		Guarded:    guardedApp,
 		MinReady:   2,
 	})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,10 +39,12 @@ type injector struct {
 	counts map[schedule.Kind]int
 	kills  int            // of operators that ran
 	cuts   map[string]int // cuts of the power during a stage, by its name; of all others by ""
+
+	compactCuts map[string]int // likewise, during stages of the compact Skyhook
 }
 
 func newInjector(r *run) *injector {
-	return &injector{run: r, rules: map[schedule.Kind][]faults.Fault{}, counts: map[schedule.Kind]int{}, cuts: map[string]int{}}
+	return &injector{run: r, rules: map[schedule.Kind][]faults.Fault{}, counts: map[schedule.Kind]int{}, cuts: map[string]int{}, compactCuts: map[string]int{}}
 }
 
 // start makes the events of a plan happen from now on, each lane after the other. The channel is closed when all are over.
@@ -111,18 +114,28 @@ func (i *injector) requireKills(length time.Duration) {
 	}
 }
 
+// summary counts what happened, one kind on each line.
 func (i *injector) summary() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	var text strings.Builder
 	n := 0
-	for _, count := range i.counts {
-		n += count
+	for _, kind := range slices.Sorted(maps.Keys(i.counts)) {
+		fmt.Fprintf(&text, "%9d  %s\n", i.counts[kind], kind)
+		n += i.counts[kind]
 	}
-	text := fmt.Sprintf("%d faults of %d kinds happened; the operator was killed %d times; the power was cut", n, len(i.counts), i.kills)
-	for _, stage := range schedule.Stages {
-		text += fmt.Sprintf(" during %s %d times,", stage, i.cuts[stage])
+	for _, cuts := range []struct {
+		of     string
+		stages []string
+		counts map[string]int
+	}{{"a stage", schedule.Stages, i.cuts}, {"a stage of the compact Skyhook", schedule.CompactStages, i.compactCuts}} {
+		fmt.Fprintf(&text, "The power was cut during %s:", cuts.of)
+		for _, stage := range cuts.stages {
+			fmt.Fprintf(&text, " %s %d,", stage, cuts.counts[stage])
+		}
+		fmt.Fprintf(&text, " and %d times while none was met\n", cuts.counts[""])
 	}
-	return text + fmt.Sprintf(" and %d times while no pod of the stage was there", i.cuts[""])
+	return fmt.Sprintf("%d faults of %d kinds happened; the operator was killed %d times while it ran:\n%s", n, len(i.counts), i.kills, text.String())
 }
 
 func (i *injector) inject(ctx context.Context, e schedule.Event) error {
@@ -231,7 +244,7 @@ func (i *injector) killOperators(ctx context.Context) error {
 	return err
 }
 
-// retry calls a function until the API server answers.
+// retry calls a function until the API server, or a host, answers.
 func (i *injector) retry(ctx context.Context, f func(context.Context) error) (err error) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/faults"
+	"github.com/skyhook-k8s/skyhook/test/e2e/chaos/observer"
 	"github.com/skyhook-k8s/skyhook/test/e2e/chaos/schedule"
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
 
 // What runs on a host for some faults. A hanging unit holds up a shutdown; it is in /run, so that the next boot does not have it. What
-// fills the disk is a full file system over the directories of the packages and of the logs: the disk of the machine is not filled.
+// fills the disk are full file systems over the directories of the packages and of the logs, and a file in that of the agent's records,
+// which is a small disk: the disk of the machine is not filled. The file outlives boots.
 const (
 	hang = `cat > /run/systemd/system/chaos-hang.service <<'UNIT'
 [Service]
@@ -27,8 +29,10 @@ TimeoutStopSec=30
 UNIT
 systemctl daemon-reload; systemctl start chaos-hang.service`
 	fill = `for d in /var/lib/chaos /var/log/skyhook; do
-mkdir -p $d; mount -t tmpfs -o size=16k,mode=755 tmpfs $d; head -c 16384 /dev/zero > $d/full; done`
-	unfill = `for d in /var/lib/chaos /var/log/skyhook; do mountpoint -q $d && umount -l $d; done; true`
+mkdir -p $d; mount -t tmpfs -o size=16k,mode=755 tmpfs $d; head -c 16384 /dev/zero > $d/full; done
+if mountpoint -q /var/lib/skyhook; then head -c 1G /dev/zero > ` + observer.FullFile + ` 2>/dev/null; fi; true`
+	unfill = `rm -f ` + observer.FullFile + `
+for d in /var/lib/chaos /var/log/skyhook; do mountpoint -q $d && umount -l $d; done; true`
 )
 
 // breakNode makes a fault of a node happen and returns when the node works again.
@@ -37,6 +41,8 @@ func (i *injector) breakNode(ctx context.Context, e schedule.Event) error {
 	switch e.Kind {
 	case schedule.CutPower:
 		return i.cutPower(ctx, e)
+	case schedule.CutCompact:
+		return i.cutCompact(ctx, e)
 	case schedule.HangReboot:
 		return i.hangReboot(ctx, e)
 	case schedule.CutNetwork:
@@ -49,8 +55,10 @@ func (i *injector) breakNode(ctx context.Context, e schedule.Event) error {
 	case schedule.FillDisk:
 		i.try(ctx, e.Node, fill)
 		err := sleep(ctx, e.For)
-		i.try(after, e.Node, unfill)
-		return err
+		return errors.Join(err, i.retry(after, func(ctx context.Context) error {
+			_, err := i.machines.Exec(ctx, e.Node, "/bin/bash", "-c", unfill)
+			return err
+		}))
 	case schedule.WrongClock:
 		return i.setFor(ctx, e, faults.Fault{User: "^system:node:" + e.Node + "$", Method: operatorWrites, Skew: faults.Duration(e.Skew)})
 	case schedule.HideImages:
@@ -75,22 +83,11 @@ func (i *injector) cutPower(ctx context.Context, e schedule.Event) error {
 			return err
 		}
 	}
-	i.observer.ExpectBoot(node)
-	err := i.machines.Crash(ctx, node)
-	if err != nil { // it was about to reboot, and did
-		i.observer.ExpectBoot(node)
-		err = i.machines.Crash(ctx, node)
-	}
-	if err != nil {
-		return fmt.Errorf("cutting the power of %s: %w", node, err)
-	}
 	during := ""
 	if isFound {
 		during = e.Stage
 	}
-	i.noteCut(during)
-	err = sleep(ctx, e.For-time.Since(begin))
-	return errors.Join(err, i.machines.Start(context.WithoutCancel(ctx), node))
+	return i.crash(ctx, node, e.For-time.Since(begin), func() { i.noteCut(during) })
 }
 
 // hangReboot holds up the next shutdown of a node. If nobody else reboots it, this does.

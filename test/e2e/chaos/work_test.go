@@ -104,9 +104,14 @@ spec:
 
 // pack is a package of a Skyhook whose scripts write what they did to the host.
 func pack(skyhook, name, version, value, more string) string {
+	return packWith(skyhook, name, version, value, more, func(string) string { return "" })
+}
+
+// packWith is such a package with scripts that begin in some way, which depends on the stage.
+func packWith(skyhook, name, version, value, more string, begin func(stage string) string) string {
 	file := "/var/lib/chaos/" + skyhook + "." + name
-	write := func(suffix, text string) string {
-		return fmt.Sprintf("set -e; echo %[3]s > %[1]s.%[2]s.new; mv %[1]s.%[2]s.new %[1]s.%[2]s", file, suffix, text)
+	write := func(stage, suffix, text string) string {
+		return begin(stage) + fmt.Sprintf("set -e; echo %[3]s > %[1]s.%[2]s.new; mv %[1]s.%[2]s.new %[1]s.%[2]s", file, suffix, text)
 	}
 	return fmt.Sprintf(`
     %s:
@@ -120,8 +125,8 @@ func pack(skyhook, name, version, value, more string) string {
         post_interrupt.sh: %q
         uninstall.sh: %q
         value: %q`, name, version, suite.PackageRepository, more,
-		write("version", version), "test \"$(cat "+file+".version)\" = "+version, write("version", version),
-		write("config", value), write("post", version), "rm -f "+file+".*", value)
+		write("apply", "version", version), "test \"$(cat "+file+".version)\" = "+version, write("upgrade", "version", version),
+		write("config", "config", value), write("post-interrupt", "post", version), "rm -f "+file+".*", value)
 }
 
 func manifest(name string, packages ...string) string {
@@ -160,20 +165,26 @@ func (r *run) work(name string) map[string]observer.End {
 	defer stop()
 	r.apply(policy)
 	r.apply(fmt.Sprintf(workload, r.nodes[3]))
-	for name, skyhook := range map[string]string{"base": settings, "extra": settings, "daemon": services, "driver": kernel} {
+	for name, skyhook := range map[string]string{
+		"base": settings, "extra": settings, "daemon": services, "driver": kernel, "lower": compact, "middle": compact, "upper": compact,
+	} {
 		r.observer.Want(skyhook, name, "1.0.0")
 	}
-	r.apply(settingsManifest("one", true) + servicesManifest("1.0.0") + kernelManifest)
+	r.apply(settingsManifest("one", true) + servicesManifest("1.0.0") + kernelManifest + compactManifest("1.0.0"))
 	r.finishTraining()
-	r.waitComplete(settings, services, kernel)
+	r.waitComplete(settings, services, kernel, compact)
 	r.say("%s: installed", name)
 
 	r.observer.Want(services, "daemon", "1.1.0")
 	r.observer.Want(settings, "extra", "")
 	r.observer.Want(kernel, "driver", "")
-	r.apply(settingsManifest("two", false) + servicesManifest("1.1.0") + nodeOp)
+	for _, name := range []string{"lower", "middle", "upper"} {
+		r.observer.Want(compact, name, "1.1.0")
+	}
+	r.apply(settingsManifest("two", false) + servicesManifest("1.1.0") + compactManifest("1.1.0") + nodeOp)
 	r.remove(skyhooks, kernel)
-	r.waitComplete(settings, services)
+	r.waitComplete(settings, services, compact)
+	r.requireCompact()
 	r.waitOperation()
 	r.say("%s: upgraded, config changed, uninstalled, deleted, operation done", name)
 
@@ -317,7 +328,7 @@ func (r *run) waitReleased() {
 // cleanUp removes everything, so that the next round begins anew.
 func (r *run) cleanUp() {
 	r.Helper()
-	for _, name := range []string{settings, services} {
+	for _, name := range []string{settings, services, compact} {
 		r.remove(skyhooks, name)
 	}
 	r.remove(nodeOps, operation)

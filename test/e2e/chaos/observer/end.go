@@ -18,12 +18,16 @@ type End struct {
 	Interrupts map[string]int    // how many were carried out, by type
 }
 
+// FullFile fills the disk of the agent's records.
+const FullFile = "/var/lib/skyhook/.chaos-full"
+
 const treeDirs = "/etc /opt /root /usr/local /var/lib/skyhook /var/lib/chaos"
 
 // TreeScript lists the files of a host. ParseTree reads the output. What the nodes of a cluster, systemd and apt write for themselves is
 // left out, and logs.
 const TreeScript = `
 mountpoint -q /var/lib/chaos && exit # a full disk hides the files of the packages
+test -e ` + FullFile + ` && exit
 dirs="` + treeDirs + `"
 find $dirs -xdev \( -path /opt/kubernetes -o -path /opt/containerd -o -path /etc/kubernetes -o -path /etc/cni -o -name .cache \) -prune -o -printf '%y %m %u %g %p %l\n' 2>/dev/null
 find $dirs -xdev \( -path /opt/kubernetes -o -path /opt/containerd -o -path /etc/kubernetes -o -path /var/lib/skyhook \) -prune -o -type f -print0 2>/dev/null | xargs -0 -r sha256sum

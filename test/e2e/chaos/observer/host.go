@@ -182,7 +182,8 @@ func (o *Observer) checkOnce(at time.Time, node string, h Host) {
 type nodeState map[string]struct{ Name, Version, Stage, State string }
 
 // checkRecord checks that what the node records as done is done on the host and recorded there, and that the node records everything
-// that is installed. What changed while the host was read is left out.
+// that is installed. What changed while the host was read is left out, and so is what a compact pod may have installed in its later stages
+// while no operator recorded it.
 func (o *Observer) checkRecord(at time.Time, node string, before, after map[string]string, h Host) {
 	const prefix = "skyhook.nvidia.com/nodeState_"
 	for key, raw := range before {
@@ -213,6 +214,10 @@ func (o *Observer) checkRecord(at time.Time, node string, before, after map[stri
 			if installed := h.Installed[marker]; isWrong(installed) {
 				o.add(at, RuleRecord, "%s records %s %s at %s %s, and the agent has recorded %q as installed", node, marker, p.Version, p.Stage, p.State, installed)
 			}
+		}
+		status := before["skyhook.nvidia.com/status_"+skyhook]
+		if isAtWork := status != "" && status != "complete"; isAtWork && slices.Contains(o.setup.Compact, skyhook) {
+			continue
 		}
 		for marker, version := range h.Installed {
 			if strings.HasPrefix(marker, skyhook+".") && !recorded[marker] {

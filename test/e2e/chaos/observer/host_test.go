@@ -88,6 +88,10 @@ func TestRecord(t *testing.T) {
 		return h
 	}
 	host := func(version string) Host { return recorded(version, version) }
+	atWork := func(status string) map[string]string {
+		return map[string]string{"skyhook.nvidia.com/nodeState_compact": "{}", "skyhook.nvidia.com/status_compact": status}
+	}
+	ahead := Host{Boots: 1, Starts: 1, Installed: map[string]string{"compact.upper": "1.0.0"}}
 	none := map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{}"}
 	for _, c := range []struct {
 		name          string
@@ -106,6 +110,8 @@ func TestRecord(t *testing.T) {
 		{"not recorded by the agent", state("1.0.0", "apply", "complete"), state("1.0.0", "apply", "complete"), recorded("1.0.0", ""), RuleRecord, `the agent has recorded "" as installed`},
 		{"the agent is ahead", state("1.1.0", "config", "complete"), state("1.1.0", "config", "complete"), recorded("1.1.0", "1.2.0"), "", ""},
 		{"forgotten by the node", none, none, host("1.0.0"), RuleRecord, "the agent has recorded kernel.driver 1.0.0 as installed on n1, and the node records nothing of it"},
+		{"in a compact pod", atWork("in_progress"), atWork("in_progress"), ahead, "", ""},
+		{"forgotten after a compact pod", atWork("complete"), atWork("complete"), ahead, RuleRecord, "the agent has recorded compact.upper 1.0.0 as installed on n1"},
 		{"gone from both", none, none, host(""), "", ""},
 		{"unreadable", map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{"}, map[string]string{"skyhook.nvidia.com/nodeState_kernel": "{"}, host(""), RuleRecord, "cannot be read"},
 	} {

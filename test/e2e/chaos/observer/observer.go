@@ -28,6 +28,7 @@ type Setup struct {
 	Groups     []Group
 	Protected  []string // pods that must not die, as NAMESPACE/NAME
 	Protecting []string // Skyhooks that wait for protected pods before they interrupt a node
+	Compact    []string // Skyhooks whose stages share pods, which go on while no operator records it
 	Guarded    string   // value of the label app of pods that may only be evicted
 	MinReady   int      // how many of these their disruption budget wants to be available
 }

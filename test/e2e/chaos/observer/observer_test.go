@@ -50,6 +50,7 @@ func newObserver() *Observer {
 		Groups:     []Group{{Name: "pool", Limit: 1, Nodes: []string{"n1", "n2"}}, {Name: "rest", Limit: 2, Nodes: []string{"n3", "n4", "n5"}}},
 		Protected:  []string{"work/training"},
 		Protecting: []string{"kernel"},
+		Compact:    []string{"compact"},
 		Guarded:    "web",
 		MinReady:   2,
 	})

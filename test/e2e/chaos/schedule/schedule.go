@@ -38,6 +38,7 @@ const (
 	DeleteWorkload   Kind = "delete a pod of the workload by hand"
 
 	CutPower          Kind = "cut the power"
+	CutCompact        Kind = "cut the power while a script of the compact Skyhook runs"
 	HangReboot        Kind = "let a reboot hang"
 	CutNetwork        Kind = "cut the network"
 	RestartKubelet    Kind = "restart the kubelet"
@@ -51,6 +52,10 @@ var killing = []Kind{KillPods, KillProcess, DieBefore, DieAfter}
 
 // Stages are the stages during which CutPower cuts the power.
 var Stages = []string{"apply", "config", "interrupt", "post-interrupt", "upgrade", "uninstall"}
+
+// CompactStages are the stages during which CutCompact cuts the power. An event takes the one that runs first of those that were cut
+// least often so far, and after half of its time any.
+var CompactStages = []string{"apply", "config", "upgrade", "interrupt", "post-interrupt"}
 
 // codes are the HTTP statuses with which RefuseWrites answers, in turn.
 var codes = []int{409, 422, 429, 500}
@@ -103,7 +108,7 @@ type lane struct {
 var lanes = []lane{
 	{kinds: []Kind{FreezeLeader, StealLease, RefuseWrites, HangUpBefore, HangUpAfter, DelayRequests, CutWatches}, min: 3 * time.Second, max: 9 * time.Second},
 	{kinds: []Kind{RestartAPIServer, RestartEtcd, HideImages, DeletePod, DeleteWorkload, DeletePod}, min: 12 * time.Second, max: 30 * time.Second},
-	{kinds: []Kind{CutPower, HangReboot, CutNetwork, RestartKubelet, RestartContainerd, FillDisk, WrongClock, CutPower}, min: 8 * time.Second, max: 20 * time.Second},
+	{kinds: []Kind{CutPower, HangReboot, CutNetwork, RestartKubelet, RestartContainerd, FillDisk, WrongClock, CutPower, CutCompact, CutCompact}, min: 8 * time.Second, max: 20 * time.Second},
 }
 
 // longest is how long each kind lasts at most; kinds that are left out happen at once.
@@ -111,7 +116,7 @@ var longest = map[Kind]time.Duration{
 	DieBefore: 15 * time.Second, DieAfter: 15 * time.Second, FreezeLeader: 20 * time.Second,
 	RefuseWrites: 10 * time.Second, HangUpBefore: 12 * time.Second, HangUpAfter: 12 * time.Second, DelayRequests: 12 * time.Second,
 	HideImages: 25 * time.Second,
-	CutPower:   40 * time.Second, HangReboot: 80 * time.Second, CutNetwork: 2 * time.Minute, FillDisk: 30 * time.Second, WrongClock: 45 * time.Second,
+	CutPower:   40 * time.Second, CutCompact: 90 * time.Second, HangReboot: 80 * time.Second, CutNetwork: 2 * time.Minute, FillDisk: 30 * time.Second, WrongClock: 45 * time.Second,
 }
 
 // New returns the events of a run of this length on these nodes. All are over when it ends.
