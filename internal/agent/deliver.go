@@ -144,7 +144,30 @@ func (a *Agent) promoteCopy(parent *host.Dir, place, staging, digest string) err
 		return err
 	}
 	a.Log.Info("delivered", "to", a.CopyDir, "files", files)
-	return carryOverFiles(parent, place)
+	if err := carryOverFiles(parent, place); err != nil {
+		return err
+	}
+	return removeReplaced(parent, place)
+}
+
+// removeReplaced removes staged copies that are older than the one that was moved into place: their pods were deleted or lost before
+// their agent ran, and may have left a config with secrets. A newer one belongs to the next pod.
+func removeReplaced(parent *host.Dir, place string) error {
+	list, err := parent.Names(".")
+	if err != nil {
+		return err
+	}
+	current := birthTime(parent, place)
+	for _, e := range list {
+		pod, isStaged := strings.CutPrefix(e.Name(), place+".")
+		if !isStaged || !e.IsDir() || slices.Contains([]string{asideSuffix, partialSuffix, stagingSuffix}, "."+pod) || !birthTime(parent, e.Name()).Before(current) {
+			continue
+		}
+		if err := parent.DeleteAll(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // adoptCopy writes a manifest for a copy that the init container wrote to the final directory. That is a copy of
