@@ -452,6 +452,7 @@ func selectTasks(tasks []rollout.Task, name string) []rollout.Task {
 // compilePackage returns the tasks of one package, and new ones if the desired state changed.
 func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
+	releaseObjects(t, chain)
 	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object != "" }) {
 		g := goals[name]
 		if kept[name] = (installedPackage{g.version, g.config}); g.kind == "uninstall" {
@@ -499,6 +500,15 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		k.JoinsSiblings = strings.HasSuffix(k.ID, "/post")
 	}
 	return chain
+}
+
+// releaseObjects lists what is left of tasks that are done on a node that was given back: it belongs to no task.
+func releaseObjects(t *rollout.Target, chain []rollout.Task) {
+	for i := range chain {
+		if k := &chain[i]; !t.Admitted && k.State == rollout.StateDone && k.Object != "" && !k.Leaving {
+			t.Strays, k.Object = append(t.Strays, k.Object), ""
+		}
+	}
 }
 
 // isReplaceable reports whether no task of a chain is in progress.
