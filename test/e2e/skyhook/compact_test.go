@@ -55,7 +55,7 @@ func requireStagesOnce(t *testing.T, node string, want ...string) {
 // TestCompact shows stages that share pods: one for those before the drain, one for those after it, one for the reboot, one after it.
 func TestCompact(t *testing.T) {
 	const name = "compact"
-	n := cluster.InterruptibleNodes(t, 1)[0]
+	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	pods := collectPodNames(t)
 	watch := watchNodes(t, n)
@@ -83,7 +83,7 @@ func TestCompact(t *testing.T) {
 // TestCompactEdit edits a package while a pod has its stages ahead: the running stage ends, and nothing begins with the old definition.
 func TestCompactEdit(t *testing.T) {
 	const name = "edit"
-	n := cluster.Nodes(t, 1)[0]
+	n := cluster.ShareNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	first := compactSkyhook(name, "", 3, map[string]string{"apply": "sleep 12"})
 	cluster.Apply(t, first)
@@ -99,7 +99,7 @@ func TestCompactEdit(t *testing.T) {
 // what was done before is not repeated.
 func TestCompactPowerCut(t *testing.T) {
 	const name = "powercut"
-	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 3)[2]
+	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.RequireService(t, n, "cron")
 	for _, stage := range []string{"apply", "config", "post_interrupt"} {
 		t.Run(stage, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestCompactPowerCut(t *testing.T) {
 // TestCompactBareImage: an image that has the package and no program is pulled before its turn and mounted; Compatible needs a shell in it.
 func TestCompactBareImage(t *testing.T) {
 	const name = "bare"
-	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.Nodes(t, 1)[0]
+	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.ShareNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	const image = suite.PackageRepository + name
 	step := func(file string) string {
