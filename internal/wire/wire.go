@@ -20,7 +20,7 @@ import (
 // Watches filters the watches of nodes, pods and Jobs.
 type Watches struct {
 	nodes *deduplicator
-	own   http.RoundTripper // for the watches of many objects, and for requests that end
+	own   http.RoundTripper // for the watches of many objects
 }
 
 // New makes Watches that have seen no event, for the API server of a configuration. It does not change the configuration.
@@ -35,9 +35,8 @@ func New(config *rest.Config) (*Watches, error) {
 // A connection that answers nothing for half a minute is dead.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// newDedicatedTransport makes a transport with a connection for each request at the same time: HTTP/1.1. A dropped heartbeat costs two
-// thirds of what it costs on a shared HTTP/2 connection: only the reader of the stream runs, and no frame is acknowledged. A request costs
-// three quarters of the CPU time and of the garbage.
+// newDedicatedTransport makes a transport with one connection for each request: HTTP/1.1. A dropped heartbeat costs two
+// thirds of what it costs on a shared HTTP/2 connection: only the reader of the stream runs, and no frame is acknowledged.
 func newDedicatedTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
@@ -63,10 +62,7 @@ type transport struct {
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	k, watch := findKind(r)
 	if !watch {
-		if isWatch(r) {
-			return t.next.RoundTrip(r) // dozens at the same time
-		}
-		return t.watches.own.RoundTrip(r)
+		return t.next.RoundTrip(r)
 	}
 	a := t.watches.nodes
 	if query := r.URL.Query(); k.name != "Node" || query.Has("fieldSelector") || query.Has("labelSelector") || !a.begin(query) {
@@ -90,15 +86,12 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets requests be cancelled through this one.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWatch reports whether a request watches objects.
-func isWatch(r *http.Request) bool {
-	q := r.URL.Query().Get("watch")
-	return r.Method == http.MethodGet && (q == "true" || q == "1")
-}
-
 // findKind returns the kind that a request watches, if its events are filtered.
 func findKind(r *http.Request) (kind, bool) {
-	if !isWatch(r) {
+	if r.Method != http.MethodGet {
+		return kind{}, false
+	}
+	if q := r.URL.Query().Get("watch"); q != "true" && q != "1" {
 		return kind{}, false
 	}
 	for _, k := range kinds {
