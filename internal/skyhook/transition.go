@@ -52,7 +52,9 @@ var versionTable = []struct {
 	{roleCurrent, func(v recordedVersion) bool { return v.order == 0 }},
 	{roleUninstall, func(v recordedVersion) bool { return v.order > 0 && (v.rec != nil || v.current == nil) }},
 	{roleInterrupt, func(v recordedVersion) bool { return v.order < 0 && v.Stage == v1alpha1.StageUninstallInterrupt }},
-	{roleOverwriting, func(v recordedVersion) bool { return v.order < 0 && v.isApplying() && v.beganAfterCurrent() }},
+	{roleOverwriting, func(v recordedVersion) bool {
+		return v.order < 0 && v.isApplying() && v.beganAfterCurrent() || v.wasCutOff()
+	}},
 	{rolePrevious, func(v recordedVersion) bool { return v.order < 0 && v.wasInstalled() }},
 	{roleIgnored, func(recordedVersion) bool { return true }},
 }
@@ -84,6 +86,13 @@ func (v recordedVersion) beganAfterCurrent() bool {
 		return false
 	}
 	return v.current.Stage == v1alpha1.StageConfig || v.current.Stage == v1alpha1.StageInterrupt || v.current.Stage == v1alpha1.StagePostInterrupt
+}
+
+// wasCutOff reports whether the Skyhook was deleted while this version was applied, beside one that was in place: what is kept then has
+// the record of that one alone.
+func (v recordedVersion) wasCutOff() bool {
+	isUnfinished := (v.Stage == v1alpha1.StageApply || v.Stage == v1alpha1.StageUpgrade) && v.State != v1alpha1.StateComplete
+	return isUnfinished && v.rec == nil && v.current != nil && v.current.rec != nil && v.current.rec.Kept
 }
 
 // wasInstalled reports whether the package completed its apply or upgrade and is not being uninstalled.
