@@ -271,7 +271,7 @@ spec:
 	w.Eventually("a pod of the Skyhook runs", func() bool {
 		pods := &corev1.PodList{}
 		w.Must(w.Client.List(context.Background(), pods, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelName: "recalled"}))
-		return len(pods.Items) > 0 && len(pods.Items[0].Status.InitContainerStatuses) > 0
+		return len(pods.Items) > 0 && len(pods.Items[0].Status.ContainerStatuses) > 0
 	})
 	w.Apply(strings.Replace(compact, "CONTENT", "two", 1))
 	w.Eventually("the operator told a pod to end before its next stage", func() bool { return hasRequested(t, w, "patch", "pods") })
