@@ -70,6 +70,9 @@ func ParseTree(text string) (map[string]string, error) {
 	return files, nil
 }
 
+// restarts says how often the last stage of a package failed, which faults may make it do.
+var restarts = regexp.MustCompile(`,"restarts":[0-9]+`)
+
 // Marks returns the annotations and labels of the product on a node. The values of records hold times and UIDs, so that only
 // their keys count.
 func Marks(maps ...map[string]string) map[string]string {
@@ -80,7 +83,7 @@ func Marks(maps ...map[string]string) map[string]string {
 			isOurs := strings.HasPrefix(key, "skyhook.nvidia.com/") || strings.HasPrefix(key, "operator.kairos.io/")
 			switch {
 			case isState:
-				marks[key] = value
+				marks[key] = restarts.ReplaceAllString(value, "")
 			case isOurs:
 				marks[mask(key)] = "present"
 			}

@@ -39,9 +39,11 @@ func TestParseTree(t *testing.T) {
 
 func TestMarks(t *testing.T) {
 	got := Marks(map[string]string{
+		"skyhook.nvidia.com/nodeState_again":  `{"a|1":{"state":"complete","restarts":12},"b|1":{"state":"complete"}}`,
 		"skyhook.nvidia.com/nodeState_kernel": "{}", "skyhook.nvidia.com/record_kernel": "{...}", "operator.kairos.io/record-0123456789ab": "{}", "volumes.kubernetes.io/x": "true",
 	}, map[string]string{"skyhook.nvidia.com/status_kernel": "complete", "chaos": "yes"})
 	want := map[string]string{
+		"skyhook.nvidia.com/nodeState_again":  `{"a|1":{"state":"complete"},"b|1":{"state":"complete"}}`,
 		"skyhook.nvidia.com/nodeState_kernel": "{}", "skyhook.nvidia.com/record_kernel": "present", "operator.kairos.io/record-<digest>": "present",
 		"skyhook.nvidia.com/status_kernel": "complete",
 	}
