@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 
@@ -125,12 +124,8 @@ func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 	if !hasEnded {
 		preconditions.ResourceVersion = &p.ResourceVersion
 	}
-	body, err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
-		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Stream(ctx)
-	if err == nil {
-		defer body.Close()
-		_, err = io.Copy(io.Discard, body) // or else the connection is not used again
-	}
+	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
+		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Do(ctx).Error()
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}
