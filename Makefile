@@ -194,8 +194,13 @@ generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep co
 	$(SITE_TOOLS)/helm-docs --log-level warning --chart-search-root chart --template-files ../hack/chartdocs/README.md.gotmpl --sort-values-order file
 
 .PHONY: image
-image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them)
-	go run ./hack/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH))
+image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them; PLATFORM=linux/amd64 for one platform)
+	go run ./hack/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH)) $(if $(PLATFORM),--platform $(PLATFORM))
+
+# The nodes of test/cluster have the architecture of this machine. Those of KUBECONFIG may have another one.
+NATIVE = linux/$(shell go env GOARCH)
+e2e: PLATFORM ?= $(if $(KUBECONFIG),,$(NATIVE))
+chaos: PLATFORM ?= $(NATIVE)
 
 # One cluster serves all packages of the suite: one that is brought up here, the one of test/cluster that SKYHOOK_E2E_CLUSTER names,
 # or that of KUBECONFIG (see the package comment of test/e2e/suite).
