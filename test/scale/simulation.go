@@ -79,8 +79,9 @@ func (f *simulation) createNode(ctx context.Context, n *corev1.Node) error {
 	if err := f.client.Patch(ctx, n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"taints":null}}`))); err != nil {
 		return fmt.Errorf("removing the taints of a node: %w", err)
 	}
+	created := n.DeepCopy() // the operator may write to the node from here on
 	n.Status = status
-	if err := f.client.Status().Update(ctx, n); err != nil {
+	if err := f.client.Status().Patch(ctx, n, client.MergeFrom(created)); err != nil {
 		return fmt.Errorf("setting the status of a node: %w", err)
 	}
 	return nil
