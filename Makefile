@@ -233,7 +233,7 @@ PREVIOUS ?= 559e5cca51c3ff8f56b140324c73592efd2895db
 skew: ## mix operator, agent and plugin of this tree and of the release PREVIOUS, and let each take over from the other, on real nodes (needs root)
 	rm -rf dist/previous && mkdir -p dist/previous && git archive $(PREVIOUS) | tar -x -C dist/previous
 	cd dist/previous && go build -o bin/kubectl-skyhook ./cmd/kubectl-skyhook && \
-	  go run ./hack/mkimage --only operator,agent --platform linux/$$(go env GOARCH) --revision $(PREVIOUS) --out dist/images
+	  go run ./hack/mkimage --only operator,agent --platform $(NATIVE) --revision $(PREVIOUS) --out dist/images
 	SKYHOOK_E2E_PREVIOUS=$(CURDIR)/dist/previous $(MAKE) e2e E2E="-run TestPreviousRelease ./skyhook"
 
 # The seed decides which faults happen when; a run prints its seed. SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
