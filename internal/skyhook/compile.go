@@ -42,6 +42,7 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 	c := &Compiled{
 		in: in, defs: map[string]*Definition{}, byHash: map[string]*Definition{}, alike: map[shape]*targetTasks{},
 		all: make([]*target, 0, len(in.Nodes)), kept: make([]*keptNode, 0, len(in.Nodes)), marks: newNodeMarks(s.Name), revisionKeys: map[string]string{},
+		mounts: &mountProblems{of: map[mountingVersions]string{}},
 	}
 	for name, p := range s.Spec.Packages {
 		d := newDefinition(name, p)

@@ -4,8 +4,10 @@
 package skyhook
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,23 +33,45 @@ func (c *Compiled) wantsCompact() bool {
 
 // mountProblem returns why a node cannot mount images; empty if it can, as far as is known.
 func (c *Compiled) mountProblem(n *node.Node, rec *node.SkyhookRecord) string {
-	if versions := mountVersions(n); rec.Unmounted != "" && rec.Unmounted == versions {
-		return "it could not mount an image, with kubelet and runtime " + versions
+	if rec.Unmounted != "" && rec.Unmounted == mountVersions(n) {
+		return "it could not mount an image, with kubelet and runtime " + rec.Unmounted
 	}
-	from := c.in.Config.ImageVolumesFrom
-	if from == "" {
-		from = DefaultImageVolumesFrom
+	return c.mounts.problemOf(mountingVersions{n.Kubelet, n.Runtime}, c.in.Config.ImageVolumesFrom)
+}
+
+// mountingVersions are the versions of what mounts images on a node.
+type mountingVersions struct{ kubelet, runtime string }
+
+// mountProblems has what was found out about versions: a fleet has many nodes and few versions. Pods are rendered side by side.
+type mountProblems struct {
+	mu sync.Mutex
+	of map[mountingVersions]string
+}
+
+// problemOf returns why a node with these versions cannot mount images; empty if it can.
+func (p *mountProblems) problemOf(of mountingVersions, from string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	problem, isKnown := p.of[of]
+	if !isKnown {
+		problem = of.findProblem(cmp.Or(from, DefaultImageVolumesFrom))
+		p.of[of] = problem
 	}
-	if _, err := pack.ParseVersion(n.Kubelet); err != nil || pack.CompareVersions(withoutSuffix(n.Kubelet), from) < 0 {
-		return fmt.Sprintf("its kubelet %s is older than %s", n.Kubelet, from)
+	return problem
+}
+
+// findProblem returns why images are not mounted; from is the version of Kubernetes from which kubelets mount them.
+func (v mountingVersions) findProblem(from string) string {
+	if _, err := pack.ParseVersion(v.kubelet); err != nil || pack.CompareVersions(withoutSuffix(v.kubelet), from) < 0 {
+		return fmt.Sprintf("its kubelet %s is older than %s", v.kubelet, from)
 	}
-	name, version, _ := strings.Cut(n.Runtime, "://")
+	name, version, _ := strings.Cut(v.runtime, "://")
 	oldest, isKnown := imageRuntimes[name]
 	switch {
 	case !isKnown:
-		return fmt.Sprintf("its container runtime %s is not known to mount images", n.Runtime)
+		return fmt.Sprintf("its container runtime %s is not known to mount images", v.runtime)
 	case pack.CompareVersions(withoutSuffix(version), oldest) < 0:
-		return fmt.Sprintf("its container runtime %s is older than %s", n.Runtime, oldest)
+		return fmt.Sprintf("its container runtime %s is older than %s", v.runtime, oldest)
 	}
 	return ""
 }

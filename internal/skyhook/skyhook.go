@@ -113,6 +113,7 @@ type Compiled struct {
 	index        map[string]int         // of all, by node name
 	alike        map[shape]*targetTasks // tasks of nodes with equal records
 	marks        nodeMarks
+	mounts       *mountProblems
 	shared       *sharedInput
 	kept         []*keptNode         // of all nodes, in the order of Input.Nodes
 	hasReadClock bool                // while a node is compiled: what it is compiled to depends on the clock
