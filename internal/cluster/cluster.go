@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,8 +48,8 @@ type Options struct {
 	Live          client.Reader              // the API server itself
 	Objects       client.Reader              // objects of any kind, for proofs and health gates; nil where they cannot be read
 	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
-	CachedNodes   func() []*corev1.Node      // lists nodes as Cached does, without copying them; nil to use Cached
 	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
+	Stores        Stores                     // list what Cached and CachedNodeOps hold
 	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
 	Parsed        []*node.Node               // nodes that were parsed before, which are not parsed again; may be nil
 	Client        client.Client              // writes to the API server
@@ -78,6 +79,15 @@ type Options struct {
 	// Newest returns the newest version of a node that does not differ from this one in what is read of it. nil when the
 	// caches of nodes show every version.
 	Newest func(uid, version string) string
+}
+
+// Stores list what caches hold, without copying it as lists of Cached and CachedNodeOps do. A cache is asked for a list if there is no
+// function for it, or if that returns nil.
+type Stores struct {
+	Nodes      func() []*corev1.Node
+	Pods       func() []*corev1.Pod // of Skyhooks, in their namespace
+	Jobs       func() []*batchv1.Job
+	NodeOpPods func() []*corev1.Pod
 }
 
 // newDurations returns what measures durations; nil for a reader, which knows no more than what is recorded.

@@ -51,15 +51,18 @@ func (o *Objects) compileSkyhook(in *skyhook.Input) *skyhook.Compiled {
 	return compiled
 }
 
-// keepPods replaces pods by those of the pass before, where these are the same version. Lists from caches copy what they show; what is
-// compiled is taken over for the same pointers only.
+// keepPods replaces pods by those of the pass before, where these are the same version: what is compiled is taken over for the same
+// pointers only. Lists copy what a cache holds, all into one array, so what is kept of a list is copied once more: a pod in that array
+// would keep the memory of all others.
 func (v *observer) keepPods(pods []*corev1.Pod) {
 	shown := make(map[types.UID]*corev1.Pod, len(pods))
 	for i, p := range pods {
-		if known := v.pods[p.UID]; known != nil && known.ResourceVersion == p.ResourceVersion && p.ResourceVersion != "" {
-			pods[i] = known
+		known := v.pods[p.UID]
+		if known == nil || known.ResourceVersion != p.ResourceVersion || p.ResourceVersion == "" {
+			listed := *p
+			known = &listed
 		}
-		shown[p.UID] = pods[i]
+		shown[p.UID], pods[i] = known, known
 	}
 	v.pods = shown
 }

@@ -50,9 +50,12 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	if len(v.parsed) != len(nodes) {
 		v.parsed = byName(nodes)
 	}
-	ops := r
-	if r == v.options.Cached && v.options.CachedNodeOps != nil {
-		ops = v.options.CachedNodeOps
+	ops, stores := r, Stores{}
+	if r == v.options.Cached {
+		stores = v.options.Stores
+		if v.options.CachedNodeOps != nil {
+			ops = v.options.CachedNodeOps
+		}
 	}
 	namespace := client.InNamespace(v.options.Config.Namespace)
 	ofNodeOps := client.MatchingLabelsSelector{Selector: NodeOpSelector}
@@ -62,7 +65,7 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		list func() error
 	}{
 		{"pods", func() error {
-			return listInto(ctx, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
+			return listStored(ctx, stores.Pods, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
 		}},
 		{"ConfigMaps", func() error {
 			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.ConfigMaps, limit, namespace, client.MatchingLabelsSelector{Selector: ConfigMapSelector})
@@ -71,8 +74,12 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.Policies, limit) }},
 		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.NodeOps, limit) }},
 		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.Upgrades, limit) }},
-		{"Jobs", func() error { return listInto(ctx, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps) }},
-		{"pods of NodeOps", func() error { return listInto(ctx, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps) }},
+		{"Jobs", func() error {
+			return listStored(ctx, stores.Jobs, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps)
+		}},
+		{"pods of NodeOps", func() error {
+			return listStored(ctx, stores.NodeOpPods, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps)
+		}},
 	} {
 		if err := l.list(); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", l.what, err)
@@ -90,8 +97,10 @@ func byName(nodes []*node.Node) map[string]*node.Node {
 }
 
 func (v *observer) listNodes(ctx context.Context, r client.Reader, limit int64) ([]*node.Node, error) {
-	if r == v.options.Cached && v.options.CachedNodes != nil {
-		return v.parseCachedNodes(v.options.CachedNodes()), nil
+	if list := v.options.Stores.Nodes; r == v.options.Cached && list != nil {
+		if stored := list(); stored != nil {
+			return v.parseCachedNodes(stored), nil
+		}
 	}
 	var out []*node.Node
 	err := eachItem(ctx, r, &corev1.NodeList{}, limit, func(n *corev1.Node) { out = append(out, v.parseNode(n)) })
@@ -170,6 +179,16 @@ func eachItem[T runtime.Object](ctx context.Context, r client.Reader, empty clie
 
 func listInto[T runtime.Object](ctx context.Context, r client.Reader, empty client.ObjectList, out *[]T, limit int64, options ...client.ListOption) error {
 	return eachItem(ctx, r, empty, limit, func(o T) { *out = append(*out, o) }, options...)
+}
+
+// listStored lists what a store holds, or what a reader lists if there is no store.
+func listStored[T runtime.Object](ctx context.Context, store func() []T, r client.Reader, empty client.ObjectList, out *[]T, limit int64, options ...client.ListOption) error {
+	if store != nil {
+		if *out = store(); *out != nil {
+			return nil
+		}
+	}
+	return listInto(ctx, r, empty, out, limit, options...)
 }
 
 // liveWorkloads lists pods from the API server itself, each time.

@@ -58,7 +58,9 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
 	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
 	o.before, o.onDifference = v.before, v.options.OnDifference
-	v.keepPods(o.Pods)
+	if v.options.Stores.Pods == nil {
+		v.keepPods(o.Pods)
+	}
 	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -129,7 +130,13 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(config *rest.Config, others *otherOperators, o Options) (manager.Manager, error) {
+// storedManager is a manager with what its cache holds.
+type storedManager struct {
+	manager.Manager
+	stores *stores
+}
+
+func newManager(config *rest.Config, others *otherOperators, o Options) (*storedManager, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
@@ -138,6 +145,7 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (manager
 	if err != nil {
 		return nil, err
 	}
+	stored := newStores()
 	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
 	stop := 10 * time.Second
 	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress}
@@ -145,7 +153,7 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (manager
 		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, newMetricsFilter
 	}
 	m, err := manager.New(config, manager.Options{
-		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace),
+		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace, stored),
 		Metrics:                metricsOptions,
 		HealthProbeBindAddress: o.ProbeAddress, PprofBindAddress: o.PprofAddress,
 		LeaderElection: o.LeaderElection, LeaderElectionResourceLockInterface: lock,
@@ -155,7 +163,7 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (manager
 	if err != nil {
 		return nil, fmt.Errorf("setting up the operator: %w", err)
 	}
-	return m, nil
+	return &storedManager{m, stored}, nil
 }
 
 // withProtobuf is a configuration for clients of built-in kinds only. Protobuf is smaller than JSON and decodes with less
@@ -168,7 +176,7 @@ func withProtobuf(config *rest.Config) *rest.Config {
 }
 
 // setUpLoop adds the loop to the manager. The function it returns stops what the manager does not.
-func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
+func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
 	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
@@ -181,19 +189,22 @@ func setUpLoop(ctx context.Context, m manager.Manager, others *otherOperators, c
 	requests := newPassRequests()
 	l := newLoop(requests, collector, o.Log)
 	watches := newWorkloadWatcher(core, requests.requestPass)
-	opCaches := nodeOpCacheOptions()
+	storedOps := newStores()
+	opCaches := nodeOpCacheOptions(storedOps)
 	opCaches.HTTPClient, opCaches.Scheme, opCaches.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
 	ops, err := cache.New(m.GetConfig(), opCaches)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a cache: %w", err)
 	}
-	cachedNodes, err := listNodes(ctx, m.GetCache())
-	if err != nil {
-		return nil, nil, err
-	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodes: cachedNodes, CachedNodeOps: ops, Client: direct, Core: core, Workloads: watches,
+		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Core: core, Workloads: watches,
+		Stores: cluster.Stores{
+			Nodes:      func() []*corev1.Node { return listStored[*corev1.Node](m.stores) },
+			Pods:       func() []*corev1.Pod { return listStored[*corev1.Pod](m.stores) },
+			Jobs:       func() []*batchv1.Job { return listStored[*batchv1.Job](storedOps) },
+			NodeOpPods: func() []*corev1.Pod { return listStored[*corev1.Pod](storedOps) },
+		},
 		OnPodCreate: func(node string) { collector.notePodCreated(node, time.Now()) },
 		OnRequest:   func(node string, observed time.Time) { collector.noteRequest(node, observed, time.Now()) },
 		OnComplete: func(node string) {

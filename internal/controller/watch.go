@@ -28,50 +28,30 @@ import (
 
 // cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
 // namespace, and our own kinds. No Secrets, and no other pods.
-func cacheOptions(namespace string) cache.Options {
-	shared := true // no reader changes what the cache holds
+func cacheOptions(namespace string, s *stores) cache.Options {
+	isShared, shared := true, cluster.NewSharedStrings() // no reader changes what the cache holds
 	here := map[string]cache.Config{namespace: {}}
 	return cache.Options{
+		NewInformer:                  s.newInformer,
 		ReaderFailOnMissingInformer:  true,
-		DefaultUnsafeDisableDeepCopy: &shared,
+		DefaultUnsafeDisableDeepCopy: &isShared,
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: transform(cluster.StripNode)},
-			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: transform(cluster.StripPod)},
+			&corev1.Node{}:      {Transform: transform(shared.StripNode)},
+			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: transform(shared.StripPod)},
 			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.ConfigMapSelector},
 		},
 	}
 }
 
-// listNodes returns what lists the nodes of a cache without copying them, as its List does. nil for a cache that has no store.
-func listNodes(ctx context.Context, informers cache.Informers) (func() []*corev1.Node, error) {
-	informer, err := informers.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watching nodes: %w", err)
-	}
-	shared, ok := informer.(interface{ GetStore() toolscache.Store })
-	if !ok {
-		return nil, nil
-	}
-	return func() []*corev1.Node {
-		stored := shared.GetStore().List()
-		out := make([]*corev1.Node, 0, len(stored))
-		for _, o := range stored {
-			if n, isNode := o.(*corev1.Node); isNode {
-				out = append(out, n)
-			}
-		}
-		return out
-	}, nil
-}
-
 // nodeOpCacheOptions says what is kept in memory of NodeOps' work, wherever it is. Pods of ours in our own namespace are kept by
 // other labels, and one cache has one selector for one kind.
-func nodeOpCacheOptions() cache.Options {
-	shared := true
+func nodeOpCacheOptions(s *stores) cache.Options {
+	isShared := true
 	return cache.Options{
+		NewInformer:                  s.newInformer,
 		ReaderFailOnMissingInformer:  true,
-		DefaultUnsafeDisableDeepCopy: &shared,
+		DefaultUnsafeDisableDeepCopy: &isShared,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:  {Label: cluster.NodeOpSelector, Transform: transform(cluster.StripNodeOpPod)},
 			&batchv1.Job{}: {Label: cluster.NodeOpSelector, Transform: transform(cluster.StripJob)},

@@ -176,7 +176,7 @@ func TestRequestSoon(t *testing.T) {
 
 // Only our own pods, Jobs and ConfigMaps are kept in memory, and no Secret at all.
 func TestCachesHoldWhatIsOurs(t *testing.T) {
-	for name, options := range map[string]cache.Options{"ours": cacheOptions("skyhook"), "of NodeOps": nodeOpCacheOptions()} {
+	for name, options := range map[string]cache.Options{"ours": cacheOptions("skyhook", newStores()), "of NodeOps": nodeOpCacheOptions(newStores())} {
 		for kind, by := range options.ByObject {
 			if _, all := kind.(*corev1.Node); !all && by.Label == nil {
 				t.Errorf("the cache %s keeps every %T", name, kind)
