@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -67,6 +68,9 @@ func (s *soak) run(ctx context.Context) error {
 		if now := time.Now(); now.After(nextReading) {
 			nextReading = now.Add(s.interval)
 			if err := s.read(ctx); err != nil {
+				return err
+			}
+			if err := s.collectPods(ctx); err != nil {
 				return err
 			}
 			if err := s.replaceNodes(ctx, s.churn); err != nil {
@@ -123,6 +127,28 @@ func (s *soak) replaceNodes(ctx context.Context, count int) error {
 		s.oldest.Add(1)
 		if err := s.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: newNode(oldest).Name}}); err != nil {
 			return fmt.Errorf("deleting a node: %w", err)
+		}
+	}
+	return nil
+}
+
+// collectPods removes pods of nodes that are gone, as the pod garbage collector of a cluster does.
+func (s *soak) collectPods(ctx context.Context) error {
+	pods := &corev1.PodList{} // before the nodes: a node of a pod that is listed is not one that was created since
+	if err := s.client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := s.client.List(ctx, nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	exists := make(map[string]bool, len(nodes.Items))
+	for i := range nodes.Items {
+		exists[nodes.Items[i].Name] = true
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Spec.NodeName != "" && !exists[p.Spec.NodeName] {
+			s.removePod(ctx, p)
 		}
 	}
 	return nil
