@@ -213,7 +213,9 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	  cluster up --nodes n1,n2,n3,n4 --apiserver-proxy; \
 	fi; \
 	cd test/e2e; \
-	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install)
+	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) \
+	  $(or $(E2E),./smoke ./agent ./skyhook ./packages ./nodeop ./install) 2>&1 | tee $(CURDIR)/dist/e2e.log || \
+	  { awk -f $(CURDIR)/hack/failed-tests.awk $(CURDIR)/dist/e2e.log; exit 1; }
 
 # The oldest version of Kubernetes that is supported, in a release of which the module proxy has all modules.
 OLDEST ?= v1.30.4
