@@ -188,11 +188,8 @@ func (o *Objects) sort() {
 
 // sortNodes sorts nodes by creation, then name.
 func sortNodes(nodes []*node.Node) {
-	compare := func(a, b *node.Node) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	}
-	if !slices.IsSortedFunc(nodes, compare) { // they mostly are
-		slices.SortFunc(nodes, compare)
+	if !slices.IsSortedFunc(nodes, node.Compare) { // they mostly are
+		slices.SortFunc(nodes, node.Compare)
 	}
 }
 

@@ -120,19 +120,8 @@ func (c *Compiled) newKeeper(before *Compiled) *keeper {
 	if before == nil || c.in.Now.Before(before.in.Now) {
 		return k
 	}
-	next := 0
-	for i, n := range c.in.Nodes {
-		at, isKnown := next, next < len(before.kept) && before.kept[next].node.Name == n.Name
-		if !isKnown {
-			at, isKnown = before.findKept(n)
-		}
-		if !isKnown {
-			continue
-		}
-		if next = at + 1; before.kept[at].node == n {
-			k.known[i] = before.kept[at]
-		}
-	}
+	nodeOf := func(known *keptNode) *node.Node { return known.node }
+	node.EachUnchanged(before.kept, nodeOf, c.in.Nodes, func(known *keptNode, at int) { k.known[at] = known })
 	return k
 }
 
@@ -142,13 +131,6 @@ func (k *keeper) shareInput(before *Compiled) {
 	if before == nil || !k.shared.isEqual(before.shared) {
 		clear(k.known)
 	}
-}
-
-// findKept finds a node among those of the pass: they are in the order of their creation.
-func (c *Compiled) findKept(n *node.Node) (at int, isKnown bool) {
-	return slices.BinarySearchFunc(c.kept, n, func(k *keptNode, n *node.Node) int {
-		return cmp.Or(k.node.Created.Compare(n.Created), strings.Compare(k.node.Name, n.Name))
-	})
 }
 
 // selectNodes says which nodes the Skyhook selects, and how many.
