@@ -66,7 +66,7 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 	}
 	k := c.newKeeper(before)
 	k.findRollback()
-	k.shareInput(before)
+	k.forgetAfterSharedChange(before)
 	selected, count := k.selectNodes()
 	c.warnUnlimited(count)
 	groups := c.targetCompiler().newGrouping(selected)

@@ -125,8 +125,8 @@ func (c *Compiled) newKeeper(before *Compiled) *keeper {
 	return k
 }
 
-// shareInput takes nothing over when what all nodes depend on differs from that of the pass before.
-func (k *keeper) shareInput(before *Compiled) {
+// forgetAfterSharedChange forgets the known nodes when what all nodes depend on differs from that of the pass before.
+func (k *keeper) forgetAfterSharedChange(before *Compiled) {
 	k.shared = k.newSharedInput()
 	if before == nil || !k.shared.isEqual(before.shared) {
 		clear(k.known)
