@@ -12,7 +12,6 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
-	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -96,13 +95,12 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 	if err != nil { // a problem of the NodeOp: no node is selected
 		selector = labels.Nothing()
 	}
-	var selected []*node.Node
-	var all []map[string]string
-	var mine []policy.Node
-	for _, n := range c.objects.Nodes {
-		all = append(all, n.Labels)
-		if selector.Matches(labels.Set(n.Labels)) {
-			selected, mine = append(selected, n), append(mine, nodeop.PolicyNode(op, n))
+	nodes := nodeop.PolicyNodes(op, c.objects.Nodes)
+	all, mine := make([]map[string]string, 0, len(nodes)), make([]policy.Node, 0, len(nodes))
+	for i := range nodes {
+		all = append(all, nodes[i].Labels)
+		if selector.Matches(labels.Set(nodes[i].Labels)) {
+			mine = append(mine, nodes[i])
 		}
 	}
 	sorted := policy.NewGrouping(&policy.Input{
@@ -111,13 +109,13 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
 	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all)), Windows: p.Spec.Windows}
-	for _, n := range c.objects.Nodes { // a node that is no longer selected stays in its group until it is released
-		of := nodeop.PolicyNode(op, n)
-		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(&of), policy.FindTopologyValue(p, n.Labels)
+	for i := range nodes { // a node that is no longer selected stays in its group until it is released
+		n := &nodes[i]
+		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n), policy.FindTopologyValue(p, n.Labels)
 	}
-	targets := make([]rollout.Target, 0, len(mine))
-	for _, n := range selected {
-		targets = append(targets, rollout.Target{Node: n.Name, Group: out.Of[n.Name]})
+	targets := make([]rollout.Target, len(mine))
+	for i := range mine {
+		targets[i].Node, targets[i].Group = mine[i].Name, out.Of[mine[i].Name]
 	}
 	out.Groups = sorted.Groups(targets)
 	return out, sorted.Ledger()

@@ -149,7 +149,10 @@ type OpState struct {
 }
 
 // NodeOp is what the node records of the NodeOp with this UID.
-func (n *Node) NodeOp(uid string) OpState { return n.nodeOps[OpRecordKey(uid)] }
+func (n *Node) NodeOp(uid string) OpState { return n.NodeOpState(OpRecordKey(uid)) }
+
+// NodeOpState is what the node records of a NodeOp in this annotation, see OpRecordKey.
+func (n *Node) NodeOpState(key string) OpState { return n.nodeOps[key] }
 
 // parseNodeOp reads a record; prev is the one on an earlier version of the node.
 func parseNodeOp(key, text string, prev OpState) OpState {

@@ -5,7 +5,6 @@ package nodeop
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -139,11 +138,11 @@ func isEntrySkipped(e v1alpha1.NodeStatus) bool {
 
 // entries are the entries of all nodes that were started, and the number of all nodes.
 func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int32) {
-	verdicts := map[string]rollout.Verdict{}
+	verdicts := make(map[string]rollout.Verdict, len(r.report.Verdicts))
 	for _, v := range r.report.Verdicts {
 		verdicts[v.Node] = v
 	}
-	entries = map[string]v1alpha1.NodeStatus{}
+	entries = make(map[string]v1alpha1.NodeStatus, len(r.compiled.order))
 	for _, t := range r.compiled.order {
 		started := t.rec.Admitted || t.rec.Result != nil
 		if started {
@@ -281,14 +280,16 @@ func limitEntries(all map[string]v1alpha1.NodeStatus) map[string]v1alpha1.NodeSt
 		return all
 	}
 	var failed, open []string
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		switch e := all[name]; {
+	for name, e := range all {
+		switch {
 		case e.Phase == v1alpha1.PhaseFailed:
 			failed = append(failed, name)
 		case !isEntryFinal(e):
 			open = append(open, name)
 		}
 	}
+	slices.Sort(failed)
+	slices.Sort(open)
 	names := append(failed, open...)
 	out := map[string]v1alpha1.NodeStatus{}
 	for _, name := range names[:min(len(names), maxEntries)] {

@@ -23,13 +23,16 @@ func Revision(op *v1alpha1.NodeOp) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// PolicyNode returns what the compartment of a node depends on.
-func PolicyNode(op *v1alpha1.NodeOp, n *node.Node) policy.Node {
-	out := policy.Node{
-		Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: n.Labels[skyhookv1.LabelIgnore] == "true",
-	}
-	if rec := n.NodeOp(string(op.UID)).Record; rec.Node == n.UID {
-		out.Group = rec.Group
+// PolicyNodes returns what the compartments of nodes depend on.
+func PolicyNodes(op *v1alpha1.NodeOp, nodes []*node.Node) []policy.Node {
+	out, key := make([]policy.Node, len(nodes)), node.OpRecordKey(string(op.UID))
+	for i, n := range nodes {
+		out[i] = policy.Node{
+			Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: n.Labels[skyhookv1.LabelIgnore] == "true",
+		}
+		if rec := n.NodeOpState(key).Record; rec.Node == n.UID {
+			out[i].Group = rec.Group
+		}
 	}
 	return out
 }
