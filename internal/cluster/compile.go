@@ -39,6 +39,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	}
 	c.addSkyhooks(pods)
 	c.addNodeOps()
+	o.before.set(o.skyhooks, o.nodeOps)
 	c.addUnnamedLedgers()
 	c.addNodes(pods)
 	policy.AddUnavailable(&c.snapshot)
@@ -97,7 +98,6 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			c.addGroup(g)
 		}
 	}
-	o.before.set(o.skyhooks)
 }
 
 // addLedger adds a ledger, unless it is known: the users of a policy name the same one.

@@ -39,7 +39,7 @@ func (c *compiler) addNodeOps() {
 		if by != nil {
 			in.Budget, shared = c.budgetOf(op, by)
 		}
-		compiled := nodeop.Compile(in)
+		compiled := o.compileNodeOp(in)
 		name := compiled.Rollout.Ref
 		if text := o.blockRefused(&compiled.Rollout, op.Generation, op.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})

@@ -69,7 +69,7 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	}
 	for _, op := range o.NodeOps {
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
-		add(nodeop.Ref(op), nodeop.Proofs(op, p), func(n *node.Node) bool { return nodeop.IsProving(op, n) })
+		add(nodeop.Ref(op), nodeop.Proofs(op, p), nodeop.NewIsProving(op))
 	}
 	return out
 }

@@ -6,9 +6,10 @@ package cluster
 import (
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -18,10 +19,11 @@ import (
 type compiledBefore struct {
 	mu       sync.Mutex
 	skyhooks map[rollout.Ref]*skyhook.Compiled
+	nodeOps  map[rollout.Ref]*nodeop.Compiled
 }
 
-// of returns what was made of a Skyhook; nil if nothing was.
-func (b *compiledBefore) of(ref rollout.Ref) *skyhook.Compiled {
+// skyhook returns what was made of a Skyhook; nil if nothing was.
+func (b *compiledBefore) skyhook(ref rollout.Ref) *skyhook.Compiled {
 	if b == nil {
 		return nil
 	}
@@ -30,19 +32,29 @@ func (b *compiledBefore) of(ref rollout.Ref) *skyhook.Compiled {
 	return b.skyhooks[ref]
 }
 
+// nodeOp returns what was made of a NodeOp; nil if nothing was.
+func (b *compiledBefore) nodeOp(ref rollout.Ref) *nodeop.Compiled {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.nodeOps[ref]
+}
+
 // set replaces what was compiled.
-func (b *compiledBefore) set(skyhooks map[rollout.Ref]*skyhook.Compiled) {
+func (b *compiledBefore) set(skyhooks map[rollout.Ref]*skyhook.Compiled, nodeOps map[rollout.Ref]*nodeop.Compiled) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.skyhooks = skyhooks
+	b.skyhooks, b.nodeOps = skyhooks, nodeOps
 }
 
 // compileSkyhook compiles a Skyhook, and takes over the nodes that have not changed since the pass before.
 func (o *Objects) compileSkyhook(in *skyhook.Input) *skyhook.Compiled {
-	compiled := skyhook.CompileAfter(o.before.of(skyhook.Ref(in.Skyhook.Name)), in)
+	compiled := skyhook.CompileAfter(o.before.skyhook(skyhook.Ref(in.Skyhook.Name)), in)
 	if o.onDifference != nil {
 		if text := compiled.Difference(skyhook.Compile(in)); text != "" {
 			o.onDifference(text)
@@ -51,18 +63,48 @@ func (o *Objects) compileSkyhook(in *skyhook.Input) *skyhook.Compiled {
 	return compiled
 }
 
-// keepPods replaces pods by those of the pass before, where these are the same version: what is compiled is taken over for the same
-// pointers only. Lists copy what a cache holds, all into one array, so what is kept of a list is copied once more: a pod in that array
-// would keep the memory of all others.
-func (v *observer) keepPods(pods []*corev1.Pod) {
-	shown := make(map[types.UID]*corev1.Pod, len(pods))
-	for i, p := range pods {
-		known := v.pods[p.UID]
-		if known == nil || known.ResourceVersion != p.ResourceVersion || p.ResourceVersion == "" {
-			listed := *p
-			known = &listed
+// compileNodeOp is like compileSkyhook.
+func (o *Objects) compileNodeOp(in *nodeop.Input) *nodeop.Compiled {
+	compiled := nodeop.CompileAfter(o.before.nodeOp(nodeop.Ref(in.NodeOp)), in)
+	if o.onDifference != nil {
+		if text := compiled.Difference(nodeop.Compile(in)); text != "" {
+			o.onDifference(text)
 		}
-		shown[p.UID], pods[i] = known, known
 	}
-	v.pods = shown
+	return compiled
+}
+
+// versions are the objects of one kind that were listed at the last time, by UID.
+type versions[T any] map[types.UID]*T
+
+// keepListed keeps the objects that are not those of a store, where pointers are the same as long as nothing changes.
+func (v *observer) keepListed(o *Objects) {
+	if !o.stored.pods {
+		v.pods = keepVersions(v.pods, o.Pods)
+	}
+	if !o.stored.jobs {
+		v.jobs = keepVersions(v.jobs, o.Jobs)
+	}
+	if !o.stored.nodeOpPods {
+		v.nodeOpPods = keepVersions(v.nodeOpPods, o.NodeOpPods)
+	}
+}
+
+// keepVersions replaces objects by those of the pass before, where these are the same version, and returns all of them: what is compiled
+// is taken over for the same pointers only. Lists copy what a cache holds, all into one array, so what is kept of a list is copied once
+// more: an object in that array would keep the memory of all others.
+func keepVersions[T any, P interface {
+	*T
+	metav1.Object
+}](before versions[T], objects []*T) versions[T] {
+	shown := make(versions[T], len(objects))
+	for i, o := range objects {
+		uid, version := P(o).GetUID(), P(o).GetResourceVersion()
+		known := before[uid]
+		if known == nil || P(known).GetResourceVersion() != version || version == "" {
+			known = new(*o)
+		}
+		shown[uid], objects[i] = known, known
+	}
+	return shown
 }

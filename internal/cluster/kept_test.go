@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestKeepPods: a pod is the same one as long as it has the same version, and what is kept of it does not keep the list it was in, which
+// TestKeepVersions: a pod is the same one as long as it has the same version, and what is kept of it does not keep the list it was in, which
 // is one array with all pods.
-func TestKeepPods(t *testing.T) {
-	v := &observer{}
+func TestKeepVersions(t *testing.T) {
+	var known versions[corev1.Pod]
 	list := func(versions ...string) (items []corev1.Pod, pods []*corev1.Pod) {
 		items = make([]corev1.Pod, len(versions))
 		for i, version := range versions {
 			items[i].ObjectMeta = metav1.ObjectMeta{UID: types.UID(rune('a' + i)), ResourceVersion: version}
 			pods = append(pods, &items[i])
 		}
-		v.keepPods(pods)
+		known = keepVersions(known, pods)
 		return items, pods
 	}
 	items, first := list("1", "2")
@@ -37,7 +37,7 @@ func TestKeepPods(t *testing.T) {
 	if second[1] == first[1] || second[1] == &items[1] || second[1].ResourceVersion != "3" {
 		t.Errorf("a pod that has changed is %p of version %s, not a new one", second[1], second[1].ResourceVersion)
 	}
-	if list("1"); len(v.pods) != 1 {
-		t.Errorf("%d pods are kept of a list with one", len(v.pods))
+	if list("1"); len(known) != 1 {
+		t.Errorf("%d pods are kept of a list with one", len(known))
 	}
 }

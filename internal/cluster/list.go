@@ -64,8 +64,9 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		what string
 		list func() error
 	}{
-		{"pods", func() error {
-			return listStored(ctx, stores.Pods, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
+		{"pods", func() (err error) {
+			out.stored.pods, err = listStored(ctx, stores.Pods, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
+			return err
 		}},
 		{"ConfigMaps", func() error {
 			return listInto(ctx, r, &corev1.ConfigMapList{}, &out.ConfigMaps, limit, namespace, client.MatchingLabelsSelector{Selector: ConfigMapSelector})
@@ -74,11 +75,13 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		{"DeploymentPolicies", func() error { return listInto(ctx, r, &v1alpha1.DeploymentPolicyList{}, &out.Policies, limit) }},
 		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.NodeOps, limit) }},
 		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.Upgrades, limit) }},
-		{"Jobs", func() error {
-			return listStored(ctx, stores.Jobs, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps)
+		{"Jobs", func() (err error) {
+			out.stored.jobs, err = listStored(ctx, stores.Jobs, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps)
+			return err
 		}},
-		{"pods of NodeOps", func() error {
-			return listStored(ctx, stores.NodeOpPods, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps)
+		{"pods of NodeOps", func() (err error) {
+			out.stored.nodeOpPods, err = listStored(ctx, stores.NodeOpPods, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps)
+			return err
 		}},
 	} {
 		if err := l.list(); err != nil {
@@ -181,14 +184,14 @@ func listInto[T runtime.Object](ctx context.Context, r client.Reader, empty clie
 	return eachItem(ctx, r, empty, limit, func(o T) { *out = append(*out, o) }, options...)
 }
 
-// listStored lists what a store holds, or what a reader lists if there is no store.
-func listStored[T runtime.Object](ctx context.Context, store func() []T, r client.Reader, empty client.ObjectList, out *[]T, limit int64, options ...client.ListOption) error {
+// listStored lists what a store holds, or what a reader lists if there is no store. It reports whether there is one.
+func listStored[T runtime.Object](ctx context.Context, store func() []T, r client.Reader, empty client.ObjectList, out *[]T, limit int64, options ...client.ListOption) (isStored bool, err error) {
 	if store != nil {
 		if *out = store(); *out != nil {
-			return nil
+			return true, nil
 		}
 	}
-	return listInto(ctx, r, empty, out, limit, options...)
+	return false, listInto(ctx, r, empty, out, limit, options...)
 }
 
 // liveWorkloads lists pods from the API server itself, each time.

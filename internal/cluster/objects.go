@@ -47,6 +47,7 @@ type Objects struct {
 	Err         error                         // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                     // when to observe again though nothing has changed; zero for never
 
+	stored     storedKinds
 	observedAt time.Time // when observing began
 	refused    refusedRequests
 	revisions  *revisions
@@ -63,6 +64,9 @@ type Objects struct {
 	opConfig     nodeop.Config
 	nodeOps      map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
+
+// storedKinds are the kinds of which the objects are those of a store, and not of a list that copied them.
+type storedKinds struct{ pods, jobs, nodeOpPods bool }
 
 // Problem is something wrong with one object. It never stops the others.
 type Problem struct {

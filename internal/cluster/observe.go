@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,7 +44,9 @@ type observer struct {
 	names       map[string]*node.Node     // nodes that existed at the last time; nil before the first
 	ranks       map[string]int            // places of the cached nodes in their order
 	leaving     map[string]bool           // nodes that were in flight then
-	pods        map[types.UID]*corev1.Pod // that were listed at the last time
+	pods        versions[corev1.Pod]
+	nodeOpPods  versions[corev1.Pod]
+	jobs        versions[batchv1.Job]
 }
 
 // Observe lists what a decision needs. The result contains everything that was written through this Cluster before. The
@@ -58,9 +61,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
 	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
 	o.before, o.onDifference = v.before, v.options.OnDifference
-	if v.options.Stores.Pods == nil {
-		v.keepPods(o.Pods)
-	}
+	v.keepListed(o)
 	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err

@@ -10,12 +10,15 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -100,6 +103,14 @@ func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 			}
 		}
 	}
+	for _, op := range o.NodeOps {
+		by := o.CompiledNodeOp(op)
+		for _, report := range plan.Reports {
+			if report.Rollout == by.Rollout.Ref {
+				by.Events(nil, op.Status, by.Status(report, plan.Groups))
+			}
+		}
+	}
 	return plan, len(work)
 }
 
@@ -137,6 +148,72 @@ func BenchmarkNextPass(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/skyhooks=%d", nodes, skyhooks), func(b *testing.B) {
 				o := newLargeCluster(nodes, skyhooks, 2, 0)
 				o.before = &compiledBefore{}
+				computePass(o, startTime)
+				turn := 0
+				b.ReportAllocs()
+				b.ResetTimer()
+				cpu := cpuTime(b)
+				for b.Loop() {
+					for i := range changed {
+						at := (turn*changed + i) % nodes
+						n := *o.Nodes[at]
+						o.Nodes[at], o.nodes[n.Name] = &n, &n
+					}
+					turn++
+					computePass(o, startTime.Add(time.Hour))
+				}
+				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
+// addNodeOp adds a NodeOp that has completed on all nodes, whose Jobs and pods still exist, and that goes on because of another node.
+func addNodeOp(o *Objects, hasPolicy bool) {
+	op := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check", UID: "01234567-89ab-4000-8000-000000000000", Generation: 1, Finalizers: []string{opv1.FinalizerNodeOp}}}
+	op.Spec.Command, op.Spec.Concurrency, op.Spec.Preflight = []string{"check"}, 10, &opv1.Preflight{Command: []string{"test"}}
+	op.Status.Phase = opv1.PhaseRunning
+	if hasPolicy {
+		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful", UID: "policy"}}
+		p.Spec.Default.Budget.Count = new(10)
+		p.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "gpu"}}, Budget: v1alpha1.Budget{Count: new(5)}}}
+		o.Policies, op.Spec.DeploymentPolicy = append(o.Policies, p), p.Name
+	}
+	o.NodeOps = append(o.NodeOps, op)
+	began, ended := startTime.Add(-2*time.Hour), startTime.Add(-time.Hour)
+	for i, n := range o.Nodes {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check-" + n.Name, UID: types.UID("job-" + n.UID), ResourceVersion: "1",
+			OwnerReferences: []metav1.OwnerReference{{Kind: nodeop.Kind, Name: op.Name, UID: op.UID, Controller: new(true)}}}}
+		job.Spec.Template.Spec.NodeName = n.Name
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check-" + n.Name + "-x", UID: types.UID("pod-" + n.UID), ResourceVersion: "1",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}}}}
+		pod.Spec.NodeName, pod.Status.Phase = n.Name, corev1.PodSucceeded
+		o.Jobs, o.NodeOpPods = append(o.Jobs, job), append(o.NodeOpPods, pod)
+		rec := node.OpRecord{
+			Node: n.UID, NodeOp: opv1.CordonedBy(op), Admission: 1, At: &began, Job: job.Name,
+			Preflight: &node.Step{State: node.StepDone, At: began}, Command: &node.Step{State: node.StepDone, At: ended, Seen: true},
+			Result: &node.Result{Phase: opv1.PhaseCompleted, Message: "Job completed successfully", At: ended, Exit: new(int32(0))},
+		}
+		e := node.Edit{}
+		e.SetAnnotation(n, node.OpRecordKey(string(op.UID)), rec.String())
+		o.Nodes[i] = n.With(e)
+		o.nodes[n.Name] = o.Nodes[i]
+	}
+}
+
+// BenchmarkNextPassNodeOp measures a pass without its requests, with one NodeOp, that follows another one, when 20 nodes have changed
+// since: when these are compiled, and when all nodes are.
+func BenchmarkNextPassNodeOp(b *testing.B) {
+	const nodes, changed = 5000, 20
+	for _, hasPolicy := range []bool{false, true} {
+		for _, keeps := range []bool{false, true} {
+			b.Run(fmt.Sprintf("policy=%v/keeps=%v", hasPolicy, keeps), func(b *testing.B) {
+				o := newLargeCluster(nodes, 0, 0, 0)
+				addNodeOp(o, hasPolicy)
+				if keeps {
+					o.before = &compiledBefore{}
+				}
 				computePass(o, startTime)
 				turn := 0
 				b.ReportAllocs()

@@ -21,32 +21,33 @@ import (
 type compiler struct {
 	in       *Input
 	op       *operation
+	pass     *passState
 	out      *Compiled
 	selector labels.Selector
-	objects  map[string]nodeObjects // by node
-	failed   string                 // the first node on which the operation failed
+	objects  map[string]*nodeObjects // by node, of those that are compiled
+	failed   string                  // the first node on which the operation failed
 
 	isMember   func(*node.Node) bool // of the nodes of the start; nil if all selected nodes belong to the operation
 	isStarting bool                  // these nodes are not recorded yet
 }
 
 // Compile turns a NodeOp into a rollout. An invalid one gives Problems and a rollout that is Broken.
-func Compile(in *Input) *Compiled {
-	c := newCompiler(in)
+func Compile(in *Input) *Compiled { return CompileAfter(nil, in) }
+
+// CompileAfter is Compile in a pass that follows another one: nodes that have not changed since are not compiled again. Nodes, Jobs and
+// pods must be the same pointers if they are the same version; neither they nor the lists of Jobs and pods are changed.
+func CompileAfter(before *Compiled, in *Input) *Compiled {
+	c := newCompiler(before, in)
 	c.checkSpec()
 	c.compileStart()
-
-	for _, n := range in.Nodes {
-		if c.op.selectsNodes() || c.op.isOn(n) {
-			c.addNode(n)
-		}
-	}
-	c.op.usualVisit = c.out.findUsualVisit()
+	c.addNodes(before)
+	c.out.indexTargets(before)
+	c.pass.usualVisit = c.out.findUsualVisit()
 	c.addMissingNodes()
 	c.addGroups()
 	c.out.Rollout.Usual = rollout.FindUsual(c.out.Rollout.Targets)
 
-	c.out.Ledger = readLedger(c.op)
+	c.out.Ledger = readLedger(c.pass)
 	c.out.Removed = c.op.isDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Edits) == 0
 	return c.out
 }
@@ -54,11 +55,16 @@ func Compile(in *Input) *Compiled {
 // maxEnv is the maximum size of the environment: a Job must be smaller than 1.5 MiB.
 const maxEnv = 1 << 20
 
-func newCompiler(in *Input) *compiler {
-	op := &operation{nodeOp: in.NodeOp, config: in.Config, now: in.Now, timing: in.Durations, refused: in.Refused, proofs: in.Proofs, findings: in.Findings, marks: in.Marks}
-	c := &compiler{in: in, op: op, objects: groupByNode(op, in.Jobs, in.Pods)}
-	c.out = &Compiled{op: op, sharesBudget: in.Budget != nil, budget: in.Budget, targets: map[string]*target{}, LeftPods: map[string][]string{}}
+func newCompiler(before *Compiled, in *Input) *compiler {
+	op := newOperation(in)
+	if before != nil && before.op.isEqual(op) {
+		op = before.op
+	}
+	pass := &passState{operation: op, status: &in.NodeOp.Status, now: in.Now, timing: in.Durations, refused: in.Refused, findings: in.Findings}
+	c := &compiler{in: in, op: op, pass: pass}
+	c.out = &Compiled{in: in, op: op, pass: pass, sharesBudget: in.Budget != nil, budget: in.Budget, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
+		Targets:       []rollout.Target{},
 		Ref:           op.ref(),
 		UID:           string(in.NodeOp.UID),
 		Sequence:      op.ref().String(), // one of its own: NodeOps do not wait for each other
@@ -112,14 +118,13 @@ func (c *compiler) addProblem(reason rollout.Reason, text string) {
 	c.out.Problems = append(c.out.Problems, Problem{reason, text})
 }
 
-// addNode compiles one node, unless this NodeOp has nothing to do with it.
-func (c *compiler) addNode(n *node.Node) {
-	t := newTarget(c.op, n, c.objects[n.Name])
+// addNode compiles one node, which is no target if this NodeOp has nothing to do with it.
+func (c *compiler) addNode(n *node.Node) *target {
+	t := newTargetCompiler(c.pass, n, *c.objects[n.Name])
 	selected := c.selects(n)
 
 	if selected || t.hasBegun() || t.rec.Result != nil {
-		c.out.targets[n.Name] = t
-		c.out.order = append(c.out.order, t)
+		c.out.order = append(c.out.order, t.target)
 	}
 	if selected || t.hasBegun() { // others that have finished only count
 		t.leaving = !selected && (!c.op.isFinished() || t.rec.Admitted || c.op.isDeleting())
@@ -132,14 +137,20 @@ func (c *compiler) addNode(n *node.Node) {
 	if limit := t.attemptLimit(); limit != nil {
 		c.out.Limits = append(c.out.Limits, *limit)
 	}
-	if c.failed == "" && t.rec.Result.IsFailed() {
-		c.failed = n.Name
-	}
+	c.noteFailure(t.target)
 	if !c.op.selectsNodes() {
 		t.removeRecord()
 	}
 	for _, e := range t.edits {
 		c.out.Edits = append(c.out.Edits, node.NamedEdit{Node: n.Name, Edit: e})
+	}
+	return t.target
+}
+
+// noteFailure notes the first node on which the operation failed.
+func (c *compiler) noteFailure(t *target) {
+	if c.failed == "" && t.rec.Result.IsFailed() {
+		c.failed = t.node.Name
 	}
 }
 
@@ -150,8 +161,8 @@ func (c *compiler) addMissingNodes() {
 	}
 	entries := c.in.NodeOp.Status.NodeStatuses
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		exists := slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
-		if c.out.targets[name] != nil || exists {
+		exists := c.out.target(name) != nil || slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
+		if exists {
 			continue
 		}
 		c.out.missing = append(c.out.missing, name)

@@ -38,7 +38,7 @@ func (s *conditionSet) set(kind string, holds bool, reason, message string) {
 
 // conditions say whether the NodeOp is accepted, whether it makes progress, and whether it has succeeded.
 func (r *reporter) conditions(out *v1alpha1.NodeOpStatus) []metav1.Condition {
-	s := &conditionSet{slices.Clone(r.nodeOp.Status.Conditions), r.nodeOp.Generation, r.now}
+	s := &conditionSet{slices.Clone(r.status.Conditions), r.nodeOp.Generation, r.now}
 	if problems := r.compiled.Problems; len(problems) > 0 {
 		s.set(v1alpha1.ConditionAccepted, false, string(problems[0].Reason), problems[0].Text)
 	} else {

@@ -46,7 +46,7 @@ func compareGolden(t *testing.T, name, got string) {
 
 // environment is a cluster in memory: nodes, NodeOps, a Job controller and kubelets with configurable behaviour.
 type environment struct {
-	t             *testing.T
+	t             testing.TB
 	now           time.Time
 	nodes         []*node.Node
 	ops           []*v1alpha1.NodeOp
@@ -70,9 +70,14 @@ type environment struct {
 	findings      node.Findings // of proofs
 	otherRollouts []rollout.Rollout
 	otherGroups   []rollout.Group // of the others
+
+	shown  map[string]any                 // the version of each node, Job and pod that the last pass saw
+	before map[types.UID]*Compiled        // what the last pass made of each NodeOp
+	kept   int                            // nodes that were taken over
+	varies func(*v1alpha1.NodeOp, *Input) // called with the input of each pass; may be nil
 }
 
-func newEnvironment(t *testing.T, nodes ...string) *environment {
+func newEnvironment(t testing.TB, nodes ...string) *environment {
 	w := &environment{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), workloads: map[string][]rollout.Pod{}, commands: map[string]string{},
 		checks: map[string]string{}, rebootModes: map[string]string{}, hostRecords: map[string]pack.Reboot{}, writesStatus: true}
 	for _, n := range nodes {
@@ -142,9 +147,9 @@ func (w *environment) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.i
 func (w *environment) pass() int {
 	w.t.Helper()
 	s := rollout.Snapshot{Now: w.now.Add(w.skew), Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
-	compiled := map[rollout.Ref]*Compiled{}
+	compiled, objects := map[rollout.Ref]*Compiled{}, w.stableObjects()
 	for _, o := range w.ops {
-		c := w.compile(o)
+		c := w.compileAfterBefore(o, objects)
 		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
 			if t := &c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
@@ -189,7 +194,11 @@ func (w *environment) pass() int {
 	for _, o := range w.ops {
 		c := compiled[Ref(o)]
 		for _, l := range c.Limits {
-			l.Job.Spec.BackoffLimit = &l.BackoffLimit
+			for _, j := range w.jobs { // what the pass saw is not changed
+				if j.Name == l.Job.Name {
+					j.Spec.BackoffLimit = &l.BackoffLimit
+				}
+			}
 			done++
 		}
 		for _, r := range w.last.Reports {

@@ -91,9 +91,9 @@ func (t *target) isAvailable() bool {
 }
 
 // readLedger reads the admissions in the status.
-func readLedger(op *operation) rollout.Ledger {
-	l := rollout.Ledger{Owner: op.ref()}
-	a := op.nodeOp.Status.Admission
+func readLedger(p *passState) rollout.Ledger {
+	l := rollout.Ledger{Owner: p.ref()}
+	a := p.status.Admission
 	if a == nil {
 		return l
 	}

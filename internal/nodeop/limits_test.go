@@ -19,7 +19,7 @@ func TestLargestLimits(t *testing.T) {
 	o := w.applyYAML(fmt.Sprintf(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, activeDeadlineSeconds: %d, rebootTimeoutSeconds: %d,
 		ttlSecondsAfterFinished: %d, backoffLimit: %d, drainOptions: {enabled: true, timeoutSeconds: %d, gracePeriodSeconds: %d}, preflight: {command: [y], activeDeadlineSeconds: %d}}}`,
 		int64(math.MaxInt64), math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32))
-	op := &operation{nodeOp: o, now: w.now}
+	op := newOperation(&Input{NodeOp: o})
 	for name, limit := range map[string]time.Duration{
 		"command": op.commandTimeout(), "reboot": op.rebootTimeout(), "preflight": op.preflightTimeout(), "drain": translateDrain(o.Spec.DrainOptions).Timeout,
 	} {

@@ -36,7 +36,7 @@ const Kind = node.KindNodeOp
 // Input is everything that one NodeOp is compiled from.
 type Input struct {
 	NodeOp        *v1alpha1.NodeOp
-	Nodes         []*node.Node        // all nodes of the cluster, in a total order
+	Nodes         []*node.Node        // all nodes of the cluster, in the order of their creation and names
 	Jobs          []*batchv1.Job      // of the namespace; others than those of this NodeOp are ignored
 	Pods          []*corev1.Pod       // likewise
 	Budget        *Budget             // of the policy; nil when none is named or it does not exist
@@ -83,12 +83,15 @@ type Compiled struct {
 	LeftPods map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
 	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 
+	in           *Input
 	op           *operation
+	pass         *passState
 	sharesBudget bool // of a policy
 	isOrphan     bool // the NodeOp no longer exists
-	targets      map[string]*target
 	order        []*target
-	missing      []string // nodes that were started and do not exist any more
+	index        map[string]int // of order, by node
+	kept         []*keptNode    // in the order of Input.Nodes; nil when nothing may be taken over
+	missing      []string       // nodes that were started and do not exist any more
 	budget       *Budget
 	start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
 }

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -34,28 +35,36 @@ type nodeObjects struct {
 	checks     []*corev1.Pod // run commands of proofs
 }
 
-// groupByNode selects the objects of a NodeOp and groups them by node.
-func groupByNode(op *operation, jobs []*batchv1.Job, pods []*corev1.Pod) map[string]nodeObjects {
-	out := map[string]nodeObjects{}
-	ours := map[string]bool{}
-	for _, j := range jobs {
-		if !op.owns(j) {
+// groupObjects selects the objects of the NodeOp on some nodes, and groups them by node.
+func (c *compiler) groupObjects(nodes []*node.Node) {
+	all := make([]nodeObjects, len(nodes))
+	c.objects = make(map[string]*nodeObjects, len(nodes))
+	for i, n := range nodes {
+		c.objects[n.Name] = &all[i]
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	ours := map[types.UID]bool{}
+	for _, j := range c.in.Jobs {
+		if !c.op.owns(j) {
 			continue
 		}
-		ours[string(j.UID)] = true
-		node := j.Spec.Template.Spec.NodeName
-		on := out[node]
-		on.jobs = append(on.jobs, j)
-		out[node] = on
+		ours[j.UID] = true
+		if on := c.objects[j.Spec.Template.Spec.NodeName]; on != nil {
+			on.jobs = append(on.jobs, j)
+		}
 	}
-	for _, p := range pods {
-		on := out[p.Spec.NodeName]
-		owner := metav1.GetControllerOf(p)
-		switch {
-		case owner != nil && owner.Kind == "Job" && ours[string(owner.UID)]:
-			on.workers = append(on.workers, p)
-		case !op.owns(p):
+	for _, p := range c.in.Pods {
+		on := c.objects[p.Spec.NodeName]
+		if on == nil {
 			continue
+		}
+		owner := metav1.GetControllerOfNoCopy(p)
+		switch {
+		case owner != nil && owner.Kind == "Job" && ours[owner.UID]:
+			on.workers = append(on.workers, p)
+		case !c.op.owns(p):
 		case p.Labels[v1alpha1.LabelReboot] == "true":
 			on.reboots = append(on.reboots, p)
 		case p.Labels[skyhookv1.LabelProof] != "":
@@ -63,9 +72,7 @@ func groupByNode(op *operation, jobs []*batchv1.Job, pods []*corev1.Pod) map[str
 		case p.Labels[v1alpha1.LabelPreflight] == "true":
 			on.preflights = append(on.preflights, p)
 		}
-		out[p.Spec.NodeName] = on
 	}
-	return out
 }
 
 func (o *nodeObjects) findJob(name, nodeUID string) *batchv1.Job {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -30,30 +31,65 @@ const (
 )
 
 // operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every stage
-// reads it.
+// reads it. All targets depend on it, and passes between which nothing of it changes share it.
 type operation struct {
-	nodeOp *v1alpha1.NodeOp
+	nodeOp *v1alpha1.NodeOp // without what only reports
 	config Config
-	now    time.Time
-	timing *rollout.Durations
+	marks  skyhookv1.NodeMarks
+	proofs node.Proofs
 
-	refused node.Refusals
+	mark      string // names this NodeOp in annotations of nodes
+	recordKey string // the annotation of its record
+}
 
-	marks      skyhookv1.NodeMarks
+func newOperation(in *Input) *operation {
+	o := withoutReports(in.NodeOp)
+	return &operation{nodeOp: o, config: in.Config, marks: in.Marks, proofs: in.Proofs, mark: v1alpha1.CordonedBy(o), recordKey: node.OpRecordKey(string(o.UID))}
+}
+
+// withoutReports returns a NodeOp without what is only written to its status. A new field of the status counts, until it is named here.
+func withoutReports(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
+	out := *o
+	out.ResourceVersion, out.Labels, out.Annotations, out.Finalizers, out.ManagedFields = "", nil, nil, nil, nil
+	is := &out.Status
+	is.ObservedGeneration, is.Counters, is.NodeStatuses, is.CompartmentStatuses = 0, v1alpha1.Counters{}, nil, nil
+	is.Admission, is.EstimatedCompletion, is.Conditions, is.LastUpdated = nil, nil, nil, metav1.Time{}
+	return &out
+}
+
+// isEqual reports whether nodes are compiled alike for both.
+func (op *operation) isEqual(o *operation) bool {
+	return equality.Semantic.DeepEqual(op.nodeOp, o.nodeOp) && equality.Semantic.DeepEqual(op.config, o.config) &&
+		equality.Semantic.DeepEqual(op.marks, o.marks) && equality.Semantic.DeepEqual(op.proofs, o.proofs)
+}
+
+// passState is what is known of an operation in one pass only.
+type passState struct {
+	*operation
+	status     *v1alpha1.NodeOpStatus
+	now        time.Time
+	timing     *rollout.Durations
+	refused    node.Refusals
+	findings   node.Findings
 	usualVisit time.Duration // how long a node usually takes; 0 if unknown
 
-	proofs   node.Proofs
-	findings node.Findings
+	hasReadClock bool // while a node is compiled
+}
+
+// clock returns the present time while a node is compiled. What was compiled with it is not taken over by the next pass.
+func (p *passState) clock() time.Time {
+	p.hasReadClock = true
+	return p.now
+}
+
+// since returns when something was observed first, see Durations, while a node is compiled. It reads the clock.
+func (p *passState) since(uid, what string, recorded time.Time) time.Time {
+	return p.timing.Since(uid, what, recorded, p.clock())
 }
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }
 
 func (op *operation) ref() rollout.Ref { return Ref(op.nodeOp) }
-
-// mark is the value that names this NodeOp in annotations of nodes.
-func (op *operation) mark() string { return v1alpha1.CordonedBy(op.nodeOp) }
-
-func (op *operation) recordKey() string { return node.OpRecordKey(string(op.nodeOp.UID)) }
 
 func (op *operation) isDeleting() bool { return op.nodeOp.DeletionTimestamp != nil }
 
@@ -85,23 +121,23 @@ func (op *operation) isUpgrade() bool {
 
 // owns reports whether a Job or Pod is controlled by this NodeOp.
 func (op *operation) owns(m metav1.Object) bool {
-	owner := metav1.GetControllerOf(m)
+	owner := metav1.GetControllerOfNoCopy(m)
 	return owner != nil && owner.UID == op.nodeOp.UID && owner.UID != ""
 }
 
 // recordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
 func (op *operation) recordOn(n *node.Node) (rec node.OpRecord, ok bool) {
 	recorded := op.stateOn(n)
-	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.mark() && recorded.Record.Node == n.UID
+	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.mark && recorded.Record.Node == n.UID
 	return recorded.Record, ok
 }
 
 // stateOn returns what a node records of this NodeOp, whatever it is. The key of a record has a part of the UID only: one that
 // names another NodeOp is not of this one.
 func (op *operation) stateOn(n *node.Node) node.OpState {
-	found := n.NodeOp(string(op.nodeOp.UID))
+	found := n.NodeOpState(op.recordKey)
 	isReadable := found.Problem == "" && found.Record.NodeOp != ""
-	if isReadable && found.Record.NodeOp != op.mark() {
+	if isReadable && found.Record.NodeOp != op.mark {
 		return node.OpState{}
 	}
 	return found
@@ -114,7 +150,7 @@ func (op *operation) isOn(n *node.Node) bool {
 
 // isCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
 func (op *operation) isCordonedByMark(n *node.Node) bool {
-	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.mark()
+	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.mark
 }
 
 // objectName names the Job (what is empty) or a pod for one admission of a node. The same input gives the same name.

@@ -20,15 +20,18 @@ func Proofs(op *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) node.Proofs {
 	return node.NewProofs(op.Spec.Proof, p.Spec.Proof)
 }
 
-// IsProving reports whether all work of a NodeOp is done on a node and its proof is waited for.
-func IsProving(op *v1alpha1.NodeOp, n *node.Node) bool {
-	rec, ok := (&operation{nodeOp: op}).recordOn(n)
-	return ok && rec.Admitted && rec.Proving != nil
+// NewIsProving returns what reports whether all work of a NodeOp is done on a node and its proof is waited for.
+func NewIsProving(o *v1alpha1.NodeOp) func(*node.Node) bool {
+	op := newOperation(&Input{NodeOp: o})
+	return func(n *node.Node) bool {
+		rec, ok := op.recordOn(n)
+		return ok && rec.Admitted && rec.Proving != nil
+	}
 }
 
 // commandPods returns the pods on a node that run commands of proofs.
 func (op *operation) commandPods(n *node.Node, rec *node.OpRecord, checks []*corev1.Pod) node.CommandPods {
-	return node.CommandPods{Prefix: kindPod, All: checks, Now: op.now, Refused: op.refused[n.Name], Name: func(c *skyhookv1.ProofCommand) string {
+	return node.CommandPods{Prefix: kindPod, All: checks, Name: func(c *skyhookv1.ProofCommand) string {
 		return op.objectName(node.ContainerProof+"-"+nameSuffix(node.HashCommand(c)), n, rec.Admission)
 	}}
 }
@@ -37,7 +40,7 @@ func (op *operation) commandPods(n *node.Node, rec *node.OpRecord, checks []*cor
 func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
 	rec, _ := c.op.recordOn(n)
 	var checks []*corev1.Pod
-	if t := c.targets[n.Name]; t != nil {
+	if t := c.target(n.Name); t != nil {
 		checks = t.objects.checks
 	}
 	pods, r := c.op.commandPods(n, &rec, checks), &renderer{c.op, n, &rec}

@@ -17,7 +17,7 @@ const prefixTarget = "target "
 
 // recorder turns the actions of a plan into edits of one node.
 type recorder struct {
-	*operation
+	*passState
 	owner    rollout.Ref // of the hold
 	isOrphan bool        // the NodeOp no longer exists
 	node     *node.Node
@@ -59,7 +59,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 }
 
 func (c *Compiled) recorder(n *node.Node) *recorder {
-	return &recorder{c.op, c.Rollout.Ref, c.isOrphan, n, c.targets[n.Name]}
+	return &recorder{c.pass, c.Rollout.Ref, c.isOrphan, n, c.target(n.Name)}
 }
 
 // record is the record of the node, or what was inherited from a predecessor.
@@ -76,15 +76,15 @@ func (r *recorder) record() node.OpRecord {
 func (r *recorder) editRecord(change func(*node.OpRecord)) node.Edit {
 	rec := r.record()
 	change(&rec)
-	rec.Node, rec.NodeOp = r.node.UID, r.mark()
+	rec.Node, rec.NodeOp = r.node.UID, r.mark
 	e := node.Edit{}
-	e.SetAnnotation(r.node, r.recordKey(), rec.String())
+	e.SetAnnotation(r.node, r.recordKey, rec.String())
 	return e
 }
 
 func (r *recorder) removeRecord() node.Edit {
 	e := node.Edit{}
-	e.RemoveAnnotation(r.node, r.recordKey())
+	e.RemoveAnnotation(r.node, r.recordKey)
 	return e
 }
 
@@ -114,7 +114,7 @@ func (r *recorder) placeHold(a rollout.Action, holds []rollout.Hold) node.Edit {
 			rec.Held = &node.Held{At: node.WholeSeconds(r.now), WasCordoned: placed.WasCordoned}
 		})
 		if !placed.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
-			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.mark())
+			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.mark)
 		}
 		e = e.Plus(r.placeMarks(a))
 	}
@@ -162,7 +162,7 @@ func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
 	rec = rec.Clone()
 	rec.Held = nil
 	e := node.Edit{}
-	e.SetAnnotation(r.node, r.recordKey(), rec.String())
+	e.SetAnnotation(r.node, r.recordKey, rec.String())
 	return e
 }
 

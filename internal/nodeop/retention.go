@@ -21,12 +21,12 @@ func (c *Compiled) IsExpired() (expired bool, at metav1.Time) {
 	if ttl == nil || !c.op.isFinished() || c.op.isDeleting() {
 		return false, metav1.Time{}
 	}
-	finished := c.op.nodeOp.Status.LastUpdated
-	if cond := meta.FindStatusCondition(c.op.nodeOp.Status.Conditions, v1alpha1.ConditionProgressing); cond != nil && !cond.LastTransitionTime.IsZero() {
+	finished := c.pass.status.LastUpdated
+	if cond := meta.FindStatusCondition(c.pass.status.Conditions, v1alpha1.ConditionProgressing); cond != nil && !cond.LastTransitionTime.IsZero() {
 		finished = cond.LastTransitionTime
 	}
 	at = metav1.NewTime(finished.Add(time.Duration(*ttl) * time.Second))
-	return !c.op.now.Before(at.Time), at
+	return !c.pass.now.Before(at.Time), at
 }
 
 // KeepsObject reports whether an object is kept for its logs although a plan sweeps it.

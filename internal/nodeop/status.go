@@ -23,18 +23,18 @@ const maxEntries = 200
 
 // reporter builds the status of a NodeOp from the report of the engine.
 type reporter struct {
-	*operation
+	*passState
 	compiled *Compiled
 	report   rollout.Report
 }
 
 // Status is the status that follows from a report. A terminal status does not change.
 func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v1alpha1.NodeOpStatus {
-	was := c.op.nodeOp.Status
+	was := *c.pass.status
 	if c.op.isFinished() {
 		return *was.DeepCopy()
 	}
-	r := &reporter{c.op, c, report}
+	r := &reporter{c.pass, c, report}
 	entries, total := r.entries()
 
 	out := v1alpha1.NodeOpStatus{ObservedGeneration: c.op.nodeOp.Generation, Admission: was.Admission.DeepCopy(), LastUpdated: was.LastUpdated}
@@ -47,12 +47,12 @@ func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v
 	if budget := c.budget; budget != nil {
 		windows = budget.Windows
 	}
-	out.EstimatedCompletion = policy.EstimateCompletion(windows, report.Completion, was.EstimatedCompletion, c.op.now)
+	out.EstimatedCompletion = policy.EstimateCompletion(windows, report.Completion, was.EstimatedCompletion, c.pass.now)
 	if c.op.spec().Targets == v1alpha1.TargetsAtStart {
 		out.StartTargets = cmp.Or(was.StartTargets.DeepCopy(), c.start)
 	}
 	out.Conditions = r.conditions(&out)
-	setUpdateTimes(&out, &was, c.op.now)
+	setUpdateTimes(&out, &was, c.pass.now)
 	return out
 }
 
@@ -159,7 +159,7 @@ func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int3
 		}
 	}
 	for _, name := range r.compiled.missing {
-		entries[name] = r.missingEntry(r.nodeOp.Status.NodeStatuses[name])
+		entries[name] = r.missingEntry(r.status.NodeStatuses[name])
 		total++
 	}
 	return entries, total

@@ -16,32 +16,43 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// target is a node of this NodeOp with everything known about it.
+// target is a node of this NodeOp with everything known about it. Nothing in it is changed after it was compiled: the next pass may
+// take it over.
 type target struct {
 	op        *operation
 	node      *node.Node
-	rec       node.OpRecord // on the node, or inherited from what a predecessor left
-	inherited bool          // rec was rebuilt and is written by one of edits
-	problem   string        // why the record cannot be read
-	held      bool          // this NodeOp holds the node
-	leaving   bool          // not selected any more
-	entry     v1alpha1.NodeStatus
+	rec       node.OpRecord       // on the node, or inherited from what a predecessor left
+	inherited bool                // rec was rebuilt and is written by one of edits
+	problem   string              // why the record cannot be read
+	held      bool                // this NodeOp holds the node
+	leaving   bool                // not selected any more
+	recorded  bool                // the node has a record
+	entry     v1alpha1.NodeStatus // of a node without a record, or of a finished NodeOp
 	hasEntry  bool
 	objects   nodeObjects
 	edits     []node.Edit // written without an action of a plan
 }
 
-func newTarget(op *operation, n *node.Node, objects nodeObjects) *target {
-	t := &target{op: op, node: n, objects: objects, problem: op.stateOn(n).Problem}
-	t.entry, t.hasEntry = op.nodeOp.Status.NodeStatuses[n.Name]
+// targetCompiler compiles one target.
+type targetCompiler struct {
+	*target
+	pass *passState
+}
+
+func newTargetCompiler(pass *passState, n *node.Node, objects nodeObjects) *targetCompiler {
+	op := pass.operation
+	t := &targetCompiler{&target{op: op, node: n, objects: objects, problem: op.stateOn(n).Problem}, pass}
 	isThis := func(owner rollout.Ref, uid string) bool { return uid == string(op.nodeOp.UID) && owner == op.ref() }
 	t.held = slices.ContainsFunc(n.Holds(isThis), func(h rollout.Hold) bool { return h.Owner == op.ref() })
 
-	rec, ok := op.recordOn(n)
+	var rec node.OpRecord
+	if rec, t.recorded = op.recordOn(n); !t.recorded || op.isFinished() {
+		t.entry, t.hasEntry = pass.status.NodeStatuses[n.Name]
+	}
 	switch {
-	case ok:
+	case t.recorded:
 		var isWrong, isUncordoned bool
-		t.rec, isWrong = rec.LimitTimes(op.now)
+		t.rec, isWrong = rec.LimitTimes(pass.now) // times in the past stay there
 		t.rec.Held, isUncordoned = t.rec.Held.NoteUncordon(n)
 		if isWrong || isUncordoned {
 			t.writeRecord(t.rec)
@@ -57,7 +68,7 @@ func (t *target) hasBegun() bool { return t.rec.Admitted || t.held || t.problem 
 
 // inheritEntry rebuilds the record from what a predecessor wrote to the status. An entry of a node that began with no more
 // than a check, or that is older than the node, is ignored: the node starts again.
-func (t *target) inheritEntry() {
+func (t *targetCompiler) inheritEntry() {
 	e, at := t.entry, t.entry.LastUpdated.Time
 	if isEntryFinal(e) {
 		t.rec.Job = e.JobName
@@ -68,26 +79,26 @@ func (t *target) inheritEntry() {
 		return
 	}
 
-	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.op.now), Seen: true} // its deadline counts from now
+	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.pass.clock()), Seen: true} // its deadline counts from now
 	if e.Phase == v1alpha1.PhaseCompleted {
 		command.State = node.StepDone
 	}
 	t.inherited = true
-	t.rec = node.OpRecord{Node: t.node.UID, NodeOp: t.op.mark(), Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
+	t.rec = node.OpRecord{Node: t.node.UID, NodeOp: t.op.mark, Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
 	t.writeRecord(t.rec)
 }
 
 // writeRecord adds an edit that writes the record to the node.
 func (t *target) writeRecord(rec node.OpRecord) {
 	e := node.Edit{}
-	e.SetAnnotation(t.node, t.op.recordKey(), rec.String())
+	e.SetAnnotation(t.node, t.op.recordKey, rec.String())
 	t.edits = append(t.edits, e)
 }
 
 // removeRecord adds an edit that takes the record of a finished or deleted NodeOp from the node. A hold that stays after a
 // failure keeps its record, unless a person has uncordoned the node. Before a deletion the hold is released.
 func (t *target) removeRecord() {
-	key := t.op.recordKey()
+	key := t.op.recordKey
 	_, recorded := t.node.Annotations[key]
 	keepsHold := t.rec.Held != nil && (t.node.Unschedulable || t.op.isDeleting())
 	if !recorded || t.rec.Admitted || keepsHold {
@@ -102,7 +113,7 @@ func (t *target) removeRecord() {
 }
 
 // compile describes the node to the engine.
-func (t *target) compile() rollout.Target {
+func (t *targetCompiler) compile() rollout.Target {
 	out := rollout.Target{
 		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
 		Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group,
@@ -117,10 +128,10 @@ func (t *target) compile() rollout.Target {
 		out.Reboot = t.rec.Shared
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
-		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.op.findings, Commands: t.op.commandPods(t.node, &t.rec, t.objects.checks)})
+		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.pass.findings, Commands: t.commandPods()})
 	}
 	if t.held {
-		out.HeldAt = t.op.now
+		out.HeldAt = t.pass.clock()
 		if t.rec.Held != nil {
 			out.HeldAt, out.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
 		}
@@ -142,6 +153,14 @@ func (t *target) compile() rollout.Target {
 	}
 	out.Strays, out.Going = t.strays()
 	return out
+}
+
+// commandPods returns the pods that run commands of proofs, and what is known of those that were refused: nothing of a node with a
+// refusal is taken over.
+func (t *targetCompiler) commandPods() node.CommandPods {
+	pods := t.op.commandPods(t.node, &t.rec, t.objects.checks)
+	pods.Now, pods.Refused = t.pass.now, t.pass.refused[t.node.Name]
+	return pods
 }
 
 // compileResult describes a node on which the operation has ended. A failure stays as a task that is never retried.
