@@ -67,7 +67,7 @@ func (e estimator) estimate(r *rolloutState) (out Completion) {
 		if !isKnown {
 			return Completion{}
 		}
-		out.At = laterOf(out.At, ends)
+		out.At = LaterOf(out.At, ends)
 	}
 	later := time.Duration(0)
 	for g := range groups {
@@ -75,7 +75,7 @@ func (e estimator) estimate(r *rolloutState) (out Completion) {
 		if !isKnown {
 			return Completion{}
 		}
-		out.At = laterOf(out.At, begins)
+		out.At = LaterOf(out.At, begins)
 		if len(g.After) > 0 { // waves follow each other
 			later += takes
 		} else {

@@ -84,7 +84,7 @@ func (t *targetState) waitsSince() (since time.Time) {
 	case t.target.Admitted:
 		since = t.target.AdmittedAt
 	case t.node != nil && !t.rollout.Since.IsZero():
-		since = laterOf(t.rollout.Since, t.node.Created)
+		since = LaterOf(t.rollout.Since, t.node.Created)
 	}
 	return since
 }

@@ -149,7 +149,7 @@ func (t inspector) inspectSoak(plan *draftPlan) {
 	if t.group.Soak <= 0 || !hasFinished {
 		return
 	}
-	t.soakedAt = laterOf(t.target.FinishedAt, t.node.ReadyAt).Add(t.group.Soak)
+	t.soakedAt = LaterOf(t.target.FinishedAt, t.node.ReadyAt).Add(t.group.Soak)
 	t.isSoaking = !t.node.Ready || plan.now.Before(t.soakedAt)
 	plan.requestNext(t.soakedAt)
 }
@@ -225,7 +225,8 @@ func (t *targetState) rank() int {
 	return t.node.rank
 }
 
-func laterOf(a, b time.Time) time.Time {
+// LaterOf returns the later of two times.
+func LaterOf(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

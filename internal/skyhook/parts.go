@@ -68,10 +68,10 @@ func (s *podInfo) readContainer(p *corev1.Pod, before time.Time) (ended time.Tim
 	s.refuses = readRefusal([]corev1.ContainerStatus{*status})
 	s.countFailures(status, p)
 	if now := status.State.Running; now != nil {
-		s.created = laterOf(before, now.StartedAt.Time)
+		s.created = rollout.LaterOf(before, now.StartedAt.Time)
 	}
 	if t := status.State.Terminated; t != nil {
-		s.created = laterOf(before, t.StartedAt.Time)
+		s.created = rollout.LaterOf(before, t.StartedAt.Time)
 		if t.ExitCode == 0 {
 			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
 				s.reboot = m.Reboot
@@ -135,11 +135,4 @@ func (s *podInfo) mayGoOn() bool {
 // isBetween reports whether a stage of the pod has ended and the next one may begin.
 func (s *podInfo) isBetween() bool {
 	return s.mayGoOn() && s.parts[s.nextPart().part.index-1].state == succeeded
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
