@@ -37,6 +37,8 @@ type applier struct {
 	lastNode  string // that was worked on when there were more than one pass may do
 	ledgers   *ledgerTimes
 	metadata  *sync.Map // name of a ConfigMap with a node's metadata to the hash of what was written
+
+	unrecorded map[string]time.Time // nodes whose progress is not recorded yet, with since when: see workCollector.isPutOff
 }
 
 // pass is one plan being applied.
@@ -50,11 +52,15 @@ type pass struct {
 	notReady      map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps
 	startsNothing map[rollout.Ref]bool // rollouts that lack these because they were refused: nothing begins
 	incomplete    map[rollout.Ref]bool // rollouts that get less than the plan says, so that their reports are not true
+	putOff        map[string]time.Time // becomes applier.unrecorded
 }
 
-func (a *applier) newPass(o *Objects) *pass {
+func (a *applier) newPass(o *Objects) *pass { return a.newPassAt(o, a.options.Clock()) }
+
+func (a *applier) newPassAt(o *Objects, now time.Time) *pass {
 	return &pass{
-		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		applier: a, objects: o, now: now, denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		putOff: map[string]time.Time{},
 	}
 }
 
@@ -90,6 +96,7 @@ func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Out
 	now, later := splitByPending(plan, ledgers, p.collectWork(plan, workFilter{skip: skip, actionsOf: needsLedger}))
 	p.send(ctx, now)
 	p.sendWithLedgers(ctx, plan, ledgers, later)
+	p.unrecorded = p.putOff
 
 	skyhooks.recordRevisions(limited)
 	skyhooks.cleanUpAll(limited)

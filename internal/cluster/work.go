@@ -5,7 +5,9 @@ package cluster
 
 import (
 	"slices"
+	"time"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -19,6 +21,9 @@ const (
 	usualActions       = 3   // of one node: an outcome, what comes next, and the object that ended
 )
 
+// maxUnrecorded is how long a node may not record with which stage a compact pod has gone on.
+const maxUnrecorded = 5 * time.Second
+
 // nodeWork is all that one plan does on one node.
 type nodeWork struct {
 	node     string
@@ -28,6 +33,7 @@ type nodeWork struct {
 	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
 
 	adoptedActions []rollout.Action // what these record beside
+	adoptions      int              // how many records these are of
 
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
@@ -66,6 +72,11 @@ func (w *nodeWork) withoutFailed(actions []rollout.Action) []rollout.Action {
 type annotationUpdate struct {
 	by      *skyhook.Compiled
 	verdict rollout.Verdict
+}
+
+// hasWords reports whether the verdicts of rollouts change what the node says.
+func (w *nodeWork) hasWords(n *node.Node) bool {
+	return slices.ContainsFunc(w.updates, func(u annotationUpdate) bool { return !u.by.Words(n, u.verdict).Empty() })
 }
 
 // addRollout notes that a rollout has a part in the work.
@@ -114,6 +125,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 		}
 	}
 	c.addMarks()
+	c.active = slices.DeleteFunc(c.active, c.isPutOff)
 	for _, w := range c.active {
 		w.onlyChecks = c.isOnlyChecks(w)
 	}
@@ -132,7 +144,7 @@ func (c *workCollector) isOnlyChecks(w *nodeWork) bool {
 	if n == nil || !w.adopted.Empty() || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
 		return false
 	}
-	return !slices.ContainsFunc(w.updates, func(u annotationUpdate) bool { return !u.by.Words(n, u.verdict).Empty() })
+	return !w.hasWords(n)
 }
 
 func startsOrEndsChecks(actions []rollout.Action) bool {
@@ -211,6 +223,34 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 	return w
 }
 
+// isPutOff reports whether a work is left for a later pass: it only records that a pod has gone on with its next stage, which the pod
+// shows as well. With short stages one request records several of them, or the end of the last one.
+func (c *workCollector) isPutOff(w *nodeWork) bool {
+	n := c.objects.nodes[w.node]
+	isProgress := len(w.actions) == 0 && w.adoptions == 1 && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
+	if !isProgress || n == nil || !c.announced.editOf(n).Empty() || w.hasWords(n.With(w.adopted)) {
+		return false
+	}
+	since, isKnown := c.unrecorded[w.node]
+	if !isKnown {
+		since = c.now
+	}
+	c.putOff[w.node] = since
+	until := since.Add(maxUnrecorded)
+	if !c.now.Before(until) {
+		delete(c.putOff, w.node)
+		return false
+	}
+	c.inFlight.retry(until)
+	return true
+}
+
+// isOfInterrupt reports whether an action is about an interrupt: that it ended is recorded at once.
+func isOfInterrupt(a rollout.Action) bool {
+	stage := skyhook.StageOf(a.Task)
+	return stage == v1alpha1.StageInterrupt || stage == v1alpha1.StageUninstallInterrupt
+}
+
 // adoptionWork returns the work of a node for which something is recorded. Where that has stages, the node is not one that only gets
 // annotations, and is never put off for others that do.
 func (c *workCollector) adoptionWork(adopted node.NamedEdit) *nodeWork {
@@ -244,6 +284,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 			w.addRollout(report.Rollout)
 			w.adopted = w.adopted.Plus(adopted.Edit)
 			w.adoptedActions = append(w.adoptedActions, adopted.Done...)
+			w.adoptions++
 		}
 	}
 	for i := range report.Verdicts {

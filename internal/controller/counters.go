@@ -125,7 +125,7 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 
 func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
 	if stage, isOver := skyhook.StageOf(a.Task), a.State == rollout.StateDone && a.Object != "" && !a.Why.Since.IsZero(); isOver && stage != "" {
-		t.stageDuration.WithLabelValues(string(stage)).Observe(max(0, now.Sub(a.Why.Since).Seconds())) // its pod has gone on already
+		t.stageDuration.WithLabelValues(string(stage)).Observe(a.Took.Seconds()) // its pod has gone on already
 		return
 	}
 	purpose, ok := c.Purpose(a.Node, a.Task)

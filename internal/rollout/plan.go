@@ -38,26 +38,27 @@ type Action struct {
 	Verb     Verb
 	Rollout  Ref
 	Node     string
-	Ledger   Ref      // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
-	Task     string   // Join, Run, Cover, Record, Sweep: Task.ID; empty for a stray
-	Then     []string // Run: IDs of the tasks that the same object runs afterwards, in this order
-	Covers   []string // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
-	By       string   // Cover: ID of the task that runs
-	Object   string   // Sweep, Recall, Note: name of the object
-	Pod      *Pod     // Evict
-	Pods     int      // Count: pods that had to leave when the drain began
-	Drained  bool     // Run: the node was drained for it, so that what is recorded of its drain is over
-	Force    bool     // Evict: delete it
-	State    State    // Record: what to write
-	Attempts int      // Record: failed attempts so far
-	Order    int      // Admit
-	Batch    int64    // Admit: becomes Target.Batch
-	Group    GroupRef // Admit: becomes Target.BatchOf
-	Wipe     bool     // Retire: also remove the record
-	Skip     bool     // Retire: the target is unfinished, see Target.Skipped
-	Postpone bool     // Retire: the target is unfinished, and becomes a candidate again
-	Cordon   bool     // Untaint: cordon the node in the same step, see Rollout.CordonAfter
-	Why      Why      // Record of a failure: stored, and Task.Why if there is no object
+	Ledger   Ref           // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
+	Task     string        // Join, Run, Cover, Record, Sweep: Task.ID; empty for a stray
+	Then     []string      // Run: IDs of the tasks that the same object runs afterwards, in this order
+	Covers   []string      // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
+	By       string        // Cover: ID of the task that runs
+	Object   string        // Sweep, Recall, Note: name of the object
+	Pod      *Pod          // Evict
+	Pods     int           // Count: pods that had to leave when the drain began
+	Drained  bool          // Run: the node was drained for it, so that what is recorded of its drain is over
+	Force    bool          // Evict: delete it
+	State    State         // Record: what to write
+	Attempts int           // Record: failed attempts so far
+	Took     time.Duration // Record: how long the task ran, if its object has gone on with another one
+	Order    int           // Admit
+	Batch    int64         // Admit: becomes Target.Batch
+	Group    GroupRef      // Admit: becomes Target.BatchOf
+	Wipe     bool          // Retire: also remove the record
+	Skip     bool          // Retire: the target is unfinished, see Target.Skipped
+	Postpone bool          // Retire: the target is unfinished, and becomes a candidate again
+	Cordon   bool          // Untaint: cordon the node in the same step, see Rollout.CordonAfter
+	Why      Why           // Record of a failure: stored, and Task.Why if there is no object
 }
 
 // Phase is the state of a target; front ends map it to the states of their API.

@@ -52,7 +52,9 @@ func (tc targetCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *p
 		for i := queue.Begun; i < begun; i++ {
 			before, next := pod.parts[i-1], pod.parts[i]
 			if tc.completePart(before, state, rec, n) {
-				out.Done = append(out.Done, tc.partAction(n, rollout.VerbRecord, before))
+				ended := tc.partAction(n, rollout.VerbRecord, before)
+				ended.Took = max(0, next.created.Sub(before.created))
+				out.Done = append(out.Done, ended)
 			}
 			tc.beginPart(next, state, rec, n)
 			out.Done = append(out.Done, tc.partAction(n, rollout.VerbRun, next))

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// TestPutOff: that a compact pod has gone on is recorded with what else changes on the node, or some seconds later by itself.
+func TestPutOff(t *testing.T) {
+	began := time.Unix(1000, 0)
+	a := &applier{inFlight: newInFlight(1)}
+	progress := func(task string) *nodeWork {
+		return &nodeWork{node: "n1", adoptions: 1, adoptedActions: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}
+	}
+	isPutOff := func(after time.Duration, w *nodeWork) bool {
+		p := a.newPassAt(&Objects{nodes: map[string]*node.Node{"n1": {Name: "n1"}}}, began.Add(after))
+		out := (&workCollector{pass: p}).isPutOff(w)
+		a.unrecorded = p.putOff
+		return out
+	}
+	const config, interrupt = "tuning|1.0.0/config", "tuning|1.0.0/interrupt"
+	withAction, twoRecords := progress(config), progress(config)
+	withAction.actions = []rollout.Action{{Verb: rollout.VerbRecord}}
+	twoRecords.adoptions = 2
+	onlyRecord := &nodeWork{node: "n1", adoptions: 1}
+	for _, step := range []struct {
+		what  string
+		after time.Duration
+		work  *nodeWork
+		want  bool
+	}{
+		{"a stage began", 0, progress(config), true},
+		{"so did the next one", maxUnrecorded - time.Second, progress(config), true},
+		{"the first of them began long ago", maxUnrecorded, progress(config), false},
+		{"another one begins after these were recorded", maxUnrecorded + time.Second, progress(config), true},
+		{"something is done on the node", maxUnrecorded + time.Second, withAction, false},
+		{"that was recorded with it", 2*maxUnrecorded + time.Second, progress(config), true},
+		{"an interrupt began", 2*maxUnrecorded + time.Second, progress(interrupt), false},
+		{"another rollout records something", 2*maxUnrecorded + time.Second, twoRecords, false},
+		{"something else is recorded", 2*maxUnrecorded + time.Second, onlyRecord, false},
+	} {
+		if got := isPutOff(step.after, step.work); got != step.want {
+			t.Errorf("%s: put off: %v, want %v", step.what, got, step.want)
+		}
+		if _, err := a.inFlight.takeOutcome(); err != nil {
+			t.Error(err)
+		}
+	}
+	isPutOff(0, progress(config))
+	if out, _ := a.inFlight.takeOutcome(); !out.RetryAt.Equal(began.Add(maxUnrecorded)) {
+		t.Errorf("the next pass is asked for at %s, want %s", out.RetryAt, began.Add(maxUnrecorded))
+	}
+}
