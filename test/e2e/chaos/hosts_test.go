@@ -91,14 +91,15 @@ func (r *run) observe() (stop func()) {
 	factory := informers.NewSharedInformerFactory(r.machines.Client, 0)
 	for _, watched := range []cache.SharedIndexInformer{factory.Core().V1().Nodes().Informer(), factory.Core().V1().Pods().Informer()} {
 		tell := func(object any, isDeleted bool) {
-			if last, isLast := object.(cache.DeletedFinalStateUnknown); isLast {
-				object = last.Obj
-			}
 			switch object := object.(type) {
 			case *corev1.Node:
 				o.NodeChanged(time.Now(), object)
 			case *corev1.Pod:
 				o.PodChanged(time.Now(), object, isDeleted)
+			case cache.DeletedFinalStateUnknown:
+				if p, isPod := object.Obj.(*corev1.Pod); isPod {
+					o.PodVanished(time.Now(), p)
+				}
 			}
 		}
 		_, err := watched.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -203,6 +203,15 @@ func (o *Observer) PodChanged(at time.Time, p *corev1.Pod, isDeleted bool) {
 	o.checkBudget(at, p, isDeleted)
 }
 
+// PodVanished is told a pod that is gone, as it was before: a watch that was cut has not shown its end. Whether it was evicted is not
+// known then.
+func (o *Observer) PodVanished(at time.Time, p *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.checkProtected(at, p, true)
+	o.checkBudget(at, p, true)
+}
+
 func (o *Observer) checkProtected(at time.Time, p *corev1.Pod, isDeleted bool) {
 	key := p.Namespace + "/" + p.Name
 	if !slices.Contains(o.setup.Protected, key) {

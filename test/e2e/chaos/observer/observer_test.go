@@ -177,6 +177,19 @@ func TestInterruptBesideProtectedPod(t *testing.T) {
 	}
 }
 
+// TestVanished: what a watch did not show of the end of a pod is not held against anybody, unless the pod must not end at all.
+func TestVanished(t *testing.T) {
+	web := newPod("web-1", "n1", func(p *corev1.Pod) { p.Labels["app"] = "web" })
+	o := newObserver()
+	o.PodChanged(at(1), web, false)
+	o.PodVanished(at(2), web)
+	o.require(t, "", "")
+	o = newObserver()
+	o.PodChanged(at(1), newPod("training", "n1", nil), false)
+	o.PodVanished(at(2), newPod("training", "n1", nil))
+	o.require(t, RuleProtected, "work/training")
+}
+
 func TestEvicted(t *testing.T) {
 	dying := func(p *corev1.Pod) {
 		p.Labels["app"], p.DeletionTimestamp = "web", &metav1.Time{Time: start}
