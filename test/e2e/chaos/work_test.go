@@ -199,6 +199,13 @@ func (r *run) work(name string) map[string]observer.End {
 		_, err := cluster.TryKubectl(fmt.Sprintf(workload, r.nodes[3]), "delete", "--ignore-not-found", "-f", "-")
 		return err
 	})
+	r.eventually("the pods of the workload are gone", func(ctx context.Context) error { // the next round judges all it sees
+		pods, err := r.machines.Client.CoreV1().Pods(suite.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + guardedApp})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d of them are left", len(pods.Items))
+		}
+		return err
+	})
 	return ends
 }
 
