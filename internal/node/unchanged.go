@@ -31,3 +31,17 @@ func EachUnchanged[K any](before []K, nodeOf func(K) *Node, nodes []*Node, visit
 		}
 	}
 }
+
+// IndexByName returns the places of what belongs to nodes, by their names. The index of what was there before, nil for none, is used again
+// if the nodes are the same.
+func IndexByName[K comparable](before []K, index map[string]int, all []K, nodeOf func(K) *Node) map[string]int {
+	isSame := func(a, b K) bool { return a == b || nodeOf(a).Name == nodeOf(b).Name }
+	if index != nil && slices.EqualFunc(all, before, isSame) {
+		return index
+	}
+	index = make(map[string]int, len(all))
+	for i, k := range all {
+		index[nodeOf(k).Name] = i
+	}
+	return index
+}

@@ -164,17 +164,12 @@ func eachChange[T interface {
 	}
 }
 
-// indexTargets indexes the targets by the names of their nodes. The index of the pass before is used again if these are the same.
+// indexTargets indexes the targets by the names of their nodes.
 func (c *Compiled) indexTargets(before *Compiled) {
-	isSame := before != nil && slices.EqualFunc(c.order, before.order, func(a, b *target) bool { return a == b || a.node.Name == b.node.Name })
-	if isSame {
-		c.index = before.index
-		return
+	if before == nil {
+		before = &Compiled{}
 	}
-	c.index = make(map[string]int, len(c.order))
-	for i, t := range c.order {
-		c.index[t.node.Name] = i
-	}
+	c.index = node.IndexByName(before.order, before.index, c.order, func(t *target) *node.Node { return t.node })
 }
 
 // target returns the target on a node; nil if there is none.

@@ -204,17 +204,12 @@ func (k *keeper) takeOver(known *keptNode, groups *policy.Grouping) {
 	k.pulls, k.unnamed = append(k.pulls, known.pulls...), append(k.unnamed, known.unnamed...)
 }
 
-// indexTargets indexes the targets by the names of their nodes. The index of the pass before is used again if these are the same.
+// indexTargets indexes the targets by the names of their nodes.
 func (c *Compiled) indexTargets(before *Compiled) {
-	isSame := before != nil && slices.EqualFunc(c.all, before.all, func(a, b *target) bool { return a == b || a.node.Name == b.node.Name })
-	if isSame {
-		c.index = before.index
-		return
+	if before == nil {
+		before = &Compiled{}
 	}
-	c.index = make(map[string]int, len(c.all))
-	for i, t := range c.all {
-		c.index[t.node.Name] = i
-	}
+	c.index = node.IndexByName(before.all, before.index, c.all, func(t *target) *node.Node { return t.node })
 }
 
 // target returns the target on a node; nil if there is none.
