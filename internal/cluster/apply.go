@@ -38,7 +38,7 @@ type applier struct {
 	ledgers   *ledgerTimes
 	metadata  *sync.Map // name of a ConfigMap with a node's metadata to the hash of what was written
 
-	unrecorded map[string]time.Time // nodes whose progress is not recorded yet, with since when: see workCollector.isPutOff
+	unrecorded map[string]time.Time // nodes whose progress is not recorded yet, with since when: see workCollector.putOffProgress
 }
 
 // pass is one plan being applied.
@@ -55,11 +55,9 @@ type pass struct {
 	putOff        map[string]time.Time // becomes applier.unrecorded
 }
 
-func (a *applier) newPass(o *Objects) *pass { return a.newPassAt(o, a.options.Clock()) }
-
-func (a *applier) newPassAt(o *Objects, now time.Time) *pass {
+func (a *applier) newPass(o *Objects) *pass {
 	return &pass{
-		applier: a, objects: o, now: now, denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
 		putOff: map[string]time.Time{},
 	}
 }

@@ -125,7 +125,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 		}
 	}
 	c.addMarks()
-	c.active = slices.DeleteFunc(c.active, c.isPutOff)
+	c.active = slices.DeleteFunc(c.active, c.putOffProgress)
 	for _, w := range c.active {
 		w.onlyChecks = c.isOnlyChecks(w)
 	}
@@ -223,24 +223,28 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 	return w
 }
 
-// isPutOff reports whether a work is left for a later pass: it only records that a pod has gone on with its next stage, which the pod
-// shows as well. With short stages one request records several of them, or the end of the last one.
-func (c *workCollector) isPutOff(w *nodeWork) bool {
+// isOnlyProgress reports whether a work only records that a pod has gone on with its next stage, which the pod shows as well.
+func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.nodes[w.node]
 	isProgress := len(w.actions) == 0 && w.adoptions == 1 && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
-	if !isProgress || n == nil || !c.announced.editOf(n).Empty() || w.hasWords(n.With(w.adopted)) {
+	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
+}
+
+// putOffProgress leaves a work that is only progress for a later pass, unless it was left long enough, and reports whether it did. With
+// short stages one request records several of them, or the end of the last one.
+func (c *workCollector) putOffProgress(w *nodeWork) (isPutOff bool) {
+	if !c.isOnlyProgress(w) {
 		return false
 	}
 	since, isKnown := c.unrecorded[w.node]
 	if !isKnown {
 		since = c.now
 	}
-	c.putOff[w.node] = since
 	until := since.Add(maxUnrecorded)
 	if !c.now.Before(until) {
-		delete(c.putOff, w.node)
 		return false
 	}
+	c.putOff[w.node] = since
 	c.inFlight.retry(until)
 	return true
 }

@@ -11,16 +11,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// TestPutOff: that a compact pod has gone on is recorded with what else changes on the node, or some seconds later by itself.
-func TestPutOff(t *testing.T) {
+// TestPutOffProgress: that a compact pod has gone on is recorded with what else changes on the node, or some seconds later by itself.
+func TestPutOffProgress(t *testing.T) {
 	began := time.Unix(1000, 0)
-	a := &applier{inFlight: newInFlight(1)}
+	now := began
+	a := &applier{inFlight: newInFlight(1), apiWriter: apiWriter{options: &Options{Clock: func() time.Time { return now }}}}
 	progress := func(task string) *nodeWork {
 		return &nodeWork{node: "n1", adoptions: 1, adoptedActions: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}
 	}
 	isPutOff := func(after time.Duration, w *nodeWork) bool {
-		p := a.newPassAt(&Objects{nodes: map[string]*node.Node{"n1": {Name: "n1"}}}, began.Add(after))
-		out := (&workCollector{pass: p}).isPutOff(w)
+		now = began.Add(after)
+		p := a.newPass(&Objects{nodes: map[string]*node.Node{"n1": {Name: "n1"}}})
+		out := (&workCollector{pass: p}).putOffProgress(w)
 		a.unrecorded = p.putOff
 		return out
 	}
