@@ -14,7 +14,7 @@ import (
 // time and saves little memory.
 const (
 	smallHeap = 40 << 20
-	minGrowth = 40
+	minGrowth = 60
 )
 
 // growthPercent is the GC percentage for a heap with this much live data. It applies to the live heap and the GC roots.
