@@ -64,13 +64,16 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 	if isOperator := o.durations != nil; !isOperator {
 		wouldBe, wouldBeRefused = findReportedRefusal(reported, generation)
 	}
+	anyIsFull := slices.ContainsFunc(o.Nodes, (*node.Node).IsFull)
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
 		}
-		if n := o.nodes[t.Node]; n != nil && t.Blocked == nil && !t.Admitted {
-			t.Blocked = n.FullReason()
+		if anyIsFull && t.Blocked == nil && !t.Admitted {
+			if n := o.nodes[t.Node]; n != nil {
+				t.Blocked = n.FullReason()
+			}
 		}
 		switch {
 		case t.Blocked != nil || t.Leaving:

@@ -51,6 +51,7 @@ type Node struct {
 	holds       []ownedHold
 	marks       markRecord // of holds
 	known       bool
+	hasMarks    bool
 
 	annotationBytes int // keys and values
 }
@@ -118,6 +119,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 	slices.Sort(n.rebootsFrom)
 	n.holds = n.findHolds()
 	n.marks = n.parseMarks()
+	n.hasMarks = n.looksMarked()
 }
 
 // ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
@@ -157,9 +159,12 @@ const (
 	annotationBytesToKeep = 32 << 10 // free before work begins
 )
 
+// IsFull reports whether the annotations of a node leave too little room for records.
+func (n *Node) IsFull() bool { return n.annotationBytes > maxAnnotationBytes-annotationBytesToKeep }
+
 // FullReason returns why no work may begin on a node whose annotations leave too little room for records; nil when they do not.
 func (n *Node) FullReason() *rollout.Why {
-	if n.annotationBytes <= maxAnnotationBytes-annotationBytesToKeep {
+	if !n.IsFull() {
 		return nil
 	}
 	return &rollout.Why{
