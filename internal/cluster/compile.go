@@ -41,6 +41,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	c.addNodeOps()
 	o.before.set(o.skyhooks, o.nodeOps)
 	c.addUnnamedLedgers()
+	c.markEndedReservations()
 	c.addNodes(pods)
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
@@ -119,6 +120,18 @@ func (c *compiler) addUnnamedLedgers() {
 	for _, p := range c.objects.Policies {
 		if p.Status.Admission != nil {
 			c.addLedger(policy.ReadLedger(policy.Ref(p), p.Status.Admission))
+		}
+	}
+}
+
+// markEndedReservations marks the admissions of finished NodeOps, whose records are gone: they would count until their term ends, and from
+// the beginning for each operator.
+func (c *compiler) markEndedReservations() {
+	for _, l := range c.snapshot.Ledgers {
+		for i := range l.Admitting {
+			r := &l.Admitting[i]
+			op := c.objects.nodeOps[r.Rollout]
+			r.Ended = op != nil && op.HasEndedOn(r.Node)
 		}
 	}
 }

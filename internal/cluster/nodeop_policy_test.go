@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 )
 
 // TestNodeOpPolicy runs a NodeOp under a policy that allows one node at a time, and none while its gate does not pass.
@@ -66,6 +68,43 @@ func TestNodeOpSoak(t *testing.T) {
 	}
 	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
 		t.Errorf("it ended as %+v", done.Status)
+	}
+}
+
+// TestFinishedNodeOpFreesItsSlot: the last admission of a NodeOp is still written in the policy when its record is gone from the node. Other
+// users of the budget go on, also if no operator lives as long as an admission counts that was not seen.
+func TestFinishedNodeOpFreesItsSlot(t *testing.T) {
+	s := newScenario(t, 2)
+	pass := func() {
+		t.Helper()
+		o, plan := s.decide(s.cluster)
+		for _, p := range o.Policies {
+			_, err := s.cluster.UpdatePolicyStatus(context.Background(), p, policy.BuildStatus(p, o.PolicyUsers(plan)[p.Name], plan.Groups, s.now))
+			s.Must(err)
+		}
+		s.pass()
+		s.nodeOpPass(s.cluster)
+		s.now = s.now.Add(time.Second)
+	}
+	s.Apply(policyYAML("  scope: Policy\n"))
+	s.createNodeOp("up", "deploymentPolicy: careful")
+	for range 20 {
+		pass()
+		s.endJobs(true)
+	}
+	if op := s.getNodeOp("up"); op.Status.Phase != opv1.PhaseCompleted {
+		t.Fatalf("it ended as %+v", op.Status)
+	}
+	if a := s.getPolicy().Status.Admission; a == nil || len(a.Seats) != 1 || a.Seats[0].Rollout != "NodeOp/default/up" {
+		t.Fatalf("the policy does not list the last admission of the NodeOp: %+v", a)
+	}
+	s.Apply(withPolicy(demo))
+	for range 6 {
+		s.cluster = s.newCluster(s.requests) // another operator
+		pass()
+	}
+	if n := s.CountAdmitted(); n != 1 {
+		t.Errorf("%d nodes are admitted after the NodeOp has finished: %s", n, s.verdict("demo", "n1"))
 	}
 }
 

@@ -99,6 +99,19 @@ type Compiled struct {
 // IsFinished reports whether the NodeOp has finished.
 func (c *Compiled) IsFinished() bool { return c.op.isFinished() }
 
+// HasEndedOn reports whether a finished NodeOp was carried out on a node, which records nothing of it any more. A node that it did not
+// begin with, because it failed elsewhere, may still be admitted by another operator. The status of a large one that has completed
+// lists no nodes.
+func (c *Compiled) HasEndedOn(name string) bool {
+	if !c.op.isFinished() {
+		return false
+	}
+	if entry, isListed := c.pass.status.NodeStatuses[name]; isListed {
+		return isEntryFinal(entry)
+	}
+	return c.pass.status.Phase == v1alpha1.PhaseCompleted && len(c.pass.status.NodeStatuses) < int(c.pass.status.Total)
+}
+
 // GracePeriod is the grace period of evictions; nil for that of each pod.
 func (c *Compiled) GracePeriod() *int64 {
 	d := c.op.spec().DrainOptions

@@ -139,7 +139,7 @@ func (d *Durations) measureLedgers(s *Snapshot) {
 		for j, r := range l.Admitting {
 			if d != nil {
 				key := durationKey{kind: "reservation", rollout: r.Rollout, node: r.Node, item: l.Owner.String(), number: int(r.Batch), began: r.Since.Unix()}
-				r.Since = d.firstSeen(key, s.Now)
+				r.Observed = d.firstSeen(key, s.Now)
 			}
 			admitting[j] = r
 		}

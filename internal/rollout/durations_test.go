@@ -131,11 +131,15 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 	s := snapshot(later, "pod")
 	target := s.Rollouts[0].Targets[0]
 	for name, got := range map[string]time.Time{
-		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the proof": target.Proof.Observed, "the reservation": s.Ledgers[0].Admitting[0].Since,
+		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the proof": target.Proof.Observed, "the reservation": s.Ledgers[0].Admitting[0].Observed,
 	} {
 		if !got.Equal(noon) {
 			t.Errorf("%s counts from %s, want %s", name, got, noon)
 		}
+	}
+	written := (&ledgerState{Ledger: s.Ledgers[0], unseen: s.Ledgers[0].Admitting}).nextVersion()
+	if r := written.Admitting[0]; !r.Since.Equal(noon.Add(5*time.Hour)) || !r.Observed.IsZero() {
+		t.Errorf("the reservation is written again with since %s, observed %s: its term would count anew", r.Since, r.Observed)
 	}
 	snapshot(later)
 	if s = snapshot(later, "pod"); !s.Rollouts[0].Targets[0].Tasks[0].Observed.Equal(later) {

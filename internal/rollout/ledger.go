@@ -3,7 +3,10 @@
 
 package rollout
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // ledgerState is a ledger, and what this plan adds to it.
 type ledgerState struct {
@@ -32,6 +35,9 @@ func (t *targetState) requireLedgerWrite() Ref {
 // nextVersion returns the ledger as it should be written: the admissions that are not observed yet, and the new ones.
 func (l *ledgerState) nextVersion() Ledger {
 	unseen := slices.DeleteFunc(slices.Clone(l.unseen), l.isAdded)
+	for i := range unseen {
+		unseen[i].Observed = time.Time{} // by this process, which nobody else knows
+	}
 	return Ledger{Owner: l.Owner, Epoch: l.Epoch + 1, Admitting: append(unseen, l.added...)}
 }
 

@@ -118,6 +118,17 @@ type Reservation struct {
 	Order   int       // Target.Order of the admission
 	Batch   int64     // Epoch of the write; it is observed when Target.Batch is not lower
 	Since   time.Time // Snapshot.Now when it was written
+	// when this process observed it first, see Durations; zero if unknown
+	Observed time.Time
+	Ended    bool // the target is finished for good, and is listed no longer
+}
+
+// CountsFrom returns the time from which its term counts.
+func (r Reservation) CountsFrom() time.Time {
+	if !r.Observed.IsZero() {
+		return r.Observed
+	}
+	return r.Since
 }
 
 // MaxAdmitting limits the admissions in one ledger.

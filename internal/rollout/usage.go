@@ -156,7 +156,7 @@ func (g memberCounter) countMember(t *targetState) {
 // countReservations counts the admissions of a ledger that are not observed on their nodes yet.
 func (c usageCounter) countReservations(l *ledgerState) {
 	for _, s := range l.Admitting {
-		expires := s.Since.Add(ReservationTerm)
+		expires := s.CountsFrom().Add(ReservationTerm)
 		if !c.Now.Before(expires) || c.isSettled(s) {
 			continue
 		}
@@ -166,9 +166,12 @@ func (c usageCounter) countReservations(l *ledgerState) {
 	}
 }
 
-// isSettled reports whether an admission was observed on its node, or cannot be observed any more: the node does not
-// exist, or the rollout is being deleted, and its target disappeared when its node was written to.
+// isSettled reports whether an admission was observed on its node, or cannot be observed any more: the target is finished for good,
+// the node does not exist, or the rollout is being deleted, and its target disappeared when its node was written to.
 func (c usageCounter) isSettled(s Reservation) bool {
+	if s.Ended {
+		return true
+	}
 	if t := c.findTarget(s.Rollout, s.Node); t != nil {
 		return t.hasSeen(s)
 	}
@@ -220,7 +223,7 @@ func (c usageCounter) countReservation(s Reservation) {
 // or the name of the policy changed since. When the admission is observed the target counts in the present group. Numbers
 // of batches of two groups cannot be compared, so a target that finished since was admitted.
 func (t *targetState) countReservedElsewhere(s Reservation) {
-	hasFinishedSince := t.target.FinishedAt.After(s.Since)
+	hasFinishedSince := t.target.FinishedAt.After(s.CountsFrom())
 	if !t.hasWork || hasFinishedSince {
 		return
 	}

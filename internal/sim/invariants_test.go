@@ -267,7 +267,7 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 	for _, l := range v.Ledgers {
 		for _, r := range l.Admitting {
 			t, n := s.cluster.FindTarget(r.Rollout, r.Node), s.cluster.FindNode(r.Node)
-			isExpired := !v.Now.Before(r.Since.Add(rollout.ReservationTerm))
+			isExpired := !v.Now.Before(r.CountsFrom().Add(rollout.ReservationTerm))
 			if isExpired || t == nil || n == nil || n.UID != t.UID {
 				continue
 			}
@@ -279,7 +279,7 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 				continue
 			}
 			isPending := func(k rollout.Task) bool { return k.State != rollout.StateDone }
-			if t.FinishedAt.After(r.Since) || !slices.ContainsFunc(t.Tasks, isPending) {
+			if t.FinishedAt.After(r.CountsFrom()) || !slices.ContainsFunc(t.Tasks, isPending) {
 				continue
 			}
 			if was != nil && (was.Admitted || hasBatch(was, r)) {
