@@ -33,7 +33,7 @@ type nodeWork struct {
 	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
 
 	adoptedActions []rollout.Action // what these record beside
-	adoptions      int              // how many records these are of
+	isMoreAdopted  bool             // something that is not a stage with which a compact pod has gone on
 
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
@@ -116,7 +116,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
 		if w := c.statusWork(probed.Node); w != nil {
-			w.adopted = w.adopted.Plus(probed.Edit)
+			w.adopted, w.isMoreAdopted = w.adopted.Plus(probed.Edit), true
 		}
 	}
 	for _, report := range plan.Reports {
@@ -223,10 +223,10 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 	return w
 }
 
-// isOnlyProgress reports whether a work only records that a pod has gone on with its next stage, which the pod shows as well.
+// isOnlyProgress reports whether a work only records that pods have gone on with their next stages, which the pods show as well.
 func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.nodes[w.node]
-	isProgress := len(w.actions) == 0 && w.adoptions == 1 && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
+	isProgress := len(w.actions) == 0 && !w.isMoreAdopted && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
 	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
 }
 
@@ -276,7 +276,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		for _, adopted := range op.Edits {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
 				w.addRollout(op.Rollout.Ref)
-				w.adopted = w.adopted.Plus(adopted.Edit)
+				w.adopted, w.isMoreAdopted = w.adopted.Plus(adopted.Edit), true
 			}
 		}
 	}
@@ -288,7 +288,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 			w.addRollout(report.Rollout)
 			w.adopted = w.adopted.Plus(adopted.Edit)
 			w.adoptedActions = append(w.adoptedActions, adopted.Done...)
-			w.adoptions++
+			w.isMoreAdopted = w.isMoreAdopted || len(adopted.Done) == 0
 		}
 	}
 	for i := range report.Verdicts {

@@ -17,7 +17,7 @@ func TestPutOffProgress(t *testing.T) {
 	now := began
 	a := &applier{inFlight: newInFlight(1), apiWriter: apiWriter{options: &Options{Clock: func() time.Time { return now }}}}
 	progress := func(task string) *nodeWork {
-		return &nodeWork{node: "n1", adoptions: 1, adoptedActions: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}
+		return &nodeWork{node: "n1", adoptedActions: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}
 	}
 	isPutOff := func(after time.Duration, w *nodeWork) bool {
 		now = began.Add(after)
@@ -27,10 +27,11 @@ func TestPutOffProgress(t *testing.T) {
 		return out
 	}
 	const config, interrupt = "tuning|1.0.0/config", "tuning|1.0.0/interrupt"
-	withAction, twoRecords := progress(config), progress(config)
+	withAction, twoRecords, twoPods := progress(config), progress(config), progress(config)
+	twoPods.adoptedActions = append(twoPods.adoptedActions, twoPods.adoptedActions...)
 	withAction.actions = []rollout.Action{{Verb: rollout.VerbRecord}}
-	twoRecords.adoptions = 2
-	onlyRecord := &nodeWork{node: "n1", adoptions: 1}
+	twoRecords.isMoreAdopted = true
+	onlyRecord := &nodeWork{node: "n1", isMoreAdopted: true}
 	for _, step := range []struct {
 		what  string
 		after time.Duration
@@ -39,6 +40,7 @@ func TestPutOffProgress(t *testing.T) {
 	}{
 		{"a stage began", 0, progress(config), true},
 		{"so did the next one", maxUnrecorded - time.Second, progress(config), true},
+		{"and one of another pod", maxUnrecorded - time.Second, twoPods, true},
 		{"the first of them began long ago", maxUnrecorded, progress(config), false},
 		{"another one begins after these were recorded", maxUnrecorded + time.Second, progress(config), true},
 		{"something is done on the node", maxUnrecorded + time.Second, withAction, false},
