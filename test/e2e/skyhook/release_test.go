@@ -93,6 +93,60 @@ func TestPreviousRelease(t *testing.T) {
 	}
 }
 
+// TestPreviousReleaseNodeOp lets another release take over a NodeOp between its two nodes, forwards and back. The command runs once on each
+// node, and each reboots once, one at a time.
+func TestPreviousReleaseNodeOp(t *testing.T) {
+	nodes := cluster.InterruptibleNodes(t, 2)
+	this, previous := findReleases(t)
+	t.Cleanup(func() { cluster.InstallChart(t, this.chart) })
+	for _, c := range []struct {
+		name          string
+		before, after release
+	}{
+		{"op-upgrade", previous, this},
+		{"op-downgrade", this, previous},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			selectNodes(t, c.name, nodes...)
+			c.before.install(t)
+			watch := watchNodes(t, nodes...)
+			cluster.Apply(t, `
+apiVersion: operator.kairos.io/v1alpha1
+kind: NodeOp
+metadata: {name: `+c.name+`}
+spec:
+  nodeSelector: {matchLabels: {e2e: `+c.name+`}}
+  image: busybox:latest
+  command: [sh, -c, "echo ran >> /host/var/log/stages"]
+  concurrency: 1
+  cordon: true
+  rebootOnSuccess: true
+`)
+			suite.Eventually(t, "the first node reboots", func() error {
+				if watch.countReboots() == 0 {
+					return fmt.Errorf("none of %v has rebooted", nodes)
+				}
+				return nil
+			})
+			c.after.install(t)
+			phase := func(out string) bool { return out == "Completed 2" }
+			cluster.EventuallyPrints(t, "the NodeOp completes", phase, "get", "nodeop", c.name, "-o", "jsonpath={.status.phase} {.status.completed}")
+			watch.requireOneReboot(t)
+			for _, n := range nodes {
+				if ran := strings.Fields(cluster.Exec(t, n, "cat /var/log/stages")); len(ran) != 1 {
+					t.Errorf("on %s the command ran %d times", n, len(ran))
+				}
+				for _, plugin := range []string{this.plugin, previous.plugin} {
+					if out, err := cluster.Command(plugin, "why", n).CombinedOutput(); err != nil {
+						t.Errorf("%s why %s: %v: %s", plugin, n, err, out)
+					}
+				}
+			}
+			cluster.Kubectl(t, "delete", "nodeop", c.name, "--timeout="+suite.Timeout.String())
+		})
+	}
+}
+
 // requirePluginKnows checks that a plugin reads what the operator of another release wrote.
 func requirePluginKnows(t *testing.T, plugin, name string, nodes []string) {
 	t.Helper()
