@@ -152,7 +152,8 @@ func (v *observer) parseNode(n *corev1.Node) *node.Node {
 		known.ResourceVersion = "" // what we wrote need not be parsed again, but it is not all there is
 		prev = &known
 	}
-	parsed := node.Parse(StripNode(n), prev)
+	stripped := *n // others read what a cache has
+	parsed := node.Parse(StripNode(&stripped), prev)
 	v.parsed[n.Name] = parsed
 	return parsed
 }
