@@ -33,7 +33,7 @@ type nodeWork struct {
 	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
 
 	adoptedActions []rollout.Action // what these record beside
-	isMoreAdopted  bool             // something that is not a stage with which a compact pod has gone on
+	hasOtherEdits  bool             // some of adopted are not of stages with which a compact pod has gone on
 
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
@@ -87,6 +87,13 @@ func (w *nodeWork) addRollout(name rollout.Ref) {
 	w.rollouts[name] = max(w.rollouts[name], 0)
 }
 
+// adopt adds an edit that is written without an action of the plan, and what it records.
+func (w *nodeWork) adopt(e node.NamedEdit) {
+	w.adopted = w.adopted.Plus(e.Edit)
+	w.adoptedActions = append(w.adoptedActions, e.Done...)
+	w.hasOtherEdits = w.hasOtherEdits || len(e.Done) == 0
+}
+
 // workFilter says which part of a plan is collected.
 type workFilter struct {
 	skip       map[string]bool // nodes that are left alone
@@ -116,7 +123,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
 		if w := c.statusWork(probed.Node); w != nil {
-			w.adopted, w.isMoreAdopted = w.adopted.Plus(probed.Edit), true
+			w.adopt(probed)
 		}
 	}
 	for _, report := range plan.Reports {
@@ -226,7 +233,7 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 // isOnlyProgress reports whether a work only records that pods have gone on with their next stages, which the pods show as well.
 func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.nodes[w.node]
-	isProgress := len(w.actions) == 0 && !w.isMoreAdopted && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
+	isProgress := len(w.actions) == 0 && !w.hasOtherEdits && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
 	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
 }
 
@@ -276,7 +283,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		for _, adopted := range op.Edits {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
 				w.addRollout(op.Rollout.Ref)
-				w.adopted, w.isMoreAdopted = w.adopted.Plus(adopted.Edit), true
+				w.adopt(adopted)
 			}
 		}
 	}
@@ -286,9 +293,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 	for _, adopted := range by.Adopt {
 		if w := c.adoptionWork(adopted); w != nil {
 			w.addRollout(report.Rollout)
-			w.adopted = w.adopted.Plus(adopted.Edit)
-			w.adoptedActions = append(w.adoptedActions, adopted.Done...)
-			w.isMoreAdopted = w.isMoreAdopted || len(adopted.Done) == 0
+			w.adopt(adopted)
 		}
 	}
 	for i := range report.Verdicts {

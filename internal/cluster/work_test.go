@@ -30,8 +30,8 @@ func TestPutOffProgress(t *testing.T) {
 	withAction, twoRecords, twoPods := progress(config), progress(config), progress(config)
 	twoPods.adoptedActions = append(twoPods.adoptedActions, twoPods.adoptedActions...)
 	withAction.actions = []rollout.Action{{Verb: rollout.VerbRecord}}
-	twoRecords.isMoreAdopted = true
-	onlyRecord := &nodeWork{node: "n1", isMoreAdopted: true}
+	twoRecords.hasOtherEdits = true
+	onlyRecord := &nodeWork{node: "n1", hasOtherEdits: true}
 	for _, step := range []struct {
 		what  string
 		after time.Duration
