@@ -124,12 +124,7 @@ type Reservation struct {
 }
 
 // CountsFrom returns the time from which its term counts.
-func (r Reservation) CountsFrom() time.Time {
-	if !r.Observed.IsZero() {
-		return r.Observed
-	}
-	return r.Since
-}
+func (r Reservation) CountsFrom() time.Time { return timeOr(r.Observed, r.Since) }
 
 // MaxAdmitting limits the admissions in one ledger.
 const MaxAdmitting = 200
