@@ -156,6 +156,7 @@ func placeMarks(edit *map[string]*string, current map[string]string, recorded ma
 // HasMarks reports whether the node may have something of ours that shows that it is under maintenance, or will be.
 func (n *Node) HasMarks() bool { return n.hasMarks }
 
+// looksMarked is HasMarks, from the labels, annotations, taints and conditions.
 func (n *Node) looksMarked() bool {
 	_, isRecorded := n.Annotations[v1alpha1.AnnotationNodeMarks]
 	_, isDescribed := n.Annotations[v1alpha1.AnnotationMaintenance]
