@@ -4,7 +4,6 @@
 package skyhook_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,12 +65,7 @@ func TestPreviousRelease(t *testing.T) {
 			c.before.install(t)
 			watch := watchNodes(t, nodes...)
 			cluster.Apply(t, suite.Manifest(c.name, "\n  interruptionBudget: {count: 1}", interruptingPackage("{type: reboot}")))
-			suite.Eventually(t, "the first node reboots", func() error {
-				if watch.countReboots() == 0 {
-					return fmt.Errorf("none of %v has rebooted", nodes)
-				}
-				return nil
-			})
+			watch.waitForReboot(t)
 			c.after.install(t)
 			cluster.WaitComplete(t, c.name)
 			watch.requireOneReboot(t)
@@ -122,15 +116,10 @@ spec:
   cordon: true
   rebootOnSuccess: true
 `)
-			suite.Eventually(t, "the first node reboots", func() error {
-				if watch.countReboots() == 0 {
-					return fmt.Errorf("none of %v has rebooted", nodes)
-				}
-				return nil
-			})
+			watch.waitForReboot(t)
 			c.after.install(t)
-			phase := func(out string) bool { return out == "Completed 2" }
-			cluster.EventuallyPrints(t, "the NodeOp completes", phase, "get", "nodeop", c.name, "-o", "jsonpath={.status.phase} {.status.completed}")
+			isComplete := func(out string) bool { return out == "Completed 2" }
+			cluster.EventuallyPrints(t, "the NodeOp completes", isComplete, "get", "nodeop", c.name, "-o", "jsonpath={.status.phase} {.status.completed}")
 			watch.requireOneReboot(t)
 			for _, n := range nodes {
 				if ran := strings.Fields(cluster.Exec(t, n, "cat /var/log/stages")); len(ran) != 1 {

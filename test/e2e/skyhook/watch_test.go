@@ -5,6 +5,7 @@ package skyhook_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -133,10 +134,17 @@ func (w *nodeWatch) record(o object, _ bool) {
 	w.mostCordoned = max(w.mostCordoned, len(w.cordoned))
 }
 
-func (w *nodeWatch) countReboots() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.rebooted)
+// waitForReboot waits until one of the given nodes has rebooted.
+func (w *nodeWatch) waitForReboot(t *testing.T) {
+	t.Helper()
+	suite.Eventually(t, "the first node reboots", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.rebooted) == 0 {
+			return fmt.Errorf("none of %v has rebooted", w.nodes)
+		}
+		return nil
+	})
 }
 
 // requireOneReboot stops the watch, and checks that each given node rebooted once, and that no two were cordoned together.
