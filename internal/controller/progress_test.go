@@ -7,12 +7,56 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
+
+// TestStatusIsComputedToBeWritten: while the last write is too recent for another one, the status before stays the one that events and
+// samples tell of, and a pass is requested for when the next may be written. The warning about a failure is recorded all the same.
+func TestStatusIsComputedToBeWritten(t *testing.T) {
+	written := time.Unix(1000, 0)
+	now := written.Add(statusInterval / 2)
+	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "u1"}}
+	before := v1alpha1.SkyhookStatus{Status: v1alpha1.StatusInProgress, NodesTotal: 7}
+	events := record.NewFakeRecorder(10)
+	r := newReporter(cluster.New(cluster.Options{}), nil, events, logr.Discard())
+	r.clock = func() time.Time { return now }
+	report := func() *passReport {
+		o := &cluster.Objects{Skyhooks: []*v1alpha1.Skyhook{s}}
+		cluster.Snapshot(o, now)
+		ref := skyhook.Ref("demo")
+		p := &passReport{reporter: r, objects: o, written: map[types.UID]time.Time{}, outcome: cluster.Outcome{Incomplete: map[rollout.Ref]bool{ref: true}, Errors: map[rollout.Ref]string{ref: "no answer"}}}
+		p.updateSkyhooks(t.Context())
+		r.lastWrites = p.written
+		return p
+	}
+	r.statuses, r.samples = map[types.UID]v1alpha1.SkyhookStatus{"u1": before}, map[types.UID]skyhookSample{"u1": {status: before}}
+	r.lastWrites = map[types.UID]time.Time{"u1": written}
+	p := report()
+	if got := r.statuses["u1"]; got.NodesTotal != 7 {
+		t.Errorf("half a second after the last write a status of %d nodes was computed", got.NodesTotal)
+	}
+	if len(samplesOf(p.objects.Skyhooks, r.samples)) != 1 {
+		t.Error("the sample is gone")
+	}
+	if due := written.Add(statusInterval); !p.next.Equal(due) {
+		t.Errorf("the next pass is requested for %v, want %v", p.next, due)
+	}
+	if len(events.Events) != 1 {
+		t.Errorf("%d events, want the warning", len(events.Events))
+	}
+	now = written.Add(statusInterval)
+	if report(); r.statuses["u1"].NodesTotal != 0 {
+		t.Error("when it may be written again the status was not computed")
+	}
+}
 
 // TestProgressIsWrittenSeldom follows a drain second by second: its progress alone is written every ten seconds, other changes at once, and
 // a pass is requested for when the drain is long.

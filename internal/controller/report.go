@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -41,6 +42,8 @@ type reporter struct {
 	lastWrites     map[types.UID]time.Time              // of each object's status
 	statuses       map[types.UID]v1alpha1.SkyhookStatus // that events were derived from last, written or not
 	nodeOpStatuses map[types.UID]opv1.NodeOpStatus      // likewise
+	samples        map[types.UID]skyhookSample          // of these statuses
+	nodeOpSamples  map[types.UID]nodeOpSample           // likewise
 	waits          waitHistory
 	problems       map[rollout.Ref]string // by rollout, as logged last
 }
@@ -75,14 +78,25 @@ func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan roll
 		r.recordActions(d)
 	}
 	p.recordUntainted()
-	samples := p.updateSkyhooks(ctx)
-	nodeOps := p.updateNodeOps(ctx)
+	p.updateSkyhooks(ctx)
+	p.updateNodeOps(ctx)
 	p.updateUpgrades(ctx)
 	p.updatePolicies(ctx)
 	r.lastWrites = p.written
 	r.waits.forgetExpired(r.clock())
-	r.metrics.publish(o, samples, nodeOps, plan.Groups, r.clock())
+	r.metrics.publish(o, samplesOf(o.Skyhooks, r.samples), samplesOf(o.NodeOps, r.nodeOpSamples), plan.Groups, r.clock())
 	return p.next, errors.Join(p.errs...)
+}
+
+// samplesOf returns the samples of objects, in their order.
+func samplesOf[T any, O metav1.Object](objects []O, samples map[types.UID]T) []T {
+	var out []T
+	for _, o := range objects {
+		if sample, ok := samples[o.GetUID()]; ok {
+			out = append(out, sample)
+		}
+	}
+	return out
 }
 
 // writeStatus writes a status unless that of the object was written a moment ago. It reports whether it was written.
@@ -91,9 +105,7 @@ func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool
 }
 
 func (p *passReport) writeStatusAfter(interval time.Duration, uid types.UID, write func() (bool, error)) bool {
-	if due := p.lastWrites[uid].Add(interval); due.After(p.clock()) {
-		p.keepLastWrite(uid)
-		p.next = node.Earlier(p.next, due) // there may be more to write by then
+	if p.awaitInterval(interval, uid) {
 		return false
 	}
 	wrote, err := write()
@@ -104,6 +116,18 @@ func (p *passReport) writeStatusAfter(interval time.Duration, uid types.UID, wri
 		p.written[uid] = p.clock()
 	}
 	return wrote
+}
+
+// awaitInterval reports whether the last write of an object's status is too recent for another one, and then requests a pass for
+// when it is not: there may be more to write by then.
+func (p *passReport) awaitInterval(interval time.Duration, uid types.UID) bool {
+	due := p.lastWrites[uid].Add(interval)
+	if !due.After(p.clock()) {
+		return false
+	}
+	p.keepLastWrite(uid)
+	p.next = node.Earlier(p.next, due)
+	return true
 }
 
 // requestProgress requests the next pass for when a drain of a rollout takes long enough to be in its status. It returns how long to
@@ -123,30 +147,39 @@ func (p *passReport) requestProgress(report rollout.Report, hasNews bool) time.D
 
 func (p *passReport) keepLastWrite(uid types.UID) { p.written[uid] = p.lastWrites[uid] }
 
-func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
-	var samples []skyhookSample
+// updateSkyhooks brings the statuses of Skyhooks, their events and their samples up to date. While a status may not be written because the
+// last write is too recent, it is not computed either: that costs as much as deciding does.
+func (p *passReport) updateSkyhooks(ctx context.Context) {
 	statuses := make(map[types.UID]v1alpha1.SkyhookStatus, len(p.objects.Skyhooks))
+	samples := make(map[types.UID]skyhookSample, len(p.objects.Skyhooks))
 	for _, s := range p.objects.Skyhooks {
 		compiled := p.objects.Compiled(s)
 		if compiled == nil || compiled.Removed {
 			continue
 		}
 		name := compiled.Rollout.Ref
+		p.recordFailure(skyhookRef(s), v1alpha1.EventApply, name)
+		before, known := p.statuses[s.UID]
+		if sample, sampled := p.samples[s.UID]; sampled {
+			samples[s.UID] = sample
+		}
+		if known && p.awaitInterval(statusInterval, s.UID) {
+			statuses[s.UID] = before
+			continue
+		}
 		report := p.reports[name]
 		status := compiled.Status(report, p.plan.Groups)
-		before, known := p.statuses[s.UID]
 		if !known {
 			before = s.Status
 		}
 		statuses[s.UID] = status
 		p.recordSkyhookEvents(p.objects, s, compiled.Events(nil, before, status))
 		p.recordWaits(p.objects, skyhookRef(s), &compiled.Rollout, report)
-		p.recordFailure(skyhookRef(s), v1alpha1.EventApply, name)
 		if p.outcome.Incomplete[name] {
 			p.keepLastWrite(s.UID)
 			continue
 		}
-		samples = append(samples, newSample(s, compiled, status, report))
+		samples[s.UID] = newSample(s, compiled, status, report)
 		if status.Status == v1alpha1.StatusComplete && p.cluster.AwaitInFlight(p.objects, name) {
 			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
 			continue
@@ -154,30 +187,34 @@ func (p *passReport) updateSkyhooks(ctx context.Context) []skyhookSample {
 		interval := p.requestProgress(report, skyhook.HasNews(s.Status, status))
 		p.writeStatusAfter(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
 	}
-	p.statuses = statuses
-	return samples
+	p.statuses, p.samples = statuses, samples
 }
 
-func (p *passReport) updateNodeOps(ctx context.Context) []nodeOpSample {
-	var samples []nodeOpSample
+// updateNodeOps is like updateSkyhooks.
+func (p *passReport) updateNodeOps(ctx context.Context) {
 	statuses := make(map[types.UID]opv1.NodeOpStatus, len(p.objects.NodeOps))
+	samples := make(map[types.UID]nodeOpSample, len(p.objects.NodeOps))
 	for _, op := range p.objects.NodeOps {
 		compiled := p.objects.CompiledNodeOp(op)
 		if compiled == nil || compiled.Removed {
 			continue
 		}
 		name := compiled.Rollout.Ref
+		p.recordFailure(nodeOpRef(op), "Error", name)
+		before, known := p.nodeOpStatuses[op.UID]
+		if known && p.awaitInterval(statusInterval, op.UID) {
+			statuses[op.UID], samples[op.UID] = before, p.nodeOpSamples[op.UID]
+			continue
+		}
 		report := p.reports[name]
 		status := compiled.Status(report, p.plan.Groups)
-		before, known := p.nodeOpStatuses[op.UID]
 		if !known {
 			before = op.Status
 		}
 		statuses[op.UID] = status
 		p.recordNodeOpEvents(p.objects, op, compiled.Events(nil, before, status))
 		p.recordWaits(p.objects, nodeOpRef(op), &compiled.Rollout, report)
-		p.recordFailure(nodeOpRef(op), "Error", name)
-		samples = append(samples, newNodeOpSample(op, compiled, status, report))
+		samples[op.UID] = newNodeOpSample(op, compiled, status, report)
 		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
 		if p.outcome.Incomplete[name] || ended && p.cluster.AwaitInFlight(p.objects, name) { // it ended when those writes arrived
 			p.keepLastWrite(op.UID)
@@ -186,8 +223,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) []nodeOpSample {
 		interval := p.requestProgress(report, nodeop.HasNews(op.Status, status))
 		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
-	p.nodeOpStatuses = statuses
-	return samples
+	p.nodeOpStatuses, p.nodeOpSamples = statuses, samples
 }
 
 func (p *passReport) updateUpgrades(ctx context.Context) {
