@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -17,8 +18,9 @@ import (
 type Durations struct {
 	pass   int
 	seen   map[durationKey]observed
-	drains map[drainKey]podDrain // the drains of the last plan
-	waits  map[drainKey]podWait  // for protected pods
+	limits map[durationKey]observed // of what was recorded with a time that was in the future then
+	drains map[drainKey]podDrain    // the drains of the last plan
+	waits  map[drainKey]podWait     // for protected pods
 }
 
 // durationKey identifies what is measured.
@@ -66,7 +68,7 @@ func (t *Target) protectedPods() []string {
 
 // NewDurations returns Durations that have observed nothing.
 func NewDurations() *Durations {
-	return &Durations{seen: map[durationKey]observed{}, drains: map[drainKey]podDrain{}}
+	return &Durations{seen: map[durationKey]observed{}, limits: map[durationKey]observed{}, drains: map[drainKey]podDrain{}}
 }
 
 // Since returns when something was observed first, given by the UID of its object and what it does: now, if that was never
@@ -79,12 +81,17 @@ func (d *Durations) Since(uid, what string, recorded, now time.Time) time.Time {
 }
 
 func (d *Durations) firstSeen(key durationKey, now time.Time) time.Time {
-	o, isKnown := d.seen[key]
+	return d.observe(d.seen, key, now)
+}
+
+// observe returns when something was observed first, and notes that it was observed now.
+func (d *Durations) observe(in map[durationKey]observed, key durationKey, now time.Time) time.Time {
+	o, isKnown := in[key]
 	if !isKnown || now.Before(o.at) {
 		o.at = now
 	}
 	o.pass = d.pass
-	d.seen[key] = o
+	in[key] = o
 	return o.at
 }
 
@@ -93,19 +100,20 @@ func (d *Durations) limit(key durationKey, recorded, now time.Time) time.Time {
 	if d == nil {
 		return earlierOf(recorded, now)
 	}
-	_, isKnown := d.seen[key]
-	if !isKnown && recorded.Before(now) {
+	isPast := recorded.Before(now)
+	if isPast && len(d.limits) == 0 { // mostly
 		return recorded
 	}
-	return earlierOf(recorded, d.firstSeen(key, now))
+	if _, isKnown := d.limits[key]; isPast && !isKnown {
+		return recorded
+	}
+	return earlierOf(recorded, d.observe(d.limits, key, now))
 }
 
 // Measure replaces the times of a snapshot by what was observed, and forgets what the snapshot no longer has.
 func (d *Durations) Measure(s *Snapshot) {
-	nodes := make(map[string]*Node, len(s.Nodes))
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		nodes[n.Name] = n
 		n.ReadyAt = d.limit(durationKey{kind: "ready", node: n.UID, began: n.ReadyAt.Unix()}, n.ReadyAt, s.Now)
 	}
 	d.measureLedgers(s)
@@ -123,11 +131,9 @@ func (d *Durations) Measure(s *Snapshot) {
 		return
 	}
 	d.drains, d.waits = drains, waits
-	for key, o := range d.seen {
-		if o.pass != d.pass {
-			delete(d.seen, key)
-		}
-	}
+	hasGone := func(_ durationKey, o observed) bool { return o.pass != d.pass }
+	maps.DeleteFunc(d.seen, hasGone)
+	maps.DeleteFunc(d.limits, hasGone)
 	d.pass++
 }
 
@@ -258,7 +264,7 @@ func (d *Durations) measureWait(waits map[drainKey]podWait, r *Rollout, t *Targe
 
 // RecordDrains notes which drains a plan has begun and which it no longer needs.
 func (d *Durations) RecordDrains(s Snapshot, p Plan) {
-	if d == nil {
+	if d == nil || len(p.Draining)+len(d.drains) == 0 {
 		return
 	}
 	drains := map[drainKey]int{} // pods
