@@ -21,8 +21,8 @@ const (
 	usualActions       = 3   // of one node: an outcome, what comes next, and the object that ended
 )
 
-// maxUnrecorded is how long a node may not record with which stage a compact pod has gone on.
-const maxUnrecorded = 5 * time.Second
+// MaxUnrecorded is how long a node may not record with which stage a compact pod has gone on, or what succeeded beside another pod.
+const MaxUnrecorded = 5 * time.Second
 
 // nodeWork is all that one plan does on one node.
 type nodeWork struct {
@@ -230,10 +230,12 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 	return w
 }
 
-// isOnlyProgress reports whether a work only records that pods have gone on with their next stages, which the pods show as well.
+// isOnlyProgress reports whether a work only records that pods have gone on with their next stages, or succeeded beside others, which the
+// pods show as well.
 func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.nodes[w.node]
-	isProgress := len(w.actions) == 0 && !w.hasOtherEdits && len(w.adoptedActions) > 0 && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
+	isProgress := len(w.actions)+len(w.adoptedActions) > 0 && !w.hasOtherEdits &&
+		!slices.ContainsFunc(w.actions, isDueNow) && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
 	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
 }
 
@@ -247,7 +249,7 @@ func (c *workCollector) putOffProgress(w *nodeWork) (isPutOff bool) {
 	if !isKnown {
 		since = c.now
 	}
-	until := since.Add(maxUnrecorded)
+	until := since.Add(MaxUnrecorded)
 	if !c.now.Before(until) {
 		return false
 	}
@@ -255,6 +257,9 @@ func (c *workCollector) putOffProgress(w *nodeWork) (isPutOff bool) {
 	c.inFlight.retry(until)
 	return true
 }
+
+// isDueNow reports whether an action does not wait for what follows on its node.
+func isDueNow(a rollout.Action) bool { return !a.CanWait }
 
 // isOfInterrupt reports whether an action is about an interrupt: that it ended is recorded at once.
 func isOfInterrupt(a rollout.Action) bool {

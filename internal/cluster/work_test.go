@@ -31,6 +31,8 @@ func TestPutOffProgress(t *testing.T) {
 	twoPods.adoptedActions = append(twoPods.adoptedActions, twoPods.adoptedActions...)
 	withAction.actions = []rollout.Action{{Verb: rollout.VerbRecord}}
 	twoRecords.hasOtherEdits = true
+	beside := &nodeWork{node: "n1", actions: []rollout.Action{{Verb: rollout.VerbRecord, CanWait: true}, {Verb: rollout.VerbSweep, CanWait: true}}}
+	last := &nodeWork{node: "n1", actions: append([]rollout.Action{{Verb: rollout.VerbRetire}}, beside.actions...)}
 	onlyRecord := &nodeWork{node: "n1", hasOtherEdits: true}
 	for _, step := range []struct {
 		what  string
@@ -39,15 +41,17 @@ func TestPutOffProgress(t *testing.T) {
 		want  bool
 	}{
 		{"a stage began", 0, progress(config), true},
-		{"so did the next one", maxUnrecorded - time.Second, progress(config), true},
-		{"and one of another pod", maxUnrecorded - time.Second, twoPods, true},
-		{"the first of them began long ago", maxUnrecorded, progress(config), false},
-		{"another one begins after these were recorded", maxUnrecorded + time.Second, progress(config), true},
-		{"something is done on the node", maxUnrecorded + time.Second, withAction, false},
-		{"that was recorded with it", 2*maxUnrecorded + time.Second, progress(config), true},
-		{"an interrupt began", 2*maxUnrecorded + time.Second, progress(interrupt), false},
-		{"another rollout records something", 2*maxUnrecorded + time.Second, twoRecords, false},
-		{"something else is recorded", 2*maxUnrecorded + time.Second, onlyRecord, false},
+		{"so did the next one", MaxUnrecorded - time.Second, progress(config), true},
+		{"and one of another pod", MaxUnrecorded - time.Second, twoPods, true},
+		{"the first of them began long ago", MaxUnrecorded, progress(config), false},
+		{"another one begins after these were recorded", MaxUnrecorded + time.Second, progress(config), true},
+		{"something is done on the node", MaxUnrecorded + time.Second, withAction, false},
+		{"that was recorded with it", 2*MaxUnrecorded + time.Second, progress(config), true},
+		{"an interrupt began", 2*MaxUnrecorded + time.Second, progress(interrupt), false},
+		{"another rollout records something", 2*MaxUnrecorded + time.Second, twoRecords, false},
+		{"something else is recorded", 2*MaxUnrecorded + time.Second, onlyRecord, false},
+		{"a pod ended beside another one", 3 * MaxUnrecorded, beside, true},
+		{"the other one ended", 3*MaxUnrecorded + time.Second, last, false},
 	} {
 		if got := isPutOff(step.after, step.work); got != step.want {
 			t.Errorf("%s: put off: %v, want %v", step.what, got, step.want)
@@ -57,7 +61,7 @@ func TestPutOffProgress(t *testing.T) {
 		}
 	}
 	isPutOff(0, progress(config))
-	if out, _ := a.inFlight.takeOutcome(); !out.RetryAt.Equal(began.Add(maxUnrecorded)) {
-		t.Errorf("the next pass is asked for at %s, want %s", out.RetryAt, began.Add(maxUnrecorded))
+	if out, _ := a.inFlight.takeOutcome(); !out.RetryAt.Equal(began.Add(MaxUnrecorded)) {
+		t.Errorf("the next pass is asked for at %s, want %s", out.RetryAt, began.Add(MaxUnrecorded))
 	}
 }

@@ -138,13 +138,21 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 	case rollout.StateDone:
 		for i := range target.Tasks {
 			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
-				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(max(0, now.Sub(k.Started).Seconds())) // Started is by another clock
+				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(max(0, endOf(k, now).Sub(k.Started).Seconds())) // Started is by another clock
 				if k.Need == rollout.NeedAlone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
 					t.reboots.Inc()
 				}
 			}
 		}
 	}
+}
+
+// endOf returns when a task that is recorded now has ended. That is by the clock of its node, so no more than a record may wait.
+func endOf(k *rollout.Task, now time.Time) time.Time {
+	if k.Ended.IsZero() || k.Ended.After(now) {
+		return now
+	}
+	return rollout.LaterOf(k.Ended, now.Add(-cluster.MaxUnrecorded))
 }
 
 // countNodeOp counts how long the stages of a NodeOp and its nodes took, and what failed.

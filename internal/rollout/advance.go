@@ -25,7 +25,7 @@ func (a advancer) advance(t *targetState) {
 		a.cleanUp(t)
 		return
 	}
-	b := a.newBoard(t)
+	b, first := a.newBoard(t), len(a.plan.Actions)
 	recorder{b}.recordOutcomes()
 	switch {
 	case t.mustBeTakenBack():
@@ -42,6 +42,7 @@ func (a advancer) advance(t *targetState) {
 		starter{b}.yield()
 	}
 	a.recallQueued(t, b.continues)
+	b.markWaiting(a.plan.Actions[first:])
 }
 
 // advanceTasks starts tasks, unless the target is given up: on deletion if no task can succeed, and in a rollout that

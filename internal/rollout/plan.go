@@ -58,6 +58,7 @@ type Action struct {
 	Skip     bool          // Retire: the target is unfinished, see Target.Skipped
 	Postpone bool          // Retire: the target is unfinished, and becomes a candidate again
 	Cordon   bool          // Untaint: cordon the node in the same step, see Rollout.CordonAfter
+	CanWait  bool          // Record, Sweep: nothing waits for it, and more is to follow on the node, with which it may be carried out some seconds later
 	Why      Why           // Record of a failure: stored, and Task.Why if there is no object
 }
 

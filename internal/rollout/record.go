@@ -3,7 +3,10 @@
 
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // recorder records the outcomes of tasks and deletes the objects that are no longer needed.
 type recorder struct{ *taskBoard }
@@ -80,6 +83,23 @@ func (r recorder) recordExpired(k *boardTask) {
 func (r recorder) addRecord(k *boardTask, why Why) {
 	a := r.plan.addAction(r.target, VerbRecord, why)
 	a.Task, a.State, a.Attempts = k.ID, k.planned, k.failures
+}
+
+// markWaiting marks the actions on a target that can wait: they only record and delete what succeeded, and another object is running there,
+// whose outcome is recorded as well.
+func (b *taskBoard) markWaiting(actions []Action) {
+	isEnded := func(a Action) bool {
+		k := b.find(func(k *boardTask) bool { return k.ID == a.Task })
+		isPlainDone := k != nil && !k.isInterrupt() && !k.isPending()
+		return isPlainDone && (a.Verb == VerbRecord || a.Verb == VerbSweep)
+	}
+	isOther := func(a Action) bool { return !isEnded(a) }
+	if len(actions) == 0 || b.find((*boardTask).isRunning) == nil || slices.ContainsFunc(actions, isOther) {
+		return
+	}
+	for i := range actions {
+		actions[i].CanWait = true
+	}
 }
 
 // sweepTask deletes the object of a task if its outcome is recorded or it cannot succeed.

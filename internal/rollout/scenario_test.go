@@ -292,7 +292,11 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 		if len(s.cluster.State.Rollouts) > 1 {
 			name += " " + strings.TrimPrefix(a.Rollout.String(), "Skyhook/")
 		}
-		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, a.Why.Text)
+		text := a.Why.Text
+		if a.CanWait {
+			text += " (can wait)"
+		}
+		fmt.Fprintf(&out, "%s %-7s %-22s %s: %s\n", name, a.Verb, what, a.Why.Reason, text)
 	}
 	if len(p.Look) > 0 {
 		fmt.Fprintf(&out, "look at %s\n", strings.Join(p.Look, " "))

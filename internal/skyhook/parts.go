@@ -76,8 +76,8 @@ func (s *podInfo) readContainer(p *corev1.Pod, before time.Time) (ended time.Tim
 			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
 				s.reboot = m.Reboot
 			}
-			s.state, s.healthy = succeeded, true
-			return t.FinishedAt.Time
+			s.state, s.healthy, s.ended = succeeded, true, t.FinishedAt.Time
+			return s.ended
 		}
 	}
 	s.healthy = status.State.Running != nil

@@ -55,6 +55,7 @@ type podInfo struct {
 	attempts int // failed attempts, including those before this pod
 	failedAt time.Time
 	created  time.Time
+	ended    time.Time    // when the last container of a stage that has succeeded ended, by the clock of the node
 	deleted  time.Time    // with leaving: when its grace period ends
 	reboot   *pack.Reboot // seen by the agent
 	refuses  *bool        // whether the package refuses that nodes go back; nil if no stage has said so
@@ -159,6 +160,7 @@ func (s *podInfo) readStatus(p *corev1.Pod) {
 				s.reboot = m.Reboot
 			}
 			begun = begun || !strings.HasSuffix(c.Name, suffixCopy)
+			s.ended = t.FinishedAt.Time
 			continue
 		}
 		s.healthy = begun || status.State.Running != nil && !strings.HasSuffix(c.Name, suffixCopy)

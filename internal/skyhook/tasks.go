@@ -236,6 +236,9 @@ func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 // applyPod sets the task's state from its pod.
 func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
 	task.Object, task.State, task.Started = pod.name, pod.state, pod.created
+	if pod.state == succeeded {
+		task.Ended = pod.ended
+	}
 	if pod.why != nil || pod.state == succeeded {
 		task.Why = pod.why
 	}
