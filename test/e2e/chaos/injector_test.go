@@ -95,7 +95,7 @@ func (i *injector) noteKill() {
 	i.kills++
 }
 
-// noteCut counts a cut of the power during a stage; empty for one that met no pod of the stage that was waited for.
+// noteCut counts a cut of the power during a stage; empty for one that met no pod.
 func (i *injector) noteCut(stage string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

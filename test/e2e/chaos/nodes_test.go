@@ -71,21 +71,24 @@ func (i *injector) breakNode(ctx context.Context, e schedule.Event) error {
 	return nil
 }
 
-// cutPower waits for a pod of a stage, cuts the power of its node, and switches it on again.
+// cutPower waits for a pod of a stage, cuts the power of its node, and switches it on again. When there was none for half of the time, a
+// pod of any stage will do.
 func (i *injector) cutPower(ctx context.Context, e schedule.Event) error {
-	node, begin, isFound := e.Node, time.Now(), false
-	for !isFound && time.Since(begin) < e.For/2 {
-		list, err := i.machines.Client.CoreV1().Pods(suite.OperatorNamespace).List(ctx, metav1.ListOptions{LabelSelector: "skyhook.nvidia.com/stage=" + e.Stage})
-		if isFound = err == nil && len(list.Items) > 0; isFound {
-			node = list.Items[e.Index%len(list.Items)].Spec.NodeName
-			i.say("  the pod is %s", describePod(&list.Items[e.Index%len(list.Items)]))
+	const stage = "skyhook.nvidia.com/stage"
+	node, during, begin := e.Node, "", time.Now()
+	for during == "" && time.Since(begin) < e.For*3/4 {
+		selector := stage
+		if time.Since(begin) < e.For/2 {
+			selector += "=" + e.Stage
+		}
+		list, err := i.machines.Client.CoreV1().Pods(suite.OperatorNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err == nil && len(list.Items) > 0 {
+			p := &list.Items[e.Index%len(list.Items)]
+			node, during = p.Spec.NodeName, p.Labels[stage]
+			i.say("  the pod is %s", describePod(p))
 		} else if err := sleep(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
-	}
-	during := ""
-	if isFound {
-		during = e.Stage
 	}
 	return i.crash(ctx, node, e.For-time.Since(begin), func() { i.noteCut(during) })
 }

@@ -50,7 +50,8 @@ const (
 // killing are the kinds that kill the operator.
 var killing = []Kind{KillPods, KillProcess, DieBefore, DieAfter}
 
-// Stages are the stages during which CutPower cuts the power.
+// Stages are the stages during which CutPower cuts the power, one after the other. When an event meets none of its stage for half of its
+// time, it takes any.
 var Stages = []string{"apply", "config", "interrupt", "post-interrupt", "upgrade", "uninstall"}
 
 // CompactStages are the stages during which CutCompact cuts the power. An event takes the one that runs first of those that were cut
