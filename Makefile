@@ -26,8 +26,13 @@ build: ## build the programs into bin/
 
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server); of the chart's, make chart runs more
-	@for m in $(MODULES); do echo "== $$m"; \
-	  (cd $$m && go test -cover -timeout 20m $$([ $$m != test/chart ] || echo -short) $$(go list ./... | grep -Ev '/cluster/testcluster$$|/test/e2e/[a-z]+$$')); done
+	@go run -C test/cluster . assets >/dev/null # now, while no test waits for it
+	@$(MAKE) --no-print-directory --jobs=2 $(MODULE_TESTS) # test/chart mainly waits for Helm
+
+MODULE_TESTS := $(addprefix test-module/,$(MODULES))
+.PHONY: $(MODULE_TESTS)
+$(MODULE_TESTS): test-module/%:
+	@cd $* && go test -cover -timeout 20m $(if $(filter test/chart,$*),-short) $$(go list ./... | grep -Ev '/cluster/testcluster$$|/test/e2e/[a-z]+$$')
 
 .PHONY: packages
 packages: ## install the packages of Debian or Ubuntu that the tests need (needs root if one is missing)
