@@ -357,7 +357,7 @@ type Task struct {
 	Retries        int           // failed attempts after which a failure is final; 0 for the default of three
 	Bounded        bool          // Retries was set: after it the task is not retried until its definition changes or a rerun
 	Started        time.Time     // of the running attempt
-	Ended          time.Time     // of the attempt that succeeded, by the clock of the node; zero if unknown
+	Ended          time.Time     // of the attempt that succeeded, by the clock of the node; zero if unknown, and of interrupts
 	Observed       time.Time     // when this process observed that attempt first, see Durations; zero if unknown
 	Limit          time.Duration // how long one attempt may take
 	Unpulled       bool          // its object cannot run, because an image cannot be pulled

@@ -236,7 +236,7 @@ func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 // applyPod sets the task's state from its pod.
 func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
 	task.Object, task.State, task.Started = pod.name, pod.state, pod.created
-	if pod.state == succeeded {
+	if pod.state == succeeded && !st.isInterrupt() { // an interrupt ends when it is proven, and is recorded at once
 		task.Ended = pod.ended
 	}
 	if pod.why != nil || pod.state == succeeded {
