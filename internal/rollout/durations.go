@@ -100,11 +100,7 @@ func (d *Durations) limit(key durationKey, recorded, now time.Time) time.Time {
 	if d == nil {
 		return earlierOf(recorded, now)
 	}
-	isPast := recorded.Before(now)
-	if isPast && len(d.limits) == 0 { // mostly
-		return recorded
-	}
-	if _, isKnown := d.limits[key]; isPast && !isKnown {
+	if _, isKnown := d.limits[key]; !isKnown && recorded.Before(now) {
 		return recorded
 	}
 	return earlierOf(recorded, d.observe(d.limits, key, now))
