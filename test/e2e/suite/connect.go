@@ -42,7 +42,7 @@ func (c *Cluster) connect(ctx context.Context) (err error) {
 	if name := os.Getenv("SKYHOOK_E2E_CLUSTER"); name != "" {
 		c.cluster, err = testcluster.Open(name)
 	} else {
-		spec := testcluster.Spec{Name: fmt.Sprintf("e2e-%d", os.Getpid()), Nodes: []string{"n1", "n2", "n3", "n4"}, APIServerProxy: true, Tied: true}
+		spec := testcluster.Spec{Name: fmt.Sprintf("e2e-%d", os.Getpid()), Nodes: []string{"n1", "n2", "n3", "n4", "n5", "n6"}, APIServerProxy: true, Tied: true}
 		c.cluster, err = testcluster.Up(ctx, spec, os.Stderr)
 		c.release = func(c *Cluster) error { return c.cluster.Down(context.Background()) }
 	}
