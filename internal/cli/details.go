@@ -30,7 +30,7 @@ func (v *view) listPackages(r *rollout.Rollout) []ui.Package {
 	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
 		p := ui.Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
 		for i := range r.Targets {
-			if t := &r.Targets[i]; !t.Leaving && !t.Gone {
+			if t := r.Targets[i]; !t.Leaving && !t.Gone {
 				countPackage(&p, t)
 			}
 		}
@@ -74,7 +74,7 @@ func (s *rolloutStatus) addCounted(v *view) {
 		for i := range v.snapshot.Rollouts {
 			other := &v.snapshot.Rollouts[i]
 			for j, verdict := range v.reportOf(other.Ref).Verdicts {
-				t := &other.Targets[j]
+				t := other.Targets[j]
 				n := v.objects.Node(t.Node)
 				if t.Group == g.ref && t.Admitted && n != nil {
 					g.Counted = append(g.Counted, v.newCell(other, t, verdict, n))

@@ -131,7 +131,7 @@ func (v *view) newDriftReport(name string) (*driftReport, error) {
 		summary := driftSummary{Name: s.Name}
 		compiled := v.objects.Compiled(s)
 		for i := range compiled.Rollout.Targets {
-			t := &compiled.Rollout.Targets[i]
+			t := compiled.Rollout.Targets[i]
 			if t.Leaving || isNode && t.Node != name {
 				continue
 			}

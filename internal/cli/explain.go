@@ -117,7 +117,7 @@ func (x *explainer) explainFirst(r *rollout.Rollout, matches func(*rollout.Targe
 	var all []explanation
 	index := map[rollout.Reason]int{}
 	for i, verdict := range x.reportOf(r.Ref).Verdicts {
-		if !matches(&r.Targets[i], verdict) {
+		if !matches(r.Targets[i], verdict) {
 			continue
 		}
 		if at, ok := index[verdict.Why.Reason]; ok {

@@ -104,9 +104,9 @@ func (v *view) copySnapshot() rollout.Snapshot {
 	snapshot.Rollouts = slices.Clone(snapshot.Rollouts)
 	for i := range snapshot.Rollouts {
 		r := &snapshot.Rollouts[i]
-		r.Targets = slices.Clone(r.Targets)
+		r.CopyTargets()
 		for j := range r.Targets {
-			t := &r.Targets[j]
+			t := r.Targets[j]
 			assumeProof(t, snapshot.Now)
 			if !t.NeedsDrain() { // each rollout has rules of its own for the pods of a node
 				t.Pods = nil
@@ -231,7 +231,7 @@ func (v *view) stopWhenDone(args []string) stopCondition {
 			continue
 		}
 		for j := range r.Targets {
-			if t := &r.Targets[j]; t.Admitted || canStart(t) {
+			if t := r.Targets[j]; t.Admitted || canStart(t) {
 				busy++
 			}
 		}

@@ -79,7 +79,7 @@ func (b *planBuilder) countNodes(r *rollout.Rollout, out *rolloutPlan, started m
 	var never []rollout.Verdict
 	waiting := b.forecast.waitingVerdicts(r)
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if !t.Leaving && !t.Gone {
 			out.Nodes++
 		}
@@ -103,7 +103,7 @@ func (b *planBuilder) countNodes(r *rollout.Rollout, out *rolloutPlan, started m
 func (b *planBuilder) findClosedGroups(r *rollout.Rollout, never []rollout.Verdict) []closedGroup {
 	hasWork := map[rollout.GroupRef]bool{}
 	for i := range r.Targets {
-		if t := &r.Targets[i]; hasOpenTasks(t) && !t.Admitted {
+		if t := r.Targets[i]; hasOpenTasks(t) && !t.Admitted {
 			hasWork[t.Group] = true
 		}
 	}
@@ -124,7 +124,7 @@ func (b *planBuilder) collectWork(r *rollout.Rollout, started map[string]bool) [
 	index, isSimulated := map[string]int{}, map[string]bool{}
 	work := []planWork{}
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if !hasOpenTasks(t) || t.Blocked != nil || t.Gone {
 			continue
 		}
@@ -232,7 +232,7 @@ func formatNeed(n rollout.Need) string {
 func (b *planBuilder) listPods(r *rollout.Rollout) []nodePods {
 	var out []nodePods
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if !t.NeedsDrain() {
 			continue
 		}
@@ -283,7 +283,7 @@ func (b *planBuilder) findWarnings(r *rollout.Rollout, p *rolloutPlan) []string 
 			first += len(w.Nodes)
 		}
 	}
-	drains := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.NeedsDrain() })
+	drains := slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.NeedsDrain() })
 	switch {
 	case first == p.Changing && drains:
 		warnings = append(warnings, fmt.Sprintf("all %d nodes begin at once and are drained together: give it a smaller budget", first))

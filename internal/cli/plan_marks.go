@@ -31,8 +31,8 @@ const (
 
 // listMarks lists the marks that visits of a rollout put on nodes; none if no visit holds one.
 func (v *view) listMarks(r *rollout.Rollout) []nodeMark {
-	holds := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool {
-		return canStart(&t) && t.NeedsDrain()
+	holds := slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool {
+		return canStart(t) && t.NeedsDrain()
 	})
 	options := v.marksOf(r)
 	if !holds || options == (v1alpha1.NodeMarks{}) {

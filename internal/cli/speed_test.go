@@ -21,12 +21,12 @@ func newPacedView(minutes []float64, left int) *view {
 	report := rollout.Report{Rollout: r.Ref}
 	for i, m := range minutes {
 		node := fmt.Sprintf("done%d", i)
-		r.Targets = append(r.Targets, rollout.Target{Node: node, FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))})
+		r.Targets = append(r.Targets, &rollout.Target{Node: node, FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))})
 		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseFinished})
 	}
 	for i := range left {
 		node := fmt.Sprintf("left%d", i)
-		r.Targets = append(r.Targets, rollout.Target{Node: node})
+		r.Targets = append(r.Targets, &rollout.Target{Node: node})
 		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "the budget of 1 node is used"}})
 	}
 	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}

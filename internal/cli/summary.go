@@ -140,7 +140,7 @@ func (s *rolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdi
 	var waiting []rollout.Verdict
 	running := map[string][]string{} // nodes by task
 	for i, verdict := range verdicts {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if t.Leaving || t.Gone {
 			continue
 		}

@@ -34,7 +34,7 @@ func (v *view) newFleet(args []string) *ui.Fleet {
 	for _, r := range v.selectRollouts(args) {
 		statuses = append(statuses, summarizeRollout(v, r))
 		for i, verdict := range v.reportOf(r.Ref).Verdicts {
-			t := &r.Targets[i]
+			t := r.Targets[i]
 			n := v.objects.Node(t.Node)
 			if t.Leaving || t.Gone || n == nil {
 				continue

@@ -35,7 +35,7 @@ func (v *view) listWork(r *rollout.Rollout) []nodeWork {
 		return out
 	}
 	for i, verdict := range v.reportOf(r.Ref).Verdicts {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if t.Leaving || t.Gone {
 			continue
 		}

@@ -46,7 +46,7 @@ func (v *view) decide() {
 	for i := range v.snapshot.Rollouts {
 		r := &v.snapshot.Rollouts[i]
 		for j := range r.Targets {
-			v.targets[targetKey{r.Ref, r.Targets[j].Node}] = &r.Targets[j]
+			v.targets[targetKey{r.Ref, r.Targets[j].Node}] = r.Targets[j]
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{
 			Reason: want, Text: "it waits for Pod shop/" + string(want), Since: now.Add(-5 * time.Minute)}}
 		s := &view{
-			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Targets: []rollout.Target{{Node: "n1"}}}}},
+			snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Targets: []*rollout.Target{{Node: "n1"}}}}},
 			plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: rollout.ParseRef("Skyhook/demo"), Verdicts: []rollout.Verdict{v}}}},
 		}
 		b := newExplainer(s).explain(&s.snapshot.Rollouts[0], v)

@@ -63,8 +63,10 @@ func (c *compiler) markFailedRequests() {
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
 		for j := range r.Targets {
-			t := &r.Targets[j]
-			t.RequestFailed = failed[failureKey{node: t.Node}] || failed[failureKey{t.Node, r.Ref}]
+			t := r.Targets[j]
+			if failed[failureKey{node: t.Node}] || failed[failureKey{t.Node, r.Ref}] {
+				r.CopyTarget(j).RequestFailed = true
+			}
 		}
 	}
 }
@@ -173,10 +175,11 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 	}
 	o := c.objects
 	for i := range compiled.Rollout.Targets {
-		t := &compiled.Rollout.Targets[i]
+		t := compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
 		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods
 		if listed && mayMatter {
+			t = compiled.Rollout.CopyTarget(i)
 			t.PodsSeen = true
 			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
 			o.addForbidden(t.Pods)

@@ -68,12 +68,13 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	}
 	isLooked := drains && (compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods)
 	for i := range compiled.Rollout.Targets {
-		t := &compiled.Rollout.Targets[i]
+		t := compiled.Rollout.Targets[i]
 		pods, listed := o.Workloads[t.Node]
 		isNeeded := !t.HeldAt.IsZero() || isLooked
 		if !isNeeded || drains && !listed {
 			continue
 		}
+		t = compiled.Rollout.CopyTarget(i)
 		t.PodsSeen = true
 		if !drains {
 			continue
@@ -113,9 +114,9 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		n := &nodes[i]
 		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n), policy.FindTopologyValue(p, n.Labels)
 	}
-	targets := make([]rollout.Target, len(mine))
+	targets := make([]*rollout.Target, len(mine))
 	for i := range mine {
-		targets[i].Node, targets[i].Group = mine[i].Name, out.Of[mine[i].Name]
+		targets[i] = &rollout.Target{Node: mine[i].Name, Group: out.Of[mine[i].Name]}
 	}
 	out.Groups = sorted.Groups(targets)
 	return out, sorted.Ledger()

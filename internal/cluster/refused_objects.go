@@ -66,26 +66,29 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 	}
 	anyIsFull := slices.ContainsFunc(o.Nodes, (*node.Node).IsFull)
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
+			t = r.CopyTarget(i)
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
 		}
 		if anyIsFull && t.Blocked == nil && !t.Admitted {
-			if n := o.nodes[t.Node]; n != nil {
+			if n := o.nodes[t.Node]; n != nil && n.IsFull() {
+				t = r.CopyTarget(i)
 				t.Blocked = n.FullReason()
 			}
 		}
 		switch {
 		case t.Blocked != nil || t.Leaving:
 		case isLacking && t.Admitted:
+			t = r.CopyTarget(i)
 			t.Tasks = slices.Clone(t.Tasks) // the next pass may take over what they were compiled to
 			for j := range t.Tasks {
 				holdTask(&t.Tasks[j], lacks.Why())
 			}
 		case isLacking:
-			t.Blocked = blockingReason("", lacks, "")
+			r.CopyTarget(i).Blocked = blockingReason("", lacks, "")
 		case wouldBeRefused && !t.Admitted:
-			t.Blocked = blockingReason("", wouldBe, "")
+			r.CopyTarget(i).Blocked = blockingReason("", wouldBe, "")
 		}
 	}
 	switch {

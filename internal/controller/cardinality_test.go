@@ -151,7 +151,7 @@ func TestNodeOpCounters(t *testing.T) {
 	task := func(id string) rollout.Task {
 		return rollout.Task{ID: id, Object: id, Started: now.Add(-time.Minute)}
 	}
-	s := rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: ref, Targets: []rollout.Target{
+	s := rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: ref, Targets: []*rollout.Target{
 		{Node: "n1", Admitted: true, AdmittedAt: now.Add(-time.Hour), Tasks: []rollout.Task{task("command"), task("reboot")}},
 	}}}}
 	b := newMetricsCollector()
@@ -259,7 +259,7 @@ func TestCounters(t *testing.T) {
 	b := newMetricsCollector()
 	c := all[0]
 	r := &c.Rollout
-	target := &r.Targets[0]
+	target := r.Targets[0]
 	target.Admitted, target.AdmittedAt = true, s.Now.Add(-time.Hour)
 	var reboot, apply rollout.Task
 	for i := range target.Tasks {

@@ -99,7 +99,7 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
 			if r.Targets[j].Admitted {
-				at[place{r.Ref, r.Targets[j].Node}] = &r.Targets[j]
+				at[place{r.Ref, r.Targets[j].Node}] = r.Targets[j]
 			}
 		}
 	}

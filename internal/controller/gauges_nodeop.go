@@ -69,9 +69,9 @@ func newNodeOpSample(op *opv1.NodeOp, compiled *nodeop.Compiled, status opv1.Nod
 }
 
 // findOldestAdmission returns the time of the oldest admission that has not ended; zero if there is none.
-func findOldestAdmission(targets []rollout.Target) (oldest time.Time) {
-	for i := range targets {
-		if t := &targets[i]; t.Admitted && !t.AdmittedAt.IsZero() && (oldest.IsZero() || t.AdmittedAt.Before(oldest)) {
+func findOldestAdmission(targets []*rollout.Target) (oldest time.Time) {
+	for _, t := range targets {
+		if t.Admitted && !t.AdmittedAt.IsZero() && (oldest.IsZero() || t.AdmittedAt.Before(oldest)) {
 			oldest = t.AdmittedAt
 		}
 	}

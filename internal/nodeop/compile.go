@@ -64,7 +64,7 @@ func newCompiler(before *Compiled, in *Input) *compiler {
 	c := &compiler{in: in, op: op, pass: pass}
 	c.out = &Compiled{in: in, op: op, pass: pass, sharesBudget: in.Budget != nil, budget: in.Budget, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
-		Targets:       []rollout.Target{},
+		Targets:       []*rollout.Target{},
 		Ref:           op.ref(),
 		UID:           string(in.NodeOp.UID),
 		Sequence:      op.ref().String(), // one of its own: NodeOps do not wait for each other
@@ -132,7 +132,7 @@ func (c *compiler) addNode(n *node.Node) *target {
 		if c.isStarting && compiled.Blocked == nil {
 			compiled.Blocked = awaitsStart()
 		}
-		c.out.Rollout.Targets = append(c.out.Rollout.Targets, compiled)
+		c.out.Rollout.Targets = append(c.out.Rollout.Targets, &compiled)
 	}
 	if limit := t.attemptLimit(); limit != nil {
 		c.out.Limits = append(c.out.Limits, *limit)

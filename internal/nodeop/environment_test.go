@@ -152,7 +152,8 @@ func (w *environment) pass() int {
 		c := w.compileAfterBefore(o, objects)
 		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
-			if t := &c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
+			if t := c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
+				t = c.Rollout.CopyTarget(i)
 				t.PodsSeen, t.Pods = true, w.workloads[t.Node]
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // keptNode is what one node was compiled to. The next pass takes it over if nothing has changed that it depends on: the node, its Jobs
-// and pods, or the operation. Nothing in it is changed after it was compiled.
+// and pods, or the operation. Nothing in it is changed after it was compiled: who changes a target copies it.
 //
 // What depends on the clock, on requests that were refused, on what proofs found, or on an entry of the status is compiled in every pass.
 // So is what is written without an action of a plan.
@@ -98,22 +98,41 @@ func (c *compiler) keepNode(n *node.Node) *keptNode {
 		out.target = t
 	}
 	if len(c.out.Rollout.Targets) > targets {
-		compiled := c.out.Rollout.Targets[targets]
-		out.out = &compiled
+		out.out = c.out.Rollout.Targets[targets]
 	}
 	isWritten := len(c.out.Edits) > edits || len(c.out.Limits) > limits
 	out.isFinal = !c.pass.hasReadClock && !isWritten && !t.hasEntry && !c.hasVolatileInput(n)
 	return out
 }
 
-// takeOver adds what the pass before made of a node. Its group is set later: it depends on other nodes.
+// takeOver adds what the pass before made of a node. Its group is set again later: it depends on other nodes.
 func (c *compiler) takeOver(k *keptNode) {
 	if k.target != nil {
 		c.out.order = append(c.out.order, k.target)
 		c.noteFailure(k.target)
 	}
 	if k.out != nil {
-		c.out.Rollout.Targets = append(c.out.Rollout.Targets, *k.out)
+		c.out.Rollout.Targets = append(c.out.Rollout.Targets, k.out)
+	}
+}
+
+// setGroups sets the groups of all targets, and keeps them with what the next pass may take over.
+func (c *compiler) setGroups(groupOf func(t *rollout.Target) (group rollout.GroupRef, place string)) {
+	at := 0
+	for i, k := range c.out.kept {
+		if k.out == nil {
+			continue
+		}
+		if group, place := groupOf(k.out); k.out.Group != group || k.out.Place != place {
+			known := *k
+			known.out = c.out.Rollout.CopyTarget(at)
+			known.out.Group, known.out.Place = group, place
+			c.out.kept[i] = &known
+		}
+		at++
+	}
+	for _, t := range c.out.Rollout.Targets[at:] { // nothing keeps these
+		t.Group, t.Place = groupOf(t)
 	}
 }
 

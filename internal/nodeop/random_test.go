@@ -255,7 +255,7 @@ func (b *otherRollout) turn(owes bool) {
 		if b.busy[n.Name] {
 			state = rollout.StateDone
 		}
-		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
+		r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
 	}
 	b.w.otherRollouts = []rollout.Rollout{r}
 	b.w.otherGroups = []rollout.Group{{Ref: rollout.ParseGroupRef("between"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}

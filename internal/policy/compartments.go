@@ -110,10 +110,9 @@ func (g *Grouping) GroupOf(n *Node) rollout.GroupRef {
 }
 
 // Groups returns the groups, with limits for these targets.
-func (g *Grouping) Groups(targets []rollout.Target) []rollout.Group {
+func (g *Grouping) Groups(targets []*rollout.Target) []rollout.Group {
 	matched := map[rollout.GroupRef]int{}
-	for i := range targets {
-		t := &targets[i]
+	for _, t := range targets {
 		isMember := !t.Leaving && !t.Gone
 		if isMember {
 			matched[t.Group]++

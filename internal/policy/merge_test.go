@@ -35,13 +35,13 @@ func TestAddUnavailable(t *testing.T) {
 	for _, ref := range []string{"Skyhook/a", "Skyhook/b"} {
 		r := rollout.Rollout{Ref: rollout.ParseRef(ref)}
 		for _, n := range s.Nodes[:8] {
-			r.Targets = append(r.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), Leaving: n.Name == "left"})
+			r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("DeploymentPolicy/p/__default__"), Leaving: n.Name == "left"})
 		}
 		s.Rollouts = append(s.Rollouts, r)
 	}
 	other := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/other")}
 	for _, n := range s.Nodes {
-		other.Targets = append(other.Targets, rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("Skyhook/other/__default__")})
+		other.Targets = append(other.Targets, &rollout.Target{Node: n.Name, Group: rollout.ParseGroupRef("Skyhook/other/__default__")})
 	}
 	s.Rollouts = append(s.Rollouts, other)
 	AddUnavailable(&s)

@@ -29,7 +29,7 @@ func newLargeSnapshot(nodes, pending int, change func(*rollout.Snapshot)) rollou
 			if i < pending {
 				t.Tasks = parseTasks(parseLines("a/apply\na/config after=a/apply\nb/apply drained\nb/config drained after=b/apply\nb/interrupt alone=2 after=b/config\nb/post drained after=b/interrupt"), nil)
 			}
-			r.Targets = append(r.Targets, t)
+			r.Targets = append(r.Targets, &t)
 		}
 		s.Rollouts = append(s.Rollouts, r)
 	}

@@ -117,10 +117,10 @@ func (d *Durations) Measure(s *Snapshot) {
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
-			t := &r.Targets[j]
-			d.measureTarget(r, t, s.Now)
-			d.measureDrain(drains, r, t, s.Now)
-			d.measureWait(waits, r, t, s.Now)
+			t := targetMeasurer{Durations: d, rollout: r, at: j, now: s.Now}
+			t.measureTimes()
+			t.measureDrain(drains)
+			t.measureWait(waits)
 		}
 	}
 	if d == nil {
@@ -149,54 +149,89 @@ func (d *Durations) measureLedgers(s *Snapshot) {
 	}
 }
 
-func (d *Durations) measureTarget(r *Rollout, t *Target, now time.Time) {
-	key := durationKey{rollout: r.Ref, node: t.UID, number: t.Admission}
-	bound := func(kind string, at *time.Time) {
-		if !at.IsZero() {
-			key.kind = kind
-			*at = d.limit(key, *at, now)
-		}
+// targetMeasurer measures the times of one target.
+type targetMeasurer struct {
+	*Durations
+	rollout  *Rollout
+	at       int // in Rollout.Targets
+	now      time.Time
+	isCopied bool
+}
+
+// target returns the target to read.
+func (m *targetMeasurer) target() *Target { return m.rollout.Targets[m.at] }
+
+// change returns the target to change: a copy, since other snapshots may have it.
+func (m *targetMeasurer) change() *Target {
+	if !m.isCopied {
+		m.isCopied = true
+		m.rollout.CopyTarget(m.at)
 	}
-	bound("held", &t.HeldAt)
-	bound("admitted", &t.AdmittedAt)
-	bound("finished", &t.FinishedAt)
-	d.measureProof(t, key, now)
-	d.measureDrift(t, key, now)
-	d.measurePull(t, key, now)
+	return m.target()
+}
+
+func (m *targetMeasurer) key() durationKey {
+	t := m.target()
+	return durationKey{rollout: m.rollout.Ref, node: t.UID, number: t.Admission}
+}
+
+func (m *targetMeasurer) measureTimes() {
+	m.limitTime("held", func(t *Target) *time.Time { return &t.HeldAt })
+	m.limitTime("admitted", func(t *Target) *time.Time { return &t.AdmittedAt })
+	m.limitTime("finished", func(t *Target) *time.Time { return &t.FinishedAt })
+	m.measureProof()
+	m.measureDrift()
+	m.measurePull()
 	isShared := true // with other targets
-	for i := range t.Tasks {
-		k := t.Tasks[i]
+	for i := range m.target().Tasks {
+		k := &m.target().Tasks[i]
 		hasAttempt := k.Object != "" && k.hasDeadline()
 		if !hasAttempt && k.FailedAt.IsZero() {
 			continue
 		}
 		if isShared {
+			t := m.change()
 			t.Tasks, isShared = append([]Task(nil), t.Tasks...), false
 		}
-		d.measureTask(&t.Tasks[i], key, now)
+		m.measureTask(&m.target().Tasks[i], m.key(), m.now)
+	}
+}
+
+// limitTime limits the time of something that has happened to when it was observed.
+func (m *targetMeasurer) limitTime(kind string, of func(*Target) *time.Time) {
+	recorded := *of(m.target())
+	if recorded.IsZero() {
+		return
+	}
+	key := m.key()
+	key.kind = kind
+	if limited := m.limit(key, recorded, m.now); !limited.Equal(recorded) {
+		*of(m.change()) = limited
 	}
 }
 
 // measureProof measures how long a proof is waited for.
-func (d *Durations) measureProof(t *Target, key durationKey, now time.Time) {
-	if d == nil || t.Proof == nil || t.Proof.Since.IsZero() {
+func (m *targetMeasurer) measureProof() {
+	p := m.target().Proof
+	if m.Durations == nil || p == nil || p.Since.IsZero() {
 		return
 	}
-	proof := *t.Proof // other snapshots may have it
+	proof, key := *p, m.key()
 	key.kind, key.began = "proof", proof.Since.Unix()
-	proof.Observed = d.firstSeen(key, now)
-	t.Proof = &proof
+	proof.Observed = m.firstSeen(key, m.now)
+	m.change().Proof = &proof
 }
 
 // measureDrift measures how long a check takes.
-func (d *Durations) measureDrift(t *Target, key durationKey, now time.Time) {
-	if d == nil || t.Drift == nil || t.Drift.Object == "" {
+func (m *targetMeasurer) measureDrift() {
+	d := m.target().Drift
+	if m.Durations == nil || d == nil || d.Object == "" {
 		return
 	}
-	drift := *t.Drift // other snapshots may have it
+	drift, key := *d, m.key()
 	key.kind, key.item, key.began = "drift", drift.Object, drift.Created.Unix()
-	drift.Observed = d.firstSeen(key, now)
-	t.Drift = &drift
+	drift.Observed = m.firstSeen(key, m.now)
+	m.change().Drift = &drift
 }
 
 // measureTask measures the running attempt, and bounds the time of the last failure.
@@ -221,29 +256,31 @@ func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
 }
 
 // measureDrain sets since when the drain of a target waits for pods, and for how many, and keeps that until no pod is left.
-func (d *Durations) measureDrain(drains map[drainKey]podDrain, r *Rollout, t *Target, now time.Time) {
-	if d == nil || t.HeldAt.IsZero() {
+func (m *targetMeasurer) measureDrain(drains map[drainKey]podDrain) {
+	if m.Durations == nil || m.target().HeldAt.IsZero() {
 		return
 	}
-	t.DrainAt = now
-	key := drainKey{r.Ref, t.UID}
-	began, isKnown := d.drains[key]
+	t := m.change()
+	t.DrainAt = m.now
+	key := drainKey{m.rollout.Ref, t.UID}
+	began, isKnown := m.drains[key]
 	isOver := t.PodsSeen && len(t.Pods) == 0
 	if !isKnown || isOver {
 		return
 	}
-	t.DrainAt, t.PodsCounted = earlierOf(began.since, now), began.pods
+	t.DrainAt, t.PodsCounted = earlierOf(began.since, m.now), began.pods
 	drains[key] = podDrain{t.DrainAt, began.pods}
 }
 
 // measureWait measures since when protected pods of a target are waited for, until they are seen to have ended: there are none, or only
 // others. These may have come when nobody looked, so they are not evicted for what ran before them.
-func (d *Durations) measureWait(waits map[drainKey]podWait, r *Rollout, t *Target, now time.Time) {
-	if d == nil || !t.PodsSeen && !r.Drain.WaitFirst {
+func (m *targetMeasurer) measureWait(waits map[drainKey]podWait) {
+	t, now := m.target(), m.now
+	if m.Durations == nil || !t.PodsSeen && !m.rollout.Drain.WaitFirst {
 		return
 	}
-	key := drainKey{r.Ref, t.UID}
-	wait, isKnown := d.waits[key]
+	key := drainKey{m.rollout.Ref, t.UID}
+	wait, isKnown := m.waits[key]
 	pods := t.protectedPods()
 	goesOn := slices.ContainsFunc(pods, func(uid string) bool { return slices.Contains(wait.pods, uid) })
 	switch {
@@ -255,6 +292,7 @@ func (d *Durations) measureWait(waits map[drainKey]podWait, r *Rollout, t *Targe
 		return
 	}
 	waits[key] = wait
+	t = m.change()
 	t.ProtectedSince, t.ProtectedAt = wait.since, wait.seen
 }
 
@@ -273,8 +311,7 @@ func (d *Durations) RecordDrains(s Snapshot, p Plan) {
 	}
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
-		for j := range r.Targets {
-			t := &r.Targets[j]
+		for _, t := range r.Targets {
 			key := drainKey{r.Ref, t.UID}
 			_, isKnown := d.drains[key]
 			switch {

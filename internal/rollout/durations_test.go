@@ -32,7 +32,7 @@ func (d *drainTest) pass(pods ...Pod) (Reason, []Action) {
 		Now:    d.now,
 		Nodes:  []Node{{Name: "n1", UID: "u1", Ready: true, Cordoned: true, Holds: []Hold{{Owner: ref}}}},
 		Groups: []Group{{Ref: ParseGroupRef("g"), Limit: Unlimited, Pace: Pace{Kind: PaceWindow}}},
-		Rollouts: []Rollout{{Ref: ref, UID: "r", Drain: d.drain, Targets: []Target{{
+		Rollouts: []Rollout{{Ref: ref, UID: "r", Drain: d.drain, Targets: []*Target{{
 			Node: "n1", UID: "u1", Group: ParseGroupRef("g"), Admitted: true, Admission: 1, HeldAt: d.heldAt(), Pods: pods, PodsSeen: true,
 			Tasks: []Task{{ID: "driver", State: StatePending, Recorded: StatePending, Need: NeedDrained}},
 		}}}},
@@ -119,7 +119,7 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 	snapshot := func(now time.Time, objects ...string) Snapshot {
 		s := Snapshot{Now: now, Ledgers: []Ledger{{Owner: ref, Admitting: []Reservation{{Rollout: ref, Node: "n1", Since: noon.Add(5 * time.Hour)}}}}}
 		for _, object := range objects {
-			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Proof: &Proof{Since: noon.Add(-5 * time.Hour)}, Tasks: []Task{{
+			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []*Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Proof: &Proof{Since: noon.Add(-5 * time.Hour)}, Tasks: []Task{{
 				ID: "apply", Object: object, Limit: time.Hour, Started: noon.Add(-5 * time.Hour), FailedAt: noon.Add(5 * time.Hour), Attempts: 1,
 			}}}}})
 		}
@@ -165,8 +165,8 @@ func TestWaitForOtherPods(t *testing.T) {
 		{4 * time.Minute, []Pod{three}, true, 4 * time.Minute},
 		{5 * time.Minute, []Pod{three}, true, 4 * time.Minute},
 	} {
-		target := Target{Node: "n1", UID: "u1", Pods: step.pods, PodsSeen: step.seen}
-		s := Snapshot{Now: now.Add(step.after), Rollouts: []Rollout{{Ref: Ref{Kind: "Skyhook", Name: "demo"}, Drain: Drain{WaitFirst: true}, Targets: []Target{target}}}}
+		target := &Target{Node: "n1", UID: "u1", Pods: step.pods, PodsSeen: step.seen}
+		s := Snapshot{Now: now.Add(step.after), Rollouts: []Rollout{{Ref: Ref{Kind: "Skyhook", Name: "demo"}, Drain: Drain{WaitFirst: true}, Targets: []*Target{target}}}}
 		durations.Measure(&s)
 		if got := s.Rollouts[0].Targets[0].ProtectedSince.Sub(now); got != step.since {
 			t.Errorf("after %s pods %v are waited for since %s, want %s", step.after, step.pods, got, step.since)

@@ -51,7 +51,7 @@ func TestCompletion(t *testing.T) {
 		s := Snapshot{Now: now, Groups: []Group{{Ref: group, Ledger: ref, Limit: Unlimited, Pace: Pace{Kind: PaceWindow}}}, Rollouts: []Rollout{{Ref: ref, Usual: 20 * time.Minute}}}
 		r := &s.Rollouts[0]
 		for i := range c.inFlight + c.waiting {
-			target := Target{Node: fmt.Sprint("n", i), Group: group, Tasks: []Task{{ID: "a", State: StatePending, Recorded: StatePending}}}
+			target := &Target{Node: fmt.Sprint("n", i), Group: group, Tasks: []Task{{ID: "a", State: StatePending, Recorded: StatePending}}}
 			if i < c.inFlight {
 				target.Admitted, target.AdmittedAt, target.Batch = true, minute(-4), 1
 				target.Tasks[0] = Task{ID: "a", State: StateRunning, Recorded: StateRunning, Object: "pod"}

@@ -103,7 +103,7 @@ func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 					State: state(), Recorded: state(), Object: name(), Stale: yes(), Lost: yes(), Dead: yes(), Leaving: yes(), Why: why(), Attempts: r.Intn(6) - 1, Noted: r.Intn(3),
 					FailedAt: at(), Retries: r.Intn(4) - 1, Bounded: yes(), Started: at(), Limit: time.Duration(r.Intn(3)) * time.Minute, CoveredBy: name(), BootID: name()})
 			}
-			q.Targets = append(q.Targets, g)
+			q.Targets = append(q.Targets, &g)
 		}
 		s.Rollouts = append(s.Rollouts, q)
 	}

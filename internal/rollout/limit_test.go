@@ -19,13 +19,13 @@ func TestRolloutLimit(t *testing.T) {
 	for i := range 6 {
 		name := fmt.Sprintf("n%d", i)
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true})
-		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: rollout.GroupRef{Compartment: []string{"a", "b"}[i%2]}, Tasks: []rollout.Task{{ID: "command", State: rollout.StatePending}}})
+		q.Targets = append(q.Targets, &rollout.Target{Node: name, Group: rollout.GroupRef{Compartment: []string{"a", "b"}[i%2]}, Tasks: []rollout.Task{{ID: "command", State: rollout.StatePending}}})
 	}
 	for _, g := range []string{"a", "b"} {
 		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(g), Ledger: rollout.ParseRef("l"), Limit: 3, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	}
 	admits := func() int {
-		s.Rollouts = []rollout.Rollout{q, {Ref: rollout.ParseRef("NodeOp/default/other"), Targets: []rollout.Target{{Node: "n5", Group: rollout.ParseGroupRef("a"), Admitted: true, Tasks: q.Targets[5].Tasks}}}}
+		s.Rollouts = []rollout.Rollout{q, {Ref: rollout.ParseRef("NodeOp/default/other"), Targets: []*rollout.Target{{Node: "n5", Group: rollout.ParseGroupRef("a"), Admitted: true, Tasks: q.Targets[5].Tasks}}}}
 		n := 0
 		for _, a := range rollout.Decide(s).Actions {
 			if a.Verb == rollout.VerbAdmit {

@@ -139,7 +139,7 @@ func compareWithModel(t *testing.T, names []string, limit int, pace rollout.Pace
 		if held {
 			k.Need = rollout.NeedDrained
 		}
-		target.Targets = append(target.Targets, rollout.Target{Node: name, UID: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{k}})
+		target.Targets = append(target.Targets, &rollout.Target{Node: name, UID: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{k}})
 	}
 	s.Rollouts = []rollout.Rollout{target}
 	got, want := runBatches(sim.New(s), rollout.ParseRef("Skyhook/demo"), failing), modelBatches(names, limit, pace, failing, held)

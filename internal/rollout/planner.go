@@ -174,7 +174,7 @@ func (p *planner) addTargets(r *rolloutState) {
 	from, next, isSorted := len(p.targets), 0, true
 	var g *groupState
 	for i := range r.Targets {
-		p.targets = append(p.targets, targetState{target: &r.Targets[i], rollout: r, index: i})
+		p.targets = append(p.targets, targetState{target: r.Targets[i], rollout: r, index: i})
 		t := &p.targets[from+i]
 		t.node = p.findNode(t.target.Node, next)
 		isSorted = isSorted && t.rank() >= next

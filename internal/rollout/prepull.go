@@ -242,12 +242,13 @@ func (r *rolloutState) addExclusivePulls(now time.Time) {
 }
 
 // measurePull measures since when images are pulled.
-func (d *Durations) measurePull(t *Target, key durationKey, now time.Time) {
-	if d == nil || t.Pull == nil || t.Pull.Object == "" {
+func (m *targetMeasurer) measurePull() {
+	p := m.target().Pull
+	if m.Durations == nil || p == nil || p.Object == "" {
 		return
 	}
-	pull := *t.Pull // other snapshots may have it
+	pull, key := *p, m.key()
 	key.kind, key.item, key.began = "pull", pull.Object, pull.Created.Unix()
-	pull.Observed = d.firstSeen(key, now)
-	t.Pull = &pull
+	pull.Observed = m.firstSeen(key, m.now)
+	m.change().Pull = &pull
 }

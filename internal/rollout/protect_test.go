@@ -32,7 +32,7 @@ func TestLookIsBounded(t *testing.T) {
 		if i < nodes-1 {
 			target.Pods = []rollout.Pod{{Namespace: "jobs", Name: name, UID: name, Wait: true}}
 		}
-		s.Rollouts[0].Targets = append(s.Rollouts[0].Targets, target)
+		s.Rollouts[0].Targets = append(s.Rollouts[0].Targets, &target)
 	}
 	c, d := sim.New(s), rollout.NewDurations()
 	seen, most := map[string]bool{}, 0

@@ -251,11 +251,13 @@ func (pr *Pruner) addTargets(s *Snapshot) {
 	pr.EachTarget(func(r, t int) { pr.chosen[r] = append(pr.chosen[r], t) })
 	for r := range s.Rollouts {
 		slices.Sort(pr.chosen[r])
-		targets := pr.targets[r][:0]
-		for _, t := range pr.chosen[r] {
-			targets = append(targets, pr.whole.Rollouts[r].Targets[t])
+		copies := slices.Grow(pr.targets[r][:0], len(pr.chosen[r]))
+		targets := make([]*Target, len(pr.chosen[r]))
+		for i, t := range pr.chosen[r] {
+			copies = append(copies, *pr.whole.Rollouts[r].Targets[t])
+			targets[i] = &copies[i]
 		}
-		pr.targets[r] = targets
+		pr.targets[r] = copies
 		s.Rollouts[r].Targets, s.Rollouts[r].Omitted = targets, nil
 	}
 }

@@ -75,12 +75,12 @@ func newSnapshot(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 		Now:    time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC),
 		Nodes:  []Node{{Name: "n1", UID: "1", Ready: true}, {Name: "n2", UID: "2", Ready: true}},
 		Groups: []Group{{Ref: ParseGroupRef("g"), Ledger: ParseRef("g"), Limit: 1, Pace: Pace{Kind: PaceWindow}}},
-		Rollouts: []Rollout{{Ref: ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200, Targets: []Target{
+		Rollouts: []Rollout{{Ref: ParseRef("Skyhook/demo"), Sequence: "Skyhook", Priority: 200, Targets: []*Target{
 			{Node: "n1", UID: "1", Group: ParseGroupRef("g"), Tasks: []Task{{ID: "a/apply", State: StatePending, Recorded: StatePending}}},
 		}}},
 	}
 	if change != nil {
-		change(&s, &s.Rollouts[0], &s.Rollouts[0].Targets[0])
+		change(&s, &s.Rollouts[0], s.Rollouts[0].Targets[0])
 	}
 	return s
 }
@@ -88,7 +88,7 @@ func newSnapshot(change func(s *Snapshot, r *Rollout, t *Target)) Snapshot {
 // addRollout adds a rollout with one task on one node.
 func addRollout(s *Snapshot, name string, priority int, node string) *Rollout {
 	ref := ParseRef(name)
-	s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Sequence: ref.Kind, Priority: priority, Targets: []Target{
+	s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Sequence: ref.Kind, Priority: priority, Targets: []*Target{
 		{Node: node, UID: node[1:], Group: ParseGroupRef("g"), Tasks: []Task{{ID: "b/apply", State: StatePending, Recorded: StatePending}}},
 	}})
 	return &s.Rollouts[len(s.Rollouts)-1]

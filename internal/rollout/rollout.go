@@ -212,7 +212,7 @@ type Rollout struct {
 	DriftLimit    int // of targets whose node is checked for drift at the same time
 	// images are pulled before their turn while a window is closed, too, see Target.Pull
 	PullsOutsideWindows bool
-	Targets             []Target
+	Targets             []*Target // other snapshots may have the same ones, see CopyTarget
 	Omitted             []Omitted // targets that a Pruner left out
 }
 
@@ -223,6 +223,22 @@ type Omitted struct {
 	Waiting  int // for admission, behind other targets of the rollout and group
 	Blocked  int // they have work, and a gate stops them
 	Excluded int // they have work, and a label or a taint excludes their node
+}
+
+// CopyTarget replaces a target by a copy, which may be changed, and returns it.
+func (r *Rollout) CopyTarget(at int) *Target {
+	t := *r.Targets[at]
+	r.Targets[at] = &t
+	return &t
+}
+
+// CopyTargets replaces all targets by copies, which may be changed.
+func (r *Rollout) CopyTargets() {
+	copies, targets := make([]Target, len(r.Targets)), make([]*Target, len(r.Targets))
+	for i, t := range r.Targets {
+		copies[i], targets[i] = *t, &copies[i]
+	}
+	r.Targets = targets
 }
 
 // Target is one node of one rollout.

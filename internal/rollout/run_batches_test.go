@@ -50,7 +50,7 @@ func finishTasks(w *sim.Cluster, name string, failing []string) bool {
 	changed := false
 	r := w.FindRollout(rollout.ParseRef(name))
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		for j := range t.Tasks {
 			k := &t.Tasks[j]
 			if k.Object == "" || k.State != rollout.StateRunning {

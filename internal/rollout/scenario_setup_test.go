@@ -143,7 +143,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 	}
 	s.findOrAddGroup(group)
 	for _, node := range on {
-		if !slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node }) {
+		if !slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.Node == node }) {
 			t := rollout.Target{Node: node, Group: rollout.ParseGroupRef(group)}
 			if n := s.cluster.FindNode(node); n != nil {
 				t.UID = n.UID
@@ -151,7 +151,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 			if len(tasks) == 0 && len(r.Targets) > 0 {
 				t.Tasks = copyPendingTasks(r.Targets[0].Tasks)
 			}
-			r.Targets = append(r.Targets, t)
+			r.Targets = append(r.Targets, &t)
 		}
 	}
 	if len(tasks) > 0 {

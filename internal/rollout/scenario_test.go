@@ -230,7 +230,7 @@ func (s *scenario) finishAll() bool {
 	}
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			t := &s.cluster.State.Rollouts[i].Targets[j]
+			t := s.cluster.State.Rollouts[i].Targets[j]
 			for k := range t.Tasks {
 				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.cluster.FindNode(t.Node) != nil {
 					s.cluster.SucceedTask(t, task)

@@ -19,7 +19,7 @@ func newSendingSnapshot() rollout.Snapshot {
 	for i := range 4 {
 		name := fmt.Sprintf("n%d", i)
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, Ready: true, Created: time.Unix(int64(i), 0)})
-		q.Targets = append(q.Targets, rollout.Target{Node: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{{ID: "apply", State: rollout.StatePending}}})
+		q.Targets = append(q.Targets, &rollout.Target{Node: name, Group: rollout.ParseGroupRef("g"), Tasks: []rollout.Task{{ID: "apply", State: rollout.StatePending}}})
 	}
 	s.Rollouts = []rollout.Rollout{q}
 	return s
@@ -99,7 +99,7 @@ func TestSendingAdmissionWithoutLedger(t *testing.T) {
 // TestSendingNodeGetsNoActions checks that the next actions of a node wait until the outcome of the last ones is known.
 func TestSendingNodeGetsNoActions(t *testing.T) {
 	s := newSendingSnapshot()
-	target := &s.Rollouts[0].Targets[0]
+	target := s.Rollouts[0].Targets[0]
 	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.StateSucceeded, "pod"
 	if p := rollout.Decide(s); len(p.Actions) == 0 || p.Actions[0].Node != "n0" {
 		t.Fatalf("the outcome on n0 leads to no action: %v", p.Actions)
@@ -117,7 +117,7 @@ func TestSendingHold(t *testing.T) {
 	s := newSendingSnapshot()
 	s.Groups[0].Limit = 1
 	for i := range 2 { // both were admitted when the limit was two
-		target := &s.Rollouts[0].Targets[i]
+		target := s.Rollouts[0].Targets[i]
 		target.Admitted, target.Batch, target.AdmittedAt, target.Order = true, 7, time.Unix(int64(i), 0), i
 		target.Tasks[0].Need = rollout.NeedDrained
 	}

@@ -10,10 +10,9 @@ import (
 
 // FindUsual returns how long visits of a rollout usually take: nine of ten finished targets took at most as long. It is 0 without
 // any.
-func FindUsual(targets []Target) time.Duration {
+func FindUsual(targets []*Target) time.Duration {
 	var visits []time.Duration
-	for i := range targets {
-		t := &targets[i]
+	for _, t := range targets {
 		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
 		if isFinished := !t.Admitted && !t.Leaving && !hasWork; isFinished && t.Took > 0 {
 			visits = append(visits, t.Took)

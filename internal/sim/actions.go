@@ -297,7 +297,7 @@ func (w actionWriter) wipe() {
 		return
 	}
 	r := w.FindRollout(w.action.Rollout)
-	r.Targets = slices.DeleteFunc(r.Targets, func(o rollout.Target) bool { return o.Node == w.action.Node })
+	r.Targets = slices.DeleteFunc(r.Targets, func(o *rollout.Target) bool { return o.Node == w.action.Node })
 	w.Reindex()
 }
 

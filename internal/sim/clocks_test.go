@@ -57,7 +57,7 @@ func (o *operator) correctTimes() {
 func (s *faultTest) eachRecordedTime(do func(*time.Time)) {
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			t := &s.cluster.State.Rollouts[i].Targets[j]
+			t := s.cluster.State.Rollouts[i].Targets[j]
 			do(&t.AdmittedAt)
 			do(&t.FinishedAt)
 			do(&t.HeldAt)

@@ -179,7 +179,7 @@ func (s *faultTest) retrySkipped() bool {
 	}
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			t := &s.cluster.State.Rollouts[i].Targets[j]
+			t := s.cluster.State.Rollouts[i].Targets[j]
 			more, t.Skipped = more || t.Skipped, false
 		}
 	}
@@ -191,7 +191,7 @@ func (s *faultTest) removeFaults() {
 	for i := range s.cluster.State.Rollouts {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			s.repairRecord(r, &r.Targets[j])
+			s.repairRecord(r, r.Targets[j])
 			r.Targets[j].RolledBack, r.Targets[j].TakenBack = nil, false // what failed is mended, and asked for again
 		}
 	}
@@ -224,7 +224,7 @@ func (s *faultTest) removeFaults() {
 		r := &s.cluster.State.Rollouts[i]
 		r.Paused, r.Yields, r.Broken = false, false, nil
 		for j := range r.Targets {
-			t := &r.Targets[j]
+			t := r.Targets[j]
 			t.Blocked, t.Skipped = nil, false
 			for k := range t.Tasks {
 				if task := &t.Tasks[k]; task.Bounded {
@@ -258,7 +258,7 @@ func (s *faultTest) finishAll() bool {
 	}
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			moved = s.finishTarget(&s.cluster.State.Rollouts[i].Targets[j]) || moved
+			moved = s.finishTarget(s.cluster.State.Rollouts[i].Targets[j]) || moved
 		}
 	}
 	return moved
@@ -303,7 +303,7 @@ func (s *faultTest) checkCompletion(plan rollout.Plan) {
 	}
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			t := &s.cluster.State.Rollouts[i].Targets[j]
+			t := s.cluster.State.Rollouts[i].Targets[j]
 			if n := s.cluster.FindNode(t.Node); t.Admitted && n != nil && n.UID == t.UID {
 				s.failf("%s is still in flight on %s", s.cluster.State.Rollouts[i].Ref, t.Node)
 			}

@@ -204,22 +204,22 @@ func (s *faultTest) compileAll() {
 		}
 		for _, n := range s.cluster.State.Nodes {
 			if s.cluster.FindTarget(w.name, n.Name) == nil && w.nodes[n.Name] && !r.Deleting {
-				r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: w.groupOf(n.Name), Place: zoneOf(n.Name)})
+				r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, UID: n.UID, Group: w.groupOf(n.Name), Place: zoneOf(n.Name)})
 				s.cluster.Reindex()
 			}
 		}
-		r.Targets = slices.DeleteFunc(r.Targets, func(t rollout.Target) bool {
+		r.Targets = slices.DeleteFunc(r.Targets, func(t *rollout.Target) bool {
 			n := s.cluster.FindNode(t.Node)
 			isOnNode := n != nil && n.UID == t.UID
-			if isOnNode && t.Wiped && !hasObjects(&t) {
+			if isOnNode && t.Wiped && !hasObjects(t) {
 				return true
 			}
 			return n == nil && s.chance(20) || n != nil && n.UID != t.UID && s.chance(20) ||
-				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(&t)
+				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(t)
 		})
 		s.cluster.Reindex()
 		for i := range r.Targets {
-			t := &r.Targets[i]
+			t := r.Targets[i]
 			n := s.cluster.FindNode(t.Node)
 			t.Gone = n == nil
 			if n == nil || n.UID != t.UID {
@@ -270,7 +270,7 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 
 // takeBack makes a complete node go back when the same packages failed on another one, if something else was there before.
 func (w *desiredRollout) takeBack(r *rollout.Rollout, t *rollout.Target) bool {
-	hasFailed := func(o rollout.Target) bool {
+	hasFailed := func(o *rollout.Target) bool {
 		return o.RolledBack != nil && !o.TakenBack && !o.Leaving && w.failed[o.UID] == fmt.Sprint(w.packages)
 	}
 	isNew := w.previous[t.UID] != nil && fmt.Sprint(w.previous[t.UID]) != fmt.Sprint(w.packages)

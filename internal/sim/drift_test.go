@@ -212,7 +212,7 @@ func ignoreFutureChecks(s *rollout.Snapshot) {
 	latest := s.Now.Add(10 * time.Minute)
 	for i := range s.Rollouts {
 		for j := range s.Rollouts[i].Targets {
-			if t := &s.Rollouts[i].Targets[j]; t.Drift != nil && t.Drift.Due.After(latest) {
+			if t := s.Rollouts[i].Targets[j]; t.Drift != nil && t.Drift.Due.After(latest) {
 				drift := *t.Drift
 				drift.Due, t.Drift = time.Time{}, &drift
 			}

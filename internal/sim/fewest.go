@@ -28,7 +28,7 @@ func orderByPods(r, known *rollout.Rollout, nodes []rollout.Node) {
 		}
 	}
 	for i := range r.Targets {
-		r.Targets[i].Class = r.Targets[i].Class*maxOrder + orderOf(r, &known.Targets[i], self)
+		r.Targets[i].Class = r.Targets[i].Class*maxOrder + orderOf(r, known.Targets[i], self)
 	}
 }
 

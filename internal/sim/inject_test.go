@@ -40,7 +40,7 @@ func (s *faultTest) injectFaults() {
 	s.injectDrift()
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
-			s.runTarget(&s.cluster.State.Rollouts[i].Targets[j])
+			s.runTarget(s.cluster.State.Rollouts[i].Targets[j])
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (s *faultTest) injectDamage() {
 	for i := range s.cluster.State.Rollouts {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			switch t := &r.Targets[j]; {
+			switch t := r.Targets[j]; {
 			case s.chance(s.rates.damage):
 				s.damageRecord(r, t)
 			case len(s.damaged) > 0 && s.chance(20):
@@ -264,11 +264,11 @@ func (s *faultTest) changeControls() {
 		}
 	case 9:
 		if len(r.Targets) > 0 {
-			s.resetNode(r, &r.Targets[s.random.Intn(len(r.Targets))])
+			s.resetNode(r, r.Targets[s.random.Intn(len(r.Targets))])
 		}
 	case 10:
 		if len(r.Targets) > 0 {
-			t := &r.Targets[s.random.Intn(len(r.Targets))]
+			t := r.Targets[s.random.Intn(len(r.Targets))]
 			t.Blocked = nil
 			if s.chance(50) {
 				t.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, Text: "the node carries the ignore label"}

@@ -79,7 +79,7 @@ func (s *faultTest) findObservedTarget(v sim.View, a rollout.Action) *rollout.Ta
 	if r := s.findObservedRollout(v, a.Rollout); r != nil {
 		for i := range r.Targets {
 			if r.Targets[i].Node == a.Node {
-				return &r.Targets[i]
+				return r.Targets[i]
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool
 		return false
 	}
 	for i := range r.Targets {
-		o := &r.Targets[i]
+		o := r.Targets[i]
 		n := findObservedNode(v, o.Node)
 		if n != nil && n.UID == o.UID && !o.Leaving && o.Node != t.Node && goesBack(v, o) {
 			return true
@@ -238,7 +238,7 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 	for i := range s.cluster.State.Rollouts {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			t := &r.Targets[j]
+			t := r.Targets[j]
 			n := s.cluster.FindNode(t.Node)
 			if t.Group != g.Ref || n == nil || n.UID != t.UID || s.isMoved(v, r, t) {
 				continue
@@ -358,7 +358,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the ledger is not written"
 	}
 	for i := range r.Targets {
-		if o := &r.Targets[i]; o.Admitted && isOnItsNode(v, o) && (o.Order == a.Order || o.Order > a.Order && !isReserved(v, a)) {
+		if o := r.Targets[i]; o.Admitted && isOnItsNode(v, o) && (o.Order == a.Order || o.Order > a.Order && !isReserved(v, a)) {
 			return fmt.Sprintf("order %d belongs to %s", o.Order, o.Node)
 		}
 	}
@@ -393,7 +393,7 @@ func isOnItsNode(v sim.View, t *rollout.Target) bool {
 // isInGroup reports whether a node has a target of a group. The zones of other nodes are unknown.
 func isInGroup(v sim.View, node string, group rollout.GroupRef) bool {
 	for _, r := range v.Rollouts {
-		if slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Node == node && t.Group == group && isOnItsNode(v, &t) }) {
+		if slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.Node == node && t.Group == group && isOnItsNode(v, t) }) {
 			return true
 		}
 	}
@@ -424,7 +424,7 @@ func (s *faultTest) checkBatch(v sim.View, a rollout.Action, g *rollout.Group, t
 		for j := range s.cluster.State.Rollouts {
 			if s.cluster.State.Rollouts[j].Ref == v.Rollouts[i].Ref {
 				for k := range s.cluster.State.Rollouts[j].Targets {
-					o := &s.cluster.State.Rollouts[j].Targets[k]
+					o := s.cluster.State.Rollouts[j].Targets[k]
 					n := s.cluster.FindNode(o.Node) // a target whose node is gone does not count
 					if n != nil && n.UID == o.UID && o.Group == g.Ref && isOfBatch(o, g) && o != t {
 						members++
@@ -454,7 +454,7 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 			continue
 		}
 		for j := range e.Targets {
-			t := &e.Targets[j]
+			t := e.Targets[j]
 			n := findObservedNode(v, t.Node)
 			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Admitted || e.Once && t.Skipped {
 				continue
@@ -489,7 +489,7 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	for i := range s.cluster.State.Rollouts {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
-			other := &r.Targets[j]
+			other := r.Targets[j]
 			if o := s.cluster.FindNode(other.Node); o != nil && other.Group == g.Ref && !s.isMoved(v, r, other) && other.Admitted && holdsNode(o, r.Ref) {
 				held[o.Name] = true
 			}
@@ -546,12 +546,12 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 		for _, r := range snap.Rollouts {
 			for _, t := range r.Targets {
 				n := findObservedNode(sim.View{Snapshot: snap}, t.Node)
-				isMember := isOfBatch(&t, &rollout.Group{Ref: g.Group, Memory: was})
+				isMember := isOfBatch(t, &rollout.Group{Ref: g.Group, Memory: was})
 				if t.Group != g.Group || !isMember || n == nil || n.UID != t.UID {
 					continue
 				}
-				isProofFailed := isProofLate(sim.View{Snapshot: snap}, &t) && !t.Proof.Release
-				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(&t) && !isProofFailed && t.RolledBack == nil {
+				isProofFailed := isProofLate(sim.View{Snapshot: snap}, t) && !t.Proof.Release
+				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(t) && !isProofFailed && t.RolledBack == nil {
 					s.failf("a batch of %s is closed while %s is in progress", g.Group, t.Node)
 				}
 			}

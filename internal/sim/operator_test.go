@@ -54,7 +54,7 @@ func (o *operator) decide() {
 	o.readClock()
 	for i := range o.view.Rollouts { // the pods of some nodes are not listed yet
 		for j := range o.view.Rollouts[i].Targets {
-			if t := &o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
+			if t := o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
 				t.Pods, t.PodsSeen = nil, false
 			}
 		}

@@ -38,7 +38,7 @@ func (s *faultTest) checkNumber(by observation, a rollout.Action) {
 func (s *faultTest) endNumbers(o *operator, r *rollout.Rollout) {
 	given := map[int]number{}
 	for i := range r.Targets {
-		if t := &r.Targets[i]; t.Admitted && !o.isRetiring(r.Ref, t.Node) {
+		if t := r.Targets[i]; t.Admitted && !o.isRetiring(r.Ref, t.Node) {
 			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].decision}
 		}
 	}

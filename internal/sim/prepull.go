@@ -57,9 +57,9 @@ func (w actionWriter) changePull(change func(*rollout.Pull)) {
 // simplifyPulls prepares the pulls of a rollout for a run, in which they take no time. What fails goes on failing, so that it is known
 // what that stops; if nothing does, nobody waits for a pull, and targets can be left out.
 func simplifyPulls(r *rollout.Rollout) {
-	isFailing := slices.ContainsFunc(r.Targets, func(t rollout.Target) bool { return t.Pull != nil && t.Pull.Needed && t.Pull.Failed != nil })
+	isFailing := slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.Pull != nil && t.Pull.Needed && t.Pull.Failed != nil })
 	for i := range r.Targets {
-		t := &r.Targets[i]
+		t := r.Targets[i]
 		if t.Pull == nil || !isFailing {
 			t.Pull = nil
 			continue

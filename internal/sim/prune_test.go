@@ -91,7 +91,7 @@ func TestExclusiveTasksAllRun(t *testing.T) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		n.Ready, n.Cordoned, n.Tainted, n.Holds = true, false, false, nil
-		r.Targets = append(r.Targets, rollout.Target{Node: n.Name, UID: n.UID, Group: s.Groups[0].Ref, Tasks: []rollout.Task{
+		r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, UID: n.UID, Group: s.Groups[0].Ref, Tasks: []rollout.Task{
 			{ID: "a/apply", Exclusive: "a", State: rollout.StatePending, Recorded: rollout.StatePending},
 		}})
 	}
@@ -173,7 +173,7 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 				if o.Drain.WaitFirst && chance(20) {
 					t.Pods = append(t.Pods, rollout.Pod{Namespace: "jobs", Name: n.Name, UID: n.Name, Wait: true})
 				}
-				o.Targets = append(o.Targets, t)
+				o.Targets = append(o.Targets, &t)
 			}
 		}
 		s.Rollouts = append(s.Rollouts, o)
@@ -247,7 +247,7 @@ func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Tar
 func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 	for i := range s.Rollouts {
 		for j := range s.Rollouts[i].Targets {
-			t := &s.Rollouts[i].Targets[j]
+			t := s.Rollouts[i].Targets[j]
 			switch {
 			case r.Intn(100) > 6:
 			case t.Admitted:

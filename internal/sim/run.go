@@ -207,7 +207,7 @@ func (r *runner) advance() {
 		}
 	}
 	r.eachBusyTarget(func(of, target int) {
-		t := &state.Rollouts[of].Targets[target]
+		t := state.Rollouts[of].Targets[target]
 		endPull(t)
 		for k := range t.Tasks {
 			r.advanceTask(&state.Rollouts[of], t, &t.Tasks[k])

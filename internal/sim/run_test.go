@@ -32,7 +32,7 @@ func newRollout(nodes int, group rollout.Group) rollout.Snapshot {
 				t.Tasks = append(t.Tasks, k)
 			}
 		}
-		r.Targets = append(r.Targets, t)
+		r.Targets = append(r.Targets, &t)
 	}
 	s.Rollouts = []rollout.Rollout{r}
 	return s
@@ -104,7 +104,7 @@ func TestRunEnds(t *testing.T) {
 // TestRunWithDeletedObject checks that a run does not wait for an object that is deleted before it finished.
 func TestRunWithDeletedObject(t *testing.T) {
 	s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
-	target := &s.Rollouts[0].Targets[0]
+	target := s.Rollouts[0].Targets[0]
 	target.Admitted, target.Admission = true, 1
 	k := &target.Tasks[0]
 	k.State, k.Recorded, k.Object, k.Stale = rollout.StateFailing, rollout.StateFailing, "pod", true

@@ -92,19 +92,17 @@ func Clone(s rollout.Snapshot) rollout.Snapshot {
 	}
 	s.Rollouts = slices.Clone(s.Rollouts)
 	for i := range s.Rollouts {
-		s.Rollouts[i].Targets = cloneTargets(s.Rollouts[i].Targets)
+		s.Rollouts[i].CopyTargets()
+		cloneLists(s.Rollouts[i].Targets)
 	}
 	return s
 }
 
-func cloneTargets(targets []rollout.Target) []rollout.Target {
-	targets = slices.Clone(targets)
-	for i := range targets {
-		t := &targets[i]
+func cloneLists(targets []*rollout.Target) {
+	for _, t := range targets {
 		t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
 		t.Strays, t.Going, t.Ended, t.Queues = slices.Clone(t.Strays), slices.Clone(t.Going), slices.Clone(t.Ended), slices.Clone(t.Queues)
 	}
-	return targets
 }
 
 // Reindex must be called after rollouts or targets were added to State or removed from it.
@@ -126,7 +124,7 @@ func eachTarget(s *rollout.Snapshot, do func(*rollout.Rollout, *rollout.Target))
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
-			do(r, &r.Targets[j])
+			do(r, r.Targets[j])
 		}
 	}
 }
@@ -167,7 +165,7 @@ func (c *Cluster) FindTarget(of rollout.Ref, node string) *rollout.Target {
 	if !ok {
 		return nil
 	}
-	return &c.State.Rollouts[at.rollout].Targets[at.target]
+	return c.State.Rollouts[at.rollout].Targets[at.target]
 }
 
 // findTarget returns a target as it was read; nil if there was none.
@@ -176,7 +174,7 @@ func (v View) findTarget(of rollout.Ref, node string) *rollout.Target {
 	if !ok {
 		return nil
 	}
-	return &v.Rollouts[at.rollout].Targets[at.target]
+	return v.Rollouts[at.rollout].Targets[at.target]
 }
 
 // FindRollout returns a rollout; nil if there is none.

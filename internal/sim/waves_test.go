@@ -78,7 +78,7 @@ func checkWave(v sim.View, g *rollout.Group, r *rollout.Rollout, t *rollout.Targ
 				continue
 			}
 			for j := range o.Targets {
-				t := &o.Targets[j]
+				t := o.Targets[j]
 				if t.Group == ref && isOnItsNode(v, t) && isOpen(v, t) {
 					return fmt.Sprintf("%s of %s comes before, and is not complete", t.Node, o.Ref)
 				}
@@ -114,8 +114,8 @@ func waitsForOther(v sim.View, o *rollout.Rollout) bool {
 			continue
 		}
 		for j := range o.Targets {
-			t := &o.Targets[j]
-			isHere := func(other rollout.Target) bool { return other.Node == t.Node && isOnItsNode(v, &other) }
+			t := o.Targets[j]
+			isHere := func(other *rollout.Target) bool { return other.Node == t.Node && isOnItsNode(v, other) }
 			if t.Group.Compartment != lateCompartment && !t.Admitted && (r.Barrier || slices.ContainsFunc(r.Targets, isHere)) {
 				return true
 			}

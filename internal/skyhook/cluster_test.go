@@ -366,7 +366,7 @@ func (w *testCluster) drive(s *v1alpha1.Skyhook) string {
 		c := w.compile(s)
 		acted := false
 		for i := range c.Rollout.Targets {
-			acted = w.advance(c, s, &c.Rollout.Targets[i]) || acted
+			acted = w.advance(c, s, c.Rollout.Targets[i]) || acted
 		}
 		if !acted {
 			break

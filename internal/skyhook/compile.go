@@ -70,7 +70,7 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 	selected, count := k.selectNodes()
 	c.warnUnlimited(count)
 	groups := c.targetCompiler().newGrouping(selected)
-	c.Rollout.Targets = make([]rollout.Target, 0, len(in.Nodes))
+	c.Rollout.Targets = make([]*rollout.Target, 0, len(in.Nodes))
 	for i := range in.Nodes {
 		k.addNode(i, selected[i], groups)
 	}
@@ -166,10 +166,10 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		}
 		return
 	}
-	tc.Rollout.Targets = append(tc.Rollout.Targets, rollout.Target{
+	tc.Rollout.Targets = append(tc.Rollout.Targets, &rollout.Target{
 		Node: n.Name, UID: n.UID, Class: n.OrderClass(), Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
 	})
-	out := &tc.Rollout.Targets[len(tc.Rollout.Targets)-1]
+	out := tc.Rollout.Targets[len(tc.Rollout.Targets)-1]
 	if rec.FinishedAt != nil {
 		out.FinishedAt = *rec.FinishedAt
 		if rec.At != nil && !rec.Skipped {

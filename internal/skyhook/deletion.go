@@ -24,7 +24,7 @@ type deletionProgress struct {
 func (rep reporter) findDeletionProgress(nodes []nodeStatus) deletionProgress {
 	var p deletionProgress
 	for _, n := range nodes {
-		t := &rep.Rollout.Targets[n.index]
+		t := rep.Rollout.Targets[n.index]
 		hasTasks := len(t.Tasks) > 0
 		p.pending = p.pending || hasTasks
 		switch {

@@ -131,7 +131,7 @@ func TestPods(t *testing.T) {
 		w.now = w.now.Add(10e9)
 		c := w.compile(s)
 		for i := range c.Rollout.Targets {
-			w.advance(c, s, &c.Rollout.Targets[i])
+			w.advance(c, s, c.Rollout.Targets[i])
 		}
 		note()
 	}
@@ -140,7 +140,7 @@ func TestPods(t *testing.T) {
 	s.Generation++
 	for range 20 {
 		c := w.compile(s)
-		w.advance(c, s, &c.Rollout.Targets[0])
+		w.advance(c, s, c.Rollout.Targets[0])
 		note()
 	}
 	for _, name := range []string{"kernel-apply", "agentd-config", "kernel-interrupt", "kernel-post-interrupt", "kernel-uninstall", "kernel-uninstall-interrupt"} {

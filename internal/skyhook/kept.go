@@ -24,7 +24,7 @@ import (
 )
 
 // keptNode is what one node was compiled to. The next pass takes it over if nothing has changed that it depends on: the node, its
-// pods, or what all nodes depend on. Nothing in it is changed after it was compiled.
+// pods, or what all nodes depend on. Nothing in it is changed after it was compiled: who changes a target copies it.
 //
 // What depends on the clock, on requests that were refused or on what gates and proofs found is compiled in every pass.
 type keptNode struct {
@@ -182,8 +182,7 @@ func (k *keeper) addNode(at int, isSelected bool, groups *policy.Grouping) {
 		out.adopt = append(out.adopt, e.Edit)
 	}
 	if len(k.Rollout.Targets) > targets {
-		t := k.Rollout.Targets[targets]
-		out.out, out.target = &t, k.all[len(k.all)-1]
+		out.out, out.target = k.Rollout.Targets[targets], k.all[len(k.all)-1]
 	}
 	out.isFinal = !k.hasReadClock && len(out.adopt) == 0 && !k.hasVolatileInput(n)
 	k.kept = append(k.kept, out)
@@ -191,17 +190,27 @@ func (k *keeper) addNode(at int, isSelected bool, groups *policy.Grouping) {
 
 // takeOver adds what the pass before made of a node. The group of a node depends on other nodes.
 func (k *keeper) takeOver(known *keptNode, groups *policy.Grouping) {
-	k.kept = append(k.kept, known)
 	if known.out == nil {
+		k.kept = append(k.kept, known)
 		return
 	}
-	k.Rollout.Targets = append(k.Rollout.Targets, *known.out)
-	k.Rollout.Targets[len(k.Rollout.Targets)-1].Group = k.targetCompiler().groupOf(known.node, groups)
+	if group := k.targetCompiler().groupOf(known.node, groups); known.out.Group != group {
+		known = known.withGroup(group)
+	}
+	k.kept = append(k.kept, known)
+	k.Rollout.Targets = append(k.Rollout.Targets, known.out)
 	k.all = append(k.all, known.target)
 	for _, d := range known.extra {
 		k.taskCompiler().keepDefinition(d)
 	}
 	k.pulls, k.unnamed = append(k.pulls, known.pulls...), append(k.unnamed, known.unnamed...)
+}
+
+// withGroup returns what a node in another group is compiled to.
+func (known *keptNode) withGroup(group rollout.GroupRef) *keptNode {
+	out, t := *known, *known.out
+	t.Group, out.out = group, &t
+	return &out
 }
 
 // indexTargets indexes the targets by the names of their nodes.

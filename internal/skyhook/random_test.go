@@ -270,7 +270,7 @@ func (l *randomRun) decide(c *Compiled) rollout.Plan {
 			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
 	}
 	for i := range snap.Rollouts[0].Targets {
-		snap.Rollouts[0].Targets[i].PodsSeen = true
+		snap.Rollouts[0].CopyTarget(i).PodsSeen = true
 	}
 	l.durations.Measure(&snap)
 	plan := rollout.Decide(snap)

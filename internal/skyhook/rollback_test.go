@@ -44,7 +44,7 @@ func (w *testCluster) target(s *v1alpha1.Skyhook) rollout.Target {
 	if len(c.Rollout.Targets) != 1 {
 		w.t.Fatalf("the targets are %+v", c.Rollout.Targets)
 	}
-	return c.Rollout.Targets[0]
+	return *c.Rollout.Targets[0]
 }
 
 // rollBack records that the node goes back, and ends what runs there.

@@ -119,7 +119,7 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 	}
 	out := make([]nodeStatus, 0, len(rep.Rollout.Targets))
 	for i := range rep.Rollout.Targets {
-		t := &rep.Rollout.Targets[i]
+		t := rep.Rollout.Targets[i]
 		if t.Leaving || t.Gone {
 			continue
 		}
@@ -215,7 +215,7 @@ func boundState(state v1alpha1.NodeState) v1alpha1.NodeState {
 func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
 	for i := range rep.Rollout.Targets {
-		t := &rep.Rollout.Targets[i]
+		t := rep.Rollout.Targets[i]
 		if !t.Admitted || t.AdmittedAt.IsZero() || len(out) == mostNodes {
 			continue
 		}
