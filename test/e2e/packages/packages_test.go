@@ -25,7 +25,7 @@ type host struct {
 
 func newHost(t *testing.T, skyhook string) host {
 	t.Helper()
-	node := cluster.InterruptibleNodes(t, 1)[0]
+	node := cluster.ShareInterruptibleNodes(t, 1)[0]
 	cluster.Label(t, "e2e="+skyhook, node)
 	return host{T: t, node: node, skyhook: skyhook}
 }
