@@ -130,8 +130,7 @@ func (v *view) newDriftReport(name string) (*driftReport, error) {
 		}
 		summary := driftSummary{Name: s.Name}
 		compiled := v.objects.Compiled(s)
-		for i := range compiled.Rollout.Targets {
-			t := compiled.Rollout.Targets[i]
+		for _, t := range compiled.Rollout.Targets {
 			if t.Leaving || isNode && t.Node != name {
 				continue
 			}

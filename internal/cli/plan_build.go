@@ -78,8 +78,7 @@ func (b *planBuilder) buildRollout(r *rollout.Rollout) rolloutPlan {
 func (b *planBuilder) countNodes(r *rollout.Rollout, out *rolloutPlan, started map[string]bool, isCutShort bool) []rollout.Verdict {
 	var never []rollout.Verdict
 	waiting := b.forecast.waitingVerdicts(r)
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		if !t.Leaving && !t.Gone {
 			out.Nodes++
 		}
@@ -123,8 +122,7 @@ func (b *planBuilder) findClosedGroups(r *rollout.Rollout, never []rollout.Verdi
 func (b *planBuilder) collectWork(r *rollout.Rollout, started map[string]bool) []planWork {
 	index, isSimulated := map[string]int{}, map[string]bool{}
 	work := []planWork{}
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		if !hasOpenTasks(t) || t.Blocked != nil || t.Gone {
 			continue
 		}
@@ -231,8 +229,7 @@ func formatNeed(n rollout.Need) string {
 // listPods returns the pods on nodes that are cordoned, or drained next.
 func (b *planBuilder) listPods(r *rollout.Rollout) []nodePods {
 	var out []nodePods
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		if !t.NeedsDrain() {
 			continue
 		}

@@ -79,8 +79,7 @@ func findOrder(groups map[rollout.GroupRef]*rollout.Group, orders map[rollout.Gr
 
 // addMembers adds the nodes of a rollout that are in a compartment, and why none of them starts.
 func (b *planBuilder) addMembers(c *compartmentPlan, r *rollout.Rollout, group rollout.GroupRef) {
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		if t.Group != group || t.Leaving || t.Gone {
 			continue
 		}

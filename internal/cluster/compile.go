@@ -174,8 +174,7 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 		return
 	}
 	o := c.objects
-	for i := range compiled.Rollout.Targets {
-		t := compiled.Rollout.Targets[i]
+	for i, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
 		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods
 		if listed && mayMatter {

@@ -67,8 +67,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 		return
 	}
 	isLooked := drains && (compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods)
-	for i := range compiled.Rollout.Targets {
-		t := compiled.Rollout.Targets[i]
+	for i, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
 		isNeeded := !t.HeldAt.IsZero() || isLooked
 		if !isNeeded || drains && !listed {

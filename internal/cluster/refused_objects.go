@@ -65,8 +65,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 		wouldBe, wouldBeRefused = findReportedRefusal(reported, generation)
 	}
 	anyIsFull := slices.ContainsFunc(o.Nodes, (*node.Node).IsFull)
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for i, t := range r.Targets {
 		if refused, ok := blockedNodes[t.Node]; ok && t.Blocked == nil {
 			t = r.CopyTarget(i)
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)

@@ -58,8 +58,7 @@ type sharedGroup struct {
 
 // addMembers adds a rollout to the shared groups of its targets, and these groups to the nodes of the targets.
 func addMembers(r *rollout.Rollout, shared map[rollout.GroupRef]*sharedGroup, byNode map[string][]*sharedGroup) {
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		g := shared[t.Group]
 		if g == nil {
 			continue

@@ -49,8 +49,7 @@ func runBatches(w *sim.Cluster, name rollout.Ref, failing []string) string {
 func finishTasks(w *sim.Cluster, name string, failing []string) bool {
 	changed := false
 	r := w.FindRollout(rollout.ParseRef(name))
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		for j := range t.Tasks {
 			k := &t.Tasks[j]
 			if k.Object == "" || k.State != rollout.StateRunning {

@@ -218,8 +218,7 @@ func (s *faultTest) compileAll() {
 				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(t)
 		})
 		s.cluster.Reindex()
-		for i := range r.Targets {
-			t := r.Targets[i]
+		for _, t := range r.Targets {
 			n := s.cluster.FindNode(t.Node)
 			t.Gone = n == nil
 			if n == nil || n.UID != t.UID {

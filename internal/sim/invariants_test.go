@@ -171,8 +171,7 @@ func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool
 	if !r.TakesBack || r.Deleting || t.RolledBack != nil {
 		return false
 	}
-	for i := range r.Targets {
-		o := r.Targets[i]
+	for _, o := range r.Targets {
 		n := findObservedNode(v, o.Node)
 		if n != nil && n.UID == o.UID && !o.Leaving && o.Node != t.Node && goesBack(v, o) {
 			return true

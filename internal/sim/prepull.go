@@ -58,8 +58,7 @@ func (w actionWriter) changePull(change func(*rollout.Pull)) {
 // what that stops; if nothing does, nobody waits for a pull, and targets can be left out.
 func simplifyPulls(r *rollout.Rollout) {
 	isFailing := slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.Pull != nil && t.Pull.Needed && t.Pull.Failed != nil })
-	for i := range r.Targets {
-		t := r.Targets[i]
+	for _, t := range r.Targets {
 		if t.Pull == nil || !isFailing {
 			t.Pull = nil
 			continue

@@ -118,8 +118,7 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		return verdicts[nodeName]
 	}
 	out := make([]nodeStatus, 0, len(rep.Rollout.Targets))
-	for i := range rep.Rollout.Targets {
-		t := rep.Rollout.Targets[i]
+	for i, t := range rep.Rollout.Targets {
 		if t.Leaving || t.Gone {
 			continue
 		}
@@ -214,8 +213,7 @@ func boundState(state v1alpha1.NodeState) v1alpha1.NodeState {
 // admissionTimes returns the admission time of each node in flight, limited like the other maps.
 func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
-	for i := range rep.Rollout.Targets {
-		t := rep.Rollout.Targets[i]
+	for _, t := range rep.Rollout.Targets {
 		if !t.Admitted || t.AdmittedAt.IsZero() || len(out) == mostNodes {
 			continue
 		}
