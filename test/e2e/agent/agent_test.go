@@ -29,7 +29,7 @@ type host struct {
 
 func newHost(t *testing.T) host {
 	t.Helper()
-	return host{T: t, node: cluster.InterruptibleNodes(t, 1)[0]}
+	return host{T: t, node: cluster.ShareInterruptibleNodes(t, 1)[0]}
 }
 
 // exec runs a script on the node, as root of the host.

@@ -30,7 +30,7 @@ func (c *Cluster) InterruptibleNodes(t *testing.T, count int) []string {
 
 // ShareNodes is Nodes for a test that runs beside others, each with nodes that no other has meanwhile. Such a test must be the first
 // to call it, must not restart the operator or change its settings, must watch nothing but its nodes and objects with names of its
-// own, and must not need the whole cluster to be quiet. The node of the operator is none of those, so that the operator stays.
+// own, and must not need the whole cluster to be quiet. The node of an operator that tests need is none of those, so that it stays.
 func (c *Cluster) ShareNodes(t *testing.T, count int) []string {
 	t.Helper()
 	c.requireNodes(t, count)
@@ -70,8 +70,12 @@ func (c *Cluster) requireInterruptible(t *testing.T) {
 	}
 }
 
-// fillPool waits until a single operator runs, and opens the pool with the nodes on which it does not.
-func (c *Cluster) fillPool() error {
+// fillPool opens the pool with all nodes, or, if the tests need the operator, waits until a single one runs, and leaves out its node.
+func (c *Cluster) fillPool(operator Operator) error {
+	if operator != WithOperator {
+		c.pool.Open(c.nodes)
+		return nil
+	}
 	if _, err := c.TryKubectl("", "-n", OperatorNamespace, "rollout", "status", "deployment/"+OperatorDeployment, "--timeout="+Timeout.String()); err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func run(m *testing.M, cluster **Cluster, operator Operator) int {
 // setUp returns the cluster also when it fails, for tearDown.
 func setUp(ctx context.Context, operator Operator) (*Cluster, error) {
 	c := &Cluster{shells: map[string]string{}, release: func(*Cluster) error { return nil }}
-	c.openPool = sync.OnceValue(c.fillPool)
+	c.openPool = sync.OnceValue(func() error { return c.fillPool(operator) })
 	for _, step := range []func(context.Context) error{c.connect, c.findPrograms, c.chooseNodes, c.claim, c.pushImages, c.startShells} {
 		if err := step(ctx); err != nil {
 			return c, err
