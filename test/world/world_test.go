@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	seeds  = flag.Uint64("seeds", 300, "how many runs")
+	seeds  = flag.Uint64("seeds", 100, "how many runs")
 	first  = flag.Uint64("first", 1, "seed of the first run")
 	follow = flag.Bool("follow", false, "print every step of the smallest run that fails")
 	only   = flag.String("causes", "", "only causes that contain one of these words, separated by commas; - for none")
