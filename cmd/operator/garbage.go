@@ -10,19 +10,25 @@ import (
 )
 
 // Most of what a pass allocates is garbage when it ends, and memory costs more than collecting it. So the heap grows by
-// minGrowth percent between collections. A small heap may grow to smallHeap, because collecting it more often takes CPU
-// time and saves little memory.
+// usualGrowth percent between collections. A small heap may grow to smallHeap, because collecting it more often takes CPU
+// time and saves little memory. That of a large fleet grows by largestGrowth at most, but by minGrowth percent at least.
 const (
-	smallHeap = 40 << 20
-	minGrowth = 60
+	smallHeap     = 40 << 20
+	usualGrowth   = 60
+	largestGrowth = 56 << 20
+	minGrowth     = 40
 )
 
 // growthPercent is the GC percentage for a heap with this much live data. It applies to the live heap and the GC roots.
 func growthPercent(live, roots uint64) int {
-	if live == 0 || live >= smallHeap {
-		return minGrowth
+	percentOf := func(growth uint64) int { return int(growth * 100 / (live + roots)) }
+	switch {
+	case live == 0:
+		return usualGrowth
+	case live < smallHeap:
+		return max(usualGrowth, percentOf(smallHeap-live))
 	}
-	return max(minGrowth, int((smallHeap-live)*100/(live+roots)))
+	return max(minGrowth, min(usualGrowth, percentOf(largestGrowth)))
 }
 
 // readHeap returns the size of the live heap after the last collection, and of the GC roots: stacks and globals.

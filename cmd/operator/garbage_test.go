@@ -15,12 +15,15 @@ func TestGrowthPercent(t *testing.T) {
 		alive, roots uint64
 		want         int
 	}{
-		{0, 0, minGrowth},
+		{0, 0, usualGrowth},
 		{smallHeap / 4, 0, 300},
 		{smallHeap / 4, smallHeap / 4, 150},
 		{smallHeap / 2, 0, 100},
-		{smallHeap * 3 / 4, 0, minGrowth}, // 33 would be less than the minimum
-		{smallHeap, 0, minGrowth},
+		{smallHeap * 3 / 4, 0, usualGrowth}, // 33 would be less
+		{smallHeap, 0, usualGrowth},
+		{largestGrowth * 3 / 2, 0, usualGrowth},
+		{largestGrowth * 3 / 2, largestGrowth / 2, 50},
+		{largestGrowth * 2, 0, 50},
 		{100 * smallHeap, smallHeap, minGrowth},
 	} {
 		if got := growthPercent(c.alive, c.roots); got != c.want {
