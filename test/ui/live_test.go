@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,7 +181,8 @@ func TestLive(t *testing.T) {
 
 // checkCounts: the page has the counts of status, when the rollout has come to rest: the budget is taken by nodes that hang or failed.
 func (c *liveCluster) checkCounts(t *testing.T, b *browser, address string) {
-	b.run(chromedp.Navigate(address), chromedp.WaitVisible(".cells"))
+	b.open(address)
+	b.waitVisible(".cells")
 	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != c.nodes {
 		t.Fatalf("the page shows %d nodes", count)
 	}
@@ -205,7 +205,10 @@ const slow = 10
 // checkSpeed logs what docs/ui.md says, and fails when it is far from that.
 func checkSpeed(t *testing.T, b *browser, address string, nodes int) {
 	for _, path := range []string{"", "rollouts/skyhook/gpu-stack", "plan"} {
-		b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.Sleep(500*time.Millisecond))
+		b.open("about:blank")
+		b.open(address + path)
+		b.waitVisible("main h1")
+		time.Sleep(500 * time.Millisecond)
 		paint := evaluate[float64](b, `performance.getEntriesByName('first-contentful-paint')[0].startTime`)
 		size := evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)
 		t.Logf("/%s: first paint after %.0f ms, %d KiB", path, paint, size>>10)
@@ -226,7 +229,9 @@ func checkMemory(t *testing.T, pid, nodes int) {
 
 // checkFollowing: an open page shows what happens, without being loaded again.
 func (c *liveCluster) checkFollowing(t *testing.T, b *browser, address string) {
-	b.run(chromedp.Navigate(address+"?by=zone"), chromedp.WaitVisible(".cells"), chromedp.Evaluate(`window.mark = 1`, nil))
+	b.open(address + "?by=zone")
+	b.waitVisible(".cells")
+	b.run(chromedp.Evaluate(`window.mark = 1`, nil))
 	waitUntil(t, "live", func() bool { return evaluate[string](b, `document.getElementById('live').textContent`) == "live" })
 	if groups := evaluate[int](b, `document.querySelectorAll('.group').length`); groups != 4 {
 		t.Errorf("there are %d groups, want one for each zone", groups)
@@ -256,17 +261,14 @@ func checkPages(t *testing.T, b *browser, address string) {
 	for name, path := range map[string]string{
 		"fleet": "?by=zone", "rollout": "rollouts/skyhook/gpu-stack", "node": "nodes/node-0007", "plan": "plan", "policies": "policies",
 	} {
-		var shot []byte
 		b.run(
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}),
-			chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.CaptureScreenshot(&shot),
+			chromedp.EmulateViewport(1280, 900),
 		)
+		b.open(address + path)
+		b.waitVisible("main h1")
+		b.savePicture(os.Getenv(picturesVariable), "ui-"+name+".png", chromedp.CaptureScreenshot)
 		b.checkAccessibility(t, name)
-		if dir := os.Getenv(picturesVariable); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, "ui-"+name+".png"), shot, 0o644); err != nil {
-				t.Error(err)
-			}
-		}
 	}
 	text := evaluate[string](b, `fetch('`+address+`nodes/node-0007').then((answer) => answer.text())`)
 	if !strings.Contains(text, "driver apply") || !strings.Contains(text, "StageFailed") {
@@ -276,19 +278,17 @@ func checkPages(t *testing.T, b *browser, address string) {
 
 // checkChanges presses a button: the page shows the command, asks, and runs it.
 func (c *liveCluster) checkChanges(t *testing.T, b *browser, address string) {
-	var command string
 	isPaused := func() bool { return c.GetSkyhook("gpu-stack").Annotations[v1alpha1.AnnotationPause] == "true" }
-	b.run(
-		chromedp.Navigate(address+"rollouts/skyhook/gpu-stack"), chromedp.Click(`button[data-command*=" pause "]`), chromedp.WaitVisible("#ask"),
-		chromedp.Text("#ask-command", &command),
-	)
+	b.open(address + "rollouts/skyhook/gpu-stack")
+	b.click(`button[data-command*=" pause "]`)
+	command := b.text("#ask-command")
 	b.checkAccessibility(t, "a dialog")
 	if !strings.HasPrefix(command, "kubectl skyhook pause gpu-stack") || isPaused() {
 		t.Errorf("it does not ask: %q, paused %v", command, isPaused())
 	}
-	b.run(chromedp.Click("#ask-yes"))
+	b.click("#ask-yes")
 	waitUntil(t, "paused", isPaused)
-	b.run(chromedp.WaitVisible(`button[data-command*=" resume "]`, chromedp.ByQuery))
+	b.waitVisible(`button[data-command*=" resume "]`)
 }
 
 // checkOthers: a page of another server reads nothing and changes nothing, even with the address.
@@ -307,7 +307,7 @@ func (c *liveCluster) checkOthers(t *testing.T, b *browser, address string) {
 	}))
 	t.Cleanup(other.Close)
 	b.expectProblems = true
-	b.run(chromedp.Navigate(other.URL))
+	b.open(other.URL)
 	for _, request := range []string{`fetch('` + address + `')`, `fetch('` + address + `changes', {method: 'POST', body: '{"verb":"resume","skyhook":"gpu-stack"}'})`} {
 		if evaluate[bool](b, request+`.then((answer) => answer.ok, () => false)`) {
 			t.Errorf("another page may %s", request)

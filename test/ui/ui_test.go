@@ -6,8 +6,6 @@ package ui
 
 import (
 	"bufio"
-	"context"
-	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -27,9 +25,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
-	browserlog "github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/go-logr/logr"
@@ -46,81 +41,6 @@ const (
 
 // screenshotVariable names a folder in which the test leaves what the browser showed.
 const screenshotVariable = "SKYHOOK_SCREENSHOTS"
-
-//go:embed checks.js
-var checks string
-
-// browser is Chromium with what it did.
-type browser struct {
-	*testing.T
-	ctx      context.Context
-	mu       sync.Mutex
-	requests []string // addresses
-
-	expectProblems bool // a test makes the browser write errors to its console
-}
-
-// findBrowser returns the program of Chromium, or of Chrome, which the machines of GitHub have; empty for none.
-func findBrowser() string {
-	for _, name := range []string{"chromium", "google-chrome"} {
-		if program, err := exec.LookPath(name); err == nil {
-			return program
-		}
-	}
-	return ""
-}
-
-// startBrowser starts Chromium. Whatever it writes to its console as an error fails the test.
-func startBrowser(t *testing.T) *browser {
-	t.Helper()
-	program := findBrowser()
-	if program == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("it needs Debian's package chromium, and CI must not leave it out")
-		}
-		t.Skip("it needs Debian's package chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(stop)
-	ctx, end := chromedp.NewContext(ctx)
-	t.Cleanup(end)
-	b := &browser{T: t, ctx: ctx}
-	chromedp.ListenTarget(ctx, b.note)
-	b.run(network.Enable(), browserlog.Enable())
-	return b
-}
-
-func (b *browser) note(event any) {
-	switch event := event.(type) {
-	case *runtime.EventExceptionThrown:
-		b.Errorf("a script failed: %v", event.ExceptionDetails)
-	case *browserlog.EventEntryAdded:
-		if event.Entry.Level == browserlog.LevelError && !b.expectProblems {
-			b.Errorf("the console says: %s %s", event.Entry.Text, event.Entry.URL)
-		}
-	case *network.EventRequestWillBeSent:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.requests = append(b.requests, event.Request.URL)
-	}
-}
-
-func (b *browser) run(actions ...chromedp.Action) {
-	b.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// evaluate returns the value of an expression.
-func evaluate[T any](b *browser, expression string) (value T) {
-	b.Helper()
-	b.run(chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
-	return value
-}
 
 // buildPlugin builds the plugin as it is released, and returns its program: how large that is belongs to what is measured.
 var buildPlugin = sync.OnceValues(func() (string, error) {
@@ -215,59 +135,38 @@ var pages = map[string]struct{ dump, path string }{
 
 // TestAccessibility opens every page in light and dark, on a telephone and on a wall, and applies the rules of checks.js and of axe-core.
 func TestAccessibility(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
 	b.expectProblems = true // the page of an error has its status
 	addresses := map[string]string{"stuck.yaml": serveDump(t, dumps+"stuck.yaml"), "windows.yaml": serveDump(t, dumps+"windows.yaml")}
 	for name, page := range pages {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{360, 1280, 3840} {
-				var shot []byte
 				b.run(
 					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromedp.EmulateViewport(width, 900), chromedp.Navigate(addresses[page.dump]+page.path), chromedp.WaitVisible("main h1"),
-					chromedp.FullScreenshot(&shot, 100),
+					chromedp.EmulateViewport(width, 900),
 				)
+				b.open(addresses[page.dump] + page.path)
+				b.waitVisible("main h1")
+				b.savePicture(os.Getenv(screenshotVariable), fmt.Sprintf("%s-%s-%d.png", name, scheme, width),
+					func(picture *[]byte) chromedp.Action { return chromedp.FullScreenshot(picture, 100) })
 				b.checkAccessibility(t, fmt.Sprintf("%s, %s, %d pixels", name, scheme, width))
-				if dir := os.Getenv(screenshotVariable); dir != "" {
-					if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), shot, 0o600); err != nil {
-						t.Error(err)
-					}
-				}
 			}
 		}
 	}
 	b.checkRequests(addresses["stuck.yaml"], addresses["windows.yaml"])
 }
 
-// checkRequests fails if the browser asked for anything but the pages.
-func (b *browser) checkRequests(addresses ...string) {
-	b.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.requests) == 0 {
-		b.Error("no request was noted")
-	}
-	for _, request := range b.requests {
-		isOurs := request == "about:blank"
-		for _, address := range addresses {
-			isOurs = isOurs || strings.HasPrefix(request, address)
-		}
-		if !isOurs {
-			b.Errorf("the browser asked for %s", request)
-		}
-	}
-}
-
 // TestKeyboard moves over the nodes with arrow keys and opens one.
 func TestKeyboard(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
-	address := serveDump(t, dumps+"stuck.yaml")
-	var at, tip string
-	b.run(
-		chromedp.Navigate(address), chromedp.WaitVisible(".cells"), chromedp.Focus(".cells"),
-		chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.WaitVisible("#tip"),
-		chromedp.Text("#tip", &tip), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#work"), chromedp.Location(&at),
-	)
+	b.open(serveDump(t, dumps+"stuck.yaml"))
+	b.press(".cells", kb.ArrowRight+kb.ArrowRight+kb.ArrowRight)
+	tip := b.text("#tip")
+	b.press(".cells", kb.Enter)
+	b.waitVisible("#work")
+	at := evaluate[string](b, `location.href`)
 	if !strings.HasSuffix(at, "/nodes/n3") || !strings.Contains(tip, "n3 failed") || !strings.Contains(tip, "base: tuning config") || !strings.Contains(tip, "StageFailed") {
 		t.Errorf("it says %q and opens %s", tip, at)
 	}
@@ -275,26 +174,28 @@ func TestKeyboard(t *testing.T) {
 
 // TestPointer hovers over a node: the page says what it does, and no more when the pointer leaves.
 func TestPointer(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
-	b.run(chromedp.Navigate(serveDump(t, dumps+"stuck.yaml")), chromedp.WaitVisible(".cells"))
-	at := evaluate[[]float64](b, `(() => { const r = document.querySelector('.cells i[data-n=n3]').getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
-	var tip string
-	b.run(chromedp.MouseEvent(input.MouseMoved, at[0], at[1]), chromedp.WaitVisible("#tip"), chromedp.Text("#tip", &tip))
+	b.open(serveDump(t, dumps+"stuck.yaml"))
+	x, y := b.center(".cells i[data-n=n3]")
+	b.run(chromedp.MouseEvent(input.MouseMoved, x, y))
+	tip := b.text("#tip")
 	if !strings.Contains(tip, "n3 failed") || !strings.Contains(tip, "StageFailed") {
 		t.Errorf("over n3 it says %q", tip)
 	}
-	b.run(chromedp.MouseEvent(input.MouseMoved, 2, 2), chromedp.WaitNotVisible("#tip"))
+	b.run(chromedp.MouseEvent(input.MouseMoved, 2, 2))
+	b.waitFor(`!` + element("#tip") + `.checkVisibility()`)
 }
 
 // TestDrains: the page of a rollout lists the nodes that are drained, and that of a node says what keeps its pods.
 func TestDrains(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
-	address := serveDump(t, dumps+"stuck.yaml")
-	var drains, why string
-	b.run(
-		chromedp.Navigate(address+"rollouts/skyhook/driver"), chromedp.WaitVisible("#drains tbody tr:nth-child(2)"), chromedp.Text("#drains tbody tr:nth-child(2)", &drains),
-		chromedp.Click("#drains tbody tr:nth-child(2) a"), chromedp.WaitVisible("#why .drain"), chromedp.Text("#why", &why),
-	)
+	b.open(serveDump(t, dumps+"stuck.yaml") + "rollouts/skyhook/driver")
+	drains := b.text("#drains tbody tr:nth-child(2)")
+	b.click("#drains tbody tr:nth-child(2) a")
+	b.waitVisible("#why .drain")
+	why := b.text("#why")
 	for text, wants := range map[string][]string{
 		drains: {"n2", "2 of 2", "default/train ProtectedPod: must not be interrupted", "default/web-2 PodDisruptionBudget"},
 		why:    {"2 of 2 pods left, draining for ", "default/train ProtectedPod: must not be interrupted"},
@@ -319,6 +220,7 @@ const dropFile = `((name, text) => {
 
 // TestDroppedManifest shows the plan before and after a manifest that is chosen, and one that is dropped.
 func TestDroppedManifest(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
 	file, err := filepath.Abs(repository + "/internal/cli/testdata/reboot.yaml")
 	if err != nil {
@@ -329,14 +231,16 @@ func TestDroppedManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := serveDump(t, dumps+"stuck.yaml") + "plan"
-	for name, give := range map[string]chromedp.Action{
-		"chosen": chromedp.SetUploadFiles("#drop input", []string{file}), "dropped": chromedp.Evaluate(fmt.Sprintf("%s('reboot.yaml', %q)", dropFile, raw), nil),
+	for name, give := range map[string]func(){
+		"chosen":  func() { b.chooseFile("#drop input", file) },
+		"dropped": func() { b.run(chromedp.Evaluate(fmt.Sprintf("%s('reboot.yaml', %q)", dropFile, raw), nil)) },
 	} {
-		var before, after string
-		b.run(
-			chromedp.Navigate(address), chromedp.WaitVisible(".gantt"), chromedp.Text("#plan", &before),
-			give, chromedp.WaitVisible("#plan section:nth-of-type(2)"), chromedp.Text("#plan", &after),
-		)
+		b.open(address)
+		b.waitVisible(".gantt")
+		before := b.text("#plan")
+		give()
+		b.waitVisible("#plan section:nth-of-type(2)")
+		after := b.text("#plan")
 		if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") {
 			t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
 		}
@@ -389,7 +293,9 @@ func TestDisconnected(t *testing.T) {
 	direct, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	line, address := startLine(t, direct)
 	live := func() string { return evaluate[string](b, `document.getElementById('live').textContent`) }
-	b.run(chromedp.Navigate(address), chromedp.WaitVisible(".cells"), chromedp.Evaluate(`window.mark = 1`, nil))
+	b.open(address)
+	b.waitVisible(".cells")
+	b.run(chromedp.Evaluate(`window.mark = 1`, nil))
 	waitUntil(t, "live", func() bool { return live() == "live" })
 	b.expectProblems = true // requests that fail are on the console
 	line.cut()
@@ -426,7 +332,9 @@ const scrollTimes = `new Promise((resolve) => {
 func TestLargeFleet(t *testing.T) {
 	b := startBrowser(t)
 	address, pid := serve(t, "--from", writeLargeDump(t, 5000))
-	b.run(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address), chromedp.WaitVisible(".cells"))
+	b.run(chromedp.EmulateViewport(1280, 900))
+	b.open(address)
+	b.waitVisible(".cells")
 	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != 5003 {
 		t.Errorf("the page shows %d nodes, want 5003", count)
 	}
@@ -436,10 +344,12 @@ func TestLargeFleet(t *testing.T) {
 		evaluate[int](b, `performance.getEntriesByType('navigation')[0].transferSize`)>>10, len(frames), frames[len(frames)/2], frames[len(frames)*95/100])
 
 	// a choice is submitted with all filters as soon as it is made
-	b.run(chromedp.SendKeys(`input[name=q]`, "node-00"), chromedp.SetValue(`select[name=state]`, "not-ready"), chromedp.WaitVisible(`.legend a[aria-current]`))
-	b.run(chromedp.SetValue(`select[name=by]`, "zone"), chromedp.WaitVisible(`//h3[contains(., "zone-3")]`))
-	var at string
-	b.run(chromedp.Location(&at))
+	b.press("input[name=q]", "node-00")
+	b.choose("select[name=state]", "not-ready")
+	b.waitVisible(".legend a[aria-current]")
+	b.choose("select[name=by]", "zone")
+	b.waitFor(`Array.from(document.querySelectorAll('h3')).some((h) => h.textContent.includes('zone-3'))`)
+	at := evaluate[string](b, `location.href`)
 	if count := evaluate[int](b, `document.querySelectorAll('.cells i').length`); count != 10 {
 		t.Errorf("%s shows %d nodes, want 10", at, count)
 	}
@@ -447,7 +357,10 @@ func TestLargeFleet(t *testing.T) {
 	if err != nil || u.Query().Get("state") != "not-ready" || u.Query().Get("by") != "zone" || u.Query().Get("q") != "node-00" {
 		t.Errorf("the address does not say what is shown: %s", at)
 	}
-	b.run(chromedp.Navigate(address+"rollouts/skyhook/gpu"), chromedp.WaitVisible("main h1"), chromedp.Navigate(address+"plan"), chromedp.WaitVisible("main h1"))
+	for _, path := range []string{"rollouts/skyhook/gpu", "plan"} {
+		b.open(address + path)
+		b.waitVisible("main h1")
+	}
 	t.Logf("memory of the plugin with a dump of 5,000 nodes: %s", readMemory(t, pid))
 	b.checkRequests(address)
 }

@@ -32,6 +32,7 @@ spec:
 
 // TestWindow: open pages follow a window that opens and closes, which no object in the cluster says.
 func TestWindow(t *testing.T) {
+	t.Parallel()                                                                           // no other test that runs with it needs the API server
 	opens := time.Now().UTC().Add(30 * time.Second).Truncate(time.Minute).Add(time.Minute) // in 30 to 90 seconds
 	closes := opens.Add(time.Minute)
 	b := startBrowser(t)
@@ -40,7 +41,9 @@ func TestWindow(t *testing.T) {
 	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
 
 	open := func(path string) {
-		b.run(chromedp.Navigate(address+path), chromedp.WaitVisible("main h1"), chromedp.Evaluate(`window.mark = 1`, nil))
+		b.open(address + path)
+		b.waitVisible("main h1")
+		b.run(chromedp.Evaluate(`window.mark = 1`, nil))
 	}
 	waitFor := func(text string, earliest time.Time) {
 		t.Helper()
