@@ -89,8 +89,7 @@ func collectHandovers() (stop func() []time.Duration) {
 // withOperators returns as many nodes, those of the operators among them.
 func withOperators(t *testing.T, nodes []string) []string {
 	t.Helper()
-	out := cluster.Kubectl(t, "-n", suite.OperatorNamespace, "get", "pods", "-l", suite.OperatorSelector, "-o", "jsonpath={.items[*].spec.nodeName}")
-	chosen := strings.Fields(out)
+	chosen := cluster.OperatorNodes(t)
 	slices.Sort(chosen)
 	chosen = slices.Compact(chosen)
 	for _, n := range nodes {

@@ -80,17 +80,31 @@ func (c *Cluster) fillPool(operator Operator) error {
 		return err
 	}
 	return poll(func() error {
-		out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector, "-o", "jsonpath={.items[*].spec.nodeName}")
+		on, err := c.operatorNodes()
 		if err != nil {
 			return err
 		}
-		homes := strings.Fields(out)
-		if len(homes) != 1 {
-			return fmt.Errorf("a single operator is expected, and there are some on %v", homes)
+		if len(on) != 1 {
+			return fmt.Errorf("a single operator is expected, and there are some on %v", on)
 		}
-		c.pool.Open(slices.DeleteFunc(slices.Clone(c.nodes), func(n string) bool { return n == homes[0] }))
+		c.pool.Open(slices.DeleteFunc(slices.Clone(c.nodes), func(n string) bool { return n == on[0] }))
 		return nil
 	})
+}
+
+// OperatorNodes returns the node of each pod of the operator.
+func (c *Cluster) OperatorNodes(t *testing.T) []string {
+	t.Helper()
+	on, err := c.operatorNodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return on
+}
+
+func (c *Cluster) operatorNodes() ([]string, error) {
+	out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector, "-o", "jsonpath={.items[*].spec.nodeName}")
+	return strings.Fields(out), err
 }
 
 // hasOtherTest reports whether a test that is neither this one nor contains it has a node.
