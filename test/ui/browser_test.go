@@ -75,11 +75,14 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// noteMessage keeps the beginning of a message for the case that an answer never comes, except of those by which waitFor asks.
+// polls marks the expressions that waitFor asks for again and again.
+const polls = " /* polls */"
+
+// noteMessage keeps the beginning of a message for the case that an answer never comes, except of those by which waitFor polls.
 func (b *browser) noteMessage(format string, args ...any) {
 	const length, number = 300, 100
 	message := fmt.Sprintf(format, args...)
-	if strings.Contains(message, "checkVisibility") || strings.Contains(message, `{"type":"boolean","value":false}`) {
+	if strings.Contains(message, polls) || strings.Contains(message, `{"type":"boolean","value":false}`) {
 		return
 	}
 	b.mu.Lock()
@@ -139,7 +142,7 @@ func (b *browser) waitFor(expression string) {
 	defer cancel()
 	for {
 		holds := false
-		err := chromedp.Run(ctx, evaluation(expression, &holds))
+		err := chromedp.Run(ctx, evaluation(expression+polls, &holds))
 		switch {
 		case holds:
 			return
