@@ -126,6 +126,7 @@ type recordedRequest struct {
 	at         time.Time
 	method     string
 	path, body string
+	answer     int // HTTP status; 0 if there is none
 }
 
 func (l *requestRecorder) wrap(c *rest.Config) *rest.Config {
@@ -146,17 +147,25 @@ type recordingTransport struct {
 }
 
 func (l recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && r.Body != nil && !r.URL.Query().Has("dryRun") {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+	if r.Method == http.MethodGet || r.Body == nil || r.URL.Query().Has("dryRun") {
+		return l.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	l.l.mu.Lock()
+	index := len(l.l.all)
+	l.l.all = append(l.l.all, recordedRequest{at: time.Now(), method: r.Method, path: r.URL.Path, body: string(body)})
+	l.l.mu.Unlock()
+	answer, err := l.next.RoundTrip(r)
+	if err == nil {
 		l.l.mu.Lock()
-		l.l.all = append(l.l.all, recordedRequest{time.Now(), r.Method, r.URL.Path, string(body)})
+		l.l.all[index].answer = answer.StatusCode
 		l.l.mu.Unlock()
 	}
-	return l.next.RoundTrip(r)
+	return answer, err
 }
 
 // collectLines is a log that a test reads.
