@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,18 +18,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// blockingTransport blocks patches to paths with a suffix until it is unblocked or their context ends.
+// blockingTransport blocks patches to some paths until it is unblocked or their context ends.
 type blockingTransport struct {
-	next http.RoundTripper
-	ends string
-	open chan struct{}
+	next   http.RoundTripper
+	blocks func(path string) bool
+	open   chan struct{}
 
 	mu      sync.Mutex
 	waiting int
 }
 
 func (g *blockingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, g.ends) {
+	if q.Method == http.MethodPatch && g.blocks(q.URL.Path) {
 		g.mu.Lock()
 		g.waiting++
 		g.mu.Unlock()
@@ -41,6 +42,11 @@ func (g *blockingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(q)
 }
 
+// endsWith is for paths with a suffix.
+func endsWith(suffix string) func(path string) bool {
+	return func(path string) bool { return strings.HasSuffix(path, suffix) }
+}
+
 func (g *blockingTransport) countWaiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +57,7 @@ func (g *blockingTransport) countWaiting() int {
 func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blockingTransport) {
 	t.Helper()
 	s := newScenario(t, nodes)
-	g := &blockingTransport{ends: ends, open: make(chan struct{})}
+	g := &blockingTransport{blocks: endsWith(ends), open: make(chan struct{})}
 	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		g.next = next
 		return g
@@ -129,6 +135,33 @@ func TestSlowNode(t *testing.T) {
 	}
 	if got := s.GetNode("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 		t.Errorf("when n1 answers again it becomes %q", got)
+	}
+}
+
+// TestSlowAnnotations shows that the stages of a node do not wait while other nodes, which wait for it, get their annotations: these are
+// sent to a few of them at a time, and no more than maxStatusOnlyNodes are in flight.
+func TestSlowAnnotations(t *testing.T) {
+	s, g := newSlowScenario(t, maxStatusOnlyNodes+20, "")
+	g.blocks = func(path string) bool {
+		return strings.Contains(path, "/nodes/") && !strings.Contains(path+"/", "/nodes/n1/")
+	}
+	s.Apply(strings.Replace(demo, "spec:", "spec:\n  interruptionBudget: {count: 1}", 1))
+	var others []string
+	for i := 2; i <= maxStatusOnlyNodes+20; i++ {
+		others = append(others, fmt.Sprintf("n%d", i))
+	}
+	for range 12 {
+		s.passWithout(others...)
+	}
+	if got := s.GetNode("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		t.Errorf("while annotations of other nodes wait n1 is %q", got)
+	}
+	const next = 1 // node that was admitted after n1
+	if got, want := g.countWaiting(), s.cluster.options.Parallel/2+next; got != want {
+		t.Errorf("%d nodes are being written to, want %d", got, want)
+	}
+	if got, want := len(s.cluster.inFlight.view().nodes), maxStatusOnlyNodes+next; got != want {
+		t.Errorf("%d nodes are in flight, want %d", got, want)
 	}
 }
 
@@ -236,7 +269,7 @@ func TestSlowStatus(t *testing.T) {
 	for len(s.podNames()) < 2 {
 		s.passWithout()
 	}
-	g.ends, s.statusesHang = "/skyhooks/demo/status", true
+	g.blocks, s.statusesHang = endsWith("/skyhooks/demo/status"), true
 	for range 12 {
 		s.passWithout()
 	}
@@ -276,7 +309,7 @@ func TestSlowLedger(t *testing.T) {
 	if len(plan.Ledgers) != 1 {
 		t.Fatalf("with a budget of three the ledgers are %v", plan.Ledgers)
 	}
-	g.ends, s.statusesHang = "/skyhooks/demo/status", true
+	g.blocks, s.statusesHang = endsWith("/skyhooks/demo/status"), true
 	_, err := s.cluster.Apply(context.Background(), o, plan)
 	s.Must(err)
 	s.updateStatuses(o, plan)

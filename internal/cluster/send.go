@@ -23,10 +23,14 @@ type sending struct {
 	ended func()
 }
 
+// lastShare is of how many parts one may be of what goes last while other parts wait.
+const lastShare = 8
+
 // sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
 // parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
 // flight until both are sent. What waited for a ledger takes turns with the rest, so that many admissions do not delay the next stages
-// of nodes.
+// of nodes. What only gives nodes annotations and conditions goes last, both parts in a row and few nodes at a time: nobody waits for it,
+// and with a new rollout every node of a fleet gets some. One of lastShare parts is such a one even if others wait.
 type sendQueue struct {
 	most int // parts that are sent at the same time
 
@@ -35,7 +39,10 @@ type sendQueue struct {
 	first, second []*sending
 	admitting     []*sending // first parts that waited for a ledger
 	isTurn        bool       // of one of these
+	last          []*sending
 	workers       int
+	lastWorkers   int // of these, how many send what goes last
+	taken         int // parts so far
 }
 
 func newSendQueue(most int) *sendQueue {
@@ -48,10 +55,15 @@ func newSendQueue(most int) *sendQueue {
 func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending, isAdmitting bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if isAdmitting {
-		q.admitting = append(q.admitting, all...)
-	} else {
-		q.first = append(q.first, all...)
+	for _, s := range all {
+		to := &q.first
+		switch {
+		case s.goesLast:
+			to = &q.last
+		case isAdmitting:
+			to = &q.admitting
+		}
+		*to = append(*to, s)
 	}
 	for range min(len(all), q.most-q.workers) {
 		q.workers++
@@ -59,8 +71,8 @@ func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending, isAdmitting boo
 	}
 }
 
-// awaitRoom waits until no more parts wait than are sent at the same time. What is planned next is not planned from objects that are out
-// of date then, and those of few plans are kept.
+// awaitRoom waits until no more parts wait than are sent at the same time, without those for which nobody waits. What is planned next is
+// not planned from objects that are out of date then, and those of few plans are kept.
 func (q *sendQueue) awaitRoom() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,12 +84,31 @@ func (q *sendQueue) awaitRoom() {
 // work sends one part after the other until the queue is empty.
 func (q *sendQueue) work() {
 	for s := q.take(); s != nil; s = q.take() {
-		if s.pass.sendPart(s) {
-			q.mu.Lock()
-			q.second = append(q.second, s)
-			q.mu.Unlock()
+		hasMore := s.pass.sendPart(s)
+		if hasMore && s.goesLast {
+			hasMore = s.pass.sendPart(s)
 		}
+		q.end(s, hasMore)
 	}
+}
+
+// end notes that a part was sent, and keeps the next one.
+func (q *sendQueue) end(s *sending, hasMore bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.goesLast {
+		q.lastWorkers--
+	}
+	if hasMore {
+		q.second = append(q.second, s)
+	}
+}
+
+// roomForLast returns to how many more nodes may be sent what goes last, if to most at a time.
+func (q *sendQueue) roomForLast(most int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(most-len(q.last)-q.lastWorkers, 0)
 }
 
 // take returns what is sent next; nil when there is nothing, and the worker ends.
@@ -91,11 +122,19 @@ func (q *sendQueue) take() *sending {
 	if len(*from) == 0 || len(q.second) > q.most && (*from)[0].pass.objects != q.second[0].pass.objects {
 		from = &q.second
 	}
+	isTurnOfLast := len(*from) == 0 || q.taken%lastShare == lastShare-1
+	if isTurnOfLast && len(q.last) > 0 && q.lastWorkers < (q.most+1)/2 {
+		from = &q.last
+	}
 	if len(*from) == 0 {
 		q.workers--
 		return nil
 	}
+	q.taken++
 	s := (*from)[0]
+	if s.goesLast {
+		q.lastWorkers++
+	}
 	(*from)[0] = nil
 	*from = (*from)[1:]
 	q.hasRoom.Signal()

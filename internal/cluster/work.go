@@ -17,7 +17,7 @@ import (
 // One pass is bounded, so that what happens meanwhile is soon observed. Nodes that exceed a bound wait for the next pass.
 const (
 	maxActiveNodes     = 200 // nodes with actions
-	maxStatusOnlyNodes = 100 // nodes that only get annotations
+	maxStatusOnlyNodes = 100 // nodes that only get annotations and conditions, with those of earlier passes that still wait for theirs
 	usualActions       = 3   // of one node: an outcome, what comes next, and the object that ended
 )
 
@@ -43,6 +43,7 @@ type nodeWork struct {
 	failed     map[rollout.Ref]bool // rollouts whose work on the node failed
 	changed    bool                 // something was changed that is to be observed at once
 	onlyChecks bool                 // checks for drift start or end, and nothing else happens
+	goesLast   bool                 // nobody waits for it: the node only gets annotations and conditions
 	observed   bool                 // a pass left the node alone because of this work; see inFlight.view
 	late       bool                 // the outcome of its pass was taken before it completed
 }
@@ -138,10 +139,33 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	}
 	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
 	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
-	if len(active) > maxActiveNodes || len(statusOnly) > maxStatusOnlyNodes {
+	room := p.inFlight.queue.roomForLast(maxStatusOnlyNodes)
+	if len(active) > maxActiveNodes || len(statusOnly) > room {
 		p.inFlight.retry(p.now)
 	}
-	return append(p.nextActive(active), statusOnly[:min(len(statusOnly), maxStatusOnlyNodes)]...)
+	statusOnly = statusOnly[:min(len(statusOnly), room)]
+	if len(statusOnly) > 0 {
+		admitted := findAdmittedNodes(plan)
+		for _, w := range statusOnly {
+			w.goesLast = len(admitted) <= maxActiveNodes && !admitted[w.node] && w.adopted.Empty()
+		}
+	}
+	return append(p.nextActive(active), statusOnly...)
+}
+
+// findAdmittedNodes returns the nodes on which a plan finds targets admitted. If they are more than a pass works on, each waits for many
+// others whatever is sent first. Then nothing goes last: it would only add passes.
+func findAdmittedNodes(plan rollout.Plan) map[string]bool {
+	out := map[string]bool{}
+	for i := range plan.Reports {
+		for j := range plan.Reports[i].Verdicts {
+			switch v := &plan.Reports[i].Verdicts[j]; v.Phase {
+			case rollout.PhaseInFlight, rollout.PhaseFailing, rollout.PhaseFailed:
+				out[v.Node] = true
+			}
+		}
+	}
+	return out
 }
 
 // isOnlyChecks reports whether a work only starts or ends checks for drift. Nobody waits for these: the engine has asked for a pass in
