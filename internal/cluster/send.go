@@ -23,7 +23,7 @@ type sending struct {
 	ended func()
 }
 
-// lastShare is of how many parts one may be of what goes last while other parts wait.
+// lastShare is how many parts are sent for one that goes last, while others wait.
 const lastShare = 8
 
 // sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second

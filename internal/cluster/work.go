@@ -139,18 +139,34 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	}
 	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
 	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
-	room := p.inFlight.queue.roomForLast(maxStatusOnlyNodes)
-	if len(active) > maxActiveNodes || len(statusOnly) > room {
+	if len(active) > maxActiveNodes {
 		p.inFlight.retry(p.now)
 	}
-	statusOnly = statusOnly[:min(len(statusOnly), room)]
-	if len(statusOnly) > 0 {
-		admitted := findAdmittedNodes(plan)
-		for _, w := range statusOnly {
-			w.goesLast = len(admitted) <= maxActiveNodes && !admitted[w.node] && w.adopted.Empty()
-		}
+	return append(p.nextActive(active), p.nextStatusOnly(plan, statusOnly)...)
+}
+
+// nextStatusOnly bounds the nodes of a pass that only get annotations and conditions, and decides which of them go last. Those of earlier
+// passes that still wait take room only from others that go last.
+func (p *pass) nextStatusOnly(plan rollout.Plan, all []*nodeWork) (out []*nodeWork) {
+	if len(all) == 0 {
+		return nil
 	}
-	return append(p.nextActive(active), statusOnly...)
+	admitted := findAdmittedNodes(plan)
+	room, roomForLast := maxStatusOnlyNodes, p.inFlight.queue.roomForLast(maxStatusOnlyNodes)
+	for _, w := range all {
+		w.goesLast = len(admitted) <= maxActiveNodes && !admitted[w.node] && w.adopted.Empty()
+		left := &room
+		if w.goesLast {
+			left = &roomForLast
+		}
+		if *left == 0 {
+			p.inFlight.retry(p.now)
+			continue
+		}
+		*left--
+		out = append(out, w)
+	}
+	return out
 }
 
 // findAdmittedNodes returns the nodes on which a plan finds targets admitted. If they are more than a pass works on, each waits for many
