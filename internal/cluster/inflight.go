@@ -32,6 +32,7 @@ type inFlight struct {
 
 	mu          sync.Mutex
 	nodes       map[string]*nodeWork
+	deletions   map[*nodeWork]bool       // works that only delete objects that ended, and leave their nodes free
 	statuses    map[types.UID]bool       // objects whose status is being written, or their ledger
 	ledgers     map[types.UID]func()     // objects whose ledger is being written: what writes their status afterwards, or nil
 	failedUntil map[failureKey]time.Time // what failed a moment ago
@@ -53,6 +54,7 @@ func (k failureKey) String() string { return k.node + " " + k.rollout.String() }
 // inFlightView is what was in flight at one moment.
 type inFlightView struct {
 	nodes    map[string]bool
+	deleting map[request]bool    // objects that ended
 	rollouts map[rollout.Ref]int // with the number past the orders of the admissions on their way
 	statuses map[types.UID]bool
 	failed   map[failureKey]bool // what failed the last time
@@ -61,7 +63,7 @@ type inFlightView struct {
 func newInFlight(parallel int) *inFlight {
 	return &inFlight{
 		queue: newSendQueue(parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff),
-		conflicts: flowcontrol.NewBackOff(minConflictBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{},
+		conflicts: flowcontrol.NewBackOff(minConflictBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{}, deletions: map[*nodeWork]bool{},
 		statuses: map[types.UID]bool{}, ledgers: map[types.UID]func(){}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
@@ -70,7 +72,7 @@ func newInFlight(parallel int) *inFlight {
 func (f *inFlight) view() inFlightView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses), failed: make(map[failureKey]bool, len(f.failedUntil))}
+	v := inFlightView{nodes: make(map[string]bool, len(f.nodes)), deleting: map[request]bool{}, rollouts: map[rollout.Ref]int{}, statuses: maps.Clone(f.statuses), failed: make(map[failureKey]bool, len(f.failedUntil))}
 	for key := range f.failedUntil {
 		v.failed[key] = true
 	}
@@ -80,7 +82,18 @@ func (f *inFlight) view() inFlightView {
 			v.rollouts[r] = max(v.rollouts[r], past)
 		}
 	}
+	for w := range f.deletions {
+		for i := range w.deletions {
+			v.deleting[objectOf(&w.deletions[i])] = true
+			v.rollouts[w.deletions[i].Rollout] += 0
+		}
+	}
 	return v
+}
+
+// objectOf is the object of an action.
+func objectOf(a *rollout.Action) request {
+	return request{rollout: a.Rollout, node: a.Node, object: a.Object}
 }
 
 // await has the works in flight for a rollout that do more than check for drift request a pass when they complete, and reports whether
@@ -88,10 +101,16 @@ func (f *inFlight) view() inFlightView {
 func (f *inFlight) await(ref rollout.Ref) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.nodes {
+	wait := func(w *nodeWork) {
 		if _, ok := w.rollouts[ref]; ok && !w.onlyChecks {
 			w.observed, found = true, true
 		}
+	}
+	for _, w := range f.nodes {
+		wait(w)
+	}
+	for w := range f.deletions {
+		wait(w)
 	}
 	return found
 }
@@ -110,12 +129,26 @@ func (f *inFlight) add(all []*nodeWork) {
 	}
 }
 
-// complete ends the flight of a node: from now on it is observed and decided about again. It reports whether that needs a
+// addDeletions notes that objects are being deleted, if any are.
+func (f *inFlight) addDeletions(w *nodeWork) {
+	if w == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deletions[w] = true
+}
+
+// complete ends the flight of a work: from now on its node is observed and decided about again. It reports whether that needs a
 // pass. If nothing was changed and no pass left the node alone meanwhile, the same would be decided again.
 func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.nodes, w.node)
+	if f.deletions[w] {
+		delete(f.deletions, w)
+	} else {
+		delete(f.nodes, w.node)
+	}
 	f.completed[plannedFrom] = append(f.completed[plannedFrom], w)
 	hasLateRetry := w.late && !f.retryAt.IsZero()
 	return w.changed || w.observed || hasLateRetry
@@ -247,7 +280,9 @@ func (f *inFlight) delay(key failureKey, err error, now time.Time) error {
 func (f *inFlight) forgetErrors(w *nodeWork) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgetError(failureKey{node: w.node})
+	if !w.onlyDeletes { // what failed meanwhile on its node is not its own
+		f.forgetError(failureKey{node: w.node})
+	}
 	for name := range w.rollouts {
 		if !w.failed[name] {
 			f.forgetError(failureKey{w.node, name})
@@ -314,6 +349,9 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.nodes {
+		w.late = true
+	}
+	for w := range f.deletions {
 		w.late = true
 	}
 	out := Outcome{RetryAt: f.retryAt, Errors: f.failed, Untainted: f.untainted}

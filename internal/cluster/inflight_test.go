@@ -18,9 +18,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// blockingTransport blocks patches to some paths until it is unblocked or their context ends.
+// blockingTransport blocks requests of one method to some paths until it is unblocked or their context ends.
 type blockingTransport struct {
 	next   http.RoundTripper
+	method string
 	blocks func(path string) bool
 	open   chan struct{}
 
@@ -29,7 +30,7 @@ type blockingTransport struct {
 }
 
 func (g *blockingTransport) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method == http.MethodPatch && g.blocks(q.URL.Path) {
+	if q.Method == g.method && g.blocks(q.URL.Path) {
 		g.mu.Lock()
 		g.waiting++
 		g.mu.Unlock()
@@ -53,11 +54,11 @@ func (g *blockingTransport) countWaiting() int {
 	return g.waiting
 }
 
-// newSlowScenario is a scenario whose Cluster does not wait for what it sends, with some of its requests blocked.
+// newSlowScenario is a scenario whose Cluster does not wait for what it sends, with some of its patches blocked.
 func newSlowScenario(t *testing.T, nodes int, ends string) (*scenario, *blockingTransport) {
 	t.Helper()
 	s := newScenario(t, nodes)
-	g := &blockingTransport{blocks: endsWith(ends), open: make(chan struct{})}
+	g := &blockingTransport{method: http.MethodPatch, blocks: endsWith(ends), open: make(chan struct{})}
 	s.wrapRequests(func(next http.RoundTripper) http.RoundTripper {
 		g.next = next
 		return g
@@ -162,6 +163,32 @@ func TestSlowAnnotations(t *testing.T) {
 	}
 	if got, want := len(s.cluster.inFlight.view().nodes), maxStatusOnlyNodes+next; got != want {
 		t.Errorf("%d nodes are in flight, want %d", got, want)
+	}
+}
+
+// TestSlowDeletions shows that no stage waits for the deletion of the pod before, and that each pod is deleted once.
+func TestSlowDeletions(t *testing.T) {
+	s, g := newSlowScenario(t, 1, "")
+	g.method = http.MethodDelete
+	s.Apply(demo)
+	for range 12 {
+		s.passWithout()
+	}
+	if got := s.GetNode("n1").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
+		t.Errorf("while nothing can be deleted n1 is %q", got)
+	}
+	pods := s.podNames()
+	if waiting := g.countWaiting(); len(pods) < 2 || waiting != len(pods) {
+		t.Errorf("%d deletions were sent for the pods %v", waiting, pods)
+	}
+	if !s.cluster.inFlight.await(skyhook.Ref("demo")) {
+		t.Error("nothing is known to be in flight for the Skyhook")
+	}
+	g.unblock()
+	s.cluster.WaitForInFlight()
+	s.passWithout()
+	if got := s.podNames(); len(got) > 0 {
+		t.Errorf("the pods %v are left", got)
 	}
 }
 

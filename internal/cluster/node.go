@@ -103,8 +103,20 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 	return true
 }
 
-// finish deletes objects whose outcome is recorded by now, and writes the node's conditions.
+// finish writes the conditions of the node, or deletes objects whose outcome is recorded by now.
 func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
+	if work.after == nil {
+		w.deleteObjects(ctx, work)
+		return nil
+	}
+	if !work.conditions.TouchesStatus() {
+		return nil
+	}
+	_, err := w.try(request{node: work.node, object: "status"}, func() error { return w.writeConditions(ctx, work) })
+	return err
+}
+
+func (w nodeWriter) deleteObjects(ctx context.Context, work *nodeWork) {
 	for _, a := range work.deletions {
 		if a.Verb != rollout.VerbSweep {
 			work.done = append(work.done, a)
@@ -114,16 +126,11 @@ func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
 		if err != nil {
 			w.failRollout(ctx, work, a, err)
 		}
-		work.changed = work.changed || isDeleted && !work.onlyChecks
+		work.changed = work.changed || isDeleted && !work.onlyChecks && !work.onlyDeletes
 		if isAccepted {
 			work.done = append(work.done, a)
 		}
 	}
-	if work.after == nil || !work.conditions.TouchesStatus() {
-		return nil
-	}
-	_, err := w.try(request{node: work.node, object: "status"}, func() error { return w.writeConditions(ctx, work) })
-	return err
 }
 
 func (w nodeWriter) writeConditions(ctx context.Context, work *nodeWork) error {

@@ -102,6 +102,11 @@ func (o Outcome) AllActions() []rollout.Action {
 // IsInFlight reports whether the node was in flight when this was observed: nothing is decided about it.
 func (o *Objects) IsInFlight(node string) bool { return o.inFlight.nodes[node] }
 
+// isBeingDeleted reports whether an action deletes what was being deleted when this was observed.
+func (o *Objects) isBeingDeleted(a *rollout.Action) bool {
+	return a.Verb == rollout.VerbSweep && o.inFlight.deleting[objectOf(a)]
+}
+
 // hasInFlight reports whether something was being sent for a rollout when this was observed.
 func (o *Objects) hasInFlight(ref rollout.Ref) bool {
 	_, ok := o.inFlight.rollouts[ref]

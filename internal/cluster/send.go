@@ -28,9 +28,10 @@ const lastShare = 8
 
 // sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
 // parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
-// flight until both are sent. What waited for a ledger takes turns with the rest, so that many admissions do not delay the next stages
-// of nodes. What only gives nodes annotations and conditions goes last, both parts in a row and few nodes at a time: nobody waits for it,
-// and with a new rollout every node of a fleet gets some. One of lastShare parts is such a one even if others wait.
+// flight until both are sent. Deletions of objects that ended count as second parts, but their node is free by then. What waited for a
+// ledger takes turns with the rest, so that many admissions do not delay the next stages of nodes. What only gives nodes annotations and
+// conditions goes last, both parts in a row and few nodes at a time: nobody waits for it, and with a new rollout every node of a fleet gets
+// some. One of lastShare parts is such a one even if others wait.
 type sendQueue struct {
 	most int // parts that are sent at the same time
 
@@ -195,12 +196,18 @@ func (p *pass) sendPart(s *sending) (hasMore bool) {
 	if w.begun {
 		p.attempt(s.ctx, w, writer.finish)
 	}
+	deletions := w.takeDeletions()
+	p.inFlight.addDeletions(deletions)
 	p.complete(w)
+	if deletions != nil {
+		s.nodeWork = deletions
+		return true
+	}
 	s.ended()
 	return false
 }
 
-// complete ends the flight of a node, and requests a pass if that is needed.
+// complete ends the flight of a work, and requests a pass if that is needed.
 func (p *pass) complete(w *nodeWork) {
 	needsPass := p.inFlight.complete(w, p.objects)
 	if needsPass && p.options.OnComplete != nil {
@@ -217,7 +224,9 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 	err := part(ctx, w)
 	if err == nil {
 		p.inFlight.forgetErrors(w)
-		p.refused.remove(request{node: w.node})
+		if !w.onlyDeletes {
+			p.refused.remove(request{node: w.node})
+		}
 		return true
 	}
 	switch {

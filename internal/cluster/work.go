@@ -38,14 +38,16 @@ type nodeWork struct {
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
 	conditions node.Edit        // conditions that are still to be written
-	deletions  []rollout.Action // of objects that ended
+	deletions  []rollout.Action // of objects that ended; when all else is done they are a work of their own
 	done       []rollout.Action
 	failed     map[rollout.Ref]bool // rollouts whose work on the node failed
 	changed    bool                 // something was changed that is to be observed at once
 	onlyChecks bool                 // checks for drift start or end, and nothing else happens
-	goesLast   bool                 // nobody waits for it: the node only gets annotations and conditions
-	observed   bool                 // a pass left the node alone because of this work; see inFlight.view
-	late       bool                 // the outcome of its pass was taken before it completed
+	// it deletes objects that ended, on a node that is free: the pass that their watches request is soon enough
+	onlyDeletes bool
+	goesLast    bool // nobody waits for it: the node only gets annotations and conditions
+	observed    bool // a pass left the node alone because of this work; see inFlight.view
+	late        bool // the outcome of its pass was taken before it completed
 }
 
 // fail notes that the work of one rollout on the node failed. What is left of it is not done; that of others is.
@@ -58,7 +60,21 @@ func (w *nodeWork) fail(name rollout.Ref) {
 
 // hasSecondPart reports whether something is to be sent after the first part: see nodeWriter.finish.
 func (w *nodeWork) hasSecondPart() bool {
-	return len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()
+	return w.after == nil && len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()
+}
+
+// takeDeletions returns the deletions as a work that leaves the node free: what comes next there does not wait for them. It returns nil
+// if there are none, or if the work itself deletes them.
+func (w *nodeWork) takeDeletions() *nodeWork {
+	if w.after == nil || len(w.deletions) == 0 {
+		return nil
+	}
+	d := &nodeWork{node: w.node, begun: true, deletions: w.deletions, onlyChecks: w.onlyChecks, onlyDeletes: true}
+	for _, a := range d.deletions {
+		d.addRollout(a.Rollout)
+	}
+	w.deletions = nil
+	return d
 }
 
 // withoutFailed leaves out the actions of rollouts whose work on the node failed.
@@ -234,7 +250,7 @@ func (a *applier) nextActive(all []*nodeWork) []*nodeWork {
 func (c *workCollector) addActions(actions []rollout.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if !c.hasActionsOf(a.Node) || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
+		if !c.hasActionsOf(a.Node) || c.objects.isBeingDeleted(a) || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
 			continue
 		}
 		w := c.byNode[a.Node]
