@@ -158,7 +158,7 @@ func TestSlowAnnotations(t *testing.T) {
 		t.Errorf("while annotations of other nodes wait n1 is %q", got)
 	}
 	const next = 1 // node that was admitted after n1
-	if got, want := g.countWaiting(), s.cluster.options.Parallel/2+next; got != want {
+	if got, want := g.countWaiting(), s.cluster.options.Parallel/4+next; got != want {
 		t.Errorf("%d nodes are being written to, want %d", got, want)
 	}
 	if got, want := len(s.cluster.inFlight.view().nodes), maxStatusOnlyNodes+next; got != want {

@@ -124,7 +124,7 @@ func (q *sendQueue) take() *sending {
 		from = &q.second
 	}
 	isTurnOfLast := len(*from) == 0 || q.taken%lastShare == lastShare-1
-	if isTurnOfLast && len(q.last) > 0 && q.lastWorkers < (q.most+1)/2 {
+	if isTurnOfLast && len(q.last) > 0 && q.lastWorkers < (q.most+3)/4 {
 		from = &q.last
 	}
 	if len(*from) == 0 {
