@@ -10,7 +10,9 @@ import (
 
 // Decide returns the next actions for a snapshot. All decisions are made here.
 func Decide(s Snapshot) Plan {
-	return newPlanner(&s).decide()
+	b := spareBuffers.Get().(*buffers)
+	defer b.release()
+	return newPlanner(&s, b).decide()
 }
 
 func (p *planner) decide() Plan {
@@ -44,7 +46,7 @@ func (p *planner) decide() Plan {
 // are evaluated like all others and keep their reservations, but the next actions wait for the outcome of the earlier
 // ones.
 func (p *planner) isOnSendingNode(a Action) bool {
-	n := p.byName[a.Node]
+	n := p.nodeNamed(a.Node)
 	return n != nil && n.Sending
 }
 

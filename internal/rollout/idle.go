@@ -18,7 +18,7 @@ const (
 // updateIdle finds out which of the nodes that were evaluated are idle after this plan.
 func (pr *Pruner) updateIdle(p *planner, plan Plan) {
 	for i := range plan.Actions {
-		if n := p.byName[plan.Actions[i].Node]; n != nil {
+		if n := p.nodeNamed(plan.Actions[i].Node); n != nil {
 			n.hasActions = true
 		}
 	}

@@ -6,14 +6,15 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"sync"
 )
 
 // planner is a snapshot with everything looked up once, in a total order that does not depend on the order of the
 // input, and the plan as far as it is made.
 type planner struct {
 	*Snapshot
-	nodes    []nodeState // by age, then name
-	byName   map[string]*nodeState
+	nodes    []nodeState    // by age, then name
+	ranks    map[string]int // by name
 	rollouts []rolloutState // by priority, then reference
 	targets  []targetState  // by rollout, then by node
 	groups   []groupState   // like Snapshot.Groups
@@ -68,14 +69,32 @@ func (r *rolloutState) isBypassed() bool {
 	return isDisabled || r.Broken != nil
 }
 
+// buffers have what a planner looks up of nodes and targets. One after the other uses them, because a fleet is decided about several times
+// a second.
+type buffers struct {
+	nodes   []nodeState
+	targets []targetState
+	ranks   map[string]int
+	names   []string // of nodes by rank, if no two are the same; ranks has these
+}
+
+var spareBuffers = sync.Pool{New: func() any { return &buffers{} }}
+
+// release gives the buffers to another planner. No plan refers to them.
+func (b *buffers) release() {
+	clear(b.nodes)
+	clear(b.targets)
+	spareBuffers.Put(b)
+}
+
 // newPlanner looks up everything in a snapshot. It decides nothing.
-func newPlanner(s *Snapshot) *planner {
+func newPlanner(s *Snapshot, b *buffers) *planner {
 	p := &planner{Snapshot: s}
 	p.plan.now = s.Now
-	p.addNodes()
+	p.addNodes(b)
 	p.addLedgers()
 	p.addGroups()
-	p.addRollouts()
+	p.addRollouts(b)
 	for i := range p.targets {
 		inspector{&p.targets[i]}.inspect(&p.plan)
 	}
@@ -86,8 +105,9 @@ func newPlanner(s *Snapshot) *planner {
 	return p
 }
 
-func (p *planner) addNodes() {
-	p.nodes = make([]nodeState, len(p.Nodes))
+func (p *planner) addNodes(b *buffers) {
+	b.nodes = resize(b.nodes, len(p.Nodes))
+	p.nodes = b.nodes
 	for i := range p.Nodes {
 		p.nodes[i].Node, p.nodes[i].index = &p.Nodes[i], i
 	}
@@ -99,16 +119,35 @@ func (p *planner) addNodes() {
 		)
 	}
 	sortStable(p.nodes, byAge)
-	p.byName = make(map[string]*nodeState, len(p.nodes))
-	for i := range p.nodes {
-		n := &p.nodes[i]
-		n.rank = i
-		n.isDuplicate = p.byName[n.Name] != nil
-		if !n.isDuplicate {
-			p.byName[n.Name] = n
+	b.rankNodes()
+	p.ranks = b.ranks
+}
+
+// rankNodes gives the nodes their ranks. Of several with one name the first counts.
+func (b *buffers) rankNodes() {
+	isSame := len(b.nodes) == len(b.names) && len(b.nodes) == len(b.ranks)
+	for i := range b.nodes {
+		b.nodes[i].rank = i
+		isSame = isSame && b.nodes[i].Name == b.names[i]
+	}
+	if isSame {
+		return
+	}
+	b.ranks, b.names = make(map[string]int, len(b.nodes)), resize(b.names, len(b.nodes))
+	for i := range b.nodes {
+		n := &b.nodes[i]
+		if _, n.isDuplicate = b.ranks[n.Name]; !n.isDuplicate {
+			b.ranks[n.Name] = i
 		}
+		b.names[i] = n.Name
+	}
+	if len(b.ranks) != len(b.nodes) {
+		b.names = nil
 	}
 }
+
+// resize returns a slice of this length whose items are zero, like all items of the given one.
+func resize[T any](s []T, length int) []T { return slices.Grow(s[:0], length)[:length] }
 
 func (p *planner) addLedgers() {
 	p.ledgers = make([]ledgerState, len(p.Ledgers), len(p.Ledgers)+len(p.Groups))
@@ -138,7 +177,7 @@ func (p *planner) addGroups() {
 	}
 }
 
-func (p *planner) addRollouts() {
+func (p *planner) addRollouts(b *buffers) {
 	p.rollouts = make([]rolloutState, len(p.Rollouts))
 	total := 0
 	for i := range p.Rollouts {
@@ -153,7 +192,8 @@ func (p *planner) addRollouts() {
 			cmp.Compare(a.UID, b.UID),
 		)
 	})
-	p.targets = make([]targetState, 0, total)
+	b.targets = resize(b.targets, total)
+	p.targets = b.targets[:0]
 	for i := range p.rollouts {
 		r := &p.rollouts[i]
 		r.title = r.Ref.Title()
@@ -206,7 +246,15 @@ func (p *planner) findNode(name string, next int) *nodeState {
 	if isNext && !p.nodes[next].isDuplicate {
 		return &p.nodes[next]
 	}
-	return p.byName[name]
+	return p.nodeNamed(name)
+}
+
+// nodeNamed returns the node of a name; nil if there is none.
+func (p *planner) nodeNamed(name string) *nodeState {
+	if rank, isKnown := p.ranks[name]; isKnown {
+		return &p.nodes[rank]
+	}
+	return nil
 }
 
 // markListedTwice marks the targets of nodes that the rollout lists more than once, except for the first of each.
@@ -270,7 +318,7 @@ func (p *planner) findOrAddLedger(owner Ref) *ledgerState {
 
 // findTarget returns the target of a rollout on a node; nil if there is none.
 func (p *planner) findTarget(rollout Ref, node string) *targetState {
-	n := p.byName[node]
+	n := p.nodeNamed(node)
 	if n == nil {
 		return nil
 	}

@@ -57,10 +57,10 @@ type queuedCandidate struct {
 // nodes have the same name, in which several rollouts share groups that come after others, or in which nodes are compared by their
 // pods. Such a snapshot cannot be pruned.
 func NewPruner(s *Snapshot) *Pruner {
-	p := newPlanner(s)
+	p := newPlanner(s, &buffers{})
 	isDeleting := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Deleting })
 	isRanked := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Drain.FewestPods })
-	if isDeleting || isRanked || len(p.byName) != len(s.Nodes) || p.hasSharedWaves() {
+	if isDeleting || isRanked || len(p.ranks) != len(s.Nodes) || p.hasSharedWaves() {
 		return nil
 	}
 	pr := &Pruner{
@@ -117,7 +117,7 @@ func (pr *Pruner) Decide(complete func(*Snapshot)) (Snapshot, Plan) {
 		last := pr.chooseNodes(width)
 		s := pr.prune()
 		complete(&s)
-		p := newPlanner(&s)
+		p := newPlanner(&s, &buffers{})
 		plan := p.decide()
 		if pr.isComplete(p, last) {
 			pr.updateIdle(p, plan)

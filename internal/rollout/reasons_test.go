@@ -121,7 +121,7 @@ func TestGatesHaveReasons(t *testing.T) {
 	}
 	for i, c := range cases {
 		s := newSnapshot(c.change)
-		p := newPlanner(&s)
+		p := newPlanner(&s, &buffers{})
 		target := &p.findRollout(ParseRef("Skyhook/demo")).targets[0]
 		for j, g := range gates[:i+1] {
 			stops := g.stops(target)

@@ -177,7 +177,7 @@ func (c usageCounter) isSettled(s Reservation) bool {
 	}
 	r := c.findRollout(s.Rollout)
 	isDeleting := r != nil && r.Deleting
-	return isDeleting || c.byName[s.Node] == nil
+	return isDeleting || c.nodeNamed(s.Node) == nil
 }
 
 // hasSeen reports whether an admission was observed on its node or refused there, or the node is another one now.
@@ -191,7 +191,7 @@ func (t *targetState) hasSeen(s Reservation) bool {
 }
 
 func (c usageCounter) countReservation(s Reservation) {
-	if n := c.byName[s.Node]; n != nil {
+	if n := c.nodeNamed(s.Node); n != nil {
 		n.isReserved = true
 	}
 	if r := c.findRollout(s.Rollout); r != nil {
