@@ -125,26 +125,34 @@ func (v *observer) parseCachedNodes(listed []*corev1.Node) []*node.Node {
 		if !isSame {
 			break
 		}
-		out[at] = v.parseNode(n)
+		if out[at] = v.ordered[at]; !isVersion(out[at], n) {
+			out[at] = v.parseNode(n)
+		}
 	}
 	if isSame {
+		v.ordered = out
 		return out
 	}
 	for i, n := range listed {
 		out[i] = v.parseNode(n)
 	}
 	sortNodes(out)
-	v.ranks = make(map[string]int, len(out))
+	v.ordered, v.ranks = out, make(map[string]int, len(out))
 	for i, n := range out {
 		v.ranks[n.Name] = i
 	}
 	return out
 }
 
+// isVersion reports whether a node was parsed from this version of it.
+func isVersion(parsed *node.Node, n *corev1.Node) bool {
+	return parsed.UID == string(n.UID) && parsed.ResourceVersion == n.ResourceVersion
+}
+
 // parseNode parses a node, unless this version of it was parsed before.
 func (v *observer) parseNode(n *corev1.Node) *node.Node {
 	prev := v.parsed[n.Name]
-	if prev != nil && prev.UID == string(n.UID) && prev.ResourceVersion == n.ResourceVersion {
+	if prev != nil && isVersion(prev, n) {
 		return prev
 	}
 	if ours, ok := v.writes.Nodes.Get(types.NamespacedName{Name: n.Name}); ok && ours.UID == string(n.UID) {

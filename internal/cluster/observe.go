@@ -42,7 +42,8 @@ type observer struct {
 	definitions map[types.UID]definition  // by ConfigMap
 	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
 	names       map[string]*node.Node     // nodes that existed at the last time; nil before the first
-	ranks       map[string]int            // places of the cached nodes in their order
+	ordered     []*node.Node              // the cached nodes of the last time, in their order
+	ranks       map[string]int            // their places
 	leaving     map[string]bool           // nodes that were in flight then
 	pods        versions[corev1.Pod]
 	nodeOpPods  versions[corev1.Pod]

@@ -360,7 +360,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 	for i := range report.Verdicts {
 		v := &report.Verdicts[i]
 		hasActions := c.byNode[v.Node] != nil
-		if !hasActions && (c.activeOnly || by.IsQuiet(v)) {
+		if !hasActions && (c.activeOnly || by.IsQuiet(i, v)) {
 			continue
 		}
 		n := c.objects.nodes[v.Node]

@@ -52,6 +52,7 @@ type Node struct {
 	marks       markRecord // of holds
 	known       bool
 	hasMarks    bool
+	mayDrain    bool
 
 	annotationBytes int // keys and values
 }
@@ -120,6 +121,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 	n.holds = n.findHolds()
 	n.marks = n.parseMarks()
 	n.hasMarks = n.looksMarked()
+	n.mayDrain = n.isHeldForWork()
 }
 
 // ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
@@ -175,7 +177,9 @@ func (n *Node) FullReason() *rollout.Why {
 }
 
 // MayBeDrained reports whether a Skyhook or an admitted NodeOp holds the node: then the pods on it matter.
-func (n *Node) MayBeDrained() bool {
+func (n *Node) MayBeDrained() bool { return n.mayDrain }
+
+func (n *Node) isHeldForWork() bool {
 	for _, s := range n.skyhooks {
 		if s.Cordoned {
 			return true

@@ -36,6 +36,9 @@ func ParseVersion(s string) (*semver.Version, error) {
 // and the build does not count, so v1, 1.0 and 1.0.0+x are equal. Strings that
 // are no versions come before all versions, in the order of their bytes.
 func CompareVersions(a, b string) int {
+	if a == b {
+		return 0
+	}
 	va, errA := ParseVersion(a)
 	vb, errB := ParseVersion(b)
 	switch {

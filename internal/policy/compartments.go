@@ -109,15 +109,26 @@ func (g *Grouping) GroupOf(n *Node) rollout.GroupRef {
 	return g.groupRef(v1alpha1.DefaultCompartment)
 }
 
+// countMembers counts the targets of each group. Most targets are in the group of the one before.
+func countMembers(targets []*rollout.Target) map[rollout.GroupRef]int {
+	out, last, count := map[rollout.GroupRef]int{}, rollout.GroupRef{}, 0
+	for _, t := range targets {
+		if t.Leaving || t.Gone {
+			continue
+		}
+		if t.Group != last {
+			out[last] += count
+			last, count = t.Group, 0
+		}
+		count++
+	}
+	out[last] += count
+	return out
+}
+
 // Groups returns the groups, with limits for these targets.
 func (g *Grouping) Groups(targets []*rollout.Target) []rollout.Group {
-	matched := map[rollout.GroupRef]int{}
-	for _, t := range targets {
-		isMember := !t.Leaving && !t.Gone
-		if isMember {
-			matched[t.Group]++
-		}
-	}
+	matched := countMembers(targets)
 	out := make([]rollout.Group, 0, len(g.compartments))
 	for _, c := range g.compartments {
 		group := g.template

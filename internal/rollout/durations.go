@@ -106,10 +106,18 @@ func (d *Durations) limit(key durationKey, recorded, now time.Time) time.Time {
 	return earlierOf(recorded, d.observe(d.limits, key, now))
 }
 
+// isUnlimited reports whether limit returns a recorded time as it is.
+func (d *Durations) isUnlimited(recorded, now time.Time) bool {
+	return recorded.Before(now) && (d == nil || len(d.limits) == 0)
+}
+
 // Measure replaces the times of a snapshot by what was observed, and forgets what the snapshot no longer has.
 func (d *Durations) Measure(s *Snapshot) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		if d.isUnlimited(n.ReadyAt, s.Now) {
+			continue
+		}
 		n.ReadyAt = d.limit(durationKey{kind: "ready", node: n.UID, began: n.ReadyAt.Unix()}, n.ReadyAt, s.Now)
 	}
 	d.measureLedgers(s)
@@ -200,7 +208,7 @@ func (m *targetMeasurer) measureTimes() {
 // limitTime limits the time of something that has happened to when it was observed.
 func (m *targetMeasurer) limitTime(kind string, of func(*Target) *time.Time) {
 	recorded := *of(m.target())
-	if recorded.IsZero() {
+	if recorded.IsZero() || m.isUnlimited(recorded, m.now) {
 		return
 	}
 	key := m.key()

@@ -230,6 +230,14 @@ func (c *Compiled) target(nodeName string) *target {
 	return c.all[at]
 }
 
+// targetAt returns the target on a node, which is at this place if the targets are those of a report.
+func (c *Compiled) targetAt(at int, nodeName string) *target {
+	if at < len(c.all) && c.all[at].node.Name == nodeName {
+		return c.all[at]
+	}
+	return c.target(nodeName)
+}
+
 // readPods reads the pods of the Skyhook, unless this version of a pod was read in the pass before. The pods of a node are in the order
 // of their creation. Those that check nodes for drift, or pull images before their turn, are apart: they are no work, unless the Skyhook
 // is being deleted and waits until they are gone.

@@ -81,9 +81,9 @@ func (c *Compiled) NoteQuiet(n *node.Node, v *rollout.Verdict) {
 	}
 }
 
-// IsQuiet reports whether that was noted.
-func (c *Compiled) IsQuiet(v *rollout.Verdict) bool {
-	t := c.target(v.Node)
+// IsQuiet reports whether that was noted. The verdict is at this place of its report.
+func (c *Compiled) IsQuiet(at int, v *rollout.Verdict) bool {
+	t := c.targetAt(at, v.Node)
 	return t != nil && t.quiet != "" && t.quiet == v.Phase
 }
 
