@@ -166,6 +166,31 @@ func TestSlowAnnotations(t *testing.T) {
 	}
 }
 
+// TestLatePlan shows that nothing is begun of a plan whose time is nearly over, and that the next pass does it.
+func TestLatePlan(t *testing.T) {
+	s := newScenario(t, 1)
+	s.cluster.options.ApplyTimeout = time.Minute
+	s.Apply(demo)
+	apply := func(age time.Duration) Outcome {
+		o, plan := s.decide(s.cluster)
+		o.observedAt = o.observedAt.Add(-age)
+		outcome, err := s.cluster.Apply(context.Background(), o, plan)
+		s.Must(err)
+		return outcome
+	}
+	if done := apply(0).AllActions(); len(done) == 0 {
+		t.Fatal("nothing begins")
+	}
+	s.SettlePods()
+	late := apply(50 * time.Second)
+	if done := late.AllActions(); len(done) > 0 || late.RetryAt.IsZero() {
+		t.Errorf("ten seconds before its time is over %d actions of a plan are begun, and the next pass is at %s", len(done), late.RetryAt)
+	}
+	if done := apply(0).AllActions(); len(done) == 0 {
+		t.Error("what was left is not done by the next pass")
+	}
+}
+
 // TestSlowDeletions shows that no stage waits for the deletion of the pod before, and that each pod is deleted once.
 func TestSlowDeletions(t *testing.T) {
 	s, g := newSlowScenario(t, 1, "")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -25,6 +26,9 @@ type sending struct {
 
 // lastShare is how many parts are sent for one that goes last, while others wait.
 const lastShare = 8
+
+// leastShare is the part of a plan's time that must be left for something to begin: one of leastShare.
+const leastShare = 4
 
 // sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
 // parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
@@ -217,7 +221,7 @@ func (p *pass) complete(w *nodeWork) {
 
 // attempt sends one part of the work on a node and records an error. It reports whether the work may go on.
 func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Context, *nodeWork) error) bool {
-	if ctx.Err() != nil {
+	if p.isLate(ctx) {
 		p.inFlight.retry(p.now)
 		return false
 	}
@@ -239,6 +243,13 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 		p.inFlight.recordUntainted(w, err)
 	}
 	return false
+}
+
+// isLate reports whether too little of a plan's time is left to begin something. It would be carried out while nobody waits for the answer
+// any more, and the next pass would send it again.
+func (p *pass) isLate(ctx context.Context) bool {
+	deadline, hasDeadline := ctx.Deadline()
+	return ctx.Err() != nil || hasDeadline && time.Until(deadline) < p.options.ApplyTimeout/leastShare
 }
 
 // decideAgain asks for another pass after a request that says nothing about what was to be done: the process ends, or the object was
