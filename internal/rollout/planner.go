@@ -69,13 +69,12 @@ func (r *rolloutState) isBypassed() bool {
 	return isDisabled || r.Broken != nil
 }
 
-// buffers have what a planner looks up of nodes and targets. One after the other uses them, because a fleet is decided about several times
-// a second.
+// buffers have what a planner looks up of nodes and targets. Decisions reuse them one after the other, because there are several a second.
 type buffers struct {
 	nodes   []nodeState
 	targets []targetState
 	ranks   map[string]int
-	names   []string // of nodes by rank, if no two are the same; ranks has these
+	names   []string // of nodes by rank; ranks has these
 }
 
 var spareBuffers = sync.Pool{New: func() any { return &buffers{} }}
@@ -125,7 +124,7 @@ func (p *planner) addNodes(b *buffers) {
 
 // rankNodes gives the nodes their ranks. Of several with one name the first counts.
 func (b *buffers) rankNodes() {
-	isSame := len(b.nodes) == len(b.names) && len(b.nodes) == len(b.ranks)
+	isSame := len(b.nodes) == len(b.names) && len(b.nodes) == len(b.ranks) // no two have one name
 	for i := range b.nodes {
 		b.nodes[i].rank = i
 		isSame = isSame && b.nodes[i].Name == b.names[i]
@@ -133,16 +132,13 @@ func (b *buffers) rankNodes() {
 	if isSame {
 		return
 	}
-	b.ranks, b.names = make(map[string]int, len(b.nodes)), resize(b.names, len(b.nodes))
+	b.ranks, b.names = make(map[string]int, len(b.nodes)), make([]string, len(b.nodes))
 	for i := range b.nodes {
 		n := &b.nodes[i]
 		if _, n.isDuplicate = b.ranks[n.Name]; !n.isDuplicate {
 			b.ranks[n.Name] = i
 		}
 		b.names[i] = n.Name
-	}
-	if len(b.ranks) != len(b.nodes) {
-		b.names = nil
 	}
 }
 
