@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -78,17 +79,34 @@ func (f *inFlight) view() inFlightView {
 	}
 	for name, w := range f.nodes {
 		v.nodes[name], w.observed = true, true
-		for r, past := range w.rollouts {
-			v.rollouts[r] = max(v.rollouts[r], past)
-		}
 	}
 	for w := range f.deletions {
 		for i := range w.deletions {
 			v.deleting[objectOf(&w.deletions[i])] = true
-			v.rollouts[w.deletions[i].Rollout] += 0
+		}
+	}
+	for w := range f.works() {
+		for r, past := range w.rollouts {
+			v.rollouts[r] = max(v.rollouts[r], past)
 		}
 	}
 	return v
+}
+
+// works returns everything that is in flight. The caller holds the lock.
+func (f *inFlight) works() iter.Seq[*nodeWork] {
+	return func(yield func(*nodeWork) bool) {
+		for _, w := range f.nodes {
+			if !yield(w) {
+				return
+			}
+		}
+		for w := range f.deletions {
+			if !yield(w) {
+				return
+			}
+		}
+	}
 }
 
 // objectOf is the object of an action.
@@ -101,16 +119,10 @@ func objectOf(a *rollout.Action) request {
 func (f *inFlight) await(ref rollout.Ref) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	wait := func(w *nodeWork) {
+	for w := range f.works() {
 		if _, ok := w.rollouts[ref]; ok && !w.onlyChecks {
 			w.observed, found = true, true
 		}
-	}
-	for _, w := range f.nodes {
-		wait(w)
-	}
-	for w := range f.deletions {
-		wait(w)
 	}
 	return found
 }
@@ -129,11 +141,8 @@ func (f *inFlight) add(all []*nodeWork) {
 	}
 }
 
-// addDeletions notes that objects are being deleted, if any are.
+// addDeletions adds a work that only deletes objects.
 func (f *inFlight) addDeletions(w *nodeWork) {
-	if w == nil {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deletions[w] = true
@@ -144,7 +153,7 @@ func (f *inFlight) addDeletions(w *nodeWork) {
 func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.deletions[w] {
+	if w.onlyDeletes {
 		delete(f.deletions, w)
 	} else {
 		delete(f.nodes, w.node)
@@ -348,10 +357,7 @@ func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 func (f *inFlight) takeOutcome() (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.nodes {
-		w.late = true
-	}
-	for w := range f.deletions {
+	for w := range f.works() {
 		w.late = true
 	}
 	out := Outcome{RetryAt: f.retryAt, Errors: f.failed, Untainted: f.untainted}

@@ -201,14 +201,15 @@ func (p *pass) sendPart(s *sending) (hasMore bool) {
 		p.attempt(s.ctx, w, writer.finish)
 	}
 	deletions := w.takeDeletions()
-	p.inFlight.addDeletions(deletions)
-	p.complete(w)
-	if deletions != nil {
-		s.nodeWork = deletions
-		return true
+	if deletions == nil {
+		p.complete(w)
+		s.ended()
+		return false
 	}
-	s.ended()
-	return false
+	p.inFlight.addDeletions(deletions) // before the node is free
+	p.complete(w)
+	s.nodeWork = deletions
+	return true
 }
 
 // complete ends the flight of a work, and requests a pass if that is needed.
