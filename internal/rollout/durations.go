@@ -21,6 +21,10 @@ type Durations struct {
 	limits map[durationKey]observed // of what was recorded with a time that was in the future then
 	drains map[drainKey]podDrain    // the drains of the last plan
 	waits  map[drainKey]podWait     // for protected pods
+
+	// measured are the targets of the last snapshot whose times were replaced, without those of drains, by the targets that it had. A
+	// target that is in the next snapshot too mostly has the same times there.
+	measured map[*Target]*Target
 }
 
 // durationKey identifies what is measured.
@@ -29,6 +33,7 @@ type durationKey struct {
 	rollout Ref
 	node    string // UID
 	item    string
+	object  string // its name
 	number  int
 	began   int64 // as recorded
 }
@@ -122,11 +127,12 @@ func (d *Durations) Measure(s *Snapshot) {
 	}
 	d.measureLedgers(s)
 	drains, waits := map[drainKey]podDrain{}, map[drainKey]podWait{}
+	measured := map[*Target]*Target{}
 	for i := range s.Rollouts {
 		r := &s.Rollouts[i]
 		for j := range r.Targets {
 			t := targetMeasurer{Durations: d, rollout: r, at: j, now: s.Now}
-			t.measureTimes()
+			t.measureTimesAgain(measured)
 			t.measureDrain(drains)
 			t.measureWait(waits)
 		}
@@ -134,7 +140,7 @@ func (d *Durations) Measure(s *Snapshot) {
 	if d == nil {
 		return
 	}
-	d.drains, d.waits = drains, waits
+	d.drains, d.waits, d.measured = drains, waits, measured
 	hasGone := func(_ durationKey, o observed) bool { return o.pass != d.pass }
 	maps.DeleteFunc(d.seen, hasGone)
 	maps.DeleteFunc(d.limits, hasGone)
@@ -183,6 +189,18 @@ func (m *targetMeasurer) key() durationKey {
 	return durationKey{rollout: m.rollout.Ref, node: t.UID, number: t.Admission}
 }
 
+// measureTimesAgain measures the times of a target. It begins from what they were in the last snapshot, and keeps that for the next one.
+func (m *targetMeasurer) measureTimesAgain(measured map[*Target]*Target) {
+	given := m.target()
+	if m.Durations != nil && m.Durations.measured[given] != nil {
+		m.rollout.Targets[m.at] = m.Durations.measured[given]
+	}
+	m.measureTimes()
+	if m.target() != given {
+		measured[given], m.isCopied = m.target(), false
+	}
+}
+
 func (m *targetMeasurer) measureTimes() {
 	m.limitTime("held", func(t *Target) *time.Time { return &t.HeldAt })
 	m.limitTime("admitted", func(t *Target) *time.Time { return &t.AdmittedAt })
@@ -192,17 +210,27 @@ func (m *targetMeasurer) measureTimes() {
 	m.measurePull()
 	isShared := true // with other targets
 	for i := range m.target().Tasks {
-		k := &m.target().Tasks[i]
-		hasAttempt := k.Object != "" && k.hasDeadline()
-		if !hasAttempt && k.FailedAt.IsZero() {
+		given := &m.target().Tasks[i]
+		hasAttempt := given.Object != "" && given.hasDeadline()
+		if !hasAttempt && given.FailedAt.IsZero() {
+			continue
+		}
+		k := *given
+		m.measureTask(&k, m.key(), m.now)
+		if k.hasTimesOf(given) {
 			continue
 		}
 		if isShared {
 			t := m.change()
-			t.Tasks, isShared = append([]Task(nil), t.Tasks...), false
+			t.Tasks, isShared = slices.Clone(t.Tasks), false
 		}
-		m.measureTask(&m.target().Tasks[i], m.key(), m.now)
+		m.target().Tasks[i] = k
 	}
+}
+
+// hasTimesOf reports whether the times that Durations replace are those of another task.
+func (t *Task) hasTimesOf(o *Task) bool {
+	return t.FailedAt.Equal(o.FailedAt) && t.Observed.Equal(o.Observed) && t.UnpulledSince.Equal(o.UnpulledSince)
 }
 
 // limitTime limits the time of something that has happened to when it was observed.
@@ -224,10 +252,13 @@ func (m *targetMeasurer) measureProof() {
 	if m.Durations == nil || p == nil || p.Since.IsZero() {
 		return
 	}
-	proof, key := *p, m.key()
-	key.kind, key.began = "proof", proof.Since.Unix()
-	proof.Observed = m.firstSeen(key, m.now)
-	m.change().Proof = &proof
+	key := m.key()
+	key.kind, key.began = "proof", p.Since.Unix()
+	if observed := m.firstSeen(key, m.now); !observed.Equal(p.Observed) {
+		proof := *p
+		proof.Observed = observed
+		m.change().Proof = &proof
+	}
 }
 
 // measureDrift measures how long a check takes.
@@ -236,10 +267,13 @@ func (m *targetMeasurer) measureDrift() {
 	if m.Durations == nil || d == nil || d.Object == "" {
 		return
 	}
-	drift, key := *d, m.key()
-	key.kind, key.item, key.began = "drift", drift.Object, drift.Created.Unix()
-	drift.Observed = m.firstSeen(key, m.now)
-	m.change().Drift = &drift
+	key := m.key()
+	key.kind, key.object, key.began = "drift", d.Object, d.Created.Unix()
+	if observed := m.firstSeen(key, m.now); !observed.Equal(d.Observed) {
+		drift := *d
+		drift.Observed = observed
+		m.change().Drift = &drift
+	}
 }
 
 // measureTask measures the running attempt, and bounds the time of the last failure.
@@ -252,7 +286,7 @@ func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
 	if d == nil || k.Object == "" || !k.hasDeadline() {
 		return
 	}
-	key.number, key.item, key.began = 0, k.ID+" "+k.Object, k.Started.Unix()
+	key.number, key.object, key.began = 0, k.Object, k.Started.Unix()
 	if k.Limit > 0 {
 		key.kind = "attempt"
 		k.Observed = d.firstSeen(key, now)

@@ -4,6 +4,9 @@
 package rollout
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -171,5 +174,88 @@ func TestWaitForOtherPods(t *testing.T) {
 		if got := s.Rollouts[0].Targets[0].ProtectedSince.Sub(now); got != step.since {
 			t.Errorf("after %s pods %v are waited for since %s, want %s", step.after, step.pods, got, step.since)
 		}
+	}
+}
+
+// TestMeasureKnownTargets measures targets at random times: as they were in the snapshot before, where their times are kept, and as copies of
+// them. Both have the same times, also when the clock is set back, and a target that was given is never changed.
+func TestMeasureKnownTargets(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		at := func(now time.Time) time.Time {
+			if r.IntN(3) == 0 {
+				return time.Time{}
+			}
+			return now.Add(time.Duration(r.IntN(40)-20) * time.Second)
+		}
+		newTarget := func(i int, now time.Time) Target {
+			out := Target{Node: fmt.Sprint("n", i), UID: fmt.Sprint("u", i), Admission: r.IntN(2), AdmittedAt: at(now), FinishedAt: at(now), PodsSeen: r.IntN(2) == 0}
+			if r.IntN(4) == 0 {
+				out.HeldAt = at(now)
+			}
+			for j := range 3 {
+				k := Task{ID: fmt.Sprint("task", j), FailedAt: at(now), Started: at(now), Attempts: r.IntN(2), Unpulled: r.IntN(3) == 0}
+				if r.IntN(2) == 0 {
+					k.Object, k.Limit, k.State = fmt.Sprint("pod", j), time.Hour, StateRunning
+				}
+				out.Tasks = append(out.Tasks, k)
+			}
+			switch r.IntN(6) {
+			case 0:
+				out.Proof = &Proof{Since: at(now)}
+			case 1:
+				out.Drift = &Drift{Object: "check", Created: at(now)}
+			case 2:
+				out.Pull = &Pull{Object: "pull", Created: at(now)}
+			}
+			return out
+		}
+		kept, copied, now := NewDurations(), NewDurations(), noon
+		given := make([]*Target, 4)
+		for step := range 50 {
+			now = now.Add(time.Duration(r.IntN(15)-4) * time.Second)
+			same, copies := Snapshot{Now: now, Rollouts: []Rollout{{}}}, Snapshot{Now: now, Rollouts: []Rollout{{}}}
+			var before []Target
+			for i := range given {
+				if given[i] == nil || r.IntN(5) == 0 {
+					given[i] = new(newTarget(i, now))
+				}
+				if r.IntN(10) == 0 {
+					continue // it is not in this snapshot
+				}
+				same.Rollouts[0].Targets = append(same.Rollouts[0].Targets, given[i])
+				copies.Rollouts[0].Targets = append(copies.Rollouts[0].Targets, new(*given[i]))
+				before = append(before, *given[i])
+				before[len(before)-1].Tasks = slices.Clone(given[i].Tasks)
+			}
+			all := slices.Clone(same.Rollouts[0].Targets)
+			kept.Measure(&same)
+			copied.Measure(&copies)
+			if !reflect.DeepEqual(same.Rollouts[0].Targets, copies.Rollouts[0].Targets) {
+				t.Fatalf("seed %d, step %d: the targets that were known differ\n%+v\n%+v", seed, step, same.Rollouts[0].Targets, copies.Rollouts[0].Targets)
+			}
+			for i, target := range all {
+				if !reflect.DeepEqual(*target, before[i]) {
+					t.Fatalf("seed %d, step %d: the target that was given is changed", seed, step)
+				}
+			}
+		}
+	}
+}
+
+// TestMeasuredTargetStays: a target of a running task is copied once, and not in each pass.
+func TestMeasuredTargetStays(t *testing.T) {
+	d, given := NewDurations(), &Target{Node: "n1", UID: "u1", Tasks: []Task{{ID: "driver", Object: "pod", Limit: time.Hour, State: StateRunning, Started: noon}}}
+	measure := func(now time.Time) *Target {
+		s := Snapshot{Now: now, Rollouts: []Rollout{{Targets: []*Target{given}}}}
+		d.Measure(&s)
+		return s.Rollouts[0].Targets[0]
+	}
+	first := measure(noon)
+	if first == given || !first.Tasks[0].Observed.Equal(noon) {
+		t.Fatalf("the attempt counts as observed at %v", first.Tasks[0].Observed)
+	}
+	if measure(noon.Add(time.Second)) != first {
+		t.Error("it was copied again")
 	}
 }

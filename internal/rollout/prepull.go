@@ -247,8 +247,11 @@ func (m *targetMeasurer) measurePull() {
 	if m.Durations == nil || p == nil || p.Object == "" {
 		return
 	}
-	pull, key := *p, m.key()
-	key.kind, key.item, key.began = "pull", pull.Object, pull.Created.Unix()
-	pull.Observed = m.firstSeen(key, m.now)
-	m.change().Pull = &pull
+	key := m.key()
+	key.kind, key.object, key.began = "pull", p.Object, p.Created.Unix()
+	if observed := m.firstSeen(key, m.now); !observed.Equal(p.Observed) {
+		pull := *p
+		pull.Observed = observed
+		m.change().Pull = &pull
+	}
 }
