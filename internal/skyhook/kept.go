@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -238,37 +237,82 @@ func (c *Compiled) targetAt(at int, nodeName string) *target {
 	return c.target(nodeName)
 }
 
-// readPods reads the pods of the Skyhook, unless this version of a pod was read in the pass before. The pods of a node are in the order
-// of their creation. Those that check nodes for drift, or pull images before their turn, are apart: they are no work, unless the Skyhook
-// is being deleted and waits until they are gone.
+// readPods reads the pods of the Skyhook. It takes over the pods of which the same version was read in the pass before, and what is known
+// of the nodes on which no pod has changed. The pods of a node are in the order of their creation. Those that check nodes for drift, or
+// pull images before their turn, are apart: they are no work, unless the Skyhook is being deleted and waits until they are gone.
 func (c *Compiled) readPods(before *Compiled) {
-	c.pods, c.driftPods, c.pullPods = map[string][]*podInfo{}, map[string][]*podInfo{}, map[string][]*podInfo{}
-	c.podsOn, c.read = map[string][]*corev1.Pod{}, map[types.UID]keptPod{}
-	for _, p := range c.in.Pods {
-		if !Owns(c.in.Skyhook, c.in.Config, p) || p.Spec.NodeName == "" {
-			continue
-		}
-		known := keptPod{pod: p}
-		if before != nil && before.read[p.UID].pod == p {
-			known = before.read[p.UID]
-		} else {
-			known.info = readPod(p)
-		}
-		c.read[p.UID] = known
-		out, info := c.pods, known.info
-		switch {
-		case c.in.Skyhook.DeletionTimestamp != nil:
-		case info.drift != nil:
-			out = c.driftPods
-		case info.pull != nil:
-			out = c.pullPods
-		}
-		c.podsOn[p.Spec.NodeName] = append(c.podsOn[p.Spec.NodeName], p)
-		out[p.Spec.NodeName] = append(out[p.Spec.NodeName], info)
+	if before == nil || !c.readsPodsLike(before) {
+		before = &Compiled{}
 	}
-	for _, all := range []map[string][]*podInfo{c.pods, c.driftPods, c.pullPods} {
-		for _, pods := range all {
+	changed := c.readChangedPods(before.read)
+	c.pods, c.driftPods, c.pullPods, c.podsOn = before.pods, before.driftPods, before.pullPods, before.podsOn
+	if len(changed) == 0 && before.pods != nil {
+		return
+	}
+	c.pods, c.driftPods, c.pullPods = withoutNodes(c.pods, changed), withoutNodes(c.driftPods, changed), withoutNodes(c.pullPods, changed)
+	c.podsOn = withoutNodes(c.podsOn, changed)
+	for _, k := range c.read {
+		if on := k.pod.Spec.NodeName; changed[on] {
+			out := c.podsLike(k.info)
+			out[on], c.podsOn[on] = append(out[on], k.info), append(c.podsOn[on], k.pod)
+		}
+	}
+	for on := range changed {
+		for _, pods := range [][]*podInfo{c.pods[on], c.driftPods[on], c.pullPods[on]} {
 			slices.SortFunc(pods, func(a, b *podInfo) int { return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name)) })
 		}
 	}
+}
+
+// readsPodsLike reports whether a pod is read alike in both passes.
+func (c *Compiled) readsPodsLike(before *Compiled) bool {
+	is, was := c.in.Skyhook, before.in.Skyhook
+	return is.UID == was.UID && is.Name == was.Name && c.in.Config.Namespace == before.in.Config.Namespace &&
+		(is.DeletionTimestamp == nil) == (was.DeletionTimestamp == nil)
+}
+
+// readChangedPods reads the pods, with those that are known from the pass before, and returns the nodes on which they differ. Pods are in
+// one order in both passes; in another one it reads more of them again.
+func (c *Compiled) readChangedPods(known []keptPod) (changed map[string]bool) {
+	changed, c.read = map[string]bool{}, make([]keptPod, 0, len(known)+len(known)/8)
+	for _, p := range c.in.Pods {
+		for ; len(known) > 0 && known[0].pod != p && known[0].info.name <= p.Name; known = known[1:] {
+			changed[known[0].pod.Spec.NodeName] = true // it is gone, or another version of it is there
+		}
+		switch {
+		case len(known) > 0 && known[0].pod == p:
+			c.read, known = append(c.read, known[0]), known[1:]
+		case p.Spec.NodeName != "" && Owns(c.in.Skyhook, c.in.Config, p):
+			c.read = append(c.read, keptPod{p, readPod(p)})
+			changed[p.Spec.NodeName] = true
+		}
+	}
+	for _, k := range known {
+		changed[k.pod.Spec.NodeName] = true
+	}
+	return changed
+}
+
+// withoutNodes returns a copy of what is known by nodes, without some of them.
+func withoutNodes[T any](known map[string]T, nodes map[string]bool) map[string]T {
+	out := maps.Clone(known)
+	if out == nil {
+		out = map[string]T{}
+	}
+	for n := range nodes {
+		delete(out, n)
+	}
+	return out
+}
+
+// podsLike returns the pods by node to which a pod belongs.
+func (c *Compiled) podsLike(p *podInfo) map[string][]*podInfo {
+	switch {
+	case c.in.Skyhook.DeletionTimestamp != nil:
+	case p.drift != nil:
+		return c.driftPods
+	case p.pull != nil:
+		return c.pullPods
+	}
+	return c.pods
 }

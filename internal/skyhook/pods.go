@@ -77,9 +77,11 @@ type podInfo struct {
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
 // are never trusted.
 func Owns(s *v1alpha1.Skyhook, c Config, p *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	return p.Namespace == c.Namespace && p.Labels[v1alpha1.LabelName] == s.Name && s.UID != "" &&
-		owner != nil && owner.UID == s.UID && owner.Kind == Kind
+	if p.Namespace != c.Namespace || p.Labels[v1alpha1.LabelName] != s.Name || s.UID == "" {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(p)
+	return owner != nil && owner.UID == s.UID && owner.Kind == Kind
 }
 
 // readPodAnnotation reads the annotation; false when it is missing or malformed.

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -108,7 +107,7 @@ type Compiled struct {
 	driftPods    map[string][]*podInfo    // that check nodes for drift, by the same
 	pullPods     map[string][]*podInfo    // that pull images before their turn, by the same
 	podsOn       map[string][]*corev1.Pod // all, by the same, in the order of Input.Pods
-	read         map[types.UID]keptPod
+	read         []keptPod                // the pods, in the order of Input.Pods
 	all          []*target
 	index        map[string]int         // of all, by node name
 	alike        map[shape]*targetTasks // tasks of nodes with equal records
