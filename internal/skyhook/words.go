@@ -51,7 +51,7 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.reporter().hasOwnCondition(n)
 	open, failing := status != v1alpha1.StatusComplete, on.Erroring
 	silent = silent || status == v1alpha1.StatusInProgress && !failing && c.reporter().isBrief(t)
-	if spoken && (silent || n.HasConditionReason(c.marks.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(c.marks.erroring, chooseReason(failing, erroringReasons))) {
+	if spoken && (silent || c.hasConditions(n, open, failing)) {
 		return node.Edit{}
 	}
 	var e node.Edit
@@ -63,6 +63,11 @@ func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
 	return e
 }
 
+// hasConditions reports whether the conditions of a node say so already.
+func (c *Compiled) hasConditions(n *node.Node, open, failing bool) bool {
+	return n.HasConditionReason(c.marks.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(c.marks.erroring, chooseReason(failing, erroringReasons))
+}
+
 // brief is how long a node may be in progress before its conditions say so, if what is done there interrupts nothing.
 const brief = 10 * time.Second
 
@@ -72,10 +77,12 @@ func (rep reporter) isBrief(t *target) bool {
 	return rep.isShortVisit(t.node.Name) && (!hasBegun || rep.in.Now.Sub(*t.rec.At) < brief)
 }
 
-// NoteQuiet notes that Words has nothing to say about a node that is finished or waits. The pass that has the node, and those that take it
-// over, need not ask again; what it says about other nodes depends on the clock. It is for the goroutine that makes the passes.
+// NoteQuiet notes that Words has nothing to say about a node that is finished, waits, or has the conditions of one in progress. The pass
+// that has the node, and those that take it over, need not ask again; what it says about other nodes depends on the clock. It is for the
+// goroutine that makes the passes.
 func (c *Compiled) NoteQuiet(n *node.Node, v *rollout.Verdict) {
-	isSteady := v.Phase == rollout.PhaseFinished || v.Phase == rollout.PhaseWaiting
+	isSteady := v.Phase == rollout.PhaseFinished || v.Phase == rollout.PhaseWaiting ||
+		v.Phase == rollout.PhaseInFlight && c.hasConditions(n, true, n.Skyhook(c.in.Skyhook.Name).Erroring)
 	if t := c.target(n.Name); t != nil && t.node == n && isSteady {
 		t.quiet = v.Phase
 	}

@@ -46,8 +46,19 @@ func TestNodeConditions(t *testing.T) {
 	if e := say(rollout.PhaseWaiting); e.TouchesStatus() || w.node("n1").Labels["skyhook.nvidia.com/status_demo"] != "waiting" {
 		t.Errorf("a node that waits gets %+v", e)
 	}
+	isQuiet := func() bool {
+		c, v := w.compile(s), &rollout.Verdict{Node: "n1", Phase: rollout.PhaseInFlight}
+		c.NoteQuiet(c.in.Nodes[0], v)
+		return c.IsQuiet(0, v)
+	}
+	if isQuiet() {
+		t.Error("a node in progress without conditions is not asked about again, but it gets them when it takes long")
+	}
 	say(rollout.PhaseInFlight)
 	shows("Erroring=False Not Erroring, NotReady=True Incomplete")
+	if !isQuiet() {
+		t.Error("a node in progress with its conditions is asked about in each pass")
+	}
 	w.fails["tuning|1.0.0/apply"] = 2
 	w.drive(s)
 	say(rollout.PhaseFailing)
