@@ -39,11 +39,9 @@ type statusWriter struct {
 func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
 	return w.update(ctx, s.UID, func() statusChange {
 		latest := w.writes.Skyhooks.Latest(s)
-		changed := latest.DeepCopy()
 		status.Admission = latest.Status.Admission
 		status.ImagePins = skyhook.KeepRecordedPins(latest.Status.ImagePins, status.ImagePins)
-		status.DeepCopyInto(&changed.Status)
-		return statusChange{latest, changed, latest.Status, changed.Status}
+		return statusChange{latest: latest, answer: &v1alpha1.Skyhook{}, was: latest.Status, status: status}
 	})
 }
 
@@ -51,10 +49,8 @@ func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyho
 func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
 	return w.update(ctx, p.UID, func() statusChange {
 		latest := w.writes.Policies.Latest(p)
-		changed := latest.DeepCopy()
 		status.Admission = latest.Status.Admission
-		status.DeepCopyInto(&changed.Status)
-		return statusChange{latest, changed, latest.Status, changed.Status}
+		return statusChange{latest: latest, answer: &v1alpha1.DeploymentPolicy{}, was: latest.Status, status: status}
 	})
 }
 
@@ -62,10 +58,8 @@ func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.Deploy
 func (w statusWriter) UpdateNodeOpStatus(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
 	return w.update(ctx, o.UID, func() statusChange {
 		latest := w.writes.NodeOps.Latest(o)
-		changed := latest.DeepCopy()
 		status.Admission = latest.Status.Admission
-		status.DeepCopyInto(&changed.Status)
-		return statusChange{latest, changed, latest.Status, changed.Status}
+		return statusChange{latest: latest, answer: &opv1.NodeOp{}, was: latest.Status, status: status}
 	})
 }
 
@@ -73,22 +67,48 @@ func (w statusWriter) UpdateNodeOpStatus(ctx context.Context, o *opv1.NodeOp, st
 func (w statusWriter) UpdateUpgradeStatus(ctx context.Context, u *opv1.NodeOpUpgrade, status opv1.NodeOpUpgradeStatus) (wrote bool, err error) {
 	return w.update(ctx, u.UID, func() statusChange {
 		latest := w.writes.Upgrades.Latest(u)
-		changed := latest.DeepCopy()
-		status.DeepCopyInto(&changed.Status)
-		return statusChange{latest, changed, latest.Status, changed.Status}
+		return statusChange{latest: latest, answer: &opv1.NodeOpUpgrade{}, was: latest.Status, status: status}
 	})
 }
 
-// statusChange is an object as it is and with another status.
+// statusChange is another status for an object.
 type statusChange struct {
-	latest, changed client.Object
-	was, status     any
+	latest      client.Object
+	answer      client.Object // becomes what the API server has when it is written
+	was, status any
+	encoded     json.RawMessage // the status; nil if it is not encoded yet
+}
+
+// isSame compares the statuses in their JSON form, where times have whole seconds and empty fields are absent.
+func (c *statusChange) isSame() (bool, error) {
+	if equality.Semantic.DeepEqual(c.was, c.status) {
+		return true, nil
+	}
+	was, err := json.Marshal(c.was)
+	if err != nil {
+		return false, fmt.Errorf("encoding a status: %w", err)
+	}
+	if err := c.encode(); err != nil {
+		return false, err
+	}
+	return bytes.Equal(was, c.encoded), nil
+}
+
+// encode encodes the status, once.
+func (c *statusChange) encode() (err error) {
+	if c.encoded != nil {
+		return nil
+	}
+	if c.encoded, err = json.Marshal(c.status); err != nil {
+		return fmt.Errorf("encoding a status: %w", err)
+	}
+	return nil
 }
 
 // update writes a status if it differs: now, or after the ledger of the object, which is being written.
 func (w statusWriter) update(ctx context.Context, uid types.UID, change func() statusChange) (wrote bool, err error) {
 	c := change()
-	same, err := isEqualJSON(c.was, c.status)
+	same, err := c.isSame()
 	if err != nil || same {
 		return false, err
 	}
@@ -118,9 +138,14 @@ func (w statusWriter) patchInFlight(ctx context.Context, uid types.UID, c status
 func (w statusWriter) patch(ctx context.Context, c statusChange) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
-	err = w.patchOwnerStatus(ctx, c.changed, types.JSONPatchType, []any{
+	if err := c.encode(); err != nil {
+		return false, err
+	}
+	c.answer.SetNamespace(c.latest.GetNamespace())
+	c.answer.SetName(c.latest.GetName())
+	err = w.patchOwnerStatus(ctx, c.answer, types.JSONPatchType, []any{
 		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": c.latest.GetResourceVersion()},
-		map[string]any{"op": "add", "path": "/status", "value": c.status},
+		map[string]any{"op": "add", "path": "/status", "value": c.encoded},
 	})
 	switch {
 	case err == nil:
@@ -129,20 +154,4 @@ func (w statusWriter) patch(ctx context.Context, c statusChange) (wrote bool, er
 		return false, nil
 	}
 	return false, fmt.Errorf("writing the status of %s: %w", c.latest.GetName(), err)
-}
-
-// isEqualJSON compares statuses in their JSON form, where times have whole seconds and empty fields are absent.
-func isEqualJSON(a, b any) (bool, error) {
-	if equality.Semantic.DeepEqual(a, b) {
-		return true, nil
-	}
-	rawA, err := json.Marshal(a)
-	if err != nil {
-		return false, fmt.Errorf("encoding a status: %w", err)
-	}
-	rawB, err := json.Marshal(b)
-	if err != nil {
-		return false, fmt.Errorf("encoding a status: %w", err)
-	}
-	return bytes.Equal(rawA, rawB), nil
 }
