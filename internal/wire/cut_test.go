@@ -36,10 +36,17 @@ var (
 	aJob  = func() runtime.Object { return &batchv1.Job{} }
 )
 
+// ownPods is the kind of a watch by labels.
+var ownPods = func() kind {
+	k := kinds[1]
+	k.kept = ownPod
+	return k
+}()
+
 var readers = map[string]reader{
 	"StripNode":     {kinds[0], aNode, func(o runtime.Object) { cluster.StripNode(o.(*corev1.Node)) }},
-	"StripPod":      {kinds[1], aPod, func(o runtime.Object) { cluster.StripPod(o.(*corev1.Pod)) }},
-	"StripOpPod":    {kinds[1], aPod, func(o runtime.Object) { cluster.StripNodeOpPod(o.(*corev1.Pod)) }},
+	"StripPod":      {ownPods, aPod, func(o runtime.Object) { cluster.StripPod(o.(*corev1.Pod)) }},
+	"StripOpPod":    {ownPods, aPod, func(o runtime.Object) { cluster.StripNodeOpPod(o.(*corev1.Pod)) }},
 	"StripWorkload": {kinds[1], aPod, func(o runtime.Object) { cluster.StripWorkload(o.(*corev1.Pod)) }},
 	"StripJob":      {kinds[2], aJob, func(o runtime.Object) { cluster.StripJob(o.(*batchv1.Job)) }},
 }

@@ -64,24 +64,33 @@ var nodeStatus = part{
 	},
 }
 
-// podSpec lists the fields that are read of our pods, of pods of NodeOps, or of pods that block a drain.
-var podSpec = part{
-	1: part{ // volumes
-		1: all,              // name
-		2: part{2: nothing}, // volumeSource: whether it is an emptyDir
-	},
+// ownPod lists the fields that are read of our pods and of those of NodeOps, which are watched by their labels.
+var ownPod = part{1: metadata, 2: ownPodSpec, 3: podStatus}
+
+var ownPodSpec = part{
 	2: part{ // containers
 		1: all, // name
 		2: all, // image
 	},
-	5:  all, // activeDeadlineSeconds
-	8:  all, // serviceAccountName
 	10: all, // nodeName
 	20: part{ // initContainers
 		1:  all, // name
 		2:  all, // image
 		24: all, // restartPolicy
 	},
+}
+
+// podSpec lists the fields that are read of any pod: of ours, or of one that blocks a drain.
+var podSpec = part{
+	1: part{ // volumes
+		1: all,              // name
+		2: part{2: nothing}, // volumeSource: whether it is an emptyDir
+	},
+	2:  ownPodSpec[2],
+	5:  all, // activeDeadlineSeconds
+	8:  all, // serviceAccountName
+	10: all, // nodeName
+	20: ownPodSpec[20],
 	22: all, // tolerations
 	25: all, // priority
 }

@@ -103,6 +103,9 @@ func findKind(r *http.Request) (kind, bool) {
 			below = parts[2]
 		}
 		if below == k.plural {
+			if k.name == "Pod" && r.URL.Query().Has("labelSelector") {
+				k.kept = ownPod
+			}
 			return k, true
 		}
 	}

@@ -128,6 +128,20 @@ func TestWatches(t *testing.T) {
 	}
 }
 
+// TestOwnPods: less is read of the pods that are watched by their labels than of workloads, which are watched node by node.
+func TestOwnPods(t *testing.T) {
+	for query, want := range map[string]bool{"labelSelector=a&watch=true": false, "fieldSelector=spec.nodeName%3Dn&watch=true": true} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1/api/v1/pods?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, isFiltered := findKind(r)
+		if _, hasTolerations := k.kept[2][22]; !isFiltered || hasTolerations != want {
+			t.Errorf("%s: filtered %v, tolerations are kept %v, want %v", query, isFiltered, hasTolerations, want)
+		}
+	}
+}
+
 func get(t *testing.T, c *http.Client, url string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
