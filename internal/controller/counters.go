@@ -87,25 +87,12 @@ func (t counters) countActions(d cluster.AppliedActions) {
 }
 
 func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {
-	if len(done) == 0 {
-		return
-	}
-	type place struct {
-		rollout rollout.Ref
-		node    string
-	}
-	at := map[place]*rollout.Target{}
-	for i := range s.Rollouts {
-		r := &s.Rollouts[i]
-		for j := range r.Targets {
-			if r.Targets[j].Admitted {
-				at[place{r.Ref, r.Targets[j].Node}] = r.Targets[j]
-			}
-		}
-	}
 	for _, a := range done {
 		t.actions.WithLabelValues(string(a.Verb)).Inc()
-		target, c := at[place{a.Rollout, a.Node}], by[a.Rollout]
+		if a.Verb != rollout.VerbRetire && a.Verb != rollout.VerbRecord {
+			continue
+		}
+		target, c := admittedTarget(s, a), by[a.Rollout]
 		if target != nil && a.Rollout.Kind == nodeop.Kind {
 			t.countNodeOp(target, a, s.Now)
 		}
@@ -121,6 +108,20 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 			t.countRecord(c, target, a, s.Now)
 		}
 	}
+}
+
+// admittedTarget finds the target of an action; nil if it was not admitted. It searches, because few actions are counted at a time.
+func admittedTarget(s rollout.Snapshot, a rollout.Action) *rollout.Target {
+	for i := range s.Rollouts {
+		if s.Rollouts[i].Ref != a.Rollout {
+			continue
+		}
+		targets := s.Rollouts[i].Targets
+		if at := slices.IndexFunc(targets, func(t *rollout.Target) bool { return t.Admitted && t.Node == a.Node }); at >= 0 {
+			return targets[at]
+		}
+	}
+	return nil
 }
 
 func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
