@@ -57,7 +57,7 @@ func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 	by, isListed := p.objects.skyhooks[name], map[string]bool{}
 	isKnown := func(content string) bool { return isListed[content] || p.accepted[name.String()+" "+content] }
 	for _, node := range nodes {
-		n := p.objects.nodes[node]
+		n := p.objects.Node(node)
 		if n == nil {
 			continue
 		}

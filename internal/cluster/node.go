@@ -25,7 +25,7 @@ type nodeWriter struct{ *pass }
 // when the node records it. An error of one rollout leaves out what that rollout does there, and nothing else.
 func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	work.actions = w.possibleActions(work.actions)
-	n := w.objects.nodes[work.node]
+	n := w.objects.Node(work.node)
 	if n == nil { // its records went with it; what is left are objects
 		work.deletions = work.actions
 		return nil

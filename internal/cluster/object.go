@@ -72,8 +72,8 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 
 // recallPod tells a pod to end before its next stage. It is the observed version that is changed: how far the pod was then counts.
 func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
-	for _, p := range w.objects.Pods {
-		if p.Name != a.Object || p.DeletionTimestamp != nil {
+	for _, p := range w.objects.podsNamed(a.Object) {
+		if p.DeletionTimestamp != nil {
 			continue
 		}
 		changed := p.DeepCopy()
@@ -167,8 +167,8 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) (isDelete
 	if op := w.nodeOp(a); op != nil {
 		return w.deleteOpObject(ctx, op, a)
 	}
-	for _, p := range w.objects.Pods {
-		if p.Name != a.Object || p.DeletionTimestamp != nil {
+	for _, p := range w.objects.podsNamed(a.Object) {
+		if p.DeletionTimestamp != nil {
 			continue
 		}
 		if err := w.deletePod(ctx, p); err != nil {

@@ -31,7 +31,7 @@ type Objects struct {
 	Nodes       []*node.Node        // by creation, then name
 	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
 	Policies    []*v1alpha1.DeploymentPolicy
-	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's
+	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's; by name
 	ConfigMaps  []*corev1.ConfigMap
 	Definitions map[string]*skyhook.Definition
 	NodeOps     []*opv1.NodeOp // by creation, then name
@@ -56,8 +56,8 @@ type Objects struct {
 	before     *compiledBefore
 	durations  *rollout.Durations // of the operator; nil for another observer
 
-	onDifference func(string) // see Options.OnDifference
-	nodes        map[string]*node.Node
+	onDifference func(string)                      // see Options.OnDifference
+	places       map[string]int                    // of the nodes, by name
 	isFirst      bool                              // nothing was observed before
 	vanished     []string                          // nodes that existed before
 	skyhooks     map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
@@ -140,7 +140,18 @@ func (o *Objects) generationOf(name rollout.Ref) int64 {
 }
 
 // Node is the node of this name; nil when there is none.
-func (o *Objects) Node(name string) *node.Node { return o.nodes[name] }
+func (o *Objects) Node(name string) *node.Node {
+	at, exists := o.places[name]
+	if !exists {
+		return nil
+	}
+	return o.Nodes[at]
+}
+
+// indexNodes makes the index of the nodes. It uses that of the nodes of another pass again if these have the same names.
+func (o *Objects) indexNodes(before []*node.Node, places map[string]int) {
+	o.places = node.IndexByName(before, places, o.Nodes, func(n *node.Node) *node.Node { return n })
+}
 
 // policyOfSkyhook finds the policy that a Skyhook names.
 func (o *Objects) policyOfSkyhook(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
@@ -174,13 +185,9 @@ func (o *Objects) configMap(name string) *corev1.ConfigMap {
 	return o.ConfigMaps[at]
 }
 
-// sort puts everything in a total order.
+// sort puts everything but Pods in a total order.
 func (o *Objects) sort() {
 	sortNodes(o.Nodes)
-	o.nodes = make(map[string]*node.Node, len(o.Nodes))
-	for _, n := range o.Nodes {
-		o.nodes[n.Name] = n
-	}
 	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
 		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), compareNames(a, b))
 	})
@@ -189,10 +196,60 @@ func (o *Objects) sort() {
 	})
 	slices.SortFunc(o.Policies, compareNames)
 	slices.SortFunc(o.Upgrades, compareNames)
-	slices.SortFunc(o.Pods, compareNames)
-	slices.SortFunc(o.NodeOpPods, compareNames)
+	slices.SortFunc(o.NodeOpPods, comparePods)
 	slices.SortFunc(o.Jobs, compareNames)
 	slices.SortFunc(o.ConfigMaps, compareNames)
+}
+
+// comparePods orders pods by namespace, then name. Thousands are compared in each pass, so it reads their fields itself.
+func comparePods(a, b *corev1.Pod) int {
+	if byNamespace := strings.Compare(a.Namespace, b.Namespace); byNamespace != 0 {
+		return byNamespace
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// podOrder sorts the pods of one pass after the other. It has the order of the pass before, in which most of them were.
+type podOrder struct {
+	ordered []*corev1.Pod
+	places  map[*corev1.Pod]int
+}
+
+// sort returns pods in the order of comparePods.
+func (o *podOrder) sort(pods []*corev1.Pod) []*corev1.Pod {
+	known, added := make([]*corev1.Pod, len(o.ordered)), []*corev1.Pod(nil)
+	for _, p := range pods {
+		if at, isKnown := o.places[p]; isKnown {
+			known[at] = p
+		} else {
+			added = append(added, p)
+		}
+	}
+	known = slices.DeleteFunc(known, func(p *corev1.Pod) bool { return p == nil })
+	slices.SortFunc(added, comparePods)
+	out := make([]*corev1.Pod, 0, len(pods))
+	for _, p := range added {
+		at, _ := slices.BinarySearchFunc(known, p, comparePods)
+		out, known = append(append(out, known[:at]...), p), known[at:]
+	}
+	o.ordered = append(out, known...)
+	if o.places == nil {
+		o.places = make(map[*corev1.Pod]int, len(pods))
+	}
+	clear(o.places)
+	for i, p := range o.ordered {
+		o.places[p] = i
+	}
+	return o.ordered
+}
+
+// podsNamed returns the pods of Skyhooks with this name: one, or none.
+func (o *Objects) podsNamed(name string) []*corev1.Pod {
+	at, isFound := slices.BinarySearchFunc(o.Pods, name, func(p *corev1.Pod, name string) int { return strings.Compare(p.Name, name) })
+	if !isFound {
+		return nil
+	}
+	return o.Pods[at : at+1]
 }
 
 // sortNodes sorts nodes by creation, then name.

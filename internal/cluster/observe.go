@@ -41,10 +41,12 @@ type observer struct {
 	parsed      map[string]*node.Node     // by name
 	definitions map[types.UID]definition  // by ConfigMap
 	missing     map[rollout.Ref]time.Time // owners of holds that were not found, and when that was seen first
-	names       map[string]*node.Node     // nodes that existed at the last time; nil before the first
+	existing    []*node.Node              // nodes that existed at the last time
+	places      map[string]int            // their places, by name; nil before the first time
 	ordered     []*node.Node              // the cached nodes of the last time, in their order
 	ranks       map[string]int            // their places
 	leaving     map[string]bool           // nodes that were in flight then
+	podOrder    podOrder
 	pods        versions[corev1.Pod]
 	nodeOpPods  versions[corev1.Pod]
 	jobs        versions[batchv1.Job]
@@ -67,7 +69,9 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err
 	}
+	o.Pods = v.podOrder.sort(o.Pods)
 	o.sort()
+	o.indexNodes(v.existing, v.places)
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
@@ -171,18 +175,19 @@ func (v *observer) addLiveNodes(ctx context.Context, cached []*node.Node) error 
 
 // findVanished notes which nodes are gone since the last time.
 func (v *observer) findVanished(o *Objects) {
-	o.isFirst = v.names == nil
-	for name := range v.names {
-		if o.nodes[name] == nil && !o.inFlight.nodes[name] {
-			o.vanished = append(o.vanished, name)
+	o.isFirst = v.places == nil
+	isGone := func(name string) bool { return o.Node(name) == nil && !o.inFlight.nodes[name] }
+	for _, n := range v.existing {
+		if isGone(n.Name) {
+			o.vanished = append(o.vanished, n.Name)
 		}
 	}
 	for name := range v.leaving { // nodes in flight count as gone when they have completed
-		if o.nodes[name] == nil && v.names[name] == nil && !o.inFlight.nodes[name] {
+		if _, existed := v.places[name]; !existed && isGone(name) {
 			o.vanished = append(o.vanished, name)
 		}
 	}
-	v.names, v.leaving = o.nodes, o.inFlight.nodes
+	v.existing, v.places, v.leaving = o.Nodes, o.places, o.inFlight.nodes
 }
 
 // lookList has the nodes whose pods the last plan asked for. It may be lost: then the next plan asks again.
@@ -221,7 +226,7 @@ func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map
 		}
 	}
 	for _, name := range look {
-		if !isListed[name] && o.nodes[name] != nil {
+		if !isListed[name] && o.Node(name) != nil {
 			out = append(out, name)
 		}
 	}

@@ -134,8 +134,8 @@ func TestSpecChangeReadsNodesLive(t *testing.T) {
 		s.Apply(request)
 		delete(cache.held, fmt.Sprintf("%T", &v1alpha1.SkyhookList{}))
 		looks.lists = 0
-		if o, _ := s.decide(s.cluster); o.nodes["n2"].Labels["pool"] != "cpu" {
-			t.Errorf("n2 is observed with the labels %v", o.nodes["n2"].Labels)
+		if o, _ := s.decide(s.cluster); o.Node("n2").Labels["pool"] != "cpu" {
+			t.Errorf("n2 is observed with the labels %v", o.Node("n2").Labels)
 		}
 		s.pass()
 		s.pass()

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ var startTime = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
 
 // newLargeCluster is what is observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
 func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
-	o := &Objects{nodes: map[string]*node.Node{}, Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
+	o := &Objects{Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
 		Namespace: "skyhook", AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 		RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 	}}
@@ -61,30 +62,23 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 		o.Nodes = append(o.Nodes, node.Parse(n, nil))
 	}
 	Snapshot(o, startTime)
-	for _, n := range o.Nodes {
-		o.nodes[n.Name] = n
-	}
+	o.indexNodes(nil, nil)
 	for _, s := range o.Skyhooks {
 		for _, e := range o.Compiled(s).Adopt {
-			o.nodes[e.Node] = o.nodes[e.Node].With(e.Edit)
+			o.Nodes[o.places[e.Node]] = o.Node(e.Node).With(e.Edit)
 		}
-	}
-	for i, n := range o.Nodes {
-		o.Nodes[i] = o.nodes[n.Name]
 	}
 	// The annotations of the reports are written.
 	snapshot, _ := Snapshot(o, startTime)
 	for _, r := range rollout.Decide(snapshot).Reports {
 		by := o.skyhooks[r.Rollout]
 		for _, v := range r.Verdicts {
-			n := o.nodes[v.Node]
-			o.nodes[v.Node] = n.With(by.Words(n, v))
+			n := o.Node(v.Node)
+			o.Nodes[o.places[v.Node]] = n.With(by.Words(n, v))
 		}
 	}
-	for i, n := range o.Nodes {
-		n = o.nodes[n.Name]
+	for _, n := range o.Nodes {
 		n.ResourceVersion = "2"
-		o.Nodes[i] = n
 	}
 	return o
 }
@@ -157,7 +151,7 @@ func BenchmarkNextPass(b *testing.B) {
 					for i := range changed {
 						at := (turn*changed + i) % nodes
 						n := *o.Nodes[at]
-						o.Nodes[at], o.nodes[n.Name] = &n, &n
+						o.Nodes[at] = &n
 					}
 					turn++
 					computePass(o, startTime.Add(time.Hour))
@@ -165,6 +159,76 @@ func BenchmarkNextPass(b *testing.B) {
 				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			})
 		}
+	}
+}
+
+// startPending starts both packages of a Skyhook on its pending nodes: their pods run.
+func startPending(b *testing.B, o *Objects, pending int) {
+	b.Helper()
+	for range 2 { // one package after the other
+		snapshot, _ := Snapshot(o, startTime)
+		w := nodeWriter{New(Options{}).newPass(o)}
+		for _, a := range rollout.Decide(snapshot).Actions {
+			n := o.Node(a.Node)
+			edit, err := w.editOf(a, n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n = n.With(edit)
+			o.Nodes[o.places[a.Node]] = n
+			if a.Verb != rollout.VerbRun {
+				continue
+			}
+			pod, err := o.skyhooks[a.Rollout].Object(a.Task, a.Then, n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			pod.UID, pod.ResourceVersion, pod.CreationTimestamp = types.UID(pod.Name), "1", metav1.Time{Time: startTime}
+			pod.Status.Phase = corev1.PodPending
+			for i, c := range pod.Spec.InitContainers {
+				state := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+				if i == 0 {
+					state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: startTime}}}
+				}
+				pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: state})
+			}
+			o.Pods = append(o.Pods, StripPod(pod))
+		}
+	}
+	slices.SortFunc(o.Pods, comparePods)
+	if len(o.Pods) != 2*pending {
+		b.Fatalf("%d pods run on %d nodes", len(o.Pods), pending)
+	}
+}
+
+// BenchmarkNextPassBusy is BenchmarkNextPass while pods run on some nodes, and 20 pods have changed since. Pods are listed in
+// any order.
+func BenchmarkNextPassBusy(b *testing.B) {
+	const changed = 20
+	for _, pending := range []int{50, 400} {
+		b.Run(fmt.Sprintf("nodes=1000/busy=%d", pending), func(b *testing.B) {
+			o := newLargeCluster(1000, 1, 2, pending)
+			startPending(b, o, pending)
+			o.before, o.durations = &compiledBefore{}, rollout.NewDurations()
+			computePass(o, startTime)
+			listed, order := slices.Clone(o.Pods), podOrder{}
+			rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
+			turn := 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			cpu := cpuTime(b)
+			for b.Loop() {
+				for i := range changed {
+					at := (turn*changed + i) % len(listed)
+					p := *listed[at]
+					listed[at] = &p
+				}
+				turn++
+				o.Pods = order.sort(listed)
+				computePass(o, startTime.Add(time.Minute))
+			}
+			b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
 	}
 }
 
@@ -198,7 +262,6 @@ func addNodeOp(o *Objects, hasPolicy bool) {
 		e := node.Edit{}
 		e.SetAnnotation(n, node.OpRecordKey(string(op.UID)), rec.String())
 		o.Nodes[i] = n.With(e)
-		o.nodes[n.Name] = o.Nodes[i]
 	}
 }
 
@@ -223,7 +286,7 @@ func BenchmarkNextPassNodeOp(b *testing.B) {
 					for i := range changed {
 						at := (turn*changed + i) % nodes
 						n := *o.Nodes[at]
-						o.Nodes[at], o.nodes[n.Name] = &n, &n
+						o.Nodes[at] = &n
 					}
 					turn++
 					computePass(o, startTime.Add(time.Hour))

@@ -71,7 +71,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
 		}
 		if anyIsFull && t.Blocked == nil && !t.Admitted {
-			if n := o.nodes[t.Node]; n != nil && n.IsFull() {
+			if n := o.Node(t.Node); n != nil && n.IsFull() {
 				t = r.CopyTarget(i)
 				t.Blocked = n.FullReason()
 			}

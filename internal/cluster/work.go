@@ -186,7 +186,7 @@ func (p *pass) nextStatusOnly(plan rollout.Plan, all []*nodeWork) (out []*nodeWo
 }
 
 // findAdmittedNodes returns the nodes on which a plan finds targets admitted. If they are more than a pass works on, each waits for many
-// others whatever is sent first. Then nothing goes last: it would only add passes.
+// others whatever is sent first. Then nothing goes last, it would only add passes, and not all of them are returned.
 func findAdmittedNodes(plan rollout.Plan) map[string]bool {
 	out := map[string]bool{}
 	for i := range plan.Reports {
@@ -194,6 +194,9 @@ func findAdmittedNodes(plan rollout.Plan) map[string]bool {
 			switch v := &plan.Reports[i].Verdicts[j]; v.Phase {
 			case rollout.PhaseInFlight, rollout.PhaseFailing, rollout.PhaseFailed:
 				out[v.Node] = true
+			}
+			if len(out) > maxActiveNodes {
+				return out
 			}
 		}
 	}
@@ -203,7 +206,7 @@ func findAdmittedNodes(plan rollout.Plan) map[string]bool {
 // isOnlyChecks reports whether a work only starts or ends checks for drift. Nobody waits for these: the engine has asked for a pass in
 // which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
 func (c *workCollector) isOnlyChecks(w *nodeWork) bool {
-	n := c.objects.nodes[w.node]
+	n := c.objects.Node(w.node)
 	if n == nil || !w.adopted.Empty() || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
 		return false
 	}
@@ -289,7 +292,7 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 // isOnlyProgress reports whether a work only records that pods have gone on with their next stages, or succeeded beside others, which the
 // pods show as well.
 func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
-	n := c.objects.nodes[w.node]
+	n := c.objects.Node(w.node)
 	isProgress := len(w.actions)+len(w.adoptedActions) > 0 && !w.hasOtherEdits &&
 		!slices.ContainsFunc(w.actions, isDueNow) && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
 	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
@@ -342,7 +345,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 			continue
 		}
 		for _, adopted := range op.Edits {
-			if w := c.statusWork(adopted.Node); w != nil && c.objects.nodes[adopted.Node] != nil {
+			if w := c.statusWork(adopted.Node); w != nil && c.objects.Node(adopted.Node) != nil {
 				w.addRollout(op.Rollout.Ref)
 				w.adopt(adopted)
 			}
@@ -363,7 +366,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 		if !hasActions && (c.activeOnly || by.IsQuiet(i, v)) {
 			continue
 		}
-		n := c.objects.nodes[v.Node]
+		n := c.objects.Node(v.Node)
 		if n == nil || c.isLeftOut(v.Node) {
 			continue
 		}
@@ -378,7 +381,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 
 // nodeOp is what Snapshot made of the NodeOp of an action, or of one that is gone and left a hold on the node; nil for others.
 func (p *pass) nodeOp(a rollout.Action) *nodeop.Compiled {
-	c, n := p.objects.nodeOps[a.Rollout], p.objects.nodes[a.Node]
+	c, n := p.objects.nodeOps[a.Rollout], p.objects.Node(a.Node)
 	if c != nil || n == nil || !p.objects.Orphans[a.Rollout] || a.Rollout.Kind != nodeop.Kind {
 		return c
 	}
