@@ -58,6 +58,16 @@ func TestStatusIsComputedToBeWritten(t *testing.T) {
 	}
 }
 
+// TestStatusInterval: the status of a rollout over many nodes is written less often.
+func TestStatusInterval(t *testing.T) {
+	for targets, want := range map[int]time.Duration{0: time.Second, 99: time.Second, 1000: 2 * time.Second, 10000: 5 * time.Second} {
+		r := &rollout.Rollout{Targets: make([]*rollout.Target, targets)}
+		if got := statusIntervalOf(r); got != want {
+			t.Errorf("of %d nodes: %s, want %s", targets, got, want)
+		}
+	}
+}
+
 // TestProgressIsWrittenSeldom follows a drain second by second: its progress alone is written every ten seconds, other changes at once, and
 // a pass is requested for when the drain is long.
 func TestProgressIsWrittenSeldom(t *testing.T) {
@@ -76,7 +86,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 		}
 		p := &passReport{reporter: r, written: map[types.UID]time.Time{}}
 		drain := rollout.Drained{Since: start, Long: second >= 10}
-		interval := p.requestProgress(rollout.Report{Draining: []rollout.Drained{drain}}, skyhook.HasNews(stored, status))
+		interval := p.requestProgress(&rollout.Rollout{}, rollout.Report{Draining: []rollout.Drained{drain}}, skyhook.HasNews(stored, status))
 		isDifferent := stored.Status != status.Status || len(stored.Drains) != len(status.Drains) || len(status.Drains) > 0 && stored.Drains[0].PodsLeft != status.Drains[0].PodsLeft
 		if p.writeStatusAfter(interval, "demo", func() (bool, error) { return isDifferent, nil }) {
 			stored = status

@@ -25,11 +25,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// The least time between two writes of one object's status, and before one that tells no more than how far drains are.
+// The least time between two writes of one object's status, and before one that tells no more than how far drains are. The status of a
+// large rollout names its nodes, and most of it is how far they are, so it is written less often.
 const (
-	statusInterval   = time.Second
-	progressInterval = 10 * time.Second
+	statusInterval     = time.Second
+	intervalPerHundred = 100 * time.Millisecond // is added for each hundred nodes
+	maxStatusInterval  = 5 * time.Second
+	progressInterval   = 10 * time.Second
 )
+
+// statusIntervalOf is the least time between two writes of the status of a rollout.
+func statusIntervalOf(r *rollout.Rollout) time.Duration {
+	return min(statusInterval+time.Duration(len(r.Targets)/100)*intervalPerHundred, maxStatusInterval)
+}
 
 // reporter writes statuses, events and log lines about what a pass decided and did.
 type reporter struct {
@@ -132,7 +140,7 @@ func (p *passReport) awaitInterval(interval time.Duration, uid types.UID) bool {
 
 // requestProgress requests the next pass for when a drain of a rollout takes long enough to be in its status. It returns how long to
 // wait between two writes: hasNews is false when only the progress of drains differs from what is stored.
-func (p *passReport) requestProgress(report rollout.Report, hasNews bool) time.Duration {
+func (p *passReport) requestProgress(r *rollout.Rollout, report rollout.Report, hasNews bool) time.Duration {
 	now := p.clock()
 	for _, d := range report.Draining {
 		if due := d.Since.Add(rollout.LongDrain); !d.Long && due.After(now) {
@@ -140,7 +148,7 @@ func (p *passReport) requestProgress(report rollout.Report, hasNews bool) time.D
 		}
 	}
 	if hasNews {
-		return statusInterval
+		return statusIntervalOf(r)
 	}
 	return progressInterval
 }
@@ -163,7 +171,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 		if sample, sampled := p.samples[s.UID]; sampled {
 			samples[s.UID] = sample
 		}
-		if known && p.awaitInterval(statusInterval, s.UID) {
+		if known && p.awaitInterval(statusIntervalOf(&compiled.Rollout), s.UID) {
 			statuses[s.UID] = before
 			continue
 		}
@@ -184,7 +192,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
 			continue
 		}
-		interval := p.requestProgress(report, skyhook.HasNews(s.Status, status))
+		interval := p.requestProgress(&compiled.Rollout, report, skyhook.HasNews(s.Status, status))
 		p.writeStatusAfter(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
 	}
 	p.statuses, p.samples = statuses, samples
@@ -202,7 +210,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 		name := compiled.Rollout.Ref
 		p.recordFailure(nodeOpRef(op), "Error", name)
 		before, known := p.nodeOpStatuses[op.UID]
-		if known && p.awaitInterval(statusInterval, op.UID) {
+		if known && p.awaitInterval(statusIntervalOf(&compiled.Rollout), op.UID) {
 			statuses[op.UID], samples[op.UID] = before, p.nodeOpSamples[op.UID]
 			continue
 		}
@@ -220,7 +228,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 			p.keepLastWrite(op.UID)
 			continue
 		}
-		interval := p.requestProgress(report, nodeop.HasNews(op.Status, status))
+		interval := p.requestProgress(&compiled.Rollout, report, nodeop.HasNews(op.Status, status))
 		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
 	p.nodeOpStatuses, p.nodeOpSamples = statuses, samples
