@@ -81,8 +81,8 @@ func (l *Loop) Start(ctx context.Context) error {
 		l.requests.drainSignals()
 
 		began := l.clock()
-		computed, next := l.runPass(ctx)
-		p.addPass(began, computed)
+		cost, next := l.runPass(ctx)
+		p.addPass(began, cost)
 		if !l.waitForPace(ctx, p) {
 			return nil
 		}
@@ -106,9 +106,8 @@ func (l *Loop) waitForPace(ctx context.Context, p pace) bool {
 	return sleep(ctx, p.nextStart(ended, true).Sub(l.clock()))
 }
 
-// runPass observes the cluster once and does what is due. It returns how long it computed to observe and decide, and when
-// the next pass is due.
-func (l *Loop) runPass(ctx context.Context) (computed time.Duration, next time.Time) {
+// runPass observes the cluster once and does what is due. It returns what it took to observe and decide, and when the next pass is due.
+func (l *Loop) runPass(ctx context.Context) (cost passCost, next time.Time) {
 	began := l.clock()
 	l.metrics.liveness.passStarted(began)
 	defer l.metrics.liveness.passEnded()
@@ -119,13 +118,13 @@ func (l *Loop) runPass(ctx context.Context) (computed time.Duration, next time.T
 	if err != nil {
 		runtime.UnlockOSThread()
 		l.metrics.countPass(err)
-		return l.clock().Sub(began), l.retryAt(ctx, err)
+		return passCost{cpuTime: l.clock().Sub(began)}, l.retryAt(ctx, err)
 	}
 	observed := l.clock()
 	snapshot, problems := cluster.Snapshot(o, began)
 	plan := rollout.Decide(snapshot)
 	decided := l.clock()
-	computed = threadCPUTime() - before
+	cost = passCost{threadCPUTime() - before, countInFlight(plan)}
 	runtime.UnlockOSThread()
 
 	l.reporter.logProblems(problems)
@@ -143,10 +142,18 @@ func (l *Loop) runPass(ctx context.Context) (computed time.Duration, next time.T
 	err = errors.Join(o.Err, err, reportErr)
 	l.metrics.countPass(err)
 	if err != nil {
-		return computed, node.Earlier(next, l.retryAt(ctx, err))
+		return cost, node.Earlier(next, l.retryAt(ctx, err))
 	}
 	l.backoff.Reset(backoffKey)
-	return computed, next
+	return cost, next
+}
+
+// countInFlight counts the targets that a plan finds in progress.
+func countInFlight(plan rollout.Plan) (count int) {
+	for _, g := range plan.Groups {
+		count += g.InFlight
+	}
+	return count
 }
 
 // observe reads the cluster, within the time that a pass has.
