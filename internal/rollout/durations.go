@@ -22,8 +22,8 @@ type Durations struct {
 	drains map[drainKey]podDrain    // the drains of the last plan
 	waits  map[drainKey]podWait     // for protected pods
 
-	// measured are the targets of the last snapshot whose times were replaced, without those of drains, by the targets that it had. A
-	// target that is in the next snapshot too mostly has the same times there.
+	// measured has the copies that were made of targets of the last snapshot to replace their times, without what drains change. A target
+	// that is in the next snapshot too mostly has the same times there.
 	measured map[*Target]*Target
 }
 
@@ -246,15 +246,20 @@ func (m *targetMeasurer) limitTime(kind string, of func(*Target) *time.Time) {
 	}
 }
 
+// firstSeenOf returns when something of the target was observed first that began at a recorded time, and notes that it was observed now.
+func (m *targetMeasurer) firstSeenOf(kind, object string, began time.Time) time.Time {
+	key := m.key()
+	key.kind, key.object, key.began = kind, object, began.Unix()
+	return m.firstSeen(key, m.now)
+}
+
 // measureProof measures how long a proof is waited for.
 func (m *targetMeasurer) measureProof() {
 	p := m.target().Proof
 	if m.Durations == nil || p == nil || p.Since.IsZero() {
 		return
 	}
-	key := m.key()
-	key.kind, key.began = "proof", p.Since.Unix()
-	if observed := m.firstSeen(key, m.now); !observed.Equal(p.Observed) {
+	if observed := m.firstSeenOf("proof", "", p.Since); !observed.Equal(p.Observed) {
 		proof := *p
 		proof.Observed = observed
 		m.change().Proof = &proof
@@ -267,9 +272,7 @@ func (m *targetMeasurer) measureDrift() {
 	if m.Durations == nil || d == nil || d.Object == "" {
 		return
 	}
-	key := m.key()
-	key.kind, key.object, key.began = "drift", d.Object, d.Created.Unix()
-	if observed := m.firstSeen(key, m.now); !observed.Equal(d.Observed) {
+	if observed := m.firstSeenOf("drift", d.Object, d.Created); !observed.Equal(d.Observed) {
 		drift := *d
 		drift.Observed = observed
 		m.change().Drift = &drift

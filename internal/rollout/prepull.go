@@ -247,9 +247,7 @@ func (m *targetMeasurer) measurePull() {
 	if m.Durations == nil || p == nil || p.Object == "" {
 		return
 	}
-	key := m.key()
-	key.kind, key.object, key.began = "pull", p.Object, p.Created.Unix()
-	if observed := m.firstSeen(key, m.now); !observed.Equal(p.Observed) {
+	if observed := m.firstSeenOf("pull", p.Object, p.Created); !observed.Equal(p.Observed) {
 		pull := *p
 		pull.Observed = observed
 		m.change().Pull = &pull
