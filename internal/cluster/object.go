@@ -72,22 +72,21 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 
 // recallPod tells a pod to end before its next stage. It is the observed version that is changed: how far the pod was then counts.
 func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
-	for _, p := range w.objects.podsNamed(a.Object) {
-		if p.DeletionTimestamp != nil {
-			continue
-		}
-		changed := p.DeepCopy()
-		if changed.Annotations == nil {
-			changed.Annotations = map[string]string{}
-		}
-		changed.Annotations[skyhook.AnnotationStop] = a.Why.Text
-		err := w.patchPodAnnotation(ctx, changed, skyhook.AnnotationStop)
-		if err != nil && !isGone(err) {
-			return fmt.Errorf("telling pod %s to end before its next stage: %w", p.Name, err)
-		}
-		if err == nil {
-			w.writes.Pods.Put(changed)
-		}
+	p := w.objects.pod(a.Object)
+	if p == nil || p.DeletionTimestamp != nil {
+		return nil
+	}
+	changed := p.DeepCopy()
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	changed.Annotations[skyhook.AnnotationStop] = a.Why.Text
+	err := w.patchPodAnnotation(ctx, changed, skyhook.AnnotationStop)
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("telling pod %s to end before its next stage: %w", p.Name, err)
+	}
+	if err == nil {
+		w.writes.Pods.Put(changed)
 	}
 	return nil
 }
@@ -167,17 +166,15 @@ func (w podWriter) deleteObject(ctx context.Context, a rollout.Action) (isDelete
 	if op := w.nodeOp(a); op != nil {
 		return w.deleteOpObject(ctx, op, a)
 	}
-	for _, p := range w.objects.podsNamed(a.Object) {
-		if p.DeletionTimestamp != nil {
-			continue
-		}
-		if err := w.deletePod(ctx, p); err != nil {
-			return isDeleted, err
-		}
-		writecache.PutDeleting(w.writes.Pods, p)
-		isDeleted = true
+	p := w.objects.pod(a.Object)
+	if p == nil || p.DeletionTimestamp != nil {
+		return false, nil
 	}
-	return isDeleted, nil
+	if err := w.deletePod(ctx, p); err != nil {
+		return false, err
+	}
+	writecache.PutDeleting(w.writes.Pods, p)
+	return true, nil
 }
 
 func isControlledBy(o metav1.Object, uid string) bool {

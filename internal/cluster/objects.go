@@ -178,14 +178,22 @@ func isOwnedBy(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
 
 // configMap finds one of ours by name.
 func (o *Objects) configMap(name string) *corev1.ConfigMap {
-	at, ok := slices.BinarySearchFunc(o.ConfigMaps, name, func(m *corev1.ConfigMap, name string) int { return strings.Compare(m.Name, name) })
-	if !ok {
-		return nil
-	}
-	return o.ConfigMaps[at]
+	return findNamed(o.ConfigMaps, name)
 }
 
-// sort puts everything but Pods in a total order.
+// pod finds a pod of a Skyhook by name.
+func (o *Objects) pod(name string) *corev1.Pod { return findNamed(o.Pods, name) }
+
+// findNamed returns the object with this name among those of one namespace, which are in the order of their names; nil if there is none.
+func findNamed[T metav1.Object](objects []T, name string) (found T) {
+	at, isFound := slices.BinarySearchFunc(objects, name, func(object T, name string) int { return strings.Compare(object.GetName(), name) })
+	if isFound {
+		found = objects[at]
+	}
+	return found
+}
+
+// sort puts everything in a total order, but Pods, which a podOrder sorts.
 func (o *Objects) sort() {
 	sortNodes(o.Nodes)
 	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
@@ -241,15 +249,6 @@ func (o *podOrder) sort(pods []*corev1.Pod) []*corev1.Pod {
 		o.places[p] = i
 	}
 	return o.ordered
-}
-
-// podsNamed returns the pods of Skyhooks with this name: one, or none.
-func (o *Objects) podsNamed(name string) []*corev1.Pod {
-	at, isFound := slices.BinarySearchFunc(o.Pods, name, func(p *corev1.Pod, name string) int { return strings.Compare(p.Name, name) })
-	if !isFound {
-		return nil
-	}
-	return o.Pods[at : at+1]
 }
 
 // sortNodes sorts nodes by creation, then name.
