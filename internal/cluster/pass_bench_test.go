@@ -133,30 +133,42 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// BenchmarkNextPass measures a pass without its requests that follows another one, when 20 nodes have changed since: all of it, and its
-// parts.
+// changed is how many objects change between two passes.
+const changed = 20
+
+// measurePasses measures passes without their requests, one after the other. Before each of them something changes.
+func measurePasses(b *testing.B, o *Objects, now time.Time, change func(turn int)) {
+	b.Helper()
+	turn := 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	cpu := cpuTime(b)
+	for b.Loop() {
+		change(turn)
+		turn++
+		computePass(o, now)
+	}
+	b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+}
+
+// changeNodes replaces some nodes by other versions of them.
+func changeNodes(o *Objects, turn int) {
+	for i := range changed {
+		at := (turn*changed + i) % len(o.Nodes)
+		n := *o.Nodes[at]
+		o.Nodes[at] = &n
+	}
+}
+
+// BenchmarkNextPass measures a pass without its requests that follows another one, when 20 nodes have changed since.
 func BenchmarkNextPass(b *testing.B) {
-	const changed = 20
 	for _, nodes := range []int{1000, 5000} {
 		for _, skyhooks := range []int{1, 3} {
 			b.Run(fmt.Sprintf("nodes=%d/skyhooks=%d", nodes, skyhooks), func(b *testing.B) {
 				o := newLargeCluster(nodes, skyhooks, 2, 0)
 				o.before = &compiledBefore{}
 				computePass(o, startTime)
-				turn := 0
-				b.ReportAllocs()
-				b.ResetTimer()
-				cpu := cpuTime(b)
-				for b.Loop() {
-					for i := range changed {
-						at := (turn*changed + i) % nodes
-						n := *o.Nodes[at]
-						o.Nodes[at] = &n
-					}
-					turn++
-					computePass(o, startTime.Add(time.Hour))
-				}
-				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+				measurePasses(b, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
 			})
 		}
 	}
@@ -204,7 +216,6 @@ func startPending(b *testing.B, o *Objects, pending int) {
 // BenchmarkNextPassBusy is BenchmarkNextPass while pods run on some nodes, and 20 pods have changed since. Pods are listed in
 // any order.
 func BenchmarkNextPassBusy(b *testing.B) {
-	const changed = 20
 	for _, pending := range []int{50, 400} {
 		b.Run(fmt.Sprintf("nodes=1000/busy=%d", pending), func(b *testing.B) {
 			o := newLargeCluster(1000, 1, 2, pending)
@@ -213,21 +224,14 @@ func BenchmarkNextPassBusy(b *testing.B) {
 			computePass(o, startTime)
 			listed, order := slices.Clone(o.Pods), podOrder{}
 			rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
-			turn := 0
-			b.ReportAllocs()
-			b.ResetTimer()
-			cpu := cpuTime(b)
-			for b.Loop() {
+			measurePasses(b, o, startTime.Add(time.Minute), func(turn int) {
 				for i := range changed {
 					at := (turn*changed + i) % len(listed)
 					p := *listed[at]
 					listed[at] = &p
 				}
-				turn++
 				o.Pods = order.sort(listed)
-				computePass(o, startTime.Add(time.Minute))
-			}
-			b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
 		})
 	}
 }
@@ -268,7 +272,7 @@ func addNodeOp(o *Objects, hasPolicy bool) {
 // BenchmarkNextPassNodeOp measures a pass without its requests, with one NodeOp, that follows another one, when 20 nodes have changed
 // since: when these are compiled, and when all nodes are.
 func BenchmarkNextPassNodeOp(b *testing.B) {
-	const nodes, changed = 5000, 20
+	const nodes = 5000
 	for _, hasPolicy := range []bool{false, true} {
 		for _, keeps := range []bool{false, true} {
 			b.Run(fmt.Sprintf("policy=%v/keeps=%v", hasPolicy, keeps), func(b *testing.B) {
@@ -278,20 +282,7 @@ func BenchmarkNextPassNodeOp(b *testing.B) {
 					o.before = &compiledBefore{}
 				}
 				computePass(o, startTime)
-				turn := 0
-				b.ReportAllocs()
-				b.ResetTimer()
-				cpu := cpuTime(b)
-				for b.Loop() {
-					for i := range changed {
-						at := (turn*changed + i) % nodes
-						n := *o.Nodes[at]
-						o.Nodes[at] = &n
-					}
-					turn++
-					computePass(o, startTime.Add(time.Hour))
-				}
-				b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+				measurePasses(b, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
 			})
 		}
 	}
