@@ -245,9 +245,5 @@ func (a apiWriter) sendNodePatch(ctx context.Context, n *node.Node, kind types.P
 	if err != nil {
 		return "", err
 	}
-	meta, err := sendForMetadata(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw))
-	if err != nil {
-		return "", err
-	}
-	return meta.ResourceVersion, nil
+	return sendForVersion(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw))
 }

@@ -4,37 +4,19 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 )
-
-// metadataOnly asks for an answer with an object's metadata and nothing else; an API server may answer more.
-const metadataOnly = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
-	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-
-// metadataDecoder reads such answers.
-var metadataDecoder = func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(metav1.AddMetaToScheme(scheme))
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
-}()
 
 // apiWriter sends requests that change something, and stores in the write cache what the API server answers.
 type apiWriter struct {
@@ -62,43 +44,6 @@ func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...r
 	return nil
 }
 
-// answers are buffers for answers of the API server. Thousands are read in a rollout, and nothing of them is kept as it is.
-var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// maxKeptAnswer is the largest buffer that is used again.
-const maxKeptAnswer = 64 << 10
-
-// sendForMetadata sends a request, and returns the metadata that is in the answer.
-func sendForMetadata(ctx context.Context, r *rest.Request) (*metav1.ObjectMeta, error) {
-	body, err := r.SetHeader("Accept", metadataOnly).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	buffer := answers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Reset(); buffer.Cap() <= maxKeptAnswer {
-			answers.Put(buffer)
-		}
-	}()
-	if _, err := buffer.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
-	}
-	answer, _, err := metadataDecoder.Decode(buffer.Bytes(), nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
-	}
-	object, ok := answer.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return nil, fmt.Errorf("reading the answer: it is a %T", answer)
-	}
-	meta, ok := object.GetObjectMeta().(*metav1.ObjectMeta)
-	if !ok {
-		return nil, fmt.Errorf("reading the answer: its metadata is a %T", object.GetObjectMeta())
-	}
-	return meta, nil
-}
-
 // patchPodAnnotation writes one annotation of a pod, if it still is the version that was observed, and sets its new version.
 func (a apiWriter) patchPodAnnotation(ctx context.Context, p *corev1.Pod, key string) error {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -124,8 +69,8 @@ func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 	if !hasEnded {
 		preconditions.ResourceVersion = &p.ResourceVersion
 	}
-	err := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).SetHeader("Accept", metadataOnly).
-		Body(&metav1.DeleteOptions{Preconditions: preconditions}).Do(ctx).Error()
+	remove := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Body(&metav1.DeleteOptions{Preconditions: preconditions})
+	err := send(ctx, remove, func([]byte) error { return nil })
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}

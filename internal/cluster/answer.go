@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// metadataOnly asks for an answer with an object's metadata and nothing else; an API server may answer more.
+const metadataOnly = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+// metadataDecoder reads such answers.
+var metadataDecoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(scheme))
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
+// answers are buffers for answers of the API server. Thousands are read in a rollout, and nothing of them is kept as it is.
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxKeptAnswer is the largest buffer that is used again.
+const maxKeptAnswer = 64 << 10
+
+// send sends a request, and reads from its answer, which is the metadata of the object. What read is given is valid until it returns.
+func send(ctx context.Context, r *rest.Request, read func(answer []byte) error) error {
+	body, err := r.SetHeader("Accept", metadataOnly).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	buffer := answers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Reset(); buffer.Cap() <= maxKeptAnswer {
+			answers.Put(buffer)
+		}
+	}()
+	_, err = buffer.ReadFrom(body)
+	if err == nil {
+		err = read(buffer.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
+}
+
+// sendForMetadata sends a request, and returns the metadata that is in the answer.
+func sendForMetadata(ctx context.Context, r *rest.Request) (meta *metav1.ObjectMeta, err error) {
+	err = send(ctx, r, func(answer []byte) error {
+		meta, err = decodeMetadata(answer)
+		return err
+	})
+	return meta, err
+}
+
+// sendForVersion sends a request, and returns the version of the object that is in the answer.
+func sendForVersion(ctx context.Context, r *rest.Request) (version string, err error) {
+	err = send(ctx, r, func(answer []byte) error {
+		var isFound bool
+		if version, isFound = findVersion(answer); isFound {
+			return nil
+		}
+		meta, err := decodeMetadata(answer)
+		if err == nil {
+			version = meta.ResourceVersion
+		}
+		return err
+	})
+	return version, err
+}
+
+// Fields of what is found in an answer in protobuf: a runtime.Unknown has the kind and the object.
+const (
+	magicOfProtobuf = "k8s\x00"
+	fieldTypeMeta   = 1
+	fieldKind       = 2
+	fieldObject     = 2
+	fieldMetadata   = 1
+	fieldVersion    = 6
+)
+
+// findVersion finds the version of an object in an answer that is its metadata in protobuf. The annotations of a node, which is written to
+// several times in each rollout, are most of it, and are not decoded.
+func findVersion(answer []byte) (version string, isFound bool) {
+	unknown, isProtobuf := bytes.CutPrefix(answer, []byte(magicOfProtobuf))
+	isMetadata := isProtobuf && string(findField(findField(unknown, fieldTypeMeta), fieldKind)) == "PartialObjectMetadata"
+	if !isMetadata {
+		return "", false
+	}
+	version = string(findField(findField(findField(unknown, fieldObject), fieldMetadata), fieldVersion))
+	return version, version != ""
+}
+
+// findField returns the content of a field of a message; nil if there is none, or the message cannot be parsed up to it.
+func findField(message []byte, number protowire.Number) []byte {
+	for len(message) > 0 {
+		n, t, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return nil
+		}
+		message = message[size:]
+		if n == number && t == protowire.BytesType {
+			content, _ := protowire.ConsumeBytes(message)
+			return content
+		}
+		if size = protowire.ConsumeFieldValue(n, t, message); size < 0 {
+			return nil
+		}
+		message = message[size:]
+	}
+	return nil
+}
+
+// decodeMetadata decodes the metadata of an object.
+func decodeMetadata(answer []byte) (*metav1.ObjectMeta, error) {
+	decoded, _, err := metadataDecoder.Decode(answer, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := decoded.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T", decoded)
+	}
+	meta, ok := object.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		return nil, fmt.Errorf("its metadata is a %T", object.GetObjectMeta())
+	}
+	return meta, nil
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// encodeAnswer encodes an object as an API server does.
+func encodeAnswer(t testing.TB, o runtime.Object) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func newAnswer() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "6", ResourceVersion: "4711", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"resourceVersion": "12"}},
+	}
+}
+
+// TestFindVersion checks that the version of metadata is found without decoding it, and that of nothing else.
+func TestFindVersion(t *testing.T) {
+	whole := encodeAnswer(t, newAnswer())
+	if version, isFound := findVersion(whole); !isFound || version != "4711" {
+		t.Errorf("found %q, %v", version, isFound)
+	}
+	withoutVersion := newAnswer()
+	withoutVersion.ResourceVersion = ""
+	for name, answer := range map[string][]byte{
+		"nothing":      nil,
+		"JSON":         []byte(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"4711"}}`),
+		"a whole node": encodeAnswer(t, &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: newAnswer().ObjectMeta}),
+		"a status":     encodeAnswer(t, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, ListMeta: metav1.ListMeta{ResourceVersion: "4711"}}),
+		"no version":   encodeAnswer(t, withoutVersion),
+	} {
+		if version, isFound := findVersion(answer); isFound {
+			t.Errorf("%s: found %q", name, version)
+		}
+	}
+}
+
+// FuzzFindVersion checks that no answer makes it fail, and that what it finds is what is decoded.
+func FuzzFindVersion(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(encodeAnswer(f, newAnswer()))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		version, isFound := findVersion(answer)
+		meta, err := decodeMetadata(answer)
+		if isFound && err == nil && meta.ResourceVersion != version {
+			t.Errorf("found %q, decoded %q", version, meta.ResourceVersion)
+		}
+	})
+}
