@@ -74,12 +74,13 @@ func TestForeignCordonWhileWriting(t *testing.T) {
 			s.step(time.Second)
 			s.checkWriteCache()
 		}
-		if once {
-			t.Fatalf("%s was not patched", path)
-		}
 		s.Patch(s.GetSkyhook("driver"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 		for range 30 {
 			s.step(time.Second)
+			s.checkWriteCache()
+		}
+		if once {
+			t.Fatalf("%s was not patched", path)
 		}
 		n := s.GetNode("n1")
 		if n.Annotations[v1alpha1.PrefixStatus+"driver"] != string(v1alpha1.StatusComplete) || !n.Spec.Unschedulable {
@@ -94,7 +95,7 @@ func TestForeignCordonWhileWriting(t *testing.T) {
 // TestRerunWhileAdopting shows that a rerun that comes right before the adoption of a predecessor's records is carried out.
 func TestRerunWhileAdopting(t *testing.T) {
 	once := true
-	s := newInterruptedScenario(t, "/api/v1/nodes/n1", func(s *scenario) {
+	s := newInterruptedScenario(t, "/api/v1/nodes/n1/status", func(s *scenario) { // the conditions are part of that patch
 		if !once {
 			return
 		}

@@ -41,7 +41,7 @@ type nodePatch struct {
 }
 
 func (r *patchRecorder) RoundTrip(q *http.Request) (*http.Response, error) {
-	if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/nodes/") && !strings.HasSuffix(q.URL.Path, "/status") {
+	if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/nodes/") {
 		body, err := io.ReadAll(q.Body)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,9 @@ func (r *patchRecorder) RoundTrip(q *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		r.mu.Lock()
-		r.all = append(r.all, p)
+		if isConditionsOnly := len(p.Metadata.Annotations) == 0 && strings.HasSuffix(q.URL.Path, "/status"); !isConditionsOnly {
+			r.all = append(r.all, p)
+		}
 		r.mu.Unlock()
 	}
 	return r.next.RoundTrip(q)

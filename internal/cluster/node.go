@@ -39,12 +39,11 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	work.actions = work.withoutFailed(work.actions)
 	w.options.OnRequest(work.node, w.objects.observedAt)
 	var err error
-	if work.after, err = w.writeNode(ctx, n, edit, after); err != nil {
+	if work.after, work.conditions, err = w.writeNode(ctx, n, edit, after, work); err != nil {
 		return err
 	}
 	work.changed = edit.TouchesNode() && !work.onlyChecks
 	work.done = append(work.done, work.adoptedActions...)
-	work.conditions = node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	for _, a := range work.actions {
 		switch {
 		case work.failed[a.Rollout]:
@@ -214,20 +213,39 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 	return by.Change(a, n, w.objects.holds(n))
 }
 
-// writeNode patches a node, but not its conditions. The node must still be the observed version: only then the write cache may have
-// what the node is afterwards, and what somebody else wrote meanwhile is neither overwritten nor hidden.
-func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node) (*node.Node, error) {
+// writeNode patches a node, and returns it with the conditions that are still to be written. The node must still be the observed version:
+// only then the write cache may have what the node is afterwards, and what somebody else wrote meanwhile is neither overwritten nor hidden.
+func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edit, after *node.Node, work *nodeWork) (*node.Node, node.Edit, error) {
+	conditions := node.Edit{SetConditions: edit.SetConditions, RemoveConditions: edit.RemoveConditions}
 	if !edit.TouchesNode() {
-		return was, nil
-	}
-	version, err := w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was)))
-	if err != nil {
-		return nil, fmt.Errorf("patching the node: %w", err)
+		return was, conditions, nil
 	}
 	written := *after
-	written.ResourceVersion, written.Conditions = version, was.Conditions
+	var version string
+	var err error
+	hasConditions := w.mayHaveConditions(edit, work)
+	if hasConditions {
+		version, err = w.sendNodePatch(ctx, was, types.StrategicMergePatchType, edit.PatchWithStatus(w.options.newestVersion(was)), "status")
+		hasConditions = !isRefused(err) // for one of them; the other may be written
+	}
+	if hasConditions {
+		conditions = node.Edit{}
+	} else {
+		version, err = w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was)))
+		written.Conditions = was.Conditions
+	}
+	if err != nil {
+		return nil, node.Edit{}, fmt.Errorf("patching the node: %w", err)
+	}
+	written.ResourceVersion = version
 	w.writes.Nodes.Put(&written)
-	return &written, nil
+	return &written, conditions, nil
+}
+
+// mayHaveConditions reports whether metadata and conditions are one patch, of the status.
+func (w nodeWriter) mayHaveConditions(edit node.Edit, work *nodeWork) bool {
+	_, isRefused := w.refused.isWaiting(request{node: work.node, object: "status"}, w.now)
+	return edit.TouchesStatus() && !edit.TouchesSpec() && !work.isAdmission() && !isRefused
 }
 
 func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (version string, err error) {

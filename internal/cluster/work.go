@@ -58,6 +58,12 @@ func (w *nodeWork) fail(name rollout.Ref) {
 	w.failed[name] = true
 }
 
+// isAdmission reports whether a target is admitted with the work. That is a request to change the node itself, which a policy about nodes may
+// refuse, and never one to change its status.
+func (w *nodeWork) isAdmission() bool {
+	return slices.ContainsFunc(w.actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbAdmit })
+}
+
 // hasSecondPart reports whether something is to be sent after the first part: see nodeWriter.finish.
 func (w *nodeWork) hasSecondPart() bool {
 	return w.after == nil && len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()

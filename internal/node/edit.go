@@ -171,6 +171,9 @@ func (e Edit) TouchesNode() bool {
 
 func (e Edit) touchesTaints() bool { return len(e.AddTaints) > 0 || len(e.RemoveTaints) > 0 }
 
+// TouchesSpec reports whether a part of the edit changes the spec of the node: its cordon or taints.
+func (e Edit) TouchesSpec() bool { return e.Unschedulable != nil || e.touchesTaints() }
+
 // MergePatch is the JSON merge patch of the node without its status. It is for this version of this very node: what somebody else
 // changed meanwhile is not known, and the edit may be wrong then. It names only what changes: null in a merge patch removes.
 func (e Edit) MergePatch(was *Node) map[string]any {
@@ -191,6 +194,14 @@ func (e Edit) MergePatch(was *Node) map[string]any {
 	if len(spec) > 0 {
 		patch["spec"] = spec
 	}
+	return patch
+}
+
+// PatchWithStatus is the strategic merge patch of the node's metadata and status. An update of the status may change metadata as well, and
+// kubelets change annotations this way; the spec it cannot change. The rest is as in MergePatch.
+func (e Edit) PatchWithStatus(was *Node) map[string]any {
+	patch := e.MergePatch(was)
+	patch["status"] = e.StatusPatch("")["status"]
 	return patch
 }
 

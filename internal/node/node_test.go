@@ -192,6 +192,19 @@ func TestMergePatchNamesWhatChanges(t *testing.T) {
 	}
 }
 
+// TestPatchWithStatus checks that it has the metadata and the conditions of an edit, for the version that it changes.
+func TestPatchWithStatus(t *testing.T) {
+	n := Parse(newNode(map[string]string{"a": "1"}), nil)
+	e := Edit{SetConditions: []corev1.NodeCondition{{Type: "b", Status: corev1.ConditionTrue}}, RemoveConditions: []corev1.NodeConditionType{"c"}}
+	e.RemoveAnnotation(n, "a")
+	got, err := json.Marshal(e.PatchWithStatus(n))
+	want := `{"metadata":{"annotations":{"a":null},"resourceVersion":"1","uid":"uid-n1"},"status":{"conditions":[{"$patch":"delete","type":"c"},` +
+		`{"type":"b","status":"True","lastHeartbeatTime":null,"lastTransitionTime":null}]}}`
+	if err != nil || string(got) != want {
+		t.Errorf("the patch is %s, %v; want %s", got, err, want)
+	}
+}
+
 func TestTruncateCountsCharacters(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"short", "short"}, {"ääääää", "ääääää"}, {"a longer text", "a lon…"}, {"ääääääääää", "äääää…"},

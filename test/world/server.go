@@ -246,24 +246,20 @@ func checkPreconditions(k Kind, before, after content) error {
 }
 
 // keepForeignParts undoes what a request must not change: metadata that the server sets, and the status or all but the
-// status.
+// status. Updates of the status of a node may change its metadata as well.
 func keepForeignParts(k Kind, subresource string, before, after content) {
 	was, is := meta(before), meta(after)
-	if subresource == "status" {
+	switch {
+	case subresource == "status" && k == Nodes:
+		keepField("spec", before, after)
+	case subresource == "status":
 		kept := runtime.DeepCopyJSON(before)
-		if status, found := after["status"]; found {
-			kept["status"] = status
-		} else {
-			delete(kept, "status")
-		}
+		keepField("status", after, kept)
 		clear(after)
 		maps.Copy(after, kept)
 		return
-	}
-	if status, found := before["status"]; found && k != ConfigMaps {
-		after["status"] = status
-	} else if k != ConfigMaps {
-		delete(after, "status")
+	case k != ConfigMaps:
+		keepField("status", before, after)
 	}
 	after["apiVersion"], after["kind"] = before["apiVersion"], before["kind"]
 	is.SetName(was.GetName())
@@ -278,6 +274,15 @@ func keepForeignParts(k Kind, subresource string, before, after content) {
 			unstructured.RemoveNestedField(after, "metadata", field)
 		}
 	}
+}
+
+// keepField makes a field of one object what it is in another one, where it may be absent.
+func keepField(field string, from, to content) {
+	if value, found := from[field]; found {
+		to[field] = value
+		return
+	}
+	delete(to, field)
 }
 
 // delete deletes an object, or marks it until its finalizers are gone and its pod has ended.

@@ -85,7 +85,7 @@ func (r *Run) onWrite(w Write) {
 	} else {
 		r.truth.writes++
 	}
-	if w.Kind == Nodes && w.Subresource == "" {
+	if w.Kind == Nodes {
 		r.onNodeWrite(w)
 	}
 	if w.Kind == Skyhooks && w.Subresource == "status" {
@@ -110,7 +110,7 @@ func (r *Run) onWrite(w Write) {
 // describePatch names what a patch of a node changes.
 func (w Write) describePatch() string {
 	annotations := nestedMap(w.Patch, "metadata", "annotations")
-	if w.Kind != Nodes || w.Subresource != "" {
+	if w.Kind != Nodes {
 		return ""
 	}
 	out := ""
