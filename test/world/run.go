@@ -214,9 +214,13 @@ func (r *Run) advanceCaches() {
 	}
 }
 
+// restTime is how long nothing must change until the cluster is at rest. What is asked for again in a moment, such as a status that was
+// written a second ago, must not pass for rest.
+const restTime = 10 * time.Minute
+
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
-	still := 0
+	still, since := 0, r.now
 	for range quietTurns {
 		r.turn++
 		version := r.server.version
@@ -226,10 +230,10 @@ func (r *Run) awaitRest() {
 		}
 		r.advanceCaches()
 		if r.server.version != version {
-			still = 0
+			still, since = 0, r.now
 			continue
 		}
-		if still++; still >= 4 {
+		if still++; still >= 4 && r.now.Sub(since) >= restTime {
 			r.checkRest()
 			return
 		}
