@@ -152,7 +152,10 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"KUBERNETES_CLUSTER_DOMAIN": true} // of earlier charts; nothing reads it
+	known := map[string]bool{
+		"KUBERNETES_CLUSTER_DOMAIN": true, // of earlier charts; nothing reads it
+		"GOMAXPROCS":                true, // the Go runtime reads it
+	}
 	for _, row := range Defaults().Table() {
 		known[row.Env] = true
 	}

@@ -70,6 +70,7 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfigPath(), "--metrics-port", o.metrics, "--pprof-port", o.pprof,
 		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, fmt.Sprintf("--leader-election=%v", r.soak > 0))
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	o.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", coresFor(r.nodes)))
 	log := io.Discard
 	if r.verbose {
 		log = os.Stderr
@@ -84,6 +85,10 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 	}()
 	return o, o.waitReady(ctx)
 }
+
+// coresFor is the CPU limit that the chart computes for a number of nodes, in whole cores: 0.4 millicores each. The operator runs as many
+// threads at the same time.
+func coresFor(nodes int) int { return max(1, (4*nodes+9999)/10000) }
 
 // findFreeAddresses returns free addresses of this machine.
 func findFreeAddresses(count int) ([]string, error) {

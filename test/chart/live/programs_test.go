@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,8 +59,13 @@ func startContainer(t *testing.T, namespace string, pod corev1.PodSpec) *program
 	p := &program{log: &log{}, cmd: exec.Command(filepath.Join(programs, "operator"), append(args, "--kubeconfig", writeAccountKubeconfig(t, namespace, pod.ServiceAccountName))...)}
 	for _, e := range c.Env {
 		value := e.Value
-		if e.ValueFrom != nil {
-			value = map[string]string{"metadata.namespace": namespace, "spec.nodeName": "n1"}[e.ValueFrom.FieldRef.FieldPath]
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.ResourceFieldRef != nil:
+			limit := c.Resources.Limits[corev1.ResourceName(strings.TrimPrefix(from.ResourceFieldRef.Resource, "limits."))]
+			value = strconv.FormatInt(limit.Value(), 10) // rounded up, as kubelets do
+		default:
+			value = map[string]string{"metadata.namespace": namespace, "spec.nodeName": "n1"}[from.FieldRef.FieldPath]
 		}
 		if value == ":8080" || value == ":8081" {
 			value = "0" // the chart's own ports belong to a pod, not to this machine

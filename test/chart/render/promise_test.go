@@ -205,6 +205,29 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// TestThreads: the operator runs as many threads at the same time as its CPU limit has cores, unless somebody else says how many.
+func TestThreads(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "limits.cpu",
+		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]}}":                                 "limits.cpu",
+		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}, {name: GOMAXPROCS, value: '3'}]}}": "3",
+	} {
+		var got []string
+		for _, e := range findManager(t, renderChart(t, values)).Env {
+			switch {
+			case e.Name != "GOMAXPROCS":
+			case e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil:
+				got = append(got, e.ValueFrom.ResourceFieldRef.Resource)
+			default:
+				got = append(got, e.Value)
+			}
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s gives GOMAXPROCS %v, want %s", values, got, want)
+		}
+	}
+}
+
 // TestResourcesFitMeasurements: of what an operator took at its highest, a half more fits into the limit and a tenth more
 // into the request. The points are those of docs/scale.md: of the table of phases, which has two packages, and of other numbers
 // of packages.
