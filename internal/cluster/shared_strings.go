@@ -8,13 +8,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
 // SharedStrings has strings that are the same on many nodes and pods, each once: names of labels and annotations, and most of their
-// values. Objects that are decoded have strings of their own, and those are much of what a cache holds.
+// values. Objects that are decoded have strings of their own, and those are much of what a cache holds. The specs of init containers are
+// the same for all pods of a stage, and large.
 type SharedStrings struct {
 	mu    sync.Mutex
 	known map[string]string
+	specs map[string][]corev1.Container // by what is kept of them
+	key   []byte                        // memory of a key
 }
 
 // Limits of SharedStrings: values of one object alone must not stay for ever. The annotation of a pod that names its package has some 200
@@ -22,10 +27,13 @@ type SharedStrings struct {
 const (
 	maxSharedStrings = 4_000
 	maxSharedLength  = 256
+	maxSharedSpecs   = 500
 )
 
 // NewSharedStrings knows no string yet.
-func NewSharedStrings() *SharedStrings { return &SharedStrings{known: map[string]string{}} }
+func NewSharedStrings() *SharedStrings {
+	return &SharedStrings{known: map[string]string{}, specs: map[string][]corev1.Container{}}
+}
 
 // StripNode removes from a node what is not read, and shares the strings that are left with other nodes.
 func (s *SharedStrings) StripNode(n *corev1.Node) *corev1.Node {
@@ -49,17 +57,43 @@ func (s *SharedStrings) shareCondition(c *corev1.NodeCondition) {
 // StripPod removes from one of our pods what is not read, and shares the strings that are left with other pods. Of its conditions only
 // the last change counts.
 func (s *SharedStrings) StripPod(p *corev1.Pod) *corev1.Pod {
-	StripPod(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	stripPod(p, s.summariseSpecs)
 	s.shareMeta(&p.ObjectMeta)
 	p.Spec.NodeName = s.share(p.Spec.NodeName)
-	s.shareContainers(p.Spec.InitContainers)
 	s.shareContainers(p.Spec.Containers)
 	p.Status.Conditions = latestCondition(p.Status.Conditions)
 	s.shareStatuses(p.Status.InitContainerStatuses)
 	s.shareStatuses(p.Status.ContainerStatuses)
 	return p
+}
+
+// summariseSpecs is what is kept of the specs of init containers, the same list for equal ones.
+func (s *SharedStrings) summariseSpecs(containers []corev1.Container) []corev1.Container {
+	s.key = s.key[:0]
+	for i := range containers {
+		c := &containers[i]
+		s.key = append(append(s.key, c.Name...), 0)
+		if skyhook.RunsPackageImage(c.Name) {
+			s.key = append(s.key, c.Image...)
+		}
+		s.key = append(s.key, 0)
+		if c.RestartPolicy != nil {
+			s.key = append(s.key, *c.RestartPolicy...)
+		}
+		s.key = append(s.key, 0)
+	}
+	if known, ok := s.specs[string(s.key)]; ok {
+		return known
+	}
+	if len(s.specs) >= maxSharedSpecs {
+		clear(s.specs)
+	}
+	out := summariseSpecs(containers)
+	s.shareContainers(out)
+	s.specs[string(s.key)] = out
+	return out
 }
 
 // latestCondition keeps the condition that changed last.

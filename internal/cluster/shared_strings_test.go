@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,43 @@ func TestSharedStrings(t *testing.T) {
 	}
 	if len(s.known) > maxSharedStrings {
 		t.Errorf("it keeps %d strings, want at most %d", len(s.known), maxSharedStrings)
+	}
+}
+
+// TestSharedSpecs: pods with equal init containers share what is kept of them, and it is what is kept of one pod alone.
+func TestSharedSpecs(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	newPod := func(name, image string, restart *corev1.ContainerRestartPolicy) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{
+			{Name: name, Image: image, Args: []string{"a"}, RestartPolicy: restart}, {Name: "check", Image: "agent", WorkingDir: "/"},
+		}}}
+	}
+	s := NewSharedStrings()
+	first := s.StripPod(newPod("tuning-init", "package:1", nil)).Spec.InitContainers
+	for _, c := range []struct {
+		what     string
+		pod      func() *corev1.Pod
+		isShared bool
+	}{
+		{"an equal pod", func() *corev1.Pod { return newPod("tuning-init", "package:1", nil) }, true},
+		{"another name", func() *corev1.Pod { return newPod("tuned-init", "package:1", nil) }, false},
+		{"another image", func() *corev1.Pod { return newPod("tuning-init", "package:2", nil) }, false},
+		{"a container that never ends", func() *corev1.Pod { return newPod("tuning-init", "package:1", &always) }, false},
+		{"no init container", func() *corev1.Pod { return &corev1.Pod{} }, false},
+	} {
+		got, want := s.StripPod(c.pod()).Spec.InitContainers, StripPod(c.pod()).Spec.InitContainers
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: it keeps %v, want %v", c.what, got, want)
+		}
+		if isShared := len(got) > 0 && &got[0] == &first[0]; isShared != c.isShared {
+			t.Errorf("%s: shared %v", c.what, isShared)
+		}
+	}
+	for i := range 2*maxSharedSpecs + 5 {
+		s.StripPod(newPod(fmt.Sprintf("p%d-init", i), "package:1", nil))
+	}
+	if len(s.specs) > maxSharedSpecs {
+		t.Errorf("it keeps %d lists, want at most %d", len(s.specs), maxSharedSpecs)
 	}
 }
 

@@ -48,11 +48,14 @@ func StripNode(n *corev1.Node) *corev1.Node {
 }
 
 // StripPod removes from one of our pods, in place, how it is to run; how far it is remains.
-func StripPod(p *corev1.Pod) *corev1.Pod {
+func StripPod(p *corev1.Pod) *corev1.Pod { return stripPod(p, summariseSpecs) }
+
+// stripPod does that with a function that returns what is kept of the specs of containers.
+func stripPod(p *corev1.Pod, summarise func([]corev1.Container) []corev1.Container) *corev1.Pod {
 	p.ManagedFields = nil
 	containers, ends := p.Spec.Containers, p.Status.ContainerStatuses
 	skyhook.TrimFiles(p)
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summarise(p.Spec.InitContainers)}
 	statuses := summariseContainers(p.Status.InitContainerStatuses)
 	for i, s := range p.Status.InitContainerStatuses {
 		if skyhook.RunsPackageImage(s.Name) {
