@@ -106,24 +106,20 @@ func findVersion(answer []byte) (version string, isFound bool) {
 	return version, version != ""
 }
 
-// findField returns the content of a field of a message; nil if there is none, or the message cannot be parsed up to it.
-func findField(message []byte, number protowire.Number) []byte {
+// findField returns the content of a field of a message, the last one as decoders do; nil if there is none, or the message cannot be parsed.
+func findField(message []byte, number protowire.Number) (found []byte) {
 	for len(message) > 0 {
-		n, t, size := protowire.ConsumeTag(message)
+		n, t, size := protowire.ConsumeField(message)
 		if size < 0 {
 			return nil
 		}
-		message = message[size:]
 		if n == number && t == protowire.BytesType {
-			content, _ := protowire.ConsumeBytes(message)
-			return content
-		}
-		if size = protowire.ConsumeFieldValue(n, t, message); size < 0 {
-			return nil
+			_, _, tag := protowire.ConsumeTag(message)
+			found, _ = protowire.ConsumeBytes(message[tag:])
 		}
 		message = message[size:]
 	}
-	return nil
+	return found
 }
 
 // decodeMetadata decodes the metadata of an object.

@@ -52,15 +52,22 @@ func TestFindVersion(t *testing.T) {
 	}
 }
 
-// FuzzFindVersion checks that no answer makes it fail, and that what it finds is what is decoded.
-func FuzzFindVersion(f *testing.F) {
-	f.Add([]byte(nil))
-	f.Add(encodeAnswer(f, newAnswer()))
-	f.Fuzz(func(t *testing.T, answer []byte) {
+// TestFindVersionInDamaged checks that no damaged answer makes it fail, and that what it finds is what is decoded.
+func TestFindVersionInDamaged(t *testing.T) {
+	whole := encodeAnswer(t, newAnswer())
+	check := func(answer []byte) {
+		t.Helper()
 		version, isFound := findVersion(answer)
-		meta, err := decodeMetadata(answer)
-		if isFound && err == nil && meta.ResourceVersion != version {
-			t.Errorf("found %q, decoded %q", version, meta.ResourceVersion)
+		if meta, err := decodeMetadata(answer); isFound && err == nil && meta.ResourceVersion != version {
+			t.Errorf("found %q, decoded %q in %x", version, meta.ResourceVersion, answer)
 		}
-	})
+	}
+	for i := range whole {
+		check(whole[:i])
+		for bit := range 8 {
+			damaged := bytes.Clone(whole)
+			damaged[i] ^= 1 << bit
+			check(damaged)
+		}
+	}
 }
