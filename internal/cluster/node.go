@@ -244,8 +244,11 @@ func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edi
 
 // mayHaveConditions reports whether metadata and conditions are one patch, of the status.
 func (w nodeWriter) mayHaveConditions(edit node.Edit, work *nodeWork) bool {
-	_, isRefused := w.refused.isWaiting(request{node: work.node, object: "status"}, w.now)
-	return edit.TouchesStatus() && !edit.TouchesSpec() && !work.isAdmission() && !isRefused
+	if !edit.TouchesStatus() || edit.TouchesSpec() || work.isAdmission() {
+		return false
+	}
+	_, waits := w.refused.isWaiting(request{node: work.node, object: "status"}, w.now)
+	return !waits
 }
 
 func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (version string, err error) {
