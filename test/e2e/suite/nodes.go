@@ -85,14 +85,16 @@ func (c *Cluster) fillPool(operator Operator) error {
 			return err
 		}
 		if len(on) != 1 {
-			return fmt.Errorf("a single operator is expected, and there are some on %v", on)
+			pods, _ := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector, "-o", "wide")
+			return fmt.Errorf("a single operator is expected, and these are there:\n%s", pods)
 		}
 		c.pool.Open(slices.DeleteFunc(slices.Clone(c.nodes), func(n string) bool { return n == on[0] }))
 		return nil
 	})
 }
 
-// OperatorNodes returns the node of each pod of the operator.
+// OperatorNodes returns the node of each pod of the operator that has not ended. Pods that a kubelet refused, such as one that got
+// to a node while it rebooted, have failed, and the API server keeps them.
 func (c *Cluster) OperatorNodes(t *testing.T) []string {
 	t.Helper()
 	on, err := c.operatorNodes()
@@ -103,7 +105,8 @@ func (c *Cluster) OperatorNodes(t *testing.T) []string {
 }
 
 func (c *Cluster) operatorNodes() ([]string, error) {
-	out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector, "-o", "jsonpath={.items[*].spec.nodeName}")
+	out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector,
+		"--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "jsonpath={.items[*].spec.nodeName}")
 	return strings.Fields(out), err
 }
 
