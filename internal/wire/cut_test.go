@@ -39,7 +39,7 @@ var (
 // ownPods is the kind of a watch by labels.
 var ownPods = func() kind {
 	k := kinds[1]
-	k.kept = ownPod
+	k.kept, k.isOwn = ownPod, true
 	return k
 }()
 

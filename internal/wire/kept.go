@@ -8,6 +8,7 @@ type kind struct {
 	path, plural  string // of its requests: path, perhaps a namespace, plural
 	version, name string // apiVersion and kind
 	kept          part
+	isOwn         bool // pods of ours, or of NodeOps
 }
 
 // part lists the fields of a message that are kept, by number, and which parts of them. Other fields are removed.

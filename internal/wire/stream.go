@@ -73,41 +73,55 @@ func (s *stream) Close() error {
 
 // nextEvent makes the next event ready if it has arrived completely.
 func (s *stream) nextEvent() bool {
-	if s.foreign || len(s.buffered) < lengthPrefix {
+	whole := s.nextFrame()
+	if whole == nil {
 		return false
+	}
+	e, isParsed, isNews := s.filter(whole)
+	switch {
+	case !isParsed:
+		s.ready = whole
+	case !isNews:
+		s.ready = nil
+	default:
+		s.cutDown = e.append(append(s.cutDown[:0], whole[:lengthPrefix]...))
+		binary.BigEndian.PutUint32(s.cutDown, uint32(len(s.cutDown)-lengthPrefix))
+		s.ready = s.cutDown
+	}
+	return true
+}
+
+// nextFrame returns the next event, with its length, if it has arrived completely; nil if not.
+func (s *stream) nextFrame() []byte {
+	if s.foreign || len(s.buffered) < lengthPrefix {
+		return nil
 	}
 	size := int64(binary.BigEndian.Uint32(s.buffered))
 	if size > maxEvent {
 		s.foreign = true
-		return false
+		return nil
 	}
 	if int64(len(s.buffered)) < lengthPrefix+size {
-		return false
+		return nil
 	}
 	whole := s.buffered[:lengthPrefix+size]
 	s.buffered = s.buffered[lengthPrefix+size:]
-	s.ready = s.cutEvent(whole)
-	return true
+	return whole
 }
 
-// cutEvent returns an event, with its length, without unused fields; nil when it changes nothing.
-func (s *stream) cutEvent(whole []byte) []byte {
-	if cap(s.cutDown) > maxKeptBuffer {
+// filter takes an event apart and removes its unused fields, if it can be parsed. It also returns whether the event changes something.
+func (s *stream) filter(whole []byte) (e event, isParsed, isNews bool) {
+	if cap(s.cutDown) > maxKeptBuffer || cap(s.scratch) > maxKeptBuffer {
 		s.cutDown, s.scratch = nil, nil
 	}
-	e, ok := s.kind.cut(whole[lengthPrefix:], &s.scratch)
-	if !ok {
+	e, isParsed = s.kind.cut(whole[lengthPrefix:], &s.scratch)
+	if !isParsed {
 		if s.dedup != nil {
 			s.dedup.reset()
 		}
-		return whole
+		return e, false, true
 	}
-	if s.dedup != nil && !s.dedup.observe(string(e.kind), e.object) {
-		return nil
-	}
-	s.cutDown = e.append(append(s.cutDown[:0], whole[:lengthPrefix]...))
-	binary.BigEndian.PutUint32(s.cutDown, uint32(len(s.cutDown)-lengthPrefix))
-	return s.cutDown
+	return e, true, s.dedup == nil || s.dedup.observe(string(e.kind), e.object)
 }
 
 // fill reads from the body once.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire makes the watches of the operator cheap: it removes the unused fields of nodes, pods and Jobs from their
-// events before they are decoded, and drops events of nodes that change nothing else. No event is delayed: a user who
-// labels a node and then creates a Skyhook for it must not see the Skyhook complete without that node.
+// events before they are decoded, decodes them without copying them first, and drops events of nodes that change nothing else.
+// No event is delayed: a user who labels a node and then creates a Skyhook for it must not see the Skyhook complete without that node.
 package wire
 
 import (
@@ -79,7 +79,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return answer, err
 	}
-	answer.Body = newStream(answer.Body, k, a)
+	events := newStream(answer.Body, k, a)
+	answer.Body = events
+	if h := findHandover(r.Context()); h != nil {
+		answer.Body = h.take(events)
+	}
 	return answer, nil
 }
 
@@ -104,7 +108,7 @@ func findKind(r *http.Request) (kind, bool) {
 		}
 		if below == k.plural {
 			if k.name == "Pod" && r.URL.Query().Has("labelSelector") {
-				k.kept = ownPod
+				k.kept, k.isOwn = ownPod, true
 			}
 			return k, true
 		}
