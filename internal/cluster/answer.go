@@ -59,10 +59,15 @@ func send(ctx context.Context, r *rest.Request, read func(answer []byte) error) 
 	return nil
 }
 
-// sendForMetadata sends a request, and returns the metadata that is in the answer.
+// sendForMetadata sends a request, and returns the metadata that is in the answer, without who manages which field: most of it.
 func sendForMetadata(ctx context.Context, r *rest.Request) (meta *metav1.ObjectMeta, err error) {
 	err = send(ctx, r, func(answer []byte) error {
-		meta, err = decodeMetadata(answer)
+		if meta = decodeUnmanaged(findMetadata(answer)); meta != nil {
+			return nil
+		}
+		if meta, err = decodeMetadata(answer); err == nil {
+			meta.ManagedFields = nil
+		}
 		return err
 	})
 	return meta, err
@@ -92,18 +97,44 @@ const (
 	fieldObject     = 2
 	fieldMetadata   = 1
 	fieldVersion    = 6
+	fieldManagers   = 17
 )
 
 // findVersion finds the version of an object in an answer that is its metadata in protobuf. The annotations of a node, which is written to
 // several times in each rollout, are most of it, and are not decoded.
 func findVersion(answer []byte) (version string, isFound bool) {
-	unknown, isProtobuf := bytes.CutPrefix(answer, []byte(magicOfProtobuf))
-	isMetadata := isProtobuf && string(findField(findField(unknown, fieldTypeMeta), fieldKind)) == "PartialObjectMetadata"
-	if !isMetadata {
-		return "", false
-	}
-	version = string(findField(findField(findField(unknown, fieldObject), fieldMetadata), fieldVersion))
+	version = string(findField(findMetadata(answer), fieldVersion))
 	return version, version != ""
+}
+
+// findMetadata finds the metadata of an object in an answer that is its metadata in protobuf; nil in any other.
+func findMetadata(answer []byte) []byte {
+	unknown, isProtobuf := bytes.CutPrefix(answer, []byte(magicOfProtobuf))
+	if !isProtobuf || string(findField(findField(unknown, fieldTypeMeta), fieldKind)) != "PartialObjectMetadata" {
+		return nil
+	}
+	return findField(findField(unknown, fieldObject), fieldMetadata)
+}
+
+// decodeUnmanaged decodes all of an object's metadata but who manages which field; nil if it cannot be decoded so, or there is none.
+func decodeUnmanaged(metadata []byte) *metav1.ObjectMeta {
+	if metadata == nil {
+		return nil
+	}
+	meta := &metav1.ObjectMeta{}
+	for len(metadata) > 0 {
+		number, _, size := protowire.ConsumeField(metadata)
+		if size < 0 {
+			return nil
+		}
+		if number != fieldManagers {
+			if err := meta.Unmarshal(metadata[:size]); err != nil { // which adds to what is there
+				return nil
+			}
+		}
+		metadata = metadata[size:]
+	}
+	return meta
 }
 
 // findField returns the content of a field of a message, the last one as decoders do; nil if there is none, or the message cannot be parsed.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -69,5 +70,36 @@ func TestFindVersionInDamaged(t *testing.T) {
 			damaged[i] ^= 1 << bit
 			check(damaged)
 		}
+	}
+}
+
+// TestDecodeUnmanaged checks that everything else in the metadata is decoded, of damaged answers, too.
+func TestDecodeUnmanaged(t *testing.T) {
+	answer := newAnswer()
+	grace, owned := int64(30), true
+	answer.Namespace, answer.GenerateName, answer.Generation, answer.DeletionGracePeriodSeconds = "skyhook", "n", 3, &grace
+	answer.CreationTimestamp, answer.Finalizers = metav1.Unix(1_700_000_000, 0), []string{"a", "b"}
+	answer.OwnerReferences = []metav1.OwnerReference{{Kind: "Skyhook", Name: "demo", UID: "1", Controller: &owned}}
+	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}}}
+	whole := encodeAnswer(t, answer)
+	check := func(answer []byte) (isDecoded bool) {
+		t.Helper()
+		want, err := decodeMetadata(answer)
+		got := decodeUnmanaged(findMetadata(answer))
+		if err != nil || got == nil {
+			return false
+		}
+		if want.ManagedFields = nil; !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("decoded %v, want %v, in %x", got, want, answer)
+		}
+		return true
+	}
+	if !check(whole) {
+		t.Error("the answer is not decoded")
+	}
+	for i := range whole {
+		damaged := bytes.Clone(whole)
+		damaged[i] ^= 1 << (i % 8)
+		check(damaged)
 	}
 }
