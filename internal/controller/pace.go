@@ -7,15 +7,19 @@ import "time"
 
 // The pace of the loop. Observing and deciding takes a thirtieth of a core, or a tenth where users or nodes wait: after a
 // pass the loop rests usualShare times its CPU time, but at most longestRest. An urgent pass waits only urgentShare times the
-// CPU time of the passes before it, less urgentCredit. No pass begins sooner than shortestRest after the one before, or restPerNode for
-// each node in progress: the more there are, the more a pass does for them.
+// CPU time of the passes before it, less urgentCredit. No pass begins sooner than shortestRest after the one before. With more than
+// fewNodes in progress it is restPerNode for each further one, but at most longestNodeRest: the more there are, the more a pass does for
+// them, and the more of it is the same as in the pass before.
 const (
 	usualShare   = 30
 	urgentShare  = 10
 	shortestRest = 50 * time.Millisecond
-	restPerNode  = time.Millisecond
 	longestRest  = time.Second
 	urgentCredit = time.Second
+
+	fewNodes        = 25
+	restPerNode     = 2 * time.Millisecond
+	longestNodeRest = 2 * time.Second
 )
 
 // pace decides when the next pass may begin.
@@ -38,7 +42,7 @@ func (p *pace) addPass(began time.Time, cost passCost) {
 	}
 	p.paidAt = p.paidAt.Add(min(urgentShare*cost.cpuTime, longestRest))
 	p.restedAt = began.Add(min(usualShare*cost.cpuTime, longestRest))
-	p.rest = min(max(shortestRest, time.Duration(cost.inFlight)*restPerNode), longestRest)
+	p.rest = min(max(shortestRest, time.Duration(cost.inFlight-fewNodes)*restPerNode), longestNodeRest)
 }
 
 // nextStart is when the next pass may begin after one that ended at a time.

@@ -22,10 +22,10 @@ func TestPace(t *testing.T) {
 		"one of two":   {func(pass int) bool { return pass%2 == 0 }, 0, 29},
 		"one of ten":   {func(pass int) bool { return pass%10 == 0 }, 0, 18},
 		"nine of ten":  {func(pass int) bool { return pass%10 > 0 }, 0, 50}, // the others rest as usual
-		"all of few":   {func(int) bool { return true }, 50, 50 + int(urgentCredit/(urgentShare*cpuTime))},
-		"all of many":  {func(int) bool { return true }, 450, 20},
-		"none of many": {func(int) bool { return false }, 450, 17},
-		"all of most":  {func(int) bool { return true }, 10000, 10},
+		"all of few":   {func(int) bool { return true }, 45, 50 + int(urgentCredit/(urgentShare*cpuTime))},
+		"all of many":  {func(int) bool { return true }, 250, 20},
+		"none of many": {func(int) bool { return false }, 250, 17},
+		"all of most":  {func(int) bool { return true }, 10000, 5},
 	} {
 		var p pace
 		now, passes := start, 0
