@@ -93,8 +93,9 @@ func (c *Cluster) fillPool(operator Operator) error {
 	})
 }
 
-// OperatorNodes returns the node of each pod of the operator that has not ended. Pods that a kubelet refused, such as one that got
-// to a node while it rebooted, have failed, and the API server keeps them.
+// OperatorNodes returns the node of each pod of the operator that runs, or may. Pods that a kubelet refused, such as one that got to a node
+// while it rebooted, have failed, and the API server keeps them. A kubelet kills a pod when its grace period is over; one that is listed
+// for longer has been lost while its node was off.
 func (c *Cluster) OperatorNodes(t *testing.T) []string {
 	t.Helper()
 	on, err := c.operatorNodes()
@@ -104,10 +105,20 @@ func (c *Cluster) OperatorNodes(t *testing.T) []string {
 	return on
 }
 
-func (c *Cluster) operatorNodes() ([]string, error) {
-	out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector,
-		"--field-selector=status.phase!=Failed,status.phase!=Succeeded", "-o", "jsonpath={.items[*].spec.nodeName}")
-	return strings.Fields(out), err
+func (c *Cluster) operatorNodes() (on []string, err error) {
+	out, err := c.TryKubectl("", "-n", OperatorNamespace, "get", "pods", "-l", OperatorSelector, "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName},{.status.phase},{.metadata.deletionTimestamp}{"\n"}{end}`)
+	for line := range strings.Lines(out) {
+		pod := strings.Split(strings.TrimSpace(line), ",")
+		if len(pod) != 3 || pod[0] == "" || pod[1] == "Failed" || pod[1] == "Succeeded" {
+			continue
+		}
+		if killed, err := time.Parse(time.RFC3339, pod[2]); err == nil && time.Since(killed) > time.Minute {
+			continue
+		}
+		on = append(on, pod[0])
+	}
+	return on, err
 }
 
 // hasOtherTest reports whether a test that is neither this one nor contains it has a node.
