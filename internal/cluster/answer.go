@@ -36,11 +36,12 @@ var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxKeptAnswer is the largest buffer that is used again.
 const maxKeptAnswer = 64 << 10
 
-// send sends a request, and reads from its answer, which is the metadata of the object. What read is given is valid until it returns.
-func send(ctx context.Context, r *rest.Request, read func(answer []byte) error) error {
+// send sends a request, and returns what is read from its answer, which is the metadata of the object. What read is given is valid until
+// it returns.
+func send[T any](ctx context.Context, r *rest.Request, read func(answer []byte) (T, error)) (out T, err error) {
 	body, err := r.SetHeader("Accept", metadataOnly).Stream(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer body.Close()
 	buffer := answers.Get().(*bytes.Buffer)
@@ -51,42 +52,40 @@ func send(ctx context.Context, r *rest.Request, read func(answer []byte) error) 
 	}()
 	_, err = buffer.ReadFrom(body)
 	if err == nil {
-		err = read(buffer.Bytes())
+		out, err = read(buffer.Bytes())
 	}
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return out, fmt.Errorf("reading the answer: %w", err)
 	}
-	return nil
+	return out, nil
 }
 
-// sendForMetadata sends a request, and returns the metadata that is in the answer, without who manages which field: most of it.
-func sendForMetadata(ctx context.Context, r *rest.Request) (meta *metav1.ObjectMeta, err error) {
-	err = send(ctx, r, func(answer []byte) error {
-		if meta = decodeUnmanaged(findMetadata(answer)); meta != nil {
-			return nil
-		}
-		if meta, err = decodeMetadata(answer); err == nil {
-			meta.ManagedFields = nil
-		}
-		return err
-	})
-	return meta, err
+// readNothing reads nothing of an answer.
+func readNothing([]byte) (struct{}, error) { return struct{}{}, nil }
+
+// readMetadata reads an object's metadata without who manages which field: most of it.
+func readMetadata(answer []byte) (*metav1.ObjectMeta, error) {
+	if meta := decodeUnmanaged(findMetadata(answer)); meta != nil {
+		return meta, nil
+	}
+	meta, err := decodeMetadata(answer)
+	if err != nil {
+		return nil, err
+	}
+	meta.ManagedFields = nil
+	return meta, nil
 }
 
-// sendForVersion sends a request, and returns the version of the object that is in the answer.
-func sendForVersion(ctx context.Context, r *rest.Request) (version string, err error) {
-	err = send(ctx, r, func(answer []byte) error {
-		var isFound bool
-		if version, isFound = findVersion(answer); isFound {
-			return nil
-		}
-		meta, err := decodeMetadata(answer)
-		if err == nil {
-			version = meta.ResourceVersion
-		}
-		return err
-	})
-	return version, err
+// readVersion reads the version of an object.
+func readVersion(answer []byte) (string, error) {
+	if version, isFound := findVersion(answer); isFound {
+		return version, nil
+	}
+	meta, err := decodeMetadata(answer)
+	if err != nil {
+		return "", err
+	}
+	return meta.ResourceVersion, nil
 }
 
 // Fields of what is found in an answer in protobuf: a runtime.Unknown has the kind and the object.

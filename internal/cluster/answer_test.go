@@ -80,7 +80,7 @@ func TestDecodeUnmanaged(t *testing.T) {
 	answer.Namespace, answer.GenerateName, answer.Generation, answer.DeletionGracePeriodSeconds = "skyhook", "n", 3, &grace
 	answer.CreationTimestamp, answer.Finalizers = metav1.Unix(1_700_000_000, 0), []string{"a", "b"}
 	answer.OwnerReferences = []metav1.OwnerReference{{Kind: "Skyhook", Name: "demo", UID: "1", Controller: &owned}}
-	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}}}
+	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)}}
 	whole := encodeAnswer(t, answer)
 	check := func(answer []byte) (isDecoded bool) {
 		t.Helper()

@@ -266,5 +266,5 @@ func (a apiWriter) sendNodePatch(ctx context.Context, n *node.Node, kind types.P
 	if err != nil {
 		return "", err
 	}
-	return sendForVersion(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw))
+	return send(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw), readVersion)
 }

@@ -36,7 +36,7 @@ func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...r
 	for _, parameter := range parameters {
 		post.Param(parameter.name, parameter.value)
 	}
-	meta, err := sendForMetadata(ctx, post.Body(p))
+	meta, err := send(ctx, post.Body(p), readMetadata)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
 		preconditions.ResourceVersion = &p.ResourceVersion
 	}
 	remove := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Body(&metav1.DeleteOptions{Preconditions: preconditions})
-	err := send(ctx, remove, func([]byte) error { return nil })
+	_, err := send(ctx, remove, readNothing)
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}
