@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"sync"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -119,20 +117,12 @@ func (s *stream) waitForFrame() ([]byte, error) {
 }
 
 // decodeObject decodes an object of the kind that is watched.
-func (d *decoder) decodeObject(object []byte) (runtime.Object, error) {
-	switch {
-	case d.events.kind.isOwn:
-		return d.pods.decode(object)
-	case d.events.kind.name == "Pod":
-		p := &corev1.Pod{}
-		return p, p.Unmarshal(object)
-	case d.events.kind.name == "Node":
-		n := &corev1.Node{}
-		return n, n.Unmarshal(object)
-	default:
-		j := &batchv1.Job{}
-		return j, j.Unmarshal(object)
+func (d *decoder) decodeObject(encoded []byte) (runtime.Object, error) {
+	if d.events.kind.isOwn {
+		return d.pods.decode(encoded)
 	}
+	o := d.events.kind.newObject()
+	return o, o.Unmarshal(encoded)
 }
 
 // decodeAny decodes an event about another kind, such as the Status of an error.

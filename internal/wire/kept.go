@@ -3,12 +3,25 @@
 
 package wire
 
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
 // The kinds of objects whose events are filtered, and the kept fields: those that some Strip function of the back end keeps.
 type kind struct {
 	path, plural  string // of its requests: path, perhaps a namespace, plural
 	version, name string // apiVersion and kind
+	newObject     func() object
 	kept          part
 	isOwn         bool // pods of ours, or of NodeOps
+}
+
+// object is an object of a kind, which decodes itself.
+type object interface {
+	runtime.Object
+	Unmarshal(encoded []byte) error
 }
 
 // part lists the fields of a message that are kept, by number, and which parts of them. Other fields are removed.
@@ -21,9 +34,9 @@ var (
 )
 
 var kinds = []kind{
-	{path: "/api/v1/", plural: "nodes", version: "v1", name: "Node", kept: part{1: metadata, 2: nodeSpec, 3: nodeStatus}},
-	{path: "/api/v1/", plural: "pods", version: "v1", name: "Pod", kept: part{1: metadata, 2: podSpec, 3: podStatus}},
-	{path: "/apis/batch/v1/", plural: "jobs", version: "batch/v1", name: "Job", kept: part{1: metadata, 2: jobSpec, 3: all}},
+	{path: "/api/v1/", plural: "nodes", version: "v1", name: "Node", newObject: func() object { return &corev1.Node{} }, kept: part{1: metadata, 2: nodeSpec, 3: nodeStatus}},
+	{path: "/api/v1/", plural: "pods", version: "v1", name: "Pod", newObject: func() object { return &corev1.Pod{} }, kept: part{1: metadata, 2: podSpec, 3: podStatus}},
+	{path: "/apis/batch/v1/", plural: "jobs", version: "batch/v1", name: "Job", newObject: func() object { return &batchv1.Job{} }, kept: part{1: metadata, 2: jobSpec, 3: all}},
 }
 
 // metadata is everything but managedFields (17).

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire makes the watches of the operator cheap: it removes the unused fields of nodes, pods and Jobs from their
-// events before they are decoded, decodes them without copying them first, and drops events of nodes that change nothing else.
+// events, decodes what is left, and drops events of nodes that change nothing else.
 // No event is delayed: a user who labels a node and then creates a Skyhook for it must not see the Skyhook complete without that node.
 package wire
 
