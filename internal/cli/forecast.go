@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
@@ -113,8 +112,8 @@ func (v *view) copySnapshot() rollout.Snapshot {
 				continue
 			}
 			pods, areKnown := v.podsToEvict(r, t.Node)
-			for k := range pods { // a disruption budget does not refuse for ever, but what it keeps now goes last
-				pods[k].Refused, pods[k].RetryAt, pods[k].Forbidden = "", time.Time{}, v.budgets[types.UID(pods[k].UID)]
+			for k := range pods { // a disruption budget does not refuse for ever
+				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
 			}
 			t.PodsSeen = t.PodsSeen || areKnown
 			if pods != nil {

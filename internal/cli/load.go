@@ -223,7 +223,6 @@ func (v *view) loadBudgets(ctx context.Context, f *factory) {
 		return
 	}
 	v.budgets = drain.FindForbidden(list.Items, v.objects.Workloads)
-	v.objects.Forbidden = v.budgets
 }
 
 // loadNextPods loads the pods on the nodes that are drained next, and their disruption budgets.

@@ -176,12 +176,11 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 	o := c.objects
 	for i, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
-		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods
+		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst
 		if listed && mayMatter {
 			t = compiled.Rollout.CopyTarget(i)
 			t.PodsSeen = true
 			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
-			o.addForbidden(t.Pods)
 			for j := range t.Pods {
 				t.Pods[j].Asked = t.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
 			}

@@ -66,7 +66,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	if err != nil { // one of the problems: the rollout stands still, so nothing is evicted
 		return
 	}
-	isLooked := drains && (compiled.Rollout.Drain.WaitFirst || compiled.Rollout.Drain.FewestPods)
+	isLooked := drains && compiled.Rollout.Drain.WaitFirst
 	for i, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
 		isNeeded := !t.HeldAt.IsZero() || isLooked
@@ -79,7 +79,6 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 			continue
 		}
 		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
-		o.addForbidden(t.Pods)
 		if t.HeldAt.IsZero() {
 			continue
 		}

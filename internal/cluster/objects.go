@@ -40,7 +40,6 @@ type Objects struct {
 	NodeOpPods  []*corev1.Pod                 // of NodeOps and of their Jobs
 	Workloads   map[string][]*corev1.Pod      // by node, of the nodes that are held; missing: not listed yet
 	Refusals    map[types.UID]drain.Refusal   // evictions that were refused, by pod
-	Forbidden   map[types.UID]string          // pods that may not be evicted now, with their disruption budget; known while nodes are compared by it
 	Gates       map[string]gates.Result       // what health gates found, by policy
 	Findings    map[rollout.Ref]node.Findings // of the nodes on which a proof is waited for
 	Orphans     map[rollout.Ref]bool          // owners of holds that are proven gone

@@ -33,7 +33,6 @@ type observer struct {
 	objectChecks *gates.ObjectChecker
 	revisions    *revisions
 	look         *lookList
-	budgets      budgetLister
 	before       *compiledBefore
 
 	durations   *rollout.Durations
@@ -75,11 +74,10 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
 	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
-	var listErr, budgetErr error
+	var listErr error
 	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving, v.look.nodes))
-	o.Forbidden, budgetErr = v.budgets.findForbidden(ctx, v.options.Live, o, now)
 	o.revisions = v.revisions
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, budgetErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil

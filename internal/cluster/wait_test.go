@@ -197,32 +197,3 @@ func TestDaemonSetPodsBlock(t *testing.T) {
 		t.Errorf("in the end n1 is %s, the other pod is there: %v", got, s.podExists("web"))
 	}
 }
-
-// TestFewestPodsFirst shows that the node whose drain disturbs least goes first, and that one with a pod which its disruption budget
-// keeps there goes last.
-func TestFewestPodsFirst(t *testing.T) {
-	s := newScenario(t, 4)
-	s.Apply(workload("kept", "n1"))
-	for _, name := range []string{"one", "two"} {
-		s.Apply(workload(name, "n2"))
-	}
-	s.Apply(workload("three", "n3"))
-	s.Apply(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: kept, namespace: default}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: kept}}}}`)
-	s.SettlePods()
-	s.Apply(driverWith("{nodeOrder: FewestPods}"))
-	var order []string
-	for range 60 {
-		if len(order) == 4 {
-			break
-		}
-		s.passes(1)
-		for _, n := range []string{"n1", "n2", "n3", "n4"} {
-			if s.GetNode(n).Spec.Unschedulable && !slices.Contains(order, n) {
-				order = append(order, n)
-			}
-		}
-	}
-	if want := []string{"n4", "n3", "n2", "n1"}; !slices.Equal(order, want) {
-		t.Errorf("the nodes were cordoned in the order %v, want %v", order, want)
-	}
-}

@@ -18,9 +18,6 @@ package controller
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 //
-// Disruption budgets say which nodes can be drained now, for those who let the easiest one go first.
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
-//
 // Of our own kinds the operator writes the finalizer, its version and the status; it creates and deletes NodeOps only. API servers
 // with OwnerReferencesPermissionEnforcement require the permission for finalizers.
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks,verbs=list;watch;patch

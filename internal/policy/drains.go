@@ -39,7 +39,7 @@ func AddPodOptions(out *rollout.Drain, d *v1alpha1.DrainPodOptions) {
 		out.WaitTimeout = d.WaitTimeout.Duration
 	}
 	out.WaitFirst, out.OnWaitTimeout = d.Wait == v1alpha1.WaitBeforeCordon, rollout.DrainTimeout(d.OnWaitTimeout)
-	out.ByPriority, out.FewestPods = d.Order == v1alpha1.DrainByPriority, d.NodeOrder == v1alpha1.NodeOrderFewestPods
+	out.ByPriority = d.Order == v1alpha1.DrainByPriority
 }
 
 // ParsePodSelector parses a selector of pods of either API group, of which messages name the field; nil for one that is absent or empty.

@@ -12,7 +12,7 @@ type admitter struct{ *planner }
 func (a admitter) admitTargets(r *rolloutState) {
 	left := r.remainingLimit()
 	looker := podLooker{plan: &a.plan}
-	r.candidates = looker.sortCandidates(r)
+	r.candidates = r.sortedCandidates()
 	for _, t := range r.candidates {
 		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
 		isOverLimit := left <= 0 && !isCounted
@@ -90,15 +90,11 @@ func (r *rolloutState) sortedTargets(matches func(*targetState) bool) []*targetS
 }
 
 func compareCandidates(a, b *targetState) int {
-	return cmp.Or(comparePrecedence(a, b), cmp.Compare(a.node.rank, b.node.rank))
-}
-
-// comparePrecedence compares candidates by what holds for every order of nodes.
-func comparePrecedence(a, b *targetState) int {
 	return cmp.Or(
 		compareBool(b.isReserved, a.isReserved),
 		cmp.Compare(a.target.Class, b.target.Class),
 		compareBool(a.node.Self, b.node.Self),
+		cmp.Compare(a.node.rank, b.node.rank),
 	)
 }
 
@@ -111,6 +107,19 @@ func compareBool(a, b bool) int {
 		return 1
 	}
 	return -1
+}
+
+// openChecks are the conditions of a group under which anything is admitted to the node of a candidate.
+var openChecks = []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing}
+
+// checkOpen returns why nothing of a group is admitted to the node of a candidate, whatever its limits say.
+func checkOpen(t *targetState) *Why {
+	for _, check := range openChecks {
+		if why := check(t); why != nil {
+			return why
+		}
+	}
+	return nil
 }
 
 // admissionChecks are the conditions under which a candidate is admitted, in the order in which they are checked. Each

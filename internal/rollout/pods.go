@@ -17,7 +17,6 @@ type Drain struct {
 	WaitTimeout   time.Duration // how long protected pods are waited for; 0 for no limit
 	OnWaitTimeout DrainTimeout  // Force evicts them like other pods
 	ByPriority    bool          // pods of the lowest priority leave first
-	FewestPods    bool          // the nodes whose drains disturb the fewest pods are admitted first
 }
 
 // DrainTimeout is what happens when a drain takes longer than its Timeout, or protected pods run longer than WaitTimeout.
@@ -40,7 +39,6 @@ type Pod struct {
 	LeavesAt             time.Time // with Leaving: end of its grace period; zero if unknown
 	Finalizers           []string  // with Leaving: it stays until those who set them have removed them
 	Refused              string    // why the last eviction was refused, for example the disruption budget that forbids it
-	Forbidden            string    // the disruption budget that allows no eviction now; known before the node is drained
 	Denied               bool      // an admission policy refused it, not a disruption budget
 	Asked                bool      // its eviction was requested before; only then it is deleted because the drain takes too long
 	RetryAt              time.Time // neither evicted nor deleted again before; zero for now

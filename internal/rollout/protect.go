@@ -134,14 +134,14 @@ func (l *podLooker) checkProtected(t *targetState) *Why {
 // look returns why a candidate that may be admitted otherwise waits until its pods are listed; nil if they are. They are
 // listed unless that is done already for enough others, given the free slots.
 func (l *podLooker) look(t *targetState, slots int) *Why {
-	if !t.waitsFirst() && !t.ranksByPods() {
+	if !t.waitsFirst() {
 		return nil
 	}
 	if t.target.PodsSeen {
 		l.plan.lookAt(t) // until it is held
 		return nil
 	}
-	if t.waitsFirst() && l.watched >= maxWatched && l.wasProtected(t) {
+	if l.watched >= maxWatched && l.wasProtected(t) {
 		l.plan.requestNext(t.target.ProtectedAt.Add(lookInterval))
 		return &Why{
 			Reason: ReasonProtectedPod,
@@ -150,7 +150,7 @@ func (l *podLooker) look(t *targetState, slots int) *Why {
 		}
 	}
 	slots = min(slots, max(1, t.group.free), maxLooks)
-	if !t.ranksByPods() && l.looks < min(2*slots, maxLooks) {
+	if l.looks < min(2*slots, maxLooks) {
 		l.looks++
 		l.plan.lookAt(t)
 	}

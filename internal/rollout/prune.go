@@ -54,13 +54,11 @@ type queuedCandidate struct {
 }
 
 // NewPruner returns nil for a snapshot in which targets disappear, because a rollout is being deleted, in which two
-// nodes have the same name, in which several rollouts share groups that come after others, or in which nodes are compared by their
-// pods. Such a snapshot cannot be pruned.
+// nodes have the same name, or in which several rollouts share groups that come after others. Such a snapshot cannot be pruned.
 func NewPruner(s *Snapshot) *Pruner {
 	p := newPlanner(s, &buffers{})
 	isDeleting := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Deleting })
-	isRanked := slices.ContainsFunc(s.Rollouts, func(r Rollout) bool { return r.Drain.FewestPods })
-	if isDeleting || isRanked || len(p.ranks) != len(s.Nodes) || p.hasSharedWaves() {
+	if isDeleting || len(p.ranks) != len(s.Nodes) || p.hasSharedWaves() {
 		return nil
 	}
 	pr := &Pruner{

@@ -218,8 +218,6 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Drain.WaitTimeout, r.Drain.OnWaitTimeout = parseDuration(after), rollout.DrainTimeout(what)
 	case "by-priority":
 		r.Drain.ByPriority = yes
-	case "fewest-pods":
-		r.Drain.FewestPods = yes
 	case "load-balancers":
 		r.Drain.LoadBalancerDelay = parseDuration(value)
 	case "announce":
@@ -585,8 +583,6 @@ func (s *scenario) addPods(node string, pods [][]string) {
 				p.Priority = int32(parseNumber(value))
 			case "stays":
 				p.Stays = true
-			case "forbidden":
-				p.Forbidden = "PodDisruptionBudget " + value
 			case "keep":
 				p.Keep = strings.ReplaceAll(value, "_", " ")
 			default:

@@ -98,7 +98,6 @@ func (s *faultTest) addRollout(i int) {
 		r.Drain.WaitTimeout = time.Duration(s.random.Intn(3)*40) * time.Second
 		r.Drain.OnWaitTimeout = []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]
 	}
-	r.Drain.FewestPods = s.chance(15)
 	w.forgets, w.joins = s.chance(50), kind == "Skyhook" && s.chance(50)
 	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}

@@ -39,7 +39,7 @@ func (s *faultTest) checkAction(v sim.View, a rollout.Action) string {
 		if isStoppedByRollback(v, seen, r) {
 			return "another target goes or went back"
 		}
-		return cmp.Or(checkPulled(v, a, seen, r), s.checkWait(v, a, seen, r), checkRanked(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
+		return cmp.Or(checkPulled(v, a, seen, r), s.checkWait(v, a, seen, r), s.checkAdmit(v, a, t, seen, r))
 	case rollout.VerbHold:
 		return cmp.Or(s.checkWait(v, a, seen, r), s.checkHold(v, a, t))
 	case rollout.VerbRun:

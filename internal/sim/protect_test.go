@@ -49,21 +49,6 @@ func (s *faultTest) checkWait(v sim.View, a rollout.Action, seen *rollout.Target
 	return ""
 }
 
-// checkRanked checks that a node that is compared with others by its pods is admitted only when the operator has read them.
-func checkRanked(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.Rollout) string {
-	isRanked := func(t *rollout.Target) bool {
-		needsDrain := slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone && k.Need != rollout.NeedNothing })
-		return needsDrain && !t.Admitted && !holdsNode(findObservedNode(v, t.Node), r.Ref)
-	}
-	if !r.Drain.FewestPods || isReserved(v, a) || !isRanked(seen) {
-		return ""
-	}
-	if !seen.PodsSeen {
-		return "its pods are not known, and nodes are compared by them"
-	}
-	return ""
-}
-
 // hasLowerPriority reports whether the operator has read a pod on the node whose priority is lower than that of the pod that it evicts.
 func (s *faultTest) hasLowerPriority(v sim.View, a rollout.Action) bool {
 	t := s.findObservedTarget(v, a)

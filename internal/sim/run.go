@@ -66,7 +66,6 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 		of := &r.cluster.State.Rollouts[i]
 		of.DriftLimit = 0 // checks for drift never end
 		simplifyPulls(of)
-		orderByPods(of, &s.Rollouts[i], s.Nodes)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}
 	r.pruner = rollout.NewPruner(&r.cluster.State)

@@ -152,7 +152,7 @@ func (c *Cluster) addPods(s *rollout.Snapshot) {
 		return
 	}
 	eachTarget(s, func(r *rollout.Rollout, t *rollout.Target) {
-		isLooked := (r.Drain.WaitFirst || r.Drain.FewestPods) && listed[t.Node]
+		isLooked := r.Drain.WaitFirst && listed[t.Node]
 		if isLooked || held[targetKey{r.Ref, t.Node}] {
 			t.Pods, t.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
 		}

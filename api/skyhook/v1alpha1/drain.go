@@ -48,12 +48,6 @@ type DrainPodOptions struct {
 	// priority first, and those of the next one when they are gone. Absent means Together.
 	// +optional
 	Order DrainOrder `json:"order,omitempty"`
-
-	// nodeOrder says which of the nodes that are drained goes first, after the control plane and beside the rules of batches.
-	// ByAge is the oldest one. FewestPods is the one with the fewest pods to evict; nodes with a pod that may not leave now, because
-	// of its PodDisruptionBudget for example, go last. Absent means ByAge.
-	// +optional
-	NodeOrder NodeOrder `json:"nodeOrder,omitempty"`
 }
 
 // DrainWaitMode says when protected pods are waited for.
@@ -64,16 +58,6 @@ type DrainWaitMode string
 const (
 	WaitBeforeCordon DrainWaitMode = "BeforeCordon"
 	WaitAfterCordon  DrainWaitMode = "AfterCordon"
-)
-
-// NodeOrder says which of the nodes that are drained goes first.
-// +kubebuilder:validation:Enum=ByAge;FewestPods
-type NodeOrder string
-
-// The orders of nodes that are drained.
-const (
-	NodeOrderByAge      NodeOrder = "ByAge"
-	NodeOrderFewestPods NodeOrder = "FewestPods"
 )
 
 // DrainOrder says which pods leave first.

@@ -106,7 +106,7 @@ metadata: {name: rights}
 spec:
   deploymentPolicy: shared
   nodeSelectors: {matchLabels: {pool: gpu}}
-  drainConfig: {nodeOrder: FewestPods, timeout: 1s, onTimeout: Force}
+  drainConfig: {timeout: 1s, onTimeout: Force}
   revisionHistoryLimit: 1
   packages:
     driver:
