@@ -39,7 +39,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	}
 	c.addSkyhooks(pods)
 	c.addNodeOps()
-	o.before.set(o.skyhooks, o.nodeOps)
+	o.before.set(o.skyhooks)
 	c.addUnnamedLedgers()
 	c.markEndedReservations()
 	c.addNodes(pods)

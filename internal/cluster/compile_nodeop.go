@@ -39,7 +39,7 @@ func (c *compiler) addNodeOps() {
 		if by != nil {
 			in.Budget, shared = c.budgetOf(op, by)
 		}
-		compiled := o.compileNodeOp(in)
+		compiled := nodeop.Compile(in)
 		name := compiled.Rollout.Ref
 		if text := o.blockRefused(&compiled.Rollout, op.Generation, op.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})
@@ -67,13 +67,12 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 		return
 	}
 	isLooked := drains && compiled.Rollout.Drain.WaitFirst
-	for i, t := range compiled.Rollout.Targets {
+	for _, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
 		isNeeded := !t.HeldAt.IsZero() || isLooked
 		if !isNeeded || drains && !listed {
 			continue
 		}
-		t = compiled.Rollout.CopyTarget(i)
 		t.PodsSeen = true
 		if !drains {
 			continue

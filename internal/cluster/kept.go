@@ -9,17 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// compiledBefore has what the last pass compiled, so that the next one compiles only what has changed since. It may be lost at any
-// moment: then everything is compiled.
+// compiledBefore has what the last pass compiled of Skyhooks, so that the next one compiles only what has changed since. It may be lost
+// at any moment: then everything is compiled.
 type compiledBefore struct {
 	mu       sync.Mutex
 	skyhooks map[rollout.Ref]*skyhook.Compiled
-	nodeOps  map[rollout.Ref]*nodeop.Compiled
 }
 
 // skyhook returns what was made of a Skyhook; nil if nothing was.
@@ -32,24 +30,14 @@ func (b *compiledBefore) skyhook(ref rollout.Ref) *skyhook.Compiled {
 	return b.skyhooks[ref]
 }
 
-// nodeOp returns what was made of a NodeOp; nil if nothing was.
-func (b *compiledBefore) nodeOp(ref rollout.Ref) *nodeop.Compiled {
-	if b == nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.nodeOps[ref]
-}
-
 // set replaces what was compiled.
-func (b *compiledBefore) set(skyhooks map[rollout.Ref]*skyhook.Compiled, nodeOps map[rollout.Ref]*nodeop.Compiled) {
+func (b *compiledBefore) set(skyhooks map[rollout.Ref]*skyhook.Compiled) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.skyhooks, b.nodeOps = skyhooks, nodeOps
+	b.skyhooks = skyhooks
 }
 
 // compileSkyhook compiles a Skyhook, and takes over the nodes that have not changed since the pass before.
@@ -63,32 +51,8 @@ func (o *Objects) compileSkyhook(in *skyhook.Input) *skyhook.Compiled {
 	return compiled
 }
 
-// compileNodeOp is like compileSkyhook.
-func (o *Objects) compileNodeOp(in *nodeop.Input) *nodeop.Compiled {
-	compiled := nodeop.CompileAfter(o.before.nodeOp(nodeop.Ref(in.NodeOp)), in)
-	if o.onDifference != nil {
-		if text := compiled.Difference(nodeop.Compile(in)); text != "" {
-			o.onDifference(text)
-		}
-	}
-	return compiled
-}
-
 // versions are the objects of one kind that were listed at the last time, by UID.
 type versions[T any] map[types.UID]*T
-
-// keepListed keeps the objects that are not those of a store, where pointers are the same as long as nothing changes.
-func (v *observer) keepListed(o *Objects) {
-	if !o.stored.pods {
-		v.pods = keepVersions(v.pods, o.Pods)
-	}
-	if !o.stored.jobs {
-		v.jobs = keepVersions(v.jobs, o.Jobs)
-	}
-	if !o.stored.nodeOpPods {
-		v.nodeOpPods = keepVersions(v.nodeOpPods, o.NodeOpPods)
-	}
-}
 
 // keepVersions replaces objects by those of the pass before, where these are the same version, and returns all of them: what is compiled
 // is taken over for the same pointers only. Lists copy what a cache holds, all into one array, so what is kept of a list is copied once

@@ -65,7 +65,7 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		list func() error
 	}{
 		{"pods", func() (err error) {
-			out.stored.pods, err = listStored(ctx, stores.Pods, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
+			out.arePodsStored, err = listStored(ctx, stores.Pods, r, &corev1.PodList{}, &out.Pods, limit, namespace, client.MatchingLabelsSelector{Selector: PodSelector})
 			return err
 		}},
 		{"ConfigMaps", func() error {
@@ -76,11 +76,11 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 		{"NodeOps", func() error { return listInto(ctx, r, &opv1.NodeOpList{}, &out.NodeOps, limit) }},
 		{"NodeOpUpgrades", func() error { return listInto(ctx, r, &opv1.NodeOpUpgradeList{}, &out.Upgrades, limit) }},
 		{"Jobs", func() (err error) {
-			out.stored.jobs, err = listStored(ctx, stores.Jobs, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps)
+			_, err = listStored(ctx, stores.Jobs, ops, &batchv1.JobList{}, &out.Jobs, limit, ofNodeOps)
 			return err
 		}},
 		{"pods of NodeOps", func() (err error) {
-			out.stored.nodeOpPods, err = listStored(ctx, stores.NodeOpPods, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps)
+			_, err = listStored(ctx, stores.NodeOpPods, ops, &corev1.PodList{}, &out.NodeOpPods, limit, ofNodeOps)
 			return err
 		}},
 	} {

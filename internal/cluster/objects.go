@@ -46,7 +46,6 @@ type Objects struct {
 	Err         error                         // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                     // when to observe again though nothing has changed; zero for never
 
-	stored     storedKinds
 	observedAt time.Time // when observing began
 	refused    refusedRequests
 	revisions  *revisions
@@ -55,17 +54,15 @@ type Objects struct {
 	before     *compiledBefore
 	durations  *rollout.Durations // of the operator; nil for another observer
 
-	onDifference func(string)                      // see Options.OnDifference
-	places       map[string]int                    // of the nodes, by name
-	isFirst      bool                              // nothing was observed before
-	vanished     []string                          // nodes that existed before
-	skyhooks     map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
-	opConfig     nodeop.Config
-	nodeOps      map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
+	onDifference  func(string)                      // see Options.OnDifference
+	places        map[string]int                    // of the nodes, by name
+	arePodsStored bool                              // Pods are those of a store, and not of a list that copied them
+	isFirst       bool                              // nothing was observed before
+	vanished      []string                          // nodes that existed before
+	skyhooks      map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
+	opConfig      nodeop.Config
+	nodeOps       map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
 }
-
-// storedKinds are the kinds of which the objects are those of a store, and not of a list that copied them.
-type storedKinds struct{ pods, jobs, nodeOpPods bool }
 
 // Problem is something wrong with one object. It never stops the others.
 type Problem struct {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,8 +46,6 @@ type observer struct {
 	leaving     map[string]bool           // nodes that were in flight then
 	podOrder    podOrder
 	pods        versions[corev1.Pod]
-	nodeOpPods  versions[corev1.Pod]
-	jobs        versions[batchv1.Job]
 }
 
 // Observe lists what a decision needs. The result contains everything that was written through this Cluster before. The
@@ -63,7 +60,9 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
 	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
 	o.before, o.onDifference = v.before, v.options.OnDifference
-	v.keepListed(o)
+	if !o.arePodsStored { // in a store pointers are the same as long as nothing changes
+		v.pods = keepVersions(v.pods, o.Pods)
+	}
 	v.mergeWrites(o)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err

@@ -32,16 +32,11 @@ type compiler struct {
 }
 
 // Compile turns a NodeOp into a rollout. An invalid one gives Problems and a rollout that is Broken.
-func Compile(in *Input) *Compiled { return CompileAfter(nil, in) }
-
-// CompileAfter is Compile in a pass that follows another one: nodes that have not changed since are not compiled again. Nodes, Jobs and
-// pods must be the same pointers if they are the same version; neither they nor the lists of Jobs and pods are changed.
-func CompileAfter(before *Compiled, in *Input) *Compiled {
-	c := newCompiler(before, in)
+func Compile(in *Input) *Compiled {
+	c := newCompiler(in)
 	c.checkSpec()
 	c.compileStart()
-	c.addNodes(before)
-	c.out.indexTargets(before)
+	c.addNodes()
 	c.pass.usualVisit = c.out.findUsualVisit()
 	c.addMissingNodes()
 	c.addGroups()
@@ -55,14 +50,11 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 // maxEnv is the maximum size of the environment: a Job must be smaller than 1.5 MiB.
 const maxEnv = 1 << 20
 
-func newCompiler(before *Compiled, in *Input) *compiler {
+func newCompiler(in *Input) *compiler {
 	op := newOperation(in)
-	if before != nil && before.op.isEqual(op) {
-		op = before.op
-	}
 	pass := &passState{operation: op, status: &in.NodeOp.Status, now: in.Now, timing: in.Durations, refused: in.Refused, findings: in.Findings}
 	c := &compiler{in: in, op: op, pass: pass}
-	c.out = &Compiled{in: in, op: op, pass: pass, sharesBudget: in.Budget != nil, budget: in.Budget, LeftPods: map[string][]string{}}
+	c.out = &Compiled{in: in, op: op, pass: pass, sharesBudget: in.Budget != nil, budget: in.Budget, index: map[string]*target{}, LeftPods: map[string][]string{}}
 	c.out.Rollout = rollout.Rollout{
 		Targets:       []*rollout.Target{},
 		Ref:           op.ref(),
@@ -118,13 +110,26 @@ func (c *compiler) addProblem(reason rollout.Reason, text string) {
 	c.out.Problems = append(c.out.Problems, Problem{reason, text})
 }
 
+// addNodes compiles the nodes. A finished operation, and one that is being deleted, has nothing on most of them.
+func (c *compiler) addNodes() {
+	nodes := c.in.Nodes
+	if !c.op.selectsNodes() {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *node.Node) bool { return !c.op.isOn(n) })
+	}
+	c.groupObjects(nodes)
+	for _, n := range nodes {
+		c.addNode(n)
+	}
+}
+
 // addNode compiles one node, which is no target if this NodeOp has nothing to do with it.
-func (c *compiler) addNode(n *node.Node) *target {
+func (c *compiler) addNode(n *node.Node) {
 	t := newTargetCompiler(c.pass, n, *c.objects[n.Name])
 	selected := c.selects(n)
 
 	if selected || t.hasBegun() || t.rec.Result != nil {
 		c.out.order = append(c.out.order, t.target)
+		c.out.index[n.Name] = t.target
 	}
 	if selected || t.hasBegun() { // others that have finished only count
 		t.leaving = !selected && (!c.op.isFinished() || t.rec.Admitted || c.op.isDeleting())
@@ -137,20 +142,14 @@ func (c *compiler) addNode(n *node.Node) *target {
 	if limit := t.attemptLimit(); limit != nil {
 		c.out.Limits = append(c.out.Limits, *limit)
 	}
-	c.noteFailure(t.target)
+	if c.failed == "" && t.rec.Result.IsFailed() {
+		c.failed = n.Name
+	}
 	if !c.op.selectsNodes() {
 		t.removeRecord()
 	}
 	for _, e := range t.edits {
 		c.out.Edits = append(c.out.Edits, node.NamedEdit{Node: n.Name, Edit: e})
-	}
-	return t.target
-}
-
-// noteFailure notes the first node on which the operation failed.
-func (c *compiler) noteFailure(t *target) {
-	if c.failed == "" && t.rec.Result.IsFailed() {
-		c.failed = t.node.Name
 	}
 }
 
@@ -161,7 +160,7 @@ func (c *compiler) addMissingNodes() {
 	}
 	entries := c.in.NodeOp.Status.NodeStatuses
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		exists := c.out.target(name) != nil || slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
+		exists := c.out.index[name] != nil || slices.ContainsFunc(c.in.Nodes, func(n *node.Node) bool { return n.Name == name })
 		if exists {
 			continue
 		}

@@ -70,11 +70,6 @@ type environment struct {
 	findings      node.Findings // of proofs
 	otherRollouts []rollout.Rollout
 	otherGroups   []rollout.Group // of the others
-
-	shown  map[string]any                 // the version of each node, Job and pod that the last pass saw
-	before map[types.UID]*Compiled        // what the last pass made of each NodeOp
-	kept   int                            // nodes that were taken over
-	varies func(*v1alpha1.NodeOp, *Input) // called with the input of each pass; may be nil
 }
 
 func newEnvironment(t testing.TB, nodes ...string) *environment {
@@ -147,13 +142,12 @@ func (w *environment) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.i
 func (w *environment) pass() int {
 	w.t.Helper()
 	s := rollout.Snapshot{Now: w.now.Add(w.skew), Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
-	compiled, objects := map[rollout.Ref]*Compiled{}, w.stableObjects()
+	compiled := map[rollout.Ref]*Compiled{}
 	for _, o := range w.ops {
-		c := w.compileAfterBefore(o, objects)
+		c := w.compile(o)
 		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
 			if t := c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
-				t = c.Rollout.CopyTarget(i)
 				t.PodsSeen, t.Pods = true, w.workloads[t.Node]
 			}
 		}

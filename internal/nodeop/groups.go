@@ -31,7 +31,9 @@ func (c *compiler) addGroups() {
 	if c.op.spec().CountUnavailable {
 		c.countFailedNodes(func(*target) rollout.GroupRef { return own })
 	}
-	c.setGroups(func(*rollout.Target) (rollout.GroupRef, string) { return own, "" })
+	for _, t := range c.out.Rollout.Targets {
+		t.Group = own
+	}
 }
 
 // ownGroup is a sliding window as wide as the concurrency.
@@ -57,13 +59,11 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes(func(t *target) rollout.GroupRef { return budget.Of[t.node.Name] })
 	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
-	c.setGroups(func(t *rollout.Target) (rollout.GroupRef, string) { return budget.Of[t.Node], budget.Place[t.Node] })
-	if frozen == nil {
-		return
-	}
-	for i, t := range c.out.Rollout.Targets {
-		if startsLater := !t.Admitted && !t.Skipped && len(t.Tasks) > 0; startsLater {
-			c.out.Rollout.CopyTarget(i).Blocked = frozen
+	for _, t := range c.out.Rollout.Targets {
+		t.Group, t.Place = budget.Of[t.Node], budget.Place[t.Node]
+		startsLater := !t.Admitted && !t.Skipped && len(t.Tasks) > 0
+		if frozen != nil && startsLater {
+			t.Blocked = frozen
 		}
 	}
 }

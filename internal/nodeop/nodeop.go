@@ -89,9 +89,8 @@ type Compiled struct {
 	sharesBudget bool // of a policy
 	isOrphan     bool // the NodeOp no longer exists
 	order        []*target
-	index        map[string]int // of order, by node
-	kept         []*keptNode    // in the order of Input.Nodes; nil when nothing may be taken over
-	missing      []string       // nodes that were started and do not exist any more
+	index        map[string]*target // by node
+	missing      []string           // nodes that were started and do not exist any more
 	budget       *Budget
 	start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
 }

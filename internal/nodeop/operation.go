@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -31,9 +30,9 @@ const (
 )
 
 // operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every stage
-// reads it. All targets depend on it, and passes between which nothing of it changes share it.
+// reads it.
 type operation struct {
-	nodeOp *v1alpha1.NodeOp // without what only reports
+	nodeOp *v1alpha1.NodeOp
 	config Config
 	marks  skyhookv1.NodeMarks
 	proofs node.Proofs
@@ -43,24 +42,8 @@ type operation struct {
 }
 
 func newOperation(in *Input) *operation {
-	o := withoutReports(in.NodeOp)
+	o := in.NodeOp
 	return &operation{nodeOp: o, config: in.Config, marks: in.Marks, proofs: in.Proofs, mark: v1alpha1.CordonedBy(o), recordKey: node.OpRecordKey(string(o.UID))}
-}
-
-// withoutReports returns a NodeOp without what is only written to its status. A new field of the status counts, until it is named here.
-func withoutReports(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
-	out := *o
-	out.ResourceVersion, out.Labels, out.Annotations, out.Finalizers, out.ManagedFields = "", nil, nil, nil, nil
-	is := &out.Status
-	is.ObservedGeneration, is.Counters, is.NodeStatuses, is.CompartmentStatuses = 0, v1alpha1.Counters{}, nil, nil
-	is.Admission, is.EstimatedCompletion, is.Conditions, is.LastUpdated = nil, nil, nil, metav1.Time{}
-	return &out
-}
-
-// isEqual reports whether nodes are compiled alike for both.
-func (op *operation) isEqual(o *operation) bool {
-	return equality.Semantic.DeepEqual(op.nodeOp, o.nodeOp) && equality.Semantic.DeepEqual(op.config, o.config) &&
-		equality.Semantic.DeepEqual(op.marks, o.marks) && equality.Semantic.DeepEqual(op.proofs, o.proofs)
 }
 
 // passState is what is known of an operation in one pass only.
@@ -72,19 +55,6 @@ type passState struct {
 	refused    node.Refusals
 	findings   node.Findings
 	usualVisit time.Duration // how long a node usually takes; 0 if unknown
-
-	hasReadClock bool // while a node is compiled
-}
-
-// clock returns the present time while a node is compiled. What was compiled with it is not taken over by the next pass.
-func (p *passState) clock() time.Time {
-	p.hasReadClock = true
-	return p.now
-}
-
-// since returns when something was observed first, see Durations, while a node is compiled. It reads the clock.
-func (p *passState) since(uid, what string, recorded time.Time) time.Time {
-	return p.timing.Since(uid, what, recorded, p.clock())
 }
 
 func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }

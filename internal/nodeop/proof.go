@@ -40,7 +40,7 @@ func (op *operation) commandPods(n *node.Node, rec *node.OpRecord, checks []*cor
 func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
 	rec, _ := c.op.recordOn(n)
 	var checks []*corev1.Pod
-	if t := c.target(n.Name); t != nil {
+	if t := c.index[n.Name]; t != nil {
 		checks = t.objects.checks
 	}
 	pods, r := c.op.commandPods(n, &rec, checks), &renderer{c.op, n, &rec}

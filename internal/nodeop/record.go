@@ -59,7 +59,7 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 }
 
 func (c *Compiled) recorder(n *node.Node) *recorder {
-	return &recorder{c.pass, c.Rollout.Ref, c.isOrphan, n, c.target(n.Name)}
+	return &recorder{c.pass, c.Rollout.Ref, c.isOrphan, n, c.index[n.Name]}
 }
 
 // record is the record of the node, or what was inherited from a predecessor.

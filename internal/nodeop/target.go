@@ -16,8 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// target is a node of this NodeOp with everything known about it. Nothing in it is changed after it was compiled: the next pass may
-// take it over.
+// target is a node of this NodeOp with everything known about it.
 type target struct {
 	op        *operation
 	node      *node.Node
@@ -79,7 +78,7 @@ func (t *targetCompiler) inheritEntry() {
 		return
 	}
 
-	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.pass.clock()), Seen: true} // its deadline counts from now
+	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.pass.now), Seen: true} // its deadline counts from now
 	if e.Phase == v1alpha1.PhaseCompleted {
 		command.State = node.StepDone
 	}
@@ -131,7 +130,7 @@ func (t *targetCompiler) compile() rollout.Target {
 		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.pass.findings, Commands: t.commandPods()})
 	}
 	if t.held {
-		out.HeldAt = t.pass.clock()
+		out.HeldAt = t.pass.now
 		if t.rec.Held != nil {
 			out.HeldAt, out.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
 		}
@@ -155,8 +154,7 @@ func (t *targetCompiler) compile() rollout.Target {
 	return out
 }
 
-// commandPods returns the pods that run commands of proofs, and what is known of those that were refused: nothing of a node with a
-// refusal is taken over.
+// commandPods returns the pods that run commands of proofs, and what is known of those that were refused.
 func (t *targetCompiler) commandPods() node.CommandPods {
 	pods := t.op.commandPods(t.node, &t.rec, t.objects.checks)
 	pods.Now, pods.Refused = t.pass.now, t.pass.refused[t.node.Name]

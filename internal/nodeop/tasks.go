@@ -135,9 +135,9 @@ func (t *taskCompiler) observePreflight(task *rollout.Task, p *corev1.Pod) {
 		phase, task.Started, task.Limit = "check", run.started.Time, t.op.preflightTimeout()
 	}
 
-	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.pass.clock()}
-	began := t.pass.since(string(p.UID), phase, task.Started)
-	switch isLate := !t.pass.clock().Before(began.Add(task.Limit)); {
+	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.pass.now}
+	began := t.pass.timing.Since(string(p.UID), phase, task.Started, t.pass.now)
+	switch isLate := !t.pass.now.Before(began.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
 		task.State, task.Leaving = rollout.StateSucceeded, false
 	case p.Status.Phase == corev1.PodFailed:
@@ -213,7 +213,7 @@ func (t *taskCompiler) commandTask() rollout.Task {
 	case j != nil:
 		t.observeJob(&task, j)
 	case t.rec.Command.Seen: // it was deleted: its outcome is unknown
-		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.pass.clock()})
+		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.pass.now})
 	default:
 		task.Lost = true
 		t.applyRefusal(&task)
@@ -236,7 +236,7 @@ func (t *taskCompiler) applyRefusal(task *rollout.Task) {
 			Reason: rollout.ReasonRefused, Since: refused.At,
 			Text: fmt.Sprintf("%s; %d attempts were refused", refused.Text, refused.Count),
 		})
-	case t.pass.clock().Before(refused.RetryAt()):
+	case t.pass.now.Before(refused.RetryAt()):
 		why := refused.Why()
 		task.Leaving, task.Why = true, &why
 	}
@@ -252,15 +252,15 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 	case succeeded:
 		task.State = rollout.StateSucceeded
 	case finished:
-		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.pass.clock()})
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.pass.now})
 	case j.DeletionTimestamp != nil:
 		task.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "job " + j.Name + " is being deleted", About: about}
 	case last.reason != "" && last.exit == nil && t.op.isDeleting(): // nothing runs that would be let end
-		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.pass.clock()})
+		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.pass.now})
 	case last.reason != "":
 		task.Why = &rollout.Why{Reason: last.reason, Text: last.waiting, About: about}
-	case !t.hasRun(j) && !t.pass.clock().Before(t.pass.since(string(j.UID), "job", t.rec.Command.At).Add(deadlineGrace)):
+	case !t.hasRun(j) && !t.pass.now.Before(t.pass.timing.Since(string(j.UID), "job", t.rec.Command.At, t.pass.now).Add(deadlineGrace)):
 		task.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, About: about,
 			Text: "no pod was made for job " + j.Name + ": see its events; the namespace may forbid privileged pods"}
 	}
@@ -313,7 +313,7 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 		task.Started = t.rec.Reboot.At
 	}
 	if command == rollout.StateSucceeded {
-		task.Started = t.pass.clock()
+		task.Started = t.pass.now
 	}
 	if p.Status.Phase == corev1.PodSucceeded {
 		t.verifyReboot(&task, p)
@@ -338,7 +338,7 @@ func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	case !t.node.Ready:
 		task.Why = &rollout.Why{Reason: rollout.ReasonNodeNotReady, About: about, Text: "the node booted again and is not ready yet"}
 	case fallback != "":
-		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.pass.clock()})
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.pass.now})
 	default:
 		task.State, task.Leaving, task.Why = rollout.StateSucceeded, false, nil
 	}
